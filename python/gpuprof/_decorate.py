@@ -1,0 +1,122 @@
+"""Scopes as decorators: one wrapper for each kind of function, keeping signature and kind."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpuprof._core import Scope
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return the name under which a decorated function is timed."""
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
+    return name or type(function).__qualname__
+
+
+def decorate(scope: Scope, function: Any) -> Any:
+    """Return `function` with each call timed by `scope`.
+
+    Parameters
+    ----------
+    scope : Scope
+        An unnamed one gives way to a scope with the function's ``__qualname__``.
+    function : callable, staticmethod or classmethod
+        Functions, methods, async functions, generators and async generators keep their kind. A
+        generator is timed at each resume, an async function with its awaits.
+
+    Raises
+    ------
+    TypeError
+        `function` is not callable.
+    """
+    if isinstance(function, (staticmethod, classmethod)):
+        return type(function)(decorate(scope, function.__func__))
+    if not callable(function):
+        message = (
+            f"a timer scope decorates a function, got {type(function).__name__}; "
+            "use it in a with statement instead"
+        )
+        raise TypeError(message)
+    if scope.name is None:
+        from gpuprof import _timing
+
+        scope = _timing.remake_scope(name_of(function), scope._options)
+    if inspect.isasyncgenfunction(function):
+        return _async_generator(scope, function)
+    if inspect.iscoroutinefunction(function):
+        return _coroutine(scope, function)
+    if inspect.isgeneratorfunction(function):
+        return _generator(scope, function)
+    return _function(scope, function)
+
+
+def _function(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        with scope:
+            return function(*args, **kwargs)
+
+    return timed
+
+
+def _coroutine(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def timed(*args: Any, **kwargs: Any) -> Any:
+        with scope:
+            return await function(*args, **kwargs)
+
+    return timed
+
+
+def _generator(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def timed(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        generator = function(*args, **kwargs)
+        resume: Callable[[], Any] = functools.partial(next, generator)
+        while True:
+            with scope:
+                try:
+                    item = resume()
+                except StopIteration as stop:  # the end of the work, no failure of it
+                    return stop.value
+            try:
+                sent = yield item
+            except GeneratorExit:
+                with scope:
+                    generator.close()
+                raise
+            except BaseException as error:
+                resume = functools.partial(generator.throw, error)
+            else:
+                resume = functools.partial(generator.send, sent)
+
+    return timed
+
+
+def _async_generator(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def timed(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        generator = function(*args, **kwargs)
+        resume: Callable[[], Any] = functools.partial(generator.__anext__)
+        while True:
+            with scope:
+                try:
+                    item = await resume()
+                except StopAsyncIteration:  # the end of the work, no failure of it
+                    return
+            try:
+                sent = yield item
+            except GeneratorExit:
+                with scope:
+                    await generator.aclose()
+                raise
+            except BaseException as error:
+                resume = functools.partial(generator.athrow, error)
+            else:
+                resume = functools.partial(generator.asend, sent)
+
+    return timed

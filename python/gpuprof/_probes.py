@@ -1,0 +1,72 @@
+"""Probes: the explicit form of a timer, for engines that switch it by a flag."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpuprof import _core, _timing
+
+if TYPE_CHECKING:
+    from gpuprof._backends import BackendLike
+
+
+def start_probe_timer_if(
+    enabled: bool, stream: object = None, backend: BackendLike = "auto"
+) -> _timing.Timer | None:
+    """Start a timer if `enabled`.
+
+    Parameters
+    ----------
+    enabled : bool
+        False gives None, which `finish_probe_timer` takes too.
+    stream : int or object, optional
+        As for `gpuprof.timer`.
+    backend : {'auto', 'cuda', 'cpu', 'metal'} or SyncBackend
+        As for `gpuprof.timer`.
+
+    Returns
+    -------
+    Timer or None
+        None also under ``GPUPROF_DISABLE=1`` and after `gpuprof.disable`.
+
+    Raises
+    ------
+    CudaUnavailableError
+        ``backend='cuda'`` without a usable driver and device.
+    CudaError
+        The driver refused the record.
+    """
+    if not enabled or not _core.is_enabled():
+        return None
+    timer = _timing.Timer(backend, stream)
+    timer.record_start()
+    return timer
+
+
+def finish_probe_timer(timer: _timing.Timer | None, stream: object = None) -> float | None:
+    """Stop a probe, wait for it and close it.
+
+    Parameters
+    ----------
+    timer : Timer or None
+        What `start_probe_timer_if` returned.
+    stream : int or object, optional
+        Only for being explicit: it must be the start's stream.
+
+    Returns
+    -------
+    float or None
+        Microseconds; None for None.
+
+    Raises
+    ------
+    CudaError
+        The driver failed.
+    """
+    if timer is None:
+        return None
+    try:
+        timer.record_end(stream)
+        return timer.elapsed_ms() * 1000.0
+    finally:
+        timer.close()

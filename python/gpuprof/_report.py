@@ -1,0 +1,334 @@
+"""The tree table: one content, shown as plain text, rich, Markdown or HTML.
+
+Names come from anywhere, so none reaches an output as it is: control characters and those that turn
+the direction of text are replaced by something visible, and what is too long is cut. Numbers carry
+the unit that suits them.
+"""
+
+from __future__ import annotations
+
+import html
+import importlib
+import math
+import os
+import re
+import sys
+import unicodedata
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from gpuprof._stats import Row, Stats
+
+MAX_TEXT_BYTES = 4096
+MAX_NAME_COLUMNS = 60
+MAX_INDENT = 40
+STYLES = ("auto", "rich", "plain")
+LEFT_ALIGNED = ("scope", "clock", "notes")
+NOTHING = "-"
+
+_TIME_UNITS = ((1e-6, "ns"), (1e-3, "µs"), (1.0, "ms"), (1e3, "s"))
+_SURROGATE_OR_NUL = re.compile("[\0\ud800-\udfff]")
+_CONTROLS = [*range(1, 0x20), 0x7F, *range(0x80, 0xA0)]
+_DIRECTIONS = [0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)]
+_VISIBLE = {code: f"\\x{code:02x}" for code in _CONTROLS} | {
+    code: f"\\u{code:04x}" for code in _DIRECTIONS
+}
+# A markup character becomes its entity, which Markdown shows and never obeys. An underscore inside
+# a word is no markup there, and names are full of them.
+_MARKDOWN = re.compile(r"[\\`*\[\]<>&|~$!:@]|(?<![^\W_])_|_(?![^\W_])")
+_PLAIN_FORMS = str.maketrans({"µ": "u", "…": "..."})
+
+
+def output_text(text: str) -> str:
+    """Make `text` fit for any UTF-8 output: NUL and lone surrogates replaced, at most 4 KiB."""
+    raw = _SURROGATE_OR_NUL.sub("\ufffd", text).encode()
+    if len(raw) > MAX_TEXT_BYTES:
+        return raw[: MAX_TEXT_BYTES - 3].decode(errors="ignore") + "…"
+    return raw.decode()
+
+
+def shown_text(text: str) -> str:
+    """Make `text` fit for a person to read: on one line, and what it looks like."""
+    return output_text(text).translate(_VISIBLE)
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+
+
+def duration(ms: float | None) -> str:
+    """Write milliseconds with three digits and the unit that suits them."""
+    if ms is None or not math.isfinite(ms):
+        return NOTHING
+    sign, size = "-" if ms < 0 else "", abs(ms)
+    for scale, unit in _TIME_UNITS[:-1]:
+        digits = f"{size / scale:.0f}" if unit == "ns" else _three_digits(size / scale)
+        if float(digits) < 1000:
+            return f"{sign}{digits} {unit}" if float(digits) else "0 ns"
+    seconds = size / 1e3
+    return f"{sign}{_three_digits(seconds) if seconds < 999.5 else f'{seconds:,.0f}'} s"
+
+
+def byte_size(size: int) -> str:
+    """Write a number of bytes with a binary unit."""
+    value, units = float(abs(size)), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1023.5 and len(units) > 1:
+        value /= 1024
+        units.pop(0)
+    digits = f"{value:.0f}" if units[0] == "B" or value >= 99.95 else f"{value:.1f}"
+    return f"{'-' if size < 0 else ''}{digits} {units[0]}"
+
+
+def _width(text: str) -> int:
+    """How many columns a terminal gives `text`."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    marks = sum(unicodedata.combining(character) != 0 for character in text)
+    return len(text) + wide - marks
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row's place in the tree. `label` is what the lines above it do not say of its path."""
+
+    row: Row
+    depth: int
+    label: str
+
+
+def lines(stats: Stats) -> list[Line]:
+    """Put the rows in the order of the tree: each path, then what is inside it.
+
+    A path stands below the closest path around it that has a row.
+    """
+    rows: dict[str, list[Row]] = {}
+    for row in stats.values():
+        rows.setdefault(row.path, []).append(row)
+    inside: dict[str, list[str]] = {}
+    for path in rows:
+        outer = path.rpartition("/")[0]
+        while outer and outer not in rows:
+            outer = outer.rpartition("/")[0]
+        inside.setdefault(outer, []).append(path)
+    result = []
+    waiting = [(path, 0, path) for path in reversed(inside.get("", []))]
+    while waiting:
+        path, depth, label = waiting.pop()
+        result += [Line(row, depth, shown_text(label)) for row in rows[path]]
+        below = inside.get(path, []) if path else []
+        waiting += [(child, depth + 1, child[len(path) + 1 :]) for child in reversed(below)]
+    return result
+
+
+def _notes(row: Row) -> str:
+    counts = {
+        "dropped": row.dropped,
+        "pending": row.pending,
+        "failed": row.failed,
+        "skipped": row.skipped,
+    }
+    notes = [f"{count:,} {what}" for what, count in counts.items() if count]
+    return ", ".join([*notes, *(["host-bound"] if row.host_bound else [])])
+
+
+@dataclass(frozen=True)
+class Table:
+    """What every form of the report shows. The first cell of a line is its label."""
+
+    title: str
+    columns: list[str]
+    lines: list[Line]
+    cells: list[list[str]]
+    footers: list[str]
+
+
+def table(stats: Stats) -> Table:
+    """Fill in the cells; columns that would say nothing are left out."""
+    tree = lines(stats)
+    cells = []
+    for line in tree:
+        row, share = line.row, stats.share(line.row)
+        cells.append(
+            {
+                "scope": line.label,
+                "clock": shown_text(row.clock),
+                "GPU p50": duration(row.gpu and row.gpu.p50),
+                "host p50": duration(row.host and row.host.p50),
+                "count": f"{row.time.count:,}",
+                "total": duration(row.time.total),
+                "self": duration(stats.self_ms(row)),
+                "% parent": NOTHING if share is None else f"{100 * share:.1f}",
+                "first call": duration(row.time.first),
+                "notes": _notes(row),
+            }
+        )
+    columns = list(cells[0]) if cells else []
+    if len({line.row.clock for line in tree}) < 2:
+        columns = [column for column in columns if column != "clock"]
+    if not any(line["notes"] for line in cells):
+        columns = [column for column in columns if column != "notes"]
+    return Table(
+        _title(stats),
+        columns,
+        tree,
+        [[line[column] for column in columns] for line in cells],
+        _footers(stats),
+    )
+
+
+def _title(stats: Stats) -> str:
+    clocks = list(dict.fromkeys(row.clock for row in stats.values()))
+    if not clocks:
+        return 'no samples yet: `with gpuprof.timer("name"):` around some code adds one'
+    names = ", ".join(shown_text(clock) for clock in clocks)
+    if len(clocks) > 1:
+        return f"clocks: {names} (shares and self time are within one clock)"
+    if clocks[0] == "cuda":
+        return "clock: cuda (GPU time, from events in the stream)"
+    if clocks[0] == "cpu":
+        return "clock: cpu (host time; no GPU time was measured)"
+    return f"clock: {names} (host time around a body that was waited for)"
+
+
+def _footers(stats: Stats) -> list[str]:
+    found = []
+    if stats.dropped:
+        found.append(
+            f"{stats.dropped:,} samples dropped: too many were waiting for the GPU; read values "
+            "or call gpuprof.flush() more often"
+        )
+    for entry in stats.memory:
+        delta = entry["delta_bytes"]
+        found.append(
+            f"torch memory on {shown_text(entry['device'])}: peak {byte_size(entry['peak_bytes'])},"
+            f" {'+' if delta >= 0 else ''}{byte_size(delta)} since the last reset"
+        )
+    return found
+
+
+def plain(stats: Stats) -> str:
+    """Write the table as text."""
+    content = table(stats)
+    if not content.lines:
+        return "\n".join([content.title, *content.footers])
+    grid = [content.columns]
+    for line, cells in zip(content.lines, content.cells, strict=True):
+        grid.append(["  " * min(line.depth, MAX_INDENT) + cells[0], *cells[1:]])
+    widths = [max(map(_width, column)) for column in zip(*grid, strict=True)]
+    widths[0] = min(widths[0], MAX_NAME_COLUMNS)  # a longer name pushes its own line only
+    text = ["  ".join(_padded(content.columns, cells, widths)).rstrip() for cells in grid]
+    rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
+    return "\n".join([content.title, text[0], rule, *text[1:], *content.footers])
+
+
+def _padded(columns: list[str], cells: list[str], widths: list[int]) -> list[str]:
+    spaces = [" " * (width - _width(cell)) for cell, width in zip(cells, widths, strict=True)]
+    return [
+        cell + space if column in LEFT_ALIGNED else space + cell
+        for column, cell, space in zip(columns, cells, spaces, strict=True)
+    ]
+
+
+def markdown(stats: Stats) -> str:
+    """Write the table in Markdown, with whole paths."""
+    content = table(stats)
+    text = [content.title, ""] if content.lines else [content.title]
+    if content.lines:
+        bars = [":--" if column in LEFT_ALIGNED else "--:" for column in content.columns]
+        text += [f"| {' | '.join(cells)} |" for cells in (content.columns, bars)]
+    for line, cells in zip(content.lines, content.cells, strict=True):
+        whole = [shown_text(line.row.path), *cells[1:]]
+        text.append(f"| {' | '.join(map(_in_markdown, whole))} |")
+    for footer in content.footers:
+        text += ["", _in_markdown(footer)]
+    return "\n".join(text) + "\n"
+
+
+def _in_markdown(text: str) -> str:
+    return _MARKDOWN.sub(lambda found: f"&#{ord(found[0])};", text)
+
+
+def html_table(stats: Stats) -> str:
+    """Write the table as an HTML fragment, without scripts."""
+    content = table(stats)
+    aligned = [
+        f"text-align:{'left' if column in LEFT_ALIGNED else 'right'}" for column in content.columns
+    ]
+    head = "".join(
+        f'<th style="{style}">{html.escape(column)}</th>'
+        for column, style in zip(content.columns, aligned, strict=True)
+    )
+    body = []
+    for line, cells in zip(content.lines, content.cells, strict=True):
+        indented = f"{aligned[0]};padding-left:{0.5 + 1.2 * min(line.depth, MAX_INDENT):.1f}em"
+        styles = [indented, *aligned[1:]]
+        body.append(
+            "".join(
+                f'<td style="{style}">{html.escape(cell)}</td>'
+                for cell, style in zip(cells, styles, strict=True)
+            )
+        )
+    rows = "".join(f"<tr>{cells}</tr>" for cells in body)
+    grid = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>" if body else ""
+    notes = "".join(f"<div>{html.escape(footer)}</div>" for footer in content.footers)
+    return f"<div><div>{html.escape(content.title)}</div>{grid}{notes}</div>"
+
+
+def rich_table(stats: Stats) -> Any:
+    """Build rich's renderable of the table; names are never read as rich's markup."""
+    styled = importlib.import_module("rich.text").Text
+    content = table(stats)
+    parts = [styled(content.title, style="bold")]
+    if content.lines:
+        box = importlib.import_module("rich.box").SIMPLE_HEAD
+        grid = importlib.import_module("rich.table").Table(box=box, pad_edge=False, padding=(0, 1))
+        for column in content.columns:
+            left = column in LEFT_ALIGNED
+            # Headings on two lines leave the width to the figures.
+            heading = styled(column.replace(" ", "\n"))
+            if left:
+                grid.add_column(heading, justify="left", overflow="fold", min_width=8)
+            else:
+                grid.add_column(heading, justify="right", no_wrap=True)
+        for line, cells in zip(content.lines, content.cells, strict=True):
+            label = styled("  " * min(line.depth, MAX_INDENT) + cells[0], style="cyan")
+            grid.add_row(label, *map(styled, cells[1:]))
+        parts.append(grid)
+    parts += [styled(footer, style="dim") for footer in content.footers]
+    return importlib.import_module("rich.console").Group(*parts)
+
+
+def write(stats: Stats, file: TextIO | None, style: str) -> None:
+    """Write the table to `file`, None for standard output; see ``Stats.print``."""
+    if style not in STYLES:
+        message = f"style is {style!r}; expected one of {', '.join(map(repr, STYLES))}"
+        raise ValueError(message)
+    out = sys.stdout if file is None else file
+    if style == "rich" or (style == "auto" and _fits_rich(out)):
+        try:
+            console = importlib.import_module("rich.console").Console
+        except ModuleNotFoundError:  # then the plain table says the same
+            pass
+        else:
+            console(file=out, force_terminal=True if style == "rich" else None).print(
+                rich_table(stats)
+            )
+            return
+    write_text(out, plain(stats) + "\n")
+
+
+def _fits_rich(out: TextIO) -> bool:
+    unicode_out = (getattr(out, "encoding", None) or "").lower().startswith("utf")
+    return unicode_out and out.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def write_text(out: TextIO, text: str) -> None:
+    """Write `text` so that an encoding without some of its characters is no error."""
+    encoding = getattr(out, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = text.translate(_PLAIN_FORMS).encode(encoding, "backslashreplace").decode(encoding)
+    out.write(text)

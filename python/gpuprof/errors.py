@@ -1,0 +1,173 @@
+"""The exceptions of gpuprof.
+
+`GpuprofError` is the root. A failure of the CUDA driver is a `CudaError` with CUDA's own name for
+it and the driver call that answered it. Bad arguments are plain `TypeError` and `ValueError`.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BaselineError",
+    "CaptureError",
+    "CaptureImplicitError",
+    "CaptureInvalidatedError",
+    "CaptureIsolationError",
+    "CaptureMergeError",
+    "CaptureUnjoinedError",
+    "CaptureUnmatchedError",
+    "CaptureUnsupportedError",
+    "CaptureWrongThreadError",
+    "CapturedEventError",
+    "CudaError",
+    "CudaUnavailableError",
+    "DriverGoneError",
+    "EmptyGraphError",
+    "ForkedProcessError",
+    "GpuprofError",
+    "GraphUpdateError",
+    "InvalidStateError",
+    "NotReplayedError",
+    "StreamMismatchError",
+    "TraceError",
+    "cuda_error",
+]
+
+
+class GpuprofError(RuntimeError):
+    """The root of all exceptions that gpuprof raises for its own reasons."""
+
+
+class CudaUnavailableError(GpuprofError):
+    """There is no CUDA driver, no device, or the driver is too old; the text says which."""
+
+
+class CudaError(GpuprofError):
+    """A call of the CUDA driver failed.
+
+    Parameters
+    ----------
+    code : int
+        The driver's number for the error.
+    name : str
+        CUDA's name for it, such as ``CUDA_ERROR_ILLEGAL_ADDRESS``.
+    call : str
+        The driver call that answered it.
+    detail : str
+        The driver's description, and what its log says where it keeps one (CUDA 12.9 and later).
+    """
+
+    def __init__(self, code: int, name: str, call: str, detail: str = "") -> None:
+        super().__init__(code, name, call, detail)
+        self.code = code
+        self.name = name
+        self.call = call
+        self.detail = detail
+
+    def __str__(self) -> str:
+        text = f"{self.call} failed: {self.name} ({self.code})"
+        return f"{text}: {self.detail}" if self.detail else text
+
+
+class InvalidStateError(GpuprofError):
+    """A call in the wrong order, or on an object whose state does not allow it."""
+
+
+class CaptureError(CudaError):
+    """A stream capture failed or was broken."""
+
+
+class CaptureUnsupportedError(CaptureError):
+    """Error 900: a call that is not allowed while a stream is being captured."""
+
+
+class CaptureInvalidatedError(CaptureError):
+    """Error 901: an earlier error has invalidated the capture."""
+
+
+class CaptureMergeError(CaptureError):
+    """Error 902: two separate captures would have been merged."""
+
+
+class CaptureUnmatchedError(CaptureError):
+    """Error 903: the capture was not begun on this stream."""
+
+
+class CaptureUnjoinedError(CaptureError):
+    """Error 904: a stream forked from the capture was not joined to it again."""
+
+
+class CaptureIsolationError(CaptureError):
+    """Error 905: the capture would depend on work outside of it."""
+
+
+class CaptureImplicitError(CaptureError):
+    """Error 906: work on the legacy default stream met a capture on a blocking stream."""
+
+
+class CapturedEventError(CaptureError):
+    """Error 907: an event that was recorded into a capture was asked for a result."""
+
+
+class CaptureWrongThreadError(CaptureError):
+    """Error 908: the capture was ended on another thread than the one that began it."""
+
+
+class EmptyGraphError(GpuprofError):
+    """A capture recorded nothing."""
+
+
+class NotReplayedError(InvalidStateError):
+    """A time was asked of a graph that has not run yet."""
+
+
+class GraphUpdateError(GpuprofError):
+    """A graph cannot be updated in place; the text says why and at which node."""
+
+
+class StreamMismatchError(GpuprofError):
+    """The timed work ran on another stream than the one that was timed."""
+
+
+class ForkedProcessError(GpuprofError):
+    """CUDA objects of the parent process were used in a forked child."""
+
+
+class DriverGoneError(GpuprofError):
+    """The CUDA driver has been taken down, because the process is exiting."""
+
+
+class TraceError(GpuprofError):
+    """A trace cannot be written or read."""
+
+
+class BaselineError(GpuprofError):
+    """A stored baseline is missing, damaged or of another format."""
+
+
+_BY_CODE: dict[int, type[CaptureError]] = {
+    900: CaptureUnsupportedError,
+    901: CaptureInvalidatedError,
+    902: CaptureMergeError,
+    903: CaptureUnmatchedError,
+    904: CaptureUnjoinedError,
+    905: CaptureIsolationError,
+    906: CaptureImplicitError,
+    907: CapturedEventError,
+    908: CaptureWrongThreadError,
+}
+
+
+def cuda_error(code: int, name: str, call: str, detail: str = "") -> CudaError:
+    """Return the exception for a failed driver call: a `CudaError` or the fitting subclass.
+
+    Parameters
+    ----------
+    code, name, call, detail
+        As for `CudaError`.
+
+    Returns
+    -------
+    CudaError
+    """
+    return _BY_CODE.get(code, CudaError)(code, name, call, detail)
+

@@ -1,0 +1,67 @@
+// What is known of the driver and of this build, as plain data.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "bindings/errors.hpp"
+#include "bindings/parts.hpp"
+#include "driver/library.hpp"
+#include "driver/process.hpp"
+#ifdef GPUPROF_HAS_CUDA
+#include "driver/cuda_table.hpp"
+#endif
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+
+namespace {
+
+py::dict driver_info() {
+  py::dict result;
+#ifdef GPUPROF_HAS_CUDA
+  const driver::DriverInfo info = driver::driver_info();
+  result["available"] = info.available;
+  result["reason"] = info.reason;
+  result["path"] = info.path.empty() ? py::object(py::none()) : py::str(info.path);
+  result["override"] =
+      info.override_path.empty() ? py::object(py::none()) : py::str(info.override_path);
+  result["version"] = info.version == 0 ? py::object(py::none()) : py::int_(info.version);
+  result["tried"] = info.tried;
+  result["missing"] = info.missing;
+#else
+  result["available"] = false;
+  result["reason"] = "this build of gpuprof has no CUDA support";
+  for (const char* key : {"path", "override", "version"}) result[key] = py::none();
+  for (const char* key : {"tried", "missing"}) result[key] = py::list();
+#endif
+  emit_pending_warnings();
+  return result;
+}
+
+py::dict build_info() {
+  py::dict result;
+  result["version"] = GPUPROF_VERSION;
+  result["compiler"] = __VERSION__;
+#ifdef GPUPROF_HAS_CUDA
+  result["cuda_headers"] =
+      std::to_string(CUDA_VERSION / 1000) + "." + std::to_string(CUDA_VERSION % 1000 / 10);
+#else
+  result["cuda_headers"] = "none";
+#endif
+  result["pybind11"] = std::to_string(PYBIND11_VERSION_MAJOR) + "." +
+                       std::to_string(PYBIND11_VERSION_MINOR) + "." +
+                       PYBIND11_TOSTRING(PYBIND11_VERSION_PATCH);
+  return result;
+}
+
+}  // namespace
+
+void bind_driver(py::module_& module) {
+  module.def("driver_info", &driver_info,
+             "What is known of the CUDA driver. Opens and initialises it if it is there.");
+  module.def("build_info", &build_info, "How this module was built.");
+  module.def("_fork_generation", &driver::fork_generation);
+  module.def("_forget_warnings", &driver::forget_warnings);
+}
+
+}  // namespace gpuprof::bindings

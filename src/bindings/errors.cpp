@@ -1,0 +1,95 @@
+#include "bindings/errors.hpp"
+
+#include "bindings/parts.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+using driver::Error;
+using driver::ErrorKind;
+
+namespace {
+
+const char* class_name(ErrorKind kind) noexcept {
+  switch (kind) {
+    case ErrorKind::kUnavailable:
+      return "CudaUnavailableError";
+    case ErrorKind::kForked:
+      return "ForkedProcessError";
+    case ErrorKind::kGone:
+      return "DriverGoneError";
+    case ErrorKind::kNotReplayed:
+      return "NotReplayedError";
+    case ErrorKind::kStreamMismatch:
+      return "StreamMismatchError";
+    case ErrorKind::kInvalidState:
+    case ErrorKind::kCuda:
+      break;
+  }
+  return "InvalidStateError";
+}
+
+}  // namespace
+
+void set_error(const Error& error) noexcept {
+  try {
+    const py::module_ errors = py::module_::import("gpuprof.errors");
+    const py::object instance =
+        error.kind() == ErrorKind::kCuda
+            ? errors.attr("cuda_error")(error.code(), error.name(), error.call(), error.detail())
+            : errors.attr(class_name(error.kind()))(error.what());
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(instance.ptr())), instance.ptr());
+  } catch (py::error_already_set& failure) {
+    failure.restore();
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+}
+
+void throw_invalid_state(const char* message) {
+  throw Error(ErrorKind::kInvalidState, message);
+}
+
+void emit_warnings() noexcept {
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  try {
+    for (const std::string& message : driver::take_warnings()) {
+      if (PyErr_WarnEx(PyExc_RuntimeWarning, message.c_str(), 1) != 0) {
+        PyErr_WriteUnraisable(nullptr);
+      }
+    }
+  } catch (...) {  // out of memory: the warnings are lost
+  }
+  PyErr_Restore(type, value, traceback);
+}
+
+void set_current_exception() noexcept {
+  try {
+    throw;
+  } catch (py::error_already_set& error) {
+    error.restore();
+  } catch (const py::builtin_exception& error) {
+    error.set_error();
+  } catch (const Error& error) {
+    set_error(error);
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+}
+
+void bind_errors(py::module_& /*module*/) {
+  py::register_local_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer) std::rethrow_exception(pointer);
+    } catch (const Error& error) {
+      set_error(error);
+    }
+  });
+}
+
+}  // namespace gpuprof::bindings

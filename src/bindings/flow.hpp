@@ -1,0 +1,35 @@
+// Which scopes are open where this code runs: one Nesting for each thread and asyncio context.
+//
+// A flow is found by the context object of the thread's state, which asyncio changes with the task,
+// so that nothing is set or copied for a scope. A new thread and a new task start at the root. The
+// context is kept alive while its flow has open scopes (its address could come back otherwise).
+// All functions need the interpreter lock, which also guards flows that another thread closes.
+#pragma once
+
+#include <Python.h>
+
+#include "timing/nesting.hpp"
+
+namespace gpuprof::bindings {
+
+class Flow : public timing::Nesting {
+ public:
+  void open(const timing::NestingEntry& entry) {
+    if (empty()) Py_XINCREF(context_);
+    push(entry);
+  }
+  void close(std::size_t index) {
+    remove(index);
+    if (empty()) Py_XDECREF(context_);
+  }
+
+ private:
+  friend Flow& current_flow();
+  PyObject* context_ = nullptr;
+};
+
+// The flow of the code that runs now. The reference is good until the thread ends, and as long as
+// the flow has open scopes.
+Flow& current_flow();
+
+}  // namespace gpuprof::bindings

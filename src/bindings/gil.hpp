@@ -1,0 +1,43 @@
+// Letting go of the interpreter lock, and coming back, in the one way that survives exit.
+//
+// At exit CPython ends daemon threads inside the call that takes the lock back, by unwinding their
+// stacks; a RAII guard's destructor would then take the lock a second time and abort the process.
+// So the lock is saved and restored by plain statements, and every wait in the bindings goes through
+// here. The frames between the interpreter and this function may hold no owned Python object.
+#pragma once
+
+#include <Python.h>
+#include <pybind11/pybind11.h>
+
+#include <exception>
+
+#include "timing/clock.hpp"
+
+namespace gpuprof::bindings {
+
+// Runs `work` without the interpreter lock. Its C++ exceptions come out with the lock held again.
+template <typename Work>
+void without_gil(Work&& work) {
+  std::exception_ptr error;
+  PyThreadState* saved = PyEval_SaveThread();
+  try {
+    work();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  PyEval_RestoreThread(saved);
+  if (error) std::rethrow_exception(error);
+}
+
+// Calls `poll(until)` until it answers true, without the lock, and lets Python handle signals at
+// least every 50 ms. Throws what the handler raised (KeyboardInterrupt).
+template <typename Poll>
+void wait_without_gil(Poll&& poll) {
+  constexpr timing::HostNanoseconds kSlice = 50'000'000;
+  for (bool done = poll(timing::monotonic_now()); !done;) {
+    without_gil([&] { done = poll(timing::monotonic_now() + kSlice); });
+    if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
+  }
+}
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,17 @@
+// The parts of the extension module, one function for each file that binds something.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace gpuprof::bindings {
+
+void bind_errors(pybind11::module_& module);
+void bind_driver(pybind11::module_& module);
+void bind_streams(pybind11::module_& module);
+void bind_timing_sample(pybind11::module_& module);
+void bind_timing_scope(pybind11::module_& module);
+void bind_timing_timer(pybind11::module_& module);
+void bind_timing_statistics(pybind11::module_& module);
+void bind_timing_device(pybind11::module_& module);
+
+}  // namespace gpuprof::bindings

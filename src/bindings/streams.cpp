@@ -1,0 +1,166 @@
+#include "bindings/streams.hpp"
+
+#include <pybind11/pybind11.h>
+
+#include <string>
+
+#include "bindings/parts.hpp"
+#include "driver/process.hpp"
+#include "timing/device.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+
+namespace {
+
+PyObject* interned(const char* text) { return PyUnicode_InternFromString(text); }
+
+// A module, only if somebody imported it already. Borrowed, or null.
+PyObject* imported(PyObject* name) noexcept {
+  PyObject* modules = PyImport_GetModuleDict();
+  PyObject* module = modules != nullptr ? PyDict_GetItemWithError(modules, name) : nullptr;
+  PyErr_Clear();
+  return module != Py_None ? module : nullptr;
+}
+
+// The functions of torch that a scope calls. Found once torch has initialised CUDA; kept for good.
+class Torch {
+ public:
+  [[nodiscard]] bool ready() noexcept {
+    if (raw_stream_ != nullptr) return true;
+    static PyObject* name = interned("torch");
+    PyObject* torch = imported(name);
+    return torch != nullptr && find(torch);
+  }
+
+  // Torch's current device. -1 on failure.
+  [[nodiscard]] int ordinal() const noexcept {
+    PyObject* value = PyObject_CallNoArgs(get_device_);
+    const long ordinal = value != nullptr ? PyLong_AsLong(value) : -1;
+    Py_XDECREF(value);
+    PyErr_Clear();
+    return static_cast<int>(ordinal);
+  }
+
+  [[nodiscard]] std::uintptr_t stream(int ordinal) const noexcept {
+    PyObject* index = PyLong_FromLong(ordinal);
+    if (index == nullptr) return 0;
+    PyObject* value = PyObject_CallOneArg(raw_stream_, index);
+    Py_DECREF(index);
+    void* handle = value != nullptr ? PyLong_AsVoidPtr(value) : nullptr;
+    Py_XDECREF(value);
+    PyErr_Clear();
+    return reinterpret_cast<std::uintptr_t>(handle);
+  }
+
+ private:
+  bool find(PyObject* torch) noexcept {
+    try {
+      const py::handle module(torch);
+      if (!py::hasattr(module, "cuda") || !module.attr("cuda").attr("is_initialized")().cast<bool>()) {
+        return false;
+      }
+      const py::object core = module.attr("_C");
+      py::object get_device = core.attr("_cuda_getDevice");
+      py::object raw_stream = core.attr("_cuda_getCurrentRawStream");
+      get_device_ = get_device.release().ptr();
+      raw_stream_ = raw_stream.release().ptr();
+      return true;
+    } catch (const std::exception&) {  // a half imported torch, or one without CUDA
+      PyErr_Clear();
+      return false;
+    }
+  }
+
+  PyObject* raw_stream_ = nullptr;
+  PyObject* get_device_ = nullptr;
+};
+
+Torch torch;
+
+// CuPy's current stream, 0 if CuPy is not imported.
+std::uintptr_t cupy_stream() noexcept {
+  static PyObject* name = interned("cupy");
+  PyObject* cupy = imported(name);
+  if (cupy == nullptr) return 0;
+  try {
+    return py::handle(cupy).attr("cuda").attr("get_current_stream")().attr("ptr").cast<std::uintptr_t>();
+  } catch (const std::exception&) {  // half imported, or without a driver
+    PyErr_Clear();
+    return 0;
+  }
+}
+
+std::uintptr_t from_integer(PyObject* value) {
+  const unsigned long long handle = PyLong_AsUnsignedLongLong(value);
+  if (handle == static_cast<unsigned long long>(-1) && PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    throw py::value_error("stream: an int must be a CUDA stream handle between 0 and 2**64 - 1, got " +
+                          py::repr(value).cast<std::string>());
+  }
+  return static_cast<std::uintptr_t>(handle);
+}
+
+bool is_plain_int(PyObject* value) noexcept {
+  return PyLong_Check(value) != 0 && PyBool_Check(value) == 0;
+}
+
+// The protocol of CUDA's Python libraries: __cuda_stream__ gives (version, handle).
+std::uintptr_t from_protocol(const py::object& protocol) {
+  const py::object pair = PyCallable_Check(protocol.ptr()) != 0 ? protocol() : protocol;
+  if (!py::isinstance<py::tuple>(pair) || py::len(pair) != 2) {
+    throw py::type_error("stream: __cuda_stream__ must give (version, handle), got " +
+                         py::repr(pair).cast<std::string>());
+  }
+  return from_integer(py::tuple(pair)[1].ptr());
+}
+
+}  // namespace
+
+CurrentStream current_stream() noexcept {
+  CurrentStream current;
+  if (torch.ready()) {
+    const int on_thread = timing::device::current_ordinal();
+    current.ordinal = on_thread >= 0 ? on_thread : torch.ordinal();
+    if (current.ordinal < 0) current.ordinal = 0;
+    current.handle = torch.stream(current.ordinal);
+  }
+  if (current.handle == 0) current.handle = cupy_stream();
+  return current;
+}
+
+bool framework_is_live() noexcept {
+  if (driver::blocked.load(std::memory_order_relaxed) != 0 || !torch.ready()) return false;
+  const int ordinal = torch.ordinal();
+  return ordinal >= 0 && timing::device::has_live_context(ordinal);
+}
+
+std::uintptr_t stream_handle(PyObject* stream) {
+  if (is_plain_int(stream)) return from_integer(stream);
+  const py::handle object(stream);
+  if (PyBool_Check(stream) == 0) {
+    if (py::hasattr(object, "__cuda_stream__")) return from_protocol(object.attr("__cuda_stream__"));
+    for (const char* name : {"cuda_stream", "ptr"}) {
+      if (!py::hasattr(object, name)) continue;
+      const py::object value = object.attr(name);
+      if (is_plain_int(value.ptr())) return from_integer(value.ptr());
+    }
+  }
+  throw py::type_error(
+      "stream: expected None, an int handle, or an object with __cuda_stream__, .cuda_stream or "
+      ".ptr, got " +
+      std::string(Py_TYPE(stream)->tp_name));
+}
+
+void bind_streams(py::module_& module) {
+  module.def(
+      "stream_handle",
+      [](const py::object& stream) {
+        return stream.is_none() ? current_stream().handle : stream_handle(stream.ptr());
+      },
+      py::arg("stream") = py::none(),
+      "The CUDA handle, as an int, of what a `stream=` argument means.");
+}
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,30 @@
+// What a `stream=` argument means.
+//
+// None is the framework's current stream: torch's, if torch is imported and has initialised CUDA,
+// unless that is the default stream and CuPy's is not; else CuPy's; else the legacy default stream.
+// No framework is ever imported or initialised from here. All functions need the interpreter lock.
+#pragma once
+
+#include <Python.h>
+
+#include <cstdint>
+
+namespace gpuprof::bindings {
+
+struct CurrentStream {
+  std::uintptr_t handle = 0;
+  int ordinal = 0;  // the device that a default stream belongs to on a thread without a context
+};
+
+// The stream that None stands for now. Never raises: a framework that fails is passed over.
+CurrentStream current_stream() noexcept;
+
+// Whether a framework of this process works on a device that has a live context, for threads that
+// have none current.
+bool framework_is_live() noexcept;
+
+// The handle of an int, or of an object with __cuda_stream__, .cuda_stream or .ptr. Throws
+// py::type_error, py::value_error, or what the object raised.
+std::uintptr_t stream_handle(PyObject* stream);
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,247 @@
+#include "bindings/timing_scope.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "bindings/errors.hpp"
+#include "bindings/gil.hpp"
+#include "bindings/streams.hpp"
+#include "bindings/timing_sample.hpp"
+#include "bindings/timing_switch.hpp"
+#include "timing/device.hpp"
+#include "timing/scope.hpp"
+#include "timing/statistics.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+using driver::Error;
+using driver::ErrorKind;
+using timing::HostNanoseconds;
+using timing::NestingEntry;
+using timing::Sample;
+using timing::SampleRef;
+using timing::SampleStatus;
+
+namespace {
+
+// Longer than the host needs from one record to the next with a synchronise between.
+constexpr double kMismatchMs = 0.05;
+constexpr double kMismatchShare = 0.1;
+
+ClockChoice choice_of(const py::object& backend) {
+  if (!py::isinstance<py::str>(backend)) return ClockChoice::kSync;
+  const auto name = backend.cast<std::string>();
+  if (name == "cuda") return ClockChoice::kCuda;
+  return name == "cpu" ? ClockChoice::kCpu : ClockChoice::kAuto;
+}
+
+// Runs `work`, letting other threads run where the stream's queue is full.
+template <typename Work>
+void on_stream(std::uintptr_t stream, Work&& work) {
+  if (switches.release_gil || timing::device::is_slow(stream)) {
+    without_gil(work);
+  } else {
+    work();
+  }
+}
+
+struct Frame {
+  const void* frame;
+  bool may_suspend;  // a generator or a coroutine: it can be left and come back
+};
+
+Frame current_frame() {
+  PyFrameObject* frame = PyEval_GetFrame();
+  if (frame == nullptr) return {nullptr, false};
+  PyCodeObject* code = PyFrame_GetCode(frame);
+  constexpr int kSuspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
+  const bool may_suspend = (code->co_flags & kSuspends) != 0;
+  Py_DECREF(code);
+  return {frame, may_suspend};
+}
+
+// Which of several open entries of one scope in one flow the current frame closes. The entry that
+// it opened, if that is known; else the innermost one, passing over those of suspended generators.
+std::size_t pick_entry(const std::vector<NestingEntry>& entries, const void* owner) {
+  const Frame now = current_frame();
+  std::size_t picked = entries.size();
+  for (std::size_t i = entries.size(); i > 0; --i) {
+    const NestingEntry& entry = entries[i - 1];
+    if (entry.owner != owner) continue;
+    if (entry.frame == now.frame) return i - 1;
+    const bool plain = entry.frame == nullptr || !(entry.frame_may_suspend || now.may_suspend);
+    if (picked == entries.size() && plain) picked = i - 1;
+  }
+  if (picked != entries.size()) return picked;
+  for (std::size_t i = entries.size(); i > 0; --i) {
+    if (entries[i - 1].owner == owner) return i - 1;
+  }
+  return entries.size();
+}
+
+}  // namespace
+
+Scope::Scope(ScopeOptions options)
+    : options_(std::move(options)),
+      choice_(choice_of(options_.backend)),
+      path_(options_.name.value_or("")) {
+  if (choice_ == ClockChoice::kSync) {
+    sync_clock_ = timing::clock_id(options_.backend.attr("name").cast<std::string>());
+    synchronize_ = options_.backend.attr("synchronize");
+  }
+  if (!options_.stream.is_none()) stream_ = stream_handle(options_.stream.ptr());
+}
+
+bool Scope::is_enabled() const noexcept {
+  if (switches.disabled_for_good) return false;
+  return options_.enabled.value_or(timing::scope::enabled.load(std::memory_order_relaxed));
+}
+
+PyObject* Scope::enter() {
+  if (!is_enabled()) return disabled_sample();
+  SampleRef sample(timing::make_sample());
+  Sample* raw = sample.get();
+  PyObject* object = wrap_sample(std::move(sample));  // before the clock starts
+  if (object == nullptr) throw py::error_already_set();
+  open_entry(*raw);
+  emit_pending_warnings();
+  return object;
+}
+
+void Scope::open_entry(Sample& sample) {
+  Flow& flow = current_flow();
+  const timing::Path& outside = flow.path();
+  sample.counted = options_.name.has_value();
+  sample.path = sample.counted ? &path_.below(outside) : &outside;
+  NestingEntry entry{this, &sample, sample.path, nullptr, false};
+  if (std::find(open_in_.begin(), open_in_.end(), &flow) != open_in_.end()) {
+    const Frame frame = current_frame();
+    entry.frame = frame.frame;
+    entry.frame_may_suspend = frame.may_suspend;
+  }
+  open_in_.push_back(&flow);
+  flow.open(entry);
+  timing::add_reference(&sample);
+  open_clock(sample);
+}
+
+bool Scope::chooses_cuda() const noexcept {
+  if (choice_ == ClockChoice::kCuda) return true;
+  if (choice_ != ClockChoice::kAuto) return false;
+  if (!options_.stream.is_none() && timing::device::initialised_in_process()) return true;
+  return timing::scope::cuda_in_use(timing::host_now()) || framework_is_live();
+}
+
+void Scope::open_clock(Sample& sample) {
+  if (choice_ == ClockChoice::kSync) {
+    sample.clock = sync_clock_;
+    if (!synchronize_backend()) sample.finish(SampleStatus::kFailed);
+  } else if (chooses_cuda()) {
+    open_on_stream(sample);
+    return;
+  }
+  timing::scope::open_host(sample, timing::host_now());
+}
+
+void Scope::open_on_stream(Sample& sample) {
+  const CurrentStream stream =
+      options_.stream.is_none() ? current_stream() : CurrentStream{stream_, 0};
+  sample.stream = stream.handle;
+  if (options_.verify_stream) {
+    try {
+      without_gil([&] { timing::device::synchronize(stream.handle, stream.ordinal); });
+    } catch (const Error&) {  // the record that follows meets the same and reports it
+    }
+  }
+  on_stream(stream.handle, [&] {
+    timing::scope::open_cuda(sample, options_.record_in_capture, stream.ordinal);
+  });
+}
+
+void Scope::exit(bool body_raised) {
+  if (open_in_.empty()) return;  // timing was off at the enter
+  const HostNanoseconds now = timing::host_now();
+  const Place place = find_open();
+  SampleRef sample(place.flow->entries()[place.index].sample);
+  place.flow->close(place.index);
+  const auto newest = std::find(open_in_.rbegin(), open_in_.rend(), place.flow);
+  open_in_.erase(std::next(newest).base());
+  sample->body_raised = body_raised;
+  last_ = sample;
+  close_clock(*sample.get(), now);
+  emit_pending_warnings();
+}
+
+void Scope::close_clock(Sample& sample, HostNanoseconds now) {
+  if (sample.clock == timing::kCudaClock) {
+    const bool verify = options_.verify_stream && !sample.body_raised &&
+                        sample.load_status() == SampleStatus::kOpen;
+    if (verify) return close_verified(sample);
+    on_stream(sample.stream, [&] { timing::scope::close_cuda(sample); });
+    return;
+  }
+  if (choice_ == ClockChoice::kSync) {
+    const bool synchronized = synchronize_backend();
+    now = timing::host_now();
+    if (!synchronized || sample.load_status() == SampleStatus::kFailed) {
+      timing::scope::abandon(sample, SampleStatus::kFailed);
+      return;
+    }
+  }
+  timing::scope::close_host(sample, now, choice_ == ClockChoice::kAuto);
+}
+
+void Scope::close_verified(Sample& sample) {
+  double tail_ms = 0.0;
+  try {
+    without_gil([&] { tail_ms = timing::device::end_and_wait_for_all(sample); });
+  } catch (const Error& error) {
+    sample.fail(error);
+    timing::statistics::add(&sample);
+    throw;
+  }
+  timing::statistics::add(&sample);
+  if (tail_ms < kMismatchMs + kMismatchShare * sample.device_ms) return;
+  throw Error(ErrorKind::kStreamMismatch,
+              "the device went on for " + std::to_string(tail_ms) + " ms after the timed stream " +
+                  std::to_string(sample.stream) + " was done (it read " +
+                  std::to_string(sample.device_ms) +
+                  " ms): the work ran on another stream; pass that stream as stream=");
+}
+
+// Python code of the user's, which must not raise into the body.
+bool Scope::synchronize_backend() noexcept {
+  try {
+    synchronize_();
+    return true;
+  } catch (py::error_already_set& error) {
+    driver::warn_once(driver::Warning::kBackendFailed,
+                      std::string("gpuprof: the backend's synchronize raised, so its scopes measure "
+                                  "nothing: ") +
+                          error.what());
+  } catch (...) {  // out of memory
+  }
+  return false;
+}
+
+Scope::Place Scope::find_open() const {
+  Flow& flow = current_flow();
+  const auto& entries = flow.entries();
+  if (open_in_.size() == 1 && !entries.empty() && entries.back().owner == this) {
+    return {&flow, entries.size() - 1};
+  }
+  if (const std::size_t index = pick_entry(entries, this); index < entries.size()) {
+    return {&flow, index};
+  }
+  driver::warn_once(driver::Warning::kForeignExit,
+                    "gpuprof: a timer scope was left on another thread or task than it was entered "
+                    "on; its newest entry was closed");
+  Flow& other = *open_in_.back();
+  const auto& others = other.entries();
+  const auto found = std::find_if(others.rbegin(), others.rend(),
+                                  [this](const NestingEntry& entry) { return entry.owner == this; });
+  return {&other, static_cast<std::size_t>(std::distance(found, others.rend())) - 1};
+}
+
+}  // namespace gpuprof::bindings

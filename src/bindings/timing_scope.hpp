@@ -1,0 +1,73 @@
+// The scope that Python holds: options, the entries that are open, and the last sample.
+//
+// One Scope may be open many times at once: nested in itself, in several threads, tasks and
+// generators. Everything here needs the interpreter lock.
+#pragma once
+
+#include <Python.h>
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/flow.hpp"
+#include "timing/path.hpp"
+#include "timing/sample.hpp"
+
+namespace gpuprof::bindings {
+
+enum class ClockChoice : std::uint8_t { kAuto, kCuda, kCpu, kSync };
+
+// What Python gives to make a scope; validated there.
+struct ScopeOptions {
+  std::optional<std::string> name;  // UTF-8; none: not in the statistics
+  pybind11::object stream;          // None, an int, or an object that is kept alive
+  pybind11::object backend;         // "auto", "cuda", "cpu" or a SyncBackend
+  std::optional<bool> enabled;      // none: follows the global switch
+  bool verify_stream = false;
+  bool record_in_capture = false;
+};
+
+class Scope {
+ public:
+  explicit Scope(ScopeOptions options);
+
+  // Opens a sample and returns it as a new Python object. Throws only for lack of memory.
+  PyObject* enter();
+
+  // Closes the entry that this frame opened. Does nothing if timing was off then. Throws
+  // driver::Error(kStreamMismatch) where that was asked for and the body did not raise.
+  void exit(bool body_raised);
+
+  [[nodiscard]] const ScopeOptions& options() const noexcept { return options_; }
+  [[nodiscard]] const timing::SampleRef& last() const noexcept { return last_; }
+  [[nodiscard]] bool is_enabled() const noexcept;
+
+ private:
+  struct Place {
+    Flow* flow;
+    std::size_t index;
+  };
+
+  [[nodiscard]] bool chooses_cuda() const noexcept;
+  void open_entry(timing::Sample& sample);
+  void open_clock(timing::Sample& sample);
+  void open_on_stream(timing::Sample& sample);
+  void close_clock(timing::Sample& sample, timing::HostNanoseconds now);
+  void close_verified(timing::Sample& sample);
+  bool synchronize_backend() noexcept;
+  [[nodiscard]] Place find_open() const;
+
+  ScopeOptions options_;
+  ClockChoice choice_ = ClockChoice::kAuto;
+  timing::ClockId sync_clock_ = timing::kCpuClock;
+  pybind11::object synchronize_;
+  std::uintptr_t stream_ = 0;
+  timing::PathCache path_;
+  std::vector<Flow*> open_in_;  // the flow of each open entry, oldest first
+  timing::SampleRef last_;
+};
+
+}  // namespace gpuprof::bindings

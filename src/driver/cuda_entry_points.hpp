@@ -1,0 +1,48 @@
+// Every driver entry point that gpuprof calls, declared once.
+//
+// A line is X(name, version): cuGetProcAddress is asked for exactly that version, and the entry has
+// the type PFN_<name>_v<version>, so that newer headers and newer drivers never change an ABI under
+// us. F(name, version, older) asks for `older` where the driver does not have `version`; both have
+// one signature. A new driver call is one new line here.
+#pragma once
+
+#define GPUPROF_DRIVER_ENTRY_POINTS(X, F) \
+  X(cuInit, 2000)                         \
+  X(cuDriverGetVersion, 2020)             \
+  X(cuGetErrorName, 6000)                 \
+  X(cuGetErrorString, 6000)               \
+  X(cuLogsCurrent, 12090)                 \
+  X(cuLogsDumpToMemory, 12090)            \
+  X(cuDeviceGet, 2000)                    \
+  X(cuDeviceGetCount, 2000)               \
+  X(cuDeviceGetName, 2000)                \
+  X(cuDeviceGetAttribute, 2000)           \
+  X(cuDeviceGetUuid, 11040)               \
+  X(cuDeviceTotalMem, 3020)               \
+  X(cuDevicePrimaryCtxGetState, 7000)     \
+  X(cuDevicePrimaryCtxRetain, 7000)       \
+  X(cuDevicePrimaryCtxRelease, 11000)     \
+  X(cuCtxGetCurrent, 4000)                \
+  X(cuCtxPushCurrent, 4000)               \
+  X(cuCtxPopCurrent, 4000)                \
+  X(cuCtxGetDevice, 2000)                 \
+  X(cuCtxGetId, 12000)                    \
+  X(cuCtxSynchronize, 2000)               \
+  X(cuStreamCreate, 2000)                 \
+  X(cuStreamDestroy, 4000)                \
+  X(cuStreamGetCtx, 9020)                 \
+  X(cuStreamIsCapturing, 10000)           \
+  X(cuStreamWaitValue32, 11070)           \
+  X(cuThreadExchangeStreamCaptureMode, 10010) \
+  X(cuEventCreate, 2000)                  \
+  X(cuEventDestroy, 4000)                 \
+  X(cuEventRecord, 2000)                  \
+  X(cuEventRecordWithFlags, 11010)        \
+  X(cuEventQuery, 2000)                   \
+  F(cuEventElapsedTime, 12080, 2000)      \
+  X(cuMemAlloc, 3020)                     \
+  X(cuMemFree, 3020)                      \
+  X(cuMemsetD32Async, 3020)               \
+  X(cuMemHostAlloc, 2020)                 \
+  X(cuMemFreeHost, 2000)                  \
+  X(cuMemHostGetDevicePointer, 3020)

@@ -1,0 +1,53 @@
+// Two states of the calling thread, changed for a block and put back.
+//
+// Both objects are for the stack of one function: they must be destroyed on the thread that made
+// them, in reverse order. Destructors never throw.
+#pragma once
+
+#include "driver/cuda_table.hpp"
+
+namespace gpuprof::driver {
+
+// Makes `context` current. Null, or the context that is current already, changes nothing.
+class CurrentContext {
+ public:
+  CurrentContext(const Table& table, CUcontext context) : table_(table) {
+    CUcontext current = nullptr;
+    if (context == nullptr) return;
+    if (table.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context) return;
+    check(table.cuCtxPushCurrent(context), "cuCtxPushCurrent");
+    pushed_ = true;
+  }
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+  ~CurrentContext() {
+    CUcontext popped = nullptr;
+    if (pushed_) table_.cuCtxPopCurrent(&popped);
+  }
+
+ private:
+  const Table& table_;
+  bool pushed_ = false;
+};
+
+// Puts this thread into relaxed capture mode, in which a query, a wait or a free of ours breaks
+// nobody's stream capture. Never held over code of the user: a capture begun under it would lose
+// its protection.
+class RelaxedCapture {
+ public:
+  explicit RelaxedCapture(const Table& table) noexcept : table_(table) {
+    exchanged_ = table_.cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS;
+  }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+  ~RelaxedCapture() {
+    if (exchanged_) table_.cuThreadExchangeStreamCaptureMode(&mode_);
+  }
+
+ private:
+  const Table& table_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+  bool exchanged_ = false;
+};
+
+}  // namespace gpuprof::driver

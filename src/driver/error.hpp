@@ -1,0 +1,74 @@
+// The one exception type of src/, and the channel for what must not be an exception.
+//
+// Where a caller asked for something, a failure is thrown as Error. Where gpuprof only watches
+// (scopes, destructors), it is noted with warn_once() and the program goes on. Python's typed
+// exceptions and warnings are made from both at the border, in bindings/errors.cpp.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace gpuprof::driver {
+
+enum class ErrorKind : std::uint8_t {
+  kUnavailable,     // no driver, no device, too old
+  kCuda,            // a driver call answered an error
+  kInvalidState,    // a call in the wrong order
+  kForked,          // a driver object met in a forked child
+  kGone,            // the driver was taken down at exit
+  kNotReplayed,     // a time inside a graph that has not run yet
+  kStreamMismatch,  // the work ran on another stream than the one timed
+};
+
+// An Error is immutable and may be copied to and rethrown on any thread.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+
+  // A driver call that answered `code`; `name` is CUDA's name of it, `detail` its description and
+  // what the driver's log said, and may be empty.
+  Error(int code, std::string name, std::string call, std::string detail);
+
+  [[nodiscard]] ErrorKind kind() const noexcept { return kind_; }
+  [[nodiscard]] int code() const noexcept { return code_; }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const std::string& call() const noexcept { return call_; }
+  [[nodiscard]] const std::string& detail() const noexcept { return detail_; }
+
+ private:
+  ErrorKind kind_;
+  int code_ = 0;
+  std::string name_;
+  std::string call_;
+  std::string detail_;
+};
+
+enum class Warning : std::uint8_t {
+  kDriverOverride,   // GPUPROF_CUDA_DRIVER was ignored
+  kScopeFailed,      // the driver refused a record; timing is off or incomplete
+  kCaptureSkipped,   // a scope ran inside somebody's stream capture
+  kCaptureImplicit,  // a scope on the legacy stream met a capture (error 906)
+  kDropped,          // samples were dropped: too many pending
+  kPathsFull,        // too many different paths
+  kForeignExit,      // a scope was left on another thread or task than it was entered
+  kBackendFailed,    // a SyncBackend's synchronize raised
+  kForkedScope,      // a CUDA scope was entered in a forked child
+  kCount,
+};
+
+// Notes `message` unless a warning of this kind was noted before in this process. Any thread, never
+// throws; the text waits until take_warnings() is called.
+void warn_once(Warning kind, const std::string& message) noexcept;
+
+// Whether take_warnings() would return something: one relaxed load.
+[[nodiscard]] bool warnings_pending() noexcept;
+
+// The noted messages, each handed out once. Any thread.
+[[nodiscard]] std::vector<std::string> take_warnings();
+
+// Lets every kind of warning be noted again, as if the process were new.
+void forget_warnings() noexcept;
+
+}  // namespace gpuprof::driver

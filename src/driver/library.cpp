@@ -1,0 +1,85 @@
+#include "driver/library.hpp"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "driver/error.hpp"
+
+namespace gpuprof::driver {
+namespace {
+
+const char* secure_environment(const char* name) noexcept {
+#ifdef __GLIBC__
+  return secure_getenv(name);
+#else
+  return issetugid() ? nullptr : std::getenv(name);
+#endif
+}
+
+// Empty if `path` may be opened as the driver, else why not.
+std::string refusal(const std::string& path) {
+  if (path.front() != '/') return "it is not an absolute path";
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return "there is no such file";
+  if (!S_ISREG(info.st_mode)) return "it is not a regular file";
+  if (info.st_uid != 0 && info.st_uid != geteuid()) return "it belongs to another user";
+  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) return "others than its owner can write it";
+  return {};
+}
+
+LibraryChoice choose() {
+  LibraryChoice choice;
+  if (const char* path = secure_environment("GPUPROF_CUDA_DRIVER"); path != nullptr && *path) {
+    if (const std::string why = refusal(path); why.empty()) {
+      choice.override_path = path;
+      choice.candidates = {path};
+      return choice;
+    } else {
+      warn_once(Warning::kDriverOverride,
+                std::string("GPUPROF_CUDA_DRIVER=") + path + " is ignored: " + why +
+                    "; give an absolute path to a regular file that only you or root can write");
+    }
+  }
+  choice.candidates = {"libcuda.so.1", "libcuda.so"};
+#ifdef __linux__
+  choice.candidates.emplace_back("/usr/lib/wsl/lib/libcuda.so.1");
+#endif
+  return choice;
+}
+
+}  // namespace
+
+const LibraryChoice& library_choice() {
+  static const LibraryChoice& choice = *new LibraryChoice(choose());
+  return choice;
+}
+
+OpenedLibrary open_library() {
+  OpenedLibrary opened;
+  for (const auto& path : library_choice().candidates) {
+    opened.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (opened.handle != nullptr) {
+      opened.path = path;
+      return opened;
+    }
+    const char* words = dlerror();
+    if (!opened.reason.empty()) opened.reason += "; ";
+    opened.reason += words != nullptr ? words : path + ": cannot be opened";
+  }
+  return opened;
+}
+
+bool library_is_loaded() noexcept {
+  for (const auto& path : library_choice().candidates) {
+    if (void* handle = dlopen(path.c_str(), RTLD_NOLOAD | RTLD_LAZY); handle != nullptr) {
+      dlclose(handle);
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace gpuprof::driver

@@ -1,0 +1,80 @@
+#include "driver/process.hpp"
+
+#include <pthread.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdlib>
+
+namespace gpuprof::driver {
+namespace {
+
+std::atomic<std::uint32_t> generation{0};
+std::atomic<bool> initialised{false};
+
+struct ForkHooks {
+  std::array<ForkMutex*, 16> mutexes{};
+  std::size_t mutex_count = 0;
+  std::array<void (*)() noexcept, 8> callbacks{};
+  std::size_t callback_count = 0;
+  std::size_t locked = 0;  // how many mutexes the fork under way holds
+};
+
+// Never destroyed: a fork may happen while static destructors run.
+ForkHooks& hooks() noexcept {
+  static ForkHooks& storage = *new ForkHooks;
+  return storage;
+}
+
+void before_fork() {
+  auto& h = hooks();
+  const std::size_t count = h.mutex_count;
+  for (std::size_t i = 0; i < count; ++i) h.mutexes[i]->lock();
+  h.locked = count;
+}
+
+void unlock_all() {
+  auto& h = hooks();
+  for (std::size_t i = h.locked; i > 0; --i) h.mutexes[i - 1]->unlock();
+}
+
+void in_child() {
+  unlock_all();
+  generation.fetch_add(1, std::memory_order_relaxed);
+  if (initialised.load(std::memory_order_relaxed)) blocked.fetch_or(kForked);
+  auto& h = hooks();
+  for (std::size_t i = 0; i < h.callback_count; ++i) h.callbacks[i]();
+}
+
+void install_hooks() noexcept {
+  static const int once = pthread_atfork(before_fork, unlock_all, in_child);
+  (void)once;
+}
+
+}  // namespace
+
+std::uint32_t fork_generation() noexcept { return generation.load(std::memory_order_relaxed); }
+
+void driver_was_initialised() noexcept {
+  if (initialised.load(std::memory_order_acquire)) return;
+  install_hooks();
+  static const int once = std::atexit([] { blocked.fetch_or(kExiting); });
+  (void)once;
+  initialised.store(true, std::memory_order_release);
+}
+
+ForkMutex::ForkMutex() noexcept {
+  auto& h = hooks();
+  if (h.mutex_count == h.mutexes.size()) std::abort();
+  h.mutexes[h.mutex_count++] = this;
+  install_hooks();
+}
+
+void on_fork_child(void (*callback)() noexcept) noexcept {
+  auto& h = hooks();
+  if (h.callback_count == h.callbacks.size()) std::abort();
+  h.callbacks[h.callback_count++] = callback;
+  install_hooks();
+}
+
+}  // namespace gpuprof::driver

@@ -1,0 +1,46 @@
+// timing/device.hpp in a build without CUDA's headers: there is no device.
+#include "timing/device.hpp"
+#include "timing/device_buffer.hpp"
+
+namespace gpuprof::timing::device {
+namespace {
+
+[[noreturn]] void unavailable() {
+  throw driver::Error(driver::ErrorKind::kUnavailable,
+                      "this build of gpuprof has no CUDA support: CUDA's headers were not there when "
+                      "it was built");
+}
+
+}  // namespace
+
+void require() { unavailable(); }
+bool current_on_this_thread() noexcept { return false; }
+bool initialised_in_process() noexcept { return false; }
+bool has_live_context(int /*ordinal*/) noexcept { return false; }
+int current_ordinal() noexcept { return -1; }
+void begin(Sample& sample, bool /*in_capture*/, int /*ordinal*/) noexcept {
+  sample.finish(SampleStatus::kFailed);
+}
+bool end(Sample& /*sample*/) noexcept { return false; }
+double end_and_wait_for_all(Sample& /*sample*/) { unavailable(); }
+bool is_slow(std::uintptr_t /*stream*/) noexcept { return false; }
+void drain() noexcept {}
+bool wait(Sample& /*sample*/, HostNanoseconds /*until*/) noexcept { return true; }
+bool read_captured(const Sample& /*sample*/, double& /*ms*/) { unavailable(); }
+std::vector<SampleRef> pending_tails() { return {}; }
+std::vector<PendingCount> pending_counts() { return {}; }
+void forget_events(Sample& /*sample*/) noexcept {}
+std::size_t release_idle() noexcept { return 0; }
+void synchronize(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }
+std::vector<Device> devices() { unavailable(); }
+Calibration calibrate(int /*ordinal*/) { unavailable(); }
+
+}  // namespace gpuprof::timing::device
+
+namespace gpuprof::timing {
+
+DeviceBuffer::DeviceBuffer(std::size_t /*bytes*/) { device::require(); }
+DeviceBuffer::~DeviceBuffer() = default;
+void DeviceBuffer::fill(int /*repeats*/) {}
+
+}  // namespace gpuprof::timing

@@ -1,0 +1,185 @@
+// What an empty interval reads, idle and behind a gate: the floor under every measured time.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "driver/cuda_scopes.hpp"
+#include "timing/device.hpp"
+
+namespace gpuprof::timing::device {
+
+using driver::check;
+using driver::Table;
+
+namespace {
+
+constexpr int kPairs = 256;  // well under the 1,020 entries after which a queue blocks
+
+// A private non-blocking stream and `kPairs` event pairs on a device's primary context.
+class Bench {
+ public:
+  Bench(const Table& table, int ordinal) : table_(table) {
+    check(table.cuDeviceGet(&device_, ordinal), "cuDeviceGet");
+    check(table.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
+    try {
+      current_.emplace_back(std::make_unique<driver::CurrentContext>(table, context_));
+      check(table.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+      events_.resize(std::size_t{kPairs} * 2);
+      for (CUevent& event : events_) {
+        check(table.cuEventCreate(&event, CU_EVENT_DEFAULT), "cuEventCreate");
+      }
+    } catch (...) {
+      close();
+      throw;
+    }
+  }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+  ~Bench() { close(); }
+
+  [[nodiscard]] CUstream stream() const noexcept { return stream_; }
+
+  void record_pair(int index) {
+    check(table_.cuEventRecord(events_[at(index, 0)], stream_), "cuEventRecord");
+    check(table_.cuEventRecord(events_[at(index, 1)], stream_), "cuEventRecord");
+  }
+
+  void wait(int index) {
+    const driver::RelaxedCapture relaxed(table_);
+    for (;;) {
+      const CUresult status = table_.cuEventQuery(events_[at(index, 1)]);
+      if (status == CUDA_SUCCESS) return;
+      if (status != CUDA_ERROR_NOT_READY) check(status, "cuEventQuery");
+    }
+  }
+
+  [[nodiscard]] double elapsed_ns(int index) const {
+    float ms = 0.0F;
+    check(table_.cuEventElapsedTime(&ms, events_[at(index, 0)], events_[at(index, 1)]),
+          "cuEventElapsedTime");
+    return std::round(static_cast<double>(ms) * 1e6);
+  }
+
+ private:
+  static std::size_t at(int index, int which) noexcept {
+    return static_cast<std::size_t>(index) * 2 + static_cast<std::size_t>(which);
+  }
+
+  void close() noexcept {
+    for (CUevent event : events_) {
+      if (event != nullptr) table_.cuEventDestroy(event);
+    }
+    if (stream_ != nullptr) table_.cuStreamDestroy(stream_);
+    current_.clear();
+    table_.cuDevicePrimaryCtxRelease(device_);
+  }
+
+  const Table& table_;
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  CUstream stream_ = nullptr;
+  std::vector<CUevent> events_;
+  std::vector<std::unique_ptr<driver::CurrentContext>> current_;
+};
+
+// A word in host memory that holds a stream back until it is opened. Opens when it dies.
+class Gate {
+ public:
+  explicit Gate(const Table& table) : table_(table) {
+    void* memory = nullptr;
+    check(table.cuMemHostAlloc(&memory, sizeof(std::uint32_t), CU_MEMHOSTALLOC_DEVICEMAP),
+          "cuMemHostAlloc");
+    word_ = static_cast<volatile std::uint32_t*>(memory);
+    *word_ = 0;
+  }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  ~Gate() {
+    const driver::RelaxedCapture relaxed(table_);
+    table_.cuMemFreeHost(const_cast<std::uint32_t*>(word_));
+  }
+
+  void close_on(CUstream stream) {
+    CUdeviceptr address = 0;
+    check(table_.cuMemHostGetDevicePointer(&address, const_cast<std::uint32_t*>(word_), 0),
+          "cuMemHostGetDevicePointer");
+    check(table_.cuStreamWaitValue32(stream, address, 1, CU_STREAM_WAIT_VALUE_EQ),
+          "cuStreamWaitValue32");
+  }
+  void open() noexcept { *word_ = 1; }
+
+ private:
+  const Table& table_;
+  volatile std::uint32_t* word_ = nullptr;
+};
+
+class OpenAtExit {
+ public:
+  explicit OpenAtExit(Gate& gate) noexcept : gate_(gate) {}
+  OpenAtExit(const OpenAtExit&) = delete;
+  OpenAtExit& operator=(const OpenAtExit&) = delete;
+  ~OpenAtExit() { gate_.open(); }
+
+ private:
+  Gate& gate_;
+};
+
+std::vector<double> idle_pairs(Bench& bench) {
+  std::vector<double> readings;
+  for (int i = 0; i < kPairs; ++i) {
+    bench.record_pair(i);
+    bench.wait(i);
+    readings.push_back(bench.elapsed_ns(i));
+  }
+  return readings;
+}
+
+std::vector<double> queued_pairs(Bench& bench, Gate& gate) {
+  {
+    const OpenAtExit opens(gate);
+    gate.close_on(bench.stream());
+    for (int i = 0; i < kPairs; ++i) bench.record_pair(i);
+  }
+  bench.wait(kPairs - 1);
+  std::vector<double> readings;
+  for (int i = 0; i < kPairs; ++i) readings.push_back(bench.elapsed_ns(i));
+  return readings;
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+Calibration calibrate(int ordinal) {
+  const Table& table = driver::ready();
+  Bench bench(table, ordinal);
+  Calibration result;
+  result.device = ordinal;
+  result.pairs = kPairs;
+  idle_pairs(bench);  // the first ones load and grow things
+  std::vector<double> readings = idle_pairs(bench);
+  result.idle_ns = median(readings);
+  result.queued_ns = std::numeric_limits<double>::quiet_NaN();
+  try {
+    Gate gate(table);
+    const std::vector<double> queued = queued_pairs(bench, gate);
+    result.queued_ns = median(queued);
+    readings.insert(readings.end(), queued.begin(), queued.end());
+  } catch (const driver::Error& error) {
+    if (error.code() != CUDA_ERROR_NOT_SUPPORTED && error.code() != CUDA_ERROR_NOT_FOUND) throw;
+  }
+  std::int64_t tick = 0;
+  for (const double reading : readings) tick = std::gcd(tick, static_cast<std::int64_t>(reading));
+  result.tick_ns = static_cast<double>(tick);
+  return result;
+}
+
+}  // namespace gpuprof::timing::device

@@ -1,0 +1,184 @@
+#include "timing/cuda_contexts.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+#include "driver/cuda_scopes.hpp"
+#include "driver/process.hpp"
+
+namespace gpuprof::timing::contexts {
+
+using driver::check;
+using driver::Table;
+
+namespace {
+
+struct Registry {
+  driver::ForkMutex mutex;
+  std::vector<EventClock*> clocks;
+  // Moves on whenever a clock leaves, which empties every thread's cache.
+  std::atomic<std::uint64_t> version{1};
+};
+
+Registry& registry() {
+  static Registry& storage = *new Registry;
+  return storage;
+}
+
+struct Cached {
+  CUcontext context = nullptr;
+  EventClock* clock = nullptr;
+  std::uint64_t version = 0;
+};
+thread_local Cached cached;
+
+unsigned long long id_of(const Table& table, CUcontext context) {
+  unsigned long long id = 0;
+  check(table.cuCtxGetId(context, &id), "cuCtxGetId");
+  return id;
+}
+
+// True if `context` is the device's primary one, which is then retained.
+bool retain_if_primary(const Table& table, CUcontext context, CUdevice device) {
+  unsigned int flags = 0;
+  int active = 0;
+  check(table.cuDevicePrimaryCtxGetState(device, &flags, &active), "cuDevicePrimaryCtxGetState");
+  if (active == 0) return false;
+  CUcontext primary = nullptr;
+  check(table.cuDevicePrimaryCtxRetain(&primary, device), "cuDevicePrimaryCtxRetain");
+  if (primary == context) return true;
+  table.cuDevicePrimaryCtxRelease(device);
+  return false;
+}
+
+EventClock* lookup(CUcontext context, unsigned long long id) {
+  auto& r = registry();
+  const std::lock_guard lock(r.mutex);
+  for (EventClock* clock : r.clocks) {
+    if (clock->context() == context && clock->id() == id) return clock;
+  }
+  return nullptr;
+}
+
+// Two threads may both have made one: the first in the registry wins.
+EventClock* enter(const Table& table, EventClock* made) {
+  auto& r = registry();
+  EventClock* winner = made;
+  {
+    const std::lock_guard lock(r.mutex);
+    for (EventClock* clock : r.clocks) {
+      if (clock->context() == made->context() && clock->id() == made->id()) winner = clock;
+    }
+    if (winner == made) r.clocks.push_back(made);
+  }
+  if (winner != made && made->retained()) table.cuDevicePrimaryCtxRelease(made->ordinal());
+  if (winner != made) delete made;
+  return winner;
+}
+
+EventClock* make(const Table& table, CUcontext context, unsigned long long id) {
+  const driver::CurrentContext current(table, context);
+  CUdevice device = 0;
+  check(table.cuCtxGetDevice(&device), "cuCtxGetDevice");
+  const bool retained = retain_if_primary(table, context, device);
+  return enter(table, new EventClock(table, context, id, device, retained));
+}
+
+EventClock* clock_of(const Table& table, CUcontext context) {
+  const std::uint64_t version = registry().version.load(std::memory_order_acquire);
+  if (cached.context == context && cached.version == version) return cached.clock;
+  const unsigned long long id = id_of(table, context);
+  EventClock* clock = lookup(context, id);
+  if (clock == nullptr) clock = make(table, context, id);
+  // The address of a context that we do not hold may come back for another one.
+  if (clock->retained()) cached = {context, clock, version};
+  return clock;
+}
+
+EventClock* primary_clock(const Table& table, int ordinal) {
+  {
+    auto& r = registry();
+    const std::lock_guard lock(r.mutex);
+    for (EventClock* clock : r.clocks) {
+      if (clock->retained() && clock->ordinal() == ordinal) return clock;
+    }
+  }
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  check(table.cuDeviceGet(&device, ordinal), "cuDeviceGet");
+  check(table.cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+  unsigned long long id = 0;
+  if (const CUresult status = table.cuCtxGetId(context, &id); status != CUDA_SUCCESS) {
+    table.cuDevicePrimaryCtxRelease(device);
+    throw driver::error_of(status, "cuCtxGetId");
+  }
+  return enter(table, new EventClock(table, context, id, device, true));
+}
+
+// The clocks of a parent are its own: in a forked child none of their handles may be touched.
+void forget_all_in_child() noexcept {
+  auto& r = registry();
+  r.clocks.clear();
+  r.version.fetch_add(1, std::memory_order_release);
+}
+
+const bool fork_hook = [] {
+  driver::on_fork_child(forget_all_in_child);
+  return true;
+}();
+
+}  // namespace
+
+Found find(const Table& table, std::uintptr_t stream, int ordinal) {
+  CUcontext context = nullptr;
+  if (!is_default_stream(stream)) {
+    check(table.cuStreamGetCtx(as_stream(stream), &context), "cuStreamGetCtx");
+    return {clock_of(table, context), nullptr};
+  }
+  check(table.cuCtxGetCurrent(&context), "cuCtxGetCurrent");
+  if (context != nullptr) return {clock_of(table, context), nullptr};
+  EventClock* clock = primary_clock(table, ordinal);
+  return {clock, clock->context()};
+}
+
+std::vector<EventClock*> all() {
+  auto& r = registry();
+  const std::lock_guard lock(r.mutex);
+  return r.clocks;
+}
+
+void forget_lost() noexcept {
+  auto& r = registry();
+  const std::lock_guard lock(r.mutex);
+  const auto end = std::remove_if(r.clocks.begin(), r.clocks.end(),
+                                  [](const EventClock* clock) { return clock->lost(); });
+  if (end == r.clocks.end()) return;
+  r.clocks.erase(end, r.clocks.end());
+  r.version.fetch_add(1, std::memory_order_release);
+}
+
+std::size_t release_idle() noexcept {
+  std::size_t out = 0;
+  try {
+    const Table* table = driver::loaded_or_null();
+    for (EventClock* clock : all()) {
+      const std::size_t of_clock = clock->destroy_idle();
+      out += of_clock;
+      if (of_clock != 0) continue;
+      auto& r = registry();
+      {
+        const std::lock_guard lock(r.mutex);
+        r.clocks.erase(std::remove(r.clocks.begin(), r.clocks.end(), clock), r.clocks.end());
+        r.version.fetch_add(1, std::memory_order_release);
+      }
+      if (clock->retained() && driver::blocked.load(std::memory_order_relaxed) == 0) {
+        table->cuDevicePrimaryCtxRelease(clock->ordinal());
+      }
+    }
+  } catch (...) {  // out of memory: nothing more is released
+  }
+  return out;
+}
+
+}  // namespace gpuprof::timing::contexts

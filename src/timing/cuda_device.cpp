@@ -1,0 +1,449 @@
+#include <algorithm>
+#include <mutex>
+#include <thread>
+#include <unordered_set>
+
+#include "driver/cuda_scopes.hpp"
+#include "timing/cuda_contexts.hpp"
+#include "timing/cuda_event_clock.hpp"
+#include "timing/device.hpp"
+#include "timing/statistics.hpp"
+
+namespace gpuprof::timing::device {
+
+using contexts::as_stream;
+using driver::check;
+using driver::Error;
+using driver::ErrorKind;
+using driver::Table;
+using driver::Warning;
+
+namespace {
+
+constexpr HostNanoseconds kSlowRecord = 50'000;
+constexpr HostNanoseconds kSpin = 50'000;
+constexpr HostNanoseconds kLongestSleep = 1'000'000;
+
+bool blocked() noexcept { return driver::blocked.load(std::memory_order_relaxed) != 0; }
+
+CUevent start_of(const Sample& sample) noexcept { return static_cast<CUevent>(sample.start); }
+CUevent end_of(const Sample& sample) noexcept { return static_cast<CUevent>(sample.end); }
+EventPair pair_of(const Sample& sample) noexcept { return {start_of(sample), end_of(sample)}; }
+
+// Streams on which the last record waited for room in the queue.
+struct SlowStreams {
+  driver::ForkMutex mutex;
+  std::unordered_set<std::uintptr_t> streams;
+  std::atomic<bool> any{false};
+};
+
+SlowStreams& slow_streams() {
+  static SlowStreams& storage = *new SlowStreams;
+  return storage;
+}
+
+void note_record_time(std::uintptr_t stream, HostNanoseconds took) noexcept {
+  auto& slow = slow_streams();
+  const bool is_now = took > kSlowRecord;
+  if (!is_now && !slow.any.load(std::memory_order_relaxed)) return;
+  try {
+    const std::lock_guard lock(slow.mutex);
+    if (is_now) {
+      slow.streams.insert(stream);
+    } else {
+      slow.streams.erase(stream);
+    }
+    slow.any.store(!slow.streams.empty(), std::memory_order_relaxed);
+  } catch (...) {  // out of memory: the stream stays as it was
+  }
+}
+
+void forget_pair(Sample& sample) noexcept {
+  sample.start = sample.end = nullptr;
+  sample.external = false;
+}
+
+// Gives the pair of a failed or dying sample back where that is safe.
+void return_pair(Sample& sample) noexcept {
+  if (sample.start == nullptr) return;
+  const EventPair pair = pair_of(sample);
+  const bool external = sample.external;
+  forget_pair(sample);
+  if (sample.generation != driver::fork_generation()) return;
+  if (external) {
+    sample.events->destroy_captured(pair);
+  } else {
+    sample.events->give_back(pair);
+  }
+}
+
+// A scope's failure: the reason stays on the sample, the program hears of the first one.
+void fail(Sample& sample, const Error& error, Warning warning, const char* consequence) noexcept {
+  try {
+    if (sample.events != nullptr) {
+      sample.events->note_failure(error);
+      contexts::forget_lost();
+    }
+    return_pair(sample);
+    if (!sample.keeps_pair) {
+      driver::warn_once(warning, std::string("gpuprof: ") + error.what() + ". " + consequence);
+    }
+  } catch (...) {  // out of memory: no warning
+  }
+  sample.fail(error);
+}
+
+void fail_record(Sample& sample, const Error& error) noexcept {
+  const bool implicit = error.code() == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  if (error.kind() == ErrorKind::kForked) {
+    fail(sample, error, Warning::kForkedScope, "CUDA scopes measure nothing in this process");
+  } else if (implicit) {
+    fail(sample, error, Warning::kCaptureImplicit,
+         "A scope on the legacy default stream met another stream's capture and was not recorded; "
+         "give the scope a stream of its own, or capture on a non-blocking stream");
+  } else {
+    fail(sample, error, Warning::kScopeFailed,
+         "The program goes on; scopes that the driver refuses measure nothing");
+  }
+}
+
+void skip_captured(Sample& sample) noexcept {
+  driver::warn_once(Warning::kCaptureSkipped,
+                    "gpuprof: a timer scope ran inside a stream capture that gpuprof did not open "
+                    "and was skipped; pass in_capture=\"record\" to time each replay");
+  sample.finish(SampleStatus::kSkipped);
+}
+
+CUstreamCaptureStatus capture_status(const Table& table, std::uintptr_t stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  check(table.cuStreamIsCapturing(as_stream(stream), &status), "cuStreamIsCapturing");
+  return status;
+}
+
+void record(const Table& table, Sample& sample, void* event) {
+  const auto handle = static_cast<CUevent>(event);
+  const HostNanoseconds before = host_now();
+  if (sample.external) {
+    check(table.cuEventRecordWithFlags(handle, as_stream(sample.stream), CU_EVENT_RECORD_EXTERNAL),
+          "cuEventRecordWithFlags");
+  } else {
+    check(table.cuEventRecord(handle, as_stream(sample.stream)), "cuEventRecord");
+  }
+  const HostNanoseconds after = host_now();
+  note_record_time(sample.stream, after - before);
+}
+
+// Leaves the sample with a pair of the right clock, or false if there is none left.
+bool provide_pair(Sample& sample, EventClock& clock, bool external) {
+  const bool reusable = sample.start != nullptr && sample.events == &clock && !sample.external &&
+                        !external && !clock.lost();
+  if (reusable) return true;
+  return_pair(sample);
+  sample.events = &clock;
+  EventPair pair;
+  if (!clock.take(pair)) return false;
+  sample.start = pair.start;
+  sample.end = pair.end;
+  sample.external = external;
+  return true;
+}
+
+void begin_or_throw(Sample& sample, bool in_capture, int ordinal) {
+  const Table& table = driver::ready();
+  const contexts::Found found = contexts::find(table, sample.stream, ordinal);
+  const driver::CurrentContext current(table, found.to_push);
+  const CUstreamCaptureStatus capture = capture_status(table, sample.stream);
+  const bool capturing = capture != CU_STREAM_CAPTURE_STATUS_NONE;
+  if (capturing && (!in_capture || capture == CU_STREAM_CAPTURE_STATUS_INVALIDATED)) {
+    skip_captured(sample);
+    return;
+  }
+  if (!provide_pair(sample, *found.clock, capturing)) {
+    driver::warn_once(Warning::kDropped,
+                      "gpuprof: 4096 timed spans wait to be read, so new ones are dropped and "
+                      "counted; call gpuprof.stats() or gpuprof.flush() more often");
+    sample.finish(SampleStatus::kDropped);
+    return;
+  }
+  record(table, sample, sample.start);
+}
+
+// The context must be current for a record on a default stream of a thread that has none.
+CUcontext context_to_push(const Table& table, const Sample& sample) {
+  if (!contexts::is_default_stream(sample.stream)) return nullptr;
+  CUcontext context = nullptr;
+  check(table.cuCtxGetCurrent(&context), "cuCtxGetCurrent");
+  return context == nullptr ? sample.events->context() : nullptr;
+}
+
+void record_end(Sample& sample) {
+  const Table& table = driver::ready();
+  const driver::CurrentContext current(table, context_to_push(table, sample));
+  const bool capturing =
+      capture_status(table, sample.stream) != CU_STREAM_CAPTURE_STATUS_NONE;
+  if (capturing != sample.external) {
+    throw Error(ErrorKind::kInvalidState,
+                capturing ? "a stream capture began between the start and the end of a timed span"
+                          : "the stream capture ended between the start and the end of a timed span");
+  }
+  record(table, sample, sample.end);
+}
+
+bool belongs_to_parent(Sample& sample) {
+  if (sample.generation == driver::fork_generation()) return false;
+  forget_pair(sample);
+  sample.events = nullptr;
+  fail(sample,
+       Error(ErrorKind::kForked,
+             "the span was begun before this process was forked, and the parent's CUDA objects "
+             "cannot be used here"),
+       Warning::kForkedScope, "CUDA scopes measure nothing in this process");
+  return true;
+}
+
+// One look at the GPU. True once the sample is final.
+bool poll_kept_pair(Sample& sample) {
+  const Table& table = driver::ready();
+  const driver::RelaxedCapture relaxed(table);
+  const CUresult status = table.cuEventQuery(end_of(sample));
+  if (status == CUDA_ERROR_NOT_READY) return false;
+  check(status, "cuEventQuery");
+  float ms = 0.0F;
+  check(table.cuEventElapsedTime(&ms, start_of(sample), end_of(sample)), "cuEventElapsedTime");
+  sample.device_ms = static_cast<double>(ms);
+  sample.finish(SampleStatus::kDone);
+  return true;
+}
+
+bool poll_queued(Sample& sample) {
+  EventClock& clock = *sample.events;
+  clock.drain(sample.stream);
+  const CUevent end = clock.pending_end(sample);
+  if (sample.load_status() != SampleStatus::kPending) return true;
+  if (end == nullptr || blocked()) return false;  // the drain that is under way fails it
+  // The query is what surfaces a failure of the work itself.
+  const Table& table = driver::ready();
+  const driver::RelaxedCapture relaxed(table);
+  const CUresult status = table.cuEventQuery(end);
+  if (status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY) {
+    clock.note_failure(driver::error_of(status, "cuEventQuery"));
+    contexts::forget_lost();
+  }
+  return false;
+}
+
+bool poll(Sample& sample) noexcept {
+  try {
+    if (sample.load_status() != SampleStatus::kPending) return true;
+    if (belongs_to_parent(sample)) return true;
+    return sample.keeps_pair ? poll_kept_pair(sample) : poll_queued(sample);
+  } catch (const Error& error) {
+    fail(sample, error, Warning::kScopeFailed, "");
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace
+
+void require() { driver::ready(); }
+
+bool current_on_this_thread() noexcept {
+  const Table* table = driver::in_use_or_null();
+  CUcontext context = nullptr;
+  return table != nullptr && table->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context != nullptr;
+}
+
+bool initialised_in_process() noexcept { return driver::in_use_or_null() != nullptr; }
+
+bool has_live_context(int ordinal) noexcept {
+  const Table* table = driver::in_use_or_null();
+  CUdevice handle = 0;
+  unsigned int flags = 0;
+  int active = 0;
+  return table != nullptr && table->cuDeviceGet(&handle, ordinal) == CUDA_SUCCESS &&
+         table->cuDevicePrimaryCtxGetState(handle, &flags, &active) == CUDA_SUCCESS && active != 0;
+}
+
+int current_ordinal() noexcept {
+  const Table* table = driver::in_use_or_null();
+  CUdevice handle = 0;
+  return table != nullptr && table->cuCtxGetDevice(&handle) == CUDA_SUCCESS ? handle : -1;
+}
+
+void begin(Sample& sample, bool in_capture, int ordinal) noexcept {
+  if (const std::uint32_t now = driver::fork_generation(); sample.generation != now) {
+    forget_pair(sample);
+    sample.events = nullptr;
+    sample.generation = now;
+  }
+  try {
+    begin_or_throw(sample, in_capture, ordinal);
+  } catch (const Error& error) {
+    fail_record(sample, error);
+  } catch (...) {
+    sample.finish(SampleStatus::kDropped);
+  }
+  sample.host_begin = host_now();
+}
+
+bool end(Sample& sample) noexcept {
+  sample.host_end = host_now();
+  try {
+    if (belongs_to_parent(sample)) return false;
+    record_end(sample);
+    if (sample.external) {
+      sample.finish(SampleStatus::kCaptured);
+      return false;
+    }
+    sample.finish(SampleStatus::kPending);
+    if (sample.keeps_pair) return false;
+    add_reference(&sample);
+    sample.events->push(&sample);
+    return true;
+  } catch (const Error& error) {
+    fail_record(sample, error);
+  } catch (...) {
+    return_pair(sample);
+    sample.finish(SampleStatus::kDropped);
+  }
+  return false;
+}
+
+double end_and_wait_for_all(Sample& sample) {
+  sample.host_end = host_now();
+  record_end(sample);
+  const Table& table = driver::ready();
+  const driver::CurrentContext current(table, sample.events->context());
+  EventPair after;
+  if (!sample.events->take(after)) {
+    throw Error(ErrorKind::kInvalidState, "all event pairs are in use; call gpuprof.flush() first");
+  }
+  float tail_ms = 0.0F;
+  try {
+    check(table.cuCtxSynchronize(), "cuCtxSynchronize");
+    check(table.cuEventRecord(after.end, as_stream(sample.stream)), "cuEventRecord");
+    check(table.cuCtxSynchronize(), "cuCtxSynchronize");
+    float ms = 0.0F;
+    check(table.cuEventElapsedTime(&ms, start_of(sample), end_of(sample)), "cuEventElapsedTime");
+    check(table.cuEventElapsedTime(&tail_ms, end_of(sample), after.end), "cuEventElapsedTime");
+    sample.device_ms = static_cast<double>(ms);
+  } catch (...) {
+    sample.events->give_back(after);
+    throw;
+  }
+  sample.events->give_back(after);
+  return_pair(sample);
+  sample.finish(SampleStatus::kDone);
+  return static_cast<double>(tail_ms);
+}
+
+bool is_slow(std::uintptr_t stream) noexcept {
+  auto& slow = slow_streams();
+  if (!slow.any.load(std::memory_order_relaxed)) return false;
+  const std::lock_guard lock(slow.mutex);
+  return slow.streams.count(stream) != 0;
+}
+
+void drain() noexcept {
+  try {
+    if (driver::loaded_or_null() == nullptr) return;
+    for (EventClock* clock : contexts::all()) clock->drain();
+    contexts::forget_lost();
+  } catch (...) {  // out of memory: a later drain finds the same
+  }
+}
+
+bool wait(Sample& sample, HostNanoseconds until) noexcept {
+  const HostNanoseconds begun = monotonic_now();
+  HostNanoseconds pause = 20'000;
+  while (!poll(sample)) {
+    const HostNanoseconds now = monotonic_now();
+    if (now >= until) return false;
+    if (now - begun < kSpin) continue;
+    std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(pause, until - now)));
+    pause = std::min(pause * 2, kLongestSleep);
+  }
+  return true;
+}
+
+bool read_captured(const Sample& sample, double& ms) {
+  if (sample.generation != driver::fork_generation()) driver::throw_if_blocked();
+  const Table& table = driver::ready();
+  float value = 0.0F;
+  const CUresult status =
+      table.cuEventElapsedTime(&value, start_of(sample), end_of(sample));
+  if (status == CUDA_ERROR_NOT_READY) return false;
+  if (status == CUDA_ERROR_INVALID_HANDLE || status == CUDA_ERROR_CAPTURED_EVENT) {
+    throw Error(ErrorKind::kNotReplayed,
+                "this span was recorded into a CUDA graph that has not been replayed yet; end the "
+                "capture, launch the graph, then read the time");
+  }
+  check(status, "cuEventElapsedTime");
+  ms = static_cast<double>(value);
+  return true;
+}
+
+std::vector<SampleRef> pending_tails() {
+  std::vector<SampleRef> tails;
+  for (EventClock* clock : contexts::all()) clock->append_tails(tails);
+  return tails;
+}
+
+std::vector<PendingCount> pending_counts() {
+  std::vector<PendingCount> counts;
+  for (EventClock* clock : contexts::all()) clock->append_counts(counts);
+  return counts;
+}
+
+void forget_events(Sample& sample) noexcept { return_pair(sample); }
+
+std::size_t release_idle() noexcept { return contexts::release_idle(); }
+
+void synchronize(std::uintptr_t stream, int ordinal) {
+  const Table& table = driver::ready();
+  const contexts::Found found = contexts::find(table, stream, ordinal);
+  const driver::CurrentContext current(table, found.clock->context());
+  check(table.cuCtxSynchronize(), "cuCtxSynchronize");
+}
+
+std::vector<Device> devices() {
+  const Table& table = driver::ready();
+  int count = 0;
+  check(table.cuDeviceGetCount(&count), "cuDeviceGetCount");
+  std::vector<Device> found;
+  for (int index = 0; index < count; ++index) {
+    Device entry;
+    entry.index = index;
+    CUdevice handle = 0;
+    check(table.cuDeviceGet(&handle, index), "cuDeviceGet");
+    char name[256] = {};
+    check(table.cuDeviceGetName(name, sizeof name, handle), "cuDeviceGetName");
+    entry.name = name;
+    CUuuid uuid{};
+    if (table.cuDeviceGetUuid(&uuid, handle) == CUDA_SUCCESS) {
+      constexpr char kHex[] = "0123456789abcdef";
+      for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
+        if (i == 4 || i == 6 || i == 8 || i == 10) entry.uuid += '-';
+        const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
+        entry.uuid += kHex[byte >> 4U];
+        entry.uuid += kHex[byte & 15U];
+      }
+    }
+    std::size_t memory = 0;
+    if (table.cuDeviceTotalMem(&memory, handle) == CUDA_SUCCESS) entry.total_memory = memory;
+    const auto attribute = [&](CUdevice_attribute which) {
+      int value = 0;
+      table.cuDeviceGetAttribute(&value, which, handle);
+      return value;
+    };
+    entry.major = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    entry.minor = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    entry.multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    found.push_back(std::move(entry));
+  }
+  return found;
+}
+
+}  // namespace gpuprof::timing::device

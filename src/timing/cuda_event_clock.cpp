@@ -1,0 +1,289 @@
+#include "timing/cuda_event_clock.hpp"
+
+#include <array>
+
+#include "driver/cuda_scopes.hpp"
+#include "timing/statistics.hpp"
+
+namespace gpuprof::timing {
+
+using driver::Error;
+
+namespace {
+
+CUevent as_event(void* handle) noexcept { return static_cast<CUevent>(handle); }
+
+bool context_is_gone(const Error& error) noexcept {
+  switch (error.code()) {
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_INVALID_CONTEXT:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+bool EventClock::take(EventPair& pair) {
+  if (pop_free(pair)) return true;
+  drain();
+  if (pop_free(pair)) return true;
+  return make_pairs() && pop_free(pair);
+}
+
+bool EventClock::pop_free(EventPair& pair) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty()) return false;
+  pair = free_.back();
+  free_.pop_back();
+  return true;
+}
+
+bool EventClock::make_pairs() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (made_ >= kMaxPairs) return false;
+    free_.reserve(made_ + kMakeAtOnce);  // so that giving back never allocates
+  }
+  const driver::CurrentContext current(table_, context_);
+  for (std::size_t i = 0; i < kMakeAtOnce; ++i) {
+    EventPair pair;
+    driver::check(table_.cuEventCreate(&pair.start, CU_EVENT_DEFAULT), "cuEventCreate");
+    if (const CUresult status = table_.cuEventCreate(&pair.end, CU_EVENT_DEFAULT);
+        status != CUDA_SUCCESS) {
+      table_.cuEventDestroy(pair.start);
+      throw driver::error_of(status, "cuEventCreate");
+    }
+    const std::lock_guard lock(mutex_);
+    free_.push_back(pair);
+    ++made_;
+  }
+  return true;
+}
+
+void EventClock::give_back(EventPair pair) noexcept {
+  if (lost()) return;
+  const std::lock_guard lock(mutex_);
+  free_.push_back(pair);
+}
+
+void EventClock::destroy_captured(EventPair pair) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    --made_;
+  }
+  if (lost() || driver::blocked.load(std::memory_order_relaxed) != 0) return;
+  table_.cuEventDestroy(pair.start);
+  table_.cuEventDestroy(pair.end);
+}
+
+void EventClock::push(Sample* sample) {
+  Queue* full = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    Queue& queue = queues_[sample->stream];
+    sample->next = nullptr;
+    (queue.tail != nullptr ? queue.tail->next : queue.head) = sample;
+    queue.tail = sample;
+    if (++queue.size >= queue.next_try) full = &queue;
+  }
+  if (full == nullptr || draining_.test_and_set(std::memory_order_acquire)) return;
+  drain_queue(*full);
+  finish_drain();
+}
+
+EventClock::Queue* EventClock::find_queue(std::uintptr_t stream) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = queues_.find(stream);
+  return found != queues_.end() ? &found->second : nullptr;
+}
+
+void EventClock::drain(std::uintptr_t stream) noexcept {
+  if (draining_.test_and_set(std::memory_order_acquire)) return;
+  // Only the drainer erases queues, so the pointer stays good without the lock.
+  if (Queue* queue = find_queue(stream); queue != nullptr) drain_queue(*queue);
+  finish_drain();
+}
+
+void EventClock::drain() noexcept {
+  if (draining_.test_and_set(std::memory_order_acquire)) return;
+  std::vector<Queue*> waiting;
+  try {
+    const std::lock_guard lock(mutex_);
+    for (auto& [stream, queue] : queues_) {
+      if (queue.head != nullptr) waiting.push_back(&queue);
+    }
+  } catch (...) {  // out of memory: another drain will find them
+  }
+  for (Queue* queue : waiting) drain_queue(*queue);
+  forget_empty_queues();
+  finish_drain();
+}
+
+// A program that makes streams without end must not grow the table without end.
+void EventClock::forget_empty_queues() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (queues_.size() <= kIdleQueues) return;
+  for (auto it = queues_.begin(); it != queues_.end();) {
+    it = it->second.head == nullptr ? queues_.erase(it) : std::next(it);
+  }
+}
+
+void EventClock::drain_queue(Queue& queue) noexcept {
+  while (!lost() && driver::blocked.load(std::memory_order_relaxed) == 0 && read_batch(queue)) {
+  }
+  const std::lock_guard lock(mutex_);
+  queue.next_try = queue.size + kFirstTry;
+}
+
+// True if a whole batch was finished, so that another one may be.
+bool EventClock::read_batch(Queue& queue) noexcept {
+  std::array<Sample*, kBatch> batch{};
+  std::size_t count = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    for (Sample* s = queue.head; s != nullptr && count < kBatch; s = s->next) batch[count++] = s;
+  }
+  std::size_t finished = 0;
+  for (; finished < count; ++finished) {
+    Sample& sample = *batch[finished];
+    float ms = 0.0F;
+    const CUresult status =
+        table_.cuEventElapsedTime(&ms, as_event(sample.start), as_event(sample.end));
+    if (status == CUDA_ERROR_NOT_READY) break;
+    if (status == CUDA_SUCCESS) {
+      sample.device_ms = static_cast<double>(ms);
+      continue;
+    }
+    const Error error = driver::error_of(status, "cuEventElapsedTime");
+    if (driver::blocked.load(std::memory_order_relaxed) != 0 || context_is_gone(error)) {
+      pop_finished(queue, batch.data(), finished);
+      note_failure(error);
+      return false;
+    }
+    try {
+      sample.error = std::make_shared<const Error>(error);
+    } catch (...) {  // out of memory: failed without words
+    }
+    sample.device_ms = -1.0;
+  }
+  pop_finished(queue, batch.data(), finished);
+  return finished == kBatch;
+}
+
+void EventClock::pop_finished(Queue& queue, Sample* const* batch, std::size_t count) noexcept {
+  if (count == 0) return;
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < count; ++i) {
+      Sample& sample = *batch[i];
+      queue.head = sample.next;
+      free_.push_back({as_event(sample.start), as_event(sample.end)});
+      sample.start = sample.end = nullptr;
+    }
+    if (queue.head == nullptr) queue.tail = nullptr;
+    queue.size -= count;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    batch[i]->finish(batch[i]->device_ms < 0.0 ? SampleStatus::kFailed : SampleStatus::kDone);
+  }
+  statistics::add(batch, count);
+  for (std::size_t i = 0; i < count; ++i) drop_reference(batch[i]);
+}
+
+CUevent EventClock::pending_end(const Sample& sample) noexcept {
+  const std::lock_guard lock(mutex_);
+  return sample.load_status() == SampleStatus::kPending ? as_event(sample.end) : nullptr;
+}
+
+void EventClock::note_failure(const Error& error) noexcept {
+  if (context_is_gone(error)) {
+    const std::lock_guard lock(mutex_);
+    try {
+      if (!loss_) loss_ = std::make_shared<const Error>(error);
+    } catch (...) {  // out of memory: what is pending fails without words
+    }
+    lost_.store(true, std::memory_order_relaxed);
+  }
+  if (!draining_.test_and_set(std::memory_order_acquire)) finish_drain();
+}
+
+// Only the drainer takes samples out of the queues, so a drain under way never loses one.
+void EventClock::finish_drain() noexcept {
+  try {
+    if (driver::blocked.load(std::memory_order_relaxed) != 0) {
+      fail_pending(driver::blocked_error());
+    } else if (lost()) {
+      fail_pending(loss_ ? *loss_ : Error(driver::ErrorKind::kGone, "the CUDA context is gone"));
+    }
+  } catch (...) {  // out of memory: the next drain tries again
+  }
+  draining_.clear(std::memory_order_release);
+}
+
+void EventClock::fail_pending(const Error& error) noexcept {
+  Sample* failed = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [stream, queue] : queues_) {
+      if (queue.tail == nullptr) continue;
+      queue.tail->next = failed;
+      failed = queue.head;
+      queue.head = queue.tail = nullptr;
+      queue.size = 0;
+    }
+    if (lost()) {
+      free_.clear();
+      made_ = 0;
+    }
+    for (Sample* s = failed; s != nullptr; s = s->next) s->start = s->end = nullptr;
+  }
+  while (failed != nullptr) {
+    Sample* next = failed->next;
+    failed->fail(error);
+    statistics::add(failed);
+    drop_reference(failed);
+    failed = next;
+  }
+}
+
+void EventClock::append_tails(std::vector<SampleRef>& tails) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [stream, queue] : queues_) {
+    if (queue.tail == nullptr) continue;
+    add_reference(queue.tail);
+    tails.emplace_back(queue.tail);
+  }
+}
+
+void EventClock::append_counts(std::vector<device::PendingCount>& counts) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t epoch = statistics::epoch();
+  for (const auto& [stream, queue] : queues_) {
+    for (const Sample* s = queue.head; s != nullptr; s = s->next) {
+      if (!s->counted || s->epoch != epoch) continue;
+      if (counts.empty() || counts.back().path != s->path) counts.push_back({s->path, 0});
+      ++counts.back().count;
+    }
+  }
+}
+
+std::size_t EventClock::destroy_idle() noexcept {
+  std::vector<EventPair> idle;
+  std::size_t out = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    idle.swap(free_);
+    made_ -= idle.size();
+    out = made_;
+  }
+  if (lost() || driver::blocked.load(std::memory_order_relaxed) != 0) return out;
+  for (const EventPair& pair : idle) {
+    table_.cuEventDestroy(pair.start);
+    table_.cuEventDestroy(pair.end);
+  }
+  return out;
+}
+
+}  // namespace gpuprof::timing

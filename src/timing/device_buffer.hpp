@@ -1,0 +1,31 @@
+// A piece of device memory that can be filled: GPU work for demonstrations and tests.
+//
+// Belongs to the context that was current when it was made, else to the primary context of device 0,
+// which it retains. The work goes to the legacy default stream and is not waited for; destruction
+// waits for it, as freeing memory does. One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpuprof::timing {
+
+class DeviceBuffer {
+ public:
+  explicit DeviceBuffer(std::size_t bytes);  // throws driver::Error
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+  ~DeviceBuffer();
+
+  // Writes the whole buffer `repeats` times. Throws driver::Error.
+  void fill(int repeats);
+
+ private:
+  std::size_t bytes_ = 0;
+  std::uint64_t address_ = 0;
+  void* context_ = nullptr;
+  bool retained_ = false;
+  std::uint32_t generation_ = 0;
+};
+
+}  // namespace gpuprof::timing

@@ -1,0 +1,37 @@
+// Quantiles of a stream of positive numbers, in bounded memory.
+//
+// Up to kExact values are kept and quantiles are exact (linear interpolation between order
+// statistics). Beyond that the values go into bins whose borders grow by 1 %, so that a quantile is
+// within 0.5 % of a value of that rank: the log-bucket idea of DDSketch (Masson, Rim and Lee, VLDB
+// 2019). Not thread safe; the owner locks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace gpuprof::timing {
+
+class Quantiles {
+ public:
+  static constexpr std::size_t kExact = 4096;
+
+  void add(double value);
+
+  // The value at rank `q`, between 0 and 1; nan if nothing was added. Sorts the kept values.
+  [[nodiscard]] double at(double q) const;
+
+  [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
+  [[nodiscard]] bool exact() const noexcept { return bins_.empty(); }
+
+ private:
+  void to_bins();
+  void add_to_bins(double value);
+
+  std::uint64_t count_ = 0;
+  mutable std::vector<double> kept_;
+  mutable bool sorted_ = true;
+  std::vector<std::uint64_t> bins_;
+};
+
+}  // namespace gpuprof::timing

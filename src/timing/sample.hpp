@@ -1,0 +1,107 @@
+// One measured span: what a scope makes each time it is entered.
+//
+// A Sample is reference counted, because two sides hold it: the user, who may read it much later or
+// never, and the queue of spans whose GPU time is not known yet. The thread that opened it writes its
+// fields until it leaves kOpen; after that they change only under the event clock that holds it,
+// which stores `status` last (release), so that a reader who has loaded kDone (acquire) may read the
+// rest. Times are host nanoseconds and device milliseconds, as the driver gives them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "driver/error.hpp"
+#include "timing/clock.hpp"
+#include "timing/path.hpp"
+
+namespace gpuprof::timing {
+
+class EventClock;
+
+enum class SampleStatus : std::uint8_t {
+  kOpen,      // entered, not left
+  kPending,   // left; the GPU has not reached the end yet
+  kDone,      // measured
+  kDisabled,  // timing was off
+  kDropped,   // too many were pending; nothing was recorded
+  kSkipped,   // inside somebody's stream capture; nothing was recorded
+  kCaptured,  // recorded into a graph; each replay gives it a new time
+  kFailed,    // the driver refused; `error` says what
+};
+
+// A clock is named by a small number: these two, and from kFirstNamed on what clock_id() gave out.
+using ClockId = std::uint16_t;
+inline constexpr ClockId kCudaClock = 0;
+inline constexpr ClockId kCpuClock = 1;
+
+// The number of a clock's name, and back. Any thread; at most 1000 names, then std::length_error.
+ClockId clock_id(const std::string& name);
+std::string clock_name(ClockId id);
+
+struct Sample {
+  std::atomic<std::uint32_t> references{1};
+  std::atomic<SampleStatus> status{SampleStatus::kOpen};
+  ClockId clock = kCpuClock;
+  bool counted = true;          // belongs into the statistics
+  bool body_raised = false;     // the timed code ended with an exception
+  bool device_started = false;  // CUDA came into use while this CPU sample was open
+  bool external = false;        // its events are nodes of a graph
+  bool keeps_pair = false;      // a Timer's: the pair stays with it and is read on demand
+  const Path* path = nullptr;
+  std::uint64_t epoch = 0;  // the statistics' epoch when it was entered
+  std::uintptr_t stream = 0;
+  HostNanoseconds host_begin = 0;
+  HostNanoseconds host_end = 0;
+  double device_ms = 0.0;
+  EventClock* events = nullptr;  // whose pair it holds
+  void* start = nullptr;         // CUevent
+  void* end = nullptr;           // CUevent
+  std::uint32_t generation = 0;  // of the process that entered it
+  Sample* next = nullptr;        // in the queue that holds it
+  std::shared_ptr<const driver::Error> error;
+
+  [[nodiscard]] double host_ms() const noexcept { return milliseconds(host_end - host_begin); }
+  [[nodiscard]] SampleStatus load_status() const noexcept {
+    return status.load(std::memory_order_acquire);
+  }
+  void finish(SampleStatus final_status) noexcept {
+    status.store(final_status, std::memory_order_release);
+  }
+  void fail(const driver::Error& why) noexcept;
+};
+
+// A fresh open sample with one reference, from a pool. Any thread; throws std::bad_alloc.
+Sample* make_sample();
+void add_reference(Sample* sample) noexcept;
+void drop_reference(Sample* sample) noexcept;
+
+// How many samples exist in memory, pooled ones included. For tests of boundedness.
+std::uint64_t samples_in_memory() noexcept;
+
+// Owns one reference.
+class SampleRef {
+ public:
+  SampleRef() = default;
+  explicit SampleRef(Sample* owned) noexcept : sample_(owned) {}
+  SampleRef(const SampleRef& other) noexcept : sample_(other.sample_) {
+    if (sample_ != nullptr) add_reference(sample_);
+  }
+  SampleRef(SampleRef&& other) noexcept : sample_(std::exchange(other.sample_, nullptr)) {}
+  SampleRef& operator=(SampleRef other) noexcept {
+    std::swap(sample_, other.sample_);
+    return *this;
+  }
+  ~SampleRef() {
+    if (sample_ != nullptr) drop_reference(sample_);
+  }
+  [[nodiscard]] Sample* get() const noexcept { return sample_; }
+  Sample* operator->() const noexcept { return sample_; }
+  explicit operator bool() const noexcept { return sample_ != nullptr; }
+
+ private:
+  Sample* sample_ = nullptr;
+};
+
+}  // namespace gpuprof::timing

@@ -1,0 +1,61 @@
+#include "timing/scope.hpp"
+
+#include "driver/process.hpp"
+#include "timing/device.hpp"
+#include "timing/statistics.hpp"
+
+namespace gpuprof::timing::scope {
+namespace {
+
+constexpr HostNanoseconds kLookEvery = 1'000'000;
+
+std::atomic<bool> cuda_seen{false};
+std::atomic<HostNanoseconds> next_look{0};
+
+}  // namespace
+
+bool cuda_in_use(HostNanoseconds now) noexcept {
+  if (!cuda_seen.load(std::memory_order_relaxed)) {
+    if (now < next_look.load(std::memory_order_relaxed)) return false;
+    next_look.store(now + kLookEvery, std::memory_order_relaxed);
+    if (!device::initialised_in_process()) return false;
+    cuda_seen.store(true, std::memory_order_relaxed);
+  }
+  return device::current_on_this_thread();
+}
+
+void open_cuda(Sample& sample, bool in_capture, int ordinal) noexcept {
+  sample.clock = kCudaClock;
+  sample.epoch = statistics::epoch();
+  device::begin(sample, in_capture, ordinal);
+}
+
+void open_host(Sample& sample, HostNanoseconds now) noexcept {
+  sample.epoch = statistics::epoch();
+  sample.host_begin = now;
+}
+
+void close_cuda(Sample& sample) noexcept {
+  if (sample.load_status() != SampleStatus::kOpen) {  // begin() left it final
+    sample.host_end = host_now();
+    statistics::add(&sample);
+    return;
+  }
+  if (device::end(sample)) return;
+  if (sample.load_status() != SampleStatus::kCaptured) statistics::add(&sample);
+}
+
+void close_host(Sample& sample, HostNanoseconds now, bool watch_cuda) noexcept {
+  sample.host_end = now;
+  if (watch_cuda && cuda_in_use(now)) sample.device_started = true;
+  sample.finish(SampleStatus::kDone);
+  statistics::add(&sample);
+}
+
+void abandon(Sample& sample, SampleStatus status) noexcept {
+  sample.host_end = host_now();
+  sample.finish(status);
+  statistics::add(&sample);
+}
+
+}  // namespace gpuprof::timing::scope

@@ -1,0 +1,149 @@
+#include "timing/statistics.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
+
+#include "driver/process.hpp"
+
+namespace gpuprof::timing::statistics {
+namespace {
+
+struct Series {
+  double total = 0.0;
+  double min = 0.0;
+  double max = 0.0;
+  double first = 0.0;
+  Quantiles quantiles;
+
+  void add(double value) {
+    if (quantiles.count() == 0) {
+      first = min = max = value;
+    } else {
+      min = std::min(min, value);
+      max = std::max(max, value);
+    }
+    total += value;
+    quantiles.add(value);
+  }
+
+  [[nodiscard]] Summary summary() const {
+    const std::uint64_t count = quantiles.count();
+    if (count == 0) return {};
+    // A bin's middle may lie outside of what was measured.
+    const auto at = [this](double q) { return std::clamp(quantiles.at(q), min, max); };
+    return {count, total, total / static_cast<double>(count), min, at(0.5), at(0.9), at(0.99),
+            max,   first};
+  }
+};
+
+struct Counts {
+  Series device;
+  Series host;
+  std::uint64_t dropped = 0;
+  std::uint64_t failed = 0;
+  std::uint64_t skipped = 0;
+};
+
+struct Key {
+  const Path* path;
+  ClockId clock;
+  bool operator==(const Key& other) const noexcept {
+    return path == other.path && clock == other.clock;
+  }
+};
+
+struct KeyHash {
+  std::size_t operator()(const Key& key) const noexcept {
+    return std::hash<const void*>{}(key.path) ^ (std::size_t{key.clock} << 1U);
+  }
+};
+
+struct Registry {
+  driver::ForkMutex mutex;
+  std::unordered_map<Key, Counts, KeyHash> counts;
+  // The row of the sample before: one scope in a loop is the usual case.
+  Key last_key{nullptr, 0};
+  Counts* last = nullptr;
+  std::atomic<std::uint64_t> epoch{1};
+
+  Counts& of(const Sample& sample) {
+    const Key key{sample.path, sample.clock};
+    if (last == nullptr || !(key == last_key)) {
+      last = &counts[key];
+      last_key = key;
+    }
+    return *last;
+  }
+};
+
+Registry& registry() {
+  static Registry& storage = *new Registry;
+  return storage;
+}
+
+void count_one(Counts& counts, const Sample& sample) {
+  switch (sample.load_status()) {
+    case SampleStatus::kDropped:
+      ++counts.dropped;
+      break;
+    case SampleStatus::kSkipped:
+      ++counts.skipped;
+      break;
+    case SampleStatus::kDone:
+      if (sample.body_raised) {
+        ++counts.failed;
+        break;
+      }
+      if (sample.clock == kCudaClock) counts.device.add(sample.device_ms);
+      counts.host.add(sample.host_ms());
+      break;
+    default:
+      ++counts.failed;
+  }
+}
+
+}  // namespace
+
+std::uint64_t epoch() noexcept { return registry().epoch.load(std::memory_order_relaxed); }
+
+void add(const Sample* const* samples, std::size_t count) noexcept {
+  try {
+    auto& r = registry();
+    const std::lock_guard lock(r.mutex);
+    const std::uint64_t now = r.epoch.load(std::memory_order_relaxed);
+    for (std::size_t i = 0; i < count; ++i) {
+      const Sample& sample = *samples[i];
+      if (sample.counted && sample.epoch == now) count_one(r.of(sample), sample);
+    }
+  } catch (...) {  // out of memory: the sample is lost, the program is not
+  }
+}
+
+std::vector<Row> rows() {
+  auto& r = registry();
+  std::vector<Row> result;
+  {
+    const std::lock_guard lock(r.mutex);
+    result.reserve(r.counts.size());
+    for (const auto& [key, counts] : r.counts) {
+      result.push_back({key.path, key.clock, key.clock == kCudaClock, counts.device.summary(),
+                        counts.host.summary(), counts.dropped, counts.failed, counts.skipped});
+    }
+  }
+  std::sort(result.begin(), result.end(), [](const Row& a, const Row& b) {
+    return a.path->order != b.path->order ? a.path->order < b.path->order : a.clock < b.clock;
+  });
+  return result;
+}
+
+void reset() noexcept {
+  auto& r = registry();
+  const std::lock_guard lock(r.mutex);
+  r.counts.clear();
+  r.last = nullptr;
+  r.epoch.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace gpuprof::timing::statistics
