@@ -337,8 +337,7 @@ PyObject* wrap_sample(SampleRef sample) noexcept {
     object = reinterpret_cast<PyObject*>(PyObject_New(SampleObject, sample_type));
     if (object == nullptr) return nullptr;
   }
-  timing::add_reference(sample.get());
-  reinterpret_cast<SampleObject*>(object)->sample = sample.get();
+  reinterpret_cast<SampleObject*>(object)->sample = sample.release();
   return object;
 }
 

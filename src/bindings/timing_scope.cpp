@@ -130,7 +130,7 @@ bool Scope::chooses_cuda() const noexcept {
   if (choice_ == ClockChoice::kCuda) return true;
   if (choice_ != ClockChoice::kAuto) return false;
   if (!options_.stream.is_none() && timing::device::initialised_in_process()) return true;
-  return timing::scope::cuda_in_use(timing::host_now()) || framework_is_live();
+  return timing::scope::cuda_in_use() || framework_is_live();
 }
 
 void Scope::open_clock(Sample& sample) {
@@ -163,13 +163,13 @@ void Scope::exit(bool body_raised) {
   if (open_in_.empty()) return;  // timing was off at the enter
   const HostNanoseconds now = timing::host_now();
   const Place place = find_open();
-  SampleRef sample(place.flow->entries()[place.index].sample);
+  last_ = SampleRef(place.flow->entries()[place.index].sample);
+  Sample& sample = *last_.get();
   place.flow->close(place.index);
   const auto newest = std::find(open_in_.rbegin(), open_in_.rend(), place.flow);
   open_in_.erase(std::next(newest).base());
-  sample->body_raised = body_raised;
-  last_ = sample;
-  close_clock(*sample.get(), now);
+  sample.body_raised = body_raised;
+  close_clock(sample, now);
   emit_pending_warnings();
 }
 

@@ -102,7 +102,7 @@ std::unique_ptr<PyTimer> make_timer(const py::object& backend, py::object stream
   if (name == "cuda") timing::device::require();
   const bool cuda =
       name == "cuda" ||
-      (name == "auto" && (timing::scope::cuda_in_use(timing::host_now()) || framework_is_live()));
+      (name == "auto" && (timing::scope::cuda_in_use() || framework_is_live()));
   return std::make_unique<PyTimer>(cuda ? timing::kCudaClock : timing::kCpuClock, py::none(),
                                    std::move(stream));
 }

@@ -71,7 +71,7 @@ void return_pair(Sample& sample) noexcept {
   forget_pair(sample);
   if (sample.generation != driver::fork_generation()) return;
   if (external) {
-    sample.events->destroy_captured(pair);
+    sample.events->destroy_for_graph(pair);
   } else {
     sample.events->give_back(pair);
   }
@@ -141,7 +141,11 @@ bool provide_pair(Sample& sample, EventClock& clock, bool external) {
   return_pair(sample);
   sample.events = &clock;
   EventPair pair;
-  if (!clock.take(pair)) return false;
+  if (external) {
+    pair = clock.make_for_graph();
+  } else if (!clock.take(pair)) {
+    return false;
+  }
   sample.start = pair.start;
   sample.end = pair.end;
   sample.external = external;

@@ -48,18 +48,31 @@ bool EventClock::make_pairs() {
   }
   const driver::CurrentContext current(table_, context_);
   for (std::size_t i = 0; i < kMakeAtOnce; ++i) {
-    EventPair pair;
-    driver::check(table_.cuEventCreate(&pair.start, CU_EVENT_DEFAULT), "cuEventCreate");
-    if (const CUresult status = table_.cuEventCreate(&pair.end, CU_EVENT_DEFAULT);
-        status != CUDA_SUCCESS) {
-      table_.cuEventDestroy(pair.start);
-      throw driver::error_of(status, "cuEventCreate");
-    }
+    const EventPair pair = make_pair();
     const std::lock_guard lock(mutex_);
     free_.push_back(pair);
     ++made_;
   }
   return true;
+}
+
+EventPair EventClock::make_pair() {
+  EventPair pair;
+  driver::check(table_.cuEventCreate(&pair.start, CU_EVENT_DEFAULT), "cuEventCreate");
+  if (const CUresult status = table_.cuEventCreate(&pair.end, CU_EVENT_DEFAULT);
+      status != CUDA_SUCCESS) {
+    table_.cuEventDestroy(pair.start);
+    throw driver::error_of(status, "cuEventCreate");
+  }
+  return pair;
+}
+
+EventPair EventClock::make_for_graph() {
+  const driver::CurrentContext current(table_, context_);
+  const EventPair pair = make_pair();
+  const std::lock_guard lock(mutex_);
+  ++in_graphs_;
+  return pair;
 }
 
 void EventClock::give_back(EventPair pair) noexcept {
@@ -68,10 +81,10 @@ void EventClock::give_back(EventPair pair) noexcept {
   free_.push_back(pair);
 }
 
-void EventClock::destroy_captured(EventPair pair) noexcept {
+void EventClock::destroy_for_graph(EventPair pair) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    --made_;
+    --in_graphs_;
   }
   if (lost() || driver::blocked.load(std::memory_order_relaxed) != 0) return;
   table_.cuEventDestroy(pair.start);
@@ -276,7 +289,7 @@ std::size_t EventClock::destroy_idle() noexcept {
     const std::lock_guard lock(mutex_);
     idle.swap(free_);
     made_ -= idle.size();
-    out = made_;
+    out = made_ + in_graphs_;
   }
   if (lost() || driver::blocked.load(std::memory_order_relaxed) != 0) return out;
   for (const EventPair& pair : idle) {

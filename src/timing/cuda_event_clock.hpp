@@ -52,8 +52,10 @@ class EventClock {
   bool take(EventPair& pair);
   void give_back(EventPair pair) noexcept;
 
-  // The pair was recorded into a graph: it is out for good, and destroyed instead of given back.
-  void destroy_captured(EventPair pair) noexcept;
+  // A pair for event nodes of a graph: never recorded before, because an event that was would go on
+  // reading its old time until the graph runs. It is not pooled, but destroyed. Throws driver::Error.
+  EventPair make_for_graph();
+  void destroy_for_graph(EventPair pair) noexcept;
 
   // Queues a sample whose end has been recorded; takes over one reference to it.
   void push(Sample* sample);
@@ -88,6 +90,7 @@ class EventClock {
   static constexpr std::size_t kIdleQueues = 64;
 
   bool pop_free(EventPair& pair) noexcept;
+  EventPair make_pair();
   bool make_pairs();
   void drain_queue(Queue& queue) noexcept;
   bool read_batch(Queue& queue) noexcept;
@@ -106,7 +109,8 @@ class EventClock {
   std::atomic_flag draining_ = ATOMIC_FLAG_INIT;
   std::mutex mutex_;  // of what follows
   std::vector<EventPair> free_;
-  std::size_t made_ = 0;
+  std::size_t made_ = 0;       // pooled pairs, in the pool or out
+  std::size_t in_graphs_ = 0;  // pairs made for graphs
   std::shared_ptr<const driver::Error> loss_;
   std::unordered_map<std::uintptr_t, Queue> queues_;
 };

@@ -2,29 +2,39 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 namespace gpuprof::timing {
 namespace {
 
-// Milliseconds from a nanosecond to eleven days; what lies outside counts as the outermost bin.
-constexpr double kLowest = 1e-6;
-constexpr double kHighest = 1e9;
-constexpr double kGrowth = 1.01;
+// Milliseconds from a picosecond to three million years; what lies outside counts as the outermost.
+constexpr int kLowestExponent = -30;
+constexpr int kHighestExponent = 56;
+constexpr std::size_t kBinsPerOctave = 64;
+constexpr std::size_t kBins =
+    static_cast<std::size_t>(kHighestExponent - kLowestExponent) * kBinsPerOctave;
 
-const double kLogGrowth = std::log(kGrowth);
-const std::size_t kBins = static_cast<std::size_t>(std::log(kHighest / kLowest) / kLogGrowth) + 2;
+constexpr int kMantissaBits = 52;
+constexpr int kBinBits = 6;
+constexpr std::int64_t kExponentBias = 1023;
 
+// The exponent and the first bits of the mantissa, as they stand in the number, are the bin.
 std::size_t bin_of(double value) noexcept {
-  if (!(value > kLowest)) return 0;
-  const double bin = std::log(value / kLowest) / kLogGrowth + 1.0;
-  return std::min(static_cast<std::size_t>(bin), kBins - 1);
+  if (!(value > 0.0)) return 0;
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  const auto place = static_cast<std::int64_t>(bits >> (kMantissaBits - kBinBits));
+  const std::int64_t lowest = (kExponentBias + kLowestExponent) << kBinBits;
+  return static_cast<std::size_t>(
+      std::clamp<std::int64_t>(place - lowest, 0, static_cast<std::int64_t>(kBins) - 1));
 }
 
-// The middle of a bin, as the ratio to either border is the same.
+// The middle of a bin.
 double value_of(std::size_t bin) noexcept {
-  if (bin == 0) return 0.0;
-  return kLowest * std::exp((static_cast<double>(bin) - 0.5) * kLogGrowth);
+  const double mantissa =
+      1.0 + (static_cast<double>(bin % kBinsPerOctave) + 0.5) / static_cast<double>(kBinsPerOctave);
+  return std::ldexp(mantissa, static_cast<int>(bin / kBinsPerOctave) + kLowestExponent);
 }
 
 }  // namespace

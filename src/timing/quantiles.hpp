@@ -1,9 +1,9 @@
 // Quantiles of a stream of positive numbers, in bounded memory.
 //
 // Up to kExact values are kept and quantiles are exact (linear interpolation between order
-// statistics). Beyond that the values go into bins whose borders grow by 1 %, so that a quantile is
-// within 0.5 % of a value of that rank: the log-bucket idea of DDSketch (Masson, Rim and Lee, VLDB
-// 2019). Not thread safe; the owner locks.
+// statistics). Beyond that the values are counted in bins, 64 to each power of two as in an HDR
+// histogram (Tene, 2012), so that a quantile is within 0.8 % of a value of that rank. Not thread
+// safe; the owner locks.
 #pragma once
 
 #include <cstddef>

@@ -15,17 +15,67 @@ namespace {
 constexpr std::size_t kMaxPooled = 8192;
 constexpr std::size_t kMaxClocks = 1000;
 
+// Free samples that any thread may take.
 struct Pool {
   driver::ForkMutex mutex;
   Sample* free = nullptr;
   std::size_t free_count = 0;
   std::atomic<std::uint64_t> in_memory{0};
+
+  // Takes up to `wanted` of the list's samples out; returns them linked.
+  Sample* take(std::size_t wanted, std::size_t& taken) {
+    const std::lock_guard lock(mutex);
+    Sample* first = free;
+    Sample* last = nullptr;
+    for (taken = 0; taken < wanted && free != nullptr; ++taken) {
+      last = free;
+      free = free->next;
+    }
+    free_count -= taken;
+    if (last == nullptr) return nullptr;
+    last->next = nullptr;
+    return first;
+  }
+
+  void give(Sample* sample) noexcept {
+    {
+      const std::lock_guard lock(mutex);
+      if (free_count < kMaxPooled) {
+        sample->next = free;
+        free = sample;
+        ++free_count;
+        return;
+      }
+    }
+    in_memory.fetch_sub(1, std::memory_order_relaxed);
+    delete sample;
+  }
 };
 
 Pool& pool() {
   static Pool& storage = *new Pool;
   return storage;
 }
+
+// The free samples of one thread, so that the usual case takes no lock.
+struct Magazine {
+  static constexpr std::size_t kMost = 64;
+  Sample* free = nullptr;
+  std::size_t count = 0;
+
+  Magazine() = default;
+  Magazine(const Magazine&) = delete;
+  Magazine& operator=(const Magazine&) = delete;
+  ~Magazine() {
+    while (free != nullptr) {
+      Sample* next = free->next;
+      pool().give(free);
+      free = next;
+    }
+    count = kMost;  // what is freed while the thread's locals die goes to the pool
+  }
+};
+thread_local Magazine magazine;
 
 struct Clocks {
   driver::ForkMutex mutex;
@@ -40,18 +90,11 @@ Clocks& clocks() {
 void recycle(Sample* sample) noexcept {
   if (sample->start != nullptr) device::forget_events(*sample);
   sample->error.reset();
-  auto& p = pool();
-  {
-    const std::lock_guard lock(p.mutex);
-    if (p.free_count < kMaxPooled) {
-      sample->next = p.free;
-      p.free = sample;
-      ++p.free_count;
-      return;
-    }
-  }
-  p.in_memory.fetch_sub(1, std::memory_order_relaxed);
-  delete sample;
+  Magazine& own = magazine;
+  if (own.count >= Magazine::kMost) return pool().give(sample);
+  sample->next = own.free;
+  own.free = sample;
+  ++own.count;
 }
 
 }  // namespace
@@ -84,21 +127,16 @@ void Sample::fail(const driver::Error& why) noexcept {
 }
 
 Sample* make_sample() {
-  auto& p = pool();
-  Sample* sample = nullptr;
-  {
-    const std::lock_guard lock(p.mutex);
-    if (p.free != nullptr) {
-      sample = p.free;
-      p.free = sample->next;
-      --p.free_count;
-    }
-  }
-  if (sample == nullptr) {
-    sample = new Sample;
-    p.in_memory.fetch_add(1, std::memory_order_relaxed);
+  Magazine& own = magazine;
+  if (own.free == nullptr) own.free = pool().take(Magazine::kMost / 2, own.count);
+  if (own.free == nullptr) {
+    auto* sample = new Sample;
+    pool().in_memory.fetch_add(1, std::memory_order_relaxed);
     return sample;
   }
+  Sample* sample = own.free;
+  own.free = sample->next;
+  --own.count;
   sample->~Sample();
   return new (sample) Sample;
 }

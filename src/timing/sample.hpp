@@ -72,7 +72,8 @@ struct Sample {
   void fail(const driver::Error& why) noexcept;
 };
 
-// A fresh open sample with one reference, from a pool. Any thread; throws std::bad_alloc.
+// A fresh open sample with one reference, from a pool: the thread's own, which needs no lock, else
+// one that all share. Any thread; throws std::bad_alloc.
 Sample* make_sample();
 void add_reference(Sample* sample) noexcept;
 void drop_reference(Sample* sample) noexcept;
@@ -97,6 +98,7 @@ class SampleRef {
     if (sample_ != nullptr) drop_reference(sample_);
   }
   [[nodiscard]] Sample* get() const noexcept { return sample_; }
+  [[nodiscard]] Sample* release() noexcept { return std::exchange(sample_, nullptr); }
   Sample* operator->() const noexcept { return sample_; }
   explicit operator bool() const noexcept { return sample_ != nullptr; }
 

@@ -12,9 +12,7 @@ constexpr HostNanoseconds kLookEvery = 1'000'000;
 std::atomic<bool> cuda_seen{false};
 std::atomic<HostNanoseconds> next_look{0};
 
-}  // namespace
-
-bool cuda_in_use(HostNanoseconds now) noexcept {
+bool in_use_at(HostNanoseconds now) noexcept {
   if (!cuda_seen.load(std::memory_order_relaxed)) {
     if (now < next_look.load(std::memory_order_relaxed)) return false;
     next_look.store(now + kLookEvery, std::memory_order_relaxed);
@@ -22,6 +20,12 @@ bool cuda_in_use(HostNanoseconds now) noexcept {
     cuda_seen.store(true, std::memory_order_relaxed);
   }
   return device::current_on_this_thread();
+}
+
+}  // namespace
+
+bool cuda_in_use() noexcept {
+  return in_use_at(cuda_seen.load(std::memory_order_relaxed) ? 0 : host_now());
 }
 
 void open_cuda(Sample& sample, bool in_capture, int ordinal) noexcept {
@@ -47,7 +51,7 @@ void close_cuda(Sample& sample) noexcept {
 
 void close_host(Sample& sample, HostNanoseconds now, bool watch_cuda) noexcept {
   sample.host_end = now;
-  if (watch_cuda && cuda_in_use(now)) sample.device_started = true;
+  if (watch_cuda && in_use_at(now)) sample.device_started = true;
   sample.finish(SampleStatus::kDone);
   statistics::add(&sample);
 }

@@ -14,8 +14,8 @@ namespace gpuprof::timing::scope {
 inline std::atomic<bool> enabled{true};
 
 // Whether CUDA is in use on this thread. Until CUDA is first seen, the process is looked at once a
-// millisecond (its initialisation takes far longer), otherwise this is a comparison with `now`.
-bool cuda_in_use(HostNanoseconds now) noexcept;
+// millisecond (its initialisation takes far longer), otherwise this is a comparison with the time.
+bool cuda_in_use() noexcept;
 
 // Opens a CUDA sample on `sample.stream`; see device::begin().
 void open_cuda(Sample& sample, bool in_capture, int ordinal) noexcept;

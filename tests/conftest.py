@@ -1,0 +1,70 @@
+"""What every test gets: the fake CUDA driver (or the real one with ``-m gpu``), and a clean slate.
+
+The library chooses its driver once per process, so the choice is made here, before it is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fake_driver.build import build
+
+_REAL_DRIVER = pytest.StashKey[bool]()
+_FAKE_PATH = pytest.StashKey[Path]()
+
+# Every skip needs one of these reasons: a test that does not run must not be able to hide.
+_SKIP_REASONS = re.compile(
+    r"GPU|Node|Chromium|torch|CuPy|Numba|Python version|Python build|NVIDIA command-line tool|sphinx"
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    real = config.option.markexpr == "gpu"
+    config.stash[_REAL_DRIVER] = real
+    if real:
+        os.environ.pop("GPUPROF_CUDA_DRIVER", None)
+        return
+    path = build(Path(config.cache.mkdir("fake_driver")) if config.cache else Path("build/fake"))
+    config.stash[_FAKE_PATH] = path
+    os.environ["GPUPROF_CUDA_DRIVER"] = str(path)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"CUDA driver: {'real' if config.stash[_REAL_DRIVER] else config.stash[_FAKE_PATH]}"
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else ""
+        if not _SKIP_REASONS.search(reason):
+            report.outcome = "failed"
+            report.longrepr = f"{item.nodeid} was skipped for a reason that is not listed: {reason}"
+
+
+@pytest.fixture(scope="session")
+def fake_path(pytestconfig: pytest.Config) -> Path:
+    return pytestconfig.stash[_FAKE_PATH]
+
+
+@pytest.fixture(autouse=True)
+def clean_slate() -> Iterator[None]:
+    """Start and leave every test with empty statistics, no warning said and timing on."""
+    import gpuprof
+    from gpuprof import _core
+
+    gpuprof.enable()
+    gpuprof.reset()
+    _core._forget_warnings()
+    yield
+    gpuprof.enable()
+    gpuprof.flush()
+    gpuprof.reset()
+    _core._forget_warnings()

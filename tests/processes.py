@@ -1,0 +1,47 @@
+"""Running a piece of Python in a process of its own, where the exit status is part of the test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+_PREFIX = """\
+import sys, warnings
+sys.path.insert(0, {root!r})
+"""
+
+
+def environment(driver: Path | str | None, **variables: str) -> dict[str, str]:
+    """Return this process's environment with another driver (None: an absent one)."""
+    result = {k: v for k, v in os.environ.items() if not k.startswith(("GPUPROF_", "FAKECUDA_"))}
+    if driver is not None:
+        result["GPUPROF_CUDA_DRIVER"] = str(driver)
+    result.update(variables)
+    return result
+
+
+def run_python(
+    code: str, *, driver: Path | str | None = None, timeout: float = 60, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run `code` and return what it printed and how it ended."""
+    script = _PREFIX.format(root=str(ROOT)) + textwrap.dedent(code)
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment(driver, **variables),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def check_python(code: str, **options: object) -> str:
+    """Run `code`; it must end with status 0 and print nothing to stderr. Return its output."""
+    done = run_python(code, **options)  # type: ignore[arg-type]
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert done.stderr == "", done.stderr
+    return done.stdout
