@@ -10,7 +10,7 @@
 #include "bindings/timing_switch.hpp"
 #include "timing/device.hpp"
 #include "timing/scope.hpp"
-#include "timing/statistics.hpp"
+#include "timing/sinks.hpp"
 
 namespace gpuprof::bindings {
 
@@ -163,21 +163,24 @@ void Scope::exit(bool body_raised) {
   if (open_in_.empty()) return;  // timing was off at the enter
   const HostNanoseconds now = timing::host_now();
   const Place place = find_open();
-  last_ = SampleRef(place.flow->entries()[place.index].sample);
-  Sample& sample = *last_.get();
+  SampleRef sample(place.flow->entries()[place.index].sample);
   place.flow->close(place.index);
   const auto newest = std::find(open_in_.rbegin(), open_in_.rend(), place.flow);
   open_in_.erase(std::next(newest).base());
-  sample.body_raised = body_raised;
-  close_clock(sample, now);
+  sample->body_raised = body_raised;
+  if (options_.verify_stream && !body_raised && sample->clock == timing::kCudaClock &&
+      sample->load_status() == SampleStatus::kOpen) {
+    last_ = sample;
+    close_verified(*sample.get());
+  } else {
+    close_clock(*sample.get(), now);
+    last_ = std::move(sample);
+  }
   emit_pending_warnings();
 }
 
 void Scope::close_clock(Sample& sample, HostNanoseconds now) {
   if (sample.clock == timing::kCudaClock) {
-    const bool verify = options_.verify_stream && !sample.body_raised &&
-                        sample.load_status() == SampleStatus::kOpen;
-    if (verify) return close_verified(sample);
     on_stream(sample.stream, [&] { timing::scope::close_cuda(sample); });
     return;
   }
@@ -198,10 +201,10 @@ void Scope::close_verified(Sample& sample) {
     without_gil([&] { tail_ms = timing::device::end_and_wait_for_all(sample); });
   } catch (const Error& error) {
     sample.fail(error);
-    timing::statistics::add(&sample);
+    timing::deliver(&sample);
     throw;
   }
-  timing::statistics::add(&sample);
+  timing::deliver(&sample);
   if (tail_ms < kMismatchMs + kMismatchShare * sample.device_ms) return;
   throw Error(ErrorKind::kStreamMismatch,
               "the device went on for " + std::to_string(tail_ms) + " ms after the timed stream " +

@@ -7,7 +7,6 @@
 #include "timing/cuda_contexts.hpp"
 #include "timing/cuda_event_clock.hpp"
 #include "timing/device.hpp"
-#include "timing/statistics.hpp"
 
 namespace gpuprof::timing::device {
 

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "driver/cuda_scopes.hpp"
+#include "timing/sinks.hpp"
 #include "timing/statistics.hpp"
 
 namespace gpuprof::timing {
@@ -201,7 +202,7 @@ void EventClock::pop_finished(Queue& queue, Sample* const* batch, std::size_t co
   for (std::size_t i = 0; i < count; ++i) {
     batch[i]->finish(batch[i]->device_ms < 0.0 ? SampleStatus::kFailed : SampleStatus::kDone);
   }
-  statistics::add(batch, count);
+  deliver(batch, count);
   for (std::size_t i = 0; i < count; ++i) drop_reference(batch[i]);
 }
 
@@ -255,7 +256,7 @@ void EventClock::fail_pending(const Error& error) noexcept {
   while (failed != nullptr) {
     Sample* next = failed->next;
     failed->fail(error);
-    statistics::add(failed);
+    deliver(failed);
     drop_reference(failed);
     failed = next;
   }

@@ -2,6 +2,7 @@
 
 #include "driver/process.hpp"
 #include "timing/device.hpp"
+#include "timing/sinks.hpp"
 #include "timing/statistics.hpp"
 
 namespace gpuprof::timing::scope {
@@ -42,24 +43,24 @@ void open_host(Sample& sample, HostNanoseconds now) noexcept {
 void close_cuda(Sample& sample) noexcept {
   if (sample.load_status() != SampleStatus::kOpen) {  // begin() left it final
     sample.host_end = host_now();
-    statistics::add(&sample);
+    deliver(&sample);
     return;
   }
   if (device::end(sample)) return;
-  if (sample.load_status() != SampleStatus::kCaptured) statistics::add(&sample);
+  if (sample.load_status() != SampleStatus::kCaptured) deliver(&sample);
 }
 
 void close_host(Sample& sample, HostNanoseconds now, bool watch_cuda) noexcept {
   sample.host_end = now;
   if (watch_cuda && in_use_at(now)) sample.device_started = true;
   sample.finish(SampleStatus::kDone);
-  statistics::add(&sample);
+  deliver(&sample);
 }
 
 void abandon(Sample& sample, SampleStatus status) noexcept {
   sample.host_end = host_now();
   sample.finish(status);
-  statistics::add(&sample);
+  deliver(&sample);
 }
 
 }  // namespace gpuprof::timing::scope

@@ -46,7 +46,6 @@ std::uint64_t epoch() noexcept;
 // Counts samples of any final status. Those not `counted` or from an earlier epoch are ignored; one
 // whose body raised is counted as failed only.
 void add(const Sample* const* samples, std::size_t count) noexcept;
-inline void add(const Sample* sample) noexcept { add(&sample, 1); }
 
 // A copy of all rows, in the order in which their paths were first entered.
 std::vector<Row> rows();
