@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.fake_driver.build import build
-
 _REAL_DRIVER = pytest.StashKey[bool]()
 _FAKE_PATH = pytest.StashKey[Path]()
 
@@ -29,6 +27,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if real:
         os.environ.pop("GPUPROF_CUDA_DRIVER", None)
         return
+    from tests.fake_driver.build import build
+
     path = build(Path(config.cache.mkdir("fake_driver")) if config.cache else Path("build/fake"))
     config.stash[_FAKE_PATH] = path
     os.environ["GPUPROF_CUDA_DRIVER"] = str(path)

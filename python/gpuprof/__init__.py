@@ -16,21 +16,27 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpuprof import errors
-    from gpuprof._backends import Backend, SyncBackend, backends, cuda_available
-    from gpuprof._core import Sample, Scope, timer
-    from gpuprof._probes import finish_probe_timer, start_probe_timer_if
-    from gpuprof._stats import Row, Stats, Summary
-    from gpuprof._timing import (
-        Calibration,
-        Timer,
-        calibrate,
-        disable,
-        enable,
-        flush,
-        reset,
-        stats,
-    )
+    from gpuprof import errors as errors
+    from gpuprof._backends import Backend as Backend
+    from gpuprof._backends import SyncBackend as SyncBackend
+    from gpuprof._backends import backends as backends
+    from gpuprof._backends import cuda_available as cuda_available
+    from gpuprof._core import Sample as Sample
+    from gpuprof._core import Scope as Scope
+    from gpuprof._core import timer as timer
+    from gpuprof._probes import finish_probe_timer as finish_probe_timer
+    from gpuprof._probes import start_probe_timer_if as start_probe_timer_if
+    from gpuprof._stats import Row as Row
+    from gpuprof._stats import Stats as Stats
+    from gpuprof._stats import Summary as Summary
+    from gpuprof._timing import Calibration as Calibration
+    from gpuprof._timing import Timer as Timer
+    from gpuprof._timing import calibrate as calibrate
+    from gpuprof._timing import disable as disable
+    from gpuprof._timing import enable as enable
+    from gpuprof._timing import flush as flush
+    from gpuprof._timing import reset as reset
+    from gpuprof._timing import stats as stats
 
 __version__ = "0.1.0"
 

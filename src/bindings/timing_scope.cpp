@@ -129,7 +129,10 @@ void Scope::open_entry(Sample& sample) {
 bool Scope::chooses_cuda() const noexcept {
   if (choice_ == ClockChoice::kCuda) return true;
   if (choice_ != ClockChoice::kAuto) return false;
-  if (!options_.stream.is_none() && timing::device::initialised_in_process()) return true;
+  const bool is_cuda_stream = !options_.stream.is_none();
+  if (is_cuda_stream && (timing::device::initialised_in_process() || timing::device::forked())) {
+    return true;
+  }
   return timing::scope::cuda_in_use() || framework_is_live();
 }
 

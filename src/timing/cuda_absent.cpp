@@ -16,6 +16,8 @@ namespace {
 void require() { unavailable(); }
 bool current_on_this_thread() noexcept { return false; }
 bool initialised_in_process() noexcept { return false; }
+bool poisoned() noexcept { return false; }
+bool forked() noexcept { return false; }
 bool has_live_context(int /*ordinal*/) noexcept { return false; }
 int current_ordinal() noexcept { return -1; }
 void begin(Sample& sample, bool /*in_capture*/, int /*ordinal*/) noexcept {

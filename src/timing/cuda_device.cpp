@@ -260,6 +260,14 @@ bool current_on_this_thread() noexcept {
 
 bool initialised_in_process() noexcept { return driver::in_use_or_null() != nullptr; }
 
+bool poisoned() noexcept {
+  return (driver::blocked.load(std::memory_order_relaxed) & driver::kSticky) != 0;
+}
+
+bool forked() noexcept {
+  return (driver::blocked.load(std::memory_order_relaxed) & driver::kForked) != 0;
+}
+
 bool has_live_context(int ordinal) noexcept {
   const Table* table = driver::in_use_or_null();
   CUdevice handle = 0;

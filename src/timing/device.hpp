@@ -25,6 +25,12 @@ bool current_on_this_thread() noexcept;
 // Whether the driver's library is initialised in this process, by anyone.
 bool initialised_in_process() noexcept;
 
+// Whether a sticky error has poisoned the driver for this process.
+bool poisoned() noexcept;
+
+// Whether this is a forked child of a process that used the driver.
+bool forked() noexcept;
+
 // Whether device `ordinal` has a live primary context. Makes none.
 bool has_live_context(int ordinal) noexcept;
 

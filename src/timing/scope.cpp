@@ -20,7 +20,7 @@ bool in_use_at(HostNanoseconds now) noexcept {
     if (!device::initialised_in_process()) return false;
     cuda_seen.store(true, std::memory_order_relaxed);
   }
-  return device::current_on_this_thread();
+  return device::current_on_this_thread() || device::poisoned();
 }
 
 }  // namespace

@@ -15,6 +15,8 @@ inline std::atomic<bool> enabled{true};
 
 // Whether CUDA is in use on this thread. Until CUDA is first seen, the process is looked at once a
 // millisecond (its initialisation takes far longer), otherwise this is a comparison with the time.
+// A driver that a sticky error has poisoned counts as in use: its scopes fail, and must not turn
+// into CPU times.
 bool cuda_in_use() noexcept;
 
 // Opens a CUDA sample on `sample.stream`; see device::begin().

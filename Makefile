@@ -1,0 +1,43 @@
+# The few commands that people need. `make gpu OUT=dir` needs a GPU and no network.
+
+PYTHON ?= python3
+OUT ?= build/gpu-results
+MACHINE ?= gpu
+
+GPU_SITE := $(CURDIR)/build/gpu
+BENCHMARKS := timing_scope_overhead timing_import timing_accuracy
+
+.PHONY: build test lint gpu docs clean
+
+build:
+	$(PYTHON) -m pip install '.[test]'
+
+test:
+	$(PYTHON) -m pytest
+
+lint:
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+	find src tests benchmarks -name '*.cpp' -o -name '*.hpp' -o -name '*.h' | \
+	  xargs clang-format --dry-run -Werror
+
+# Builds into a folder of its own, tests, measures; fails if a test or a benchmark failed, but
+# measures all the same.
+gpu:
+	rm -rf $(GPU_SITE)
+	$(PYTHON) -m pip install --no-build-isolation --no-deps --target $(GPU_SITE) .
+	mkdir -p $(OUT)
+	@export PYTHONPATH=$(GPU_SITE) PYTHONUNBUFFERED=1; status=0; \
+	$(PYTHON) -m pytest -m gpu -q --junitxml=$(OUT)/pytest.xml || status=1; \
+	for name in $(BENCHMARKS); do \
+	  echo "== $$name"; \
+	  $(PYTHON) benchmarks/$$name.py --json $(OUT)/$$name.$(MACHINE).json || status=1; \
+	done; \
+	exit $$status
+
+docs:
+	$(PYTHON) -m sphinx -W --keep-going -b html docs docs/_build
+
+clean:
+	rm -rf build docs/_build .pytest_cache .mypy_cache .ruff_cache

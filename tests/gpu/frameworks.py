@@ -1,0 +1,29 @@
+"""The array libraries that some tests compare with, or a skip where one is missing."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+
+def torch_or_skip() -> Any:
+    """Return torch with CUDA in use, or skip."""
+    torch = _import("torch", "torch")
+    if not torch.cuda.is_available():
+        pytest.skip("torch finds no GPU")
+    torch.zeros(1, device="cuda")
+    return torch
+
+
+def cupy_or_skip() -> Any:
+    """Return CuPy, or skip."""
+    return _import("cupy", "CuPy")
+
+
+def _import(module: str, name: str) -> Any:
+    # What a library warns of while it is imported is not this project's business.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip(module, reason=f"{name} is not installed")
