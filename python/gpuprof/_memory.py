@@ -56,9 +56,7 @@ def torch_memory() -> list[TorchMemory]:
             peak = int(cuda.max_memory_allocated(index))
             delta = int(cuda.memory_allocated(index)) - _allocated_at_reset.get(index, 0)
             if peak or delta:
-                found.append(
-                    {"device": f"cuda:{index}", "peak_bytes": peak, "delta_bytes": delta}
-                )
+                found.append({"device": f"cuda:{index}", "peak_bytes": peak, "delta_bytes": delta})
     except Exception:  # the same: a report without memory is better than none
         return []
     return found

@@ -18,13 +18,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from gpuprof._stats import Row, Stats
+    from gpuprof._stats import Row, Stats, Summary
 
 MAX_TEXT_BYTES = 4096
 MAX_NAME_COLUMNS = 60
 MAX_INDENT = 40
 STYLES = ("auto", "rich", "plain")
 LEFT_ALIGNED = ("scope", "clock", "notes")
+_RICH_MIN = {"scope": 8, "clock": 4, "notes": 10}
 NOTHING = "-"
 
 _TIME_UNITS = ((1e-6, "ns"), (1e-3, "µs"), (1.0, "ms"), (1e3, "s"))
@@ -36,7 +37,7 @@ _VISIBLE = {code: f"\\x{code:02x}" for code in _CONTROLS} | {
 }
 # A markup character becomes its entity, which Markdown shows and never obeys. An underscore inside
 # a word is no markup there, and names are full of them.
-_MARKDOWN = re.compile(r"[\\`*\[\]<>&|~$!:@]|(?<![^\W_])_|_(?![^\W_])")
+_MARKDOWN = re.compile(r"[\\`*\[\]<>&|~$@]|(?<![^\W_])_|_(?![^\W_])")
 _PLAIN_FORMS = str.maketrans({"µ": "u", "…": "..."})
 
 
@@ -122,6 +123,10 @@ def lines(stats: Stats) -> list[Line]:
     return result
 
 
+def _median(summary: Summary | None) -> str:
+    return duration(summary.p50 if summary else None)
+
+
 def _notes(row: Row) -> str:
     counts = {
         "dropped": row.dropped,
@@ -154,11 +159,11 @@ def table(stats: Stats) -> Table:
             {
                 "scope": line.label,
                 "clock": shown_text(row.clock),
-                "GPU p50": duration(row.gpu and row.gpu.p50),
-                "host p50": duration(row.host and row.host.p50),
+                "GPU p50": _median(row.gpu),
+                "host p50": _median(row.host),
                 "count": f"{row.time.count:,}",
-                "total": duration(row.time.total),
-                "self": duration(stats.self_ms(row)),
+                "total": duration(row.time.total) if row.time.count else NOTHING,
+                "self": duration(stats.self_ms(row)) if row.time.count else NOTHING,
                 "% parent": NOTHING if share is None else f"{100 * share:.1f}",
                 "first call": duration(row.time.first),
                 "notes": _notes(row),
@@ -211,16 +216,23 @@ def _footers(stats: Stats) -> list[str]:
 def plain(stats: Stats) -> str:
     """Write the table as text."""
     content = table(stats)
-    if not content.lines:
-        return "\n".join([content.title, *content.footers])
+    grid = _plain_grid(content) if content.lines else []
+    return "\n".join([content.title, *grid, *content.footers])
+
+
+def _indented(line: Line, label: str) -> str:
+    return "  " * min(line.depth, MAX_INDENT) + label
+
+
+def _plain_grid(content: Table) -> list[str]:
     grid = [content.columns]
     for line, cells in zip(content.lines, content.cells, strict=True):
-        grid.append(["  " * min(line.depth, MAX_INDENT) + cells[0], *cells[1:]])
+        grid.append([_indented(line, cells[0]), *cells[1:]])
     widths = [max(map(_width, column)) for column in zip(*grid, strict=True)]
     widths[0] = min(widths[0], MAX_NAME_COLUMNS)  # a longer name pushes its own line only
     text = ["  ".join(_padded(content.columns, cells, widths)).rstrip() for cells in grid]
     rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
-    return "\n".join([content.title, text[0], rule, *text[1:], *content.footers])
+    return [text[0], rule, *text[1:]]
 
 
 def _padded(columns: list[str], cells: list[str], widths: list[int]) -> list[str]:
@@ -276,28 +288,37 @@ def html_table(stats: Stats) -> str:
     return f"<div><div>{html.escape(content.title)}</div>{grid}{notes}</div>"
 
 
-def rich_table(stats: Stats) -> Any:
-    """Build rich's renderable of the table; names are never read as rich's markup."""
+def rich_table(stats: Stats, columns: int) -> Any:
+    """Build rich's renderable of the table for a terminal of that many columns.
+
+    Names are never read as rich's markup.
+    """
     styled = importlib.import_module("rich.text").Text
     content = table(stats)
     parts = [styled(content.title, style="bold")]
     if content.lines:
-        box = importlib.import_module("rich.box").SIMPLE_HEAD
-        grid = importlib.import_module("rich.table").Table(box=box, pad_edge=False, padding=(0, 1))
-        for column in content.columns:
-            left = column in LEFT_ALIGNED
-            # Headings on two lines leave the width to the figures.
-            heading = styled(column.replace(" ", "\n"))
-            if left:
-                grid.add_column(heading, justify="left", overflow="fold", min_width=8)
-            else:
-                grid.add_column(heading, justify="right", no_wrap=True)
-        for line, cells in zip(content.lines, content.cells, strict=True):
-            label = styled("  " * min(line.depth, MAX_INDENT) + cells[0], style="cyan")
-            grid.add_row(label, *map(styled, cells[1:]))
-        parts.append(grid)
+        parts.append(_rich_grid(content, columns))
     parts += [styled(footer, style="dim") for footer in content.footers]
     return importlib.import_module("rich.console").Group(*parts)
+
+
+def _rich_grid(content: Table, columns: int) -> Any:
+    styled = importlib.import_module("rich.text").Text
+    grid_type = importlib.import_module("rich.table").Table
+    roomy = max(map(_width, _plain_grid(content))) <= columns
+    grid = grid_type(box=importlib.import_module("rich.box").SIMPLE_HEAD, pad_edge=False)
+    grid.padding, grid.show_edge, grid.collapse_padding = (0, int(roomy)), False, True
+    for column in content.columns:
+        # Headings on two lines leave a narrow terminal's width to the figures.
+        heading = styled(column if roomy else column.replace(" ", "\n"))
+        if column in LEFT_ALIGNED:
+            grid.add_column(heading, justify="left", overflow="fold", min_width=_RICH_MIN[column])
+        else:
+            grid.add_column(heading, justify="right", no_wrap=True)
+    for line, cells in zip(content.lines, content.cells, strict=True):
+        label = styled(_indented(line, cells[0]), style="cyan")
+        grid.add_row(label, *map(styled, cells[1:]))
+    return grid
 
 
 def write(stats: Stats, file: TextIO | None, style: str) -> None:
@@ -312,9 +333,7 @@ def write(stats: Stats, file: TextIO | None, style: str) -> None:
         except ModuleNotFoundError:  # then the plain table says the same
             pass
         else:
-            console(file=out, force_terminal=True if style == "rich" else None).print(
-                rich_table(stats)
-            )
+            console(file=out, force_terminal=True if style == "rich" else None).print(stats)
             return
     write_text(out, plain(stats) + "\n")
 

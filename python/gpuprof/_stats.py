@@ -13,14 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime, timezone
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, cast
 
-from gpuprof import _memory, _report
+from gpuprof import _report
+from gpuprof._memory import note_reset, torch_memory
 
 if TYPE_CHECKING:
     from gpuprof._memory import TorchMemory
 
-__all__ = ["Row", "Stats", "Summary"]
+__all__ = ["Row", "Stats", "Summary", "note_reset"]
 
 FORMAT = "gpuprof-stats"
 VERSION = 1
@@ -180,7 +181,7 @@ class Stats(Mapping[Key, Row]):
     def from_snapshot(cls, snapshot: Mapping[str, Any]) -> Stats:
         """Build one from what the core counted, adding the time and torch's memory."""
         rows = [Row.from_dict(row) for row in snapshot["rows"]]
-        return cls(rows, dropped=int(snapshot["dropped"]), memory=_memory.torch_memory())
+        return cls(rows, dropped=int(snapshot["dropped"]), memory=torch_memory())
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Stats:
@@ -228,7 +229,7 @@ class Stats(Mapping[Key, Row]):
         if isinstance(key, str):
             same_path = self._by_path.get(key)
             return same_path[0] if same_path else None
-        return self._exact.get(key) if isinstance(key, tuple) else None  # type: ignore[call-overload, no-any-return]
+        return self._exact.get(cast("tuple[str, str]", key)) if isinstance(key, tuple) else None
 
     def _no_such_row(self, key: object) -> str:
         if not self._exact:
@@ -345,11 +346,9 @@ class Stats(Mapping[Key, Row]):
     def _repr_html_(self) -> str:
         return _report.html_table(self)
 
-    def __rich__(self) -> Any:
-        return _report.rich_table(self)
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        yield _report.rich_table(self, options.max_width)
 
 
-def _rebuild(
-    rows: tuple[Row, ...], dropped: int, memory: list[TorchMemory], created: str
-) -> Stats:
+def _rebuild(rows: tuple[Row, ...], dropped: int, memory: list[TorchMemory], created: str) -> Stats:
     return Stats(rows, dropped=dropped, memory=memory, created=created)
