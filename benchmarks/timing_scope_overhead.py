@@ -234,8 +234,8 @@ def main() -> None:
     raw = RawDriver()
     bench = Bench(raw, Peers(), rounds=3 if options.quick else 9)
     bench.notes.append(
-        "ratio is best over best, beside a busy thread median over median; in brackets the median of "
-        "the rounds' ratios"
+        "ratio is best over best, beside a busy thread median over median; in brackets the "
+        "median of the rounds' ratios"
     )
     bench.notes += bench.peers.missing
     sections = [explicit_stream, current_stream, busy_python_thread, many_threads]
