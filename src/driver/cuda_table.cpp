@@ -132,6 +132,10 @@ std::string description_of(CUresult status) {
   return text != nullptr ? text : "";
 }
 
+std::string no_device(const State& s) {
+  return s.library.path + " finds no device (does CUDA_VISIBLE_DEVICES hide them?)";
+}
+
 // With the mutex held: initialises CUDA, or leaves the reason why not.
 void initialise(State& s) {
   const CUresult status = s.table.cuInit(0);
@@ -147,6 +151,10 @@ void initialise(State& s) {
                      "lib64/stubs out of LD_LIBRARY_PATH";
     return;
   }
+  if (status == CUDA_ERROR_NO_DEVICE) {
+    s.init_failure = no_device(s);
+    return;
+  }
   if (status != CUDA_SUCCESS) {
     s.init_failure = "cuInit failed: " + name_of(status) + " (" + std::to_string(status) + "): " +
                      description_of(status);
@@ -158,7 +166,7 @@ void initialise(State& s) {
     return;
   }
   if (count == 0) {
-    s.init_failure = s.library.path + " has no device (is CUDA_VISIBLE_DEVICES empty?)";
+    s.init_failure = no_device(s);
     return;
   }
   driver_was_initialised();

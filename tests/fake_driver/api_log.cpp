@@ -1,0 +1,46 @@
+// The driver's log of refused calls (12.9 and later).
+#include <cstring>
+
+#include "call.hpp"
+
+using namespace fakecuda;
+
+namespace {
+
+std::uint64_t log_end(const State& s) { return s.log_dropped + s.log.size(); }
+
+// As many of the newest lines as fit, oldest first.
+std::string newest_lines(const State& s, std::uint64_t from, std::size_t room) {
+  std::string text;
+  for (std::uint64_t line = log_end(s); line > from && line > s.log_dropped; --line) {
+    const std::string& next = s.log[static_cast<std::size_t>(line - 1 - s.log_dropped)];
+    if (text.size() + next.size() + 1 > room) break;
+    text.insert(0, next + "\n");
+  }
+  return text;
+}
+
+}  // namespace
+
+FAKECUDA_EXPORT Result cuLogsCurrent(unsigned* iterator, unsigned flags) {
+  static const Function function{"cuLogsCurrent", InChild::kNotInitialised, false, false};
+  return call(function, [&]() -> Result {
+    if (iterator == nullptr || flags != 0) return kInvalidValue;
+    *iterator = static_cast<unsigned>(log_end(state()));
+    return kSuccess;
+  });
+}
+
+FAKECUDA_EXPORT Result cuLogsDumpToMemory(unsigned* iterator, char* buffer, std::size_t* size,
+                                          unsigned flags) {
+  static const Function function{"cuLogsDumpToMemory", InChild::kNotInitialised, false, false};
+  return call(function, [&]() -> Result {
+    State& s = state();
+    if (buffer == nullptr || size == nullptr || *size == 0 || flags != 0) return kInvalidValue;
+    const std::string text = newest_lines(s, iterator != nullptr ? *iterator : 0, *size - 1);
+    std::memcpy(buffer, text.c_str(), text.size() + 1);
+    *size = text.size();
+    if (iterator != nullptr) *iterator = static_cast<unsigned>(log_end(s));
+    return kSuccess;
+  });
+}

@@ -1,0 +1,286 @@
+// Streams, waiting between them, and capturing them.
+#include <algorithm>
+
+#include "call.hpp"
+#include "capture.hpp"
+#include "objects.hpp"
+#include "time.hpp"
+
+using namespace fakecuda;
+
+namespace {
+
+Result create(State& s, Handle* out, unsigned flags, const char* function) {
+  Context* context = nullptr;
+  if (out == nullptr || flags > kStreamNonBlocking) return kInvalidValue;
+  if (const Result answer = current_context(s, context); answer != kSuccess) return answer;
+  auto stream = std::make_shared<Stream>();
+  stream->handle = new_handle(Kind::kStream);
+  if (s.config.reuse && !s.free_streams.empty()) {
+    stream->handle = s.free_streams.back();
+    s.free_streams.pop_back();
+  }
+  stream->id = s.next_stream_id++;
+  stream->context = context;
+  stream->blocking = (flags & kStreamNonBlocking) == 0;
+  stream->label = new_label(function);
+  *out = stream->handle;
+  s.streams[stream->handle] = std::move(stream);
+  return kSuccess;
+}
+
+Result destroy(State& s, const char* function, Handle handle) {
+  std::shared_ptr<Stream> stream;
+  const Result answer = find_stream(s, function, handle, stream);
+  if (handle <= kPerThreadStream) return answer == kSuccess ? kInvalidHandle : answer;
+  // Its capture is dropped without a word, and queued work runs on.
+  if (stream->session) close_capture(s, stream->session, false);
+  s.streams.erase(handle);
+  if (s.config.reuse) s.free_streams.push_back(handle);
+  return answer;
+}
+
+// What a query and a wait refuse alike.
+Result refuse_touching(State& s, const char* function, Handle handle,
+                       std::shared_ptr<Stream>& stream) {
+  if (const Result answer = find_stream(s, function, handle, stream); answer != kSuccess) {
+    return answer;
+  }
+  if (const Result refused = refuse_capturing(*stream); refused != kSuccess) return refused;
+  if (const Result refused = refuse_unsafe(s); refused != kSuccess) return refused;
+  return refuse_implicit(s, *stream, true);
+}
+
+std::vector<std::shared_ptr<Stream>> waited_for(const State& s,
+                                                const std::shared_ptr<Stream>& stream) {
+  std::vector<std::shared_ptr<Stream>> all = {stream};
+  if (!stream->legacy) return all;
+  for (const auto& other : streams_of(s, *stream->context)) {
+    if (other->blocking) all.push_back(other);
+  }
+  return all;
+}
+
+Result query(State& s, const char* function, Handle handle) {
+  std::shared_ptr<Stream> stream;
+  const Result refused = refuse_touching(s, function, handle, stream);
+  if (refused != kSuccess) return refused;
+  if (const Result fault = meet_fault(s, *stream->context); fault != kSuccess) return fault;
+  const auto all = waited_for(s, stream);
+  if (std::all_of(all.begin(), all.end(), [&](const auto& one) { return is_idle(s, *one); })) {
+    return kSuccess;
+  }
+  if (s.config.automatic) s.now += s.config.query_ns;
+  return kNotReady;
+}
+
+Result wait_for_event(State& s, const char* function, Handle stream_handle, Handle event_handle,
+                      unsigned flags) {
+  std::shared_ptr<Stream> stream;
+  std::shared_ptr<Event> event;
+  if (flags > kWaitExternal) return kInvalidValue;
+  Result answer = find_event(s, function, event_handle, event);
+  if (answer == kSuccess) answer = find_stream(s, function, stream_handle, stream);
+  if (answer == kSuccess) answer = refuse_implicit(s, *stream, true);
+  if (answer != kSuccess) return answer;
+  const auto captured = event->session;
+  if (stream->session && stream->session->invalidated) return kCaptureInvalidated;
+  if (captured && !captured->open) return kInvalidValue;
+  if (captured && stream->session && captured != stream->session) {
+    captured->invalidated = stream->session->invalidated = true;
+    return kCaptureMerge;
+  }
+  if (captured) {
+    if (captured->invalidated) return kCaptureInvalidated;
+    if (stream->legacy) return kCaptureImplicit;
+    join_capture(captured, stream, event->tips);
+    return kSuccess;
+  }
+  if (stream->session && flags == kWaitExternal) {
+    Op op;
+    op.kind = OpKind::kJoin;
+    add_node(s, *stream, kNodeWaitEvent, std::move(op), event);
+    return kSuccess;
+  }
+  if (stream->session) {
+    stream->session->invalidated = true;
+    return kCaptureIsolation;
+  }
+  if (is_over(s, event->done)) return kSuccess;
+  Op op;
+  op.kind = OpKind::kJoin;
+  op.after.push_back(event->done);
+  enqueue(s, stream, std::move(op));
+  return kSuccess;
+}
+
+Result capture_info(State& s, const char* function, Handle handle, CaptureStatus* status,
+                    std::shared_ptr<Stream>& stream) {
+  if (status == nullptr) return kInvalidValue;
+  if (const Result answer = find_stream(s, function, handle, stream); answer != kSuccess) {
+    return answer;
+  }
+  if (const Result refused = refuse_implicit(s, *stream, false); refused != kSuccess) {
+    return refused;
+  }
+  *status = !stream->session              ? kStatusNone
+            : stream->session->invalidated ? kStatusInvalidated
+                                           : kStatusActive;
+  return kSuccess;
+}
+
+Result full_capture_info(State& s, const char* function, Handle handle, CaptureStatus* status,
+                         std::uint64_t* id, Handle* graph, const Handle** tips,
+                         std::size_t* count) {
+  std::shared_ptr<Stream> stream;
+  const Result answer = capture_info(s, function, handle, status, stream);
+  if (answer != kSuccess || *status != kStatusActive) return answer;
+  if (id != nullptr) *id = stream->session->id;
+  if (graph != nullptr) *graph = stream->session->graph->handle;
+  if (tips != nullptr) *tips = stream->tip_handles.data();
+  if (count != nullptr) *count = stream->tip_handles.size();
+  return kSuccess;
+}
+
+}  // namespace
+
+FAKECUDA_EXPORT Result cuStreamCreate(Handle* out, unsigned flags) {
+  static const Function function{"cuStreamCreate"};
+  return call(function, [&] { return create(state(), out, flags, function.symbol); });
+}
+
+FAKECUDA_EXPORT Result cuStreamCreateWithPriority(Handle* out, unsigned flags, int /*priority*/) {
+  static const Function function{"cuStreamCreateWithPriority"};
+  return call(function, [&] { return create(state(), out, flags, function.symbol); });
+}
+
+FAKECUDA_EXPORT Result cuStreamDestroy_v2(Handle stream) {
+  static const Function function{"cuStreamDestroy_v2", InChild::kCrashes};
+  return call_destroying(function, stream,
+                         [&] { return destroy(state(), function.symbol, stream); });
+}
+
+FAKECUDA_EXPORT Result cuStreamQuery(Handle stream) {
+  static const Function function{"cuStreamQuery", InChild::kAnswersSuccess};
+  return call(function, [&] { return query(state(), function.symbol, stream); });
+}
+
+FAKECUDA_EXPORT Result cuStreamSynchronize(Handle handle) {
+  static const Function function{"cuStreamSynchronize", InChild::kAnswersSuccess};
+  return call(function, [&]() -> Result {
+    State& s = state();
+    std::shared_ptr<Stream> stream;
+    const Result refused = refuse_touching(s, function.symbol, handle, stream);
+    if (refused != kSuccess) return refused;
+    wait_until_idle(s, waited_for(s, stream));
+    return meet_fault(s, *stream->context);
+  });
+}
+
+FAKECUDA_EXPORT Result cuStreamWaitEvent(Handle stream, Handle event, unsigned flags) {
+  static const Function function{"cuStreamWaitEvent"};
+  return call(function,
+              [&] { return wait_for_event(state(), function.symbol, stream, event, flags); });
+}
+
+FAKECUDA_EXPORT Result cuStreamGetCtx(Handle handle, Handle* context) {
+  static const Function function{"cuStreamGetCtx"};
+  return call(function, [&]() -> Result {
+    std::shared_ptr<Stream> stream;
+    if (context == nullptr) return kInvalidValue;
+    const Result answer = find_stream(state(), function.symbol, handle, stream);
+    if (answer == kSuccess) *context = stream->context->handle;
+    return answer;
+  });
+}
+
+FAKECUDA_EXPORT Result cuStreamGetId(Handle handle, unsigned long long* id) {
+  static const Function function{"cuStreamGetId"};
+  return call(function, [&]() -> Result {
+    std::shared_ptr<Stream> stream;
+    if (id == nullptr) return kInvalidValue;
+    const Result answer = find_stream(state(), function.symbol, handle, stream);
+    if (answer == kSuccess) *id = stream->id;
+    return answer;
+  });
+}
+
+FAKECUDA_EXPORT Result cuStreamIsCapturing(Handle handle, CaptureStatus* status) {
+  static const Function function{"cuStreamIsCapturing", InChild::kAnswersSuccess};
+  return call(function, [&] {
+    std::shared_ptr<Stream> stream;
+    return capture_info(state(), function.symbol, handle, status, stream);
+  });
+}
+
+FAKECUDA_EXPORT Result cuStreamGetCaptureInfo(Handle handle, CaptureStatus* status,
+                                              std::uint64_t* id) {
+  static const Function function{"cuStreamGetCaptureInfo"};
+  return call(function, [&] {
+    return full_capture_info(state(), function.symbol, handle, status, id, nullptr, nullptr,
+                             nullptr);
+  });
+}
+
+FAKECUDA_EXPORT Result cuStreamGetCaptureInfo_v2(Handle handle, CaptureStatus* status,
+                                                 std::uint64_t* id, Handle* graph,
+                                                 const Handle** tips, std::size_t* count) {
+  static const Function function{"cuStreamGetCaptureInfo_v2"};
+  return call(function, [&] {
+    return full_capture_info(state(), function.symbol, handle, status, id, graph, tips, count);
+  });
+}
+
+FAKECUDA_EXPORT Result cuStreamGetCaptureInfo_v3(Handle handle, CaptureStatus* status,
+                                                 std::uint64_t* id, Handle* graph,
+                                                 const Handle** tips, const void** edges,
+                                                 std::size_t* count) {
+  static const Function function{"cuStreamGetCaptureInfo_v3"};
+  return call(function, [&] {
+    if (edges != nullptr) *edges = nullptr;
+    return full_capture_info(state(), function.symbol, handle, status, id, graph, tips, count);
+  });
+}
+
+FAKECUDA_EXPORT Result cuStreamBeginCapture_v2(Handle handle, int mode) {
+  static const Function function{"cuStreamBeginCapture_v2"};
+  return call(function, [&]() -> Result {
+    State& s = state();
+    std::shared_ptr<Stream> stream;
+    const Result answer = find_stream(s, function.symbol, handle, stream);
+    if (answer != kSuccess) return answer;
+    if (mode < kModeGlobal || mode > kModeRelaxed) return kInvalidValue;
+    if (stream->legacy) return kCaptureUnsupported;
+    if (stream->session) return kIllegalState;
+    begin_capture(s, stream, static_cast<CaptureMode>(mode));
+    return kSuccess;
+  });
+}
+
+FAKECUDA_EXPORT Result cuStreamEndCapture(Handle handle, Handle* graph) {
+  static const Function function{"cuStreamEndCapture"};
+  return call(function, [&]() -> Result {
+    State& s = state();
+    std::shared_ptr<Stream> stream;
+    if (graph == nullptr) return kInvalidValue;
+    *graph = 0;
+    const Result answer = find_stream(s, function.symbol, handle, stream);
+    if (answer == kSuccess) return end_capture(s, stream, graph);
+    if (stream && stream->session) close_capture(s, stream->session, false);
+    return answer;
+  });
+}
+
+FAKECUDA_EXPORT Result cuThreadExchangeStreamCaptureMode(int* mode) {
+  static const Function function{"cuThreadExchangeStreamCaptureMode"};
+  return call(function, [&]() -> Result {
+    if (mode == nullptr || *mode < kModeGlobal || *mode > kModeRelaxed) return kInvalidValue;
+    Thread& thread = this_thread();
+    const CaptureMode before = thread.mode;
+    thread.mode = static_cast<CaptureMode>(*mode);
+    thread.relaxed_depth = thread.mode == kModeRelaxed ? thread.relaxed_depth + 1 : 0;
+    state().max_relaxed_depth = std::max(state().max_relaxed_depth, thread.relaxed_depth);
+    *mode = before;
+    return kSuccess;
+  });
+}

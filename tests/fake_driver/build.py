@@ -1,0 +1,113 @@
+"""Build the fake CUDA driver with the system's C++ compiler.
+
+``build(folder)`` returns the path of ``libfakecuda.so``; a second call with the same sources,
+compiler and flags builds nothing. ``CXX`` names the compiler, ``FAKECUDA_CXXFLAGS`` adds flags.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+FLAGS = ["-std=c++17", "-O1", "-g", "-fPIC", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread"]
+COMPILE_TIMEOUT = 300
+
+
+def compiler() -> str:
+    """Return the C++ compiler: ``CXX``, or the first of g++, clang++ and c++ that there is."""
+    named = os.environ.get("CXX")
+    for name in [named] if named else ["g++", "clang++", "c++"]:
+        if shutil.which(name):
+            return name
+    message = f"no C++ compiler found (CXX={named!r}); install g++ or set CXX"
+    raise RuntimeError(message)
+
+
+def extra_flags() -> list[str]:
+    return shlex.split(os.environ.get("FAKECUDA_CXXFLAGS", ""))
+
+
+def run(command: list[str]) -> None:
+    """Run a compiler; its messages become the error."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT, check=False
+    )
+    if done.returncode != 0:
+        message = f"{shlex.join(command)} failed:\n{done.stderr}"
+        raise RuntimeError(message)
+
+
+def has_cuda_headers(include_dir: str | None) -> bool:
+    return include_dir is not None and (Path(include_dir) / "cuda.h").is_file()
+
+
+def _fingerprint(include_dir: str | None) -> str:
+    digest = hashlib.sha256()
+    files = sorted(p for p in HERE.iterdir() if p.suffix in {".cpp", ".h", ".hpp", ".map"})
+    for path in files:
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    digest.update(repr([compiler(), FLAGS, extra_flags(), include_dir]).encode())
+    return digest.hexdigest()
+
+
+def _compile(source: Path, out_dir: Path, include_dir: str | None) -> str:
+    target = out_dir / f"{source.stem}.o"
+    includes = ["-I", include_dir] if include_dir and source.stem == "abi_check" else []
+    flags = [*FLAGS, *extra_flags(), *includes]
+    run([compiler(), *flags, "-c", str(source), "-o", str(target)])
+    return str(target)
+
+
+def _link(objects: list[str], exports: str, target: Path) -> None:
+    version_script = f"-Wl,--version-script={HERE / exports}"
+    unfinished = target.with_suffix(f".{os.getpid()}")
+    command = [compiler(), *FLAGS, *extra_flags(), "-shared", version_script, *objects]
+    run([*command, "-o", str(unfinished), "-ldl"])
+    # A library that others could write would not be accepted as a driver.
+    unfinished.chmod(0o755)
+    unfinished.replace(target)
+
+
+def build(out_dir: Path, *, get_proc_address: bool = True) -> Path:
+    """Build the library in `out_dir` and return its path.
+
+    Parameters
+    ----------
+    out_dir
+        Where the objects and the library go; made if it does not exist.
+    get_proc_address
+        False returns ``libfakecuda_no_gpa.so``, which lacks ``cuGetProcAddress`` as drivers before
+        CUDA 11.3 do.
+    """
+    out_dir = Path(out_dir).resolve()
+    out_dir.mkdir(parents=True, exist_ok=True)
+    library = out_dir / ("libfakecuda.so" if get_proc_address else "libfakecuda_no_gpa.so")
+    include_dir = os.environ.get("FAKECUDA_CUDA_INCLUDE")
+    include_dir = include_dir if has_cuda_headers(include_dir) else None
+    stamp = out_dir / "fakecuda.stamp"
+    fingerprint = _fingerprint(include_dir)
+    if library.is_file() and stamp.is_file() and stamp.read_text() == fingerprint:
+        return library
+    sources = sorted(HERE.glob("*.cpp"))
+    if include_dir is None:
+        sources = [source for source in sources if source.stem != "abi_check"]
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        objects = list(pool.map(lambda source: _compile(source, out_dir, include_dir), sources))
+    _link(objects, "exports.map", out_dir / "libfakecuda.so")
+    _link(objects, "exports_no_gpa.map", out_dir / "libfakecuda_no_gpa.so")
+    stamp.write_text(fingerprint)
+    return library
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: build.py OUT_DIR")
+    print(build(Path(sys.argv[1])))

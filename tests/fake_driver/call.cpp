@@ -1,0 +1,121 @@
+#include "call.hpp"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <ctime>
+
+#include "errors.hpp"
+#include "script.hpp"
+#include "time.hpp"
+
+namespace fakecuda {
+namespace {
+
+constexpr std::size_t kLogLines = 100;
+constexpr std::size_t kRing = 64;
+
+void count_call(State& s, const char* symbol) {
+  ++s.calls[symbol];
+  ++s.total_calls;
+  s.last_calls.push_back(symbol);
+  if (s.last_calls.size() > kRing) s.last_calls.pop_front();
+}
+
+void wait_until_released(State& s) {
+  const std::uint64_t before = s.releases;
+  ++s.blocked_calls;
+  while (s.releases == before) wait_for_notice();
+  --s.blocked_calls;
+}
+
+bool is_worth_a_line(Result answer) { return answer != kSuccess && answer != kNotReady; }
+
+}  // namespace
+
+Call::Call(const Function& function) : function_(function) {
+  lock();
+  enter();
+}
+
+void Call::enter() {
+  State& s = state();
+  count_call(s, function_.symbol);
+  if (s.gone) {
+    ++s.calls_after_deinit;
+    return refuse(kDeinitialized);
+  }
+  if (s.forked) {
+    calls_in_child().fetch_add(1);
+    if (function_.in_child == InChild::kCrashes) misuse(function_.symbol, "in a forked child");
+    if (function_.in_child == InChild::kNotInitialised) return refuse(kNotInitialized);
+    if (function_.in_child == InChild::kAnswersSuccess) return refuse(kSuccess);
+  }
+  if (s.config.automatic && function_.passes_time) s.now += s.config.call_ns;
+  pump(s);
+  apply_rule();
+  if (!refused_ && function_.needs_init && !s.initialised) refuse(kNotInitialized);
+}
+
+Call::~Call() { unlock(); }
+
+void Call::refuse(Result answer) {
+  refused_ = true;
+  answer_ = answer;
+}
+
+void Call::apply_rule() {
+  const Rule* found = match_rule(state(), function_.symbol);
+  if (found == nullptr) return;
+  const Rule rule = *found;  // the script may change while this call waits
+  if (rule.sleep_ms > 0) pause(rule.sleep_ms * 1000);
+  if (rule.block) wait_until_released(state());
+  fault_ = rule.code;
+  sticky_ = rule.sticky;
+  fails_after_ = rule.after;
+  if (fault_ == kSuccess || fails_after_) return;
+  if (sticky_) poison(fault_);
+  refuse(fault_);
+}
+
+Result Call::finish(Result answer) {
+  if (!refused_) answer_ = answer;
+  if (fails_after_ && fault_ != kSuccess) {
+    if (sticky_) poison(fault_);
+    answer_ = fault_;
+  }
+  if (is_worth_a_line(answer_) && !state().forked) {
+    log_line("Returning " + std::to_string(answer_) + " (" + error_name(answer_) + ") from " +
+             function_.symbol);
+  }
+  return answer_;
+}
+
+void log_line(const std::string& text) {
+  State& s = state();
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  std::tm utc{};
+  gmtime_r(&now.tv_sec, &utc);
+  char head[64];
+  std::snprintf(head, sizeof head, "[%02d:%02d:%02d.%03ld][%ld][CUDA][E] ", utc.tm_hour, utc.tm_min,
+                utc.tm_sec, now.tv_nsec / 1000000, static_cast<long>(syscall(SYS_gettid)));
+  s.log.push_back(head + text);
+  if (s.log.size() > kLogLines) {
+    s.log.pop_front();
+    ++s.log_dropped;
+  }
+}
+
+void poison(Result code) {
+  State& s = state();
+  if (code == kDeinitialized) {
+    s.gone = true;
+    return;
+  }
+  s.device_fault = code;
+  for (const auto& context : s.all_contexts) context->sticky = code;
+}
+
+}  // namespace fakecuda

@@ -1,0 +1,169 @@
+// cuGetProcAddress: which entry a name and a version stand for.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "call.hpp"
+#include "script.hpp"
+
+using namespace fakecuda;
+
+namespace {
+
+// The first driver version that has this variant of the entry.
+struct Entry {
+  const char* name;
+  int version;
+  const char* symbol;
+};
+
+constexpr Entry kEntries[] = {
+    {"cuInit", 2000, "cuInit"},
+    {"cuDriverGetVersion", 2020, "cuDriverGetVersion"},
+    {"cuGetErrorName", 6000, "cuGetErrorName"},
+    {"cuGetErrorString", 6000, "cuGetErrorString"},
+    {"cuGetProcAddress", 11030, "cuGetProcAddress"},
+    {"cuGetProcAddress", 12000, "cuGetProcAddress_v2"},
+    {"cuDeviceGet", 2000, "cuDeviceGet"},
+    {"cuDeviceGetCount", 2000, "cuDeviceGetCount"},
+    {"cuDeviceGetName", 2000, "cuDeviceGetName"},
+    {"cuDeviceGetAttribute", 2000, "cuDeviceGetAttribute"},
+    {"cuDeviceGetUuid", 11040, "cuDeviceGetUuid_v2"},
+    {"cuDeviceTotalMem", 3020, "cuDeviceTotalMem_v2"},
+    {"cuDevicePrimaryCtxRetain", 7000, "cuDevicePrimaryCtxRetain"},
+    {"cuDevicePrimaryCtxRelease", 11000, "cuDevicePrimaryCtxRelease_v2"},
+    {"cuDevicePrimaryCtxGetState", 7000, "cuDevicePrimaryCtxGetState"},
+    {"cuDevicePrimaryCtxReset", 11000, "cuDevicePrimaryCtxReset_v2"},
+    {"cuCtxGetCurrent", 4000, "cuCtxGetCurrent"},
+    {"cuCtxSetCurrent", 4000, "cuCtxSetCurrent"},
+    {"cuCtxPushCurrent", 4000, "cuCtxPushCurrent_v2"},
+    {"cuCtxPopCurrent", 4000, "cuCtxPopCurrent_v2"},
+    {"cuCtxGetDevice", 2000, "cuCtxGetDevice"},
+    {"cuCtxGetDevice", 13000, "cuCtxGetDevice_v2"},
+    {"cuCtxSynchronize", 2000, "cuCtxSynchronize"},
+    {"cuCtxSynchronize", 13000, "cuCtxSynchronize_v2"},
+    {"cuCtxGetId", 12000, "cuCtxGetId"},
+    {"cuCtxCreate", 3020, "cuCtxCreate_v2"},
+    {"cuCtxCreate", 11040, "cuCtxCreate_v3"},
+    {"cuCtxCreate", 12050, "cuCtxCreate_v4"},
+    {"cuCtxDestroy", 4000, "cuCtxDestroy_v2"},
+    {"cuStreamCreate", 2000, "cuStreamCreate"},
+    {"cuStreamCreateWithPriority", 5050, "cuStreamCreateWithPriority"},
+    {"cuStreamDestroy", 4000, "cuStreamDestroy_v2"},
+    {"cuStreamQuery", 2000, "cuStreamQuery"},
+    {"cuStreamSynchronize", 2000, "cuStreamSynchronize"},
+    {"cuStreamWaitEvent", 3020, "cuStreamWaitEvent"},
+    {"cuStreamGetCtx", 9020, "cuStreamGetCtx"},
+    {"cuStreamGetId", 12000, "cuStreamGetId"},
+    {"cuStreamIsCapturing", 10000, "cuStreamIsCapturing"},
+    {"cuStreamGetCaptureInfo", 10010, "cuStreamGetCaptureInfo"},
+    {"cuStreamGetCaptureInfo", 11030, "cuStreamGetCaptureInfo_v2"},
+    {"cuStreamGetCaptureInfo", 12030, "cuStreamGetCaptureInfo_v3"},
+    {"cuStreamBeginCapture", 10010, "cuStreamBeginCapture_v2"},
+    {"cuStreamEndCapture", 10000, "cuStreamEndCapture"},
+    {"cuThreadExchangeStreamCaptureMode", 10010, "cuThreadExchangeStreamCaptureMode"},
+    {"cuEventCreate", 2000, "cuEventCreate"},
+    {"cuEventDestroy", 4000, "cuEventDestroy_v2"},
+    {"cuEventRecord", 2000, "cuEventRecord"},
+    {"cuEventRecordWithFlags", 11010, "cuEventRecordWithFlags"},
+    {"cuEventQuery", 2000, "cuEventQuery"},
+    {"cuEventSynchronize", 2000, "cuEventSynchronize"},
+    {"cuEventElapsedTime", 2000, "cuEventElapsedTime"},
+    {"cuEventElapsedTime", 12080, "cuEventElapsedTime_v2"},
+    {"cuGraphCreate", 10000, "cuGraphCreate"},
+    {"cuGraphDestroy", 10000, "cuGraphDestroy"},
+    {"cuGraphInstantiateWithFlags", 11040, "cuGraphInstantiateWithFlags"},
+    {"cuGraphExecDestroy", 10000, "cuGraphExecDestroy"},
+    {"cuGraphLaunch", 10000, "cuGraphLaunch"},
+    {"cuGraphUpload", 11010, "cuGraphUpload"},
+    {"cuGraphGetNodes", 10000, "cuGraphGetNodes"},
+    {"cuGraphNodeGetType", 10000, "cuGraphNodeGetType"},
+    {"cuMemAlloc", 3020, "cuMemAlloc_v2"},
+    {"cuMemFree", 3020, "cuMemFree_v2"},
+    {"cuMemHostAlloc", 2020, "cuMemHostAlloc"},
+    {"cuMemFreeHost", 2000, "cuMemFreeHost"},
+    {"cuMemHostGetDevicePointer", 3020, "cuMemHostGetDevicePointer_v2"},
+    {"cuMemsetD32Async", 3020, "cuMemsetD32Async"},
+    {"cuMemGetInfo", 3020, "cuMemGetInfo_v2"},
+    {"cuStreamWaitValue32", 11070, "cuStreamWaitValue32_v2"},
+    {"cuStreamWriteValue32", 11070, "cuStreamWriteValue32_v2"},
+    {"cuLogsCurrent", 12090, "cuLogsCurrent"},
+    {"cuLogsDumpToMemory", 12090, "cuLogsDumpToMemory"},
+};
+
+const void* own_address() {
+  static const char anchor = 0;
+  return &anchor;
+}
+
+void* entry_point(const char* symbol) {
+  static void* const self = [] {
+    Dl_info info{};
+    dladdr(own_address(), &info);
+    return dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  }();
+  return dlsym(self, symbol);
+}
+
+// `missing` names a symbol, or all of a name whose symbols are all suffixed.
+bool is_missing(const Config& config, const Entry& entry) {
+  if (config.missing.count(entry.symbol) != 0) return true;
+  const bool has_plain_symbol =
+      std::any_of(std::begin(kEntries), std::end(kEntries),
+                  [&](const Entry& other) { return std::strcmp(other.symbol, entry.name) == 0; });
+  return !has_plain_symbol && config.missing.count(entry.name) != 0;
+}
+
+struct Lookup {
+  QueryResult result;
+  void* entry;
+};
+
+Lookup look_up(const Config& config, const char* name, int version) {
+  const Entry* best = nullptr;
+  bool known = false;
+  if (config.no_gpa) return {kSymbolNotFound, nullptr};
+  for (const Entry& entry : kEntries) {
+    if (std::strcmp(entry.name, name) != 0 || entry.version > config.driver_version) continue;
+    known = true;
+    if (entry.version <= version) best = &entry;
+  }
+  if (!known) return {kSymbolNotFound, nullptr};
+  if (best == nullptr) return {kSymbolVersionTooOld, nullptr};
+  if (is_missing(config, *best)) return {kSymbolNotFound, nullptr};
+  return {kSymbolFound, entry_point(best->symbol)};
+}
+
+void check_arguments(const char* function, const char* name, void** out) {
+  if (name == nullptr) misuse(function, "with a null name");
+  if (out == nullptr) misuse(function, "with a null pointer for the entry");
+}
+
+}  // namespace
+
+FAKECUDA_EXPORT Result cuGetProcAddress_v2(const char* name, void** out, int version,
+                                           std::uint64_t /*flags*/, int* result) {
+  static const Function function{"cuGetProcAddress_v2", InChild::kWorks, false, false};
+  return call(function, [&]() -> Result {
+    check_arguments(function.symbol, name, out);
+    if (version > state().config.driver_version) return kInvalidValue;
+    const Lookup found = look_up(state().config, name, version);
+    *out = found.entry;
+    if (result != nullptr) *result = found.result;
+    return kSuccess;
+  });
+}
+
+FAKECUDA_EXPORT Result cuGetProcAddress(const char* name, void** out, int version,
+                                        std::uint64_t /*flags*/) {
+  static const Function function{"cuGetProcAddress", InChild::kWorks, false, false};
+  return call(function, [&]() -> Result {
+    check_arguments(function.symbol, name, out);
+    if (version > state().config.driver_version) return kInvalidValue;
+    const Lookup found = look_up(state().config, name, version);
+    if (found.entry == nullptr) return kNotFound;
+    *out = found.entry;
+    return kSuccess;
+  });
+}

@@ -1,0 +1,223 @@
+#include "time.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+namespace fakecuda {
+namespace {
+
+constexpr Ns kTick = 32;
+constexpr Ns kNever = std::numeric_limits<Ns>::max();
+constexpr int kGatePollMicroseconds = 100;
+
+bool gate_is_open(const Op& op) {
+  const auto word =
+      __atomic_load_n(reinterpret_cast<const std::uint32_t*>(op.address), __ATOMIC_ACQUIRE);
+  switch (op.flags & 3) {
+    case kWaitValueGeq: return static_cast<std::int32_t>(word - op.value) >= 0;
+    case kWaitValueEq: return word == op.value;
+    case kWaitValueAnd: return (word & op.value) != 0;
+    default: return ~(word | op.value) != 0;
+  }
+}
+
+// When `op` may start, if everything before it has its times.
+std::optional<Ns> start_of(const Stream& stream, const Op& op) {
+  Ns start = op.in_order ? stream.tail : 0;
+  for (const Done& before : op.after) {
+    if (!before->scheduled) return std::nullopt;
+    start = std::max(start, before->end);
+  }
+  return start;
+}
+
+bool schedule_one(const State& s, Stream& stream) {
+  Op& op = stream.queue[stream.scheduled];
+  const auto start = start_of(stream, op);
+  if (!start) return false;
+  Ns end = *start + op.cost;
+  if (op.kind == OpKind::kWaitValue) {
+    // A word is looked at when the stream gets there, not before.
+    if (*start > s.now || !gate_is_open(op)) return false;
+    end = s.now;
+  }
+  op.done->end = end;
+  op.done->scheduled = true;
+  if (op.in_order) stream.tail = end;
+  ++stream.scheduled;
+  return true;
+}
+
+void apply(Op& op, Context& context) {
+  auto* words = reinterpret_cast<std::uint32_t*>(op.address);
+  if (op.kind == OpKind::kWriteValue) __atomic_store_n(words, op.value, __ATOMIC_RELEASE);
+  if (op.kind == OpKind::kMemset) std::fill_n(words, op.count, op.value);
+  if (op.kind == OpKind::kTrap && context.unseen_fault == kSuccess) {
+    context.unseen_fault = kLaunchFailed;
+  }
+}
+
+bool retire_one(const State& s, Stream& stream) {
+  if (stream.scheduled == 0 || stream.queue.front().done->end > s.now) return false;
+  apply(stream.queue.front(), *stream.context);
+  stream.queue.pop_front();
+  --stream.scheduled;
+  return true;
+}
+
+void forget_idle_streams(State& s) {
+  const auto idle = [](const auto& stream) { return stream->queue.empty(); };
+  s.busy.erase(std::remove_if(s.busy.begin(), s.busy.end(), idle), s.busy.end());
+}
+
+// The next moment at which something happens on this stream.
+Ns next_moment(const State& s, const Stream& stream) {
+  const Op& front = stream.queue.front();
+  if (stream.scheduled > 0) return front.done->end;
+  const auto start = start_of(stream, front);
+  return start && *start > s.now ? *start : kNever;
+}
+
+// False: nothing will ever happen without somebody opening a gate.
+bool step(State& s) {
+  Ns next = kNever;
+  for (const auto& stream : s.busy) next = std::min(next, next_moment(s, *stream));
+  if (next == kNever) return false;
+  s.now = std::max(s.now, next);
+  pump(s);
+  return true;
+}
+
+void add_implicit_order(const State& s, const Stream& stream, Op& op) {
+  if (!stream.blocking) return;
+  if (!stream.legacy) {
+    const Done& before = stream.context->legacy->last;
+    if (!is_over(s, before)) op.after.push_back(before);
+    return;
+  }
+  for (const auto& other : s.busy) {
+    const bool waits = other->blocking && !other->legacy && other->context == stream.context;
+    if (waits && !is_over(s, other->last)) op.after.push_back(other->last);
+  }
+}
+
+Done append(State& s, const std::shared_ptr<Stream>& stream, Op op) {
+  op.done = std::make_shared<Completion>();
+  Done done = op.done;
+  if (stream->queue.empty()) {
+    stream->tail = std::max(stream->tail, s.now);
+    s.busy.push_back(stream);
+  }
+  if (op.in_order) {
+    stream->tail = std::max(stream->tail, s.now);
+    stream->last = done;
+  }
+  stream->queue.push_back(std::move(op));
+  return done;
+}
+
+}  // namespace
+
+void pump(State& s) {
+  if (s.busy.empty()) return;
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const auto& stream : s.busy) {
+      while (stream->scheduled < stream->queue.size() && schedule_one(s, *stream)) changed = true;
+    }
+    for (const auto& stream : s.busy) {
+      while (retire_one(s, *stream)) changed = true;
+    }
+  }
+  forget_idle_streams(s);
+}
+
+Done enqueue(State& s, const std::shared_ptr<Stream>& stream, Op op) {
+  add_implicit_order(s, *stream, op);
+  Done done = append(s, stream, std::move(op));
+  pump(s);
+  return done;
+}
+
+void enqueue_graph(State& s, const std::shared_ptr<Stream>& stream, GraphExec& exec) {
+  Op begin;
+  begin.kind = OpKind::kJoin;
+  if (!is_over(s, exec.last)) begin.after.push_back(exec.last);
+  add_implicit_order(s, *stream, begin);
+  const Done begun = append(s, stream, std::move(begin));
+  Op join;
+  join.kind = OpKind::kJoin;
+  std::vector<Done> done;
+  for (const Node& node : exec.nodes) {
+    Op op = node.op;
+    op.in_order = false;
+    op.after = {begun};
+    for (const int before : node.after) op.after.push_back(done[static_cast<std::size_t>(before)]);
+    done.push_back(append(s, stream, std::move(op)));
+    const auto event = node.event.lock();
+    if (event && node.type == kNodeEventRecord) {
+      event->done = done.back();
+      event->session.reset();
+    }
+  }
+  join.after = std::move(done);
+  exec.last = append(s, stream, std::move(join));
+  pump(s);
+}
+
+bool is_over(const State& s, const Done& done) {
+  return !done || (done->scheduled && done->end <= s.now);
+}
+
+bool is_idle(const State& s, const Stream& stream) {
+  return stream.queue.empty() && is_over(s, stream.last);
+}
+
+bool advance_until_over(State& s, const Done& done) {
+  pump(s);
+  while (!is_over(s, done)) {
+    if (done->scheduled) {
+      s.now = done->end;
+      pump(s);
+    } else if (!step(s)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void wait_until_over(State& s, const Done& done) {
+  while (!advance_until_over(s, done)) pause(kGatePollMicroseconds);
+}
+
+void wait_until_idle(State& s, const std::vector<std::shared_ptr<Stream>>& streams) {
+  for (const auto& stream : streams) wait_until_over(s, stream->last);
+}
+
+Ns stamp_of(const State& s, const Completion& done) {
+  const Ns drift = static_cast<Ns>(static_cast<__int128>(done.end) * s.config.drift_ppb / 1000000000);
+  const Ns time = done.end + drift;
+  return time - time % kTick;
+}
+
+void drop_work(State& s, Stream& stream) {
+  for (Op& op : stream.queue) {
+    if (op.done->scheduled && op.done->end <= s.now) continue;
+    op.done->scheduled = true;
+    op.done->end = s.now;
+  }
+  stream.queue.clear();
+  stream.scheduled = 0;
+  forget_idle_streams(s);
+}
+
+std::vector<std::shared_ptr<Stream>> streams_of(const State& s, const Context& context) {
+  std::vector<std::shared_ptr<Stream>> found;
+  for (const auto& stream : s.busy) {
+    if (stream->context == &context) found.push_back(stream);
+  }
+  return found;
+}
+
+}  // namespace fakecuda

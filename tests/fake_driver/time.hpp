@@ -1,0 +1,40 @@
+// Virtual time: in-order streams whose work starts, takes its cost and ends, without any thread.
+//
+// Work gets its times as soon as everything before it has them; work behind a closed gate has none
+// until the gate's word changes. Every function wants the lock held.
+#pragma once
+
+#include "state.hpp"
+
+namespace fakecuda {
+
+// Gives work its times and applies what has ended by now: gates open, memory is written.
+void pump(State& s);
+
+// Appends `op` to the stream and returns when it will be done. Blocking streams and the legacy
+// stream of a context wait for each other.
+Done enqueue(State& s, const std::shared_ptr<Stream>& stream, Op op);
+
+// Appends every node of a graph, then a join of all of them.
+void enqueue_graph(State& s, const std::shared_ptr<Stream>& stream, GraphExec& exec);
+
+bool is_over(const State& s, const Done& done);  // null counts as over
+bool is_idle(const State& s, const Stream& stream);
+
+// Moves the clock to where `done` is over. False: a closed gate is in the way.
+bool advance_until_over(State& s, const Done& done);
+
+// The same, waiting in real time, with the lock given up, for somebody to open the gate.
+void wait_until_over(State& s, const Done& done);
+void wait_until_idle(State& s, const std::vector<std::shared_ptr<Stream>>& streams);
+
+// The time an event shows: the device's clock, in its steps of 32 ns.
+Ns stamp_of(const State& s, const Completion& done);
+
+// Ends everything queued on a stream whose context is gone.
+void drop_work(State& s, Stream& stream);
+
+// Every stream of `context` that has work or may get it.
+std::vector<std::shared_ptr<Stream>> streams_of(const State& s, const Context& context);
+
+}  // namespace fakecuda
