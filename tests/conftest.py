@@ -17,7 +17,8 @@ _FAKE_PATH = pytest.StashKey[Path]()
 
 # Every skip needs one of these reasons: a test that does not run must not be able to hide.
 _SKIP_REASONS = re.compile(
-    r"GPU|Node|Chromium|torch|CuPy|Numba|Python version|Python build|NVIDIA command-line tool|sphinx"
+    r"GPU|Node|Chromium|torch|CuPy|Numba|sphinx|Python version|Python build|"
+    r"NVIDIA command-line tool"
 )
 
 
@@ -68,3 +69,13 @@ def clean_slate() -> Iterator[None]:
     gpuprof.flush()
     gpuprof.reset()
     _core._forget_warnings()
+
+
+@pytest.fixture
+def fake(fake_path: Path) -> Iterator[object]:
+    """The fake driver with a current context; a leak or a changed thread state fails the test."""
+    from tests.cuda import assert_nothing_alive, primary_context
+
+    with primary_context(fake_path) as controls:
+        yield controls
+    assert_nothing_alive(controls)

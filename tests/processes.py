@@ -45,3 +45,21 @@ def check_python(code: str, **options: object) -> str:
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert done.stderr == "", done.stderr
     return done.stdout
+
+
+# A context and a stream as a framework would have them, and a scope on the stream.
+SETUP_CUDA = """
+import os, threading, time
+import gpuprof
+from gpuprof import _core
+from tests.fake_driver.control import FakeCuda
+fake = FakeCuda(os.environ["GPUPROF_CUDA_DRIVER"])
+context = fake.use_primary()
+stream = fake.stream_create()
+scope = gpuprof.timer("step", stream=stream)
+"""
+
+
+def check_cuda(driver: Path, body: str, **variables: str) -> str:
+    """Run `body` after `SETUP_CUDA` on the fake driver, as `check_python` does."""
+    return check_python(SETUP_CUDA + textwrap.dedent(body), driver=driver, **variables)

@@ -120,9 +120,8 @@ def copy_of_fake(fake_path: Path, tmp_path: Path) -> Path:
 
 
 def _override_warning(path: str) -> str:
-    done = run_python(
-        "from gpuprof import _core; print(_core.driver_info()['override'])", GPUPROF_CUDA_DRIVER=path
-    )
+    code = "from gpuprof import _core; print(_core.driver_info()['override'])"
+    done = run_python(code, GPUPROF_CUDA_DRIVER=path)
     assert done.returncode == 0
     assert done.stdout.strip() == "None"
     return done.stderr

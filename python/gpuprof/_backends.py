@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Union
+from typing import TypeAlias
 
 from gpuprof import _core
 from gpuprof.errors import GpuprofError
@@ -54,15 +54,7 @@ class SyncBackend:
     """
 
     def __init__(self, name: str, synchronize: Callable[[], object]) -> None:
-        if not isinstance(name, str):
-            message = f"name: expected a str, got {type(name).__name__}"
-            raise TypeError(message)
-        if not name or name in {"auto", "cuda", "cpu"}:
-            message = f"name: expected a non-empty str other than 'auto', 'cuda', 'cpu', got {name!r}"
-            raise ValueError(message)
-        if not callable(synchronize):
-            message = f"synchronize: expected a function, got {type(synchronize).__name__}"
-            raise TypeError(message)
+        _check_backend(name, synchronize)
         self.name = name
         self.synchronize = synchronize
 
@@ -70,7 +62,21 @@ class SyncBackend:
         return f"SyncBackend({self.name!r}, {self.synchronize!r})"
 
 
-BackendLike = Union[str, SyncBackend]
+def _check_backend(name: object, synchronize: object) -> None:
+    if not isinstance(name, str):
+        message = f"name: expected a str, got {type(name).__name__}"
+        raise TypeError(message)
+    if not name or name in {"auto", "cuda", "cpu"}:
+        message = (
+            f"name: expected a non-empty str other than 'auto', 'cuda' and 'cpu', got {name!r}"
+        )
+        raise ValueError(message)
+    if not callable(synchronize):
+        message = f"synchronize: expected a function, got {type(synchronize).__name__}"
+        raise TypeError(message)
+
+
+BackendLike: TypeAlias = "str | SyncBackend"
 
 
 def resolve(backend: object) -> str | SyncBackend:
@@ -88,9 +94,7 @@ def resolve(backend: object) -> str | SyncBackend:
     if isinstance(backend, SyncBackend):
         return backend
     if not isinstance(backend, str):
-        message = (
-            f"backend: expected one of {NAMES} or a SyncBackend, got {type(backend).__name__}"
-        )
+        message = f"backend: expected one of {NAMES} or a SyncBackend, got {type(backend).__name__}"
         raise TypeError(message)
     if backend == "cuda":
         _core.require_cuda()
@@ -137,12 +141,13 @@ def backends() -> Mapping[str, Backend]:
     Mapping[str, Backend]
     """
     driver = _core.driver_info()
-    metal = _metal_reason()
+    available = bool(driver["available"])
     version = driver["version"] or 0
     loaded = f"{driver['path']}, CUDA {version // 1000}.{version % 1000 // 10}"
+    metal = _metal_reason()
     return MappingProxyType(
         {
-            "cuda": Backend(driver["available"], loaded if driver["available"] else driver["reason"]),
+            "cuda": Backend(available, loaded if available else driver["reason"]),
             "cpu": Backend(True, "the monotonic clock"),
             "metal": Backend(not metal, metal or "torch.mps"),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -12,6 +13,8 @@ from gpuprof._decorate import decorate, name_of
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from typing_extensions import Self
 
     from gpuprof._backends import BackendLike
 
@@ -214,7 +217,7 @@ class Timer:
         """Give the events back; idempotent, never raises."""
         self._timer.close()
 
-    def __enter__(self) -> Timer:
+    def __enter__(self) -> Self:
         self.record_start()
         return self
 
@@ -344,13 +347,13 @@ def calibrate(device: int | None = None) -> Calibration:
         message = f"device: expected an index from 0, got {device}"
         raise ValueError(message)
     found = _core.calibrate(max(_core.cuda_device(), 0) if device is None else device)
-    queued = found["queued_ns"]
-    gate = "behind a closed cuStreamWaitValue32" if queued == queued else "no gate on this device"
+    queued = None if math.isnan(found["queued_ns"]) else found["queued_ns"]
+    gate = "no gate on this device" if queued is None else "behind a closed cuStreamWaitValue32"
     return Calibration(
         device=found["device"],
         tick_ns=found["tick_ns"],
         idle_ns=found["idle_ns"],
-        queued_ns=queued if queued == queued else None,
+        queued_ns=queued,
         pairs=found["pairs"],
         method=(
             f"{found['pairs']} event pairs with nothing between on a non-blocking stream of their "

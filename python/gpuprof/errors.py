@@ -170,4 +170,3 @@ def cuda_error(code: int, name: str, call: str, detail: str = "") -> CudaError:
     CudaError
     """
     return _BY_CODE.get(code, CudaError)(code, name, call, detail)
-

@@ -20,12 +20,13 @@ bool in_use_at(HostNanoseconds now) noexcept {
     if (!device::initialised_in_process()) return false;
     cuda_seen.store(true, std::memory_order_relaxed);
   }
-  return device::current_on_this_thread() || device::poisoned();
+  return device::current_on_this_thread();
 }
 
 }  // namespace
 
 bool cuda_in_use() noexcept {
+  if (device::poisoned()) return true;
   return in_use_at(cuda_seen.load(std::memory_order_relaxed) ? 0 : host_now());
 }
 

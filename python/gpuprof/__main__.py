@@ -1,0 +1,6 @@
+"""``python -m gpuprof``: the command ``gpuprof``."""
+
+from gpuprof._cli import main
+
+if __name__ == "__main__":
+    raise SystemExit(main())

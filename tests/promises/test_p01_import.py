@@ -1,0 +1,75 @@
+"""P1: import calls no driver, starts no thread, reads no file of its own, and is lazy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.processes import check_python
+
+_WATCH_IMPORT = """
+import json, os, threading
+opened = []
+sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
+import gpuprof
+maps = open("/proc/self/maps").read()
+print(json.dumps({
+    "opened": opened,
+    "threads": len(os.listdir("/proc/self/task")),
+    "driver_mapped": "cuda" in maps,
+    "modules": [name for name in sys.modules if name.startswith("gpuprof.")],
+}))
+"""
+
+
+def _import_facts(fake_path: Path) -> dict[str, object]:
+    facts: dict[str, object] = json.loads(check_python(_WATCH_IMPORT, driver=fake_path))
+    return facts
+
+
+def test_import_does_not_load_the_driver(fake_path: Path) -> None:
+    assert _import_facts(fake_path)["driver_mapped"] is False
+
+
+def test_import_starts_no_thread(fake_path: Path) -> None:
+    assert _import_facts(fake_path)["threads"] == 1
+
+
+def test_import_opens_nothing_but_its_own_code(fake_path: Path) -> None:
+    opened = _import_facts(fake_path)["opened"]
+    assert isinstance(opened, list)
+    strangers = [path for path in opened if not path.endswith((".py", ".pyc", "/proc/self/maps"))]
+    assert strangers == []
+
+
+def test_import_is_lazy(fake_path: Path) -> None:
+    assert _import_facts(fake_path)["modules"] == []
+
+
+def test_a_timer_on_the_cpu_clock_does_not_load_the_driver(fake_path: Path) -> None:
+    out = check_python(
+        """
+        import gpuprof
+        with gpuprof.timer("step"):
+            pass
+        gpuprof.stats()
+        print("cuda" in open("/proc/self/maps").read())
+        """,
+        driver=fake_path,
+    )
+    assert out.strip() == "False"
+
+
+def test_using_the_driver_starts_no_thread(fake_path: Path) -> None:
+    out = check_python(
+        """
+        import os
+        import gpuprof
+        with gpuprof.timer("step", backend="cuda") as sample:
+            pass
+        sample.ms
+        print(len(os.listdir("/proc/self/task")))
+        """,
+        driver=fake_path,
+    )
+    assert out.strip() == "1"

@@ -1,0 +1,269 @@
+"""P2: no call into a dead, foreign or forked driver object, ever. Each case in its own process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.processes import ROOT, SETUP_CUDA, check_cuda, check_python
+
+FORK = """
+def in_child(body):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            body()
+            sys.stdout.flush()
+            os._exit(0)
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+"""
+
+
+def test_objects_alive_at_exit_make_no_driver_call_after_it_began(
+    fake_path: Path, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.json"
+    out = check_cuda(
+        fake_path,
+        """
+        timer = gpuprof.Timer("cuda", stream)
+        timer.record_start()
+        kept = [scope, timer]
+        cycle = [gpuprof.Timer("cuda", stream)]
+        cycle[0].record_start()
+        cycle.append(cycle)
+        with scope as pending:
+            fake.work(stream, 10**9)
+        local = threading.local()
+        local.timer = timer
+        """,
+        FAKECUDA_REPORT_FILE=str(report),
+    )
+    assert out == ""
+    assert json.loads(report.read_text())["calls_after_deinit"] == 0
+
+
+def test_a_users_exit_hook_may_still_stop_a_timer(fake_path: Path) -> None:
+    hook = """
+import atexit
+@atexit.register
+def last():  # registered before gpuprof is imported, so it runs after all that comes later
+    timer.record_end()
+    print(timer.elapsed_ms() > 0)
+"""
+    use = """
+timer = gpuprof.Timer("cuda", stream)
+timer.record_start()
+fake.work(stream, 1000)
+"""
+    assert check_python(hook + SETUP_CUDA + use, driver=fake_path).strip() == "True"
+
+
+def test_a_driver_that_is_gone_is_told_apart(fake_path: Path) -> None:
+    out = check_cuda(
+        fake_path,
+        """
+        with scope as pending:
+            pass
+        timer = gpuprof.Timer("cuda", stream)
+        timer.record_start()
+        fake.deinit()
+        for call in (timer.record_end, timer.elapsed_ms, lambda: gpuprof.Timer("cuda")):
+            try:
+                print(call())
+            except gpuprof.errors.DriverGoneError as error:
+                print("gone")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with scope:
+                print("body runs")
+        timer.close()
+        """,
+    )
+    assert out.split("\n")[:4] == ["gone", "gone", "gone", "body runs"]
+
+
+def test_a_context_destroyed_under_us_fails_what_is_pending_and_nothing_else(
+    fake_path: Path,
+) -> None:
+    out = check_cuda(
+        fake_path,
+        """
+        other = fake.context_create()
+        lost = fake.stream_create()
+        fake.set_current(context)
+        fake.configure("mode=manual")
+        with gpuprof.timer("lost", stream=lost) as sample:
+            fake.work(lost, 1000)
+        fake.destroy_context(other)
+        try:
+            sample.ms
+        except gpuprof.errors.CudaError as error:
+            print(error.name)
+        fake.configure("mode=auto")
+        with scope as fine:
+            fake.work(stream, 1000)
+        print(fine.ms > 0)
+        """,
+    )
+    assert out.split() == ["CUDA_ERROR_CONTEXT_IS_DESTROYED", "True"]
+
+
+def test_the_primary_context_is_retained_while_events_live(fake_path: Path) -> None:
+    out = check_cuda(
+        fake_path,
+        """
+        with scope as sample:
+            fake.work(stream, 1000)
+        fake.primary_release()  # the framework lets go of it
+        print(sample.ms > 0)
+        """,
+    )
+    assert out.strip() == "True"
+
+
+def test_a_forked_child_makes_no_driver_call(fake_path: Path) -> None:
+    out = check_cuda(
+        fake_path,
+        FORK
+        + """
+timer = gpuprof.Timer("cuda", stream)
+timer.record_start()
+with scope as pending:
+    fake.work(stream, 1000)
+
+def child():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(10):
+            with scope:
+                pass
+    print("warnings", len(caught))
+    for call in (lambda: pending.ms, timer.record_end, timer.elapsed_ms, timer.record_start,
+                 lambda: gpuprof.Timer("cuda"), gpuprof.calibrate):
+        try:
+            print("value", call())
+        except gpuprof.errors.ForkedProcessError:
+            print("forked")
+    timer.close()
+    with gpuprof.timer("host") as sample:
+        pass
+    print(sample.clock, gpuprof.stats()["host"].host.count)
+    gpuprof.flush()
+    print("calls", fake.report()["calls_in_child"])
+
+in_child(child)
+timer.record_end()
+print(pending.ms > 0, timer.elapsed_ms() > 0)
+""",
+    )
+    lines = out.splitlines()
+    assert lines[0] == "warnings 1"
+    assert lines[1:7] == ["forked"] * 6
+    assert lines[7:] == ["cpu 1", "calls 0", "True True"]
+
+
+def test_a_scope_open_across_a_fork_fails_in_the_child_and_counts_in_the_parent(
+    fake_path: Path,
+) -> None:
+    out = check_cuda(
+        fake_path,
+        FORK
+        + """
+scope.__enter__()
+def child():
+    warnings.simplefilter("ignore")
+    scope.__exit__(None, None, None)
+    print(scope.last.failed, fake.report()["calls_in_child"])
+in_child(child)
+scope.__exit__(None, None, None)
+print(scope.last.failed, gpuprof.stats()["step"].gpu.count)
+""",
+    )
+    assert out.split() == ["True", "0", "False", "1"]
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_multiprocessing_works_with_every_start_method(
+    fake_path: Path, tmp_path: Path, method: str
+) -> None:
+    script = tmp_path / "pool.py"
+    script.write_text(
+        f"""
+import multiprocessing, os, sys, warnings
+sys.path.insert(0, {str(ROOT)!r})
+import gpuprof
+from tests.fake_driver.control import FakeCuda
+
+def work(number):
+    warnings.simplefilter("ignore")
+    with gpuprof.timer("child") as sample:
+        pass
+    return sample.clock
+
+if __name__ == "__main__":
+    fake = FakeCuda(os.environ["GPUPROF_CUDA_DRIVER"])
+    fake.use_primary()
+    with gpuprof.timer("parent", backend="cuda"):
+        pass
+    context = multiprocessing.get_context({method!r})
+    with context.Pool(2) as pool:
+        print(sorted(set(pool.map(work, range(4)))))
+"""
+    )
+    run = f"import subprocess; subprocess.run([sys.executable, {str(script)!r}], check=True)"
+    out = check_python(run, driver=fake_path)
+    assert out.strip() == "['cpu']"
+
+
+def test_fork_while_another_thread_holds_our_locks(fake_path: Path) -> None:
+    out = check_cuda(
+        fake_path,
+        FORK
+        + """
+warnings.simplefilter("ignore")
+stop = threading.Event()
+def hammer():
+    mine = gpuprof.timer("hammer", backend="cpu")
+    while not stop.is_set():
+        with mine:
+            pass
+        gpuprof.stats(wait=False)
+threads = [threading.Thread(target=hammer) for _ in range(4)]
+for thread in threads:
+    thread.start()
+def child():
+    with gpuprof.timer("child", backend="cpu"):
+        pass
+    assert gpuprof.stats()["child"].host.count == 1
+for _ in range(30):
+    in_child(child)
+stop.set()
+for thread in threads:
+    thread.join()
+print("done")
+""",
+    )
+    assert out.strip() == "done"
+
+
+def test_many_objects_and_a_fork_leave_no_message(fake_path: Path) -> None:
+    out = check_cuda(
+        fake_path,
+        FORK
+        + """
+for _ in range(1000):
+    timer = gpuprof.Timer("cuda", stream)
+    timer.record_start()
+    del timer
+in_child(lambda: None)
+print("done")
+""",
+    )
+    assert out.strip() == "done"

@@ -1,0 +1,62 @@
+"""P9: scopes and statistics may be used from any threads at once, from finalizers and signal
+handlers too. Each case in its own process.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.processes import check_cuda, check_python
+
+
+def test_a_signal_handler_and_finalizers_may_use_gpuprof(fake_path: Path) -> None:
+    out = check_cuda(
+        fake_path,
+        """
+        import gc, signal
+        gc.set_threshold(1)
+        class Finalized:
+            def __init__(self):
+                self.cycle = self
+            def __del__(self):
+                with scope:
+                    pass
+                gpuprof.stats(wait=False)
+        def handler(number, frame):
+            with gpuprof.timer("signal", stream=stream):
+                gpuprof.stats(wait=False)
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        for _ in range(2000):
+            Finalized()
+            with scope:
+                pass
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        gpuprof.flush()
+        print(gpuprof.stats()["step"].gpu.count >= 2000)
+        """,
+    )
+    assert out.strip() == "True"
+
+
+def test_a_hundred_threads_meet_the_driver_at_the_same_instant(fake_path: Path) -> None:
+    out = check_python(
+        """
+        import threading
+        import gpuprof
+        barrier = threading.Barrier(100)
+        def work():
+            barrier.wait()
+            for _ in range(20):
+                with gpuprof.timer("step", backend="cuda"):
+                    pass
+        threads = [threading.Thread(target=work) for _ in range(100)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(gpuprof.stats()["step"].gpu.count)
+        """,
+        driver=fake_path,
+    )
+    assert out.strip() == "2000"

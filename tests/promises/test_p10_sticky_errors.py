@@ -1,0 +1,67 @@
+"""P10: the first sticky error is remembered with the call that saw it; later calls raise it
+without touching the driver. Each case in its own process.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.processes import check_cuda
+
+
+def test_a_sticky_error_is_remembered_and_said_once(fake_path: Path) -> None:
+    out = check_cuda(
+        fake_path,
+        """
+        with scope as pending:
+            fake.trap(stream)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                pending.ms
+            except gpuprof.errors.CudaError as error:
+                print(error.name, error.call)
+            calls = fake.calls()
+            for _ in range(100):
+                with scope as later:
+                    pass
+            try:
+                gpuprof.Timer("cuda", stream)
+            except gpuprof.errors.CudaError as again:
+                print(again.name, again.call)
+            print(fake.calls() - calls, len(caught))
+        try:
+            later.ms
+        except gpuprof.errors.CudaError as error:
+            print(error.code)
+        with gpuprof.timer("host", backend="cpu") as sample:
+            pass
+        print(sample.ms >= 0, gpuprof.stats()["step"].failed)
+        """,
+    )
+    lines = out.splitlines()
+    assert lines[0] == lines[1]
+    assert lines[0].startswith("CUDA_ERROR_LAUNCH_FAILED cuEvent")
+    assert lines[2:] == ["0 1", "719", "True 101"]
+
+
+def test_auto_scopes_do_not_turn_into_cpu_times_after_a_sticky_error(fake_path: Path) -> None:
+    out = check_cuda(
+        fake_path,
+        """
+        auto = gpuprof.timer("auto")
+        with auto as first:
+            fake.trap(stream)
+        warnings.simplefilter("ignore")
+        with scope as pending:
+            pass
+        try:
+            pending.ms
+        except gpuprof.errors.CudaError:
+            pass
+        with auto as second:
+            pass
+        print(first.clock, second.clock, second.failed)
+        """,
+    )
+    assert out.split() == ["cuda", "cuda", "True"]
