@@ -30,7 +30,8 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     from tests.fake_driver.build import build
 
-    path = build(Path(config.cache.mkdir("fake_driver")) if config.cache else Path("build/fake"))
+    cache = getattr(config, "cache", None)  # absent with -p no:cacheprovider
+    path = build(Path(cache.mkdir("fake_driver")) if cache else Path("build/fake_driver"))
     config.stash[_FAKE_PATH] = path
     os.environ["GPUPROF_CUDA_DRIVER"] = str(path)
 

@@ -13,8 +13,6 @@ from tests.fake_driver.control import FakeCuda
 
 # gpuprof looks once a millisecond for a driver that somebody else initialised.
 _LOOK_EVERY_S = 0.002
-    0.002  # gpuprof looks for a driver that somebody else initialised once a millisecond
-)
 
 
 def kinds_alive(fake: FakeCuda) -> dict[str, object]:

@@ -40,6 +40,11 @@ class SyncBackend:
     synchronize : callable
         Takes no arguments and returns when the device has done all work given to it.
 
+    Raises
+    ------
+    TypeError, ValueError
+        `name` is no text or taken by another clock, or `synchronize` is no function.
+
     Notes
     -----
     Unlike CUDA events this makes the program wait at every enter and exit.

@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from gpuprof._core import Scope
 
 
-def name_of(function: Callable[..., Any]) -> str:
+def name_of(function: Any) -> str:
     """Return the name under which a decorated function is timed."""
+    if isinstance(function, (staticmethod, classmethod)):
+        return name_of(function.__func__)
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
     return name or type(function).__qualname__
 

@@ -45,7 +45,7 @@ def make_scope(
 
     Parameters, returns and raises as `gpuprof.timer`; a function as `name` is decorated.
     """
-    if callable(name) and not isinstance(name, str):
+    if callable(name) or isinstance(name, (staticmethod, classmethod)):
         scope = make_scope(
             name_of(name),
             stream=stream,

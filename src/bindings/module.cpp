@@ -1,6 +1,7 @@
 #include "bindings/parts.hpp"
 
-PYBIND11_MODULE(_core, module) {
+// The module's own entry point is below: this one is for the main interpreter only.
+PYBIND11_MODULE(_core_main, module) {
   using namespace gpuprof::bindings;
   module.doc() = "The compiled part of gpuprof. Private: use the names in gpuprof.";
   bind_errors(module);
@@ -11,4 +12,14 @@ PYBIND11_MODULE(_core, module) {
   bind_timing_timer(module);
   bind_timing_statistics(module);
   bind_timing_device(module);
+}
+
+// A subinterpreter gets an ImportError on every Python; up to 3.11 pybind11 would wait for ever there.
+extern "C" PYBIND11_EXPORT PyObject* PyInit__core() {
+  if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+    PyErr_SetString(PyExc_ImportError,
+                    "gpuprof does not support subinterpreters; import it in the main interpreter");
+    return nullptr;
+  }
+  return PyInit__core_main();
 }

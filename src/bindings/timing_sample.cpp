@@ -65,6 +65,9 @@ void dealloc(PyObject* self) {
       throw_invalid_state(
           "this sample was skipped because it ran inside a stream capture that gpuprof did not "
           "open; pass in_capture=\"record\" to time each replay");
+    case SampleStatus::kCaptured:
+      throw_invalid_state(
+          "this sample was recorded into a graph and gets a new time with each replay; read its ms");
     default:
       if (sample.error) throw *sample.error;
       throw_invalid_state("this sample could not be measured");

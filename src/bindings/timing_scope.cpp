@@ -172,7 +172,7 @@ void Scope::exit(bool body_raised) {
   open_in_.erase(std::next(newest).base());
   sample->body_raised = body_raised;
   if (options_.verify_stream && !body_raised && sample->clock == timing::kCudaClock &&
-      sample->load_status() == SampleStatus::kOpen) {
+      sample->load_status() == SampleStatus::kOpen && !sample->external) {
     last_ = sample;
     close_verified(*sample.get());
   } else {

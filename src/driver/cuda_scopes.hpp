@@ -36,18 +36,22 @@ class CurrentContext {
 class RelaxedCapture {
  public:
   explicit RelaxedCapture(const Table& table) noexcept : table_(table) {
-    exchanged_ = table_.cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS;
+    table_.cuThreadExchangeStreamCaptureMode(&before_);
   }
   RelaxedCapture(const RelaxedCapture&) = delete;
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+  // The mode is set again if the call failed: a thread left in relaxed mode has no protection.
   ~RelaxedCapture() {
-    if (exchanged_) table_.cuThreadExchangeStreamCaptureMode(&mode_);
+    if (before_ == CU_STREAM_CAPTURE_MODE_RELAXED) return;  // it was, or the first call failed
+    for (int tries = 0; tries < 2; ++tries) {
+      CUstreamCaptureMode mode = before_;
+      if (table_.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS) return;
+    }
   }
 
  private:
   const Table& table_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-  bool exchanged_ = false;
+  CUstreamCaptureMode before_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // taken for the one before it
 };
 
 }  // namespace gpuprof::driver

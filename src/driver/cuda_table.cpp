@@ -132,6 +132,25 @@ std::string description_of(CUresult status) {
   return text != nullptr ? text : "";
 }
 
+// The error in words and as a value; nothing is remembered, and no lock of ours is taken.
+Error describe(const State& s, CUresult status, const char* call) {
+  if (status == kMissingEntry) {
+    return {static_cast<int>(CUDA_ERROR_NOT_FOUND), "CUDA_ERROR_NOT_FOUND", call,
+            "the driver " + s.library.path + " (CUDA " + version_text(s.version) +
+                ") has no such entry point; a newer driver has it"};
+  }
+  if (status == CUDA_ERROR_DEINITIALIZED) {
+    return {ErrorKind::kGone, std::string(call) + " answered CUDA_ERROR_DEINITIALIZED (4): the CUDA "
+                                                  "driver has been taken down"};
+  }
+  std::string detail = description_of(status);
+  if (const std::string log = log_since_last_call(); !log.empty()) {
+    detail += detail.empty() ? "" : "; ";
+    detail += "the driver's log says: " + log;
+  }
+  return {static_cast<int>(status), name_of(status), call, std::move(detail)};
+}
+
 std::string no_device(const State& s) {
   return s.library.path + " finds no device (does CUDA_VISIBLE_DEVICES hide them?)";
 }
@@ -156,13 +175,12 @@ void initialise(State& s) {
     return;
   }
   if (status != CUDA_SUCCESS) {
-    s.init_failure = "cuInit failed: " + name_of(status) + " (" + std::to_string(status) + "): " +
-                     description_of(status);
+    s.init_failure = describe(s, status, "cuInit").what();
     return;
   }
   int count = 0;
   if (const CUresult counted = s.table.cuDeviceGetCount(&count); counted != CUDA_SUCCESS) {
-    s.init_failure = "cuDeviceGetCount failed: " + name_of(counted);
+    s.init_failure = describe(s, counted, "cuDeviceGetCount").what();
     return;
   }
   if (count == 0) {
@@ -262,23 +280,8 @@ Error blocked_error() {
 }
 
 Error error_of(CUresult status, const char* call) {
-  if (status == kMissingEntry) {
-    auto& s = state();
-    return {static_cast<int>(CUDA_ERROR_NOT_FOUND), "CUDA_ERROR_NOT_FOUND", call,
-            "the driver " + s.library.path + " (CUDA " + version_text(s.version) +
-                ") has no such entry point; a newer driver has it"};
-  }
-  if (status == CUDA_ERROR_DEINITIALIZED) {
-    blocked.fetch_or(kExiting);
-    return {ErrorKind::kGone, std::string(call) + " answered CUDA_ERROR_DEINITIALIZED (4): the CUDA "
-                                                  "driver has been taken down"};
-  }
-  std::string detail = description_of(status);
-  if (const std::string log = log_since_last_call(); !log.empty()) {
-    detail += detail.empty() ? "" : "; ";
-    detail += "the driver's log says: " + log;
-  }
-  Error error(static_cast<int>(status), name_of(status), call, std::move(detail));
+  Error error = describe(state(), status, call);
+  if (status == CUDA_ERROR_DEINITIALIZED) blocked.fetch_or(kExiting);
   if (is_sticky(status)) remember_sticky(error);
   return error;
 }

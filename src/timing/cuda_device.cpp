@@ -416,6 +416,7 @@ void synchronize(std::uintptr_t stream, int ordinal) {
   const Table& table = driver::ready();
   const contexts::Found found = contexts::find(table, stream, ordinal);
   const driver::CurrentContext current(table, found.clock->context());
+  if (capture_status(table, stream) != CU_STREAM_CAPTURE_STATUS_NONE) return;
   check(table.cuCtxSynchronize(), "cuCtxSynchronize");
 }
 

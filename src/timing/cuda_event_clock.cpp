@@ -15,13 +15,7 @@ namespace {
 CUevent as_event(void* handle) noexcept { return static_cast<CUevent>(handle); }
 
 bool context_is_gone(const Error& error) noexcept {
-  switch (error.code()) {
-    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
-    case CUDA_ERROR_INVALID_CONTEXT:
-      return true;
-    default:
-      return false;
-  }
+  return error.code() == CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 }  // namespace

@@ -87,7 +87,8 @@ void forget_events(Sample& sample) noexcept;
 // event pairs are still in use.
 std::size_t release_idle() noexcept;
 
-// Waits until all work on the stream's context is done (cuCtxSynchronize). Throws driver::Error.
+// Waits until all work on the stream's context is done (cuCtxSynchronize), unless the stream is being
+// captured, which that would break. Throws driver::Error.
 void synchronize(std::uintptr_t stream, int ordinal);
 
 struct Device {

@@ -44,8 +44,7 @@ Result synchronize(State& s, Handle handle) {
 
 Result device_of(State& s, Handle handle, int* device) {
   Context* context = nullptr;
-  const Result answer = named_context(s, handle, context);
-  if (answer == kInvalidContext || answer == kContextIsDestroyed) return answer;
+  if (named_context(s, handle, context) == kInvalidContext) return kInvalidContext;
   *device = context->device;
   return kSuccess;
 }

@@ -63,21 +63,30 @@ Result record(State& s, const char* function, Handle event_handle, Handle stream
   return kSuccess;
 }
 
+// An event that was last recorded in a capture: 907 while that can still end well, then 1.
+Result refuse_captured(const Event& event) {
+  if (!event.session) return kSuccess;
+  if (!event.session->open || event.session->invalidated) return kInvalidValue;
+  log_line("Recorded event not allowed on stream");
+  return kCapturedEvent;
+}
+
 // What a query and a wait refuse alike.
 Result refuse_touching(State& s, const char* function, Handle handle,
                        std::shared_ptr<Event>& event) {
-  if (handle == 0) return kInvalidHandle;
+  if (handle == 0) {
+    log_line("Event handle is NULL");
+    return kInvalidHandle;
+  }
   if (!s.initialised) return kNotInitialized;
   if (const Result answer = find_event(s, function, handle, event); answer != kSuccess) {
     return answer;
   }
-  if (event->session && event->session->open) {
-    event->session->invalidated = true;
-    log_line("Recorded event not allowed on stream");
-    return kCapturedEvent;
+  if (const Result refused = refuse_captured(*event); refused != kSuccess) {
+    if (refused == kCapturedEvent) event->session->invalidated = true;
+    return refused;
   }
-  if (const Result refused = refuse_unsafe(s); refused != kSuccess) return refused;
-  return event->session ? kInvalidValue : kSuccess;
+  return refuse_unsafe(s);
 }
 
 Result query(State& s, const char* function, Handle handle) {
@@ -92,7 +101,7 @@ Result query(State& s, const char* function, Handle handle) {
 
 // Whether one end of an interval can be read; `running` where it can, later.
 Result readable(const State& s, const Event& event, bool& running) {
-  if (event.session) return event.session->open ? kCapturedEvent : kInvalidValue;
+  if (const Result refused = refuse_captured(event); refused != kSuccess) return refused;
   if (!event.timing || !event.done) return kInvalidHandle;
   running = running || !is_over(s, event.done);
   return kSuccess;

@@ -40,7 +40,6 @@ Result launch(State& s, const char* function, Handle exec_handle, Handle stream_
   Result answer = find_launch(s, function, exec_handle, stream_handle, exec, stream);
   if (answer == kSuccess) answer = refuse_implicit(s, *stream, true);
   if (answer != kSuccess) return answer;
-  if (stream->session && stream->session->invalidated) return kCaptureInvalidated;
   if (const Result refused = refuse_capturing(*stream); refused != kSuccess) return refused;
   enqueue_graph(s, stream, *exec);
   return kSuccess;

@@ -36,12 +36,11 @@ Result allocate(State& s, std::size_t size, bool host, const char* function,
 }
 
 Result release(State& s, std::uintptr_t address, bool host) {
-  Context* context = nullptr;
-  if (address == 0) return host ? kInvalidValue : kSuccess;
-  if (const Result answer = current_context(s, context); answer != kSuccess) return answer;
   if (const Result refused = refuse_unsafe(s); refused != kSuccess) return refused;
+  if (address == 0) return kSuccess;
   const auto found = s.memory.find(address);
   if (found == s.memory.end() || found->second.host != host) return kInvalidValue;
+  if (found->second.context->sticky != kSuccess) return found->second.context->sticky;
   wait_until_idle(s, streams_of(s, *found->second.context));
   // Looked up again: the lock was given up while the device was busy.
   const auto still = s.memory.find(address);
@@ -106,6 +105,9 @@ FAKECUDA_EXPORT Result cuMemHostGetDevicePointer_v2(DevicePtr* out, void* block,
   static const Function function{"cuMemHostGetDevicePointer_v2"};
   return call(function, [&]() -> Result {
     const auto address = reinterpret_cast<std::uintptr_t>(block);
+    Context* context = nullptr;
+    const Result answer = current_context(state(), context);
+    if (answer != kSuccess) return answer;
     if (out == nullptr || flags != 0 || !is_allocated(state(), address, 1)) return kInvalidValue;
     *out = address;
     return kSuccess;

@@ -85,14 +85,19 @@ Result wait_for_event(State& s, const char* function, Handle stream_handle, Hand
   if (answer != kSuccess) return answer;
   const auto captured = event->session;
   if (stream->session && stream->session->invalidated) return kCaptureInvalidated;
-  if (captured && !captured->open) return kInvalidValue;
+  if (captured && (!captured->open || captured->invalidated)) {
+    if (stream->session) stream->session->invalidated = true;
+    return kInvalidValue;
+  }
   if (captured && stream->session && captured != stream->session) {
     captured->invalidated = stream->session->invalidated = true;
     return kCaptureMerge;
   }
   if (captured) {
-    if (captured->invalidated) return kCaptureInvalidated;
-    if (stream->legacy) return kCaptureImplicit;
+    if (stream->legacy) {
+      captured->invalidated = true;
+      return kCaptureImplicit;
+    }
     join_capture(captured, stream, event->tips);
     return kSuccess;
   }
@@ -178,13 +183,13 @@ FAKECUDA_EXPORT Result cuStreamSynchronize(Handle handle) {
 }
 
 FAKECUDA_EXPORT Result cuStreamWaitEvent(Handle stream, Handle event, unsigned flags) {
-  static const Function function{"cuStreamWaitEvent"};
+  static const Function function{"cuStreamWaitEvent", InChild::kAnswersSuccess};
   return call(function,
               [&] { return wait_for_event(state(), function.symbol, stream, event, flags); });
 }
 
 FAKECUDA_EXPORT Result cuStreamGetCtx(Handle handle, Handle* context) {
-  static const Function function{"cuStreamGetCtx"};
+  static const Function function{"cuStreamGetCtx", InChild::kAnswersSuccess};
   return call(function, [&]() -> Result {
     std::shared_ptr<Stream> stream;
     if (context == nullptr) return kInvalidValue;
@@ -243,7 +248,7 @@ FAKECUDA_EXPORT Result cuStreamGetCaptureInfo_v3(Handle handle, CaptureStatus* s
 }
 
 FAKECUDA_EXPORT Result cuStreamBeginCapture_v2(Handle handle, int mode) {
-  static const Function function{"cuStreamBeginCapture_v2"};
+  static const Function function{"cuStreamBeginCapture_v2", InChild::kAnswersSuccess};
   return call(function, [&]() -> Result {
     State& s = state();
     std::shared_ptr<Stream> stream;
@@ -272,12 +277,13 @@ FAKECUDA_EXPORT Result cuStreamEndCapture(Handle handle, Handle* graph) {
 }
 
 FAKECUDA_EXPORT Result cuThreadExchangeStreamCaptureMode(int* mode) {
-  static const Function function{"cuThreadExchangeStreamCaptureMode"};
+  static const Function function{"cuThreadExchangeStreamCaptureMode", InChild::kAnswersSuccess};
   return call(function, [&]() -> Result {
-    if (mode == nullptr || *mode < kModeGlobal || *mode > kModeRelaxed) return kInvalidValue;
+    if (mode == nullptr) return kInvalidValue;
     Thread& thread = this_thread();
     const CaptureMode before = thread.mode;
-    thread.mode = static_cast<CaptureMode>(*mode);
+    // A mode that there is not is no error to the real driver either.
+    if (*mode >= kModeGlobal && *mode <= kModeRelaxed) thread.mode = static_cast<CaptureMode>(*mode);
     thread.relaxed_depth = thread.mode == kModeRelaxed ? thread.relaxed_depth + 1 : 0;
     state().max_relaxed_depth = std::max(state().max_relaxed_depth, thread.relaxed_depth);
     *mode = before;

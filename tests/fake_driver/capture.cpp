@@ -69,7 +69,7 @@ Result refuse_unsafe(State& s) {
   }
   if (worst == Conflict::kNone) return kSuccess;
   log_line(worst == Conflict::kOwnThread
-               ? "API call conflicts with a stream capture sequence initiated from this thread"
+               ? "API call conflicts with a stream capture sequence initiated from the calling thread"
                : "API call conflicts with a stream capture sequence of another thread");
   return kCaptureUnsupported;
 }
@@ -120,7 +120,7 @@ std::shared_ptr<Session> begin_capture(State& s, const std::shared_ptr<Stream>& 
   return session;
 }
 
-void close_capture(State& s, const std::shared_ptr<Session>& session, bool keep_graph) {
+void close_capture(State& s, std::shared_ptr<Session> session, bool keep_graph) {
   session->open = false;
   for (const auto& stream : session->streams) {
     stream->session.reset();
@@ -139,11 +139,12 @@ Result end_capture(State& s, const std::shared_ptr<Stream>& stream, Handle* grap
   if (!session) return kIllegalState;
   const bool at_origin = session->origin == stream;
   Result answer = kSuccess;
-  if (session->invalidated) {
-    answer = kCaptureInvalidated;
-  } else if (!at_origin) {
+  if (!at_origin) {
     session->invalidated = true;
     answer = kCaptureUnmatched;
+  } else if (session->invalidated) {
+    log_line("Capture was invalidated by a prior API call");
+    answer = kCaptureInvalidated;
   } else if (session->mode != kModeRelaxed && session->owner != this_thread().id) {
     answer = kCaptureWrongThread;
   } else if (has_unjoined_work(*session)) {

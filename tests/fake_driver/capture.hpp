@@ -23,8 +23,9 @@ Result refuse_implicit(State& s, const Stream& stream, bool invalidates);
 
 std::shared_ptr<Session> begin_capture(State& s, const std::shared_ptr<Stream>& stream,
                                        CaptureMode mode);
-// Frees every stream of the capture. `keep_graph`: its graph becomes the caller's.
-void close_capture(State& s, const std::shared_ptr<Session>& session, bool keep_graph);
+// Frees every stream of the capture, which may hold its last reference. `keep_graph`: its graph
+// becomes the caller's.
+void close_capture(State& s, std::shared_ptr<Session> session, bool keep_graph);
 Result end_capture(State& s, const std::shared_ptr<Stream>& stream, Handle* graph);
 
 void join_capture(const std::shared_ptr<Session>& session, const std::shared_ptr<Stream>& stream,

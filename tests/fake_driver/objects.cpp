@@ -85,7 +85,11 @@ Result find_event(State& s, const char* function, Handle handle, std::shared_ptr
   const auto found = s.events.find(handle);
   if (found == s.events.end()) misuse(function, "with an event that is destroyed or never was");
   event = found->second;
-  return state_of(*event->context);
+  const Context& context = *event->context;
+  if (!context.alive && s.contexts[context.handle]->alive) {
+    misuse(function, "with an event of a context that has been reset and made anew");
+  }
+  return state_of(context);
 }
 
 std::shared_ptr<Graph> find_graph(const State& s, Handle handle) {

@@ -60,6 +60,8 @@ void set_key(Config& config, std::string_view key, std::string_view value) {
     config.reuse = number<int>(value) == 0;
   } else if (key == "reuse") {
     config.reuse = number<int>(value) != 0;
+  } else if (key == "spared") {
+    config.spared = number<int>(value) != 0;
   } else if (key == "drift_ppb") {
     config.drift_ppb = number<std::int64_t>(value);
   } else if (key == "total_memory") {

@@ -144,6 +144,7 @@ struct Config {
   Ns query_ns = 10000;
   bool automatic = true;
   bool reuse = false;
+  bool spared = false;  // calls are neither counted nor made to fail: they are the test's own
   std::int64_t drift_ppb = 0;
   std::size_t total_memory = std::size_t{16} << 30;
 };

@@ -1,0 +1,39 @@
+# C++ tests and the Python tests of timing under AddressSanitizer, LeakSanitizer and
+# UndefinedBehaviorSanitizer.
+source .ci/common.sh
+need_debian g++ libgtest-dev
+need_tools
+
+folder=$CI_OUT/address
+flags=(-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all)
+export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1
+export UBSAN_OPTIONS=print_stacktrace=1
+preload=$(runtime libasan.so libubsan.so)
+instrumented "$folder" address,undefined
+python=(env PYTHONMALLOC=malloc LD_PRELOAD="$preload" "$folder/venv/bin/python")
+
+echo "-- planted defects"
+planted "$folder/planted" "${flags[@]}"
+call='import ctypes, sys; getattr(ctypes.CDLL(sys.argv[1]), sys.argv[2])()'
+for run in "$folder/planted/defects" "python"; do
+  command=("$run")
+  [ "$run" = python ] && command=("${python[@]}" -c "$call" "$folder/planted/defects.so")
+  must_report heap-buffer-overflow "${command[@]}" heap_overflow
+  must_report 'LeakSanitizer: detected memory leaks' "${command[@]}" leak
+  must_report 'shift exponent' "${command[@]}" shift_too_far
+done
+
+echo "-- C++"
+driver=$(fake_driver "$folder/fake" "${flags[@]}")
+configure "$folder/cpp" -DGPUPROF_PYTHON=OFF -DGPUPROF_CPP_TESTS=ON -DCMAKE_BUILD_TYPE=Debug \
+  -DGPUPROF_SANITIZE=address,undefined
+build "$folder/cpp"
+cpp_tests "$folder/cpp" "$driver"
+
+echo "-- Python"
+# Where pytest's cache is, the test driver is; built here, because a preloaded compiler leaks.
+fake_driver "$folder/cache/d/fake_driver" "${flags[@]}" >/dev/null
+# Left out: what ends a process beside daemon threads, which leaves all that those hold, and what
+# forks beside running threads, where AddressSanitizer's own locks are not safe.
+FAKECUDA_CXXFLAGS="${flags[*]}" "${python[@]}" -m pytest -q -o cache_dir="$folder/cache" \
+  -k 'not daemon and not fork_while_other_threads' tests/test_timing*.py

@@ -1,0 +1,123 @@
+# What the steps share. Sourced from the repository's root, with CI_OUT set.
+
+tools=$CI_OUT/tools # a virtual environment with what building, testing and linting need
+
+# Debian packages, only those that are missing.
+need_debian() {
+  local missing=() package
+  for package in "$@"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
+      missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  local root=()
+  [ "$(id -u)" = 0 ] || root=(sudo)
+  "${root[@]}" apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -qq -y --no-install-recommends \
+    "${missing[@]}" >/dev/null
+}
+
+# What pyproject.toml asks for under "build" or an extra's name, a line each.
+requirements() {
+  "$tools/bin/python" - "$@" <<'PYTHON'
+import sys
+try:
+    import tomllib
+except ModuleNotFoundError:  # before Python 3.11
+    from pip._vendor import tomli as tomllib
+with open("pyproject.toml", "rb") as file:
+    project = tomllib.load(file)
+for name in sys.argv[1:]:
+    extras = project["project"]["optional-dependencies"]
+    print(*(project["build-system"]["requires"] if name == "build" else extras[name]), sep="\n")
+PYTHON
+}
+
+need_tools() {
+  local stamp=$tools/installed
+  [ -f "$stamp" ] && [ "$stamp" -nt pyproject.toml ] && return 0
+  python3 -m venv "$tools"
+  requirements build test lint >"$CI_OUT/requirements.txt"
+  "$tools/bin/pip" install -q -r "$CI_OUT/requirements.txt"
+  touch "$stamp"
+}
+
+# configure FOLDER [CMAKE OPTIONS]: a build with the tools' Python and header wheels.
+configure() {
+  local folder=$1
+  shift
+  PATH=$tools/bin:$PATH cmake -S . -B "$folder" -G Ninja --log-level=WARNING \
+    -DPython_EXECUTABLE="$tools/bin/python" \
+    -Dpybind11_DIR="$("$tools/bin/python" -m pybind11 --cmakedir)" \
+    -DSKBUILD_PROJECT_VERSION=0 -DGPUPROF_WERROR=ON "$@"
+}
+
+# build FOLDER [TARGET]
+build() {
+  PATH=$tools/bin:$PATH cmake --build "$1" ${2:+--target "$2"} --parallel 2
+}
+
+# Prints the path of the fake CUDA driver, built into FOLDER with the given compiler flags.
+fake_driver() {
+  local folder=$1
+  shift
+  mkdir -p "$folder"
+  FAKECUDA_CXXFLAGS="$*" "$tools/bin/python" -c '
+import sys
+from pathlib import Path
+sys.path.insert(0, ".")
+from tests.fake_driver.build import build
+print(build(Path(sys.argv[1]).resolve()))' "$folder"
+}
+
+# cpp_tests FOLDER DRIVER: the C++ tests of a build, one process each.
+cpp_tests() {
+  GPUPROF_CUDA_DRIVER=$2 "$tools/bin/ctest" --test-dir "$1" --output-on-failure --no-tests=error \
+    --parallel 2 | grep -vE '^ +Start +[0-9]+:| +Passed +[0-9.]+ sec$'
+}
+
+# The sanitizers' runtime libraries, to be loaded before an interpreter that was built without them.
+runtime() {
+  local name path
+  for name in "$@" libstdc++.so; do
+    path=$(g++ -print-file-name="$name")
+    [ -f "$path" ] || { echo "$name is not installed: the sanitizer would check nothing" >&2; return 1; }
+    printf '%s ' "$path"
+  done
+}
+
+# must_report TEXT COMMAND...: fails unless the command fails and TEXT is in what it prints.
+must_report() {
+  local text=$1 output
+  shift
+  if output=$("$@" 2>&1); then
+    printf 'not reported: %s, planted in: %s\n%s\n' "$text" "$*" "$output" >&2
+    return 1
+  fi
+  if ! grep -q -- "$text" <<<"$output"; then
+    printf 'failed without the report %s: %s\n%s\n' "$text" "$*" "$output" >&2
+    return 1
+  fi
+  echo "planted and reported: $text"
+}
+
+# planted FOLDER FLAGS...: builds the planted defects as a program and as a library for Python.
+planted() {
+  local folder=$1
+  shift
+  mkdir -p "$folder"
+  g++ -std=c++17 "$@" tests/planted/defects.cpp -o "$folder/defects" -pthread
+  g++ -std=c++17 "$@" -shared -fPIC tests/planted/defects.cpp -o "$folder/defects.so" -pthread
+}
+
+# instrumented FOLDER SANITIZERS: a virtual environment with the package, its extension built with
+# the sanitizers, and all that the tools' environment has. Child processes find it too.
+instrumented() {
+  local site
+  python3 -m venv --clear --without-pip "$1/venv"
+  site=$("$1/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  "$tools/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$site/tools.pth"
+  PATH=$tools/bin:$PATH "$tools/bin/pip" install -q --no-build-isolation --no-deps --target "$site" \
+    --config-settings=cmake.define.GPUPROF_SANITIZE="$2" \
+    --config-settings=build-dir="$1/build" --config-settings=install.strip=false .
+}

@@ -1,0 +1,10 @@
+# The C++ tests as they are.
+source .ci/common.sh
+need_debian g++ libgtest-dev
+need_tools
+
+folder=$CI_OUT/cpp
+driver=$(fake_driver "$folder/fake")
+configure "$folder" -DGPUPROF_PYTHON=OFF -DGPUPROF_CPP_TESTS=ON -DCMAKE_BUILD_TYPE=Release
+build "$folder"
+cpp_tests "$folder" "$driver"

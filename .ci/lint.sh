@@ -1,0 +1,27 @@
+# Style, formatting, types. Each tool is set up in pyproject.toml, .clang-format or .clang-tidy. All
+# of them run, so that one run shows everything.
+source .ci/common.sh
+need_debian g++
+need_tools
+PATH=$tools/bin:$PATH
+failed=()
+
+check() {
+  echo "-- $1"
+  "${@:2}" || failed+=("$1")
+}
+
+tidy() {
+  configure "$CI_OUT/lint" -DCMAKE_BUILD_TYPE=Release
+  sed -n 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' "$CI_OUT/lint/compile_commands.json" |
+    xargs -P 2 -n 1 clang-tidy -p "$CI_OUT/lint" --quiet 2>/dev/null
+}
+
+mapfile -t sources < <(find src tests benchmarks -name '*.cpp' -o -name '*.hpp' -o -name '*.h')
+
+check 'ruff check' ruff check --quiet .
+check 'ruff format' ruff format --quiet --diff .
+check 'mypy' mypy
+check 'clang-format' clang-format --dry-run -Werror "${sources[@]}"
+check 'clang-tidy' tidy
+[ ${#failed[@]} = 0 ] || { printf 'found something: %s\n' "${failed[*]}" >&2; exit 1; }

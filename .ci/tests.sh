@@ -1,0 +1,11 @@
+# The command that the README gives for running the tests, word for word.
+source .ci/common.sh
+
+command=$(awk '/^```sh$/ {inside = 1; next} /^```/ {inside = 0} inside && /-m pytest/' README.md)
+if [ "$(wc -l <<<"$command")" != 1 ] || [ -z "$command" ]; then
+  printf 'README.md must have one command with "-m pytest", found:\n%s\n' "$command" >&2
+  exit 1
+fi
+echo "$command"
+bash -euo pipefail -c "$command" 2>&1 | tee "$CI_OUT/pytest.log"
+tail -n 1 "$CI_OUT/pytest.log" >"$CI_OUT/pytest-summary"

@@ -1,0 +1,59 @@
+"""Sphinx configuration; the pages are built from the installed package."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import gpuprof
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+project = "gpuprof"
+author = "The gpuprof authors"
+copyright = "The gpuprof authors"
+release = gpuprof.__version__
+version = release
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+default_role = "py:obj"  # single backticks in docstrings name objects
+
+html_theme = "furo"
+html_title = f"gpuprof {release}"
+
+myst_heading_anchors = 3
+
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the NumPy sections carry the types
+
+
+def _keep_first_sentence(
+    _app: Sphinx, what: str, _name: str, _object: object, _options: object, lines: list[str]
+) -> None:
+    # Napoleon takes what stands before a colon in an attribute's first line for its type.
+    if what in {"attribute", "property"}:
+        lines[:0] = ["..", ""]  # an empty comment, which shows nothing
+
+
+def _without_self(
+    _app: Sphinx,
+    _what: str,
+    _name: str,
+    _object: object,
+    _options: object,
+    signature: str | None,
+    returns: str | None,
+) -> tuple[str | None, str | None]:
+    # The signatures of compiled methods come out of their docstrings.
+    shown = signature and re.sub(r"\(self: gpuprof\._core\.\w+(, )?", "(", signature)
+    return shown, returns
+
+
+def setup(app: Sphinx) -> None:
+    """Adapt docstrings and signatures before Napoleon sees them."""
+    app.connect("autodoc-process-docstring", _keep_first_sentence, priority=400)
+    app.connect("autodoc-process-signature", _without_self)

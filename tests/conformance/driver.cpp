@@ -1,0 +1,145 @@
+#include "driver.hpp"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+namespace conformance {
+
+#define CONFORMANCE_X(name, parameters) int(*name) parameters = nullptr;
+CONFORMANCE_ENTRY_POINTS(CONFORMANCE_X)
+#undef CONFORMANCE_X
+
+H mod = nullptr;
+
+// Both kernels run on one thread. `spin` reads the GPU's nanosecond timer until its time is over.
+const char* const PTX = R"(
+.version 7.0
+.target sm_70
+.address_size 64
+
+.visible .entry spin(.param .u64 ns)
+{
+  .reg .u64 %start, %now, %length, %gone;
+  .reg .pred %more;
+  ld.param.u64 %length, [ns];
+  mov.u64 %start, %globaltimer;
+AGAIN:
+  mov.u64 %now, %globaltimer;
+  sub.u64 %gone, %now, %start;
+  setp.lt.u64 %more, %gone, %length;
+  @%more bra AGAIN;
+  ret;
+}
+
+.visible .entry boom()
+{
+  trap;
+  ret;
+}
+)";
+
+namespace {
+
+void* library = nullptr;
+H spin_kernel = nullptr;
+H boom_kernel = nullptr;
+int (*fake_work)(H, long long) = nullptr;
+int (*fake_trap)(H) = nullptr;
+
+int launch(H kernel, H stream, void** parameters) {
+  return cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr);
+}
+
+}  // namespace
+
+void open_driver(const char* path) {
+  library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    std::fprintf(stderr, "%s\n", dlerror());
+    std::exit(2);
+  }
+#define CONFORMANCE_X(name, parameters) name = reinterpret_cast<int(*) parameters>(symbol(#name));
+  CONFORMANCE_ENTRY_POINTS(CONFORMANCE_X)
+#undef CONFORMANCE_X
+  fake_work = reinterpret_cast<int (*)(H, long long)>(symbol("fakecuda_work"));
+  fake_trap = reinterpret_cast<int (*)(H)>(symbol("fakecuda_trap"));
+}
+
+void* symbol(const char* name) { return dlsym(library, name); }
+
+const char* named(int code) {
+  thread_local char text[96];
+  const char* name = nullptr;
+  if (cuGetErrorName(code, &name) != 0 || name == nullptr) name = "?";
+  if (std::strncmp(name, "CUDA_", 5) == 0) name += 5;
+  std::snprintf(text, sizeof text, "%d %s", code, name);
+  return text;
+}
+
+int row(const char* call, int code) {
+  std::printf("  %-62s -> %s\n", call, named(code));
+  return code;
+}
+
+void must(const char* call, int code) {
+  if (code == 0) return;
+  std::printf("  set-up failed: %s -> %s\n", call, named(code));
+  std::exit(1);
+}
+
+bool is_fake() { return fake_work != nullptr; }
+
+void load_kernels() {
+  if (is_fake()) return;
+  P(cuModuleLoadData(&mod,PTX));
+  Q(cuModuleGetFunction(&spin_kernel, mod, "spin"));
+  Q(cuModuleGetFunction(&boom_kernel, mod, "boom"));
+}
+
+int spin(H stream, unsigned microseconds) {
+  unsigned long long ns = microseconds * 1000ULL;
+  if (is_fake()) return fake_work(stream, static_cast<long long>(ns));
+  void* parameters[] = {&ns};
+  return launch(spin_kernel, stream, parameters);
+}
+
+int boom(H stream) {
+  if (is_fake()) return fake_trap(stream);
+  return launch(boom_kernel, stream, nullptr);
+}
+
+int status(H stream) {
+  int state = -1;
+  const int code = cuStreamIsCapturing(stream, &state);
+  std::printf("  status(stream) rc=%s state=%d\n", named(code), state);
+  return code;
+}
+
+H end(H stream) {
+  H graph = nullptr;
+  const int code = cuStreamEndCapture(stream, &graph);
+  std::printf("  cuStreamEndCapture -> %s graph=%s\n", named(code), graph ? "set" : "NULL");
+  return graph;
+}
+
+void nodes(H graph) {
+  std::size_t count = 0;
+  Q(cuGraphGetNodes(graph, nullptr, &count));
+  std::vector<H> all(count);
+  if (count != 0) Q(cuGraphGetNodes(graph, all.data(), &count));
+  std::printf("  nodes=%zu types:", count);
+  for (H node : all) {
+    int type = -1;
+    Q(cuGraphNodeGetType(node, &type));
+    std::printf(" %d", type);
+  }
+  std::printf("\n");
+}
+
+void nap() { usleep(1000); }
+
+}  // namespace conformance

@@ -1,0 +1,131 @@
+// The driver under test, its entry points by name, and the words in which a case reports.
+//
+// Entry points are variables with the driver's own names, so that a printed row shows the call as
+// it is written. None of this needs CUDA's headers. A case runs alone in a forked process.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+
+namespace conformance {
+
+using H = void*;  // any opaque handle
+using Ptr = unsigned long long;
+
+// X(name, parameters); every entry is looked up by exactly this symbol and may be missing.
+#define CONFORMANCE_ENTRY_POINTS(X)                                                         \
+  X(cuInit, (unsigned))                                                                     \
+  X(cuDriverGetVersion, (int*))                                                             \
+  X(cuGetErrorName, (int, const char**))                                                    \
+  X(cuGetProcAddress, (const char*, void**, int, unsigned long long))                       \
+  X(cuGetProcAddress_v2, (const char*, void**, int, unsigned long long, int*))              \
+  X(cuDeviceGet, (int*, int))                                                               \
+  X(cuDeviceGetCount, (int*))                                                               \
+  X(cuDevicePrimaryCtxRetain, (H*, int))                                                    \
+  X(cuDevicePrimaryCtxRelease_v2, (int))                                                    \
+  X(cuDevicePrimaryCtxReset_v2, (int))                                                      \
+  X(cuDevicePrimaryCtxGetState, (int, unsigned*, int*))                                     \
+  X(cuCtxGetCurrent, (H*))                                                                  \
+  X(cuCtxSetCurrent, (H))                                                                   \
+  X(cuCtxPushCurrent_v2, (H))                                                               \
+  X(cuCtxPopCurrent_v2, (H*))                                                               \
+  X(cuCtxGetDevice, (int*))                                                                 \
+  X(cuCtxGetId, (H, unsigned long long*))                                                   \
+  X(cuCtxSynchronize, ())                                                                   \
+  X(cuCtxCreate_v2, (H*, unsigned, int))                                                    \
+  X(cuCtxDestroy_v2, (H))                                                                   \
+  X(cuStreamCreate, (H*, unsigned))                                                         \
+  X(cuStreamDestroy_v2, (H))                                                                \
+  X(cuStreamQuery, (H))                                                                     \
+  X(cuStreamSynchronize, (H))                                                               \
+  X(cuStreamWaitEvent, (H, H, unsigned))                                                    \
+  X(cuStreamGetCtx, (H, H*))                                                                \
+  X(cuStreamGetId, (H, unsigned long long*))                                                \
+  X(cuStreamIsCapturing, (H, int*))                                                         \
+  X(cuStreamGetCaptureInfo_v2, (H, int*, unsigned long long*, H*, const H**, std::size_t*)) \
+  X(cuStreamBeginCapture_v2, (H, int))                                                      \
+  X(cuStreamEndCapture, (H, H*))                                                            \
+  X(cuThreadExchangeStreamCaptureMode, (int*))                                              \
+  X(cuEventCreate, (H*, unsigned))                                                          \
+  X(cuEventDestroy_v2, (H))                                                                 \
+  X(cuEventRecord, (H, H))                                                                  \
+  X(cuEventRecordWithFlags, (H, H, unsigned))                                               \
+  X(cuEventQuery, (H))                                                                      \
+  X(cuEventSynchronize, (H))                                                                \
+  X(cuEventElapsedTime, (float*, H, H))                                                     \
+  X(cuEventElapsedTime_v2, (float*, H, H))                                                  \
+  X(cuGraphCreate, (H*, unsigned))                                                          \
+  X(cuGraphDestroy, (H))                                                                    \
+  X(cuGraphInstantiateWithFlags, (H*, H, unsigned long long))                               \
+  X(cuGraphExecDestroy, (H))                                                                \
+  X(cuGraphLaunch, (H, H))                                                                  \
+  X(cuGraphUpload, (H, H))                                                                  \
+  X(cuGraphGetNodes, (H, H*, std::size_t*))                                                 \
+  X(cuGraphNodeGetType, (H, int*))                                                          \
+  X(cuMemAlloc_v2, (Ptr*, std::size_t))                                                     \
+  X(cuMemFree_v2, (Ptr))                                                                    \
+  X(cuMemHostAlloc, (void**, std::size_t, unsigned))                                        \
+  X(cuMemFreeHost, (void*))                                                                 \
+  X(cuMemHostGetDevicePointer_v2, (Ptr*, void*, unsigned))                                  \
+  X(cuMemsetD32Async, (Ptr, unsigned, std::size_t, H))                                      \
+  X(cuMemGetInfo_v2, (std::size_t*, std::size_t*))                                          \
+  X(cuStreamWaitValue32_v2, (H, Ptr, std::uint32_t, unsigned))                              \
+  X(cuStreamWriteValue32_v2, (H, Ptr, std::uint32_t, unsigned))                             \
+  X(cuLogsCurrent, (unsigned*, unsigned))                                                   \
+  X(cuLogsDumpToMemory, (unsigned*, char*, std::size_t*, unsigned))                         \
+  X(cuModuleLoadData, (H*, const void*))                                                    \
+  X(cuModuleGetFunction, (H*, H, const char*))                                              \
+  X(cuLaunchKernel, (H, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,         \
+                     unsigned, H, void**, void**))
+
+#define CONFORMANCE_X(name, parameters) extern int(*name) parameters;
+CONFORMANCE_ENTRY_POINTS(CONFORMANCE_X)
+#undef CONFORMANCE_X
+
+// Opens the library and looks up every entry; ends the program where it cannot.
+void open_driver(const char* path);
+void* symbol(const char* name);  // null if the driver does not export it
+
+// "600 ERROR_NOT_READY", in a buffer of the calling thread; "?" where the driver has no name.
+const char* named(int code);
+
+// Prints one row: the call as written, its answer.
+int row(const char* call, int code);
+#define P(...) ::conformance::row(#__VA_ARGS__, (__VA_ARGS__))
+
+// For what a case needs but does not report; any failure ends the case with a row that says so.
+void must(const char* call, int code);
+#define Q(...) ::conformance::must(#__VA_ARGS__, (__VA_ARGS__))
+
+// Kernels: embedded PTX on a real driver, the fake's own work on the fake.
+extern H mod;
+extern const char* const PTX;
+bool is_fake();                            // it brings kernels of its own and loads no module
+void load_kernels();                       // prints the row of the module where there is one
+int spin(H stream, unsigned microseconds);  // a kernel that runs that long
+int boom(H stream);                        // a kernel that traps
+
+// Rows that the recorded files have in a form of their own.
+int status(H stream);                      // status(stream) rc=... state=...
+H end(H stream);                           // cuStreamEndCapture -> ... graph=set|NULL
+void nodes(H graph);                       // nodes=1 types: 0
+
+void nap();  // 1 ms of real time, for a device to catch up where a row wants it idle
+
+struct Case {
+  const char* name;
+  void (*run)();
+};
+extern const Case kResolveCases[];
+extern const Case kEventCases[];
+extern const Case kCaptureCases[];
+extern const Case kCaptureCallCases[];
+extern const Case kCaptureForkCases[];
+extern const Case kCaptureThreadCases[];
+extern const Case kGraphCases[];
+extern const Case kStickyCases[];
+extern const Case kProcessCases[];
+extern const Case kExtraCases[];
+
+}  // namespace conformance

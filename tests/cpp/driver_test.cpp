@@ -1,0 +1,546 @@
+// The driver layer: which library, what it lacks, and how its failures are told. Nearly every case
+// needs a driver of its own kind, and so a process of its own.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <cstdlib>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "driver/cuda_scopes.hpp"
+#include "driver/cuda_table.hpp"
+#include "driver/library.hpp"
+#include "fake.hpp"
+#include "own_process.hpp"
+
+namespace gpuprof::tests {
+namespace {
+
+using driver::Error;
+using driver::ErrorKind;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// The error that `action` throws; one of a kind that nothing expects if it does not.
+template <typename Action>
+Error error_from(Action&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "no error was thrown";
+  return {ErrorKind::kStreamMismatch, "no error was thrown"};
+}
+
+Error error_of_ready() {
+  return error_from([] { driver::ready(); });
+}
+
+void use_driver(const std::string& path) { setenv("GPUPROF_CUDA_DRIVER", path.c_str(), 1); }
+void configure(const char* text) { setenv("FAKECUDA_CONFIG", text, 1); }
+
+// A file of a test's own, gone with it.
+class File {
+ public:
+  explicit File(mode_t mode) {
+    char name[] = "/tmp/gpuprof-driver-test-XXXXXX";
+    const int descriptor = mkstemp(name);
+    EXPECT_GE(descriptor, 0);
+    EXPECT_EQ(fchmod(descriptor, mode), 0);
+    close(descriptor);
+    path_ = name;
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() { unlink(path_.c_str()); }
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// Expects that `path` is refused as the driver for a reason with `words` in it.
+void expect_refused(const std::string& path, const std::string& words) {
+  use_driver(path);
+  const driver::LibraryChoice& choice = driver::library_choice();
+  EXPECT_EQ(choice.override_path, "");
+  EXPECT_EQ(choice.candidates.front(), "libcuda.so.1");
+  const std::vector<std::string> warnings = driver::take_warnings();
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_TRUE(contains(warnings[0], path)) << warnings[0];
+  EXPECT_TRUE(contains(warnings[0], words)) << warnings[0];
+}
+
+TEST(LibraryChoice, IsTheSystemsDriverWhereNothingIsSaid) {
+  in_own_process([] {
+    unsetenv("GPUPROF_CUDA_DRIVER");
+    const auto& candidates = driver::library_choice().candidates;
+    ASSERT_GE(candidates.size(), 2U);
+    EXPECT_EQ(candidates[0], "libcuda.so.1");
+    EXPECT_EQ(candidates[1], "libcuda.so");
+    EXPECT_NE(std::find_if(candidates.begin(), candidates.end(),
+                           [](const std::string& path) { return contains(path, "/wsl/"); }),
+              candidates.end());
+    EXPECT_FALSE(driver::warnings_pending());
+  });
+}
+
+TEST(LibraryChoice, AnEmptyOverrideIsNone) {
+  in_own_process([] {
+    use_driver("");
+    EXPECT_EQ(driver::library_choice().candidates.front(), "libcuda.so.1");
+    EXPECT_FALSE(driver::warnings_pending());
+  });
+}
+
+TEST(LibraryChoice, IsTheOverrideAlone) {
+  in_own_process([] {
+    const File file(0644);
+    use_driver(file.path());
+    EXPECT_EQ(driver::library_choice().override_path, file.path());
+    EXPECT_EQ(driver::library_choice().candidates, std::vector<std::string>{file.path()});
+    EXPECT_FALSE(driver::warnings_pending());
+  });
+}
+
+TEST(LibraryChoice, IsMadeOnce) {
+  in_own_process([] {
+    const File file(0644);
+    use_driver(file.path());
+    driver::library_choice();
+    use_driver("/elsewhere.so");
+    EXPECT_EQ(driver::library_choice().override_path, file.path());
+  });
+}
+
+TEST(LibraryChoice, RefusesARelativePath) {
+  in_own_process([] { expect_refused("libfakecuda.so", "not an absolute path"); });
+}
+
+TEST(LibraryChoice, RefusesAMissingFile) {
+  in_own_process([] { expect_refused("/no/such/driver.so", "no such file"); });
+}
+
+TEST(LibraryChoice, RefusesAFolder) {
+  in_own_process([] { expect_refused("/tmp", "not a regular file"); });
+}
+
+TEST(LibraryChoice, RefusesWhatTheGroupCanWrite) {
+  in_own_process([] {
+    const File file(0664);
+    expect_refused(file.path(), "others than its owner");
+  });
+}
+
+TEST(LibraryChoice, RefusesWhatEverybodyCanWrite) {
+  in_own_process([] {
+    const File file(0646);
+    expect_refused(file.path(), "others than its owner");
+  });
+}
+
+TEST(LibraryChoice, RefusesAnotherUsersFile) {
+  if (geteuid() != 0) {
+    // An ordinary user cannot give a file away, and meets such a file nowhere for certain.
+    return;
+  }
+  in_own_process([] {
+    const File file(0644);
+    ASSERT_EQ(chown(file.path().c_str(), 12345, 12345), 0);
+    expect_refused(file.path(), "another user");
+  });
+}
+
+TEST(Loading, SaysWhatWasTriedAndWhatTheLoaderSaid) {
+  in_own_process([] {
+    const File file(0644);
+    std::ofstream(file.path()) << "no library";
+    use_driver(file.path());
+    const Error error = error_of_ready();
+    EXPECT_EQ(error.kind(), ErrorKind::kUnavailable);
+    EXPECT_TRUE(contains(error.what(), file.path())) << error.what();
+    EXPECT_EQ(driver::loaded_or_null(), nullptr);
+    const driver::DriverInfo info = driver::driver_info();
+    EXPECT_FALSE(info.available);
+    EXPECT_EQ(info.reason, error.what());
+    EXPECT_EQ(info.tried, std::vector<std::string>{file.path()});
+    EXPECT_EQ(info.path, "");
+  });
+}
+
+TEST(Loading, AFailureStaysTheSame) {
+  in_own_process([] {
+    const File file(0644);
+    use_driver(file.path());
+    const std::string first = error_of_ready().what();
+    EXPECT_EQ(first, error_of_ready().what());
+    EXPECT_EQ(first, error_from([] { driver::loaded(); }).what());
+  });
+}
+
+TEST(Loading, RefusesALibraryThatIsNoDriver) {
+  in_own_process([] {
+    const std::string fake = std::getenv("GPUPROF_CUDA_DRIVER");
+    use_driver(fake.substr(0, fake.rfind('/')) + "/libfakecuda_no_gpa.so");
+    EXPECT_TRUE(contains(error_of_ready().what(), "cuGetProcAddress_v2"));
+  });
+}
+
+TEST(Loading, RefusesADriverBeforeCuda12) {
+  in_own_process([] {
+    configure("driver_version=11080");
+    const Error error = error_of_ready();
+    EXPECT_EQ(error.kind(), ErrorKind::kUnavailable);
+    EXPECT_TRUE(contains(error.what(), "11.8")) << error.what();
+    EXPECT_TRUE(contains(error.what(), "12.0")) << error.what();
+  });
+}
+
+TEST(Loading, NeedsADevice) {
+  in_own_process([] {
+    configure("device_count=0");
+    const Error error = error_of_ready();
+    EXPECT_EQ(error.kind(), ErrorKind::kUnavailable);
+    EXPECT_TRUE(contains(error.what(), "device")) << error.what();
+  });
+}
+
+TEST(Loading, NamesAFailedInitialisation) {
+  in_own_process([] {
+    configure("init=803");
+    const Error error = error_of_ready();
+    EXPECT_EQ(error.kind(), ErrorKind::kUnavailable);
+    EXPECT_TRUE(contains(error.what(), "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)")) << error.what();
+  });
+}
+
+TEST(Loading, KnowsTheToolkitsStub) {
+  in_own_process([] {
+    configure("init=34");
+    EXPECT_TRUE(contains(error_of_ready().what(), "stub"));
+  });
+}
+
+TEST(Loading, KnowsAParentThatUsedCuda) {
+  in_own_process([] {
+    configure("init=3");
+    EXPECT_TRUE(contains(error_of_ready().what(), "spawn"));
+  });
+}
+
+TEST(Loading, TellsVersionAndPathOfTheDriver) {
+  in_own_process([] {
+    configure("driver_version=12060");
+    driver::ready();
+    const driver::DriverInfo info = driver::driver_info();
+    EXPECT_TRUE(info.available);
+    EXPECT_EQ(info.version, 12060);
+    EXPECT_EQ(info.path, std::getenv("GPUPROF_CUDA_DRIVER"));
+    EXPECT_EQ(info.override_path, info.path);
+  });
+}
+
+TEST(Loading, InitialisesNothingToSeeWhetherCudaIsInUse) {
+  in_own_process([] {
+    EXPECT_EQ(driver::loaded_or_null(), nullptr);
+    EXPECT_EQ(driver::in_use_or_null(), nullptr);
+    auto* const init = entry<CUresult(unsigned)>("cuInit");  // loads the library, as others would
+    EXPECT_EQ(driver::in_use_or_null(), nullptr);
+    EXPECT_EQ(calls_of("cuInit"), 0U);
+    ASSERT_EQ(init(0), CUDA_SUCCESS);
+    EXPECT_NE(driver::in_use_or_null(), nullptr);
+  });
+}
+
+TEST(Loading, ManyThreadsAtOnceInitialiseOnce) {
+  in_own_process([] {
+    std::vector<std::thread> threads;
+    threads.reserve(32);
+    std::atomic<int> ready{0};
+    for (int i = 0; i < 32; ++i) {
+      threads.emplace_back([&ready] {
+        ++ready;
+        while (ready.load() < 32) std::this_thread::yield();
+        EXPECT_NE(driver::ready().cuInit, nullptr);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(calls_of("cuInit"), 1U);
+  });
+}
+
+TEST(EntryPoints, AMissingOneIsNamedWhenItIsCalled) {
+  in_own_process([] {
+    configure("missing=cuStreamCreate");
+    const driver::Table& table = driver::ready();
+    EXPECT_EQ(driver::driver_info().missing, std::vector<std::string>{"cuStreamCreate"});
+    CUstream stream = nullptr;
+    const CUresult status = table.cuStreamCreate(&stream, 0);
+    EXPECT_EQ(status, driver::kMissingEntry);
+    const Error error = driver::error_of(status, "cuStreamCreate");
+    EXPECT_EQ(error.kind(), ErrorKind::kCuda);
+    EXPECT_EQ(error.code(), CUDA_ERROR_NOT_FOUND);
+    EXPECT_EQ(error.call(), "cuStreamCreate");
+    EXPECT_TRUE(contains(error.what(), "no such entry point")) << error.what();
+    EXPECT_TRUE(contains(error.what(), "13.0")) << "the driver's version: " << error.what();
+  });
+}
+
+TEST(EntryPoints, ADriverOfCuda12LacksOnlyWhatCameLater) {
+  in_own_process([] {
+    configure("driver_version=12000");
+    driver::ready();
+    const std::vector<std::string> expected{"cuLogsCurrent", "cuLogsDumpToMemory"};
+    EXPECT_EQ(driver::driver_info().missing, expected);
+  });
+}
+
+TEST(EntryPoints, ElapsedTimeFallsBackToItsOlderVersion) {
+  in_own_process([] {
+    configure("driver_version=12020");
+    const driver::Table& table = driver::ready();
+    float ms = 0.0F;
+    EXPECT_NE(table.cuEventElapsedTime(&ms, nullptr, nullptr), driver::kMissingEntry);
+    EXPECT_EQ(calls_of("cuEventElapsedTime"), 1U);
+    EXPECT_EQ(calls_of("cuEventElapsedTime_v2"), 0U);
+  });
+}
+
+class DriverErrors : public OnDevice {};
+
+TEST_F(DriverErrors, HoldCallNameCodeAndDescription) {
+  const Error error =
+      error_from([&] { driver::check(table_->cuEventRecord(nullptr, stream_), "cuEventRecord"); });
+  EXPECT_EQ(error.kind(), ErrorKind::kCuda);
+  EXPECT_EQ(error.code(), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(error.name(), "CUDA_ERROR_INVALID_HANDLE");
+  EXPECT_EQ(error.call(), "cuEventRecord");
+  const std::string text = error.what();
+  EXPECT_EQ(text.rfind("cuEventRecord failed: CUDA_ERROR_INVALID_HANDLE (400): ", 0), 0U) << text;
+  EXPECT_TRUE(contains(text, "invalid resource handle")) << text;
+}
+
+TEST_F(DriverErrors, HoldWhatTheDriversLogSays) {
+  const Error error =
+      error_from([&] { driver::check(table_->cuEventRecord(nullptr, stream_), "cuEventRecord"); });
+  EXPECT_TRUE(contains(error.detail(), "the driver's log says")) << error.detail();
+  EXPECT_TRUE(contains(error.detail(), "from cuEventRecord")) << error.detail();
+}
+
+TEST_F(DriverErrors, HoldOnlyTheLogOfTheirOwnCall) {
+  driver::error_of(table_->cuEventRecord(nullptr, stream_), "cuEventRecord");
+  const Error second = driver::error_of(table_->cuMemFreeHost(nullptr), "cuMemFreeHost");
+  EXPECT_FALSE(contains(second.detail(), "cuEventRecord")) << second.detail();
+}
+
+TEST_F(DriverErrors, NameACodeThatNoDriverKnows) {
+  const Error error = driver::error_of(static_cast<CUresult>(998), "cuSomething");
+  EXPECT_EQ(error.code(), 998);
+  EXPECT_FALSE(error.name().empty());
+}
+
+TEST_F(DriverErrors, OfOrdinaryKindBlockNothing) {
+  for (const CUresult status : {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+                                CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_OUT_OF_MEMORY}) {
+    driver::error_of(status, "cuSomething");
+    EXPECT_EQ(driver::blocked.load(), 0U) << status;
+  }
+}
+
+TEST(StickyErrors, TheFirstIsRememberedAndSaidToLaterCalls) {
+  in_own_process([] {
+    driver::ready();
+    driver::error_of(CUDA_ERROR_ILLEGAL_ADDRESS, "cuFirst");
+    driver::error_of(CUDA_ERROR_LAUNCH_FAILED, "cuSecond");
+    const std::uint64_t calls = calls_of("any");
+    const Error error = error_of_ready();
+    EXPECT_EQ(error.code(), CUDA_ERROR_ILLEGAL_ADDRESS);
+    EXPECT_EQ(error.call(), "cuFirst");
+    EXPECT_EQ(driver::in_use_or_null(), nullptr);
+    EXPECT_EQ(calls_of("any"), calls);
+  });
+}
+
+TEST(StickyErrors, ADriverThatIsGoneIsAKindOfItsOwn) {
+  in_own_process([] {
+    driver::ready();
+    EXPECT_EQ(driver::error_of(CUDA_ERROR_DEINITIALIZED, "cuCall").kind(), ErrorKind::kGone);
+    EXPECT_EQ(error_of_ready().kind(), ErrorKind::kGone);
+  });
+}
+
+// The exit status of a child that runs `body`.
+template <typename Body>
+int forked(Body&& body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST(Fork, AChildOfAProcessThatUsedTheDriverIsRefused) {
+  in_own_process([] {
+    driver::ready();
+    const std::uint32_t before = driver::fork_generation();
+    const int status = forked([&] {
+      if (driver::fork_generation() != before + 1) return 1;
+      if (driver::in_use_or_null() != nullptr) return 2;
+      try {
+        driver::ready();
+      } catch (const Error& error) {
+        return error.kind() == ErrorKind::kForked && contains(error.what(), "spawn") ? 0 : 3;
+      }
+      return 4;
+    });
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(driver::fork_generation(), before);
+    EXPECT_EQ(driver::blocked.load(), 0U) << "the parent goes on";
+  });
+}
+
+TEST(Fork, AChildThatIsFirstToUseTheDriverMayUseIt) {
+  in_own_process([] {
+    driver::loaded();
+    EXPECT_EQ(forked([] {
+                driver::ready();
+                return driver::blocked.load() == 0 ? 0 : 1;
+              }),
+              0);
+  });
+}
+
+TEST(Fork, ALockHeldByAnotherThreadIsFreeInTheChild) {
+  in_own_process([] {
+    driver::ForkMutex& mutex = *new driver::ForkMutex;
+    std::atomic<bool> held{false};
+    std::thread holder([&] {
+      const std::lock_guard lock(mutex);
+      held = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    });
+    while (!held) std::this_thread::yield();
+    const int status = forked([&] {
+      mutex.lock();
+      return 0;
+    });
+    holder.join();
+    EXPECT_EQ(status, 0);
+    mutex.lock();
+    mutex.unlock();
+  });
+}
+
+int callbacks_run = 0;
+
+TEST(Fork, CallbacksRunInTheChildOnly) {
+  in_own_process([] {
+    driver::on_fork_child([]() noexcept { ++callbacks_run; });
+    EXPECT_EQ(forked([] { return callbacks_run; }), 1);
+    EXPECT_EQ(callbacks_run, 0);
+  });
+}
+
+TEST(Exit, HandlersOfEarlierDateSeeThatTheDriverIsOff) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        std::atexit([] { _exit((driver::blocked.load() & driver::kExiting) != 0 ? 7 : 1); });
+        driver::ready();
+        std::exit(0);
+      },
+      testing::ExitedWithCode(7), "");
+}
+
+TEST(Exit, HandlersOfLaterDateMayStillUseTheDriver) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        driver::ready();
+        std::atexit([] { _exit(driver::blocked.load() == 0 ? 7 : 1); });
+        std::exit(0);
+      },
+      testing::ExitedWithCode(7), "");
+}
+
+TEST(Warnings, AreNotedOnceForEachKind) {
+  driver::forget_warnings();
+  driver::warn_once(driver::Warning::kDropped, "first");
+  driver::warn_once(driver::Warning::kDropped, "second");
+  driver::warn_once(driver::Warning::kPathsFull, "other");
+  EXPECT_TRUE(driver::warnings_pending());
+  const std::vector<std::string> expected{"first", "other"};
+  EXPECT_EQ(driver::take_warnings(), expected);
+  EXPECT_FALSE(driver::warnings_pending());
+  driver::warn_once(driver::Warning::kDropped, "third");
+  EXPECT_TRUE(driver::take_warnings().empty());
+  driver::forget_warnings();
+  driver::warn_once(driver::Warning::kDropped, "fourth");
+  EXPECT_EQ(driver::take_warnings(), std::vector<std::string>{"fourth"});
+  driver::forget_warnings();
+}
+
+class DriverScopes : public OnDevice {
+ protected:
+  [[nodiscard]] CUcontext current() const {
+    CUcontext context = nullptr;
+    driver::check(table_->cuCtxGetCurrent(&context), "cuCtxGetCurrent");
+    return context;
+  }
+};
+
+TEST_F(DriverScopes, AContextIsCurrentForABlockOnly) {
+  CUcontext other = nullptr;
+  driver::check(entry<CUresult(CUcontext*, unsigned, CUdevice)>("cuCtxCreate_v2")(&other, 0, 0),
+                "cuCtxCreate");
+  CUcontext popped = nullptr;
+  driver::check(table_->cuCtxPopCurrent(&popped), "cuCtxPopCurrent");
+  {
+    const driver::CurrentContext current_context(*table_, other);
+    EXPECT_EQ(current(), other);
+  }
+  EXPECT_EQ(current(), context_);
+  {
+    const driver::CurrentContext nothing(*table_, nullptr);
+    EXPECT_EQ(current(), context_);
+  }
+  entry<CUresult(CUcontext)>("cuCtxDestroy_v2")(other);
+}
+
+TEST_F(DriverScopes, TheCurrentContextIsNotPushedAgain) {
+  const std::uint64_t pushes = calls_of("cuCtxPushCurrent");
+  {
+    const driver::CurrentContext same(*table_, context_);
+  }
+  EXPECT_EQ(calls_of("cuCtxPushCurrent"), pushes);
+}
+
+TEST_F(DriverScopes, CaptureModeIsRelaxedForABlockOnly) {
+  const auto mode_now = [&] {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    driver::check(table_->cuThreadExchangeStreamCaptureMode(&mode), "exchange");
+    CUstreamCaptureMode back = mode;
+    driver::check(table_->cuThreadExchangeStreamCaptureMode(&back), "exchange");
+    return mode;
+  };
+  EXPECT_EQ(mode_now(), CU_STREAM_CAPTURE_MODE_GLOBAL);
+  {
+    const driver::RelaxedCapture relaxed(*table_);
+    EXPECT_EQ(mode_now(), CU_STREAM_CAPTURE_MODE_RELAXED);
+  }
+  EXPECT_EQ(mode_now(), CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+}  // namespace
+}  // namespace gpuprof::tests
