@@ -44,7 +44,7 @@ std::vector<Case> all_cases() {
   const Case* const lists[] = {kResolveCases,     kEventCases,         kCaptureCases,
                                kCaptureCallCases, kCaptureForkCases,   kCaptureThreadCases,
                                kGraphCases,       kStickyCases,        kProcessCases,
-                               kExtraCases};
+                               kExtraCases,       kDeviceCases};
   for (const Case* list : lists) {
     for (; list->name != nullptr; ++list) all.push_back(*list);
   }

@@ -72,6 +72,19 @@ using Ptr = unsigned long long;
   X(cuMemGetInfo_v2, (std::size_t*, std::size_t*))                                          \
   X(cuStreamWaitValue32_v2, (H, Ptr, std::uint32_t, unsigned))                              \
   X(cuStreamWriteValue32_v2, (H, Ptr, std::uint32_t, unsigned))                             \
+  X(cuGetErrorString, (int, const char**))                                                  \
+  X(cuDeviceGetName, (char*, int, int))                                                     \
+  X(cuDeviceGetAttribute, (int*, int, int))                                                 \
+  X(cuDeviceGetUuid_v2, (void*, int))                                                       \
+  X(cuDeviceTotalMem_v2, (std::size_t*, int))                                               \
+  X(cuCtxGetDevice_v2, (int*, H))                                                           \
+  X(cuCtxSynchronize_v2, (H))                                                               \
+  X(cuCtxCreate_v3, (H*, void*, int, unsigned, int))                                        \
+  X(cuCtxCreate_v4, (H*, void*, unsigned, int))                                             \
+  X(cuStreamCreateWithPriority, (H*, unsigned, int))                                        \
+  X(cuStreamGetCaptureInfo, (H, int*, unsigned long long*))                                 \
+  X(cuStreamGetCaptureInfo_v3,                                                              \
+    (H, int*, unsigned long long*, H*, const H**, const void**, std::size_t*))              \
   X(cuLogsCurrent, (unsigned*, unsigned))                                                   \
   X(cuLogsDumpToMemory, (unsigned*, char*, std::size_t*, unsigned))                         \
   X(cuModuleLoadData, (H*, const void*))                                                    \
@@ -127,5 +140,6 @@ extern const Case kGraphCases[];
 extern const Case kStickyCases[];
 extern const Case kProcessCases[];
 extern const Case kExtraCases[];
+extern const Case kDeviceCases[];
 
 }  // namespace conformance

@@ -64,7 +64,8 @@ FAKECUDA_EXPORT Result cuGraphDestroy(Handle handle) {
   static const Function function{"cuGraphDestroy"};
   return call_destroying(function, handle, [&]() -> Result {
     const auto graph = find_graph(state(), handle);
-    if (!graph || graph->in_capture) return kInvalidValue;
+    if (!graph) return kInvalidValue;
+    if (graph->in_capture) return kIllegalState;
     for (const Node& node : graph->nodes) state().nodes.erase(node.handle);
     state().graphs.erase(handle);
     return kSuccess;

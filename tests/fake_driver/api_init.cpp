@@ -103,7 +103,7 @@ FAKECUDA_EXPORT Result cuDeviceGetName(char* name, int length, int device) {
   static const Function function{"cuDeviceGetName"};
   return call(function, [&]() -> Result {
     if (!is_device(state(), device)) return kInvalidDevice;
-    if (name == nullptr || length <= 0) return kInvalidValue;
+    if (name == nullptr || length <= 0) misuse(function.symbol, "without room for the name");
     std::strncpy(name, "Fake GPU", static_cast<std::size_t>(length));
     name[length - 1] = '\0';
     return kSuccess;

@@ -22,21 +22,23 @@ std::string newest_lines(const State& s, std::uint64_t from, std::size_t room) {
 
 }  // namespace
 
-FAKECUDA_EXPORT Result cuLogsCurrent(unsigned* iterator, unsigned flags) {
+// Flags that there are not are ignored, as the real driver does.
+FAKECUDA_EXPORT Result cuLogsCurrent(unsigned* iterator, unsigned /*flags*/) {
   static const Function function{"cuLogsCurrent", InChild::kNotInitialised, false, false};
   return call(function, [&]() -> Result {
-    if (iterator == nullptr || flags != 0) return kInvalidValue;
+    if (iterator == nullptr) return kInvalidValue;
     *iterator = static_cast<unsigned>(log_end(state()));
     return kSuccess;
   });
 }
 
 FAKECUDA_EXPORT Result cuLogsDumpToMemory(unsigned* iterator, char* buffer, std::size_t* size,
-                                          unsigned flags) {
+                                          unsigned /*flags*/) {
   static const Function function{"cuLogsDumpToMemory", InChild::kNotInitialised, false, false};
   return call(function, [&]() -> Result {
     State& s = state();
-    if (buffer == nullptr || size == nullptr || *size == 0 || flags != 0) return kInvalidValue;
+    if (buffer == nullptr || size == nullptr) return kInvalidValue;
+    if (*size == 0) return kSuccess;
     const std::string text = newest_lines(s, iterator != nullptr ? *iterator : 0, *size - 1);
     std::memcpy(buffer, text.c_str(), text.size() + 1);
     *size = text.size();
