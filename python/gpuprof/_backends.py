@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from gpuprof import _core
+from gpuprof._text import clean_text
 from gpuprof.errors import GpuprofError
 
 NAMES = ("auto", "cuda", "cpu", "metal")
@@ -60,7 +61,7 @@ class SyncBackend:
 
     def __init__(self, name: str, synchronize: Callable[[], object]) -> None:
         _check_backend(name, synchronize)
-        self.name = name
+        self.name = clean_text(name)
         self.synchronize = synchronize
 
     def __repr__(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
@@ -85,17 +86,22 @@ def _generator(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]
                     item = resume()
                 except StopIteration as stop:  # the end of the work, no failure of it
                     return stop.value
+                except GeneratorExit as error:  # closed, which is no failure either
+                    closed = error
+                else:
+                    closed = None
+            if closed is not None:
+                raise closed
             try:
                 sent = yield item
-            except GeneratorExit:
-                with scope:
-                    generator.close()
-                raise
             except BaseException as error:
                 resume = functools.partial(generator.throw, error)
             else:
                 resume = functools.partial(generator.send, sent)
 
+    code = getattr(function, "__code__", None)
+    if code is not None and code.co_flags & inspect.CO_ITERABLE_COROUTINE:
+        return types.coroutine(timed)
     return timed
 
 

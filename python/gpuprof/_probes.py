@@ -60,13 +60,25 @@ def finish_probe_timer(timer: _timing.Timer | None, stream: object = None) -> fl
 
     Raises
     ------
+    TypeError
+        `timer` is neither a Timer nor None.
     CudaError
         The driver failed.
     """
     if timer is None:
         return None
+    _check_timer(timer)
     try:
         timer.record_end(stream)
         return timer.elapsed_ms() * 1000.0
     finally:
         timer.close()
+
+
+def _check_timer(timer: object) -> None:
+    if not isinstance(timer, _timing.Timer):
+        message = (
+            f"timer: expected what start_probe_timer_if returned, a Timer or None, "
+            f"got {type(timer).__name__}"
+        )
+        raise TypeError(message)

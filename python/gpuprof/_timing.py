@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gpuprof import _backends, _core, _stats
 from gpuprof._decorate import decorate, name_of
+from gpuprof._text import clean_text
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -91,9 +92,7 @@ def _clean_name(name: object) -> str | None:
     if not name:
         message = "name: expected a non-empty str, got ''; leave it out for an unnamed scope"
         raise ValueError(message)
-    text = name.replace("\0", "\N{REPLACEMENT CHARACTER}")
-    # A lone surrogate has no UTF-8 form; a pair of them is the character that it stands for.
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return clean_text(name)
 
 
 def _check_options(enabled: object, verify_stream: object, in_capture: object) -> None:

@@ -17,7 +17,7 @@ namespace {
 PyObject* interned(const char* text) { return PyUnicode_InternFromString(text); }
 
 // A module, only if somebody imported it already. Borrowed, or null.
-PyObject* imported(PyObject* name) noexcept {
+PyObject* imported(PyObject* name) {
   PyObject* modules = PyImport_GetModuleDict();
   PyObject* module = modules != nullptr ? PyDict_GetItemWithError(modules, name) : nullptr;
   PyErr_Clear();
@@ -27,7 +27,7 @@ PyObject* imported(PyObject* name) noexcept {
 // The functions of torch that a scope calls. Found once torch has initialised CUDA; kept for good.
 class Torch {
  public:
-  [[nodiscard]] bool ready() noexcept {
+  [[nodiscard]] bool ready() {
     if (raw_stream_ != nullptr) return true;
     static PyObject* name = interned("torch");
     PyObject* torch = imported(name);
@@ -35,7 +35,7 @@ class Torch {
   }
 
   // Torch's current device. -1 on failure.
-  [[nodiscard]] int ordinal() const noexcept {
+  [[nodiscard]] int ordinal() const {
     PyObject* value = PyObject_CallNoArgs(get_device_);
     const long ordinal = value != nullptr ? PyLong_AsLong(value) : -1;
     Py_XDECREF(value);
@@ -43,7 +43,7 @@ class Torch {
     return static_cast<int>(ordinal);
   }
 
-  [[nodiscard]] std::uintptr_t stream(int ordinal) const noexcept {
+  [[nodiscard]] std::uintptr_t stream(int ordinal) const {
     PyObject* index = PyLong_FromLong(ordinal);
     if (index == nullptr) return 0;
     PyObject* value = PyObject_CallOneArg(raw_stream_, index);
@@ -55,12 +55,18 @@ class Torch {
   }
 
  private:
-  bool find(PyObject* torch) noexcept {
+  bool find(PyObject* torch) {
+    // Python code, in which a thread may end at exit: no object may be owned by this frame then.
+    PyObject* cuda = PyObject_GetAttrString(torch, "cuda");
+    PyObject* answer =
+        cuda != nullptr ? PyObject_CallMethod(cuda, "is_initialized", nullptr) : nullptr;
+    const bool initialised = answer == Py_True;
+    Py_XDECREF(answer);
+    Py_XDECREF(cuda);
+    PyErr_Clear();
+    if (!initialised) return false;
     try {
       const py::handle module(torch);
-      if (!py::hasattr(module, "cuda") || !module.attr("cuda").attr("is_initialized")().cast<bool>()) {
-        return false;
-      }
       const py::object core = module.attr("_C");
       py::object get_device = core.attr("_cuda_getDevice");
       py::object raw_stream = core.attr("_cuda_getCurrentRawStream");
@@ -80,7 +86,7 @@ class Torch {
 Torch torch;
 
 // CuPy's current stream, 0 if CuPy is not imported.
-std::uintptr_t cupy_stream() noexcept {
+std::uintptr_t cupy_stream() {
   static PyObject* name = interned("cupy");
   PyObject* cupy = imported(name);
   if (cupy == nullptr) return 0;
@@ -102,7 +108,7 @@ std::uintptr_t from_integer(PyObject* value) {
   return static_cast<std::uintptr_t>(handle);
 }
 
-bool is_plain_int(PyObject* value) noexcept {
+bool is_plain_int(PyObject* value) {
   return PyLong_Check(value) != 0 && PyBool_Check(value) == 0;
 }
 
@@ -118,7 +124,7 @@ std::uintptr_t from_protocol(const py::object& protocol) {
 
 }  // namespace
 
-CurrentStream current_stream() noexcept {
+CurrentStream current_stream() {
   CurrentStream current;
   if (torch.ready()) {
     const int on_thread = timing::device::current_ordinal();
@@ -130,7 +136,7 @@ CurrentStream current_stream() noexcept {
   return current;
 }
 
-bool framework_is_live() noexcept {
+bool framework_is_live() {
   if (driver::blocked.load(std::memory_order_relaxed) != 0 || !torch.ready()) return false;
   const int ordinal = torch.ordinal();
   return ordinal >= 0 && timing::device::has_live_context(ordinal);

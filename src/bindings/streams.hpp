@@ -3,6 +3,7 @@
 // None is the framework's current stream: torch's, if torch is imported and has initialised CUDA,
 // unless that is the default stream and CuPy's is not; else CuPy's; else the legacy default stream.
 // No framework is ever imported or initialised from here. All functions need the interpreter lock.
+// They run Python code, in which a daemon thread may end at exit: none of them may be noexcept.
 #pragma once
 
 #include <Python.h>
@@ -17,11 +18,11 @@ struct CurrentStream {
 };
 
 // The stream that None stands for now. Never raises: a framework that fails is passed over.
-CurrentStream current_stream() noexcept;
+CurrentStream current_stream();
 
 // Whether a framework of this process works on a device that has a live context, for threads that
 // have none current.
-bool framework_is_live() noexcept;
+bool framework_is_live();
 
 // The handle of an int, or of an object with __cuda_stream__, .cuda_stream or .ptr. Throws
 // py::type_error, py::value_error, or what the object raised.

@@ -69,11 +69,15 @@ std::size_t pick_entry(const std::vector<NestingEntry>& entries, const void* own
   for (std::size_t i = entries.size(); i > 0; --i) {
     const NestingEntry& entry = entries[i - 1];
     if (entry.owner != owner) continue;
-    if (entry.frame == now.frame) return i - 1;
+    // A plain function's frame may be gone and its address another's; a suspended one's is not.
+    if (entry.frame_may_suspend && entry.frame == now.frame) return i - 1;
     const bool plain = entry.frame == nullptr || !(entry.frame_may_suspend || now.may_suspend);
     if (picked == entries.size() && plain) picked = i - 1;
   }
-  if (picked != entries.size()) return picked;
+  return picked;
+}
+
+std::size_t innermost(const std::vector<NestingEntry>& entries, const void* owner) {
   for (std::size_t i = entries.size(); i > 0; --i) {
     if (entries[i - 1].owner == owner) return i - 1;
   }
@@ -99,7 +103,10 @@ bool Scope::is_enabled() const noexcept {
 }
 
 PyObject* Scope::enter() {
-  if (!is_enabled()) return disabled_sample();
+  if (!is_enabled()) {
+    enter_disabled();
+    return disabled_sample();
+  }
   SampleRef sample(timing::make_sample());
   Sample* raw = sample.get();
   PyObject* object = wrap_sample(std::move(sample));  // before the clock starts
@@ -109,24 +116,51 @@ PyObject* Scope::enter() {
   return object;
 }
 
-void Scope::open_entry(Sample& sample) {
+// Beside measured entries an exit has to find out which it is, so that this one needs an entry too.
+void Scope::enter_disabled() {
+  if (open_in_.empty()) {
+    ++unmeasured_;
+    return;
+  }
   Flow& flow = current_flow();
-  const timing::Path& outside = flow.path();
-  sample.counted = options_.name.has_value();
-  sample.path = sample.counted ? &path_.below(outside) : &outside;
-  NestingEntry entry{this, &sample, sample.path, nullptr, false};
-  if (std::find(open_in_.begin(), open_in_.end(), &flow) != open_in_.end()) {
+  push_entry(flow, {this, nullptr, &flow.path(), nullptr, false});
+}
+
+void Scope::push_entry(Flow& flow, NestingEntry entry) {
+  if (unmeasured_ > 0 || std::find(open_in_.begin(), open_in_.end(), &flow) != open_in_.end()) {
     const Frame frame = current_frame();
     entry.frame = frame.frame;
     entry.frame_may_suspend = frame.may_suspend;
   }
   open_in_.push_back(&flow);
   flow.open(entry);
-  timing::add_reference(&sample);
-  open_clock(sample);
 }
 
-bool Scope::chooses_cuda() const noexcept {
+SampleRef Scope::take_entry(const Place& place) {
+  SampleRef sample(place.flow->entries()[place.index].sample);
+  place.flow->close(place.index);
+  const auto newest = std::find(open_in_.rbegin(), open_in_.rend(), place.flow);
+  open_in_.erase(std::next(newest).base());
+  return sample;
+}
+
+void Scope::open_entry(Sample& sample) {
+  Flow& flow = current_flow();
+  const timing::Path& outside = flow.path();
+  sample.counted = options_.name.has_value();
+  sample.path = sample.counted ? &path_.below(outside) : &outside;
+  push_entry(flow, {this, &sample, sample.path, nullptr, false});
+  timing::add_reference(&sample);
+  try {
+    open_clock(sample);
+  } catch (const py::error_already_set&) {  // an interrupt in synchronize: there will be no exit
+    take_entry(find_open());
+    sample.finish(SampleStatus::kFailed);
+    throw;
+  }
+}
+
+bool Scope::chooses_cuda() const {
   if (choice_ == ClockChoice::kCuda) return true;
   if (choice_ != ClockChoice::kAuto) return false;
   const bool is_cuda_stream = !options_.stream.is_none();
@@ -163,13 +197,14 @@ void Scope::open_on_stream(Sample& sample) {
 }
 
 void Scope::exit(bool body_raised) {
-  if (open_in_.empty()) return;  // timing was off at the enter
   const HostNanoseconds now = timing::host_now();
-  const Place place = find_open();
-  SampleRef sample(place.flow->entries()[place.index].sample);
-  place.flow->close(place.index);
-  const auto newest = std::find(open_in_.rbegin(), open_in_.rend(), place.flow);
-  open_in_.erase(std::next(newest).base());
+  const Place place = open_in_.empty() ? Place{nullptr, 0} : find_open();
+  if (place.flow == nullptr) {  // timing was off at the enter
+    if (unmeasured_ > 0) --unmeasured_;
+    return;
+  }
+  SampleRef sample = take_entry(place);
+  if (!sample) return;
   sample->body_raised = body_raised;
   if (options_.verify_stream && !body_raised && sample->clock == timing::kCudaClock &&
       sample->load_status() == SampleStatus::kOpen && !sample->external) {
@@ -188,7 +223,13 @@ void Scope::close_clock(Sample& sample, HostNanoseconds now) {
     return;
   }
   if (choice_ == ClockChoice::kSync) {
-    const bool synchronized = synchronize_backend();
+    bool synchronized = false;
+    try {
+      synchronized = synchronize_backend();
+    } catch (const py::error_already_set&) {
+      timing::scope::abandon(sample, SampleStatus::kFailed);
+      throw;
+    }
     now = timing::host_now();
     if (!synchronized || sample.load_status() == SampleStatus::kFailed) {
       timing::scope::abandon(sample, SampleStatus::kFailed);
@@ -216,28 +257,36 @@ void Scope::close_verified(Sample& sample) {
                   " ms): the work ran on another stream; pass that stream as stream=");
 }
 
-// Python code of the user's, which must not raise into the body.
-bool Scope::synchronize_backend() noexcept {
-  try {
-    synchronize_();
+// Python code of the user's: its failures must not come out into the body, an interrupt must. A
+// thread that ends in here at exit unwinds through, so nothing may stop that: no noexcept, no
+// catch (...).
+bool Scope::synchronize_backend() {
+  PyObject* result = PyObject_CallNoArgs(synchronize_.ptr());
+  if (result != nullptr) {
+    Py_DECREF(result);
     return true;
-  } catch (py::error_already_set& error) {
-    driver::warn_once(driver::Warning::kBackendFailed,
-                      std::string("gpuprof: the backend's synchronize raised, so its scopes measure "
-                                  "nothing: ") +
-                          error.what());
-  } catch (...) {  // out of memory
   }
+  py::error_already_set error;
+  if (!error.matches(PyExc_Exception)) throw error;
+  driver::warn_once(driver::Warning::kBackendFailed,
+                    std::string("gpuprof: the backend's synchronize raised, so its scopes measure "
+                                "nothing: ") +
+                        error.what());
   return false;
 }
 
 Scope::Place Scope::find_open() const {
   Flow& flow = current_flow();
   const auto& entries = flow.entries();
-  if (open_in_.size() == 1 && !entries.empty() && entries.back().owner == this) {
+  if (open_in_.size() == 1 && unmeasured_ == 0 && !entries.empty() &&
+      entries.back().owner == this) {
     return {&flow, entries.size() - 1};
   }
   if (const std::size_t index = pick_entry(entries, this); index < entries.size()) {
+    return {&flow, index};
+  }
+  if (unmeasured_ > 0) return {nullptr, 0};
+  if (const std::size_t index = innermost(entries, this); index < entries.size()) {
     return {&flow, index};
   }
   driver::warn_once(driver::Warning::kForeignExit,

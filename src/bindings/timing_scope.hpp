@@ -51,13 +51,16 @@ class Scope {
     std::size_t index;
   };
 
-  [[nodiscard]] bool chooses_cuda() const noexcept;
+  [[nodiscard]] bool chooses_cuda() const;
+  void enter_disabled();
+  void push_entry(Flow& flow, timing::NestingEntry entry);
+  timing::SampleRef take_entry(const Place& place);
   void open_entry(timing::Sample& sample);
   void open_clock(timing::Sample& sample);
   void open_on_stream(timing::Sample& sample);
   void close_clock(timing::Sample& sample, timing::HostNanoseconds now);
   void close_verified(timing::Sample& sample);
-  bool synchronize_backend() noexcept;
+  bool synchronize_backend();
   [[nodiscard]] Place find_open() const;
 
   ScopeOptions options_;
@@ -67,6 +70,7 @@ class Scope {
   std::uintptr_t stream_ = 0;
   timing::PathCache path_;
   std::vector<Flow*> open_in_;  // the flow of each open entry, oldest first
+  std::size_t unmeasured_ = 0;  // open entries without a place, because timing was off
   timing::SampleRef last_;
 };
 

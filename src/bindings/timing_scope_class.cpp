@@ -141,7 +141,10 @@ True
 
 std::string describe(const Scope& scope) {
   std::string text = "<gpuprof.timer";
-  if (scope.options().name) text += " '" + *scope.options().name + "'";
+  // The path of the name at the root is the name, cut to what an output may hold.
+  if (scope.options().name) {
+    text += " '" + timing::shortened_path(*scope.options().name) + "'";
+  }
   if (!scope.is_enabled()) text += ", disabled";
   return text + ">";
 }

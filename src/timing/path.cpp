@@ -22,18 +22,6 @@ Paths& paths() {
   return storage;
 }
 
-// Cuts at a character, not inside one.
-std::string shortened(std::string text) {
-  if (text.size() <= kMaxPathBytes) return text;
-  char digest[32];
-  const int length = std::snprintf(digest, sizeof digest, "...#%016zx",
-                                   std::hash<std::string>{}(text));
-  std::size_t keep = kMaxPathBytes - static_cast<std::size_t>(length);
-  while (keep > 0 && (static_cast<unsigned char>(text[keep]) & 0xC0U) == 0x80U) --keep;
-  text.resize(keep);
-  return text + digest;
-}
-
 }  // namespace
 
 const Path& root_path() noexcept {
@@ -46,12 +34,24 @@ const Path& other_path() noexcept {
   return other;
 }
 
+// Cuts at a character, not inside one.
+std::string shortened_path(std::string text) {
+  if (text.size() <= kMaxPathBytes) return text;
+  char digest[32];
+  const int length = std::snprintf(digest, sizeof digest, "...#%016zx",
+                                   std::hash<std::string>{}(text));
+  std::size_t keep = kMaxPathBytes - static_cast<std::size_t>(length);
+  while (keep > 0 && (static_cast<unsigned char>(text[keep]) & 0xC0U) == 0x80U) --keep;
+  text.resize(keep);
+  return text + digest;
+}
+
 const Path& path_below(const Path& parent, std::string_view name) {
   if (&parent == &other_path()) return parent;
   std::string text = parent.text;
   if (!text.empty()) text += '/';
   text += name;
-  text = shortened(std::move(text));
+  text = shortened_path(std::move(text));
   auto& p = paths();
   const std::lock_guard lock(p.mutex);
   if (const auto found = p.by_text.find(text); found != p.by_text.end()) return *found->second;

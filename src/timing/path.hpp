@@ -31,6 +31,9 @@ const Path& other_path() noexcept;
 // the whole, so that different texts stay different. Past kMaxPaths: other_path(), with one warning.
 const Path& path_below(const Path& parent, std::string_view name);
 
+// A text as a path holds it: cut, with a digest, if it is too long.
+std::string shortened_path(std::string text);
+
 // Remembers the answer of path_below() for the parent seen last: a scope has one, because it is
 // nearly always entered below the same parent. The caller serialises calls.
 class PathCache {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.fake_driver.build import compiler, extra_flags, run  # noqa: E402
+from tests.fake_driver.build import compiler, extra_flags, run
 
 HERE = Path(__file__).resolve().parent
 FLAGS = ["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-pthread"]

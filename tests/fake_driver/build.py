@@ -2,6 +2,7 @@
 
 ``build(folder)`` returns the path of ``libfakecuda.so``; a second call with the same sources,
 compiler and flags builds nothing. ``CXX`` names the compiler, ``FAKECUDA_CXXFLAGS`` adds flags.
+Where there is a cuda.h, the fake's types and values are checked against it.
 """
 
 from __future__ import annotations
@@ -44,8 +45,17 @@ def run(command: list[str]) -> None:
         raise RuntimeError(message)
 
 
-def has_cuda_headers(include_dir: str | None) -> bool:
-    return include_dir is not None and (Path(include_dir) / "cuda.h").is_file()
+def cuda_include_dir() -> str | None:
+    """Return a folder with cuda.h, to check the fake against, or None if there is none.
+
+    ``FAKECUDA_CUDA_INCLUDE`` names it; else it is that of NVIDIA's header wheels, if installed.
+    """
+    named = os.environ.get("FAKECUDA_CUDA_INCLUDE")
+    wheels = [include for place in sys.path for include in Path(place).glob("nvidia/*/include")]
+    for folder in [Path(named)] if named else wheels:
+        if (folder / "cuda.h").is_file():
+            return str(folder)
+    return None
 
 
 def _fingerprint(include_dir: str | None) -> str:
@@ -90,8 +100,7 @@ def build(out_dir: Path, *, get_proc_address: bool = True) -> Path:
     out_dir = Path(out_dir).resolve()
     out_dir.mkdir(parents=True, exist_ok=True)
     library = out_dir / ("libfakecuda.so" if get_proc_address else "libfakecuda_no_gpa.so")
-    include_dir = os.environ.get("FAKECUDA_CUDA_INCLUDE")
-    include_dir = include_dir if has_cuda_headers(include_dir) else None
+    include_dir = cuda_include_dir()
     stamp = out_dir / "fakecuda.stamp"
     fingerprint = _fingerprint(include_dir)
     if library.is_file() and stamp.is_file() and stamp.read_text() == fingerprint:

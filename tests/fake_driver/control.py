@@ -205,7 +205,7 @@ class FakeCuda:
         self.call("cuCtxSetCurrent", context)
 
     def use_primary(self, device: int = 0) -> int:
-        """Initialise, retain the device's primary context and make it current, as a framework does."""
+        """Initialise and make the device's primary context current, as a framework does."""
         self.init()
         context = self.primary_retain(device)
         self.set_current(context)
