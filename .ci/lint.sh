@@ -19,8 +19,9 @@ tidy() {
 
 mapfile -t sources < <(find src tests benchmarks -name '*.cpp' -o -name '*.hpp' -o -name '*.h')
 
-check 'ruff check' ruff check --quiet .
-check 'ruff format' ruff format --quiet --diff .
+folders=(python src tests benchmarks docs)
+check 'ruff check' ruff check --quiet "${folders[@]}"
+check 'ruff format' ruff format --quiet --diff "${folders[@]}"
 check 'mypy' mypy
 check 'clang-format' clang-format --dry-run -Werror "${sources[@]}"
 check 'clang-tidy' tidy

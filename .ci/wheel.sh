@@ -1,9 +1,17 @@
 # The package on the other Python versions that are here: install, demo, a few tests.
 source .ci/common.sh
 
+# The path of an interpreter: on PATH, or one that pyenv keeps without showing it.
+find_python() {
+  local path
+  for path in "$(command -v "python$1")" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python; do
+    "$path" -c 'import venv' 2>/dev/null && echo "$path" && return 0
+  done
+  return 1
+}
+
 for version in 3.10 3.12 3.13 3.14; do
-  python=python$version
-  if ! "$python" -c '' 2>/dev/null; then
+  if ! python=$(find_python "$version"); then
     echo "-- Python $version: not here"
     continue
   fi
@@ -11,7 +19,6 @@ for version in 3.10 3.12 3.13 3.14; do
   venv=$CI_OUT/python$version
   "$python" -m venv --clear "$venv"
   "$venv/bin/pip" install -q . 'pytest>=8.0' 'pytest-timeout>=2.3' 'pybind11-stubgen>=2.5'
-  GPUPROF_CUDA_DRIVER='' "$venv/bin/gpuprof" demo
-  "$venv/bin/python" -m pytest -q -p no:cacheprovider \
-    tests/test_stubs.py tests/test_timing_scope.py
+  "$venv/bin/gpuprof" demo
+  "$venv/bin/python" -m pytest -q -p no:cacheprovider tests/test_stubs.py tests/test_timing_scope.py
 done

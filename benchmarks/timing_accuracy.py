@@ -57,11 +57,12 @@ def _torch_events(torch: Any, stream: int, spin: Any) -> Interval:
     return measure
 
 
-def _error_us(measure: Interval, spin: Any, ahead: Any, repetitions: int) -> float:
+def _error_us(measure: Interval, spin: Any, ahead: Any, repetitions: int, *, wait: bool) -> float:
     errors: list[float] = []
     for _ in range(repetitions):
-        if ahead is not None:
-            ahead.launch()
+        ahead.launch()
+        if wait:
+            kernels.device().synchronize()
         reading = measure()
         errors.append((reading() - spin.milliseconds()) * 1000.0)
     return statistics.median(errors)
@@ -75,14 +76,14 @@ def _rows(torch: Any, quick: bool) -> list[Row]:
         spin = kernels.Spin(device, stream, int(nominal * kernels.MILLISECOND))
         before = kernels.Spin(device, stream, 2 * kernels.MILLISECOND)
         repetitions = max(5, int((10 if quick else 40) / max(nominal, 1.0)))
-        for state, ahead in (("queued", before), ("idle", None)):
+        for state, wait in (("queued", False), ("idle", True)):
             name = f"{nominal:g} ms kernel, {state}"
-            own = abs(_error_us(_scope(stream, spin), spin, ahead, repetitions))
+            own = abs(_error_us(_scope(stream, spin), spin, before, repetitions, wait=wait))
             limit = _LIMIT_US[state] + nominal  # 0.1 % of the kernel's time, in microseconds
             rows.append(Row(f"{name}: scope", own, "us", target=limit))
             if torch is not None:
                 pair = _torch_events(torch, stream, spin)
-                theirs = abs(_error_us(pair, spin, ahead, repetitions))
+                theirs = abs(_error_us(pair, spin, before, repetitions, wait=wait))
                 rows.append(Row(f"{name}: torch events", theirs, "us"))
     return rows
 

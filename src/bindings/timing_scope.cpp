@@ -197,16 +197,24 @@ void Scope::open_on_stream(Sample& sample) {
 }
 
 void Scope::exit(bool body_raised) {
-  const HostNanoseconds now = timing::host_now();
-  const Place place = open_in_.empty() ? Place{nullptr, 0} : find_open();
-  if (place.flow == nullptr) {  // timing was off at the enter
+  if (open_in_.empty()) {  // timing was off at the enter
     if (unmeasured_ > 0) --unmeasured_;
+    return;
+  }
+  // What follows must not count on the host's clock; a CUDA sample takes its own time later.
+  const bool was_cuda = last_ && last_->clock == timing::kCudaClock;
+  HostNanoseconds now = was_cuda ? 0 : timing::host_now();
+  const Place place = find_open();
+  if (place.flow == nullptr) {
+    --unmeasured_;
     return;
   }
   SampleRef sample = take_entry(place);
   if (!sample) return;
   sample->body_raised = body_raised;
-  if (options_.verify_stream && !body_raised && sample->clock == timing::kCudaClock &&
+  const bool is_cuda = sample->clock == timing::kCudaClock;
+  if (was_cuda && !is_cuda) now = timing::host_now();
+  if (options_.verify_stream && !body_raised && is_cuda &&
       sample->load_status() == SampleStatus::kOpen && !sample->external) {
     last_ = sample;
     close_verified(*sample.get());

@@ -1,9 +1,9 @@
 #include "driver/cuda_log.hpp"
 
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <pthread.h>
 
 #include <array>
+#include <cstdint>
 #include <mutex>
 #include <string_view>
 
@@ -70,7 +70,9 @@ std::string log_since_last_call() noexcept {
       return {};
     }
     const std::string_view written(text.data());
-    return pick_lines(written, std::to_string(syscall(SYS_gettid)));
+    // The driver writes a thread as the number that pthread_self() gives.
+    const auto self = reinterpret_cast<std::uintptr_t>(reinterpret_cast<void*>(pthread_self()));
+    return pick_lines(written, std::to_string(self));
   } catch (...) {
     return {};
   }

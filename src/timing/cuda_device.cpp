@@ -76,13 +76,25 @@ void return_pair(Sample& sample) noexcept {
   }
 }
 
+// A record with an event of a context that was reset answers 201, as a call without any context
+// does; the event itself tells which it was.
+void note_failure(const Sample& sample, const Error& error) {
+  sample.events->note_failure(error);
+  if (error.code() == CUDA_ERROR_INVALID_CONTEXT && sample.start != nullptr && !blocked()) {
+    const Table& table = driver::ready();
+    const driver::RelaxedCapture relaxed(table);
+    const CUresult status = table.cuEventQuery(start_of(sample));
+    if (status == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
+      sample.events->note_failure(driver::error_of(status, "cuEventQuery"));
+    }
+  }
+  contexts::forget_lost();
+}
+
 // A scope's failure: the reason stays on the sample, the program hears of the first one.
 void fail(Sample& sample, const Error& error, Warning warning, const char* consequence) noexcept {
   try {
-    if (sample.events != nullptr) {
-      sample.events->note_failure(error);
-      contexts::forget_lost();
-    }
+    if (sample.events != nullptr) note_failure(sample, error);
     return_pair(sample);
     if (!sample.keeps_pair) {
       driver::warn_once(warning, std::string("gpuprof: ") + error.what() + ". " + consequence);
@@ -93,6 +105,7 @@ void fail(Sample& sample, const Error& error, Warning warning, const char* conse
 }
 
 void fail_record(Sample& sample, const Error& error) noexcept {
+  sample.host_end = host_now();
   const bool implicit = error.code() == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   if (error.kind() == ErrorKind::kForked) {
     fail(sample, error, Warning::kForkedScope, "CUDA scopes measure nothing in this process");
@@ -119,9 +132,9 @@ CUstreamCaptureStatus capture_status(const Table& table, std::uintptr_t stream) 
   return status;
 }
 
-void record(const Table& table, Sample& sample, void* event) {
+// Returns the host's time after the record.
+HostNanoseconds record(const Table& table, Sample& sample, void* event, HostNanoseconds before) {
   const auto handle = static_cast<CUevent>(event);
-  const HostNanoseconds before = host_now();
   if (sample.external) {
     check(table.cuEventRecordWithFlags(handle, as_stream(sample.stream), CU_EVENT_RECORD_EXTERNAL),
           "cuEventRecordWithFlags");
@@ -130,6 +143,7 @@ void record(const Table& table, Sample& sample, void* event) {
   }
   const HostNanoseconds after = host_now();
   note_record_time(sample.stream, after - before);
+  return after;
 }
 
 // Leaves the sample with a pair of the right clock, or false if there is none left.
@@ -168,7 +182,7 @@ void begin_or_throw(Sample& sample, bool in_capture, int ordinal) {
     sample.finish(SampleStatus::kDropped);
     return;
   }
-  record(table, sample, sample.start);
+  sample.host_begin = record(table, sample, sample.start, host_now());
 }
 
 // The context must be current for a record on a default stream of a thread that has none.
@@ -189,7 +203,8 @@ void record_end(Sample& sample) {
                 capturing ? "a stream capture began between the start and the end of a timed span"
                           : "the stream capture ended between the start and the end of a timed span");
   }
-  record(table, sample, sample.end);
+  sample.host_end = host_now();
+  record(table, sample, sample.end, sample.host_end);
 }
 
 bool belongs_to_parent(Sample& sample) {
@@ -296,11 +311,10 @@ void begin(Sample& sample, bool in_capture, int ordinal) noexcept {
   } catch (...) {
     sample.finish(SampleStatus::kDropped);
   }
-  sample.host_begin = host_now();
+  if (sample.load_status() != SampleStatus::kOpen) sample.host_begin = host_now();
 }
 
 bool end(Sample& sample) noexcept {
-  sample.host_end = host_now();
   try {
     if (belongs_to_parent(sample)) return false;
     record_end(sample);
@@ -323,7 +337,6 @@ bool end(Sample& sample) noexcept {
 }
 
 double end_and_wait_for_all(Sample& sample) {
-  sample.host_end = host_now();
   record_end(sample);
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, sample.events->context());

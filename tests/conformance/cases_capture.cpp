@@ -7,22 +7,22 @@ namespace {
 void capture_legacy() {
   World w(false);
   H s = w.s;
-  P(cuStreamBeginCapture_v2(nullptr,0));
-  P(cuStreamBeginCapture_v2((H)1,0));
-  P(cuStreamBeginCapture_v2((H)2,0));
+  P(cuStreamBeginCapture_v2(nullptr, 0));
+  P(cuStreamBeginCapture_v2((H)1, 0));
+  P(cuStreamBeginCapture_v2((H)2, 0));
   status((H)2);
   end((H)2);
-  P(cuStreamBeginCapture_v2(s,7));
+  P(cuStreamBeginCapture_v2(s, 7));
   end(s);
 }
 
 void capture_twice() {
   World w(false);
   H s = w.s, t = w.t;
-  P(cuStreamBeginCapture_v2(s,0));
-  P(cuStreamBeginCapture_v2(s,0));
+  P(cuStreamBeginCapture_v2(s, 0));
+  P(cuStreamBeginCapture_v2(s, 0));
   status(s);
-  P(cuStreamBeginCapture_v2(t,0));
+  P(cuStreamBeginCapture_v2(t, 0));
   end(s);
   end(t);
 }
@@ -30,14 +30,14 @@ void capture_twice() {
 void capture_empty() {
   World w(false);
   H s = w.s, x = nullptr;
-  P(cuStreamBeginCapture_v2(s,1));
+  P(cuStreamBeginCapture_v2(s, 1));
   H g = end(s);
   nodes(g);
-  P(cuGraphInstantiateWithFlags(&x,g,0));
-  P(cuGraphUpload(x,s));
-  P(cuGraphLaunch(x,s));
+  P(cuGraphInstantiateWithFlags(&x, g, 0));
+  P(cuGraphUpload(x, s));
+  P(cuGraphLaunch(x, s));
   P(cuGraphDestroy(g));
-  P(cuGraphLaunch(x,s));
+  P(cuGraphLaunch(x, s));
   P(cuGraphExecDestroy(x));
   P(cuStreamSynchronize(s));
 }
@@ -46,11 +46,11 @@ void cap_legacy_blocking() {
   World w;
   H u = w.u, f = w.f;
   int iv = -1;
-  P(cuStreamBeginCapture_v2(u,0));
+  P(cuStreamBeginCapture_v2(u, 0));
   Q(spin(u, 10));
-  P(cuStreamIsCapturing(nullptr,&iv));
+  P(cuStreamIsCapturing(nullptr, &iv));
   status(u);
-  P(cuEventRecord(f,nullptr));
+  P(cuEventRecord(f, nullptr));
   status(u);
   end(u);
 }
@@ -59,31 +59,31 @@ void cap_plain_record() {
   World w;
   H s = w.s, e = w.e, f = w.f, x = nullptr;
   float ms = -1;
-  P(cuStreamBeginCapture_v2(s,0));
-  P(cuEventRecord(e,s));
+  P(cuStreamBeginCapture_v2(s, 0));
+  P(cuEventRecord(e, s));
   Q(spin(s, 10));
-  P(cuEventRecord(f,s));
+  P(cuEventRecord(f, s));
   H g = end(s);
   nodes(g);
   P(cuEventQuery(e));
   P(cuEventSynchronize(e));
-  P(cuEventElapsedTime_v2(&ms,e,f));
-  P(cuGraphInstantiateWithFlags(&x,g,0));
-  P(cuGraphLaunch(x,s));
+  P(cuEventElapsedTime_v2(&ms, e, f));
+  P(cuGraphInstantiateWithFlags(&x, g, 0));
+  P(cuGraphLaunch(x, s));
   P(cuStreamSynchronize(s));
   P(cuEventQuery(e));
-  P(cuEventElapsedTime_v2(&ms,e,f));
-  P(cuEventRecord(e,s));
-  P(cuEventRecord(f,s));
+  P(cuEventElapsedTime_v2(&ms, e, f));
+  P(cuEventRecord(e, s));
+  P(cuEventRecord(f, s));
   P(cuStreamSynchronize(s));
-  P(cuEventElapsedTime_v2(&ms,e,f));
+  P(cuEventElapsedTime_v2(&ms, e, f));
 }
 
 void cap_query_captured_event() {
   World w;
   H s = w.s, e = w.e;
-  P(cuStreamBeginCapture_v2(s,0));
-  P(cuEventRecord(e,s));
+  P(cuStreamBeginCapture_v2(s, 0));
+  P(cuEventRecord(e, s));
   P(cuEventQuery(e));
   status(s);
   end(s);
@@ -92,8 +92,8 @@ void cap_query_captured_event() {
 void cap_sync_captured_event() {
   World w;
   H s = w.s, e = w.e;
-  P(cuStreamBeginCapture_v2(s,0));
-  P(cuEventRecord(e,s));
+  P(cuStreamBeginCapture_v2(s, 0));
+  P(cuEventRecord(e, s));
   P(cuEventSynchronize(e));
   status(s);
   end(s);
@@ -103,9 +103,9 @@ void cap_elapsed_captured_event() {
   World w;
   H s = w.s, e = w.e;
   float ms = -1;
-  P(cuStreamBeginCapture_v2(s,0));
-  P(cuEventRecord(e,s));
-  P(cuEventElapsedTime_v2(&ms,e,e));
+  P(cuStreamBeginCapture_v2(s, 0));
+  P(cuEventRecord(e, s));
+  P(cuEventElapsedTime_v2(&ms, e, e));
   status(s);
   end(s);
 }
@@ -114,11 +114,11 @@ void cap_external_record() {
   World w;
   H s = w.s, e = w.e, f = w.f, n = nullptr;
   Q(cuEventCreate(&n, 2));
-  P(cuStreamBeginCapture_v2(s,1));
-  P(cuEventRecordWithFlags(e,s,1));
+  P(cuStreamBeginCapture_v2(s, 1));
+  P(cuEventRecordWithFlags(e, s, 1));
   Q(spin(s, 10));
-  P(cuEventRecordWithFlags(f,s,1));
-  P(cuEventRecordWithFlags(n,s,1));
+  P(cuEventRecordWithFlags(f, s, 1));
+  P(cuEventRecordWithFlags(n, s, 1));
   P(cuEventQuery(e));
   status(s);
   end(s);
@@ -126,10 +126,10 @@ void cap_external_record() {
 
 void read_replay(H x, H s, H e, H f) {
   float ms = -1;
-  P(cuGraphLaunch(x,s));
-  P(cuEventElapsedTime_v2(&ms,e,f));
+  P(cuGraphLaunch(x, s));
+  P(cuEventElapsedTime_v2(&ms, e, f));
   P(cuEventSynchronize(f));
-  P(cuEventElapsedTime_v2(&ms,e,f));
+  P(cuEventElapsedTime_v2(&ms, e, f));
   std::printf("  ms=%.6g\n", static_cast<double>(ms));
 }
 
@@ -139,21 +139,21 @@ void cap_external_record2() {
   float ms = -1;
   Q(cuEventCreate(&e, 0));
   Q(cuEventCreate(&f, 0));
-  P(cuStreamBeginCapture_v2(s,1));
-  P(cuEventRecordWithFlags(e,s,1));
+  P(cuStreamBeginCapture_v2(s, 1));
+  P(cuEventRecordWithFlags(e, s, 1));
   Q(spin(s, 5000));
-  P(cuEventRecordWithFlags(f,s,1));
-  P(cuEventElapsedTime_v2(&ms,e,f));
+  P(cuEventRecordWithFlags(f, s, 1));
+  P(cuEventElapsedTime_v2(&ms, e, f));
   status(s);
   H g = end(s);
   nodes(g);
   P(cuEventQuery(e));
-  P(cuEventElapsedTime_v2(&ms,e,f));
-  P(cuGraphInstantiateWithFlags(&x,g,0));
+  P(cuEventElapsedTime_v2(&ms, e, f));
+  P(cuGraphInstantiateWithFlags(&x, g, 0));
   read_replay(x, s, e, f);
   read_replay(x, s, e, f);
   P(cuEventDestroy_v2(e));
-  P(cuGraphLaunch(x,s));
+  P(cuGraphLaunch(x, s));
   P(cuStreamSynchronize(s));
   P(cuGraphExecDestroy(x));
   P(cuGraphDestroy(g));
@@ -169,9 +169,9 @@ void cap_wait_uncaptured_event() {
   World w;
   H s = w.s, e = w.e;
   Q(cuStreamBeginCapture_v2(s, 0));
-  P(cuStreamWaitEvent(s,e,0));
+  P(cuStreamWaitEvent(s, e, 0));
   status(s);
-  P(cuStreamWaitEvent(s,e,1));
+  P(cuStreamWaitEvent(s, e, 1));
   status(s);
   end(s);
 }
@@ -180,12 +180,12 @@ void cap_destroy_stream() {
   World w;
   H s = w.s, t = w.t;
   Ptr d = 0;
-  P(cuStreamBeginCapture_v2(s,0));
+  P(cuStreamBeginCapture_v2(s, 0));
   Q(spin(s, 10));
   P(cuStreamDestroy_v2(s));
-  P(cuMemAlloc_v2(&d,64));
+  P(cuMemAlloc_v2(&d, 64));
   P(cuCtxSynchronize());
-  P(cuStreamBeginCapture_v2(t,0));
+  P(cuStreamBeginCapture_v2(t, 0));
   Q(spin(t, 10));
   nodes(end(t));
 }
@@ -202,14 +202,14 @@ void cap_invalid_then_more() {
   Q(spin(s, 10));
   cuStreamQuery(s);
   status(s);
-  P(spin(s,1000));
-  P(cuEventRecord(e,s));
-  P(cuStreamBeginCapture_v2(s,0));
-  P(cuStreamGetCaptureInfo_v2(s,&z,&id,&gg,&dp,&nd));
-  P(cuMemAlloc_v2(&d,64));
+  P(spin(s, 1000));
+  P(cuEventRecord(e, s));
+  P(cuStreamBeginCapture_v2(s, 0));
+  P(cuStreamGetCaptureInfo_v2(s, &z, &id, &gg, &dp, &nd));
+  P(cuMemAlloc_v2(&d, 64));
   end(s);
   status(s);
-  P(spin(s,1000));
+  P(spin(s, 1000));
   P(cuStreamSynchronize(s));
 }
 

@@ -19,7 +19,7 @@ void in_capture(int mode, Calls calls) {
   H s = b.s, e = b.e;
   Q(cuMemAlloc_v2(&b.d, 256));
   b.make_graph(&b.g0, &b.x0);
-  row(mode == 0 ? "cuStreamBeginCapture_v2(s,0)"
+  row(mode == 0   ? "cuStreamBeginCapture_v2(s,0)"
       : mode == 1 ? "cuStreamBeginCapture_v2(s,1)"
                   : "cuStreamBeginCapture_v2(s,2)",
       cuStreamBeginCapture_v2(s, mode));
@@ -29,15 +29,21 @@ void in_capture(int mode, Calls calls) {
   H g = end(s);
   if (g != nullptr) nodes(g);
   status(s);
-  P(cuEventRecord(e,s));
+  P(cuEventRecord(e, s));
   P(cuStreamSynchronize(s));
 }
 
 void cap_sync_self() {
-  in_capture(0, [](Body& b) { H s = b.s; P(cuStreamSynchronize(s)); });
+  in_capture(0, [](Body& b) {
+    H s = b.s;
+    P(cuStreamSynchronize(s));
+  });
 }
 void cap_query_self() {
-  in_capture(0, [](Body& b) { H s = b.s; P(cuStreamQuery(s)); });
+  in_capture(0, [](Body& b) {
+    H s = b.s;
+    P(cuStreamQuery(s));
+  });
 }
 void cap_ctxsync() {
   in_capture(0, [](Body&) { P(cuCtxSynchronize()); });
@@ -48,46 +54,64 @@ void cap_ctxsync_relaxed() {
 void cap_event_create_destroy() {
   in_capture(0, [](Body& b) {
     H h = nullptr, f = b.f;
-    P(cuEventCreate(&h,0));
+    P(cuEventCreate(&h, 0));
     P(cuEventDestroy_v2(h));
     P(cuEventDestroy_v2(f));
   });
 }
 void cap_event_query_unrelated() {
-  in_capture(0, [](Body& b) { H e = b.e; P(cuEventQuery(e)); });
+  in_capture(0, [](Body& b) {
+    H e = b.e;
+    P(cuEventQuery(e));
+  });
 }
 void cap_event_query_unrelated_tl() {
-  in_capture(1, [](Body& b) { H e = b.e; P(cuEventQuery(e)); });
+  in_capture(1, [](Body& b) {
+    H e = b.e;
+    P(cuEventQuery(e));
+  });
 }
 void cap_event_query_unrelated_relaxed() {
-  in_capture(2, [](Body& b) { H e = b.e; P(cuEventQuery(e)); });
+  in_capture(2, [](Body& b) {
+    H e = b.e;
+    P(cuEventQuery(e));
+  });
 }
 void cap_event_sync_unrelated() {
-  in_capture(0, [](Body& b) { H e = b.e; P(cuEventSynchronize(e)); });
+  in_capture(0, [](Body& b) {
+    H e = b.e;
+    P(cuEventSynchronize(e));
+  });
 }
 void cap_elapsed_unrelated() {
   in_capture(0, [](Body& b) {
     H e = b.e, f = b.f;
     float ms = -1;
-    P(cuEventElapsedTime_v2(&ms,e,f));
+    P(cuEventElapsedTime_v2(&ms, e, f));
   });
 }
 void cap_stream_query_unrelated() {
-  in_capture(0, [](Body& b) { H t = b.t; P(cuStreamQuery(t)); });
+  in_capture(0, [](Body& b) {
+    H t = b.t;
+    P(cuStreamQuery(t));
+  });
 }
 void cap_stream_sync_unrelated() {
-  in_capture(0, [](Body& b) { H t = b.t; P(cuStreamSynchronize(t)); });
+  in_capture(0, [](Body& b) {
+    H t = b.t;
+    P(cuStreamSynchronize(t));
+  });
 }
 void cap_stream_create_destroy() {
   in_capture(0, [](Body&) {
     H h = nullptr;
-    P(cuStreamCreate(&h,1));
+    P(cuStreamCreate(&h, 1));
     P(cuStreamDestroy_v2(h));
   });
 }
 void allocate(Body& b) {
   Ptr& d2 = b.d2;
-  P(cuMemAlloc_v2(&d2,256));
+  P(cuMemAlloc_v2(&d2, 256));
 }
 void release(Body& b) {
   Ptr d = b.d;
@@ -101,37 +125,40 @@ void cap_memfree_relaxed() { in_capture(2, release); }
 void cap_memgetinfo() {
   in_capture(0, [](Body&) {
     std::size_t a = 0, b = 0;
-    P(cuMemGetInfo_v2(&a,&b));
+    P(cuMemGetInfo_v2(&a, &b));
   });
 }
 void cap_moduleload() {
   in_capture(0, [](Body&) {
     H h = nullptr;
-    if (!is_fake()) P(cuModuleLoadData(&h,PTX));
+    if (!is_fake()) P(cuModuleLoadData(&h, PTX));
   });
 }
 void cap_graph_ops() {
   in_capture(0, [](Body& b) {
     H h = nullptr, g0 = b.g0, x0 = b.x0, t = b.t;
-    P(cuGraphCreate(&h,0));
+    P(cuGraphCreate(&h, 0));
     P(cuGraphDestroy(h));
-    P(cuGraphInstantiateWithFlags(&h,g0,0));
-    P(cuGraphUpload(h,t));
-    P(cuGraphLaunch(x0,t));
+    P(cuGraphInstantiateWithFlags(&h, g0, 0));
+    P(cuGraphUpload(h, t));
+    P(cuGraphLaunch(x0, t));
     P(cuGraphExecDestroy(h));
     P(cuGraphExecDestroy(x0));
     P(cuGraphDestroy(g0));
   });
 }
 void cap_graphlaunch_into() {
-  in_capture(0, [](Body& b) { H x0 = b.x0, s = b.s; P(cuGraphLaunch(x0,s)); });
+  in_capture(0, [](Body& b) {
+    H x0 = b.x0, s = b.s;
+    P(cuGraphLaunch(x0, s));
+  });
 }
 void cap_legacy_query_nonblocking() {
   in_capture(0, [](Body& b) {
     H f = b.f;
     int iv = -1;
-    P(cuStreamIsCapturing(nullptr,&iv));
-    P(cuEventRecord(f,nullptr));
+    P(cuStreamIsCapturing(nullptr, &iv));
+    P(cuEventRecord(f, nullptr));
     P(cuStreamQuery(nullptr));
   });
 }

@@ -14,10 +14,10 @@ void fork_capture(World& w, H from, H to) {
 void cap_unjoined() {
   World w;
   H s = w.s, t = w.t, e = w.e;
-  P(cuStreamBeginCapture_v2(s,0));
+  P(cuStreamBeginCapture_v2(s, 0));
   Q(spin(s, 10));
   Q(cuEventRecord(e, s));
-  P(cuStreamWaitEvent(t,e,0));
+  P(cuStreamWaitEvent(t, e, 0));
   Q(spin(t, 10));
   status(t);
   end(s);
@@ -30,7 +30,7 @@ void cap_unjoined() {
 void cap_end_on_forked() {
   World w;
   H s = w.s;
-  P(cuStreamBeginCapture_v2(s,0));
+  P(cuStreamBeginCapture_v2(s, 0));
   Q(spin(s, 10));
   fork_capture(w, w.s, w.t);
   end(w.t);
@@ -46,10 +46,10 @@ void cap_merge() {
   Q(cuStreamBeginCapture_v2(w.t, 0));
   Q(spin(w.s, 10));
   Q(cuEventRecord(e, w.s));
-  P(cuStreamWaitEvent(t,e,0));
+  P(cuStreamWaitEvent(t, e, 0));
   status(w.s);
   status(w.t);
-  P(cuStreamBeginCapture_v2(t,1));
+  P(cuStreamBeginCapture_v2(t, 1));
   end(w.s);
   end(w.t);
 }
@@ -62,11 +62,11 @@ void cap_stale_cross() {
   Q(cuEventRecord(e, w.s));
   Q(spin(w.s, 10));
   end(w.s);
-  P(cuStreamWaitEvent(t,e,0));
+  P(cuStreamWaitEvent(t, e, 0));
   P(cuEventQuery(e));
   P(cuEventSynchronize(e));
-  P(cuEventElapsedTime_v2(&ms,e,e));
-  P(cuEventRecord(e,t));
+  P(cuEventElapsedTime_v2(&ms, e, e));
+  P(cuEventRecord(e, t));
   P(cuEventSynchronize(e));
   P(cuEventQuery(e));
 }

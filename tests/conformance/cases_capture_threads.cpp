@@ -17,11 +17,11 @@ void on_another_thread(const World& w, Calls calls) {
 void cap_other_thread_alloc_global() {
   World w;
   H s = w.s;
-  P(cuStreamBeginCapture_v2(s,0));
+  P(cuStreamBeginCapture_v2(s, 0));
   Q(spin(s, 10));
   on_another_thread(w, [] {
     Ptr d = 0;
-    P(cuMemAlloc_v2(&d,256));
+    P(cuMemAlloc_v2(&d, 256));
   });
   status(s);
   end(s);
@@ -30,7 +30,7 @@ void cap_other_thread_alloc_global() {
 void cap_other_thread_evquery_global() {
   World w;
   H s = w.s;
-  P(cuStreamBeginCapture_v2(s,0));
+  P(cuStreamBeginCapture_v2(s, 0));
   Q(spin(s, 10));
   on_another_thread(w, [&] {
     H e = w.e, t = w.t;
@@ -39,12 +39,12 @@ void cap_other_thread_evquery_global() {
     int m = 2;
     P(cuEventQuery(e));
     P(cuEventSynchronize(e));
-    P(cuEventElapsedTime_v2(&ms,e,e));
+    P(cuEventElapsedTime_v2(&ms, e, e));
     P(cuStreamSynchronize(t));
     P(cuEventDestroy_v2(e));
     P(cuThreadExchangeStreamCaptureMode(&m));
     std::printf("  old mode %d\n", m);
-    P(cuMemAlloc_v2(&d,256));
+    P(cuMemAlloc_v2(&d, 256));
   });
   status(s);
   end(s);
@@ -53,11 +53,11 @@ void cap_other_thread_evquery_global() {
 void cap_other_thread_alloc_tl() {
   World w;
   H s = w.s;
-  P(cuStreamBeginCapture_v2(s,1));
+  P(cuStreamBeginCapture_v2(s, 1));
   Q(spin(s, 10));
   on_another_thread(w, [] {
     Ptr d = 0;
-    P(cuMemAlloc_v2(&d,256));
+    P(cuMemAlloc_v2(&d, 256));
     P(cuMemFree_v2(d));
     P(cuCtxSynchronize());
   });
@@ -68,7 +68,7 @@ void cap_other_thread_alloc_tl() {
 void cap_end_wrong_thread() {
   World w;
   H s = w.s;
-  P(cuStreamBeginCapture_v2(s,1));
+  P(cuStreamBeginCapture_v2(s, 1));
   Q(spin(s, 10));
   on_another_thread(w, [&] {
     end(s);
@@ -82,7 +82,7 @@ void cap_end_wrong_thread() {
 void cap_end_wrong_thread_relaxed() {
   World w;
   H s = w.s;
-  P(cuStreamBeginCapture_v2(s,2));
+  P(cuStreamBeginCapture_v2(s, 2));
   Q(spin(s, 10));
   on_another_thread(w, [&] { nodes(end(s)); });
 }
@@ -90,11 +90,11 @@ void cap_end_wrong_thread_relaxed() {
 void two_captures(const World& w, int mode) {
   H s = w.s;
   std::printf("  mode %d\n", mode);
-  P(cuStreamBeginCapture_v2(s,mode));
+  P(cuStreamBeginCapture_v2(s, mode));
   Q(spin(s, 10));
   on_another_thread(w, [&] {
     H t = w.t;
-    P(cuStreamBeginCapture_v2(t,mode));
+    P(cuStreamBeginCapture_v2(t, mode));
     Q(spin(t, 10));
     nodes(end(t));
   });
@@ -111,21 +111,21 @@ void capturing_thread_exits() {
   H s = w.s;
   Ptr d = 0;
   on_another_thread(w, [&] {
-    P(cuStreamBeginCapture_v2(s,1));
+    P(cuStreamBeginCapture_v2(s, 1));
     Q(spin(s, 10));
   });
   status(s);
   end(s);
   status(s);
-  P(cuMemAlloc_v2(&d,64));
+  P(cuMemAlloc_v2(&d, 64));
   on_another_thread(w, [&] {
-    P(cuStreamBeginCapture_v2(s,0));
+    P(cuStreamBeginCapture_v2(s, 0));
     Q(spin(s, 10));
   });
-  P(cuMemAlloc_v2(&d,64));
+  P(cuMemAlloc_v2(&d, 64));
   status(s);
   end(s);
-  P(cuMemAlloc_v2(&d,64));
+  P(cuMemAlloc_v2(&d, 64));
 }
 
 // What a careful library does to poll and to free while somebody may be capturing.
@@ -171,9 +171,9 @@ void guard_begin_inside() {
   int m = 2;
   P(cuThreadExchangeStreamCaptureMode(&m));
   std::printf("  old %d\n", m);
-  P(cuStreamBeginCapture_v2(s,0));
+  P(cuStreamBeginCapture_v2(s, 0));
   Q(spin(s, 10));
-  P(cuMemAlloc_v2(&d,64));
+  P(cuMemAlloc_v2(&d, 64));
   status(s);
   nodes(end(s));
 }
@@ -181,17 +181,17 @@ void guard_begin_inside() {
 void other_thread_unsafe_names_global() {
   World w;
   H s = w.s;
-  P(cuStreamBeginCapture_v2(s,0));
+  P(cuStreamBeginCapture_v2(s, 0));
   Q(spin(s, 10));
   on_another_thread(w, [&] {
     H e = w.e, f = w.f, t = w.t, h = nullptr;
     float ms = -1;
-    P(cuEventElapsedTime_v2(&ms,e,f));
-    P(cuEventRecord(e,t));
-    P(spin(t,10));
-    P(cuEventCreate(&h,0));
+    P(cuEventElapsedTime_v2(&ms, e, f));
+    P(cuEventRecord(e, t));
+    P(spin(t, 10));
+    P(cuEventCreate(&h, 0));
     P(cuEventDestroy_v2(h));
-    P(cuStreamCreate(&h,1));
+    P(cuStreamCreate(&h, 1));
     P(cuStreamDestroy_v2(h));
   });
   status(s);

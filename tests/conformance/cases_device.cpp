@@ -12,19 +12,19 @@ void devices() {
   std::size_t n = 0;
   H h = nullptr;
   unsigned flags = 0;
-  P(cuDeviceGetName(name,64,0));
-  P(cuDeviceGetName(name,64,99));
-  P(cuDeviceGetAttribute(&v,75,0));
-  P(cuDeviceGetAttribute(&v,0,0));
-  P(cuDeviceGetAttribute(&v,75,99));
-  P(cuDeviceGetUuid_v2(uuid,0));
-  P(cuDeviceGetUuid_v2(uuid,99));
-  P(cuDeviceTotalMem_v2(&n,0));
-  P(cuDeviceTotalMem_v2(&n,99));
+  P(cuDeviceGetName(name, 64, 0));
+  P(cuDeviceGetName(name, 64, 99));
+  P(cuDeviceGetAttribute(&v, 75, 0));
+  P(cuDeviceGetAttribute(&v, 0, 0));
+  P(cuDeviceGetAttribute(&v, 75, 99));
+  P(cuDeviceGetUuid_v2(uuid, 0));
+  P(cuDeviceGetUuid_v2(uuid, 99));
+  P(cuDeviceTotalMem_v2(&n, 0));
+  P(cuDeviceTotalMem_v2(&n, 99));
   P(cuDevicePrimaryCtxRelease_v2(99));
   P(cuDevicePrimaryCtxReset_v2(99));
-  P(cuDevicePrimaryCtxGetState(99,&flags,&v));
-  P(cuCtxCreate_v2(&h,0,99));
+  P(cuDevicePrimaryCtxGetState(99, &flags, &v));
+  P(cuCtxCreate_v2(&h, 0, 99));
 }
 
 void device_name_without_room() {
@@ -35,14 +35,14 @@ void device_name_without_room() {
 
 void error_names() {
   const char* text = "before";
-  P(cuGetErrorName(600,&text));
+  P(cuGetErrorName(600, &text));
   std::printf("  %s\n", text);
-  P(cuGetErrorString(600,&text));
+  P(cuGetErrorString(600, &text));
   std::printf("  %s\n", text);
-  P(cuGetErrorName(12345,&text));
+  P(cuGetErrorName(12345, &text));
   std::printf("  %s\n", text == nullptr ? "NULL" : text);
   text = "before";
-  P(cuGetErrorString(12345,&text));
+  P(cuGetErrorString(12345, &text));
   std::printf("  %s\n", text == nullptr ? "NULL" : text);
 }
 
@@ -54,22 +54,22 @@ void newer_forms() {
   std::size_t nd = 7;
   int v = 0, z = -1;
   unsigned long long id = 0;
-  P(cuCtxGetDevice_v2(&v,ctx));
-  P(cuCtxGetDevice_v2(&v,nullptr));
+  P(cuCtxGetDevice_v2(&v, ctx));
+  P(cuCtxGetDevice_v2(&v, nullptr));
   P(cuCtxSynchronize_v2(ctx));
   P(cuCtxSynchronize_v2(nullptr));
-  P(cuStreamCreateWithPriority(&h,1,0));
-  P(cuStreamGetCaptureInfo(s,&z,&id));
-  P(cuStreamGetCaptureInfo_v3(s,&z,&id,&gg,&dp,&edges,&nd));
-  P(cuStreamBeginCapture_v2(s,1));
-  P(cuStreamGetCaptureInfo(s,&z,&id));
-  P(cuStreamGetCaptureInfo_v3(s,&z,&id,&gg,&dp,&edges,&nd));
+  P(cuStreamCreateWithPriority(&h, 1, 0));
+  P(cuStreamGetCaptureInfo(s, &z, &id));
+  P(cuStreamGetCaptureInfo_v3(s, &z, &id, &gg, &dp, &edges, &nd));
+  P(cuStreamBeginCapture_v2(s, 1));
+  P(cuStreamGetCaptureInfo(s, &z, &id));
+  P(cuStreamGetCaptureInfo_v3(s, &z, &id, &gg, &dp, &edges, &nd));
   std::printf("  state=%d graph=%s tips=%zu\n", z, gg != nullptr ? "set" : "NULL", nd);
   P(cuGraphDestroy(gg));
   end(s);
-  P(cuCtxCreate_v4(&c,nullptr,0,0));
+  P(cuCtxCreate_v4(&c, nullptr, 0, 0));
   P(cuCtxDestroy_v2(c));
-  P(cuCtxCreate_v3(&c,nullptr,0,0,0));
+  P(cuCtxCreate_v3(&c, nullptr, 0, 0, 0));
   P(cuCtxDestroy_v2(c));
 }
 
@@ -78,14 +78,14 @@ void log_arguments() {
   unsigned from = 0;
   char text[256];
   std::size_t size = sizeof text;
-  P(cuLogsCurrent(nullptr,0));
-  P(cuLogsCurrent(&from,1));
-  P(cuLogsCurrent(&from,0));
-  P(cuLogsDumpToMemory(&from,text,&size,0));
+  P(cuLogsCurrent(nullptr, 0));
+  P(cuLogsCurrent(&from, 1));
+  P(cuLogsCurrent(&from, 0));
+  P(cuLogsDumpToMemory(&from, text, &size, 0));
   std::printf("  size %zu\n", size);
   size = 0;
-  P(cuLogsDumpToMemory(&from,text,&size,0));
-  P(cuLogsDumpToMemory(&from,nullptr,&size,0));
+  P(cuLogsDumpToMemory(&from, text, &size, 0));
+  P(cuLogsDumpToMemory(&from, nullptr, &size, 0));
 }
 
 void node_arguments() {
@@ -94,12 +94,12 @@ void node_arguments() {
   std::size_t count = 0;
   int type = -1;
   Q(cuGraphCreate(&g, 0));
-  P(cuGraphGetNodes(g,nullptr,nullptr));
-  P(cuGraphGetNodes(g,nullptr,&count));
-  P(cuGraphNodeGetType(nullptr,&type));
-  P(cuGraphUpload(nullptr,w.s));
-  P(cuGraphInstantiateWithFlags(&n,nullptr,0));
-  P(cuGraphInstantiateWithFlags(nullptr,g,0));
+  P(cuGraphGetNodes(g, nullptr, nullptr));
+  P(cuGraphGetNodes(g, nullptr, &count));
+  P(cuGraphNodeGetType(nullptr, &type));
+  P(cuGraphUpload(nullptr, w.s));
+  P(cuGraphInstantiateWithFlags(&n, nullptr, 0));
+  P(cuGraphInstantiateWithFlags(nullptr, g, 0));
 }
 
 }  // namespace

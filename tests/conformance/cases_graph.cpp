@@ -10,10 +10,10 @@ void graph_lifetime() {
   Q(cuStreamBeginCapture_v2(s, 1));
   Q(spin(s, 20000));
   H g = end(s);
-  P(cuGraphInstantiateWithFlags(&x,g,0));
+  P(cuGraphInstantiateWithFlags(&x, g, 0));
   P(cuGraphDestroy(g));
-  P(cuGraphLaunch(x,s));
-  P(cuGraphLaunch(x,t));
+  P(cuGraphLaunch(x, s));
+  P(cuGraphLaunch(x, t));
   P(cuStreamQuery(t));
   P(cuGraphExecDestroy(x));
   P(cuStreamQuery(s));
@@ -47,18 +47,18 @@ void graphexec_use_after_destroy() {
   World w(false);
   H s = w.s, x = exec_of_empty_graph();
   Q(cuGraphExecDestroy(x));
-  P(cuGraphLaunch(x,s));
+  P(cuGraphLaunch(x, s));
 }
 
 void graph_null() {
   World w(false);
   H s = w.s, x = nullptr;
   std::size_t n = 0;
-  P(cuGraphLaunch(nullptr,s));
+  P(cuGraphLaunch(nullptr, s));
   P(cuGraphDestroy(nullptr));
   P(cuGraphExecDestroy(nullptr));
-  P(cuGraphInstantiateWithFlags(&x,nullptr,0));
-  P(cuGraphGetNodes(nullptr,nullptr,&n));
+  P(cuGraphInstantiateWithFlags(&x, nullptr, 0));
+  P(cuGraphGetNodes(nullptr, nullptr, &n));
 }
 
 }  // namespace

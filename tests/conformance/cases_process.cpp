@@ -43,7 +43,7 @@ void after_fork() {
   std::printf("  child exit %d sig %d; parent:\n", WEXITSTATUS(outcome) * WIFEXITED(outcome),
               WIFSIGNALED(outcome) ? WTERMSIG(outcome) : 0);
   P(cuEventQuery(e));
-  P(cuEventRecord(e,s));
+  P(cuEventRecord(e, s));
   P(cuStreamSynchronize(s));
 }
 
@@ -77,7 +77,7 @@ void fork_calls() {
   child_row("getProcAddress",
             [&] { return cuGetProcAddress_v2("cuInit", &entry, 12000, 0, nullptr); });
   P(cuEventQuery(e));
-  P(cuGraphLaunch(x,s));
+  P(cuGraphLaunch(x, s));
   P(cuStreamSynchronize(s));
 }
 

@@ -26,11 +26,13 @@ void resolve_one(const Asked& asked) {
   const int code = cuGetProcAddress_v2(asked.name, &p, asked.version, 0, &result);
   const bool found = p != nullptr && p != &untouched;
   const std::string variant = found ? variant_of(asked.name, p) : "?";
-  const std::string sym =
-      !found ? "-" : asked.name + (variant == "base" ? std::string() : variant);
+  const std::string sym = !found ? "-" : asked.name + (variant == "base" ? std::string() : variant);
   std::printf("  %-29s @%-6d rc=%d status=%d p=%s same-as=%s sym=%s\n", asked.name, asked.version,
-              code, result, found ? "set" : p == nullptr ? "NULL" : "untouched", variant.c_str(),
-              sym.c_str());
+              code, result,
+              found          ? "set"
+              : p == nullptr ? "NULL"
+                             : "untouched",
+              variant.c_str(), sym.c_str());
 }
 
 void resolve() {
@@ -82,14 +84,14 @@ void gpa_null_status() {
   void* p = nullptr;
   auto* const gpa = cuGetProcAddress_v2;
   auto* const g1 = cuGetProcAddress;
-  P(gpa("cuInit",&p,12000,0,nullptr));
-  P(gpa("cuNope",&p,12000,0,nullptr));
+  P(gpa("cuInit", &p, 12000, 0, nullptr));
+  P(gpa("cuNope", &p, 12000, 0, nullptr));
   std::printf("  p=%s\n", p == nullptr ? "NULL" : "set");
-  P(gpa("cuEventElapsedTime",&p,1000,0,nullptr));
+  P(gpa("cuEventElapsedTime", &p, 1000, 0, nullptr));
   std::printf("  p=%s\n", p == nullptr ? "NULL" : "set");
   static char untouched;
   p = &untouched;
-  P(g1("cuNope",&p,12000,0));
+  P(g1("cuNope", &p, 12000, 0));
   std::printf("  v1 p=%s\n", p == &untouched ? "untouched" : "changed");
 }
 
@@ -111,10 +113,10 @@ void before_init() {
   std::printf("  version %d\n", v);
   P(cuDeviceGetCount(&v));
   P(cuCtxGetCurrent(&h));
-  P(cuEventCreate(&h,0));
+  P(cuEventCreate(&h, 0));
   P(cuEventQuery(nullptr));
-  P(cuStreamIsCapturing(nullptr,&v));
-  P(cuGraphCreate(&h,0));
+  P(cuStreamIsCapturing(nullptr, &v));
+  P(cuGraphCreate(&h, 0));
   P(cuInit(1));
   P(cuInit(0));
   P(cuInit(0));
@@ -127,15 +129,15 @@ void no_context() {
   Q(cuInit(0));
   P(cuCtxGetCurrent(&h));
   P(cuCtxGetDevice(&v));
-  P(cuEventCreate(&h,0));
-  P(cuStreamCreate(&h,1));
-  P(cuStreamIsCapturing(nullptr,&v));
-  P(cuGraphCreate(&h,0));
+  P(cuEventCreate(&h, 0));
+  P(cuStreamCreate(&h, 1));
+  P(cuStreamIsCapturing(nullptr, &v));
+  P(cuGraphCreate(&h, 0));
   P(cuCtxSynchronize());
   P(cuCtxPopCurrent_v2(&h));
   P(cuDeviceGetCount(&v));
-  P(cuDeviceGet(&d,99));
-  P(cuDeviceGet(&d,-1));
+  P(cuDeviceGet(&d, 99));
+  P(cuDeviceGet(&d, -1));
 }
 
 }  // namespace

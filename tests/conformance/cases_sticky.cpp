@@ -17,31 +17,31 @@ void sticky() {
   float ms = -1;
   Ptr d = 0;
   w.make_graph(&g, &x);
-  P(cuStreamBeginCapture_v2(t,1));
+  P(cuStreamBeginCapture_v2(t, 1));
   P(boom(s));
   P(cuStreamSynchronize(s));
   P(cuStreamSynchronize(s));
   P(cuEventQuery(e));
-  P(cuEventElapsedTime_v2(&ms,e,f));
-  P(cuEventRecord(e,s));
-  P(cuEventCreate(&h,0));
+  P(cuEventElapsedTime_v2(&ms, e, f));
+  P(cuEventRecord(e, s));
+  P(cuEventCreate(&h, 0));
   P(cuCtxGetCurrent(&h));
   P(cuCtxSynchronize());
   P(cuDriverGetVersion(&v));
   P(cuDeviceGetCount(&v));
   status(t);
   end(t);
-  P(cuGraphLaunch(x,s));
+  P(cuGraphLaunch(x, s));
   P(cuGraphExecDestroy(x));
   P(cuGraphDestroy(g));
   P(cuEventDestroy_v2(e));
   P(cuEventDestroy_v2(f));
   P(cuStreamDestroy_v2(s));
-  P(cuMemAlloc_v2(&d,64));
+  P(cuMemAlloc_v2(&d, 64));
   P(cuDevicePrimaryCtxReset_v2(dev));
-  P(cuDevicePrimaryCtxRetain(&h,dev));
+  P(cuDevicePrimaryCtxRetain(&h, dev));
   P(cuCtxSetCurrent(h));
-  P(cuEventCreate(&h,0));
+  P(cuEventCreate(&h, 0));
 }
 
 void after_the_failure(World& w, H p, H q) {
@@ -51,12 +51,12 @@ void after_the_failure(World& w, H p, H q) {
   P(cuEventQuery(q));
   P(cuEventQuery(e));
   P(cuStreamQuery(t));
-  P(cuEventElapsedTime_v2(&ms,e,f));
+  P(cuEventElapsedTime_v2(&ms, e, f));
   std::printf("  ms=%.6g\n", static_cast<double>(ms));
-  P(cuEventElapsedTime_v2(&ms,p,q));
-  P(cuEventRecord(e,t));
-  P(cuEventCreate(&h,0));
-  P(cuStreamCreate(&h,1));
+  P(cuEventElapsedTime_v2(&ms, p, q));
+  P(cuEventRecord(e, t));
+  P(cuEventCreate(&h, 0));
+  P(cuStreamCreate(&h, 1));
 }
 
 void sticky_plain() {
@@ -70,35 +70,35 @@ void sticky_plain() {
   Q(cuCtxSynchronize());
   Q(cuEventRecord(p, s));
   P(boom(s));
-  P(cuEventRecord(q,s));
+  P(cuEventRecord(q, s));
   after_the_failure(w, p, q);
   P(cuCtxGetCurrent(&h));
   P(cuCtxGetDevice(&dev));
   P(cuCtxSynchronize());
   P(cuDriverGetVersion(&v));
   P(cuDeviceGetCount(&v));
-  P(cuStreamIsCapturing(s,&v));
-  P(cuStreamBeginCapture_v2(t,1));
+  P(cuStreamIsCapturing(s, &v));
+  P(cuStreamBeginCapture_v2(t, 1));
   end(t);
-  P(cuGraphInstantiateWithFlags(&h,g,0));
-  P(cuGraphLaunch(x,t));
+  P(cuGraphInstantiateWithFlags(&h, g, 0));
+  P(cuGraphLaunch(x, t));
   P(cuGraphExecDestroy(x));
   P(cuGraphDestroy(g));
   P(cuEventDestroy_v2(e));
   P(cuEventDestroy_v2(q));
   P(cuStreamDestroy_v2(s));
-  P(cuMemAlloc_v2(&d,64));
+  P(cuMemAlloc_v2(&d, 64));
 }
 
 void sticky_in_capture() {
   World w;
   H s = w.s, t = w.t;
-  P(cuStreamBeginCapture_v2(t,2));
+  P(cuStreamBeginCapture_v2(t, 2));
   P(boom(s));
   usleep(kLongEnoughToFail);
   P(cuStreamQuery(s));
   status(t);
-  P(spin(t,100));
+  P(spin(t, 100));
   end(t);
   P(cuStreamSynchronize(s));
 }

@@ -3,8 +3,11 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <string>
 #include <vector>
 
 namespace conformance {
@@ -81,7 +84,10 @@ const char* named(int code) {
 }
 
 int row(const char* call, int code) {
-  std::printf("  %-62s -> %s\n", call, named(code));
+  // Recorded rows are written without spaces, however the source is laid out.
+  std::string text;
+  std::remove_copy(call, call + std::strlen(call), std::back_inserter(text), ' ');
+  std::printf("  %-62s -> %s\n", text.c_str(), named(code));
   return code;
 }
 
@@ -95,7 +101,7 @@ bool is_fake() { return fake_work != nullptr; }
 
 void load_kernels() {
   if (is_fake()) return;
-  P(cuModuleLoadData(&mod,PTX));
+  P(cuModuleLoadData(&mod, PTX));
   Q(cuModuleGetFunction(&spin_kernel, mod, "spin"));
   Q(cuModuleGetFunction(&boom_kernel, mod, "boom"));
 }

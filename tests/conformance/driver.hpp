@@ -89,8 +89,8 @@ using Ptr = unsigned long long;
   X(cuLogsDumpToMemory, (unsigned*, char*, std::size_t*, unsigned))                         \
   X(cuModuleLoadData, (H*, const void*))                                                    \
   X(cuModuleGetFunction, (H*, H, const char*))                                              \
-  X(cuLaunchKernel, (H, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,         \
-                     unsigned, H, void**, void**))
+  X(cuLaunchKernel,                                                                         \
+    (H, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, H, void**, void**))
 
 #define CONFORMANCE_X(name, parameters) extern int(*name) parameters;
 CONFORMANCE_ENTRY_POINTS(CONFORMANCE_X)
@@ -114,15 +114,15 @@ void must(const char* call, int code);
 // Kernels: embedded PTX on a real driver, the fake's own work on the fake.
 extern H mod;
 extern const char* const PTX;
-bool is_fake();                            // it brings kernels of its own and loads no module
-void load_kernels();                       // prints the row of the module where there is one
+bool is_fake();                             // it brings kernels of its own and loads no module
+void load_kernels();                        // prints the row of the module where there is one
 int spin(H stream, unsigned microseconds);  // a kernel that runs that long
-int boom(H stream);                        // a kernel that traps
+int boom(H stream);                         // a kernel that traps
 
 // Rows that the recorded files have in a form of their own.
-int status(H stream);                      // status(stream) rc=... state=...
-H end(H stream);                           // cuStreamEndCapture -> ... graph=set|NULL
-void nodes(H graph);                       // nodes=1 types: 0
+int status(H stream);  // status(stream) rc=... state=...
+H end(H stream);       // cuStreamEndCapture -> ... graph=set|NULL
+void nodes(H graph);   // nodes=1 types: 0
 
 void nap();  // 1 ms of real time, for a device to catch up where a row wants it idle
 

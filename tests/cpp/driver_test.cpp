@@ -2,15 +2,12 @@
 // needs a driver of its own kind, and so a process of its own.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <condition_variable>
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,6 +15,7 @@
 #include "driver/cuda_scopes.hpp"
 #include "driver/cuda_table.hpp"
 #include "driver/library.hpp"
+#include "driver_errors.hpp"
 #include "fake.hpp"
 #include "own_process.hpp"
 
@@ -26,26 +24,6 @@ namespace {
 
 using driver::Error;
 using driver::ErrorKind;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-// The error that `action` throws; one of a kind that nothing expects if it does not.
-template <typename Action>
-Error error_from(Action&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return {ErrorKind::kStreamMismatch, "no error was thrown"};
-}
-
-Error error_of_ready() {
-  return error_from([] { driver::ready(); });
-}
 
 void use_driver(const std::string& path) { setenv("GPUPROF_CUDA_DRIVER", path.c_str(), 1); }
 void configure(const char* text) { setenv("FAKECUDA_CONFIG", text, 1); }
@@ -356,122 +334,6 @@ TEST_F(DriverErrors, OfOrdinaryKindBlockNothing) {
     driver::error_of(status, "cuSomething");
     EXPECT_EQ(driver::blocked.load(), 0U) << status;
   }
-}
-
-TEST(StickyErrors, TheFirstIsRememberedAndSaidToLaterCalls) {
-  in_own_process([] {
-    driver::ready();
-    driver::error_of(CUDA_ERROR_ILLEGAL_ADDRESS, "cuFirst");
-    driver::error_of(CUDA_ERROR_LAUNCH_FAILED, "cuSecond");
-    const std::uint64_t calls = calls_of("any");
-    const Error error = error_of_ready();
-    EXPECT_EQ(error.code(), CUDA_ERROR_ILLEGAL_ADDRESS);
-    EXPECT_EQ(error.call(), "cuFirst");
-    EXPECT_EQ(driver::in_use_or_null(), nullptr);
-    EXPECT_EQ(calls_of("any"), calls);
-  });
-}
-
-TEST(StickyErrors, ADriverThatIsGoneIsAKindOfItsOwn) {
-  in_own_process([] {
-    driver::ready();
-    EXPECT_EQ(driver::error_of(CUDA_ERROR_DEINITIALIZED, "cuCall").kind(), ErrorKind::kGone);
-    EXPECT_EQ(error_of_ready().kind(), ErrorKind::kGone);
-  });
-}
-
-// The exit status of a child that runs `body`.
-template <typename Body>
-int forked(Body&& body) {
-  const pid_t child = fork();
-  if (child == 0) _exit(body());
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-TEST(Fork, AChildOfAProcessThatUsedTheDriverIsRefused) {
-  in_own_process([] {
-    driver::ready();
-    const std::uint32_t before = driver::fork_generation();
-    const int status = forked([&] {
-      if (driver::fork_generation() != before + 1) return 1;
-      if (driver::in_use_or_null() != nullptr) return 2;
-      try {
-        driver::ready();
-      } catch (const Error& error) {
-        return error.kind() == ErrorKind::kForked && contains(error.what(), "spawn") ? 0 : 3;
-      }
-      return 4;
-    });
-    EXPECT_EQ(status, 0);
-    EXPECT_EQ(driver::fork_generation(), before);
-    EXPECT_EQ(driver::blocked.load(), 0U) << "the parent goes on";
-  });
-}
-
-TEST(Fork, AChildThatIsFirstToUseTheDriverMayUseIt) {
-  in_own_process([] {
-    driver::loaded();
-    EXPECT_EQ(forked([] {
-                driver::ready();
-                return driver::blocked.load() == 0 ? 0 : 1;
-              }),
-              0);
-  });
-}
-
-TEST(Fork, ALockHeldByAnotherThreadIsFreeInTheChild) {
-  in_own_process([] {
-    driver::ForkMutex& mutex = *new driver::ForkMutex;
-    std::atomic<bool> held{false};
-    std::thread holder([&] {
-      const std::lock_guard lock(mutex);
-      held = true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    });
-    while (!held) std::this_thread::yield();
-    const int status = forked([&] {
-      mutex.lock();
-      return 0;
-    });
-    holder.join();
-    EXPECT_EQ(status, 0);
-    mutex.lock();
-    mutex.unlock();
-  });
-}
-
-int callbacks_run = 0;
-
-TEST(Fork, CallbacksRunInTheChildOnly) {
-  in_own_process([] {
-    driver::on_fork_child([]() noexcept { ++callbacks_run; });
-    EXPECT_EQ(forked([] { return callbacks_run; }), 1);
-    EXPECT_EQ(callbacks_run, 0);
-  });
-}
-
-TEST(Exit, HandlersOfEarlierDateSeeThatTheDriverIsOff) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(
-      {
-        std::atexit([] { _exit((driver::blocked.load() & driver::kExiting) != 0 ? 7 : 1); });
-        driver::ready();
-        std::exit(0);
-      },
-      testing::ExitedWithCode(7), "");
-}
-
-TEST(Exit, HandlersOfLaterDateMayStillUseTheDriver) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(
-      {
-        driver::ready();
-        std::atexit([] { _exit(driver::blocked.load() == 0 ? 7 : 1); });
-        std::exit(0);
-      },
-      testing::ExitedWithCode(7), "");
 }
 
 TEST(Warnings, AreNotedOnceForEachKind) {

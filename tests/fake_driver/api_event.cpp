@@ -175,10 +175,12 @@ FAKECUDA_EXPORT Result cuEventSynchronize(Handle handle) {
 
 FAKECUDA_EXPORT Result cuEventElapsedTime(float* milliseconds, Handle begin, Handle end) {
   static const Function function{"cuEventElapsedTime", InChild::kAnswersSuccess};
-  return call(function, [&] { return elapsed(state(), function.symbol, milliseconds, begin, end); });
+  return call(function,
+              [&] { return elapsed(state(), function.symbol, milliseconds, begin, end); });
 }
 
 FAKECUDA_EXPORT Result cuEventElapsedTime_v2(float* milliseconds, Handle begin, Handle end) {
   static const Function function{"cuEventElapsedTime_v2", InChild::kAnswersSuccess};
-  return call(function, [&] { return elapsed(state(), function.symbol, milliseconds, begin, end); });
+  return call(function,
+              [&] { return elapsed(state(), function.symbol, milliseconds, begin, end); });
 }

@@ -13,28 +13,41 @@ namespace {
 // As the real driver does: what was registered with atexit before cuInit runs after this.
 void take_down_at_exit() {
   static const bool registered = std::atexit([] {
-    lock();
-    state().gone = true;
-    unlock();
-  }) == 0;
+                                   lock();
+                                   state().gone = true;
+                                   unlock();
+                                 }) == 0;
   (void)registered;
 }
 
 int attribute(int which) {
   switch (which) {
-    case 1: return 1024;     // MAX_THREADS_PER_BLOCK
-    case 10: return 32;      // WARP_SIZE
-    case 13: return 1980000; // CLOCK_RATE, kHz
-    case 16: return 4;       // MULTIPROCESSOR_COUNT
-    case 31: return 1;       // CONCURRENT_KERNELS
-    case 38: return 1 << 20; // L2_CACHE_SIZE
-    case 40: return 2;       // ASYNC_ENGINE_COUNT
-    case 41: return 1;       // UNIFIED_ADDRESSING
-    case 50: return 0;       // PCI_DOMAIN_ID
-    case 75: return 9;       // COMPUTE_CAPABILITY_MAJOR
-    case 76: return 0;       // COMPUTE_CAPABILITY_MINOR
-    case 92: return 1;       // CAN_USE_STREAM_MEM_OPS
-    default: return 0;
+    case 1:
+      return 1024;  // MAX_THREADS_PER_BLOCK
+    case 10:
+      return 32;  // WARP_SIZE
+    case 13:
+      return 1980000;  // CLOCK_RATE, kHz
+    case 16:
+      return 4;  // MULTIPROCESSOR_COUNT
+    case 31:
+      return 1;  // CONCURRENT_KERNELS
+    case 38:
+      return 1 << 20;  // L2_CACHE_SIZE
+    case 40:
+      return 2;  // ASYNC_ENGINE_COUNT
+    case 41:
+      return 1;  // UNIFIED_ADDRESSING
+    case 50:
+      return 0;  // PCI_DOMAIN_ID
+    case 75:
+      return 9;  // COMPUTE_CAPABILITY_MAJOR
+    case 76:
+      return 0;  // COMPUTE_CAPABILITY_MINOR
+    case 92:
+      return 1;  // CAN_USE_STREAM_MEM_OPS
+    default:
+      return 0;
   }
 }
 

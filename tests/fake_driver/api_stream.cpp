@@ -128,7 +128,7 @@ Result capture_info(State& s, const char* function, Handle handle, CaptureStatus
   if (const Result refused = refuse_implicit(s, *stream, false); refused != kSuccess) {
     return refused;
   }
-  *status = !stream->session              ? kStatusNone
+  *status = !stream->session               ? kStatusNone
             : stream->session->invalidated ? kStatusInvalidated
                                            : kStatusActive;
   return kSuccess;
@@ -283,7 +283,8 @@ FAKECUDA_EXPORT Result cuThreadExchangeStreamCaptureMode(int* mode) {
     Thread& thread = this_thread();
     const CaptureMode before = thread.mode;
     // A mode that there is not is no error to the real driver either.
-    if (*mode >= kModeGlobal && *mode <= kModeRelaxed) thread.mode = static_cast<CaptureMode>(*mode);
+    if (*mode >= kModeGlobal && *mode <= kModeRelaxed)
+      thread.mode = static_cast<CaptureMode>(*mode);
     thread.relaxed_depth = thread.mode == kModeRelaxed ? thread.relaxed_depth + 1 : 0;
     state().max_relaxed_depth = std::max(state().max_relaxed_depth, thread.relaxed_depth);
     *mode = before;

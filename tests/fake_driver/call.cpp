@@ -1,7 +1,6 @@
 #include "call.hpp"
 
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <pthread.h>
 
 #include <cstdio>
 #include <ctime>
@@ -100,8 +99,8 @@ void log_line(const std::string& text) {
   std::tm utc{};
   gmtime_r(&now.tv_sec, &utc);
   char head[64];
-  std::snprintf(head, sizeof head, "[%02d:%02d:%02d.%03ld][%ld][CUDA][E] ", utc.tm_hour, utc.tm_min,
-                utc.tm_sec, now.tv_nsec / 1000000, static_cast<long>(syscall(SYS_gettid)));
+  std::snprintf(head, sizeof head, "[%02d:%02d:%02d.%03ld][%lu][CUDA][E] ", utc.tm_hour, utc.tm_min,
+                utc.tm_sec, now.tv_nsec / 1000000, pthread_self());
   s.log.push_back(head + text);
   if (s.log.size() > kLogLines) {
     s.log.pop_front();

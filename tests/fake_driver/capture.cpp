@@ -68,9 +68,10 @@ Result refuse_unsafe(State& s) {
     worst = std::max(worst, conflict);
   }
   if (worst == Conflict::kNone) return kSuccess;
-  log_line(worst == Conflict::kOwnThread
-               ? "API call conflicts with a stream capture sequence initiated from the calling thread"
-               : "API call conflicts with a stream capture sequence of another thread");
+  log_line(
+      worst == Conflict::kOwnThread
+          ? "API call conflicts with a stream capture sequence initiated from the calling thread"
+          : "API call conflicts with a stream capture sequence of another thread");
   return kCaptureUnsupported;
 }
 

@@ -19,13 +19,14 @@ std::uint64_t epoch = 1;
 void before_fork() { lock(); }
 void after_fork_in_parent() { unlock(); }
 
-// The child has one thread, whatever the others of its parent were waiting for.
+// The child has one thread, whatever the others of its parent were waiting for. That thread holds
+// the lock, taken before the fork.
 void after_fork_in_child() {
-  pthread_mutex_init(&mutex, nullptr);
   pthread_cond_init(&condition, nullptr);
   State& s = state();
   s.forked = s.forked || s.initialised;
   s.blocked_calls = 0;
+  unlock();
 }
 
 std::atomic<std::uint64_t>* shared_counter() {

@@ -7,23 +7,29 @@ namespace fakecuda {
 
 inline const char* error_name_or_null(int code) {
   switch (code) {
-    case kSuccess: return "CUDA_SUCCESS";
+    case kSuccess:
+      return "CUDA_SUCCESS";
 #define FAKECUDA_X(ours, theirs, value, text) \
-  case ours: return "CUDA_ERROR_" #theirs;
+  case ours:                                  \
+    return "CUDA_ERROR_" #theirs;
       FAKECUDA_ERRORS(FAKECUDA_X)
 #undef FAKECUDA_X
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 
 inline const char* error_text_or_null(int code) {
   switch (code) {
-    case kSuccess: return "no error";
+    case kSuccess:
+      return "no error";
 #define FAKECUDA_X(ours, theirs, value, text) \
-  case ours: return text;
+  case ours:                                  \
+    return text;
       FAKECUDA_ERRORS(FAKECUDA_X)
 #undef FAKECUDA_X
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 

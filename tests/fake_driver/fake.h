@@ -69,7 +69,7 @@ enum Result : int {
 #undef FAKECUDA_X
 };
 
-using Handle = std::uintptr_t;   // CUcontext, CUstream, CUevent, CUgraph, CUgraphExec, CUgraphNode
+using Handle = std::uintptr_t;    // CUcontext, CUstream, CUevent, CUgraph, CUgraphExec, CUgraphNode
 using DevicePtr = std::uint64_t;  // CUdeviceptr
 using Ns = std::int64_t;          // virtual nanoseconds
 

@@ -20,7 +20,7 @@ Result find_stream(State& s, const char* function, Handle handle, std::shared_pt
 // 400 for null, 709 in a destroyed context, the sticky error of its context.
 Result find_event(State& s, const char* function, Handle handle, std::shared_ptr<Event>& event);
 
-std::shared_ptr<Graph> find_graph(const State& s, Handle handle);      // null if there is none
+std::shared_ptr<Graph> find_graph(const State& s, Handle handle);     // null if there is none
 std::shared_ptr<GraphExec> find_exec(const State& s, Handle handle);  // null if there is none
 
 // After time has passed: a kernel's failure that this query or wait is the first to meet.

@@ -105,10 +105,10 @@ std::string last_calls_json(const State& s) {
 
 std::vector<std::pair<const char*, Live>> live_objects(const State& s) {
   return {
-      {"event", live_of(s, s.events)},       {"stream", live_of(s, s.streams)},
-      {"graph", live_graphs(s)},             {"exec", live_of(s, s.execs)},
-      {"context", live_contexts(s)},         {"primary", live_retains(s)},
-      {"memory", live_memory(s, false)},     {"host_memory", live_memory(s, true)},
+      {"event", live_of(s, s.events)},   {"stream", live_of(s, s.streams)},
+      {"graph", live_graphs(s)},         {"exec", live_of(s, s.execs)},
+      {"context", live_contexts(s)},     {"primary", live_retains(s)},
+      {"memory", live_memory(s, false)}, {"host_memory", live_memory(s, true)},
   };
 }
 

@@ -220,8 +220,8 @@ void reset_state();  // with the lock held
 
 void lock();
 void unlock();
-void notify();             // wakes calls in wait_for_notice
-void wait_for_notice();    // with the lock held, which it gives up meanwhile
+void notify();                 // wakes calls in wait_for_notice
+void wait_for_notice();        // with the lock held, which it gives up meanwhile
 void pause(int microseconds);  // the same, for real time to pass
 
 // Calls made in processes forked after cuInit; shared with the parent, which can read it.

@@ -15,10 +15,14 @@ bool gate_is_open(const Op& op) {
   const auto word =
       __atomic_load_n(reinterpret_cast<const std::uint32_t*>(op.address), __ATOMIC_ACQUIRE);
   switch (op.flags & 3) {
-    case kWaitValueGeq: return static_cast<std::int32_t>(word - op.value) >= 0;
-    case kWaitValueEq: return word == op.value;
-    case kWaitValueAnd: return (word & op.value) != 0;
-    default: return ~(word | op.value) != 0;
+    case kWaitValueGeq:
+      return static_cast<std::int32_t>(word - op.value) >= 0;
+    case kWaitValueEq:
+      return word == op.value;
+    case kWaitValueAnd:
+      return (word & op.value) != 0;
+    default:
+      return ~(word | op.value) != 0;
   }
 }
 
@@ -196,7 +200,8 @@ void wait_until_idle(State& s, const std::vector<std::shared_ptr<Stream>>& strea
 }
 
 Ns stamp_of(const State& s, const Completion& done) {
-  const Ns drift = static_cast<Ns>(static_cast<__int128>(done.end) * s.config.drift_ppb / 1000000000);
+  const Ns drift =
+      static_cast<Ns>(static_cast<__int128>(done.end) * s.config.drift_ppb / 1000000000);
   const Ns time = done.end + drift;
   return time - time % kTick;
 }

@@ -44,9 +44,12 @@ def test_queued_behind_other_work_a_scope_reads_the_kernels_own_time(nominal_ms:
 def test_on_an_idle_stream_a_scope_reads_at_most_the_launch_gap_more(nominal_ms: float) -> None:
     stream = device().stream()
     spin = Spin(device(), stream, int(nominal_ms * MILLISECOND))
+    wake = Spin(device(), stream, MILLISECOND // 20)
     scope = gpuprof.timer(stream=stream)
     errors_ms = []
     for _ in range(_REPETITIONS[nominal_ms]):
+        wake.launch()  # after a long wait the host's core sleeps, and is slow to launch
+        device().synchronize()
         with scope as sample:
             spin.launch()
         errors_ms.append(_reading(sample) - spin.milliseconds())

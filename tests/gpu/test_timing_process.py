@@ -125,6 +125,7 @@ def test_a_forked_child_runs_on_without_measuring_and_the_parent_still_measures(
         scope = gpuprof.timer("shared", stream=stream, backend="cuda")
         with scope as inherited:
             pass
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python's, about forking threads
         child = os.fork()
         if child == 0:
             status = 1
