@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -199,10 +198,6 @@ def test_quoted_messages_are_what_the_sources_say() -> None:
     assert not [part for part in parts if part.strip() not in said]
 
 
-@pytest.mark.skipif(
-    any(find_spec(module) is None for module in ("sphinx", "furo", "myst_parser")),
-    reason="sphinx, furo and myst-parser are not installed: pip install '.[docs]'",
-)
 def test_the_pages_build_without_warnings(tmp_path: Path) -> None:
     arguments = ["-W", "--keep-going", "-q", "-d", str(tmp_path / "doctrees"), "-b", "html"]
     done = run("-m", "sphinx", *arguments, "docs", str(tmp_path / "html"))
