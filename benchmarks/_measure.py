@@ -30,8 +30,8 @@ class Contender:
 class Rounds:
     """Nanoseconds per turn, by contender, one for each round; round i of all belong together."""
 
-    def __init__(self, *, typical: bool = False) -> None:
-        self._typical = typical  # the headline is the median: the disturbance is what is measured
+    def __init__(self, *, disturbed: bool = False) -> None:
+        self._disturbed = disturbed  # what disturbs is what is measured: the headline is the mean
         self._values: dict[str, list[float]] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -57,13 +57,13 @@ class Rounds:
         """Return a contender's row, compared with `to` if that was measured too."""
         values = self._values[name]
         best, median = min(values), statistics.median(values)
-        if self._typical:
-            best = median
+        if self._disturbed:
+            best = statistics.mean(values)
         if to is None or to not in self._values:
             return Row(name, best, "ns", median)
         others = self._values[to]
         ratios = [value / other for value, other in zip(values, others, strict=True)]
-        ratio = best / (statistics.median(others) if self._typical else min(others))
+        ratio = best / (statistics.mean(others) if self._disturbed else min(others))
         return Row(name, best, "ns", median, to, ratio, statistics.median(ratios), target)
 
 

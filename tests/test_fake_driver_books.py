@@ -241,7 +241,7 @@ def test_refused_calls_are_in_the_log_until_it_is_read(driver: FakeCuda) -> None
 
     said = read()
     assert "Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuStreamSynchronize" in said
-    assert f"][{threading.get_native_id()}][CUDA][E] " in said
+    assert f"][{threading.get_ident()}][CUDA][E] " in said
     assert read() == ""
 
 

@@ -14,6 +14,7 @@ import ast
 import difflib
 import importlib
 import inspect
+import re
 import sys
 import tempfile
 import textwrap
@@ -173,18 +174,32 @@ def _render_function(node: ast.FunctionDef, owner: str, indent: str) -> list[str
     qualified = owner + node.name
     if qualified in LEFT_OUT:
         return []
-    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-    signatures = SIGNATURES.get(qualified, (f"({ast.unparse(node.args)}){returns}",))
+    generated, text = _signature(node)
+    signatures = SIGNATURES.get(qualified, (generated,))
     decorators = [f"@{ast.unparse(decorator)}" for decorator in node.decorator_list]
     if len(signatures) > 1:
         decorators.append("@typing.overload")
-    text = ast.get_docstring(node) or ""
     lines = [""] if not owner else []
     for signature in signatures:
         lines += [indent + decorator for decorator in decorators]
         lines += _definition(node.name, signature, text, indent)
         text = ""  # overloads share the first one's
     return lines
+
+
+def _signature(node: ast.FunctionDef) -> tuple[str, str]:
+    """Return the signature and the rest of the docstring.
+
+    From Python 3.13 on a C method without arguments has a signature of its own, without types, and
+    the typed one stays where it was written: in the first line of the docstring.
+    """
+    text = ast.get_docstring(node) or ""
+    first, _, rest = text.partition("\n")
+    written = re.fullmatch(rf"{node.name}\(self: [\w.]+(.*)", first)
+    if written:
+        return "(self" + written[1].replace(f"{MODULE}.", ""), rest.strip()
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    return f"({ast.unparse(node.args)}){returns}", text
 
 
 def _definition(name: str, signature: str, text: str, indent: str) -> list[str]:

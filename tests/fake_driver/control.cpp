@@ -50,9 +50,9 @@ Result add_work(const char* function, Handle handle, Ns cost, OpKind kind) {
 
 // Kept until the calling thread asks again.
 const char* kept(std::string text) {
-  thread_local std::string storage;
-  storage = std::move(text);
-  return storage.c_str();
+  std::string& answer = this_thread().answer;
+  answer = std::move(text);
+  return answer.c_str();
 }
 
 __attribute__((destructor)) void write_report() {

@@ -29,6 +29,17 @@ void after_fork_in_child() {
   unlock();
 }
 
+// A key and not thread_local: ThreadSanitizer mistakes the end of a library's thread_local objects
+// for a race.
+pthread_key_t thread_key() {
+  static const pthread_key_t key = [] {
+    pthread_key_t made{};
+    pthread_key_create(&made, [](void* thread) { delete static_cast<Thread*>(thread); });
+    return made;
+  }();
+  return key;
+}
+
 std::atomic<std::uint64_t>* shared_counter() {
   void* page = mmap(nullptr, sizeof(std::atomic<std::uint64_t>), PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -74,15 +85,19 @@ void reset_state() {
 }
 
 Thread& this_thread() {
-  thread_local Thread thread;
-  if (thread.id == 0) thread.id = next_thread_id.fetch_add(1);
-  if (thread.epoch != epoch) {
-    const std::uint64_t id = thread.id;
-    thread = Thread{};
-    thread.id = id;
-    thread.epoch = epoch;
+  auto* thread = static_cast<Thread*>(pthread_getspecific(thread_key()));
+  if (thread == nullptr) {
+    thread = new Thread;
+    thread->id = next_thread_id.fetch_add(1);
+    pthread_setspecific(thread_key(), thread);
   }
-  return thread;
+  if (thread->epoch != epoch) {
+    const std::uint64_t id = thread->id;
+    *thread = Thread{};
+    thread->id = id;
+    thread->epoch = epoch;
+  }
+  return *thread;
 }
 
 void lock() { pthread_mutex_lock(&mutex); }

@@ -212,6 +212,7 @@ struct Thread {
   std::vector<Handle> contexts;
   CaptureMode mode = kModeGlobal;
   int relaxed_depth = 0;  // exchanges to relaxed since the mode was last another one
+  std::string answer;     // the text that a control function returned last
 };
 
 State& state();
