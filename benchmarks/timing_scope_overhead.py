@@ -113,7 +113,7 @@ def explicit_stream(bench: Bench) -> list[Row]:
     )
     return [
         rounds.row(_RAW_BURSTS),
-        rounds.row(bursts, to=_RAW_BURSTS, target=1.4),
+        rounds.row(bursts, to=_RAW_BURSTS),
         rounds.row(_RAW),
         rounds.row(scope, to=_RAW, target=1.4),
         rounds.row(_RAW_READ, to=_RAW),
