@@ -5,6 +5,7 @@
 
 #include "bindings/errors.hpp"
 #include "bindings/gil.hpp"
+#include "bindings/on_stream.hpp"
 #include "bindings/streams.hpp"
 #include "bindings/timing_sample.hpp"
 #include "bindings/timing_switch.hpp"
@@ -34,16 +35,6 @@ ClockChoice choice_of(const py::object& backend) {
   const auto name = backend.cast<std::string>();
   if (name == "cuda") return ClockChoice::kCuda;
   return name == "cpu" ? ClockChoice::kCpu : ClockChoice::kAuto;
-}
-
-// Runs `work`, letting other threads run where the stream's queue is full.
-template <typename Work>
-void on_stream(std::uintptr_t stream, Work&& work) {
-  if (switches.release_gil || timing::device::is_slow(stream)) {
-    without_gil(work);
-  } else {
-    work();
-  }
 }
 
 struct Frame {

@@ -8,9 +8,9 @@
 
 #include "bindings/errors.hpp"
 #include "bindings/gil.hpp"
+#include "bindings/on_stream.hpp"
 #include "bindings/parts.hpp"
 #include "bindings/streams.hpp"
-#include "bindings/timing_switch.hpp"
 #include "timing/device.hpp"
 #include "timing/scope.hpp"
 
@@ -33,7 +33,7 @@ class PyTimer {
     if (timer_.clock() == timing::kCudaClock) {
       on = chosen.is_none() ? current_stream() : CurrentStream{stream_handle(chosen.ptr()), 0};
     }
-    run(on.handle, [&] { timer_.start(on.handle, on.ordinal); });
+    on_stream(on.handle, [&] { timer_.start(on.handle, on.ordinal); });
     started_on_ = std::move(chosen);
   }
 
@@ -45,7 +45,7 @@ class PyTimer {
           "streams has no meaning of its own; leave stream out");
     }
     synchronize();
-    run(timer_.sample() ? timer_.sample()->stream : 0, [&] { timer_.stop(); });
+    on_stream(timer_.sample() ? timer_.sample()->stream : 0, [&] { timer_.stop(); });
   }
 
   double elapsed_ms() {
@@ -75,15 +75,6 @@ class PyTimer {
  private:
   void synchronize() const {
     if (!synchronize_.is_none()) synchronize_();
-  }
-
-  template <typename Work>
-  static void run(std::uintptr_t stream, Work&& work) {
-    if (switches.release_gil || timing::device::is_slow(stream)) {
-      without_gil(work);
-    } else {
-      work();
-    }
   }
 
   timing::Timer timer_;
