@@ -10,7 +10,6 @@ import pytest
 
 from tests.conformance import build as conformance_build
 from tests.conformance import golden
-from tests.fake_driver import build as fake_build
 
 # The most that may rest on nothing but the fake's own word.
 LARGEST_UNRECORDED_SHARE = 0.15
@@ -20,11 +19,6 @@ FAKE_ENVIRONMENT = {"FAKECUDA_CONFIG": "reuse=1", "FAKECUDA_SCRIPT": ""}
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return conformance_build.build(tmp_path_factory.mktemp("conformance"))
-
-
-@pytest.fixture(scope="module")
-def fake_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fake_build.build(tmp_path_factory.mktemp("fake"))
 
 
 def answers(program: Path, library: Path | str) -> tuple[golden.Recording, str]:
@@ -42,8 +36,8 @@ def answers(program: Path, library: Path | str) -> tuple[golden.Recording, str]:
 
 
 @pytest.fixture(scope="module")
-def fake_answers(program: Path, fake_library: Path) -> tuple[golden.Recording, str]:
-    return answers(program, fake_library)
+def fake_answers(program: Path, fake_path: Path) -> tuple[golden.Recording, str]:
+    return answers(program, fake_path)
 
 
 def test_the_fake_answers_every_recorded_row(
@@ -74,9 +68,9 @@ def exported_entry_points(library: Path) -> set[str]:
     return {symbol for symbol in symbols if symbol.startswith("cu")}
 
 
-def test_every_entry_point_of_the_fake_has_a_recorded_row(fake_library: Path) -> None:
+def test_every_entry_point_of_the_fake_has_a_recorded_row(fake_path: Path) -> None:
     with_rows = {symbol for symbol, _ in golden.rules(golden.expressed(golden.recorded()))}
-    assert exported_entry_points(fake_library) - with_rows == set()
+    assert exported_entry_points(fake_path) - with_rows == set()
 
 
 def test_few_rules_of_the_fake_rest_on_its_own_word(capsys: pytest.CaptureFixture[str]) -> None:

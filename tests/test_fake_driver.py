@@ -18,8 +18,8 @@ MS = 1_000_000
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return own_library(tmp_path_factory.mktemp("fake_driver"))
+def library(fake_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return own_library(fake_path, tmp_path_factory.mktemp("fake_driver"))
 
 
 @pytest.fixture

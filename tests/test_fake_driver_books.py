@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return own_library(tmp_path_factory.mktemp("fake_driver"))
+def library(fake_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return own_library(fake_path, tmp_path_factory.mktemp("fake_driver"))
 
 
 @pytest.fixture
@@ -207,11 +207,11 @@ def test_a_driver_can_be_without_device_or_fail_to_start(driver: FakeCuda) -> No
 
 
 def test_lookups_can_find_nothing_or_be_missing_altogether(
-    driver: FakeCuda, tmp_path_factory: pytest.TempPathFactory
+    driver: FakeCuda, fake_path: Path
 ) -> None:
     driver.configure(no_gpa=True)
     assert looked_up(driver, "cuInit", 2000) == (0, 1, False)
-    path = fake_build.build(tmp_path_factory.mktemp("old"), get_proc_address=False)
+    path = fake_build.build(fake_path.parent, get_proc_address=False)
     old = ctypes.CDLL(str(path))
     assert not hasattr(old, "cuGetProcAddress_v2")
     assert hasattr(old, "cuInit")
@@ -368,10 +368,9 @@ def test_the_library_is_writable_by_its_owner_alone(library: Path) -> None:
     assert mode & (stat.S_IWGRP | stat.S_IWOTH) == 0
 
 
-def test_an_unchanged_library_is_not_built_again(library: Path) -> None:
-    folder = library.parent / "build"
-    before = (folder / "libfakecuda.so").stat().st_mtime_ns
-    assert fake_build.build(folder).stat().st_mtime_ns == before
+def test_an_unchanged_library_is_not_built_again(fake_path: Path) -> None:
+    before = fake_path.stat().st_mtime_ns
+    assert fake_build.build(fake_path.parent).stat().st_mtime_ns == before
 
 
 def test_a_failed_build_shows_the_compilers_message(

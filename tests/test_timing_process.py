@@ -35,6 +35,7 @@ def test_ctrl_c_ends_a_wait_and_leaves_the_sample_usable(fake_path: Path) -> Non
         fake_path,
         """
         import signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
         fake.configure("mode=manual")
         with scope as sample:
             fake.work(stream, 1000)

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.fake_driver.build import build
 from tests.fake_driver.control import FakeCuda
 
 
-def own_library(folder: Path) -> Path:
-    """Build in ``folder/build`` and return a copy, which the loader takes for another library."""
-    return Path(shutil.copy2(build(folder / "build"), folder / "libfakecuda.so"))
+def own_library(built: Path, folder: Path) -> Path:
+    """Return a copy in `folder`, which the loader takes for another library."""
+    return Path(shutil.copy2(built, folder / built.name))
 
 
 @contextmanager
