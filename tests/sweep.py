@@ -7,7 +7,7 @@ call with every code.
 
 A run is good if it ends in success or in one of gpuprof's exceptions, if nothing is left behind,
 and if the scenario then passes without a fault. Each run is a forked child of a process that has
-not used the driver, so none can spoil another. The idea is that of SQLite's tests of lacking memory.
+not used the driver, so none can spoil another. SQLite's tests of lacking memory are the model.
 """
 
 from __future__ import annotations

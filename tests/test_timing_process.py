@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-
-import pytest
 
 from tests.processes import SETUP_CUDA, check_cuda, check_python, run_python
 

@@ -80,7 +80,9 @@ def _generator(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]
     def timed(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         generator = function(*args, **kwargs)
         resume: Callable[[], Any] = functools.partial(next, generator)
+        closed: GeneratorExit | None = None
         while True:
+            item = None
             with scope:
                 try:
                     item = resume()
@@ -88,8 +90,6 @@ def _generator(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]
                     return stop.value
                 except GeneratorExit as error:  # closed, which is no failure either
                     closed = error
-                else:
-                    closed = None
             if closed is not None:
                 raise closed
             try:
@@ -101,7 +101,8 @@ def _generator(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]
 
     code = getattr(function, "__code__", None)
     if code is not None and code.co_flags & inspect.CO_ITERABLE_COROUTINE:
-        return types.coroutine(timed)
+        awaitable: Callable[..., Any] = types.coroutine(timed)
+        return awaitable
     return timed
 
 

@@ -46,9 +46,7 @@ void set_error(const Error& error) noexcept {
   }
 }
 
-void throw_invalid_state(const char* message) {
-  throw Error(ErrorKind::kInvalidState, message);
-}
+void throw_invalid_state(const char* message) { throw Error(ErrorKind::kInvalidState, message); }
 
 void emit_warnings() noexcept {
   PyObject* type = nullptr;
@@ -83,6 +81,8 @@ void set_current_exception() noexcept {
 }
 
 void bind_errors(py::module_& /*module*/) {
+  // pybind11 gives the pointer by value.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param)
   py::register_local_exception_translator([](std::exception_ptr pointer) {
     try {
       if (pointer) std::rethrow_exception(pointer);

@@ -2,8 +2,9 @@
 //
 // At exit CPython ends daemon threads inside the call that takes the lock back, by unwinding their
 // stacks; a RAII guard's destructor would then take the lock a second time and abort the process.
-// So the lock is saved and restored by plain statements, and every wait in the bindings goes through
-// here. The frames between the interpreter and this function may hold no owned Python object.
+// So the lock is saved and restored by plain statements, and every wait in the bindings goes
+// through here. The frames between the interpreter and this function may hold no owned Python
+// object.
 #pragma once
 
 #include <Python.h>

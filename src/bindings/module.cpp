@@ -14,7 +14,8 @@ PYBIND11_MODULE(_core_main, module) {
   bind_timing_device(module);
 }
 
-// A subinterpreter gets an ImportError on every Python; up to 3.11 pybind11 would wait for ever there.
+// A subinterpreter gets an ImportError on every Python; up to 3.11 pybind11 would wait for ever
+// there.
 extern "C" PYBIND11_EXPORT PyObject* PyInit__core() {
   if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
     PyErr_SetString(PyExc_ImportError,

@@ -1,6 +1,6 @@
-// The interpreter lock around a record: held, because letting it go costs milliseconds beside a busy
-// Python thread; let go where the stream's queue was full the last time, or where the program asked
-// for it with GPUPROF_RELEASE_GIL.
+// The interpreter lock around a record: held, because letting it go costs milliseconds beside a
+// busy Python thread; let go where the stream's queue was full the last time, or where the program
+// asked for it with GPUPROF_RELEASE_GIL.
 #pragma once
 
 #include <cstdint>

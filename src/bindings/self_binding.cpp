@@ -11,8 +11,7 @@ namespace {
 #if GPUPROF_SELF_BINDING
 
 struct SelfDescriptor {
-  PyObject_HEAD
-  vectorcallfunc call;
+  PyObject_HEAD vectorcallfunc call;
   PyMethodDef* method;
 };
 
@@ -23,8 +22,8 @@ PyObject* descriptor_get(PyObject* descriptor, PyObject* object, PyObject* /*typ
 }
 
 // ExitStack calls type(cm).__exit__(cm, ...): that must go on through the object's own vectorcall.
-PyObject* descriptor_call(PyObject* /*descriptor*/, PyObject* const* arguments, size_t flagged_count,
-                          PyObject* keywords) {
+PyObject* descriptor_call(PyObject* /*descriptor*/, PyObject* const* arguments,
+                          size_t flagged_count, PyObject* keywords) {
   const Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
   if (count < 1) {
     PyErr_SetString(PyExc_TypeError, "a context manager's method needs its object");
@@ -55,17 +54,15 @@ PyMemberDef descriptor_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(SelfDescriptor, call), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
 
-PyType_Slot descriptor_slots[] = {
-    {Py_tp_descr_get, reinterpret_cast<void*>(&descriptor_get)},
-    {Py_tp_call, reinterpret_cast<void*>(&PyVectorcall_Call)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(&descriptor_dealloc)},
-    {Py_tp_getset, descriptor_getset},
-    {Py_tp_members, descriptor_members},
-    {0, nullptr}};
+PyType_Slot descriptor_slots[] = {{Py_tp_descr_get, reinterpret_cast<void*>(&descriptor_get)},
+                                  {Py_tp_call, reinterpret_cast<void*>(&PyVectorcall_Call)},
+                                  {Py_tp_dealloc, reinterpret_cast<void*>(&descriptor_dealloc)},
+                                  {Py_tp_getset, descriptor_getset},
+                                  {Py_tp_members, descriptor_members},
+                                  {0, nullptr}};
 
-PyType_Spec descriptor_spec = {
-    "gpuprof._core._SelfDescriptor", sizeof(SelfDescriptor), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, descriptor_slots};
+PyType_Spec descriptor_spec = {"gpuprof._core._SelfDescriptor", sizeof(SelfDescriptor), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, descriptor_slots};
 
 py::object make_descriptor(PyMethodDef* method) {
   static PyObject* type = PyType_FromSpec(&descriptor_spec);

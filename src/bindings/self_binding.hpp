@@ -25,7 +25,8 @@ struct ContextManagerCalls {
   PyObject* (*call)(PyObject* self, PyObject* argument);
 };
 
-// For py::class_<T>(..., context_manager_setup<&vectorcall>()): gives the class's objects a vectorcall.
+// For py::class_<T>(..., context_manager_setup<&vectorcall>()): gives the class's objects a
+// vectorcall.
 template <vectorcallfunc kCall>
 pybind11::custom_type_setup context_manager_setup() {
   return pybind11::custom_type_setup([](PyHeapTypeObject* heap_type) {

@@ -2,6 +2,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
 #include <string>
 
 #include "bindings/parts.hpp"
@@ -91,7 +92,11 @@ std::uintptr_t cupy_stream() {
   PyObject* cupy = imported(name);
   if (cupy == nullptr) return 0;
   try {
-    return py::handle(cupy).attr("cuda").attr("get_current_stream")().attr("ptr").cast<std::uintptr_t>();
+    return py::handle(cupy)
+        .attr("cuda")
+        .attr("get_current_stream")()
+        .attr("ptr")
+        .cast<std::uintptr_t>();
   } catch (const std::exception&) {  // half imported, or without a driver
     PyErr_Clear();
     return 0;
@@ -102,15 +107,14 @@ std::uintptr_t from_integer(PyObject* value) {
   const unsigned long long handle = PyLong_AsUnsignedLongLong(value);
   if (handle == static_cast<unsigned long long>(-1) && PyErr_Occurred() != nullptr) {
     PyErr_Clear();
-    throw py::value_error("stream: an int must be a CUDA stream handle between 0 and 2**64 - 1, got " +
-                          py::repr(value).cast<std::string>());
+    throw py::value_error(
+        "stream: an int must be a CUDA stream handle between 0 and 2**64 - 1, got " +
+        py::repr(value).cast<std::string>());
   }
   return static_cast<std::uintptr_t>(handle);
 }
 
-bool is_plain_int(PyObject* value) {
-  return PyLong_Check(value) != 0 && PyBool_Check(value) == 0;
-}
+bool is_plain_int(PyObject* value) { return PyLong_Check(value) != 0 && PyBool_Check(value) == 0; }
 
 // The protocol of CUDA's Python libraries: __cuda_stream__ gives (version, handle).
 std::uintptr_t from_protocol(const py::object& protocol) {
@@ -128,8 +132,7 @@ CurrentStream current_stream() {
   CurrentStream current;
   if (torch.ready()) {
     const int on_thread = timing::device::current_ordinal();
-    current.ordinal = on_thread >= 0 ? on_thread : torch.ordinal();
-    if (current.ordinal < 0) current.ordinal = 0;
+    current.ordinal = std::max(on_thread >= 0 ? on_thread : torch.ordinal(), 0);
     current.handle = torch.stream(current.ordinal);
   }
   if (current.handle == 0) current.handle = cupy_stream();
@@ -146,7 +149,8 @@ std::uintptr_t stream_handle(PyObject* stream) {
   if (is_plain_int(stream)) return from_integer(stream);
   const py::handle object(stream);
   if (PyBool_Check(stream) == 0) {
-    if (py::hasattr(object, "__cuda_stream__")) return from_protocol(object.attr("__cuda_stream__"));
+    if (py::hasattr(object, "__cuda_stream__"))
+      return from_protocol(object.attr("__cuda_stream__"));
     for (const char* name : {"cuda_stream", "ptr"}) {
       if (!py::hasattr(object, name)) continue;
       const py::object value = object.attr(name);

@@ -52,8 +52,9 @@ void bind_timing_device(py::module_& module) {
         return dict;
       },
       py::arg("device"), "What an empty interval reads on a device, as a dict. Waits.");
-  module.def("_release_idle", &timing::device::release_idle,
-             "Destroy pooled events and let go of idle contexts; the number of event pairs in use.");
+  module.def(
+      "_release_idle", &timing::device::release_idle,
+      "Destroy pooled events and let go of idle contexts; the number of event pairs in use.");
   module.def("_samples_in_memory", &timing::samples_in_memory);
   py::class_<timing::DeviceBuffer>(module, "DeviceBuffer",
                                    "Device memory that can be filled, as work for demonstrations.")

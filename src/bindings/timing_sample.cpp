@@ -26,8 +26,7 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 struct SampleObject {
-  PyObject_HEAD
-  Sample* sample;
+  PyObject_HEAD Sample* sample;
 };
 
 PyTypeObject* sample_type = nullptr;
@@ -37,7 +36,9 @@ PyObject* disabled = nullptr;
 std::array<PyObject*, 256> free_list;
 std::size_t free_count = 0;
 
-Sample& sample_of(PyObject* self) noexcept { return *reinterpret_cast<SampleObject*>(self)->sample; }
+Sample& sample_of(PyObject* self) noexcept {
+  return *reinterpret_cast<SampleObject*>(self)->sample;
+}
 
 void dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
@@ -67,7 +68,8 @@ void dealloc(PyObject* self) {
           "open; pass in_capture=\"record\" to time each replay");
     case SampleStatus::kCaptured:
       throw_invalid_state(
-          "this sample was recorded into a graph and gets a new time with each replay; read its ms");
+          "this sample was recorded into a graph and gets a new time with each replay; read its "
+          "ms");
     default:
       if (sample.error) throw *sample.error;
       throw_invalid_state("this sample could not be measured");
@@ -101,9 +103,8 @@ bool is_known(Sample& sample) {
 }
 
 PyObject* get_ms(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(nullptr, [&] {
-    return PyFloat_FromDouble(sample_milliseconds(sample_of(self)));
-  });
+  return guarded<PyObject*>(
+      nullptr, [&] { return PyFloat_FromDouble(sample_milliseconds(sample_of(self))); });
 }
 
 PyObject* try_ms(PyObject* self, PyObject* /*unused*/) {
@@ -203,9 +204,8 @@ std::string describe(Sample& sample) {
 }
 
 PyObject* repr(PyObject* self) {
-  return guarded<PyObject*>(nullptr, [&] {
-    return py::str("<" + describe(sample_of(self)) + ">").release().ptr();
-  });
+  return guarded<PyObject*>(
+      nullptr, [&] { return py::str("<" + describe(sample_of(self)) + ">").release().ptr(); });
 }
 
 PyObject* repr_html(PyObject* self, PyObject* /*unused*/) {
@@ -239,13 +239,14 @@ PyObject* reduce(PyObject* self, PyObject* /*unused*/) {
     Sample& sample = sample_of(self);
     if (sample.load_status() == SampleStatus::kPending) sample_milliseconds(sample);
     const SampleStatus status = sample.load_status();
-    if (status == SampleStatus::kOpen || status == SampleStatus::kCaptured) throw_unmeasured(sample);
+    if (status == SampleStatus::kOpen || status == SampleStatus::kCaptured)
+      throw_unmeasured(sample);
     const py::object restore = py::module_::import("gpuprof._core").attr("_restore_sample");
-    const py::object path = py::reinterpret_steal<py::object>(get_path(self, nullptr));
-    return py::make_tuple(
-               restore, py::make_tuple(path, timing::clock_name(sample.clock),
-                                       static_cast<int>(status), sample.body_raised,
-                                       sample.device_ms, sample.host_end - sample.host_begin))
+    const auto path = py::reinterpret_steal<py::object>(get_path(self, nullptr));
+    return py::make_tuple(restore,
+                          py::make_tuple(path, timing::clock_name(sample.clock),
+                                         static_cast<int>(status), sample.body_raised,
+                                         sample.device_ms, sample.host_end - sample.host_begin))
         .release()
         .ptr();
   });
@@ -257,8 +258,8 @@ py::object restore_sample(const std::string& path, const std::string& clock, int
     throw py::value_error("not a pickled Sample: status " + std::to_string(status));
   }
   SampleRef sample(timing::make_sample());
-  sample->path = path.empty() ? &timing::root_path()
-                              : &timing::path_below(timing::root_path(), path);
+  sample->path =
+      path.empty() ? &timing::root_path() : &timing::path_below(timing::root_path(), path);
   sample->clock = timing::clock_id(clock);
   sample->body_raised = body_raised;
   sample->device_ms = device_ms;
@@ -269,14 +270,16 @@ py::object restore_sample(const std::string& path, const std::string& clock, int
 
 // Two objects are equal if they are of the same entry: `scope.last` makes a new object each time.
 PyObject* compare(PyObject* left, PyObject* right, int operation) {
-  const bool comparable = Py_TYPE(right) == sample_type && (operation == Py_EQ || operation == Py_NE);
+  const bool comparable =
+      Py_TYPE(right) == sample_type && (operation == Py_EQ || operation == Py_NE);
   if (!comparable) Py_RETURN_NOTIMPLEMENTED;
   const bool same = &sample_of(left) == &sample_of(right);
   return PyBool_FromLong(same == (operation == Py_EQ));
 }
 
 Py_hash_t hash(PyObject* self) {
-  const auto value = static_cast<Py_hash_t>(reinterpret_cast<std::uintptr_t>(&sample_of(self)) >> 4U);
+  const auto value =
+      static_cast<Py_hash_t>(reinterpret_cast<std::uintptr_t>(&sample_of(self)) >> 4U);
   return value == -1 ? -2 : value;
 }
 
@@ -289,14 +292,17 @@ PyGetSetDef getset[] = {
      "CudaError\n    The driver refused to measure it.",
      nullptr},
     {"ready", get_ready, nullptr, "Whether `ms` would return at once with a measurement.", nullptr},
-    {"host_ms", get_host_ms, nullptr,
-     "Milliseconds that the host spent inside the scope.", nullptr},
-    {"path", get_path, nullptr, "The names of the open scopes, outermost first: 'step/fwd'.", nullptr},
+    {"host_ms", get_host_ms, nullptr, "Milliseconds that the host spent inside the scope.",
+     nullptr},
+    {"path", get_path, nullptr, "The names of the open scopes, outermost first: 'step/fwd'.",
+     nullptr},
     {"clock", get_clock, nullptr, "What measured: 'cuda', 'cpu', 'metal' or a SyncBackend's name.",
      nullptr},
-    {"stream", get_stream, nullptr, "The CUDA stream's handle, 0 for the legacy default one.", nullptr},
+    {"stream", get_stream, nullptr, "The CUDA stream's handle, 0 for the legacy default one.",
+     nullptr},
     {"state", get_state, nullptr,
-     "'open', 'pending', 'done', 'disabled', 'dropped', 'skipped', 'captured' or 'failed'.", nullptr},
+     "'open', 'pending', 'done', 'disabled', 'dropped', 'skipped', 'captured' or 'failed'.",
+     nullptr},
     {"failed", get_failed, nullptr, "Whether the body raised or the driver refused.", nullptr},
     {"dropped", get_is<SampleStatus::kDropped>, nullptr,
      "Whether nothing was measured because too many samples were pending.", nullptr},

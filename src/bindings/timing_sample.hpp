@@ -1,6 +1,6 @@
-// gpuprof.Sample: a CPython type with a free list, because one is made at every entry of a scope and
-// a pybind11 object costs ten times as much. It owns one reference to a timing::Sample. All functions
-// need the interpreter lock.
+// gpuprof.Sample: a CPython type with a free list, because one is made at every entry of a scope
+// and a pybind11 object costs ten times as much. It owns one reference to a timing::Sample. All
+// functions need the interpreter lock.
 #pragma once
 
 #include <Python.h>

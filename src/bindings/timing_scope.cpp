@@ -182,9 +182,8 @@ void Scope::open_on_stream(Sample& sample) {
     } catch (const Error&) {  // the record that follows meets the same and reports it
     }
   }
-  on_stream(stream.handle, [&] {
-    timing::scope::open_cuda(sample, options_.record_in_capture, stream.ordinal);
-  });
+  on_stream(stream.handle,
+            [&] { timing::scope::open_cuda(sample, options_.record_in_capture, stream.ordinal); });
 }
 
 void Scope::exit(bool body_raised) {
@@ -293,8 +292,9 @@ Scope::Place Scope::find_open() const {
                     "on; its newest entry was closed");
   Flow& other = *open_in_.back();
   const auto& others = other.entries();
-  const auto found = std::find_if(others.rbegin(), others.rend(),
-                                  [this](const NestingEntry& entry) { return entry.owner == this; });
+  const auto found =
+      std::find_if(others.rbegin(), others.rend(),
+                   [this](const NestingEntry& entry) { return entry.owner == this; });
   return {&other, static_cast<std::size_t>(std::distance(found, others.rend())) - 1};
 }
 

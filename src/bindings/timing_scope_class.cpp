@@ -58,10 +58,9 @@ PyObject* scope_vectorcall(PyObject* self, PyObject* const* arguments, size_t fl
   return dispatch(kCalls, self, arguments, flagged_count, keywords);
 }
 
-PyMethodDef enter_method{
-    "__enter__", enter, METH_NOARGS,
-    "__enter__(self: gpuprof._core.Scope) -> gpuprof._core.Sample\n\n"
-    "Start the clock and return this entry's sample."};
+PyMethodDef enter_method{"__enter__", enter, METH_NOARGS,
+                         "__enter__(self: gpuprof._core.Scope) -> gpuprof._core.Sample\n\n"
+                         "Start the clock and return this entry's sample."};
 
 PyMethodDef exit_method{
     "__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&exit)), METH_FASTCALL,
@@ -69,8 +68,8 @@ PyMethodDef exit_method{
     "typing.Any) -> None\n\n"
     "Stop the clock; never waits for the GPU."};
 
-// The usual call, timer("name") for a name met before, costs a look into a dictionary; all others go
-// to Python.
+// The usual call, timer("name") for a name met before, costs a look into a dictionary; all others
+// go to Python.
 PyObject* timer(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count,
                 PyObject* keywords) {
   if (count == 1 && keywords == nullptr && PyUnicode_CheckExact(arguments[0])) {
@@ -181,18 +180,17 @@ void bind_timing_scope(py::module_& module) {
                              "`last.ms`: waits. Raises InvalidStateError before the first exit.")
       .def_property_readonly(
           "name", [](const Scope& self) { return self.options().name; }, "The name, or None.")
-      .def_property_readonly(
-          "_options",
-          [](const Scope& self) {
-            const ScopeOptions& options = self.options();
-            py::dict result;
-            result["stream"] = options.stream;
-            result["backend"] = options.backend;
-            result["enabled"] = options.enabled;
-            result["verify_stream"] = options.verify_stream;
-            result["in_capture"] = options.record_in_capture ? "record" : "auto";
-            return result;
-          })
+      .def_property_readonly("_options",
+                             [](const Scope& self) {
+                               const ScopeOptions& options = self.options();
+                               py::dict result;
+                               result["stream"] = options.stream;
+                               result["backend"] = options.backend;
+                               result["enabled"] = options.enabled;
+                               result["verify_stream"] = options.verify_stream;
+                               result["in_capture"] = options.record_in_capture ? "record" : "auto";
+                               return result;
+                             })
       .def("__reduce__",
            [](const py::object& self) {
              const py::object remake = py::module_::import("gpuprof._timing").attr("remake_scope");
@@ -209,17 +207,16 @@ void bind_timing_scope(py::module_& module) {
   if (function == nullptr) throw py::error_already_set();
   module.add_object("timer", function);
 
-  module.def("set_enabled",
-             [](bool on) { timing::scope::enabled.store(on, std::memory_order_relaxed); },
-             py::arg("on"), "Switch scopes that follow the global switch on or off.");
+  module.def(
+      "set_enabled", [](bool on) { timing::scope::enabled.store(on, std::memory_order_relaxed); },
+      py::arg("on"), "Switch scopes that follow the global switch on or off.");
   module.def("is_enabled", [] {
     return !switches.disabled_for_good && timing::scope::enabled.load(std::memory_order_relaxed);
   });
-  module.def("_set_switches",
-             [](bool disabled_for_good, bool release_gil) {
-               switches = {disabled_for_good, release_gil};
-             },
-             py::arg("disabled_for_good"), py::arg("release_gil"));
+  module.def(
+      "_set_switches",
+      [](bool disabled_for_good, bool release_gil) { switches = {disabled_for_good, release_gil}; },
+      py::arg("disabled_for_good"), py::arg("release_gil"));
 }
 
 }  // namespace gpuprof::bindings

@@ -52,8 +52,8 @@ PendingByPath pending_by_path() {
 }
 
 py::str path_text(const timing::Path& path) {
-  return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(
-      path.text.data(), static_cast<Py_ssize_t>(path.text.size()), "replace"));
+  return py::reinterpret_steal<py::str>(
+      PyUnicode_DecodeUTF8(path.text.data(), static_cast<Py_ssize_t>(path.text.size()), "replace"));
 }
 
 py::dict row_dict(const timing::Row& row, std::uint64_t pending) {

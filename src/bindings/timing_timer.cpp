@@ -41,7 +41,8 @@ class PyTimer {
     if (!stream.is_none() && timer_.clock() == timing::kCudaClock && timer_.sample() &&
         stream_handle(stream.ptr()) != timer_.sample()->stream) {
       throw py::value_error(
-          "stream: record_end() must be on the stream of record_start(), because an interval across "
+          "stream: record_end() must be on the stream of record_start(), because an interval "
+          "across "
           "streams has no meaning of its own; leave stream out");
     }
     synchronize();
@@ -92,8 +93,7 @@ std::unique_ptr<PyTimer> make_timer(const py::object& backend, py::object stream
   const auto name = backend.cast<std::string>();
   if (name == "cuda") timing::device::require();
   const bool cuda =
-      name == "cuda" ||
-      (name == "auto" && (timing::scope::cuda_in_use() || framework_is_live()));
+      name == "cuda" || (name == "auto" && (timing::scope::cuda_in_use() || framework_is_live()));
   return std::make_unique<PyTimer>(cuda ? timing::kCudaClock : timing::kCpuClock, py::none(),
                                    std::move(stream));
 }

@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <array>
-#include <cstdint>
 #include <mutex>
 #include <string_view>
 
@@ -71,8 +70,7 @@ std::string log_since_last_call() noexcept {
     }
     const std::string_view written(text.data());
     // The driver writes a thread as the number that pthread_self() gives.
-    const auto self = reinterpret_cast<std::uintptr_t>(reinterpret_cast<void*>(pthread_self()));
-    return pick_lines(written, std::to_string(self));
+    return pick_lines(written, std::to_string(pthread_self()));
   } catch (...) {
     return {};
   }

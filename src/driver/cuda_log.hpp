@@ -13,8 +13,8 @@ struct Table;
 // Remembers where the log stands. Once, after cuInit.
 void start_log(const Table& table) noexcept;
 
-// The new lines, at most 2 KiB of them, joined by " | "; empty if there are none or the driver keeps
-// no log. Any thread. Called only on the way to an error, so it may be slow.
+// The new lines, at most 2 KiB of them, joined by " | "; empty if there are none or the driver
+// keeps no log. Any thread. Called only on the way to an error, so it may be slow.
 std::string log_since_last_call() noexcept;
 
 }  // namespace gpuprof::driver

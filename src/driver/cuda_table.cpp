@@ -44,16 +44,15 @@ State& state() {
 class Resolver {
  public:
   explicit Resolver(void* library)
-      : get_(reinterpret_cast<PFN_cuGetProcAddress_v12000>(
-            dlsym(library, "cuGetProcAddress_v2"))) {}
+      : get_(reinterpret_cast<PFN_cuGetProcAddress_v12000>(dlsym(library, "cuGetProcAddress_v2"))) {
+  }
 
   [[nodiscard]] bool usable() const noexcept { return get_ != nullptr; }
 
   [[nodiscard]] void* find(const char* name, int version) const noexcept {
     void* entry = nullptr;
     CUdriverProcAddressQueryResult found{};
-    const CUresult status =
-        get_(name, &entry, version, CU_GET_PROC_ADDRESS_DEFAULT, &found);
+    const CUresult status = get_(name, &entry, version, CU_GET_PROC_ADDRESS_DEFAULT, &found);
     return status == CUDA_SUCCESS && found == CU_GET_PROC_ADDRESS_SUCCESS ? entry : nullptr;
   }
 
@@ -72,10 +71,11 @@ void fill(Function& slot, void* entry, const char* name, std::vector<std::string
 }
 
 void fill_table(State& s, const Resolver& resolver) {
-#define GPUPROF_X(name, version) fill(s.table.name, resolver.find(#name, version), #name, s.missing);
-#define GPUPROF_F(name, version, older)                                                  \
-  {                                                                                      \
-    void* entry = resolver.find(#name, version);                                         \
+#define GPUPROF_X(name, version) \
+  fill(s.table.name, resolver.find(#name, version), #name, s.missing);
+#define GPUPROF_F(name, version, older)                                                           \
+  {                                                                                               \
+    void* entry = resolver.find(#name, version);                                                  \
     fill(s.table.name, entry != nullptr ? entry : resolver.find(#name, older), #name, s.missing); \
   }
   GPUPROF_DRIVER_ENTRY_POINTS(GPUPROF_X, GPUPROF_F)
@@ -96,9 +96,10 @@ void load(State& s) {
   }
   const Resolver resolver(s.library.handle);
   if (!resolver.usable()) {
-    s.load_failure = s.library.path +
-                     " is too old or no CUDA driver: it has no cuGetProcAddress_v2; gpuprof needs a "
-                     "driver for CUDA 12.0 or later";
+    s.load_failure =
+        s.library.path +
+        " is too old or no CUDA driver: it has no cuGetProcAddress_v2; gpuprof needs a "
+        "driver for CUDA 12.0 or later";
     return;
   }
   fill_table(s, resolver);
@@ -122,7 +123,8 @@ std::string name_of(CUresult status) {
     const char* text = nullptr;
     if (table->cuGetErrorName(status, &text) == CUDA_SUCCESS && text != nullptr) return text;
   }
-  return status == CUDA_ERROR_DEINITIALIZED ? "CUDA_ERROR_DEINITIALIZED" : "CUDA_ERROR_UNRECOGNISED";
+  return status == CUDA_ERROR_DEINITIALIZED ? "CUDA_ERROR_DEINITIALIZED"
+                                            : "CUDA_ERROR_UNRECOGNISED";
 }
 
 std::string description_of(CUresult status) {
@@ -140,8 +142,9 @@ Error describe(const State& s, CUresult status, const char* call) {
                 ") has no such entry point; a newer driver has it"};
   }
   if (status == CUDA_ERROR_DEINITIALIZED) {
-    return {ErrorKind::kGone, std::string(call) + " answered CUDA_ERROR_DEINITIALIZED (4): the CUDA "
-                                                  "driver has been taken down"};
+    return {ErrorKind::kGone, std::string(call) +
+                                  " answered CUDA_ERROR_DEINITIALIZED (4): the CUDA "
+                                  "driver has been taken down"};
   }
   std::string detail = description_of(status);
   if (const std::string log = log_since_last_call(); !log.empty()) {

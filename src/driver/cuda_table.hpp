@@ -27,8 +27,9 @@ struct Table {
 #undef GPUPROF_F
 };
 
-// What a call through a missing entry answers. No driver uses the number.
-inline constexpr auto kMissingEntry = static_cast<CUresult>(99999);
+// What a call through a missing entry answers: the largest number the enumeration can hold, and far
+// from those that drivers use.
+inline constexpr auto kMissingEntry = static_cast<CUresult>(1023);
 
 // The table, opening the library if need be; cuInit is not called. Throws Error(kUnavailable).
 const Table& loaded();
@@ -50,8 +51,8 @@ void throw_if_blocked();
 // The same as a value, for samples that keep their error. Only while something is blocked.
 Error blocked_error();
 
-// The error for `status` of `call`, with the driver's name and log. Notes sticky errors and a driver
-// that is gone, so that later calls are refused without asking it.
+// The error for `status` of `call`, with the driver's name and log. Notes sticky errors and a
+// driver that is gone, so that later calls are refused without asking it.
 Error error_of(CUresult status, const char* call);
 
 inline void check(CUresult status, const char* call) {

@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <string_view>
 
 #include "driver/error.hpp"
 
@@ -20,9 +22,9 @@ const char* secure_environment(const char* name) noexcept {
 }
 
 // Empty if `path` may be opened as the driver, else why not.
-std::string refusal(const std::string& path) {
+std::string_view refusal(const std::string& path) {
   if (path.front() != '/') return "it is not an absolute path";
-  struct stat info {};
+  struct stat info{};
   if (stat(path.c_str(), &info) != 0) return "there is no such file";
   if (!S_ISREG(info.st_mode)) return "it is not a regular file";
   if (info.st_uid != 0 && info.st_uid != geteuid()) return "it belongs to another user";
@@ -33,15 +35,15 @@ std::string refusal(const std::string& path) {
 LibraryChoice choose() {
   LibraryChoice choice;
   if (const char* path = secure_environment("GPUPROF_CUDA_DRIVER"); path != nullptr && *path) {
-    if (const std::string why = refusal(path); why.empty()) {
+    const std::string_view why = refusal(path);
+    if (why.empty()) {
       choice.override_path = path;
       choice.candidates = {path};
       return choice;
-    } else {
-      warn_once(Warning::kDriverOverride,
-                std::string("GPUPROF_CUDA_DRIVER=") + path + " is ignored: " + why +
-                    "; give an absolute path to a regular file that only you or root can write");
     }
+    warn_once(Warning::kDriverOverride,
+              std::string("GPUPROF_CUDA_DRIVER=") + path + " is ignored: " + std::string(why) +
+                  "; give an absolute path to a regular file that only you or root can write");
   }
   choice.candidates = {"libcuda.so.1", "libcuda.so"};
 #ifdef __linux__
@@ -73,13 +75,12 @@ OpenedLibrary open_library() {
 }
 
 bool library_is_loaded() noexcept {
-  for (const auto& path : library_choice().candidates) {
-    if (void* handle = dlopen(path.c_str(), RTLD_NOLOAD | RTLD_LAZY); handle != nullptr) {
-      dlclose(handle);
-      return true;
-    }
-  }
-  return false;
+  const auto& candidates = library_choice().candidates;
+  return std::any_of(candidates.begin(), candidates.end(), [](const std::string& path) {
+    void* handle = dlopen(path.c_str(), RTLD_NOLOAD | RTLD_LAZY);
+    if (handle != nullptr) dlclose(handle);
+    return handle != nullptr;
+  });
 }
 
 }  // namespace gpuprof::driver

@@ -24,8 +24,8 @@ inline std::atomic<std::uint32_t> blocked{0};
 // How many forks lie between this process and the one that first loaded the module. Any thread.
 std::uint32_t fork_generation() noexcept;
 
-// Tells that the driver has been initialised in this process: from now on a fork sets kForked in the
-// child, and exit sets kExiting before the driver takes itself down (exit handlers run last in,
+// Tells that the driver has been initialised in this process: from now on a fork sets kForked in
+// the child, and exit sets kExiting before the driver takes itself down (exit handlers run last in,
 // first out, so this must follow cuInit). Idempotent, any thread.
 void driver_was_initialised() noexcept;
 

@@ -6,9 +6,10 @@ namespace gpuprof::timing::device {
 namespace {
 
 [[noreturn]] void unavailable() {
-  throw driver::Error(driver::ErrorKind::kUnavailable,
-                      "this build of gpuprof has no CUDA support: CUDA's headers were not there when "
-                      "it was built");
+  throw driver::Error(
+      driver::ErrorKind::kUnavailable,
+      "this build of gpuprof has no CUDA support: CUDA's headers were not there when "
+      "it was built");
 }
 
 }  // namespace

@@ -146,6 +146,7 @@ std::vector<double> queued_pairs(Bench& bench, Gate& gate) {
   }
   bench.wait(kPairs - 1);
   std::vector<double> readings;
+  readings.reserve(kPairs);
   for (int i = 0; i < kPairs; ++i) readings.push_back(bench.elapsed_ns(i));
   return readings;
 }

@@ -196,12 +196,12 @@ CUcontext context_to_push(const Table& table, const Sample& sample) {
 void record_end(Sample& sample) {
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, context_to_push(table, sample));
-  const bool capturing =
-      capture_status(table, sample.stream) != CU_STREAM_CAPTURE_STATUS_NONE;
+  const bool capturing = capture_status(table, sample.stream) != CU_STREAM_CAPTURE_STATUS_NONE;
   if (capturing != sample.external) {
     throw Error(ErrorKind::kInvalidState,
-                capturing ? "a stream capture began between the start and the end of a timed span"
-                          : "the stream capture ended between the start and the end of a timed span");
+                capturing
+                    ? "a stream capture began between the start and the end of a timed span"
+                    : "the stream capture ended between the start and the end of a timed span");
   }
   sample.host_end = host_now();
   record(table, sample, sample.end, sample.host_end);
@@ -396,8 +396,7 @@ bool read_captured(const Sample& sample, double& ms) {
   if (sample.generation != driver::fork_generation()) driver::throw_if_blocked();
   const Table& table = driver::ready();
   float value = 0.0F;
-  const CUresult status =
-      table.cuEventElapsedTime(&value, start_of(sample), end_of(sample));
+  const CUresult status = table.cuEventElapsedTime(&value, start_of(sample), end_of(sample));
   if (status == CUDA_ERROR_NOT_READY) return false;
   if (status == CUDA_ERROR_INVALID_HANDLE || status == CUDA_ERROR_CAPTURED_EVENT) {
     throw Error(ErrorKind::kNotReplayed,

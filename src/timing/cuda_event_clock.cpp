@@ -51,7 +51,7 @@ bool EventClock::make_pairs() {
   return true;
 }
 
-EventPair EventClock::make_pair() {
+EventPair EventClock::make_pair() const {
   EventPair pair;
   driver::check(table_.cuEventCreate(&pair.start, CU_EVENT_DEFAULT), "cuEventCreate");
   if (const CUresult status = table_.cuEventCreate(&pair.end, CU_EVENT_DEFAULT);

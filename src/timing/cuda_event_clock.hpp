@@ -53,7 +53,8 @@ class EventClock {
   void give_back(EventPair pair) noexcept;
 
   // A pair for event nodes of a graph: never recorded before, because an event that was would go on
-  // reading its old time until the graph runs. It is not pooled, but destroyed. Throws driver::Error.
+  // reading its old time until the graph runs. It is not pooled, but destroyed. Throws
+  // driver::Error.
   EventPair make_for_graph();
   void destroy_for_graph(EventPair pair) noexcept;
 
@@ -90,7 +91,7 @@ class EventClock {
   static constexpr std::size_t kIdleQueues = 64;
 
   bool pop_free(EventPair& pair) noexcept;
-  EventPair make_pair();
+  [[nodiscard]] EventPair make_pair() const;
   bool make_pairs();
   void drain_queue(Queue& queue) noexcept;
   bool read_batch(Queue& queue) noexcept;

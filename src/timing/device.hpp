@@ -38,10 +38,10 @@ bool has_live_context(int ordinal) noexcept;
 int current_ordinal() noexcept;
 
 // Takes an event pair for `sample.stream`, asks whether the stream is being captured, and records
-// the start. Afterwards the sample is open with its pair, or final: kDropped, kSkipped, kFailed. On a
-// capturing stream it is skipped unless `in_capture`, when it records event nodes. A stream without
-// a context of its own (the legacy one on a thread with no current context) belongs to device
-// `ordinal`.
+// the start. Afterwards the sample is open with its pair, or final: kDropped, kSkipped, kFailed. On
+// a capturing stream it is skipped unless `in_capture`, when it records event nodes. A stream
+// without a context of its own (the legacy one on a thread with no current context) belongs to
+// device `ordinal`.
 void begin(Sample& sample, bool in_capture, int ordinal) noexcept;
 
 // Records the end and queues the pair (the queue keeps a reference), or leaves the sample final.
@@ -61,8 +61,9 @@ bool is_slow(std::uintptr_t stream) noexcept;
 // Reads out what the GPU has finished, without waiting, and hands it to the statistics.
 void drain() noexcept;
 
-// Waits for `sample`, which has been left, until `until` (host clock). True once it is final; a captured sample is read
-// again. A failure of the driver leaves the sample kFailed. Polls with sleeps up to 1 ms.
+// Waits for `sample`, which has been left, until `until` (host clock). True once it is final; a
+// captured sample is read again. A failure of the driver leaves the sample kFailed. Polls with
+// sleeps up to 1 ms.
 bool wait(Sample& sample, HostNanoseconds until) noexcept;
 
 // Reads the last replay's time of a captured sample into `ms`. False while the replay is running.
@@ -83,12 +84,12 @@ std::vector<PendingCount> pending_counts();
 // driver that is gone.
 void forget_events(Sample& sample) noexcept;
 
-// Destroys pooled events and lets go of primary contexts whose events are all idle. Returns how many
-// event pairs are still in use.
+// Destroys pooled events and lets go of primary contexts whose events are all idle. Returns how
+// many event pairs are still in use.
 std::size_t release_idle() noexcept;
 
-// Waits until all work on the stream's context is done (cuCtxSynchronize), unless the stream is being
-// captured, which that would break. Throws driver::Error.
+// Waits until all work on the stream's context is done (cuCtxSynchronize), unless the stream is
+// being captured, which that would break. Throws driver::Error.
 void synchronize(std::uintptr_t stream, int ordinal);
 
 struct Device {

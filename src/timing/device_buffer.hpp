@@ -1,8 +1,8 @@
 // A piece of device memory that can be filled: GPU work for demonstrations and tests.
 //
-// Belongs to the context that was current when it was made, else to the primary context of device 0,
-// which it retains. The work goes to the legacy default stream and is not waited for; destruction
-// waits for it, as freeing memory does. One thread at a time.
+// Belongs to the context that was current when it was made, else to the primary context of device
+// 0, which it retains. The work goes to the legacy default stream and is not waited for;
+// destruction waits for it, as freeing memory does. One thread at a time.
 #pragma once
 
 #include <cstddef>

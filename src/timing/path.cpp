@@ -38,8 +38,8 @@ const Path& other_path() noexcept {
 std::string shortened_path(std::string text) {
   if (text.size() <= kMaxPathBytes) return text;
   char digest[32];
-  const int length = std::snprintf(digest, sizeof digest, "...#%016zx",
-                                   std::hash<std::string>{}(text));
+  const int length =
+      std::snprintf(digest, sizeof digest, "...#%016zx", std::hash<std::string>{}(text));
   std::size_t keep = kMaxPathBytes - static_cast<std::size_t>(length);
   while (keep > 0 && (static_cast<unsigned char>(text[keep]) & 0xC0U) == 0x80U) --keep;
   text.resize(keep);

@@ -1,7 +1,7 @@
 // Names of nested scopes: `step/fwd`.
 //
-// A Path is made once for each different text and lives as long as the process, so that a pointer to
-// it is its identity. At most kMaxPaths exist; what comes after shares one row, `(other)`. Any
+// A Path is made once for each different text and lives as long as the process, so that a pointer
+// to it is its identity. At most kMaxPaths exist; what comes after shares one row, `(other)`. Any
 // thread.
 #pragma once
 
@@ -27,8 +27,9 @@ const Path& root_path() noexcept;
 // The row that takes the overflow.
 const Path& other_path() noexcept;
 
-// The path of `name` inside `parent`. A text longer than kMaxPathBytes is cut and ends in a digest of
-// the whole, so that different texts stay different. Past kMaxPaths: other_path(), with one warning.
+// The path of `name` inside `parent`. A text longer than kMaxPathBytes is cut and ends in a digest
+// of the whole, so that different texts stay different. Past kMaxPaths: other_path(), with one
+// warning.
 const Path& path_below(const Path& parent, std::string_view name);
 
 // A text as a path holds it: cut, with a digest, if it is too long.

@@ -91,7 +91,10 @@ void recycle(Sample* sample) noexcept {
   if (sample->start != nullptr) device::forget_events(*sample);
   sample->error.reset();
   Magazine& own = magazine;
-  if (own.count >= Magazine::kMost) return pool().give(sample);
+  if (own.count >= Magazine::kMost) {
+    pool().give(sample);
+    return;
+  }
   sample->next = own.free;
   own.free = sample;
   ++own.count;
@@ -105,8 +108,9 @@ ClockId clock_id(const std::string& name) {
   const auto found = std::find(c.names.begin(), c.names.end(), name);
   if (found != c.names.end()) return static_cast<ClockId>(found - c.names.begin());
   if (c.names.size() >= kMaxClocks) {
-    throw std::length_error("more than 1000 different backend names; make a backend once and use it "
-                            "again");
+    throw std::length_error(
+        "more than 1000 different backend names; make a backend once and use it "
+        "again");
   }
   c.names.push_back(name);
   return static_cast<ClockId>(c.names.size() - 1);

@@ -1,10 +1,10 @@
 // One measured span: what a scope makes each time it is entered.
 //
 // A Sample is reference counted, because two sides hold it: the user, who may read it much later or
-// never, and the queue of spans whose GPU time is not known yet. The thread that opened it writes its
-// fields until it leaves kOpen; after that they change only under the event clock that holds it,
-// which stores `status` last (release), so that a reader who has loaded kDone (acquire) may read the
-// rest. Times are host nanoseconds and device milliseconds, as the driver gives them.
+// never, and the queue of spans whose GPU time is not known yet. The thread that opened it writes
+// its fields until it leaves kOpen; after that they change only under the event clock that holds
+// it, which stores `status` last (release), so that a reader who has loaded kDone (acquire) may
+// read the rest. Times are host nanoseconds and device milliseconds, as the driver gives them.
 #pragma once
 
 #include <atomic>

@@ -24,8 +24,8 @@ void open_cuda(Sample& sample, bool in_capture, int ordinal) noexcept;
 // Opens a sample of a host clock.
 void open_host(Sample& sample, HostNanoseconds now) noexcept;
 
-// Closes a sample of either kind and hands it on. `watch_cuda`: note on the sample if CUDA came into
-// use meanwhile.
+// Closes a sample of either kind and hands it on. `watch_cuda`: note on the sample if CUDA came
+// into use meanwhile.
 void close_cuda(Sample& sample) noexcept;
 void close_host(Sample& sample, HostNanoseconds now, bool watch_cuda) noexcept;
 

@@ -28,8 +28,9 @@ void Timer::throw_if_failed() const {
                          : Error(ErrorKind::kInvalidState, "the driver refused the timer's record");
   }
   if (status == SampleStatus::kDropped) {
-    throw Error(ErrorKind::kInvalidState,
-                "all 4096 event pairs of this context are in use; read or close other timers first");
+    throw Error(
+        ErrorKind::kInvalidState,
+        "all 4096 event pairs of this context are in use; read or close other timers first");
   }
   if (status == SampleStatus::kSkipped) {
     throw Error(ErrorKind::kInvalidState,
@@ -56,7 +57,8 @@ void Timer::start(std::uintptr_t stream, int ordinal) {
 void Timer::stop() {
   Sample& sample = open_sample();
   if (!started_) {
-    throw Error(ErrorKind::kInvalidState, "record_end() before record_start(); start the timer first");
+    throw Error(ErrorKind::kInvalidState,
+                "record_end() before record_start(); start the timer first");
   }
   if (clock_ == kCudaClock) {
     device::end(sample);

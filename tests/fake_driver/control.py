@@ -88,7 +88,7 @@ class FakeCuda:
             raise ValueError(message)
 
     def script(self, text: str) -> None:
-        """Replace the scripted faults; an empty text removes them."""
+        """Replace the scripted faults and count anew; an empty text removes them."""
         if self.library.fakecuda_script(text.encode()) != 0:
             message = f"the fake driver does not understand the script {text!r}"
             raise ValueError(message)

@@ -141,6 +141,7 @@ void set_script(State& s, const std::string& text) {
   std::vector<Rule> rules;
   for (const auto part : split(text, ';')) rules.push_back(parse_rule(part));
   s.rules = std::move(rules);
+  s.max_relaxed_depth = 0;
 }
 
 void apply_environment(State& s) {

@@ -14,7 +14,8 @@ namespace fakecuda {
 void configure(State& s, const std::string& text);
 
 // "fn@n[-m|*]=code[:after][:sticky][:sleep=ms][:block]", separated by ';'. `fn` is a symbol, a name
-// without its version suffix, or "any". Calls are counted from here on. Code 0 delays only.
+// without its version suffix, or "any". Calls are counted from here on, and so is the
+// greatest depth of relaxed modes. Code 0 delays only.
 void set_script(State& s, const std::string& text);
 
 // FAKECUDA_CONFIG and FAKECUDA_SCRIPT; a mistake in them ends the process with a message.
