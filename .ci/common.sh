@@ -1,5 +1,6 @@
 # What the steps share. Sourced from the repository's root, with CI_OUT set.
 
+: "${CI_OUT:?a step runs through .ci/run}"
 tools=$CI_OUT/tools # a virtual environment with what building, testing and linting need
 
 # Debian packages, only those that are missing.

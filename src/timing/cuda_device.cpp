@@ -76,25 +76,13 @@ void return_pair(Sample& sample) noexcept {
   }
 }
 
-// A record with an event of a context that was reset answers 201, as a call without any context
-// does; the event itself tells which it was.
-void note_failure(const Sample& sample, const Error& error) {
-  sample.events->note_failure(error);
-  if (error.code() == CUDA_ERROR_INVALID_CONTEXT && sample.start != nullptr && !blocked()) {
-    const Table& table = driver::ready();
-    const driver::RelaxedCapture relaxed(table);
-    const CUresult status = table.cuEventQuery(start_of(sample));
-    if (status == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
-      sample.events->note_failure(driver::error_of(status, "cuEventQuery"));
-    }
-  }
-  contexts::forget_lost();
-}
-
 // A scope's failure: the reason stays on the sample, the program hears of the first one.
 void fail(Sample& sample, const Error& error, Warning warning, const char* consequence) noexcept {
   try {
-    if (sample.events != nullptr) note_failure(sample, error);
+    if (sample.events != nullptr) {
+      sample.events->note_failure(error);
+      contexts::forget_lost();
+    }
     return_pair(sample);
     if (!sample.keeps_pair) {
       driver::warn_once(warning, std::string("gpuprof: ") + error.what() + ". " + consequence);
@@ -235,19 +223,19 @@ bool poll_kept_pair(Sample& sample) {
 
 bool poll_queued(Sample& sample) {
   EventClock& clock = *sample.events;
-  clock.drain(sample.stream);
-  const CUevent end = clock.pending_end(sample);
-  if (sample.load_status() != SampleStatus::kPending) return true;
-  if (end == nullptr || blocked()) return false;  // the drain that is under way fails it
-  // The query is what surfaces a failure of the work itself.
-  const Table& table = driver::ready();
-  const driver::RelaxedCapture relaxed(table);
-  const CUresult status = table.cuEventQuery(end);
-  if (status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY) {
-    clock.note_failure(driver::error_of(status, "cuEventQuery"));
-    contexts::forget_lost();
+  // The query comes before the drain, because it is what surfaces a failure of the work itself.
+  if (!blocked() && clock.check_alive()) {
+    if (const CUevent end = clock.pending_end(sample); end != nullptr) {
+      const Table& table = driver::ready();
+      const driver::RelaxedCapture relaxed(table);
+      const CUresult status = table.cuEventQuery(end);
+      if (status == CUDA_ERROR_NOT_READY) return false;
+      if (status != CUDA_SUCCESS) clock.note_failure(driver::error_of(status, "cuEventQuery"));
+    }
   }
-  return false;
+  clock.drain(sample.stream);
+  contexts::forget_lost();
+  return sample.load_status() != SampleStatus::kPending;
 }
 
 bool poll(Sample& sample) noexcept {

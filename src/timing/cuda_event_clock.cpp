@@ -20,6 +20,20 @@ bool context_is_gone(const Error& error) noexcept {
 
 }  // namespace
 
+bool EventClock::check_alive() noexcept {
+  if (lost()) return false;
+  unsigned long long now = 0;
+  const CUresult status = table_.cuCtxGetId(context_, &now);
+  const bool gone = status == CUDA_SUCCESS ? now != id_ : status == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (!gone) return true;
+  try {
+    note_failure(Error(CUDA_ERROR_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED",
+                       "cuCtxGetId", "the context was destroyed or reset, and its events with it"));
+  } catch (...) {  // out of memory: found again at the next look
+  }
+  return false;
+}
+
 bool EventClock::take(EventPair& pair) {
   if (pop_free(pair)) return true;
   drain();
@@ -108,6 +122,7 @@ EventClock::Queue* EventClock::find_queue(std::uintptr_t stream) noexcept {
 }
 
 void EventClock::drain(std::uintptr_t stream) noexcept {
+  if (driver::blocked.load(std::memory_order_relaxed) == 0) check_alive();
   if (draining_.test_and_set(std::memory_order_acquire)) return;
   // Only the drainer erases queues, so the pointer stays good without the lock.
   if (Queue* queue = find_queue(stream); queue != nullptr) drain_queue(*queue);
@@ -115,6 +130,7 @@ void EventClock::drain(std::uintptr_t stream) noexcept {
 }
 
 void EventClock::drain() noexcept {
+  if (driver::blocked.load(std::memory_order_relaxed) == 0) check_alive();
   if (draining_.test_and_set(std::memory_order_acquire)) return;
   std::vector<Queue*> waiting;
   try {

@@ -48,6 +48,11 @@ class EventClock {
   [[nodiscard]] bool retained() const noexcept { return retained_; }
   [[nodiscard]] bool lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
 
+  // Whether the context is still the one that the events were made in; if not, they are lost. After
+  // a reset its handle may be the same and its id is another, and a touch of an old event is
+  // undefined: 709, 201 or a crash. One cheap driver call, on no event.
+  bool check_alive() noexcept;
+
   // A pair, made if need be. False if kMaxPairs are out. Throws driver::Error.
   bool take(EventPair& pair);
   void give_back(EventPair pair) noexcept;
