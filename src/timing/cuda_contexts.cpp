@@ -17,8 +17,17 @@ namespace {
 struct Registry {
   driver::ForkMutex mutex;
   std::vector<EventClock*> clocks;
+  // Clocks that left. They are kept, because samples and other threads' caches may point at them.
+  std::vector<EventClock*> retired;
   // Moves on whenever a clock leaves, which empties every thread's cache.
   std::atomic<std::uint64_t> version{1};
+
+  // With the mutex held, except in a forked child.
+  void retire_from(std::vector<EventClock*>::iterator first) {
+    retired.insert(retired.end(), first, clocks.end());
+    clocks.erase(first, clocks.end());
+    version.fetch_add(1, std::memory_order_release);
+  }
 };
 
 Registry& registry() {
@@ -122,8 +131,7 @@ EventClock* primary_clock(const Table& table, int ordinal) {
 // The clocks of a parent are its own: in a forked child none of their handles may be touched.
 void forget_all_in_child() noexcept {
   auto& r = registry();
-  r.clocks.clear();
-  r.version.fetch_add(1, std::memory_order_release);
+  r.retire_from(r.clocks.begin());
 }
 
 const bool fork_hook = [] {
@@ -154,11 +162,10 @@ std::vector<EventClock*> all() {
 void forget_lost() noexcept {
   auto& r = registry();
   const std::lock_guard lock(r.mutex);
-  const auto end = std::remove_if(r.clocks.begin(), r.clocks.end(),
-                                  [](const EventClock* clock) { return clock->lost(); });
-  if (end == r.clocks.end()) return;
-  r.clocks.erase(end, r.clocks.end());
-  r.version.fetch_add(1, std::memory_order_release);
+  const auto lost = std::stable_partition(r.clocks.begin(), r.clocks.end(),
+                                          [](const EventClock* clock) { return !clock->lost(); });
+  if (lost == r.clocks.end()) return;
+  r.retire_from(lost);
 }
 
 std::size_t release_idle() noexcept {
@@ -172,8 +179,9 @@ std::size_t release_idle() noexcept {
       auto& r = registry();
       {
         const std::lock_guard lock(r.mutex);
-        r.clocks.erase(std::remove(r.clocks.begin(), r.clocks.end(), clock), r.clocks.end());
-        r.version.fetch_add(1, std::memory_order_release);
+        r.retire_from(
+            std::stable_partition(r.clocks.begin(), r.clocks.end(),
+                                  [=](const EventClock* other) { return other != clock; }));
       }
       if (clock->retained() && driver::blocked.load(std::memory_order_relaxed) == 0) {
         table->cuDevicePrimaryCtxRelease(clock->ordinal());

@@ -1,6 +1,7 @@
 #include "timing/cuda_event_clock.hpp"
 
 #include <array>
+#include <thread>
 
 #include "driver/cuda_scopes.hpp"
 #include "timing/sinks.hpp"
@@ -38,7 +39,11 @@ bool EventClock::take(EventPair& pair) {
   if (pop_free(pair)) return true;
   drain();
   if (pop_free(pair)) return true;
-  return make_pairs() && pop_free(pair);
+  if (make_pairs()) return pop_free(pair);
+  // All are out. What another thread is reading out just now must not count as lost.
+  while (draining_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
+  drain_all();
+  return pop_free(pair);
 }
 
 bool EventClock::pop_free(EventPair& pair) noexcept {
@@ -132,6 +137,11 @@ void EventClock::drain(std::uintptr_t stream) noexcept {
 void EventClock::drain() noexcept {
   if (driver::blocked.load(std::memory_order_relaxed) == 0) check_alive();
   if (draining_.test_and_set(std::memory_order_acquire)) return;
+  drain_all();
+}
+
+// With `draining_` held; gives it back.
+void EventClock::drain_all() noexcept {
   std::vector<Queue*> waiting;
   try {
     const std::lock_guard lock(mutex_);

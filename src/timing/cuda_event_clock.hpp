@@ -98,6 +98,7 @@ class EventClock {
   bool pop_free(EventPair& pair) noexcept;
   [[nodiscard]] EventPair make_pair() const;
   bool make_pairs();
+  void drain_all() noexcept;
   void drain_queue(Queue& queue) noexcept;
   bool read_batch(Queue& queue) noexcept;
   void pop_finished(Queue& queue, Sample* const* batch, std::size_t count) noexcept;
