@@ -31,7 +31,7 @@ const char* class_name(ErrorKind kind) noexcept {
 
 }  // namespace
 
-void set_error(const Error& error) noexcept {
+void set_error(const Error& error) {
   try {
     const py::module_ errors = py::module_::import("gpuprof.errors");
     const py::object instance =
@@ -41,6 +41,10 @@ void set_error(const Error& error) noexcept {
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(instance.ptr())), instance.ptr());
   } catch (py::error_already_set& failure) {
     failure.restore();
+#ifdef __GLIBCXX__
+  } catch (abi::__forced_unwind&) {
+    throw;
+#endif
   } catch (...) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
   }
@@ -48,7 +52,7 @@ void set_error(const Error& error) noexcept {
 
 void throw_invalid_state(const char* message) { throw Error(ErrorKind::kInvalidState, message); }
 
-void emit_warnings() noexcept {
+void emit_warnings() {
   PyObject* type = nullptr;
   PyObject* value = nullptr;
   PyObject* traceback = nullptr;
@@ -59,12 +63,16 @@ void emit_warnings() noexcept {
         PyErr_WriteUnraisable(nullptr);
       }
     }
+#ifdef __GLIBCXX__
+  } catch (abi::__forced_unwind&) {
+    throw;
+#endif
   } catch (...) {  // out of memory: the warnings are lost
   }
   PyErr_Restore(type, value, traceback);
 }
 
-void set_current_exception() noexcept {
+void set_current_exception() {
   try {
     throw;
   } catch (py::error_already_set& error) {

@@ -1,5 +1,6 @@
 // The border between C++ failures and Python's: exceptions out of driver::Error, warnings out of
-// driver::warn_once(). All functions need the interpreter lock.
+// driver::warn_once(). All functions need the interpreter lock. They run Python code, in which a
+// daemon thread may end at exit: none of them may be noexcept or stop its unwinding.
 #pragma once
 
 #include <Python.h>
@@ -14,20 +15,20 @@
 namespace gpuprof::bindings {
 
 // Sets Python's error indicator to the exception of gpuprof.errors that stands for `error`.
-void set_error(const driver::Error& error) noexcept;
+void set_error(const driver::Error& error);
 
 // Raises InvalidStateError with `message`.
 [[noreturn]] void throw_invalid_state(const char* message);
 
 // Issues the warnings that src/ has noted. Never leaves an exception set: where warnings are turned
 // into errors, the error is reported as unraisable, because what noted it only watches.
-void emit_warnings() noexcept;
+void emit_warnings();
 
-inline void emit_pending_warnings() noexcept {
+inline void emit_pending_warnings() {
   if (driver::warnings_pending()) emit_warnings();
 }
 
-void set_current_exception() noexcept;
+void set_current_exception();
 
 // Runs `body` in a C function that CPython calls: exceptions become Python's, the result `failed`.
 // A thread that CPython ends at exit unwinds through here and must not be stopped.

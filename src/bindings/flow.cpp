@@ -15,17 +15,16 @@ struct Flows {
   Flows() = default;
   Flows(const Flows&) = delete;
   Flows& operator=(const Flows&) = delete;
-  // A flow with open scopes is left to them: another thread may close them later.
+  // A flow with open scopes stays with them: another thread may close them later.
   ~Flows() {
-    if (current != nullptr && current->empty()) delete current;
-    for (const auto& [context, flow] : parked) {
-      if (flow->empty()) delete flow;
-    }
+    if (current != nullptr) current->let_go();
+    for (const auto& [context, flow] : parked) flow->let_go();
   }
 
   void park(PyObject* context, Flow* flow) {
     Flow*& place = parked[context];
-    delete place;  // one that another thread has emptied, for a context now dead
+    if (place != nullptr)
+      place->let_go();  // one that another thread has emptied, for a context now dead
     place = flow;
   }
 
@@ -62,7 +61,7 @@ Flow& current_flow() {
   }
   if (!flows.parked.empty()) {
     if (Flow* parked = flows.unpark(context); parked != nullptr) {
-      delete flow;
+      if (flow != nullptr) flow->let_go();
       flow = parked;
     }
   }

@@ -8,6 +8,9 @@
 
 #include <Python.h>
 
+#include <atomic>
+#include <cstdint>
+
 #include "timing/nesting.hpp"
 
 namespace gpuprof::bindings {
@@ -15,17 +18,28 @@ namespace gpuprof::bindings {
 class Flow : public timing::Nesting {
  public:
   void open(const timing::NestingEntry& entry) {
-    if (empty()) Py_XINCREF(context_);
+    if (empty()) {
+      Py_XINCREF(context_);
+      holders_.fetch_add(1, std::memory_order_relaxed);
+    }
     push(entry);
   }
   void close(std::size_t index) {
     remove(index);
-    if (empty()) Py_XDECREF(context_);
+    if (!empty()) return;
+    Py_XDECREF(context_);
+    let_go();
+  }
+  // Gives up one hold; the last one destroys the flow. The thread gives up its own when it ends,
+  // without the interpreter lock, while another thread may be closing the last entry.
+  void let_go() noexcept {
+    if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
 
  private:
   friend Flow& current_flow();
   PyObject* context_ = nullptr;
+  std::atomic<std::uint32_t> holders_{1};  // its thread, and its open entries together
 };
 
 // The flow of the code that runs now. The reference is good until the thread ends, and as long as

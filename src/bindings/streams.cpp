@@ -25,6 +25,13 @@ PyObject* imported(PyObject* name) {
   return module != Py_None ? module : nullptr;
 }
 
+// A framework that fails is passed over; an interrupt is not.
+void pass_over() {
+  if (PyErr_Occurred() == nullptr) return;
+  if (PyErr_ExceptionMatches(PyExc_Exception) == 0) throw py::error_already_set();
+  PyErr_Clear();
+}
+
 // The functions of torch that a scope calls. Found once torch has initialised CUDA; kept for good.
 class Torch {
  public:
@@ -40,7 +47,7 @@ class Torch {
     PyObject* value = PyObject_CallNoArgs(get_device_);
     const long ordinal = value != nullptr ? PyLong_AsLong(value) : -1;
     Py_XDECREF(value);
-    PyErr_Clear();
+    pass_over();
     return static_cast<int>(ordinal);
   }
 
@@ -51,7 +58,7 @@ class Torch {
     Py_DECREF(index);
     void* handle = value != nullptr ? PyLong_AsVoidPtr(value) : nullptr;
     Py_XDECREF(value);
-    PyErr_Clear();
+    pass_over();
     return reinterpret_cast<std::uintptr_t>(handle);
   }
 
@@ -64,7 +71,7 @@ class Torch {
     const bool initialised = answer == Py_True;
     Py_XDECREF(answer);
     Py_XDECREF(cuda);
-    PyErr_Clear();
+    pass_over();
     if (!initialised) return false;
     try {
       const py::handle module(torch);

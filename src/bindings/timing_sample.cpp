@@ -254,7 +254,10 @@ PyObject* reduce(PyObject* self, PyObject* /*unused*/) {
 
 py::object restore_sample(const std::string& path, const std::string& clock, int status,
                           bool body_raised, double device_ms, std::int64_t host_span) {
-  if (status < 0 || status > static_cast<int>(SampleStatus::kFailed)) {
+  const auto restored = static_cast<SampleStatus>(status);
+  if (status < 0 || status > static_cast<int>(SampleStatus::kFailed) ||
+      restored == SampleStatus::kOpen || restored == SampleStatus::kPending ||
+      restored == SampleStatus::kCaptured) {
     throw py::value_error("not a pickled Sample: status " + std::to_string(status));
   }
   SampleRef sample(timing::make_sample());
@@ -264,7 +267,7 @@ py::object restore_sample(const std::string& path, const std::string& clock, int
   sample->body_raised = body_raised;
   sample->device_ms = device_ms;
   sample->host_end = host_span;
-  sample->finish(static_cast<SampleStatus>(status));
+  sample->finish(restored);
   return py::reinterpret_steal<py::object>(wrap_sample(std::move(sample)));
 }
 

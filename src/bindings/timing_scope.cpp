@@ -88,6 +88,13 @@ Scope::Scope(ScopeOptions options)
   if (!options_.stream.is_none()) stream_ = stream_handle(options_.stream.ptr());
 }
 
+Scope::~Scope() {
+  while (!open_in_.empty()) {
+    Flow& flow = *open_in_.back();
+    take_entry({&flow, innermost(flow.entries(), this)});
+  }
+}
+
 bool Scope::is_enabled() const noexcept {
   if (switches.disabled_for_good) return false;
   return options_.enabled.value_or(timing::scope::enabled.load(std::memory_order_relaxed));
@@ -102,7 +109,12 @@ PyObject* Scope::enter() {
   Sample* raw = sample.get();
   PyObject* object = wrap_sample(std::move(sample));  // before the clock starts
   if (object == nullptr) throw py::error_already_set();
-  open_entry(*raw);
+  try {
+    open_entry(*raw);
+  } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
+    Py_DECREF(object);
+    throw;
+  }
   emit_pending_warnings();
   return object;
 }
@@ -129,9 +141,9 @@ void Scope::push_entry(Flow& flow, NestingEntry entry) {
 
 SampleRef Scope::take_entry(const Place& place) {
   SampleRef sample(place.flow->entries()[place.index].sample);
-  place.flow->close(place.index);
   const auto newest = std::find(open_in_.rbegin(), open_in_.rend(), place.flow);
   open_in_.erase(std::next(newest).base());
+  place.flow->close(place.index);  // last: letting the context go may run Python code
   return sample;
 }
 
@@ -242,6 +254,7 @@ void Scope::close_verified(Sample& sample) {
   try {
     without_gil([&] { tail_ms = timing::device::end_and_wait_for_all(sample); });
   } catch (const Error& error) {
+    if (sample.host_end == 0) sample.host_end = timing::host_now();
     sample.fail(error);
     timing::deliver(&sample);
     throw;

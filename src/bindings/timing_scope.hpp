@@ -33,6 +33,10 @@ struct ScopeOptions {
 class Scope {
  public:
   explicit Scope(ScopeOptions options);
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+  // Entries that are open still are taken out of their flows; their samples count nowhere.
+  ~Scope();
 
   // Opens a sample and returns it as a new Python object. Throws only for lack of memory.
   PyObject* enter();

@@ -152,7 +152,8 @@ double last_milliseconds(const Scope& scope) {
   if (!scope.last()) {
     throw_invalid_state("this scope has not been left yet, so there is nothing to read");
   }
-  return sample_milliseconds(*scope.last().get());
+  const SampleRef last = scope.last();  // another exit may replace it while this one waits
+  return sample_milliseconds(*last.get());
 }
 
 py::object last_sample(const Scope& scope) {
@@ -166,7 +167,7 @@ py::object last_sample(const Scope& scope) {
 
 void bind_timing_scope(py::module_& module) {
   py::class_<Scope> scope(module, "Scope", context_manager_setup<&scope_vectorcall>(),
-                          "A named span of code, timed each time it is entered.");
+                          py::is_final(), "A named span of code, timed each time it is entered.");
   scope
       .def(py::init([](std::optional<std::string> name, py::object stream, py::object backend,
                        std::optional<bool> enabled, bool verify_stream, bool record_in_capture) {

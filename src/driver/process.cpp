@@ -13,8 +13,8 @@ std::atomic<std::uint32_t> generation{0};
 std::atomic<bool> initialised{false};
 
 struct ForkHooks {
-  std::array<ForkMutex*, 16> mutexes{};
-  std::size_t mutex_count = 0;
+  std::array<std::atomic<ForkMutex*>, 16> mutexes{};
+  std::atomic<std::size_t> mutex_count{0};
   std::array<void (*)() noexcept, 8> callbacks{};
   std::size_t callback_count = 0;
   std::size_t locked = 0;  // how many mutexes the fork under way holds
@@ -28,14 +28,18 @@ ForkHooks& hooks() noexcept {
 
 void before_fork() {
   auto& h = hooks();
-  const std::size_t count = h.mutex_count;
-  for (std::size_t i = 0; i < count; ++i) h.mutexes[i]->lock();
-  h.locked = count;
+  h.locked = 0;
+  for (auto& place : h.mutexes) {
+    ForkMutex* mutex = place.load(std::memory_order_acquire);
+    if (mutex == nullptr) break;  // one that is just being registered is not in use yet
+    mutex->lock();
+    ++h.locked;
+  }
 }
 
 void unlock_all() {
   auto& h = hooks();
-  for (std::size_t i = h.locked; i > 0; --i) h.mutexes[i - 1]->unlock();
+  for (std::size_t i = h.locked; i > 0; --i) h.mutexes[i - 1].load()->unlock();
 }
 
 void in_child() {
@@ -65,8 +69,9 @@ void driver_was_initialised() noexcept {
 
 ForkMutex::ForkMutex() noexcept {
   auto& h = hooks();
-  if (h.mutex_count == h.mutexes.size()) std::abort();
-  h.mutexes[h.mutex_count++] = this;
+  const std::size_t place = h.mutex_count.fetch_add(1);
+  if (place >= h.mutexes.size()) std::abort();
+  h.mutexes[place].store(this, std::memory_order_release);
   install_hooks();
 }
 

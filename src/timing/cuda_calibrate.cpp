@@ -70,6 +70,7 @@ class Bench {
   }
 
   void close() noexcept {
+    if (driver::blocked.load(std::memory_order_relaxed) != 0) return;
     for (CUevent event : events_) {
       if (event != nullptr) table_.cuEventDestroy(event);
     }
@@ -99,6 +100,7 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
   ~Gate() {
+    if (driver::blocked.load(std::memory_order_relaxed) != 0) return;
     const driver::RelaxedCapture relaxed(table_);
     table_.cuMemFreeHost(const_cast<std::uint32_t*>(word_));
   }

@@ -95,16 +95,17 @@ EventClock* make(const Table& table, CUcontext context, unsigned long long id) {
 }
 
 EventClock* clock_of(const Table& table, CUcontext context) {
-  const std::uint64_t version = registry().version.load(std::memory_order_acquire);
+  std::uint64_t version = registry().version.load(std::memory_order_acquire);
   if (cached.context == context && cached.version == version) {
     if (cached.clock->check_alive()) return cached.clock;
     forget_lost();
+    version = registry().version.load(std::memory_order_acquire);  // before the look-up
   }
   const unsigned long long id = id_of(table, context);
   EventClock* clock = lookup(context, id);
   if (clock == nullptr) clock = make(table, context, id);
   // The address of a context that we do not hold may come back for another one.
-  if (clock->retained()) cached = {context, clock, registry().version.load()};
+  if (clock->retained()) cached = {context, clock, version};
   return clock;
 }
 

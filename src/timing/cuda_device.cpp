@@ -153,9 +153,22 @@ bool provide_pair(Sample& sample, EventClock& clock, bool external) {
   return true;
 }
 
+contexts::Found find_clock(const Table& table, Sample& sample, int ordinal) {
+  try {
+    const contexts::Found found = contexts::find(table, sample.stream, ordinal);
+    if (sample.events != found.clock) return_pair(sample);
+    sample.events = found.clock;  // what fails from here on is this clock's
+    return found;
+  } catch (const Error&) {  // not the fault of the clock of an earlier start
+    return_pair(sample);
+    sample.events = nullptr;
+    throw;
+  }
+}
+
 void begin_or_throw(Sample& sample, bool in_capture, int ordinal) {
   const Table& table = driver::ready();
-  const contexts::Found found = contexts::find(table, sample.stream, ordinal);
+  const contexts::Found found = find_clock(table, sample, ordinal);
   const driver::CurrentContext current(table, found.to_push);
   const CUstreamCaptureStatus capture = capture_status(table, sample.stream);
   const bool capturing = capture != CU_STREAM_CAPTURE_STATUS_NONE;
@@ -173,17 +186,14 @@ void begin_or_throw(Sample& sample, bool in_capture, int ordinal) {
   sample.host_begin = record(table, sample, sample.start, host_now());
 }
 
-// The context must be current for a record on a default stream of a thread that has none.
-CUcontext context_to_push(const Table& table, const Sample& sample) {
-  if (!contexts::is_default_stream(sample.stream)) return nullptr;
-  CUcontext context = nullptr;
-  check(table.cuCtxGetCurrent(&context), "cuCtxGetCurrent");
-  return context == nullptr ? sample.events->context() : nullptr;
+// A default stream is one of whichever context is current, and the body may have changed that.
+CUcontext context_to_push(const Sample& sample) {
+  return contexts::is_default_stream(sample.stream) ? sample.events->context() : nullptr;
 }
 
 void record_end(Sample& sample) {
   const Table& table = driver::ready();
-  const driver::CurrentContext current(table, context_to_push(table, sample));
+  const driver::CurrentContext current(table, context_to_push(sample));
   const bool capturing = capture_status(table, sample.stream) != CU_STREAM_CAPTURE_STATUS_NONE;
   if (capturing != sample.external) {
     throw Error(ErrorKind::kInvalidState,
@@ -244,6 +254,7 @@ bool poll(Sample& sample) noexcept {
     if (belongs_to_parent(sample)) return true;
     return sample.keeps_pair ? poll_kept_pair(sample) : poll_queued(sample);
   } catch (const Error& error) {
+    if (!sample.keeps_pair) return false;  // the queue has it: the drain of the next look fails it
     fail(sample, error, Warning::kScopeFailed, "");
     return true;
   } catch (...) {
@@ -304,6 +315,7 @@ void begin(Sample& sample, bool in_capture, int ordinal) noexcept {
 
 bool end(Sample& sample) noexcept {
   try {
+    if (sample.generation != driver::fork_generation()) sample.host_end = host_now();
     if (belongs_to_parent(sample)) return false;
     record_end(sample);
     if (sample.external) {
@@ -361,7 +373,10 @@ bool is_slow(std::uintptr_t stream) noexcept {
 void drain() noexcept {
   try {
     if (driver::loaded_or_null() == nullptr) return;
-    for (EventClock* clock : contexts::all()) clock->drain();
+    for (EventClock* clock : contexts::all()) {
+      clock->drain();
+      clock->settle();
+    }
     contexts::forget_lost();
   } catch (...) {  // out of memory: a later drain finds the same
   }

@@ -106,18 +106,17 @@ void EventClock::destroy_for_graph(EventPair pair) noexcept {
 }
 
 void EventClock::push(Sample* sample) {
-  Queue* full = nullptr;
+  const std::uintptr_t stream = sample->stream;  // once queued, a drain may free the sample
+  bool full = false;
   {
     const std::lock_guard lock(mutex_);
-    Queue& queue = queues_[sample->stream];
+    Queue& queue = queues_[stream];
     sample->next = nullptr;
     (queue.tail != nullptr ? queue.tail->next : queue.head) = sample;
     queue.tail = sample;
-    if (++queue.size >= queue.next_try) full = &queue;
+    full = ++queue.size >= queue.next_try;
   }
-  if (full == nullptr || draining_.test_and_set(std::memory_order_acquire)) return;
-  drain_queue(*full);
-  finish_drain();
+  if (full) drain(stream);
 }
 
 EventClock::Queue* EventClock::find_queue(std::uintptr_t stream) noexcept {
@@ -131,6 +130,11 @@ void EventClock::drain(std::uintptr_t stream) noexcept {
   if (draining_.test_and_set(std::memory_order_acquire)) return;
   // Only the drainer erases queues, so the pointer stays good without the lock.
   if (Queue* queue = find_queue(stream); queue != nullptr) drain_queue(*queue);
+  finish_drain();
+}
+
+void EventClock::settle() noexcept {
+  while (draining_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
   finish_drain();
 }
 
@@ -238,7 +242,7 @@ void EventClock::note_failure(const Error& error) noexcept {
       if (!loss_) loss_ = std::make_shared<const Error>(error);
     } catch (...) {  // out of memory: what is pending fails without words
     }
-    lost_.store(true, std::memory_order_relaxed);
+    lost_.store(true, std::memory_order_release);
   }
   if (!draining_.test_and_set(std::memory_order_acquire)) finish_drain();
 }

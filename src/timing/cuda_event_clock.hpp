@@ -46,7 +46,7 @@ class EventClock {
   [[nodiscard]] unsigned long long id() const noexcept { return id_; }
   [[nodiscard]] int ordinal() const noexcept { return ordinal_; }
   [[nodiscard]] bool retained() const noexcept { return retained_; }
-  [[nodiscard]] bool lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool lost() const noexcept { return lost_.load(std::memory_order_acquire); }
 
   // Whether the context is still the one that the events were made in; if not, they are lost. After
   // a reset its handle may be the same and its id is another, and a touch of an old event is
@@ -69,6 +69,9 @@ class EventClock {
   // Reads out what is finished.
   void drain() noexcept;
   void drain(std::uintptr_t stream) noexcept;
+
+  // Returns once no drain is under way: what one took out of a queue has been delivered.
+  void settle() noexcept;
 
   // The end event of a pending sample, or null if it is pending no longer.
   CUevent pending_end(const Sample& sample) noexcept;

@@ -58,7 +58,8 @@ double end_and_wait_for_all(Sample& sample);
 // and the caller should let other threads run meanwhile.
 bool is_slow(std::uintptr_t stream) noexcept;
 
-// Reads out what the GPU has finished, without waiting, and hands it to the statistics.
+// Reads out what the GPU has finished and hands it on, without waiting for the GPU; waits for
+// another thread that is doing so.
 void drain() noexcept;
 
 // Waits for `sample`, which has been left, until `until` (host clock). True once it is final; a

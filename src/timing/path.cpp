@@ -53,16 +53,18 @@ const Path& path_below(const Path& parent, std::string_view name) {
   text += name;
   text = shortened_path(std::move(text));
   auto& p = paths();
-  const std::lock_guard lock(p.mutex);
-  if (const auto found = p.by_text.find(text); found != p.by_text.end()) return *found->second;
-  if (p.by_text.size() >= kMaxPaths) {
-    driver::warn_once(driver::Warning::kPathsFull,
-                      "more than 10000 different timer paths; the rest share the row '(other)'. "
-                      "Put what varies into fewer names");
-    return other_path();
+  {
+    const std::lock_guard lock(p.mutex);
+    if (const auto found = p.by_text.find(text); found != p.by_text.end()) return *found->second;
+    if (p.by_text.size() < kMaxPaths) {
+      auto path = std::make_unique<const Path>(Path{text, p.by_text.size()});
+      return *p.by_text.emplace(std::move(text), std::move(path)).first->second;
+    }
   }
-  auto path = std::make_unique<const Path>(Path{text, p.by_text.size()});
-  return *p.by_text.emplace(std::move(text), std::move(path)).first->second;
+  driver::warn_once(driver::Warning::kPathsFull,
+                    "more than 10000 different timer paths; the rest share the row '(other)'. Put "
+                    "what varies into fewer names");
+  return other_path();
 }
 
 }  // namespace gpuprof::timing
