@@ -39,11 +39,15 @@ bool EventClock::take(EventPair& pair) {
   if (pop_free(pair)) return true;
   drain();
   if (pop_free(pair)) return true;
-  if (make_pairs()) return pop_free(pair);
-  // All are out. What another thread is reading out just now must not count as lost.
-  while (draining_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
-  drain_all();
-  return pop_free(pair);
+  if (make_pairs() && pop_free(pair)) return true;
+  // All are out. What another thread is reading out just now must not count as lost, and what this
+  // one reads out may be taken by others first.
+  for (int tries = 0; tries < kTries; ++tries) {
+    while (draining_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
+    drain_all();
+    if (pop_free(pair)) return true;
+  }
+  return false;
 }
 
 bool EventClock::pop_free(EventPair& pair) noexcept {

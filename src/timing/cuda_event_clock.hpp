@@ -97,6 +97,7 @@ class EventClock {
   static constexpr std::size_t kBatch = 32;
   static constexpr std::size_t kMakeAtOnce = 16;
   static constexpr std::size_t kIdleQueues = 64;
+  static constexpr int kTries = 8;
 
   bool pop_free(EventPair& pair) noexcept;
   [[nodiscard]] EventPair make_pair() const;
