@@ -18,7 +18,7 @@ _PACKAGES = {
 def machine() -> dict[str, str | None]:
     """Return the names of GPU, driver, CPU and operating system; None for what is not there."""
     gpu, driver = _gpu_and_driver()
-    return {"gpu": gpu, "driver": driver, "cpu": _cpu(), "os": platform.platform()}
+    return {"gpu": gpu, "driver": driver, "cpu": _cpu(), "os": _system()}
 
 
 def versions() -> dict[str, str]:
@@ -65,3 +65,9 @@ def _gpu_and_driver() -> tuple[str | None, str | None]:
         name.value.decode("utf-8", "replace") if has_name else None,
         driver.value.decode("utf-8", "replace") if has_driver else None,
     )
+
+
+def _system() -> str:
+    """Return the system and its C library; the kernel's name may say whose machine it is."""
+    library = " ".join(platform.libc_ver()).strip()
+    return " ".join(filter(None, [platform.system(), platform.machine(), library]))

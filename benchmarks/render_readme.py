@@ -48,6 +48,7 @@ def _section(result: Result) -> str:
         "|---|---:|---:|---|---:|---|",
         *(_line(row) for row in result.rows),
         "",
+        *(f"{note[0].upper()}{note[1:]}.\n" for note in result.notes),
     ]
     return "\n".join(lines)
 

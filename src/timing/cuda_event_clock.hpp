@@ -10,7 +10,7 @@
 // touching them and fails what is pending.
 //
 // What it gets wrong: an interval holds everything between two records on a stream, gaps included.
-// On an idle stream that is the launch latency too, 5 to 7 microseconds.
+// On an idle stream that is the launch latency too: several microseconds.
 #pragma once
 
 #include <atomic>
