@@ -26,7 +26,7 @@ struct Missing<CUresult(CUDAAPI*)(Arguments...)> {
 struct State {
   ForkMutex mutex;
   Table table{};
-  OpenedLibrary library;
+  OpenedLibrary opened;
   std::vector<std::string> missing;
   std::string load_failure;
   std::string init_failure;
@@ -89,22 +89,22 @@ std::string version_text(int version) {
 
 // With the mutex held. Leaves either a table or a reason, for good.
 void load(State& s) {
-  s.library = open_library();
-  if (s.library.handle == nullptr) {
-    s.load_failure = "the CUDA driver cannot be opened: " + s.library.reason;
+  s.opened = open_library();
+  if (s.opened.handle == nullptr) {
+    s.load_failure = "the CUDA driver cannot be opened: " + s.opened.reason;
     return;
   }
-  const Resolver resolver(s.library.handle);
+  const Resolver resolver(s.opened.handle);
   if (!resolver.usable()) {
     s.load_failure =
-        s.library.path +
+        s.opened.path +
         " is too old or no CUDA driver: it has no cuGetProcAddress_v2; gpuprof needs a "
         "driver for CUDA 12.0 or later";
     return;
   }
   fill_table(s, resolver);
   if (s.table.cuDriverGetVersion(&s.version) == CUDA_SUCCESS && s.version < kOldestDriver) {
-    s.load_failure = s.library.path + " is too old: it supports CUDA " + version_text(s.version) +
+    s.load_failure = s.opened.path + " is too old: it supports CUDA " + version_text(s.version) +
                      "; gpuprof needs a driver for CUDA 12.0 or later";
     return;
   }
@@ -138,7 +138,7 @@ std::string description_of(CUresult status) {
 Error describe(const State& s, CUresult status, const char* call) {
   if (status == kMissingEntry) {
     return {static_cast<int>(CUDA_ERROR_NOT_FOUND), "CUDA_ERROR_NOT_FOUND", call,
-            "the driver " + s.library.path + " (CUDA " + version_text(s.version) +
+            "the driver " + s.opened.path + " (CUDA " + version_text(s.version) +
                 ") has no such entry point; a newer driver has it"};
   }
   if (status == CUDA_ERROR_DEINITIALIZED) {
@@ -155,7 +155,7 @@ Error describe(const State& s, CUresult status, const char* call) {
 }
 
 std::string no_device(const State& s) {
-  return s.library.path + " finds no device (does CUDA_VISIBLE_DEVICES hide them?)";
+  return s.opened.path + " finds no device (does CUDA_VISIBLE_DEVICES hide them?)";
 }
 
 // With the mutex held: initialises CUDA, or leaves the reason why not.
@@ -168,7 +168,7 @@ void initialise(State& s) {
     return;
   }
   if (status == CUDA_ERROR_STUB_LIBRARY) {
-    s.init_failure = s.library.path +
+    s.init_failure = s.opened.path +
                      " is the CUDA Toolkit's stub for linking, not a driver; take the toolkit's "
                      "lib64/stubs out of LD_LIBRARY_PATH";
     return;
@@ -301,7 +301,7 @@ DriverInfo driver_info() {
     info.reason = error.what();
   }
   const std::lock_guard lock(s.mutex);
-  info.path = s.library.path;
+  info.path = s.opened.path;
   info.missing = s.missing;
   info.version = s.version;
   return info;

@@ -42,11 +42,11 @@ class FakeCuda:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self.library = ctypes.CDLL(str(path))
+        self.shared_object = ctypes.CDLL(str(path))
         self._declare_controls()
 
     def _declare_controls(self) -> None:
-        lib = self.library
+        lib = self.shared_object
         signatures: dict[str, tuple[Any, list[Any]]] = {
             "reset": (None, []),
             "configure": (ctypes.c_int, [ctypes.c_char_p]),
@@ -74,7 +74,7 @@ class FakeCuda:
 
     def reset(self) -> None:
         """Forget everything, as if the library had just been loaded."""
-        self.library.fakecuda_reset()
+        self.shared_object.fakecuda_reset()
 
     def configure(self, text: str = "", **settings: object) -> None:
         """Set ``key=value;...`` and keyword settings; a list value is joined by commas."""
@@ -83,13 +83,13 @@ class FakeCuda:
             joined = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
             parts.append(f"{key}={int(joined) if isinstance(joined, bool) else joined}")
         setting = ";".join(parts)
-        if self.library.fakecuda_configure(setting.encode()) != 0:
+        if self.shared_object.fakecuda_configure(setting.encode()) != 0:
             message = f"the fake driver does not understand the configuration {setting!r}"
             raise ValueError(message)
 
     def script(self, text: str) -> None:
         """Replace the scripted faults and count anew; an empty text removes them."""
-        if self.library.fakecuda_script(text.encode()) != 0:
+        if self.shared_object.fakecuda_script(text.encode()) != 0:
             message = f"the fake driver does not understand the script {text!r}"
             raise ValueError(message)
 
@@ -113,63 +113,63 @@ class FakeCuda:
 
     def release(self) -> None:
         """Let the calls go on that a ``:block`` fault holds."""
-        self.library.fakecuda_release()
+        self.shared_object.fakecuda_release()
 
     def work(self, stream: int, ns: int) -> int:
         """Launch a kernel of `ns` virtual nanoseconds and return the driver's answer."""
-        return int(self.library.fakecuda_work(stream, ns))
+        return int(self.shared_object.fakecuda_work(stream, ns))
 
     def trap(self, stream: int) -> int:
         """Launch a kernel that fails and return the driver's answer."""
-        return int(self.library.fakecuda_trap(stream))
+        return int(self.shared_object.fakecuda_trap(stream))
 
     def advance(self, ns: int) -> None:
-        self.library.fakecuda_advance(ns)
+        self.shared_object.fakecuda_advance(ns)
 
     def complete(self, stream: int) -> int:
         """Move time to where the stream is idle; 600 if a closed gate is in the way."""
-        return int(self.library.fakecuda_complete(stream))
+        return int(self.shared_object.fakecuda_complete(stream))
 
     def now(self, device: int = 0) -> int:
-        return int(self.library.fakecuda_now(device))
+        return int(self.shared_object.fakecuda_now(device))
 
     def stream_tail(self, stream: int) -> int:
-        return int(self.library.fakecuda_stream_tail(stream))
+        return int(self.shared_object.fakecuda_stream_tail(stream))
 
     def calls(self, function: str = "any") -> int:
-        return int(self.library.fakecuda_calls(function.encode()))
+        return int(self.shared_object.fakecuda_calls(function.encode()))
 
     def live(self, kind: str = "any") -> int:
         """Return how many handles of a kind are alive: event, stream, graph, exec, ..."""
-        count = int(self.library.fakecuda_live(kind.encode()))
+        count = int(self.shared_object.fakecuda_live(kind.encode()))
         if count < 0:
             message = f"no such kind of handle: {kind!r}"
             raise ValueError(message)
         return count
 
     def report(self) -> dict[str, Any]:
-        report: dict[str, Any] = json.loads(self.library.fakecuda_report())
+        report: dict[str, Any] = json.loads(self.shared_object.fakecuda_report())
         return report
 
     def last_calls(self) -> list[str]:
         """Return the names of the last 65536 driver calls, the newest last."""
-        text: bytes = self.library.fakecuda_last_calls()
+        text: bytes = self.shared_object.fakecuda_last_calls()
         return text.decode().split()
 
     def deinit(self) -> None:
         """Take the driver down: every later call answers 4."""
-        self.library.fakecuda_deinit()
+        self.shared_object.fakecuda_deinit()
 
     def destroy_context(self, context: int) -> int:
         """Destroy any context behind its users' backs, a retained primary one too."""
-        return int(self.library.fakecuda_destroy_context(context))
+        return int(self.shared_object.fakecuda_destroy_context(context))
 
     # Driver calls
 
     def call(self, function: str, *arguments: Any, expect: int | None = SUCCESS) -> int:
         """Call a driver function by its symbol; Python ints are passed as 64-bit values."""
         values = [ctypes.c_uint64(a) if isinstance(a, int) else a for a in arguments]
-        code = int(getattr(self.library, function)(*values))
+        code = int(getattr(self.shared_object, function)(*values))
         if expect is not None and code != expect:
             raise DriverCallError(function, code)
         return code

@@ -57,7 +57,7 @@ class Device:
     """Device 0 with its primary context, current on the thread that made this."""
 
     def __init__(self) -> None:
-        self.library = ctypes.CDLL("libcuda.so.1")
+        self.shared_object = ctypes.CDLL("libcuda.so.1")
         self.call("cuInit", 0)
         ordinal = ctypes.c_int()
         self.call("cuDeviceGet", ctypes.byref(ordinal), 0)
@@ -75,7 +75,7 @@ class Device:
 
     def call(self, name: str, *arguments: object) -> None:
         """Call a driver function and raise DriverCallError unless it succeeds."""
-        code = getattr(self.library, name)(*arguments)
+        code = getattr(self.shared_object, name)(*arguments)
         if code != 0:
             raise DriverCallError(f"{name} answered {code}")
 
@@ -135,7 +135,7 @@ class Spin:
         self.set_duration(nanoseconds)
         self._parameters = (ctypes.c_void_p * 1)(ctypes.addressof(self._plan))
         self._launch = functools.partial(
-            device.library.cuLaunchKernel,
+            device.shared_object.cuLaunchKernel,
             device.spin_function,
             *_GRID,
             ctypes.c_void_p(stream),
