@@ -26,18 +26,20 @@ class PyTimer {
   PyTimer(timing::ClockId clock, py::object synchronize, py::object stream)
       : timer_(clock), synchronize_(std::move(synchronize)), stream_(std::move(stream)) {}
 
-  void start(const py::object& stream) {
-    py::object chosen = stream.is_none() ? stream_ : stream;
+  // A daemon thread may end in here at exit, by unwinding without the interpreter lock: the frames
+  // own no Python object.
+  void start(py::handle stream) {
+    started_on_ = stream.is_none() ? stream_ : py::reinterpret_borrow<py::object>(stream);
     synchronize();
     CurrentStream on;
     if (timer_.clock() == timing::kCudaClock) {
-      on = chosen.is_none() ? current_stream() : CurrentStream{stream_handle(chosen.ptr()), 0};
+      on = started_on_.is_none() ? current_stream()
+                                 : CurrentStream{stream_handle(started_on_.ptr()), 0};
     }
     on_stream(on.handle, [&] { timer_.start(on.handle, on.ordinal); });
-    started_on_ = std::move(chosen);
   }
 
-  void stop(const py::object& stream) {
+  void stop(py::handle stream) {
     if (!stream.is_none() && timer_.clock() == timing::kCudaClock && timer_.sample() &&
         stream_handle(stream.ptr()) != timer_.sample()->stream) {
       throw py::value_error(
@@ -75,7 +77,10 @@ class PyTimer {
 
  private:
   void synchronize() const {
-    if (!synchronize_.is_none()) synchronize_();
+    if (synchronize_.is_none()) return;
+    PyObject* result = PyObject_CallNoArgs(synchronize_.ptr());
+    if (result == nullptr) throw py::error_already_set();
+    Py_DECREF(result);
   }
 
   timing::Timer timer_;
