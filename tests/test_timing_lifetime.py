@@ -1,0 +1,71 @@
+"""What becomes of scopes and samples that are dropped, damaged, replaced or left in odd places."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+import gpuprof
+from gpuprof import _core
+from tests.fake_driver.control import FakeCuda
+
+MS = 1_000_000
+
+
+def test_a_scope_dropped_while_open_leaves_the_path(fake: FakeCuda) -> None:
+    scope: Any = gpuprof.timer("dropped", stream=0, backend="cuda")
+    scope.__enter__()
+    del scope
+    with gpuprof.timer("after", backend="cpu") as sample:
+        pass
+    assert sample.path == "after"
+
+
+def test_reading_a_scope_keeps_the_sample_that_it_waits_for(fake: FakeCuda) -> None:
+    stream = fake.stream_create()
+    fake.configure("mode=manual")
+    scope = gpuprof.timer("step", stream=stream)
+    with scope:
+        fake.work(stream, 5 * MS)
+    values: list[float] = []
+    reader = threading.Thread(target=lambda: values.append(scope.ms))
+    reader.start()
+    for _ in range(50):  # replaces the scope's last sample while the reader waits
+        with scope:
+            fake.work(stream, 1 * MS)
+    fake.complete(stream)
+    reader.join()
+    assert values[0] == pytest.approx(5, abs=0.01) or values[0] == pytest.approx(1, abs=0.01)
+    fake.stream_destroy(stream)
+
+
+def test_a_default_stream_scope_survives_a_change_of_context_in_its_body(fake: FakeCuda) -> None:
+    mine = fake.current_context()
+    other = fake.context_create()
+    fake.set_current(mine)
+    with gpuprof.timer("step", backend="cuda") as sample:
+        fake.work(0, 3 * MS)
+        fake.set_current(other)
+    assert fake.current_context() == other
+    fake.set_current(mine)
+    assert sample.ms == pytest.approx(3, abs=0.01)
+    fake.set_current(other)  # the current context is popped when it is destroyed
+    fake.context_destroy(other)
+    fake.set_current(mine)
+
+
+@pytest.mark.parametrize("status", [-1, 0, 1, 6, 8])
+def test_a_damaged_pickle_of_a_sample_is_refused(status: int) -> None:
+    with pytest.raises(ValueError, match="not a pickled Sample"):
+        _core._restore_sample("path", "cuda", status, False, 1.0, 1)
+
+
+def test_a_sample_that_fails_has_no_negative_host_time(fake: FakeCuda) -> None:
+    scope = gpuprof.timer("step", stream=0, backend="cuda", verify_stream=True)
+    with fake.faults("cuStreamIsCapturing@3=999"), pytest.raises(gpuprof.errors.CudaError):
+        with scope as sample:
+            pass
+    assert sample.failed
+    assert sample.host_ms >= 0.0
