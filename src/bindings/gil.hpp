@@ -30,13 +30,20 @@ void without_gil(Work&& work) {
   if (error) std::rethrow_exception(error);
 }
 
+template <typename Poll>
+bool poll_without_gil(Poll& poll, timing::HostNanoseconds until) {
+  bool done = false;
+  without_gil([&] { done = poll(until); });
+  return done;
+}
+
 // Calls `poll(until)` until it answers true, without the lock, and lets Python handle signals at
 // least every 50 ms. Throws what the handler raised (KeyboardInterrupt).
 template <typename Poll>
 void wait_without_gil(Poll&& poll) {
   constexpr timing::HostNanoseconds kSlice = 50'000'000;
-  for (bool done = poll(timing::monotonic_now()); !done;) {
-    without_gil([&] { done = poll(timing::monotonic_now() + kSlice); });
+  if (poll(timing::monotonic_now())) return;
+  while (!poll_without_gil(poll, timing::monotonic_now() + kSlice)) {
     if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
   }
 }
