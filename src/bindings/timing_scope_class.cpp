@@ -152,7 +152,7 @@ double last_milliseconds(const Scope& scope) {
   if (!scope.last()) {
     throw_invalid_state("this scope has not been left yet, so there is nothing to read");
   }
-  const SampleRef last = scope.last();  // another exit may replace it while this one waits
+  SampleRef last(scope.last());  // another exit may replace it while this one waits
   return sample_milliseconds(*last.get());
 }
 

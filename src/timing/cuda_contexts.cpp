@@ -163,8 +163,8 @@ std::vector<EventClock*> all() {
 void forget_lost() noexcept {
   auto& r = registry();
   const std::lock_guard lock(r.mutex);
-  const auto lost = std::stable_partition(r.clocks.begin(), r.clocks.end(),
-                                          [](const EventClock* clock) { return !clock->lost(); });
+  const auto lost = std::partition(r.clocks.begin(), r.clocks.end(),
+                                   [](const EventClock* clock) { return !clock->lost(); });
   if (lost == r.clocks.end()) return;
   r.retire_from(lost);
 }
@@ -180,9 +180,8 @@ std::size_t release_idle() noexcept {
       auto& r = registry();
       {
         const std::lock_guard lock(r.mutex);
-        r.retire_from(
-            std::stable_partition(r.clocks.begin(), r.clocks.end(),
-                                  [=](const EventClock* other) { return other != clock; }));
+        r.retire_from(std::partition(r.clocks.begin(), r.clocks.end(),
+                                     [=](const EventClock* other) { return other != clock; }));
       }
       if (clock->retained() && driver::blocked.load(std::memory_order_relaxed) == 0) {
         table->cuDevicePrimaryCtxRelease(clock->ordinal());
