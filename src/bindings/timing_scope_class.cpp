@@ -152,7 +152,9 @@ double last_milliseconds(const Scope& scope) {
   if (!scope.last()) {
     throw_invalid_state("this scope has not been left yet, so there is nothing to read");
   }
-  SampleRef last(scope.last());  // another exit may replace it while this one waits
+  // A copy, because another exit may replace the scope's own while this one waits.
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
+  const SampleRef last = scope.last();
   return sample_milliseconds(*last.get());
 }
 
