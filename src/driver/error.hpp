@@ -55,6 +55,13 @@ enum class Warning : std::uint8_t {
   kForeignExit,      // a scope was left on another thread or task than it was entered
   kBackendFailed,    // a SyncBackend's synchronize raised
   kForkedScope,      // a CUDA scope was entered in a forked child
+  kTimeline,         // GPU times cannot be placed on the host's clock
+  kNvtxNoTool,       // NVTX was asked for and no tool listens
+  kNvtxLabel,        // a range has a label that NVTX cannot show
+  kForeignRange,     // an annotation was left on another thread or out of order
+  kTraceFailed,      // a trace cannot be written any further
+  kTraceDropped,     // events found no room
+  kTraceInChild,     // a forked child cannot write a trace of its own
   kCount,
 };
 

@@ -1,0 +1,27 @@
+// The host's clock: monotonic nanoseconds.
+//
+// Never the wall clock, which steps. Any thread. The origin is arbitrary but one for the process,
+// so that spans never come out negative.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace gpuprof::driver {
+
+using HostNanoseconds = std::int64_t;
+using HostClock = HostNanoseconds (*)() noexcept;
+
+inline HostNanoseconds monotonic_now() noexcept {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// The seam through which tests put a clock of their own.
+inline std::atomic<HostClock> host_clock{&monotonic_now};
+
+inline HostNanoseconds host_now() noexcept { return host_clock.load(std::memory_order_relaxed)(); }
+
+}  // namespace gpuprof::driver
