@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "driver/host_clock.hpp"
 #include "trace/label.hpp"
@@ -62,5 +63,12 @@ struct Event {
   Extra* extra = nullptr;
 };
 static_assert(sizeof(Event) <= 64);
+
+// Sets the name: an interned label, or past their number one that the event owns. May make its
+// extra, which is the caller's until the event is noted. Throws std::bad_alloc.
+void set_name(Event& event, std::string_view text);
+
+// Sets the members of the args object. The same holds.
+void set_args(Event& event, std::string members);
 
 }  // namespace gpuprof::trace

@@ -6,10 +6,11 @@
 // empty in the child.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <new>
+#include <string>
 
 #include "trace/event.hpp"
 
@@ -19,13 +20,21 @@ namespace gpuprof::trace {
 inline std::atomic<bool> recording{false};
 inline bool is_recording() noexcept { return recording.load(std::memory_order_relaxed); }
 
+// Events are made where they stand, so that a new chunk costs no more than its memory.
 struct Chunk {
-  static constexpr std::uint32_t kEvents = 1023;
-  std::atomic<std::uint32_t> written{0};
+  static constexpr std::uint32_t kEvents = 255;
+  alignas(64) std::atomic<std::uint32_t> written{0};
   std::atomic<Chunk*> next{nullptr};
-  std::array<Event, kEvents> events;
+  alignas(64) unsigned char storage[kEvents * sizeof(Event)];
+
+  [[nodiscard]] void* place(std::uint32_t index) noexcept {
+    return &storage[index * sizeof(Event)];
+  }
+  [[nodiscard]] Event& event(std::uint32_t index) noexcept {
+    return *std::launder(static_cast<Event*>(place(index)));
+  }
 };
-inline constexpr std::size_t kMaxChunks = 512;  // 32 MiB
+inline constexpr std::size_t kMaxChunks = 2048;  // 32 MiB
 
 // One thread's queue, from the thread's side.
 struct Queue {
@@ -34,11 +43,10 @@ struct Queue {
   std::uint32_t tid = 0;   // the kernel's number of the thread
 };
 
-// The queue of this thread. Made at the first use, which reads the thread's name and may take a
-// lock; null for lack of memory.
+// The queue of this thread. Made at the first use, which may take a lock; null for lack of memory.
 Queue* queue_of_this_thread() noexcept;
 
-// Room for one event in the thread's queue, default values in it; null if there is none, which is
+// Room for one event in the thread's queue, with default values; null if there is none, which is
 // counted. It is the writer's once publish() is called, which must be the next call on this thread.
 Event* claim(Queue& queue) noexcept;
 inline void publish(Queue& queue) noexcept {
@@ -53,5 +61,14 @@ std::uint32_t thread_id() noexcept;
 
 // How many events found no room since the process began.
 std::uint64_t dropped() noexcept;
+
+// Calls `take(event, tid)` for all that is published, oldest first for each thread; `tid` is that
+// of the thread that noted it, and the event's extra is the callee's to delete. One caller at a
+// time: the writer.
+using Take = void (*)(void* context, const Event& event, std::uint32_t tid);
+void take_published(Take take, void* context);
+
+// Gives back memory that no thread needs now. For when the last trace has been closed.
+void release_chunks() noexcept;
 
 }  // namespace gpuprof::trace

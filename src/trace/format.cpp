@@ -1,0 +1,185 @@
+#include "trace/format.hpp"
+
+#include <array>
+#include <cstring>
+
+namespace gpuprof::trace {
+namespace {
+
+constexpr std::string_view kEnd = "},\n";
+
+// "00" to "99", so that digits are written in pairs.
+constexpr std::array<char, 200> kPairs = [] {
+  std::array<char, 200> pairs{};
+  for (std::size_t i = 0; i < 100; ++i) {
+    pairs[2 * i] = static_cast<char>('0' + i / 10);
+    pairs[2 * i + 1] = static_cast<char>('0' + i % 10);
+  }
+  return pairs;
+}();
+
+// Writes the digits before `end`; returns where they begin.
+char* digits_before(char* end, std::uint64_t value) noexcept {
+  while (value >= 100) {
+    end -= 2;
+    std::memcpy(end, &kPairs[(value % 100) * 2], 2);
+    value /= 100;
+  }
+  if (value >= 10) {
+    end -= 2;
+    std::memcpy(end, &kPairs[value * 2], 2);
+  } else {
+    *--end = static_cast<char>('0' + value);
+  }
+  return end;
+}
+
+constexpr std::size_t kMostDigits = 24;
+constexpr std::size_t kFixed = 256;  // more than all keys and numbers of a line
+
+// Writes one line into room that was made for it.
+class Line {
+ public:
+  Line(Text& out, std::size_t variable) : out_(out), end_(out.room(kFixed + variable)) {}
+  Line(const Line&) = delete;
+  Line& operator=(const Line&) = delete;
+  ~Line() { out_.used(end_); }
+
+  void text(std::string_view piece) noexcept {
+    std::memcpy(end_, piece.data(), piece.size());
+    end_ += piece.size();
+  }
+  void integer(std::uint64_t value) noexcept {
+    char digits[kMostDigits];
+    const char* begin = digits_before(digits + kMostDigits, value);
+    text({begin, static_cast<std::size_t>(digits + kMostDigits - begin)});
+  }
+  void microseconds(HostNanoseconds nanoseconds) noexcept {
+    const auto value = static_cast<std::uint64_t>(nanoseconds < 0 ? 0 : nanoseconds);
+    integer(value / 1000);
+    const std::uint64_t rest = value % 1000;
+    end_[0] = '.';
+    end_[1] = static_cast<char>('0' + rest / 100);
+    std::memcpy(end_ + 2, &kPairs[(rest % 100) * 2], 2);
+    end_ += 4;
+  }
+
+ private:
+  Text& out_;
+  char* end_;
+};
+
+std::size_t variable_size(Position at, const Event& event) noexcept {
+  return at.pid.size() + event.name->json.size() +
+         (event.category != nullptr ? event.category->json.size() : 0) +
+         (event.extra != nullptr ? event.extra->args.size() : 0);
+}
+
+void begin_line(Line& line, std::string_view phase, const Event& event, Position at) {
+  line.text(phase);
+  line.text(event.name->json);
+  if (event.category != nullptr) {
+    line.text(",\"cat\":");
+    line.text(event.category->json);
+  }
+  line.text(",\"pid\":");
+  line.text(at.pid);
+  line.text(",\"tid\":");
+  line.integer(at.tid);
+}
+
+void end_line(Line& line, const Event& event) {
+  if (event.extra != nullptr && !event.extra->args.empty()) {
+    line.text(",\"args\":{");
+    line.text(event.extra->args);
+    line.text("}");
+  }
+  line.text(kEnd);
+}
+
+void add_time(Line& line, HostNanoseconds time) {
+  line.text(",\"ts\":");
+  line.microseconds(time);
+}
+
+void add_id(Line& line, std::uint64_t id) {
+  line.text(",\"id\":");
+  line.integer(id);
+}
+
+}  // namespace
+
+void append_microseconds(Text& out, HostNanoseconds nanoseconds) {
+  Line line(out, 0);
+  line.microseconds(nanoseconds);
+}
+
+void append_slice(Text& out, Position at, const Event& event, HostNanoseconds begin,
+                  HostNanoseconds duration) {
+  Line line(out, variable_size(at, event));
+  begin_line(line, R"({"ph":"X","name":)", event, at);
+  add_time(line, begin);
+  line.text(",\"dur\":");
+  line.microseconds(duration);
+  end_line(line, event);
+}
+
+void append_async(Text& out, Position at, const Event& event, HostNanoseconds begin,
+                  HostNanoseconds end, std::uint64_t id) {
+  Line line(out, kFixed + 2 * variable_size(at, event));
+  begin_line(line, R"({"ph":"b","name":)", event, at);
+  add_id(line, id);
+  add_time(line, begin);
+  end_line(line, event);
+  begin_line(line, R"({"ph":"e","name":)", event, at);
+  add_id(line, id);
+  add_time(line, end);
+  line.text(kEnd);
+}
+
+void append_instant(Text& out, Position at, const Event& event, HostNanoseconds time) {
+  Line line(out, variable_size(at, event));
+  begin_line(line, R"({"ph":"i","s":"t","name":)", event, at);
+  add_time(line, time);
+  end_line(line, event);
+}
+
+void append_counter(Text& out, Position at, const Event& event, HostNanoseconds time) {
+  Line line(out, variable_size(at, event));
+  begin_line(line, R"({"ph":"C","name":)", event, at);
+  add_time(line, time);
+  end_line(line, event);
+}
+
+void append_flow(Text& out, Position at, char phase, std::string_view name_json,
+                 std::string_view category_json, HostNanoseconds time, std::uint64_t id) {
+  Line line(out, at.pid.size() + name_json.size() + category_json.size());
+  line.text(R"({"ph":")");
+  line.text({&phase, 1});
+  line.text(phase == 'f' ? R"(","bp":"e","name":)" : R"(","name":)");
+  line.text(name_json);
+  line.text(",\"cat\":");
+  line.text(category_json);
+  line.text(",\"pid\":");
+  line.text(at.pid);
+  line.text(",\"tid\":");
+  line.integer(at.tid);
+  add_id(line, id);
+  add_time(line, time);
+  line.text(kEnd);
+}
+
+void append_metadata(Text& out, Position at, std::string_view name, std::string_view args) {
+  Line line(out, at.pid.size() + name.size() + args.size());
+  line.text(R"({"ph":"M","name":")");
+  line.text(name);
+  line.text("\",\"pid\":");
+  line.text(at.pid);
+  line.text(",\"tid\":");
+  line.integer(at.tid);
+  line.text(",\"args\":{");
+  line.text(args);
+  line.text("}},\n");
+}
+
+}  // namespace gpuprof::trace

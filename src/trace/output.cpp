@@ -1,0 +1,229 @@
+#include "trace/output.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <utility>
+
+#include "trace/names.hpp"
+#include "trace/recorder.hpp"
+
+namespace gpuprof::trace {
+namespace {
+
+constexpr HostNanoseconds kSecond = 1'000'000'000;
+constexpr std::uint64_t kOwnIds = std::uint64_t{1} << 40U;  // flows of users are below
+constexpr std::uint32_t kGpuOrder = 1000;                   // GPU tracks stand below the threads
+
+const HostNanoseconds base = driver::monotonic_now() - kSecond;
+
+std::int64_t realtime() noexcept {
+  std::timespec now{};
+  std::timespec_get(&now, TIME_UTC);
+  return static_cast<std::int64_t>(now.tv_sec) * kSecond + now.tv_nsec;
+}
+
+std::string json(const std::string& text) {
+  std::string out;
+  append_json(out, text);
+  return out;
+}
+
+std::string member(const char* name, std::int64_t value) {
+  return std::string("\"") + name + "\":" + std::to_string(value);
+}
+
+// A line without its comma.
+std::string bare(const Text& line) {
+  const std::string_view text = line.view();
+  return std::string(text.substr(0, text.size() - 2));
+}
+
+}  // namespace
+
+HostNanoseconds base_time() noexcept { return base; }
+
+std::int64_t unix_offset() noexcept {
+  const HostNanoseconds before = driver::monotonic_now();
+  const std::int64_t now = realtime();
+  const HostNanoseconds after = driver::monotonic_now();
+  return now - (before + (after - before) / 2);
+}
+
+Output::Output(std::uint32_t number, OutputOptions options)
+    : number_(number),
+      options_(std::move(options)),
+      opened_(driver::host_now()),
+      unix_offset_(trace::unix_offset()),
+      pid_(std::to_string(::getpid())),
+      file_(options_.descriptor, options_.where) {
+  Text first;
+  append_metadata(first, on(thread_id()), "gpuprof", clock_args());
+  file_.begin(bare(first));
+  append_metadata(text_, on(thread_id()), "process_name", "\"name\":" + json(options_.process));
+  append_metadata(text_, on(thread_id()), "process_sort_index",
+                  member("sort_index", options_.rank));
+  flush();
+}
+
+std::string Output::clock_args() const {
+  std::string args = member("baseTimeNanoseconds", base + unix_offset_) + "," +
+                     member("rank", options_.rank) + "," +
+                     member("world_size", options_.world_size);
+  if (!options_.args.empty()) args += "," + options_.args;
+  return args;
+}
+
+void Output::add(const Event& event, std::uint32_t noted_by) {
+  ++counts_.events;
+  const std::uint32_t tid = event.tid != 0 ? event.tid : noted_by;
+  Lane& lane = lane_of(tid);  // also where it is not needed: the track has to be named
+  const Position at = on(tid);
+  const HostNanoseconds end = event.end - base;
+  switch (event.kind) {
+    case Kind::kSlice:
+      if (lane.add(event.begin, event.end, event.depth)) {
+        append_slice(text_, at, event, std::max<HostNanoseconds>(event.begin - base, 0),
+                     event.end - event.begin);
+        break;
+      }
+      [[fallthrough]];
+    case Kind::kAsync:
+      append_async(text_, at, event, std::max<HostNanoseconds>(event.begin - base, 0), end,
+                   kOwnIds + next_id_++);
+      break;
+    case Kind::kInstant:
+      append_instant(text_, at, event, end);
+      break;
+    case Kind::kCounter:
+      append_counter(text_, at, event, end);
+      break;
+    case Kind::kFlowStart:
+    case Kind::kFlowStep:
+    case Kind::kFlowEnd: {
+      const char phase =
+          event.kind == Kind::kFlowStart ? 's' : (event.kind == Kind::kFlowStep ? 't' : 'f');
+      append_flow(text_, at, phase, event.name->json,
+                  event.category != nullptr ? event.category->json : "\"flow\"", end, event.id);
+      break;
+    }
+    case Kind::kGpu:
+      break;
+  }
+  if (text_.size() >= kFlushBytes) flush();
+}
+
+void Output::add_gpu(const Event& event, std::uint32_t noted_by, HostNanoseconds begin,
+                     HostNanoseconds error) {
+  ++counts_.events;
+  counts_.gpu_error = std::max(counts_.gpu_error, error);
+  const GpuSpan& span = event.extra->gpu;
+  const std::uint32_t host_tid = event.tid != 0 ? event.tid : noted_by;
+  const TrackKey key{span.device, span.stream, host_tid};
+  const HostNanoseconds measured = std::llround(span.duration_ns);
+  HostNanoseconds end = begin + measured;
+  const std::uint32_t tid = gpu_tid(gpu_track(key), key, begin, end, event.depth);
+  if (end != begin + measured) {  // stretched: the measured time is an argument then
+    Text exact;
+    append_microseconds(exact, measured);
+    std::string& args = event.extra->args;
+    if (!args.empty()) args += ',';
+    args.append("\"gpu_us\":").append(exact.view());
+  }
+  const std::uint64_t flow = kOwnIds + next_id_++;
+  lane_of(host_tid);
+  append_flow(text_, on(host_tid), 's', "\"launch\"", "\"launch\"", span.launched - base, flow);
+  append_slice(text_, on(tid), event, begin - base, end - begin);
+  append_flow(text_, on(tid), 'f', "\"launch\"", "\"launch\"", begin - base, flow);
+  if (text_.size() >= kFlushBytes) flush();
+}
+
+Lane& Output::lane_of(std::uint32_t tid) {
+  if (tid == last_tid_) return *last_lane_;
+  const auto [found, is_new] = lanes_.try_emplace(tid);
+  if (is_new) name_thread_track(tid);
+  last_tid_ = tid;
+  last_lane_ = &found->second;
+  return found->second;
+}
+
+void Output::name_thread_track(std::uint32_t tid) {
+  std::string name = thread_name(tid);
+  if (name.empty()) name = "thread " + std::to_string(tid);
+  name_track(tid, name, tid == static_cast<std::uint32_t>(::getpid()) ? 0 : 1);
+}
+
+void Output::name_track(std::uint32_t tid, const std::string& name, std::uint32_t order) {
+  append_metadata(text_, on(tid), "thread_name", "\"name\":" + json(name));
+  append_metadata(text_, on(tid), "thread_sort_index", member("sort_index", order));
+}
+
+Output::GpuTrack& Output::gpu_track(const TrackKey& key) {
+  const auto [found, is_new] = gpu_tracks_.try_emplace(key);
+  if (is_new) {
+    auto& of_device = streams_[std::get<0>(key)];
+    found->second.number = of_device.try_emplace(std::get<1>(key), of_device.size()).first->second;
+  }
+  return found->second;
+}
+
+std::uint32_t Output::gpu_tid(GpuTrack& track, const TrackKey& key, HostNanoseconds begin,
+                              HostNanoseconds& end, std::uint16_t depth) {
+  for (GpuLane& entry : track.lanes) {
+    if (entry.lane.add_stretched(begin, end, depth, kStretch)) return entry.tid;
+  }
+  track.lanes.push_back({next_gpu_tid_++, {}});
+  GpuLane& added = track.lanes.back();
+  added.lane.add(begin, end, depth);
+  name_gpu_track(added.tid, key, track);
+  return added.tid;
+}
+
+void Output::name_gpu_track(std::uint32_t tid, const TrackKey& key, const GpuTrack& track) {
+  const auto& [device, stream, host_tid] = key;
+  std::string name = "GPU " + std::to_string(device);
+  if (const std::string model = device_name(device); !model.empty()) name += " " + model;
+  const std::string known = stream_name(device, stream);
+  if (!known.empty()) {
+    name += ", " + known;
+  } else if (stream == 0 || stream == 1) {
+    name += ", default stream";
+  } else if (stream == 2) {
+    name += ", per-thread default stream";
+  } else {
+    name += ", stream " + std::to_string(track.number);
+  }
+  const std::string thread = thread_name(host_tid);
+  name += " (" + (thread.empty() ? "thread " + std::to_string(host_tid) : thread) + ")";
+  if (track.lanes.size() > 1) name += " #" + std::to_string(track.lanes.size());
+  name_track(tid, name, kGpuOrder + tid - kFirstGpuTid);
+}
+
+void Output::flush() noexcept {
+  if (text_.size() == 0) return;
+  file_.write(text_.view());
+  text_.clear();
+}
+
+void Output::finish(std::uint64_t dropped) {
+  for (const auto& [tid, lane] : lanes_) {
+    const std::string name = thread_name(tid);
+    if (!name.empty()) name_track(tid, name, tid == static_cast<std::uint32_t>(::getpid()) ? 0 : 1);
+  }
+  flush();
+  Text last;
+  append_metadata(last, on(thread_id()), "gpuprof",
+                  clock_args() + "," + member("events", static_cast<std::int64_t>(counts_.events)) +
+                      "," + member("dropped", static_cast<std::int64_t>(dropped)) + "," +
+                      member("unplaced", static_cast<std::int64_t>(counts_.unplaced)) + "," +
+                      member("gpuErrorNanoseconds", counts_.gpu_error) + "," +
+                      member("unixOffsetChangeNanoseconds", trace::unix_offset() - unix_offset_));
+  file_.finish(bare(last), "\"displayTimeUnit\":\"ns\"," +
+                               member("baseTimeNanoseconds", base + unix_offset_) +
+                               ",\"distributedInfo\":{" + member("rank", options_.rank) + "," +
+                               member("world_size", options_.world_size) + "}");
+}
+
+}  // namespace gpuprof::trace

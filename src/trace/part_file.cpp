@@ -1,0 +1,68 @@
+#include "trace/part_file.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+namespace gpuprof::trace {
+
+void PartFile::begin(const std::string& first_event) {
+  std::string header = "[" + first_event;
+  if (header.size() + 2 > kHeaderBytes) header = "[{\"ph\":\"M\",\"name\":\"gpuprof\",\"pid\":1}";
+  header.resize(kHeaderBytes - 2, ' ');
+  write(header + ",\n");
+}
+
+void PartFile::write(std::string_view text) noexcept {
+  while (!text.empty() && !failed()) {
+    const ssize_t written = ::write(descriptor_, text.data(), text.size());
+    if (written < 0) {
+      if (errno != EINTR) fail("write to", errno);
+      continue;
+    }
+    bytes_ += static_cast<std::uint64_t>(written);
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+// Between the two writes the file is an array with a stray brace after it, which loads; an object
+// without its end would not.
+void PartFile::finish(const std::string& last_event, const std::string& members) {
+  write(last_event + "\n]}\n");
+  std::string header = "{" + members + ",\"traceEvents\":[";
+  header.resize(kHeaderBytes - 1, ' ');
+  header += '\n';
+  if (!failed() && ::pwrite(descriptor_, header.data(), header.size(), 0) !=
+                       static_cast<ssize_t>(header.size())) {
+    fail("write to", errno);
+  }
+  if (!failed() && ::fsync(descriptor_) != 0 && errno != EINVAL) fail("sync", errno);
+  if (descriptor_ >= 0 && ::close(std::exchange(descriptor_, -1)) != 0) fail("close", errno);
+}
+
+void PartFile::abandon() noexcept {
+  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+}
+
+void PartFile::fail(const char* why) noexcept {
+  if (failed()) return;
+  try {
+    error_ = "cannot write to " + where_ + ": " + why;
+  } catch (...) {  // out of memory
+    error_ = "failed";
+  }
+}
+
+void PartFile::fail(const char* what, int code) noexcept {
+  if (failed()) return;
+  try {
+    error_ =
+        std::string("cannot ") + what + " " + where_ + ": " + std::generic_category().message(code);
+  } catch (...) {  // out of memory
+    error_ = "failed";
+  }
+}
+
+}  // namespace gpuprof::trace

@@ -1,0 +1,209 @@
+#include "trace/recorder.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "driver/process.hpp"
+
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
+
+namespace gpuprof::trace {
+namespace {
+
+// A queue with the reader's side.
+struct SharedQueue : Queue {
+  Chunk* first = nullptr;         // the reader's chunk
+  std::uint32_t read = 0;         // of `first`
+  std::atomic<bool> left{false};  // its thread has ended
+};
+
+struct Registry {
+  driver::ForkMutex mutex;
+  std::vector<SharedQueue*> queues;
+  std::vector<Chunk*> spare;
+  std::size_t chunks = 0;  // made, spare ones included
+};
+
+Registry& registry() {
+  static Registry& storage = *new Registry;
+  return storage;
+}
+
+std::atomic<std::uint64_t> dropped_count{0};
+
+__attribute__((tls_model("initial-exec"))) thread_local SharedQueue* own = nullptr;
+
+Chunk* get_chunk() noexcept {
+  auto& r = registry();
+  {
+    const std::lock_guard lock(r.mutex);
+    if (!r.spare.empty()) {
+      Chunk* chunk = r.spare.back();
+      r.spare.pop_back();
+      return chunk;
+    }
+    if (r.chunks >= kMaxChunks) return nullptr;
+    ++r.chunks;
+  }
+  auto* chunk = new (std::nothrow) Chunk;
+  if (chunk != nullptr) return chunk;
+  const std::lock_guard lock(r.mutex);
+  --r.chunks;
+  return nullptr;
+}
+
+void give_chunk(Chunk* chunk) noexcept {
+  chunk->written.store(0, std::memory_order_relaxed);
+  chunk->next.store(nullptr, std::memory_order_relaxed);
+  auto& r = registry();
+  const std::lock_guard lock(r.mutex);
+  r.spare.push_back(chunk);  // never grows past what get_or_make reserved
+}
+
+// When a thread ends, its queue stays until the writer has read it.
+struct ThreadEnd {
+  ThreadEnd() = default;
+  ThreadEnd(const ThreadEnd&) = delete;
+  ThreadEnd& operator=(const ThreadEnd&) = delete;
+  ~ThreadEnd() {
+    if (own != nullptr) own->left.store(true, std::memory_order_release);
+    own = nullptr;
+  }
+  void touch() noexcept {}
+};
+thread_local ThreadEnd thread_end;
+
+SharedQueue* make_queue() noexcept {
+  Chunk* chunk = get_chunk();
+  if (chunk == nullptr) return nullptr;
+  auto* queue = new (std::nothrow) SharedQueue;
+  if (queue == nullptr) {
+    give_chunk(chunk);
+    return nullptr;
+  }
+  queue->chunk = queue->first = chunk;
+  queue->tid = thread_id();
+  try {
+    auto& r = registry();
+    const std::lock_guard lock(r.mutex);
+    r.spare.reserve(kMaxChunks);
+    r.queues.push_back(queue);
+  } catch (...) {  // out of memory
+    give_chunk(chunk);
+    delete queue;
+    return nullptr;
+  }
+  thread_end.touch();
+  return queue;
+}
+
+bool add_chunk(Queue& queue) noexcept {
+  Chunk* chunk = get_chunk();
+  if (chunk == nullptr) return false;
+  queue.chunk->next.store(chunk, std::memory_order_release);
+  queue.chunk = chunk;
+  queue.used = 0;
+  return true;
+}
+
+// True once all is read that there will ever be.
+bool read_out(SharedQueue& queue, Take take, void* context) {
+  const bool left = queue.left.load(std::memory_order_acquire);  // before the last look
+  for (;;) {
+    const std::uint32_t written = queue.first->written.load(std::memory_order_acquire);
+    for (; queue.read < written; ++queue.read) {
+      take(context, queue.first->event(queue.read), queue.tid);
+    }
+    Chunk* next = queue.first->next.load(std::memory_order_acquire);
+    if (queue.read < Chunk::kEvents || next == nullptr) return left;
+    give_chunk(queue.first);
+    queue.first = next;
+    queue.read = 0;
+  }
+}
+
+// The child's one thread begins with nothing; what the parent's threads noted is the parent's.
+void forget_all_in_child() noexcept {
+  auto& r = registry();
+  r.queues.clear();
+  r.chunks = r.spare.size();
+  own = nullptr;
+}
+
+const bool fork_hook = [] {
+  driver::on_fork_child(forget_all_in_child);
+  return true;
+}();
+
+}  // namespace
+
+Queue* queue_of_this_thread() noexcept {
+  if (own == nullptr) own = make_queue();
+  return own;
+}
+
+Event* claim(Queue& queue) noexcept {
+  if (queue.used == Chunk::kEvents && !add_chunk(queue)) {
+    dropped_count.fetch_add(1, std::memory_order_relaxed);
+    return nullptr;
+  }
+  return new (queue.chunk->place(queue.used)) Event;
+}
+
+void note(const Event& event) noexcept {
+  Queue* queue = queue_of_this_thread();
+  Event* place = queue != nullptr ? claim(*queue) : nullptr;
+  if (place == nullptr) {
+    if (queue == nullptr) dropped_count.fetch_add(1, std::memory_order_relaxed);
+    delete event.extra;
+    return;
+  }
+  *place = event;
+  publish(*queue);
+}
+
+std::uint32_t thread_id() noexcept {
+#ifdef __linux__
+  return static_cast<std::uint32_t>(::syscall(SYS_gettid));
+#else
+  std::uint64_t id = 0;
+  ::pthread_threadid_np(nullptr, &id);
+  return static_cast<std::uint32_t>(id);
+#endif
+}
+
+std::uint64_t dropped() noexcept { return dropped_count.load(std::memory_order_relaxed); }
+
+void take_published(Take take, void* context) {
+  auto& r = registry();
+  std::vector<SharedQueue*> queues;
+  {
+    const std::lock_guard lock(r.mutex);
+    queues = r.queues;
+  }
+  for (SharedQueue* queue : queues) {
+    if (!read_out(*queue, take, context)) continue;
+    {
+      const std::lock_guard lock(r.mutex);
+      r.queues.erase(std::find(r.queues.begin(), r.queues.end(), queue));
+    }
+    give_chunk(queue->first);
+    delete queue;
+  }
+}
+
+void release_chunks() noexcept {
+  auto& r = registry();
+  const std::lock_guard lock(r.mutex);
+  for (Chunk* chunk : r.spare) delete chunk;
+  r.chunks -= r.spare.size();
+  r.spare.clear();
+}
+
+}  // namespace gpuprof::trace

@@ -1,0 +1,377 @@
+#include "trace/writer.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <ctime>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "driver/error.hpp"
+#include "driver/process.hpp"
+#include "trace/recorder.hpp"
+
+namespace gpuprof::trace {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kTakeEvery = 10ms;
+constexpr HostNanoseconds kWriteEvery = 250'000'000;
+constexpr std::size_t kMostWaiting = 500'000;
+
+GpuClock gpu_clock{
+    [](bool) noexcept {},
+    []() noexcept {},
+    [](const GpuMoment&, HostNanoseconds&, HostNanoseconds&) noexcept {
+      return GpuClock::Answer::kNever;
+    },
+};
+
+// One open trace. What a lock guards is said where the lock is.
+struct Entry {
+  Entry(std::uint32_t number, OutputOptions options)
+      : output(number, std::move(options)), dropped_before(dropped()) {}
+
+  Output output;  // the writer thread's
+  const std::uint64_t dropped_before;
+  bool known = false;  // the writer thread has seen it
+  bool closing = false;
+  bool done = false;
+  HostNanoseconds closed_at = 0;
+  std::uint64_t flushes_wanted = 0;
+  std::uint64_t flushes_done = 0;
+  State state;
+
+  [[nodiscard]] bool urgent() const noexcept {
+    return !known || (closing && !done) || flushes_wanted != flushes_done;
+  }
+};
+using Entries = std::vector<std::shared_ptr<Entry>>;
+
+// The traces of one process; a forked child begins with another one. `mutex()` guards all of it but
+// `thread`, which `lifecycle` does.
+struct Shared {
+  std::mutex lifecycle;  // taken before mutex()
+  std::unique_ptr<std::thread> thread;
+  std::condition_variable_any changed;
+  Entries entries;
+  std::uint32_t next_number = 1;
+  bool stop = false;
+};
+
+driver::ForkMutex& mutex() {
+  static driver::ForkMutex& storage = *new driver::ForkMutex;
+  return storage;
+}
+Shared* current = nullptr;
+
+using Lock = std::unique_lock<driver::ForkMutex>;
+
+Shared& shared() {
+  const std::lock_guard lock(mutex());
+  if (current == nullptr) current = new Shared;
+  return *current;
+}
+
+std::shared_ptr<Entry> find(const Shared& s, std::uint32_t number) noexcept {
+  const auto found = std::find_if(s.entries.begin(), s.entries.end(), [&](const auto& entry) {
+    return entry->output.number() == number;
+  });
+  return found != s.entries.end() ? *found : nullptr;
+}
+
+void update_recording(const Shared& s) noexcept {
+  const bool any = std::any_of(s.entries.begin(), s.entries.end(), [](const auto& entry) {
+    return entry->known && !entry->closing && entry->output.collects();
+  });
+  recording.store(any, std::memory_order_relaxed);
+}
+
+HostNanoseconds thread_cpu_time() noexcept {
+  std::timespec used{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<HostNanoseconds>(used.tv_sec) * 1'000'000'000 + used.tv_nsec;
+}
+
+// The writer thread's own.
+class Writer {
+ public:
+  explicit Writer(Shared& shared) noexcept : s_(shared) {}
+
+  void run() {
+    for (;;) {
+      const bool urgent = wait_for_work();
+      if (entries_.empty() && stop_) return;
+      try {
+        work(urgent);
+      } catch (const std::exception& error) {  // out of memory
+        give_up(error.what());
+      }
+      publish();
+    }
+  }
+
+ private:
+  struct Waiting {  // a GPU span that cannot be placed yet
+    Event event;
+    std::uint32_t tid;
+  };
+
+  bool wait_for_work() {
+    Lock lock(mutex());
+    const auto any_urgent = [&] {
+      return s_.stop || std::any_of(s_.entries.begin(), s_.entries.end(),
+                                    [](const auto& entry) { return entry->urgent(); });
+    };
+    s_.changed.wait_for(lock, kTakeEvery, any_urgent);
+    entries_ = s_.entries;
+    stop_ = s_.stop;
+    closing_.clear();
+    flushes_.clear();
+    bool urgent = false;
+    for (const auto& entry : entries_) {
+      urgent = urgent || entry->urgent();
+      entry->known = true;
+      if (entry->closing && !entry->done) closing_.push_back(entry.get());
+      flushes_.push_back(entry->flushes_wanted);
+      if (entry->closing) entry->output.stop_at(entry->closed_at);
+    }
+    update_recording(s_);
+    if (urgent) s_.changed.notify_all();  // those who wait to be known
+    return urgent;
+  }
+
+  void work(bool urgent) {
+    const HostNanoseconds now = driver::monotonic_now();
+    const bool due = urgent || now >= next_write_;
+    if (due) gpu_clock.refresh();
+    take_published([](void* self, const Event& event,
+                      std::uint32_t tid) { static_cast<Writer*>(self)->take(event, tid); },
+                   this);
+    if (!due) return;
+    place_waiting();
+    for (const auto& entry : entries_) entry->output.flush();
+    for (Entry* entry : closing_) entry->output.finish(dropped() - entry->dropped_before);
+    next_write_ = now + kWriteEvery;
+  }
+
+  void take(const Event& event, std::uint32_t tid) {
+    std::unique_ptr<Extra> owned(event.extra);
+    if (event.kind == Kind::kGpu) {
+      if (waiting_.size() >= kMostWaiting) {
+        count_unplaced(event);
+        return;
+      }
+      waiting_.push_back({event, tid});
+      owned.release();
+      return;
+    }
+    for (const auto& entry : entries_) {
+      if (entry->output.wants(event)) entry->output.add(event, tid);
+    }
+  }
+
+  void place_waiting() {
+    std::vector<Waiting> later;
+    for (Waiting& waiting : waiting_) {
+      HostNanoseconds begin = 0;
+      HostNanoseconds error = 0;
+      const GpuSpan& span = waiting.event.extra->gpu;
+      const GpuClock::Answer answer = gpu_clock.place(span.begin, begin, error);
+      if (answer == GpuClock::Answer::kNotYet) {
+        later.push_back(waiting);
+        continue;
+      }
+      const std::unique_ptr<Extra> owned(waiting.event.extra);
+      if (answer == GpuClock::Answer::kNever) {
+        count_unplaced(waiting.event);
+        continue;
+      }
+      begin = std::max(begin, span.launched);
+      for (const auto& entry : entries_) {
+        if (entry->output.wants(waiting.event)) {
+          entry->output.add_gpu(waiting.event, waiting.tid, begin, error);
+        }
+      }
+    }
+    waiting_ = std::move(later);
+  }
+
+  void count_unplaced(const Event& event) noexcept {
+    for (const auto& entry : entries_) {
+      if (entry->output.wants(event)) entry->output.count_unplaced();
+    }
+  }
+
+  void give_up(const char* why) noexcept {
+    for (const auto& entry : entries_) entry->output.give_up(why);
+    waiting_.clear();
+  }
+
+  void publish() {
+    const HostNanoseconds cpu = thread_cpu_time();
+    const std::uint64_t dropped_now = dropped();
+    const Lock lock(mutex());
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      Entry& entry = *entries_[i];
+      if (entry.done) continue;
+      const OutputCounts& counts = entry.output.counts();
+      const PartFile& file = entry.output.file();
+      entry.state = {true,
+                     file.failed(),
+                     file.error(),
+                     counts.events,
+                     dropped_now - entry.dropped_before,
+                     counts.unplaced,
+                     file.bytes(),
+                     counts.gpu_error,
+                     cpu};
+      entry.flushes_done = std::max(entry.flushes_done, flushes_[i]);
+      if (file.failed()) {
+        driver::warn_once(
+            driver::Warning::kTraceFailed,
+            "gpuprof: " + file.error() + ". The trace ends here; the program goes on");
+      }
+      if (std::find(closing_.begin(), closing_.end(), &entry) != closing_.end()) {
+        entry.state.open = false;
+        entry.done = true;
+      }
+    }
+    s_.changed.notify_all();
+  }
+
+  Shared& s_;
+  Entries entries_;                     // as of this round
+  std::vector<Entry*> closing_;         // to be completed in this round
+  std::vector<std::uint64_t> flushes_;  // wanted when this round began, for each of entries_
+  bool stop_ = false;
+  std::vector<Waiting> waiting_;
+  HostNanoseconds next_write_ = 0;
+};
+
+// Signals are for the program's own threads.
+std::unique_ptr<std::thread> start_thread(Shared& s) {
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::unique_ptr<std::thread> thread;
+  try {
+    thread = std::make_unique<std::thread>([&s] { Writer(s).run(); });
+  } catch (...) {
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+#ifdef __linux__
+  ::pthread_setname_np(thread->native_handle(), "gpuprof-trace");
+#endif
+  return thread;
+}
+
+void stop_thread_if_idle(Shared& s) {
+  const std::lock_guard lifecycle(s.lifecycle);
+  {
+    const Lock lock(mutex());
+    if (!s.entries.empty() || !s.thread) return;
+    s.stop = true;
+    s.changed.notify_all();
+  }
+  s.thread->join();
+  s.thread.reset();
+  s.stop = false;
+  release_chunks();
+}
+
+void remove(Shared& s, const Entry* entry) {
+  const Lock lock(mutex());
+  s.entries.erase(std::remove_if(s.entries.begin(), s.entries.end(),
+                                 [entry](const auto& other) { return other.get() == entry; }),
+                  s.entries.end());
+  update_recording(s);
+}
+
+// Only memory and descriptors of this process: the writer thread is the parent's, its lock too.
+void forget_all_in_child() noexcept {
+  if (current != nullptr) {
+    for (const auto& entry : current->entries) entry->output.abandon();
+  }
+  current = nullptr;
+  recording.store(false, std::memory_order_relaxed);
+}
+
+const bool fork_hook = [] {
+  mutex();
+  driver::on_fork_child(forget_all_in_child);
+  return true;
+}();
+
+}  // namespace
+
+void set_gpu_clock(const GpuClock& clock) noexcept { gpu_clock = clock; }
+
+std::uint32_t open(OutputOptions options) {
+  Shared& s = shared();
+  const bool collects = options.collects;
+  const std::lock_guard lifecycle(s.lifecycle);
+  std::shared_ptr<Entry> entry;
+  {
+    Lock lock(mutex());
+    const std::uint32_t number = s.next_number++;
+    lock.unlock();
+    entry = std::make_shared<Entry>(number, std::move(options));
+  }
+  if (!s.thread) s.thread = start_thread(s);
+  if (collects) gpu_clock.want(true);
+  Lock lock(mutex());
+  s.entries.push_back(entry);
+  s.changed.notify_all();
+  s.changed.wait(lock, [&] { return entry->known; });
+  return entry->output.number();
+}
+
+State close(std::uint32_t number) {
+  Shared& s = shared();
+  std::shared_ptr<Entry> entry;
+  {
+    Lock lock(mutex());
+    entry = find(s, number);
+    if (!entry || entry->closing) return {};
+    entry->closing = true;
+    entry->closed_at = driver::host_now();
+    update_recording(s);
+    s.changed.notify_all();
+    s.changed.wait(lock, [&] { return entry->done; });
+  }
+  if (entry->output.collects()) gpu_clock.want(false);
+  remove(s, entry.get());
+  stop_thread_if_idle(s);
+  return entry->state;
+}
+
+State flush(std::uint32_t number) {
+  Shared& s = shared();
+  Lock lock(mutex());
+  const std::shared_ptr<Entry> entry = find(s, number);
+  if (!entry) return {};
+  const std::uint64_t wanted = ++entry->flushes_wanted;
+  s.changed.notify_all();
+  s.changed.wait(lock, [&] { return entry->done || entry->flushes_done >= wanted; });
+  return entry->state;
+}
+
+State state(std::uint32_t number) {
+  Shared& s = shared();
+  const Lock lock(mutex());
+  const std::shared_ptr<Entry> entry = find(s, number);
+  return entry ? entry->state : State{};
+}
+
+}  // namespace gpuprof::trace
