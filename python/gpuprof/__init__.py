@@ -13,18 +13,29 @@ are imported when their names are first used.
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gpuprof import errors as errors
+    from gpuprof import nvtx as nvtx
+    from gpuprof import torch as torch
     from gpuprof._backends import Backend as Backend
     from gpuprof._backends import SyncBackend as SyncBackend
     from gpuprof._backends import backends as backends
     from gpuprof._backends import cuda_available as cuda_available
+    from gpuprof._core import Annotation as Annotation
     from gpuprof._core import Sample as Sample
     from gpuprof._core import Scope as Scope
+    from gpuprof._core import annotate as annotate
+    from gpuprof._core import mark as mark
+    from gpuprof._core import range_end as range_end
+    from gpuprof._core import range_start as range_start
     from gpuprof._core import timer as timer
+    from gpuprof._nvtx import RangeCatalog as RangeCatalog
+    from gpuprof._nvtx import RangeSpec as RangeSpec
     from gpuprof._probes import finish_probe_timer as finish_probe_timer
+    from gpuprof._probes import finish_probe_timer_traced as finish_probe_timer_traced
     from gpuprof._probes import start_probe_timer_if as start_probe_timer_if
     from gpuprof._stats import Row as Row
     from gpuprof._stats import Stats as Stats
@@ -37,13 +48,22 @@ if TYPE_CHECKING:
     from gpuprof._timing import flush as flush
     from gpuprof._timing import reset as reset
     from gpuprof._timing import stats as stats
+    from gpuprof._trace import Counter as Counter
+    from gpuprof._trace import TraceWriter as TraceWriter
+    from gpuprof._trace import counter as counter
+    from gpuprof._trace import name_stream as name_stream
+    from gpuprof._trace import trace as trace
 
 __version__ = "0.1.0"
 
 # The module of each public name. Those in `__all__` are the everyday ones, shown by `dir()`.
 _MODULE_OF = {
+    "Annotation": "_core",
     "Backend": "_backends",
     "Calibration": "_timing",
+    "Counter": "_trace",
+    "RangeCatalog": "_nvtx",
+    "RangeSpec": "_nvtx",
     "Row": "_stats",
     "Sample": "_core",
     "Scope": "_core",
@@ -51,38 +71,57 @@ _MODULE_OF = {
     "Summary": "_stats",
     "SyncBackend": "_backends",
     "Timer": "_timing",
+    "TraceWriter": "_trace",
+    "annotate": "_core",
     "backends": "_backends",
     "calibrate": "_timing",
+    "counter": "_trace",
     "cuda_available": "_backends",
     "disable": "_timing",
     "enable": "_timing",
     "finish_probe_timer": "_probes",
+    "finish_probe_timer_traced": "_probes",
     "flush": "_timing",
+    "mark": "_core",
+    "name_stream": "_trace",
+    "range_end": "_core",
+    "range_start": "_core",
     "reset": "_timing",
     "start_probe_timer_if": "_probes",
     "stats": "_timing",
     "timer": "_core",
+    "trace": "_trace",
 }
 
 __all__ = [
+    "RangeCatalog",
+    "RangeSpec",
     "SyncBackend",
     "Timer",
+    "TraceWriter",
+    "annotate",
     "backends",
     "calibrate",
+    "counter",
     "cuda_available",
     "disable",
     "enable",
     "errors",
     "flush",
+    "mark",
+    "nvtx",
+    "range_end",
+    "range_start",
     "reset",
     "stats",
     "timer",
+    "trace",
 ]
 
 
 def __getattr__(name: str) -> object:
-    if name == "errors":
-        return importlib.import_module("gpuprof.errors")
+    if name in {"errors", "nvtx", "torch"}:
+        return importlib.import_module(f"gpuprof.{name}")
     module = _MODULE_OF.get(name)
     if module is None:
         message = f"module 'gpuprof' has no attribute {name!r}"
@@ -90,6 +129,9 @@ def __getattr__(name: str) -> object:
     if module == "_core":
         # The environment's switches are read where the Python side of timing is imported.
         importlib.import_module("gpuprof._timing")
+        if os.environ.get("GPUPROF_NVTX"):
+            importlib.import_module("gpuprof._nvtx")
+        importlib.import_module("gpuprof._torch_compile").prepare()
     value: object = getattr(importlib.import_module(f"gpuprof.{module}"), name)
     globals()[name] = value  # the next look-up is a plain one
     return value

@@ -121,6 +121,9 @@ def _forget_warnings() -> None: ...
 
 def _fork_generation() -> int: ...
 
+def _host_now() -> int:
+    """The host's clock, in nanoseconds."""
+
 def _release_idle() -> int:
     """Destroy pooled events and let go of idle contexts; the number of event pairs in use."""
 
@@ -131,6 +134,49 @@ def _restore_sample(path: str, clock: str, status: typing.SupportsInt | typing.S
 def _samples_in_memory() -> int: ...
 
 def _set_switches(disabled_for_good: bool, release_gil: bool) -> None: ...
+
+def _trace_close(number: typing.SupportsInt | typing.SupportsIndex) -> dict: ...
+
+def _trace_counter(number: typing.SupportsInt | typing.SupportsIndex, name: typing.Any, at:
+    typing.SupportsInt | typing.SupportsIndex, series: typing.Any) -> None: ...
+
+def _trace_flow(number: typing.SupportsInt | typing.SupportsIndex, phase: str, id:
+    typing.SupportsInt | typing.SupportsIndex, name: typing.Any, category: typing.Any, at:
+    typing.SupportsInt | typing.SupportsIndex, tid: typing.SupportsInt | typing.SupportsIndex)
+    -> None: ...
+
+def _trace_flush(number: typing.SupportsInt | typing.SupportsIndex) -> dict: ...
+
+def _trace_instant(number: typing.SupportsInt | typing.SupportsIndex, name: typing.Any,
+    category: typing.Any, at: typing.SupportsInt | typing.SupportsIndex, tid: typing.SupportsInt
+    | typing.SupportsIndex, args: typing.Any) -> None: ...
+
+def _trace_is_recording() -> bool: ...
+
+def _trace_name_device(device: typing.SupportsInt | typing.SupportsIndex, name: typing.Any) ->
+    None: ...
+
+def _trace_name_stream(device: typing.SupportsInt | typing.SupportsIndex, stream:
+    typing.SupportsInt | typing.SupportsIndex, name: typing.Any) -> None: ...
+
+def _trace_name_thread(tid: typing.SupportsInt | typing.SupportsIndex, name: typing.Any) ->
+    None: ...
+
+def _trace_open(descriptor: typing.SupportsInt | typing.SupportsIndex, where: str, collects:
+    bool, process: str, rank: typing.SupportsInt | typing.SupportsIndex, world_size:
+    typing.SupportsInt | typing.SupportsIndex, args: typing.Any) -> int:
+    """Start a trace in an empty file, which is taken over, and return its number."""
+
+def _trace_records() -> bool: ...
+
+def _trace_slice(number: typing.SupportsInt | typing.SupportsIndex, name: typing.Any, category:
+    typing.Any, begin: typing.SupportsInt | typing.SupportsIndex, end: typing.SupportsInt |
+    typing.SupportsIndex, tid: typing.SupportsInt | typing.SupportsIndex, args: typing.Any) ->
+    None: ...
+
+def _trace_state(number: typing.SupportsInt | typing.SupportsIndex) -> dict: ...
+
+def _trace_wanted(on: bool) -> None: ...
 
 def build_info() -> dict[str, str]:
     """How this module was built."""

@@ -1,4 +1,4 @@
-"""Scopes as decorators: one wrapper for each kind of function, keeping signature and kind."""
+"""Scopes and annotations as decorators: a wrapper for each kind of function, keeping the kind."""
 
 from __future__ import annotations
 
@@ -8,28 +8,31 @@ import types
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
+from gpuprof import _core
+
 if TYPE_CHECKING:
-    from gpuprof._core import Scope
+    from gpuprof._core import Annotation, Scope
 
 
 def name_of(function: Any) -> str:
-    """Return the name under which a decorated function is timed."""
+    """Return the name under which a decorated function is known."""
     if isinstance(function, (staticmethod, classmethod)):
         return name_of(function.__func__)
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
     return name or type(function).__qualname__
 
 
-def decorate(scope: Scope, function: Any) -> Any:
-    """Return `function` with each call timed by `scope`.
+def decorate(scope: Scope | Annotation, function: Any) -> Any:
+    """Return `function` with each call timed by `scope`, or shown as an annotation.
 
     Parameters
     ----------
-    scope : Scope
-        An unnamed one gives way to a scope with the function's ``__qualname__``.
+    scope : Scope or Annotation
+        An unnamed one gives way to one with the function's ``__qualname__``.
     function : callable, staticmethod or classmethod
         Functions, methods, async functions, generators and async generators keep their kind. A
-        generator is timed at each resume, an async function with its awaits.
+        generator is timed at each resume, an async function with its awaits. Annotations of these
+        are one range each, from the first resume to the end, which may cross others.
 
     Raises
     ------
@@ -39,11 +42,14 @@ def decorate(scope: Scope, function: Any) -> Any:
     if isinstance(function, (staticmethod, classmethod)):
         return type(function)(decorate(scope, function.__func__))
     if not callable(function):
+        kind = "an annotation" if isinstance(scope, _core.Annotation) else "a timer scope"
         message = (
-            f"a timer scope decorates a function, got {type(function).__name__}; "
+            f"{kind} decorates a function, got {type(function).__name__}; "
             "use it in a with statement instead"
         )
         raise TypeError(message)
+    if isinstance(scope, _core.Annotation):
+        return _annotated(_named(scope, function), function)
     if scope.name is None:
         from gpuprof import _timing
 
@@ -57,7 +63,7 @@ def decorate(scope: Scope, function: Any) -> Any:
     return _function(scope, function)
 
 
-def _function(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]:
+def _function(scope: Scope | Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def timed(*args: Any, **kwargs: Any) -> Any:
         with scope:
@@ -99,11 +105,15 @@ def _generator(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]
             else:
                 resume = functools.partial(generator.send, sent)
 
+    return _as_awaitable_as(function, timed)
+
+
+def _as_awaitable_as(function: Callable[..., Any], wrapper: Callable[..., Any]) -> Any:
+    """Return a generator function that can be awaited if `function` can (`types.coroutine`)."""
     code = getattr(function, "__code__", None)
     if code is not None and code.co_flags & inspect.CO_ITERABLE_COROUTINE:
-        awaitable: Callable[..., Any] = types.coroutine(timed)
-        return awaitable
-    return timed
+        return types.coroutine(wrapper)
+    return wrapper
 
 
 def _async_generator(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -129,3 +139,79 @@ def _async_generator(scope: Scope, function: Callable[..., Any]) -> Callable[...
                 resume = functools.partial(generator.asend, sent)
 
     return timed
+
+
+def _named(annotation: Annotation, function: Any) -> Annotation:
+    if annotation.name is not None:
+        return annotation
+    from gpuprof import _nvtx
+
+    return _nvtx.remake_annotation(name_of(function), annotation._options)
+
+
+def _annotated(annotation: Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
+    if inspect.isasyncgenfunction(function):
+        return _annotated_async_generator(annotation, function)
+    if inspect.iscoroutinefunction(function):
+        return _annotated_coroutine(annotation, function)
+    if inspect.isgeneratorfunction(function):
+        return _annotated_generator(annotation, function)
+    return _function(annotation, function)
+
+
+def _annotated_coroutine(
+    annotation: Annotation, function: Callable[..., Any]
+) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def annotated(*args: Any, **kwargs: Any) -> Any:
+        number = annotation._start()
+        try:
+            return await function(*args, **kwargs)
+        finally:
+            annotation._end(number)
+
+    return annotated
+
+
+def _annotated_generator(
+    annotation: Annotation, function: Callable[..., Any]
+) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def annotated(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        number = annotation._start()
+        try:
+            return (yield from function(*args, **kwargs))
+        finally:
+            annotation._end(number)
+
+    wrapper: Callable[..., Any] = _as_awaitable_as(function, annotated)
+    return wrapper
+
+
+def _annotated_async_generator(
+    annotation: Annotation, function: Callable[..., Any]
+) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def annotated(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        number = annotation._start()
+        try:
+            generator = function(*args, **kwargs)
+            resume: Callable[[], Any] = functools.partial(generator.__anext__)
+            while True:
+                try:
+                    item = await resume()
+                except StopAsyncIteration:
+                    return
+                try:
+                    sent = yield item
+                except GeneratorExit:
+                    await generator.aclose()
+                    raise
+                except BaseException as error:
+                    resume = functools.partial(generator.athrow, error)
+                else:
+                    resume = functools.partial(generator.asend, sent)
+        finally:
+            annotation._end(number)
+
+    return annotated

@@ -75,6 +75,42 @@ def finish_probe_timer(timer: _timing.Timer | None, stream: object = None) -> fl
         timer.close()
 
 
+def finish_probe_timer_traced(
+    timer: _timing.Timer | None, name: str, cat: str, tid: int | None, stream: object = None
+) -> float | None:
+    """Stop a probe as `finish_probe_timer` does, and write what it read to the open traces.
+
+    Parameters
+    ----------
+    timer : Timer or None
+        What `start_probe_timer_if` returned.
+    name, cat : str
+        The slice's name and category; it ends now and is as long as the probe read.
+    tid : int or None
+        The slice's track: a thread's native id or any number; None and 0 are the calling thread.
+    stream : int or object, optional
+        As for `finish_probe_timer`.
+
+    Returns
+    -------
+    float or None
+        Microseconds; None for None.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is not what is listed above.
+    CudaError
+        The driver failed.
+    """
+    microseconds = finish_probe_timer(timer, stream)
+    if microseconds is not None and _core._trace_records():
+        from gpuprof._trace import record_span
+
+        record_span(name, cat, microseconds / 1000.0, tid)
+    return microseconds
+
+
 def _check_timer(timer: object) -> None:
     if not isinstance(timer, _timing.Timer):
         message = (

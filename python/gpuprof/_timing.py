@@ -32,6 +32,9 @@ _core._set_switches(
     disabled_for_good=_is_set("GPUPROF_DISABLE"), release_gil=_is_set("GPUPROF_RELEASE_GIL")
 )
 
+if os.environ.get("GPUPROF_TRACE_OUT") and not _is_set("GPUPROF_DISABLE"):
+    _core._trace_wanted(True)  # opened by the first event
+
 
 def make_scope(
     name: str | Callable[..., Any] | None = None,

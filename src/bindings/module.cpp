@@ -12,6 +12,10 @@ PYBIND11_MODULE(_core_main, module) {
   bind_timing_timer(module);
   bind_timing_statistics(module);
   bind_timing_device(module);
+  bind_nvtx_annotation(module);
+  bind_nvtx_functions(module);
+  bind_trace_writer(module);
+  bind_trace_scope(module);
 }
 
 // A subinterpreter gets an ImportError on every Python; up to 3.11 pybind11 would wait for ever

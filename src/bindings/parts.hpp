@@ -13,5 +13,9 @@ void bind_timing_scope(pybind11::module_& module);
 void bind_timing_timer(pybind11::module_& module);
 void bind_timing_statistics(pybind11::module_& module);
 void bind_timing_device(pybind11::module_& module);
+void bind_nvtx_annotation(pybind11::module_& module);
+void bind_nvtx_functions(pybind11::module_& module);
+void bind_trace_writer(pybind11::module_& module);
+void bind_trace_scope(pybind11::module_& module);
 
 }  // namespace gpuprof::bindings

@@ -8,10 +8,63 @@
 #include "bindings/gil.hpp"
 #include "bindings/parts.hpp"
 #include "timing/device_buffer.hpp"
+#include "timing/timeline.hpp"
+#include "timing/timer.hpp"
 
 namespace gpuprof::bindings {
 
 namespace py = pybind11;
+
+namespace {
+
+// A span whose place on the host's clock can be asked for.
+class PlacedSpan {
+ public:
+  explicit PlacedSpan(std::uintptr_t stream) : stream_(stream), timer_(timing::kCudaClock) {}
+
+  void start() { timer_.start(stream_, 0); }
+  void stop() { timer_.stop(); }
+
+  double elapsed_ms() {
+    double ms = 0.0;
+    wait_without_gil([&](timing::HostNanoseconds until) { return timer_.read(until, ms); });
+    return ms;
+  }
+
+  // (nanoseconds of the host's clock, error), None while no anchor has followed, False for never.
+  [[nodiscard]] py::object place(bool end) const {
+    timing::GpuMark mark = timer_.sample()->gpu_begin;
+    if (end) mark.ms += timer_.sample()->device_ms;
+    timing::timeline::HostMoment found;
+    switch (timing::timeline::place(mark, found)) {
+      case timing::timeline::Placement::kPlaced:
+        return py::make_tuple(found.at, found.error);
+      case timing::timeline::Placement::kNotYet:
+        return py::none();
+      default:
+        return py::bool_(false);
+    }
+  }
+
+ private:
+  std::uintptr_t stream_;
+  timing::Timer timer_;
+};
+
+void bind_timeline(py::module_& module) {
+  module.def(
+      "_timeline_want", [](bool on) { without_gil([&] { timing::timeline::want(on); }); },
+      py::arg("on"));
+  module.def("_timeline_refresh", [] { without_gil([] { timing::timeline::refresh(); }); });
+  py::class_<PlacedSpan>(module, "_PlacedSpan")
+      .def(py::init<std::uintptr_t>(), py::arg("stream"))
+      .def("start", &PlacedSpan::start)
+      .def("stop", &PlacedSpan::stop)
+      .def("elapsed_ms", &PlacedSpan::elapsed_ms)
+      .def("place", &PlacedSpan::place, py::arg("end") = false);
+}
+
+}  // namespace
 
 void bind_timing_device(py::module_& module) {
   module.def("require_cuda", &timing::device::require,
@@ -56,6 +109,7 @@ void bind_timing_device(py::module_& module) {
       "_release_idle", &timing::device::release_idle,
       "Destroy pooled events and let go of idle contexts; the number of event pairs in use.");
   module.def("_samples_in_memory", &timing::samples_in_memory);
+  bind_timeline(module);
   py::class_<timing::DeviceBuffer>(module, "DeviceBuffer",
                                    "Device memory that can be filled, as work for demonstrations.")
       .def(py::init<std::size_t>(), py::arg("nbytes"))

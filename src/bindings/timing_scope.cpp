@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "bindings/current_frame.hpp"
 #include "bindings/errors.hpp"
 #include "bindings/gil.hpp"
 #include "bindings/on_stream.hpp"
 #include "bindings/streams.hpp"
 #include "bindings/timing_sample.hpp"
 #include "bindings/timing_switch.hpp"
+#include "bindings/torch_profiler.hpp"
+#include "bindings/trace_scope.hpp"
 #include "timing/device.hpp"
 #include "timing/scope.hpp"
 #include "timing/sinks.hpp"
@@ -37,25 +40,10 @@ ClockChoice choice_of(const py::object& backend) {
   return name == "cpu" ? ClockChoice::kCpu : ClockChoice::kAuto;
 }
 
-struct Frame {
-  const void* frame;
-  bool may_suspend;  // a generator or a coroutine: it can be left and come back
-};
-
-Frame current_frame() {
-  PyFrameObject* frame = PyEval_GetFrame();
-  if (frame == nullptr) return {nullptr, false};
-  PyCodeObject* code = PyFrame_GetCode(frame);
-  constexpr int kSuspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
-  const bool may_suspend = (code->co_flags & kSuspends) != 0;
-  Py_DECREF(code);
-  return {frame, may_suspend};
-}
-
 // Which of several open entries of one scope in one flow the current frame closes. The entry that
 // it opened, if that is known; else the innermost one, passing over those of suspended generators.
 std::size_t pick_entry(const std::vector<NestingEntry>& entries, const void* owner) {
-  const Frame now = current_frame();
+  const FrameMark now = current_frame();
   std::size_t picked = entries.size();
   for (std::size_t i = entries.size(); i > 0; --i) {
     const NestingEntry& entry = entries[i - 1];
@@ -91,7 +79,8 @@ Scope::Scope(ScopeOptions options)
 Scope::~Scope() {
   while (!open_in_.empty()) {
     Flow& flow = *open_in_.back();
-    take_entry({&flow, innermost(flow.entries(), this)});
+    const SampleRef sample = take_entry({&flow, innermost(flow.entries(), this)});
+    if (open_ranges::count != 0) open_ranges::abandon(sample.get());
   }
 }
 
@@ -110,13 +99,21 @@ PyObject* Scope::enter() {
   PyObject* object = wrap_sample(std::move(sample));  // before the clock starts
   if (object == nullptr) throw py::error_already_set();
   try {
+    if (const std::uint32_t who = listeners(); who != 0) open_range(*raw, who);
     open_entry(*raw);
   } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
+    if (open_ranges::count != 0) open_ranges::close(raw, false, false);
     Py_DECREF(object);
     throw;
   }
   emit_pending_warnings();
   return object;
+}
+
+// Outside of the sample, which must not pay for it. The trace gets the scope at its exit.
+void Scope::open_range(const Sample& sample, std::uint32_t who) {
+  if (!face_) face_ = std::make_unique<RangeFace>(options_.name.value_or("(unnamed)"));
+  open_ranges::open(&sample, face_->shown(), who & ~static_cast<std::uint32_t>(kTrace));
 }
 
 // Beside measured entries an exit has to find out which it is, so that this one needs an entry too.
@@ -131,7 +128,7 @@ void Scope::enter_disabled() {
 
 void Scope::push_entry(Flow& flow, NestingEntry entry) {
   if (unmeasured_ > 0 || std::find(open_in_.begin(), open_in_.end(), &flow) != open_in_.end()) {
-    const Frame frame = current_frame();
+    const FrameMark frame = current_frame();
     entry.frame = frame.frame;
     entry.frame_may_suspend = frame.may_suspend;
   }
@@ -152,6 +149,7 @@ void Scope::open_entry(Sample& sample) {
   const timing::Path& outside = flow.path();
   sample.counted = options_.name.has_value();
   sample.path = sample.counted ? &path_.below(outside) : &outside;
+  sample.depth = static_cast<std::uint16_t>(std::min<std::size_t>(flow.size(), UINT16_MAX - 1));
   push_entry(flow, {this, &sample, sample.path, nullptr, false});
   timing::add_reference(&sample);
   try {
@@ -214,16 +212,25 @@ void Scope::exit(bool body_raised) {
   SampleRef sample = take_entry(place);
   if (!sample) return;
   sample->body_raised = body_raised;
+  const bool traced = listens(kTrace) && trace_records();
+  if (traced) prepare_trace(*sample.get());
   const bool is_cuda = sample->clock == timing::kCudaClock;
   if (was_cuda && !is_cuda) now = timing::host_now();
-  if (options_.verify_stream && !body_raised && is_cuda &&
-      sample->load_status() == SampleStatus::kOpen && !sample->external) {
-    last_ = sample;
-    close_verified(*sample.get());
-  } else {
-    close_clock(*sample.get(), now);
-    last_ = std::move(sample);
+  last_ = sample;
+  try {
+    if (options_.verify_stream && !body_raised && is_cuda &&
+        sample->load_status() == SampleStatus::kOpen && !sample->external) {
+      close_verified(*sample.get());
+    } else {
+      close_clock(*sample.get(), now);
+    }
+  } catch (const std::exception&) {
+    if (open_ranges::count != 0) open_ranges::close(sample.get(), false);
+    throw;
   }
+  open_ranges::Closed range;
+  if (open_ranges::count != 0) range = open_ranges::close(sample.get(), false);
+  if (traced) trace_host_span(*sample.get(), range.depth);
   emit_pending_warnings();
 }
 

@@ -8,11 +8,14 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "bindings/flow.hpp"
+#include "bindings/nvtx_range_face.hpp"
+#include "bindings/open_ranges.hpp"
 #include "timing/path.hpp"
 #include "timing/sample.hpp"
 
@@ -66,6 +69,7 @@ class Scope {
   void close_verified(timing::Sample& sample);
   bool synchronize_backend();
   [[nodiscard]] Place find_open() const;
+  void open_range(const timing::Sample& sample, std::uint32_t who);
 
   ScopeOptions options_;
   ClockChoice choice_ = ClockChoice::kAuto;
@@ -76,6 +80,7 @@ class Scope {
   std::vector<Flow*> open_in_;  // the flow of each open entry, oldest first
   std::size_t unmeasured_ = 0;  // open entries without a place, because timing was off
   timing::SampleRef last_;
+  std::unique_ptr<RangeFace> face_;  // made when somebody listens
 };
 
 }  // namespace gpuprof::bindings

@@ -8,6 +8,7 @@
 
 #include "bindings/errors.hpp"
 #include "bindings/gil.hpp"
+#include "bindings/nvtx_own_ranges.hpp"
 #include "bindings/parts.hpp"
 #include "timing/device.hpp"
 
@@ -18,13 +19,17 @@ using timing::Summary;
 
 namespace {
 
-void flush() {
+void wait_and_drain() {
   const std::vector<timing::SampleRef> tails = timing::device::pending_tails();
   for (const timing::SampleRef& tail : tails) {
     wait_without_gil(
         [&](timing::HostNanoseconds until) { return timing::device::wait(*tail.get(), until); });
   }
-  timing::device::drain();
+  inside_own_range(OwnRange::kDrain, [] { timing::device::drain(); });
+}
+
+void flush() {
+  inside_own_range(OwnRange::kFlush, &wait_and_drain);
   emit_pending_warnings();
 }
 

@@ -1,6 +1,7 @@
-// timing/device.hpp in a build without CUDA's headers: there is no device.
+// The seams to the device in a build without CUDA's headers: there is no device.
 #include "timing/device.hpp"
 #include "timing/device_buffer.hpp"
+#include "timing/timeline.hpp"
 
 namespace gpuprof::timing::device {
 namespace {
@@ -20,6 +21,8 @@ bool initialised_in_process() noexcept { return false; }
 bool poisoned() noexcept { return false; }
 bool forked() noexcept { return false; }
 bool has_live_context(int /*ordinal*/) noexcept { return false; }
+int ordinal_of(const EventClock* /*clock*/) noexcept { return -1; }
+
 int current_ordinal() noexcept { return -1; }
 void begin(Sample& sample, bool /*in_capture*/, int /*ordinal*/) noexcept {
   sample.finish(SampleStatus::kFailed);
@@ -41,6 +44,16 @@ Calibration calibrate(int /*ordinal*/) { unavailable(); }
 }  // namespace gpuprof::timing::device
 
 namespace gpuprof::timing {
+
+namespace timeline {
+
+void want(bool /*on*/) noexcept {}
+void refresh() noexcept {}
+Placement place(const GpuMark& /*mark*/, HostMoment& /*moment*/) noexcept {
+  return Placement::kLost;
+}
+
+}  // namespace timeline
 
 DeviceBuffer::DeviceBuffer(std::size_t /*bytes*/) { device::require(); }
 DeviceBuffer::~DeviceBuffer() = default;

@@ -177,6 +177,7 @@ std::size_t release_idle() noexcept {
       const std::size_t of_clock = clock->destroy_idle();
       out += of_clock;
       if (of_clock != 0) continue;
+      clock->timeline().close();
       auto& r = registry();
       {
         const std::lock_guard lock(r.mutex);

@@ -183,6 +183,9 @@ void begin_or_throw(Sample& sample, bool in_capture, int ordinal) {
     sample.finish(SampleStatus::kDropped);
     return;
   }
+  if (!capturing && timeline::wanted.load(std::memory_order_relaxed)) {
+    sample.gpu_begin.anchor = found.clock->timeline().newest();
+  }
   sample.host_begin = record(table, sample, sample.start, host_now());
 }
 
@@ -217,6 +220,11 @@ bool belongs_to_parent(Sample& sample) {
   return true;
 }
 
+void note_gpu_begin(Sample& sample) noexcept {
+  CudaTimeline::Held anchor;
+  sample.events->timeline().mark(sample, anchor);
+}
+
 // One look at the GPU. True once the sample is final.
 bool poll_kept_pair(Sample& sample) {
   const Table& table = driver::ready();
@@ -227,6 +235,7 @@ bool poll_kept_pair(Sample& sample) {
   float ms = 0.0F;
   check(table.cuEventElapsedTime(&ms, start_of(sample), end_of(sample)), "cuEventElapsedTime");
   sample.device_ms = static_cast<double>(ms);
+  note_gpu_begin(sample);
   sample.finish(SampleStatus::kDone);
   return true;
 }
@@ -291,6 +300,8 @@ bool has_live_context(int ordinal) noexcept {
          table->cuDevicePrimaryCtxGetState(handle, &flags, &active) == CUDA_SUCCESS && active != 0;
 }
 
+int ordinal_of(const EventClock* clock) noexcept { return clock->ordinal(); }
+
 int current_ordinal() noexcept {
   const Table* table = driver::in_use_or_null();
   CUdevice handle = 0;
@@ -303,6 +314,7 @@ void begin(Sample& sample, bool in_capture, int ordinal) noexcept {
     sample.events = nullptr;
     sample.generation = now;
   }
+  sample.gpu_begin = {};
   try {
     begin_or_throw(sample, in_capture, ordinal);
   } catch (const Error& error) {
@@ -353,6 +365,7 @@ double end_and_wait_for_all(Sample& sample) {
     check(table.cuEventElapsedTime(&ms, start_of(sample), end_of(sample)), "cuEventElapsedTime");
     check(table.cuEventElapsedTime(&tail_ms, end_of(sample), after.end), "cuEventElapsedTime");
     sample.device_ms = static_cast<double>(ms);
+    note_gpu_begin(sample);
   } catch (...) {
     sample.events->give_back(after);
     throw;

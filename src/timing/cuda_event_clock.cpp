@@ -188,6 +188,7 @@ bool EventClock::read_batch(Queue& queue) noexcept {
     for (Sample* s = queue.head; s != nullptr && count < kBatch; s = s->next) batch[count++] = s;
   }
   std::size_t finished = 0;
+  CudaTimeline::Held anchor;
   for (; finished < count; ++finished) {
     Sample& sample = *batch[finished];
     float ms = 0.0F;
@@ -196,7 +197,9 @@ bool EventClock::read_batch(Queue& queue) noexcept {
     if (status == CUDA_ERROR_NOT_READY) break;
     if (status == CUDA_SUCCESS) {
       sample.device_ms = static_cast<double>(ms);
-      continue;
+      if (timeline_.mark(sample, anchor)) continue;
+      pop_finished(queue, batch.data(), finished + 1);
+      return false;
     }
     const Error error = driver::error_of(status, "cuEventElapsedTime");
     if (driver::blocked.load(std::memory_order_relaxed) != 0 || context_is_gone(error)) {
@@ -248,6 +251,7 @@ void EventClock::note_failure(const Error& error) noexcept {
     }
     lost_.store(true, std::memory_order_release);
   }
+  if (lost()) timeline_.lose();
   if (!draining_.test_and_set(std::memory_order_acquire)) finish_drain();
 }
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "driver/cuda_table.hpp"
+#include "timing/cuda_timeline.hpp"
 #include "timing/device.hpp"
 #include "timing/sample.hpp"
 
@@ -47,6 +48,9 @@ class EventClock {
   [[nodiscard]] int ordinal() const noexcept { return ordinal_; }
   [[nodiscard]] bool retained() const noexcept { return retained_; }
   [[nodiscard]] bool lost() const noexcept { return lost_.load(std::memory_order_acquire); }
+
+  // Where this context's GPU times lie on the host's clock.
+  [[nodiscard]] CudaTimeline& timeline() noexcept { return timeline_; }
 
   // Whether the context is still the one that the events were made in; if not, they are lost. After
   // a reset its handle may be the same and its id is another, and a touch of an old event is
@@ -117,6 +121,7 @@ class EventClock {
   const int ordinal_;
   const bool retained_;
   std::atomic<bool> lost_{false};
+  CudaTimeline timeline_{table_, *this};
   std::atomic_flag draining_ = ATOMIC_FLAG_INIT;
   std::mutex mutex_;  // of what follows
   std::vector<EventPair> free_;

@@ -34,6 +34,9 @@ bool forked() noexcept;
 // Whether device `ordinal` has a live primary context. Makes none.
 bool has_live_context(int ordinal) noexcept;
 
+// The ordinal of the device that a clock's context is on.
+int ordinal_of(const EventClock* clock) noexcept;
+
 // The ordinal of the current context's device, or -1 without one.
 int current_ordinal() noexcept;
 

@@ -25,12 +25,12 @@ Paths& paths() {
 }  // namespace
 
 const Path& root_path() noexcept {
-  static const Path& root = *new Path{{}, 0};
+  static const Path& root = *new Path{{}, 0, {}};
   return root;
 }
 
 const Path& other_path() noexcept {
-  static const Path& other = *new Path{"(other)", ~std::uint64_t{0}};
+  static const Path& other = *new Path{"(other)", ~std::uint64_t{0}, "(other)"};
   return other;
 }
 
@@ -57,7 +57,8 @@ const Path& path_below(const Path& parent, std::string_view name) {
     const std::lock_guard lock(p.mutex);
     if (const auto found = p.by_text.find(text); found != p.by_text.end()) return *found->second;
     if (p.by_text.size() < kMaxPaths) {
-      auto path = std::make_unique<const Path>(Path{text, p.by_text.size()});
+      auto path = std::make_unique<const Path>(
+          Path{text, p.by_text.size(), shortened_path(std::string(name))});
       return *p.by_text.emplace(std::move(text), std::move(path)).first->second;
     }
   }

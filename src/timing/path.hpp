@@ -19,6 +19,7 @@ inline constexpr std::size_t kMaxPathBytes = 4096;
 struct Path {
   std::string text;     // UTF-8, at most kMaxPathBytes; empty for the root
   std::uint64_t order;  // when it was first entered, counting from 0
+  std::string name;     // the last scope's, at most kMaxPathBytes
 };
 
 // Where a thread or a task starts.

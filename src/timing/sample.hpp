@@ -15,10 +15,9 @@
 #include "driver/error.hpp"
 #include "timing/clock.hpp"
 #include "timing/path.hpp"
+#include "timing/timeline.hpp"
 
 namespace gpuprof::timing {
-
-class EventClock;
 
 enum class SampleStatus : std::uint8_t {
   kOpen,      // entered, not left
@@ -55,10 +54,15 @@ struct Sample {
   HostNanoseconds host_begin = 0;
   HostNanoseconds host_end = 0;
   double device_ms = 0.0;
+  // When the GPU began, for timeline::place(). Until the sample is final only `anchor` is set: the
+  // newest one when the start was recorded. Without a clock nobody had asked.
+  GpuMark gpu_begin;
   EventClock* events = nullptr;  // whose pair it holds
   void* start = nullptr;         // CUevent
   void* end = nullptr;           // CUevent
   std::uint32_t generation = 0;  // of the process that entered it
+  std::uint32_t thread = 0;      // the kernel's number of the thread that left it; 0: not noted
+  std::uint16_t depth = 0;       // how many scopes were open around it
   Sample* next = nullptr;        // in the queue that holds it
   std::shared_ptr<const driver::Error> error;
 

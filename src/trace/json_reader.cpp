@@ -296,18 +296,17 @@ void JsonReader::unicode() {
   if (--count_ == 0) lex_ = Lex::kString;
 }
 
-bool JsonReader::utf8() {
+void JsonReader::utf8() {
   const std::uint8_t byte = byte_of(data_[at_]);
   if (byte < lowest_ || byte > highest_) {
     lex_ = Lex::kString;  // the byte may begin something else
     bad_utf8(character_begin_, position());
-    return false;
+    return;
   }
   ++at_;
   lowest_ = 0x80;
   highest_ = 0xbf;
   if (--count_ == 0) lex_ = Lex::kString;
-  return true;
 }
 
 void JsonReader::bad_utf8(std::uint64_t begin, std::uint64_t end) {
@@ -413,6 +412,7 @@ bool JsonReader::mark() {
 }
 
 void JsonReader::note(Defect::Kind kind, std::uint64_t begin, std::uint64_t end) {
+  if (defects_.size() == kMaxDefects) throw ReadError(begin, "too much is damaged here to go on");
   defects_.push_back({kind, begin, end});
 }
 

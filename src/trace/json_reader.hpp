@@ -1,7 +1,8 @@
 // JSON, token by token, from a text that arrives in pieces.
 //
 // Strict by RFC 8259: UTF-8 is checked, NaN is no number, nothing is left over. feed() takes the
-// next piece, which must stay alive until the next one; next() answers the tokens that end in it.
+// next piece, which must stay alive until next() answers false, and next() answers the tokens that
+// end in it.
 // A token is where it stands, not what it says: the reader keeps no text, so that its memory does
 // not depend on the file. Containers nest at most kMaxDepth deep. A violation is a ReadError, after
 // which the reader is of no use.
@@ -18,6 +19,8 @@
 namespace gpuprof::trace::reading {
 
 inline constexpr int kMaxDepth = 64;
+// Defects that may wait to be taken.
+inline constexpr std::size_t kMaxDefects = 100'000;
 
 enum class TokenKind : std::uint8_t {
   kBeginObject,
@@ -47,6 +50,7 @@ struct Defect {
     kControl,        // a control character in a string
     kNotUtf8,        // bytes of a string
     kTrailingComma,  // before the end of a container
+    kDuplicateKey,   // of an event or of the file; from an EventReader
   };
   Kind kind = Kind::kControl;
   std::uint64_t begin = 0;
@@ -115,7 +119,7 @@ class JsonReader {
   bool string(Token& token);
   void escape();
   void unicode();
-  bool utf8();
+  void utf8();
   void bad_utf8(std::uint64_t begin, std::uint64_t end);
   bool number(Token& token);
   bool number_step(char c);

@@ -51,6 +51,13 @@ std::size_t character_length(std::string_view text) noexcept {
   return length;
 }
 
+// A lone surrogate as it comes out of Python's strings.
+bool is_surrogate(std::string_view text) noexcept {
+  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  return text.size() >= 3 && at(0) == 0xED && at(1) >= 0xA0 && is_continuation(at(1)) &&
+         is_continuation(at(2));
+}
+
 void append_escaped(std::string& out, unsigned char byte) {
   constexpr char kHex[] = "0123456789abcdef";
   switch (byte) {
@@ -102,7 +109,7 @@ void append_json(std::string& out, std::string_view text) {
     std::size_t length = character_length(text);
     if (length == 0) {
       out += kReplacement;
-      length = 1;
+      length = is_surrogate(text) ? 3 : 1;
     } else if (byte == '"' || byte == '\\' || byte < 0x20) {
       append_escaped(out, byte);
     } else {

@@ -172,7 +172,8 @@ Output::GpuTrack& Output::gpu_track(const TrackKey& key) {
 std::uint32_t Output::gpu_tid(GpuTrack& track, const TrackKey& key, HostNanoseconds begin,
                               HostNanoseconds& end, std::uint16_t depth) {
   for (GpuLane& entry : track.lanes) {
-    if (entry.lane.add_stretched(begin, end, depth, kStretch)) return entry.tid;
+    const HostNanoseconds slack = kStretch + (end - begin) / kStretchPart;
+    if (entry.lane.add_stretched(begin, end, depth, slack)) return entry.tid;
   }
   track.lanes.push_back({next_gpu_tid_++, {}});
   GpuLane& added = track.lanes.back();

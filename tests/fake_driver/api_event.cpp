@@ -23,10 +23,10 @@ Result create(State& s, Handle* out, unsigned flags, const char* function) {
   return kSuccess;
 }
 
-Op record_op(const State& s) {
+Op record_op(State& s) {
   Op op;
   op.kind = OpKind::kRecord;
-  op.cost = s.config.record_ns;
+  op.cost = s.config.record_ns + jitter(s);
   return op;
 }
 
@@ -89,13 +89,16 @@ Result refuse_touching(State& s, const char* function, Handle handle,
   return refuse_unsafe(s);
 }
 
+// When a query sees that recorded work is over.
+Ns seen_at(const State& s, const Done& done) { return done ? done->end + s.config.seen_ns : 0; }
+
 Result query(State& s, const char* function, Handle handle) {
   std::shared_ptr<Event> event;
   const Result refused = refuse_touching(s, function, handle, event);
   if (refused != kSuccess) return refused;
   if (const Result fault = meet_fault(s, *event->context); fault != kSuccess) return fault;
-  if (is_over(s, event->done)) return kSuccess;
-  if (s.config.automatic) s.now += s.config.query_ns;
+  if (is_over(s, event->done) && seen_at(s, event->done) <= s.now) return kSuccess;
+  if (s.config.automatic) s.now += s.config.query_ns + jitter(s);
   return kNotReady;
 }
 

@@ -53,6 +53,10 @@ void set_key(Config& config, std::string_view key, std::string_view value) {
     config.call_ns = number<Ns>(value);
   } else if (key == "query_ns") {
     config.query_ns = number<Ns>(value);
+  } else if (key == "seen_ns") {
+    config.seen_ns = number<Ns>(value);
+  } else if (key == "jitter_ns") {
+    config.jitter_ns = number<Ns>(value);
   } else if (key == "mode") {
     if (value != "auto" && value != "manual") refuse("mode is auto or manual, not", value);
     config.automatic = value == "auto";

@@ -142,6 +142,8 @@ struct Config {
   Ns record_ns = 1280;
   Ns call_ns = 1000;
   Ns query_ns = 10000;
+  Ns seen_ns = 0;    // how much later than its stamp a query sees that an event is over
+  Ns jitter_ns = 0;  // a record and a query take up to so much longer, at random
   bool automatic = true;
   bool reuse = false;
   bool spared = false;  // calls are neither counted nor made to fail: they are the test's own
@@ -187,6 +189,8 @@ struct State {
   std::vector<std::shared_ptr<Stream>> busy;  // streams that have queued work
   std::vector<Handle> free_streams;           // with reuse=1
   std::unordered_set<Handle> abandoned;       // their destroy call was made to fail
+
+  std::uint64_t random = 1;  // the last number of the sequence behind jitter_ns
 
   std::uint64_t serial = 0;
   std::uint64_t next_stream_id = 13;

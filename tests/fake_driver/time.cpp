@@ -206,6 +206,12 @@ Ns stamp_of(const State& s, const Completion& done) {
   return time - time % kTick;
 }
 
+Ns jitter(State& s) {
+  if (s.config.jitter_ns == 0) return 0;
+  s.random = s.random * 6364136223846793005U + 1442695040888963407U;  // Knuth's
+  return static_cast<Ns>((s.random >> 33) % static_cast<std::uint64_t>(s.config.jitter_ns + 1));
+}
+
 void drop_work(State& s, Stream& stream) {
   for (Op& op : stream.queue) {
     if (op.done->scheduled && op.done->end <= s.now) continue;

@@ -31,6 +31,9 @@ void wait_until_idle(State& s, const std::vector<std::shared_ptr<Stream>>& strea
 // The time an event shows: the device's clock, in its steps of 32 ns.
 Ns stamp_of(const State& s, const Completion& done);
 
+// From 0 to jitter_ns, the same sequence after every reset.
+Ns jitter(State& s);
+
 // Ends everything queued on a stream whose context is gone.
 void drop_work(State& s, Stream& stream);
 

@@ -1,0 +1,15 @@
+"""gpuprof in programs that compile with `torch.compile`.
+
+`timer` and `annotate` are `gpuprof.timer` and `gpuprof.annotate`. Inside a region that is compiled,
+also with ``fullgraph=True``, they are traced out: they break no graph and measure nothing, which is
+said in one `RuntimeWarning` of the process. Importing this module imports neither torch nor
+anything of it, and without torch there is nothing that it changes.
+"""
+
+from __future__ import annotations
+
+from gpuprof import _torch_compile, annotate, timer
+
+__all__ = ["annotate", "timer"]
+
+_torch_compile.prepare()

@@ -1,0 +1,97 @@
+#include "bindings/nvtx_range_face.hpp"
+
+#include <utility>
+
+#include "bindings/trace_args.hpp"
+#include "bindings/trace_scope.hpp"
+#include "driver/error.hpp"
+#include "nvtx/label.hpp"
+#include "trace/label.hpp"
+#include "trace/recorder.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+
+namespace {
+
+constexpr const char* kPlainCategory = "annotation";
+
+nvtx::Domain& domain_of(const py::object& name) {
+  return name.is_none() ? nvtx::default_domain() : nvtx::domain_named(utf8(name.ptr()));
+}
+
+py::object decoded(const std::string& text) {
+  PyObject* name =
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+  if (name == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(name);
+}
+
+bool is_label(const std::string& text) {
+  return nvtx::valid_label({text.c_str(), text.size() + 1});
+}
+
+}  // namespace
+
+RangeFace::RangeFace(const RangeArguments& arguments)
+    : payload_(arguments.payload), args_(arguments.args), category_(arguments.look.category) {
+  const std::string text = utf8(arguments.name.ptr());
+  if (!is_label(text)) return;
+  std::string label = nvtx::shown_label(text);
+  name_ = label == text ? arguments.name : decoded(label);
+  range_.emplace(domain_of(arguments.domain), std::move(label), arguments.look);
+}
+
+RangeFace::RangeFace(const std::string& name) : payload_(py::none()), args_(py::none()) {
+  if (!is_label(name)) return;
+  std::string label = nvtx::shown_label(name);
+  name_ = decoded(label);
+  range_.emplace(nvtx::default_domain(), std::move(label), nvtx::Look{});
+}
+
+void RangeFace::warn_if_invalid() const {
+  if (is_valid()) return;
+  driver::warn_once(driver::Warning::kNvtxLabel,
+                    "gpuprof: the name of an annotation is empty or has a NUL character in it, so "
+                    "it shows nothing; give it a name without");
+}
+
+RangeFace::TraceTexts RangeFace::make_trace_texts() const {
+  TraceTexts texts;
+  texts.name = trace::intern(range_->label());
+  const std::string category = nvtx::shown_label(category_.empty() ? kPlainCategory : category_);
+  texts.category = trace::intern(category);
+  if (texts.category == nullptr) {
+    static const trace::Label& plain = *new trace::Label{'"' + std::string(kPlainCategory) + '"'};
+    texts.category = &plain;
+  }
+  const py::str payload_key("payload");
+  const bool has_args = !args_.is_none();
+  if (!payload_.is_none() && !(has_args && args_.contains(payload_key))) {
+    append_member(texts.args, payload_key.ptr(), payload_.ptr());
+  }
+  const std::string members = members_of(args_.ptr());
+  if (!texts.args.empty() && !members.empty()) texts.args += ',';
+  texts.args += members;
+  return texts;
+}
+
+void RangeFace::trace(trace::Kind kind, driver::HostNanoseconds begin, driver::HostNanoseconds end,
+                      std::uint16_t depth, std::uint32_t tid) {
+  if (!trace_texts_) trace_texts_ = make_trace_texts();
+  name_this_thread();
+  trace::Event event;
+  event.kind = kind;
+  event.depth = depth;
+  event.tid = tid;
+  event.name = trace_texts_->name;
+  event.category = trace_texts_->category;
+  event.begin = begin;
+  event.end = end;
+  if (event.name == nullptr) trace::set_name(event, range_->label());
+  if (!trace_texts_->args.empty()) trace::set_args(event, trace_texts_->args);
+  trace::note(event);
+}
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,91 @@
+#include "bindings/torch_profiler.hpp"
+
+#include <pybind11/pybind11.h>
+
+#include <array>
+
+#include "bindings/timing_switch.hpp"
+
+namespace gpuprof::bindings::torch_profiler {
+
+namespace py = pybind11;
+
+namespace {
+
+// For the life of the process, once it was seen whole.
+PyObject* module_dict = nullptr;
+
+PyObject* interned(const char* text) {
+  PyObject* string = PyUnicode_InternFromString(text);
+  if (string == nullptr) throw py::error_already_set();
+  return string;
+}
+
+PyObject* flag_name() {
+  static PyObject* name = interned("_is_profiler_enabled");
+  return name;
+}
+
+// After a call into torch failed.
+void swallow() {
+  py::error_already_set error;
+  if (!error.matches(PyExc_Exception)) throw error;
+}
+
+}  // namespace
+
+void look() {
+  if (switches.disabled_for_good) return;
+  static PyObject* module_name = interned("torch.autograd.profiler");
+  PyObject* module = PyDict_GetItemWithError(PyImport_GetModuleDict(), module_name);
+  if (module == nullptr || !PyModule_Check(module)) {
+    PyErr_Clear();
+    return;
+  }
+  PyObject* names = PyModule_GetDict(module);
+  if (PyDict_GetItemWithError(names, flag_name()) == nullptr) {  // it is being imported now
+    PyErr_Clear();
+    return;
+  }
+  Py_INCREF(names);
+  module_dict = names;
+  set_emitter(kTorchImported, true);
+}
+
+bool is_recording() noexcept {
+  return PyDict_GetItemWithError(module_dict, flag_name()) == Py_True;
+}
+
+PyObject* enter(PyObject* name) {
+  PyObject* type = PyDict_GetItemString(module_dict, "record_function");  // borrowed
+  if (type == nullptr) return nullptr;
+  PyObject* record = PyObject_CallOneArg(type, name);
+  if (record == nullptr) {
+    swallow();
+    return nullptr;
+  }
+  static PyObject* method = interned("__enter__");
+  PyObject* entered = PyObject_CallMethodNoArgs(record, method);
+  if (entered == nullptr) {
+    Py_DECREF(record);
+    swallow();
+    return nullptr;
+  }
+  Py_DECREF(entered);
+  return record;
+}
+
+void leave(PyObject* record) {
+  if (record == nullptr) return;
+  static PyObject* method = interned("__exit__");
+  std::array<PyObject*, 4> arguments{record, Py_None, Py_None, Py_None};
+  PyObject* result = PyObject_VectorcallMethod(method, arguments.data(), arguments.size(), nullptr);
+  Py_DECREF(record);
+  if (result == nullptr) {
+    swallow();
+    return;
+  }
+  Py_DECREF(result);
+}
+
+}  // namespace gpuprof::bindings::torch_profiler

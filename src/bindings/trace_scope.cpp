@@ -1,0 +1,212 @@
+#include "bindings/trace_scope.hpp"
+
+#include <pybind11/pybind11.h>
+
+#include <array>
+#include <atomic>
+
+#include "bindings/parts.hpp"
+#include "driver/process.hpp"
+#include "timing/device.hpp"
+#include "timing/sinks.hpp"
+#include "timing/timeline.hpp"
+#include "trace/names.hpp"
+#include "trace/recorder.hpp"
+#include "trace/writer.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+using timing::Sample;
+using timing::SampleStatus;
+using trace::Event;
+using trace::Kind;
+using trace::Label;
+
+namespace {
+
+constexpr std::uint32_t kNever = ~std::uint32_t{0};
+
+// The process generation in which traces were opened as they should be, or could not be.
+std::uint32_t opened_in = kNever;
+
+const Label* category_of(const char* text) {
+  const Label* label = trace::intern(text);
+  if (label != nullptr) return label;
+  static const Label& other = *new Label{"\"gpuprof\""};
+  return &other;
+}
+
+struct Categories {
+  const Label* scope = category_of("scope");
+  const Label* capture = category_of("capture");
+  const Label* gpu = category_of("gpu");
+};
+const Categories& categories() {
+  static const Categories& all = *new Categories;
+  return all;
+}
+
+// The label of a sample's name; null where it has to be made.
+const Label* label_of(const timing::Path& path) {
+  static auto& cache = *new std::array<std::atomic<const Label*>, timing::kMaxPaths>{};
+  if (path.order >= cache.size()) return trace::intern(path.name);
+  std::atomic<const Label*>& place = cache[path.order];
+  const Label* label = place.load(std::memory_order_acquire);
+  if (label == nullptr) {
+    label = trace::intern(path.name);
+    place.store(label, std::memory_order_release);
+  }
+  return label;
+}
+
+// Never throws: for lack of memory the trace has one slice less.
+void note_sample(Event& event, const Sample& sample) noexcept {
+  try {
+    static const Label* unnamed = category_of("(unnamed)");
+    event.tid = sample.thread;
+    event.name = sample.counted ? label_of(*sample.path) : unnamed;
+    if (event.name == nullptr) set_name(event, sample.path->name);
+  } catch (const std::exception&) {
+    delete event.extra;
+    return;
+  }
+  trace::note(event);
+}
+
+void note_gpu_span(const Sample& sample) {
+  Event event;
+  event.kind = Kind::kGpu;
+  event.depth = sample.depth;
+  event.category = categories().gpu;
+  event.end = sample.host_end;
+  event.extra = new trace::Extra;
+  trace::GpuSpan& span = event.extra->gpu;
+  span.begin = {sample.gpu_begin.clock, sample.gpu_begin.anchor, sample.gpu_begin.ms};
+  span.duration_ns = sample.device_ms * 1e6;
+  span.launched = sample.host_begin;
+  span.device = timing::device::ordinal_of(sample.gpu_begin.clock);
+  span.stream = sample.stream;
+  note_sample(event, sample);
+}
+
+// The sink of finished samples. Any thread, without the interpreter lock.
+void take_samples(const Sample* const* samples, std::size_t count) noexcept {
+  if (!trace::is_recording()) return;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Sample& sample = *samples[i];
+    if (sample.clock != timing::kCudaClock || sample.load_status() != SampleStatus::kDone ||
+        sample.gpu_begin.clock == nullptr || sample.thread == 0) {
+      continue;
+    }
+    try {
+      note_gpu_span(sample);
+    } catch (const std::exception&) {  // out of memory: the trace has one slice less
+    }
+  }
+}
+
+// Once, on the writer thread: the driver is in use by then.
+void name_devices() {
+  static bool done = false;
+  if (done) return;
+  done = true;
+  for (const timing::device::Device& device : timing::device::devices()) {
+    trace::name_device(device.index, device.name);
+  }
+}
+
+trace::GpuClock::Answer place(const trace::GpuMoment& moment, timing::HostNanoseconds& at,
+                              timing::HostNanoseconds& error) noexcept {
+  using Answer = trace::GpuClock::Answer;
+  timing::timeline::HostMoment placed;
+  const timing::GpuMark mark{static_cast<timing::EventClock*>(moment.clock), moment.anchor,
+                             moment.ms};
+  switch (timing::timeline::place(mark, placed)) {
+    case timing::timeline::Placement::kPlaced:
+      try {
+        name_devices();
+      } catch (const std::exception&) {  // then the tracks say the number alone
+      }
+      at = placed.at;
+      error = placed.error;
+      return Answer::kPlaced;
+    case timing::timeline::Placement::kNotYet:
+      return Answer::kNotYet;
+    default:
+      return Answer::kNever;
+  }
+}
+
+// Calls a function of gpuprof._trace; only an interrupt comes out of it.
+void call_trace_module(const char* function) {
+  PyObject* module = PyImport_ImportModule("gpuprof._trace");
+  PyObject* done = module != nullptr ? PyObject_CallMethod(module, function, nullptr) : nullptr;
+  Py_XDECREF(module);
+  Py_XDECREF(done);
+  if (done != nullptr) return;
+  py::error_already_set error;
+  if (!error.matches(PyExc_Exception)) throw error;
+}
+
+}  // namespace
+
+bool trace_records() {
+  if (trace::is_recording()) return true;
+  const std::uint32_t now = driver::fork_generation();
+  if (opened_in == now) return false;
+  opened_in = now;  // first, because what follows may come back here
+  call_trace_module("open_as_wanted");
+  return trace::is_recording();
+}
+
+void name_this_thread() {
+  static thread_local bool named = false;
+  if (named) return;
+  named = true;
+  call_trace_module("name_this_thread");
+}
+
+void prepare_trace(Sample& sample) {
+  name_this_thread();
+  const trace::Queue* queue = trace::queue_of_this_thread();
+  if (queue != nullptr) sample.thread = queue->tid;
+}
+
+void trace_host_span(const Sample& sample, std::uint16_t depth) noexcept {
+  try {
+    Event event;
+    event.depth = depth;
+    const bool captured = sample.load_status() == SampleStatus::kCaptured;
+    event.category = captured ? categories().capture : categories().scope;
+    event.begin = sample.host_begin;
+    event.end = sample.host_end;
+    if (sample.body_raised) trace::set_args(event, "\"raised\":true");
+    note_sample(event, sample);
+  } catch (const std::exception&) {  // out of memory: the trace has one slice less
+  }
+}
+
+void note_named(Event event, std::string_view name) noexcept {
+  try {
+    trace::set_name(event, name);
+    trace::note(event);
+  } catch (const std::exception&) {
+    delete event.extra;
+  }
+}
+
+void bind_trace_scope(py::module_& module) {
+  timing::add_sink(&take_samples);
+  trace::set_gpu_clock({&timing::timeline::want, &timing::timeline::refresh, &place});
+  module.def(
+      "_trace_wanted",
+      [](bool on) {
+        set_emitter(kTrace, on);
+        opened_in = kNever;
+      },
+      py::arg("on"));
+  module.def("_trace_records", [] { return listens(kTrace) && trace_records(); });
+}
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,159 @@
+// The open traces, for gpuprof._trace: opening, closing, and events that name their trace.
+#include "trace/writer.hpp"
+
+#include <pybind11/pybind11.h>
+
+#include <string>
+#include <utility>
+
+#include "bindings/gil.hpp"
+#include "bindings/parts.hpp"
+#include "bindings/trace_args.hpp"
+#include "trace/names.hpp"
+#include "trace/recorder.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+using trace::Event;
+using trace::HostNanoseconds;
+using trace::Kind;
+
+namespace {
+
+py::dict as_dict(const trace::State& state) {
+  py::dict result;
+  result["open"] = state.open;
+  result["error"] = state.failed ? py::object(py::str(state.error)) : py::none();
+  result["events"] = state.events;
+  result["dropped"] = state.dropped;
+  result["unplaced"] = state.unplaced;
+  result["bytes"] = state.bytes;
+  result["gpu_error_ns"] = state.gpu_error;
+  result["writer_cpu_ns"] = state.writer_cpu;
+  return result;
+}
+
+std::uint32_t open_trace(int descriptor, std::string where, bool collects, std::string process,
+                         std::int64_t rank, std::int64_t world_size, py::handle args) {
+  trace::OutputOptions options;
+  options.descriptor = descriptor;
+  options.where = std::move(where);
+  options.collects = collects;
+  options.process = std::move(process);
+  options.rank = rank;
+  options.world_size = world_size;
+  options.args = members_of(args.ptr());
+  std::uint32_t number = 0;
+  without_gil([&] { number = trace::open(std::move(options)); });
+  return number;
+}
+
+template <trace::State (*kFunction)(std::uint32_t)>
+py::dict waited(std::uint32_t number) {
+  trace::State state;
+  without_gil([&] { state = kFunction(number); });
+  return as_dict(state);
+}
+
+// What all events of a caller's own have; times are of time.monotonic_ns().
+struct Given {
+  std::uint32_t number;
+  py::handle name;
+  py::handle category;
+  std::uint32_t tid;
+  py::handle args;
+};
+
+// Owns the extra until the event is noted.
+void note_given(Event event, const Given& given) {
+  try {
+    event.target = given.number;
+    event.tid = given.tid;
+    event.depth = 0xFFFF;
+    const std::string args = members_of(given.args.ptr());
+    const std::string category = given.category.is_none() ? "" : utf8_of(given.category.ptr());
+    if (!category.empty()) event.category = trace::intern(category);
+    trace::set_name(event, utf8_of(given.name.ptr()));
+    trace::set_args(event, args);
+  } catch (const std::exception&) {
+    delete event.extra;
+    throw;
+  }
+  trace::note(event);
+}
+
+void note_slice(std::uint32_t number, py::handle name, py::handle category, HostNanoseconds begin,
+                HostNanoseconds end, std::uint32_t tid, py::handle args) {
+  Event event;
+  event.begin = begin;
+  event.end = end;
+  note_given(event, {number, name, category, tid, args});
+}
+
+void note_moment(Kind kind, std::uint32_t number, py::handle name, py::handle category,
+                 HostNanoseconds at, std::uint32_t tid, py::handle args) {
+  Event event;
+  event.kind = kind;
+  event.end = at;
+  note_given(event, {number, name, category, tid, args});
+}
+
+void note_instant(std::uint32_t number, py::handle name, py::handle category, HostNanoseconds at,
+                  std::uint32_t tid, py::handle args) {
+  note_moment(Kind::kInstant, number, name, category, at, tid, args);
+}
+
+void note_counter(std::uint32_t number, py::handle name, HostNanoseconds at, py::handle series) {
+  note_moment(Kind::kCounter, number, name, py::none(), at, 0, series);
+}
+
+void note_flow(std::uint32_t number, const std::string& phase, std::uint64_t id, py::handle name,
+               py::handle category, HostNanoseconds at, std::uint32_t tid) {
+  Event event;
+  event.kind =
+      phase == "start" ? Kind::kFlowStart : (phase == "step" ? Kind::kFlowStep : Kind::kFlowEnd);
+  event.id = id;
+  event.end = at;
+  note_given(event, {number, name, category, tid, py::none()});
+}
+
+}  // namespace
+
+void bind_trace_writer(py::module_& module) {
+  module.def("_trace_open", &open_trace, py::arg("descriptor"), py::arg("where"),
+             py::arg("collects"), py::arg("process"), py::arg("rank"), py::arg("world_size"),
+             py::arg("args"),
+             "Start a trace in an empty file, which is taken over, and return its number.");
+  module.def("_trace_close", &waited<&trace::close>, py::arg("number"));
+  module.def("_trace_flush", &waited<&trace::flush>, py::arg("number"));
+  module.def(
+      "_trace_state", [](std::uint32_t number) { return as_dict(trace::state(number)); },
+      py::arg("number"));
+  module.def("_trace_slice", &note_slice, py::arg("number"), py::arg("name"), py::arg("category"),
+             py::arg("begin"), py::arg("end"), py::arg("tid"), py::arg("args"));
+  module.def("_trace_instant", &note_instant, py::arg("number"), py::arg("name"),
+             py::arg("category"), py::arg("at"), py::arg("tid"), py::arg("args"));
+  module.def("_trace_counter", &note_counter, py::arg("number"), py::arg("name"), py::arg("at"),
+             py::arg("series"));
+  module.def("_trace_flow", &note_flow, py::arg("number"), py::arg("phase"), py::arg("id"),
+             py::arg("name"), py::arg("category"), py::arg("at"), py::arg("tid"));
+  module.def(
+      "_trace_name_thread",
+      [](std::uint32_t tid, py::handle name) { trace::name_thread(tid, utf8_of(name.ptr())); },
+      py::arg("tid"), py::arg("name"));
+  module.def(
+      "_trace_name_stream",
+      [](int device, std::uintptr_t stream, py::handle name) {
+        trace::name_stream(device, stream, utf8_of(name.ptr()));
+      },
+      py::arg("device"), py::arg("stream"), py::arg("name"));
+  module.def(
+      "_trace_name_device",
+      [](int device, py::handle name) { trace::name_device(device, utf8_of(name.ptr())); },
+      py::arg("device"), py::arg("name"));
+  module.def("_trace_is_recording", &trace::is_recording);
+  module.def("_host_now", &timing::host_now, "The host's clock, in nanoseconds.");
+}
+
+}  // namespace gpuprof::bindings

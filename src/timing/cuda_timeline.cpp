@@ -1,0 +1,336 @@
+#include "timing/cuda_timeline.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "driver/cuda_scopes.hpp"
+#include "timing/cuda_contexts.hpp"
+#include "timing/cuda_event_clock.hpp"
+#include "timing/device.hpp"
+
+namespace gpuprof::timing {
+
+using driver::check;
+using driver::Error;
+using timeline::HostMoment;
+using timeline::Placement;
+
+namespace {
+
+constexpr int kTries = 50;
+constexpr HostNanoseconds kBudget = 500'000;           // for all tries together
+constexpr HostNanoseconds kLongPatience = 20'000'000;  // for the first of them, where it takes long
+constexpr HostNanoseconds kSecond = 1'000'000'000;
+constexpr HostNanoseconds kEventLife = 120 * kSecond;
+constexpr HostNanoseconds kMapLife = 600 * kSecond;
+constexpr std::size_t kMaxEvents = 1024;
+constexpr double kFarMs = 2000.0;  // from here on a nearer anchor is looked for
+
+bool blocked() noexcept { return driver::blocked.load(std::memory_order_relaxed) != 0; }
+
+bool wanted() noexcept { return timeline::wanted.load(std::memory_order_relaxed); }
+
+}  // namespace
+
+AnchorEvent::AnchorEvent(const driver::Table& driver_table, const EventClock& of_clock)
+    : table(driver_table), clock(of_clock) {
+  check(table.cuEventCreate(&handle, CU_EVENT_DEFAULT), "cuEventCreate");
+}
+
+AnchorEvent::~AnchorEvent() {
+  if (!clock.lost() && !blocked()) table.cuEventDestroy(handle);
+}
+
+// The right to talk to the driver for new anchors; waits for whoever has it.
+class CudaTimeline::Turn {
+ public:
+  explicit Turn(std::atomic_flag& busy) noexcept : busy_(busy) {
+    while (busy_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() { busy_.clear(std::memory_order_release); }
+
+ private:
+  std::atomic_flag& busy_;
+};
+
+// An event that was over between two readings of the host's clock.
+struct CudaTimeline::Sighting {
+  std::shared_ptr<AnchorEvent> event;
+  HostNanoseconds before = 0;
+  HostNanoseconds after = 0;
+
+  [[nodiscard]] HostNanoseconds width() const noexcept { return after - before; }
+};
+
+std::uint32_t CudaTimeline::newest() noexcept {
+  if (const std::uint32_t number = newest_.load(std::memory_order_acquire); number != 0) {
+    return number;
+  }
+  if (tried_.load(std::memory_order_relaxed)) return 0;
+  if (busy_.test_and_set(std::memory_order_acquire)) return 0;  // another thread takes it
+  if (!tried_.load(std::memory_order_relaxed)) take(kBudget);
+  busy_.clear(std::memory_order_release);
+  return newest_.load(std::memory_order_acquire);
+}
+
+void CudaTimeline::refresh() noexcept {
+  const Turn turn(busy_);
+  take(kLongPatience);
+}
+
+// With the turn.
+void CudaTimeline::take(HostNanoseconds patience) noexcept {
+  tried_.store(true, std::memory_order_relaxed);
+  if (stopped_.load(std::memory_order_relaxed) || clock_.lost() || blocked()) return;
+  try {
+    const driver::CurrentContext current(table_, clock_.context());
+    const driver::RelaxedCapture relaxed(table_);
+    if (stream_ == nullptr) {
+      check(table_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    }
+    if (Sighting found = observe(patience); found.event) append(found);
+  } catch (const Error& error) {
+    stop(error);
+  } catch (...) {  // out of memory: the next one may be luckier
+  }
+}
+
+// The tightest of several sightings. Without an event if the GPU came to none in `patience`.
+CudaTimeline::Sighting CudaTimeline::observe(HostNanoseconds patience) {
+  const HostNanoseconds begun = monotonic_now();
+  const HostNanoseconds good_enough = narrowest_ + narrowest_ / 16;
+  Sighting best;
+  for (int tries = 0; tries < kTries; ++tries) {
+    if (!spare_) spare_ = std::make_shared<AnchorEvent>(table_, clock_);
+    Sighting found{spare_, host_now(), 0};
+    check(table_.cuEventRecord(found.event->handle, stream_), "cuEventRecord");
+    const HostNanoseconds until = begun + (best.event ? kBudget : std::max(patience, kBudget));
+    if (!await(*found.event, until, begun + kBudget, found.after)) break;
+    if (!best.event || found.width() < best.width()) {
+      spare_ = std::exchange(best, std::move(found)).event;
+    }
+    if (best.width() <= good_enough || monotonic_now() - begun >= kBudget) break;
+  }
+  if (best.event) {
+    const HostNanoseconds forgiving = narrowest_ + narrowest_ / 64;
+    narrowest_ = narrowest_ == 0 ? best.width() : std::min(best.width(), forgiving);
+  }
+  return best;
+}
+
+// Polls until the event is over, from `nap_from` on with naps. False at `until`: the event is left
+// as it is, and the next try records it anew.
+bool CudaTimeline::await(const AnchorEvent& event, HostNanoseconds until, HostNanoseconds nap_from,
+                         HostNanoseconds& after) const {
+  for (;;) {
+    const CUresult status = table_.cuEventQuery(event.handle);
+    after = host_now();
+    if (status == CUDA_SUCCESS) return true;
+    if (status != CUDA_ERROR_NOT_READY) throw driver::error_of(status, "cuEventQuery");
+    const HostNanoseconds now = monotonic_now();
+    if (now >= until) return false;
+    if (now >= nap_from) pause_briefly();
+  }
+}
+
+void CudaTimeline::append(const Sighting& found) {
+  std::shared_ptr<const AnchorEvent> last;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!events_.empty()) last = events_.back();
+  }
+  float elapsed_ms = 0.0F;
+  if (last) {
+    check(table_.cuEventElapsedTime(&elapsed_ms, last->handle, found.event->handle),
+          "cuEventElapsedTime");
+  }
+  found.event->over = found.after;
+  std::vector<std::shared_ptr<const AnchorEvent>> old;  // destroyed without the lock
+  const std::lock_guard lock(mutex_);
+  events_.push_back(found.event);
+  try {
+    map_.add(elapsed_ms, found.before, found.after);
+  } catch (...) {  // out of memory: an event without a number
+    events_.pop_back();
+    throw;
+  }
+  while (events_.size() > kMaxEvents || events_.front()->over < found.after - kEventLife) {
+    old.push_back(std::move(events_.front()));
+    events_.pop_front();
+  }
+  map_.forget_before(found.after - kMapLife);
+  newest_.store(map_.newest(), std::memory_order_release);
+}
+
+bool CudaTimeline::mark(Sample& sample, Held& held) noexcept {
+  if (!wanted() || stopped_.load(std::memory_order_relaxed)) return true;
+  const std::uint32_t noted = sample.gpu_begin.anchor;
+  if (!held.event || held.noted != noted) hold(noted, held);
+  if (!held.event) return true;
+  double ms = 0.0;
+  CUresult status = measure(sample, held, ms);
+  if (status == CUDA_SUCCESS && std::abs(ms) > kFarMs) {
+    const std::uint32_t from = held.number;
+    hold_nearest(ms, held);
+    if (held.number != from) status = measure(sample, held, ms);
+  }
+  if (status != CUDA_SUCCESS) {
+    stop(driver::error_of(status, "cuEventElapsedTime"));
+    return !clock_.lost() && !blocked();
+  }
+  sample.gpu_begin = {&clock_, held.number, ms};
+  return true;
+}
+
+CUresult CudaTimeline::measure(const Sample& sample, Held& held, double& ms) noexcept {
+  float value = 0.0F;
+  const CUresult status =
+      table_.cuEventElapsedTime(&value, held.event->handle, static_cast<CUevent>(sample.start));
+  ms = static_cast<double>(value);
+  return status;
+}
+
+// Leaves in `held` the anchor `noted`, or the oldest that has an event if that one has none.
+void CudaTimeline::hold(std::uint32_t noted, Held& held) noexcept {
+  const std::lock_guard lock(mutex_);
+  held.noted = noted;
+  held.event.reset();
+  if (events_.empty()) return;
+  const std::uint32_t oldest = map_.newest() - static_cast<std::uint32_t>(events_.size()) + 1;
+  held.number = std::clamp(noted, oldest, map_.newest());
+  held.event = events_[held.number - oldest];
+}
+
+void CudaTimeline::hold_nearest(double ms, Held& held) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (events_.empty() || held.number < map_.oldest()) return;
+  const std::uint32_t oldest = map_.newest() - static_cast<std::uint32_t>(events_.size()) + 1;
+  held.number = std::max(oldest, map_.nearest(held.number, ms));
+  held.event = events_[held.number - oldest];
+}
+
+Placement CudaTimeline::place(const GpuMark& mark, HostMoment& moment) noexcept {
+  if (clock_.lost()) return Placement::kLost;
+  Placement found = Placement::kLost;
+  {
+    const std::lock_guard lock(mutex_);
+    found = map_.place(mark.anchor, mark.ms, moment);
+  }
+  const bool last = stopped_.load(std::memory_order_relaxed) || blocked();
+  return found == Placement::kNotYet && last ? Placement::kLost : found;
+}
+
+void CudaTimeline::forget() noexcept {
+  const Turn turn(busy_);
+  if (wanted()) return;
+  release();
+  tried_.store(false, std::memory_order_relaxed);
+  stopped_.store(false, std::memory_order_relaxed);
+}
+
+void CudaTimeline::close() noexcept {
+  const Turn turn(busy_);
+  release();
+  tried_.store(true, std::memory_order_relaxed);
+  stopped_.store(true, std::memory_order_relaxed);
+}
+
+void CudaTimeline::lose() noexcept {
+  std::deque<std::shared_ptr<const AnchorEvent>> events;
+  const std::lock_guard lock(mutex_);
+  events.swap(events_);
+  map_.clear();
+  newest_.store(0, std::memory_order_release);
+}
+
+// With the turn.
+void CudaTimeline::release() noexcept {
+  std::deque<std::shared_ptr<const AnchorEvent>> events;
+  {
+    const std::lock_guard lock(mutex_);
+    events.swap(events_);
+    map_.clear();
+    newest_.store(0, std::memory_order_release);
+  }
+  const CUstream stream = std::exchange(stream_, nullptr);
+  const bool callable = !clock_.lost() && !blocked();
+  if (callable && (stream != nullptr || !events.empty())) {
+    const driver::RelaxedCapture relaxed(table_);
+    events.clear();
+    spare_.reset();
+    if (stream != nullptr) table_.cuStreamDestroy(stream);
+  }
+  spare_.reset();
+  narrowest_ = 0;
+}
+
+void CudaTimeline::stop(const Error& error) noexcept {
+  stopped_.store(true, std::memory_order_relaxed);
+  clock_.note_failure(error);
+  if (clock_.lost() || error.kind() == driver::ErrorKind::kGone) return;
+  try {
+    driver::warn_once(driver::Warning::kTimeline,
+                      std::string("gpuprof: ") + error.what() +
+                          ". GPU times of this context can be placed on the host's clock no "
+                          "longer, so they are missing from traces; all else goes on");
+  } catch (...) {  // out of memory: no warning
+  }
+}
+
+namespace timeline {
+namespace {
+
+std::atomic<int> wants{0};
+
+void forget_all() noexcept {
+  try {
+    for (EventClock* clock : contexts::all()) {
+      if (!blocked()) clock->check_alive();
+      clock->timeline().forget();
+    }
+    contexts::forget_lost();
+  } catch (...) {  // out of memory: the anchors stay until the context is let go
+  }
+}
+
+}  // namespace
+
+void want(bool on) noexcept {
+  wants.fetch_add(on ? 1 : -1);
+  // Whoever changes the count last leaves `wanted` as it should be.
+  bool now = false;
+  do {
+    now = wants.load() > 0;
+    wanted.store(now);
+  } while (now != (wants.load() > 0));
+  if (!now) forget_all();
+}
+
+void refresh() noexcept {
+  try {
+    if (!wanted.load(std::memory_order_relaxed) || blocked()) return;
+    device::drain();
+    for (EventClock* clock : contexts::all()) {
+      if (blocked()) return;
+      if (clock->check_alive()) clock->timeline().refresh();
+    }
+    contexts::forget_lost();
+  } catch (...) {  // out of memory: the next call tries again
+  }
+}
+
+Placement place(const GpuMark& mark, HostMoment& moment) noexcept {
+  // In a forked child another thread's lock may have stayed taken, and the anchors are the
+  // parent's.
+  if (mark.clock == nullptr || device::forked()) return Placement::kLost;
+  return mark.clock->timeline().place(mark, moment);
+}
+
+}  // namespace timeline
+}  // namespace gpuprof::timing

@@ -1,0 +1,104 @@
+// The anchors of one CUDA context: events whose moments are known on the host's clock.
+//
+// Belongs to an EventClock. An anchor is recorded on a stream of its own and polled until it is
+// over; the tightest of several tries is kept. Anchors of the last two minutes keep their events,
+// so that spans can be measured from one that is near: a distance of 2 s is rounded to 122 ns, one
+// of 20 s to 2 us. Their place on the host's clock is kept for ten minutes.
+//
+// Any thread; one lock, held over no driver call. Whoever talks to the driver for new anchors has
+// `busy_`, and others wait for them. A failure of the driver never leaves this class as an
+// exception: it is one warning, and there are no more anchors.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+#include "driver/cuda_table.hpp"
+#include "timing/clock_map.hpp"
+#include "timing/sample.hpp"
+#include "timing/timeline.hpp"
+
+namespace gpuprof::timing {
+
+// An event that is destroyed with its last owner, unless the driver or the context is gone.
+struct AnchorEvent {
+  AnchorEvent(const driver::Table& driver_table, const EventClock& of_clock);  // driver::Error
+  AnchorEvent(const AnchorEvent&) = delete;
+  AnchorEvent& operator=(const AnchorEvent&) = delete;
+  ~AnchorEvent();
+
+  const driver::Table& table;
+  const EventClock& clock;
+  CUevent handle = nullptr;
+  HostNanoseconds over = 0;  // when the host saw that it was over
+};
+
+class CudaTimeline {
+ public:
+  // The anchor that spans were measured from last, kept alive by whoever measures.
+  struct Held {
+    std::shared_ptr<const AnchorEvent> event;
+    std::uint32_t number = 0;
+    std::uint32_t noted = 0;  // the number that it was looked up for
+  };
+
+  CudaTimeline(const driver::Table& table, EventClock& clock) noexcept
+      : table_(table), clock_(clock) {}
+  CudaTimeline(const CudaTimeline&) = delete;
+  CudaTimeline& operator=(const CudaTimeline&) = delete;
+
+  // The number of the newest anchor, 0 where there is none. Takes the first one if nobody has tried
+  // yet, which needs half a millisecond.
+  std::uint32_t newest() noexcept;
+
+  // Takes an anchor. The context must be alive.
+  void refresh() noexcept;
+
+  // Notes when the sample's start was, if somebody wants to know. Its start must be over, and its
+  // events not yet given away. False if the driver or the context turned out to be gone.
+  bool mark(Sample& sample, Held& held) noexcept;
+
+  timeline::Placement place(const GpuMark& mark, timeline::HostMoment& moment) noexcept;
+
+  // Forgets all anchors, unless somebody wants them again, and starts anew when somebody does.
+  void forget() noexcept;
+  // Forgets all anchors and takes no more.
+  void close() noexcept;
+  // The context is lost: forgets all anchors without a driver call.
+  void lose() noexcept;
+
+ private:
+  class Turn;
+  struct Sighting;
+
+  void take(HostNanoseconds patience) noexcept;
+  Sighting observe(HostNanoseconds patience);
+  bool await(const AnchorEvent& event, HostNanoseconds until, HostNanoseconds nap_from,
+             HostNanoseconds& after) const;
+  void append(const Sighting& found);
+  void release() noexcept;
+  void stop(const driver::Error& error) noexcept;
+  void hold(std::uint32_t noted, Held& held) noexcept;
+  void hold_nearest(double ms, Held& held) noexcept;
+  CUresult measure(const Sample& sample, Held& held, double& ms) noexcept;
+
+  const driver::Table& table_;
+  EventClock& clock_;
+  std::atomic<std::uint32_t> newest_{0};
+  std::atomic<bool> tried_{false};
+  std::atomic<bool> stopped_{false};
+
+  std::atomic_flag busy_ = ATOMIC_FLAG_INIT;  // of the next three
+  CUstream stream_ = nullptr;
+  std::shared_ptr<AnchorEvent> spare_;
+  HostNanoseconds narrowest_ = 0;  // bracket seen lately; 0: none
+
+  std::mutex mutex_;  // of what follows
+  ClockMap map_;
+  std::deque<std::shared_ptr<const AnchorEvent>> events_;  // of the map's newest anchors
+};
+
+}  // namespace gpuprof::timing
