@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from gpuprof._timing import flush as flush
     from gpuprof._timing import reset as reset
     from gpuprof._timing import stats as stats
-    from gpuprof._trace import Counter as Counter
     from gpuprof._trace import TraceWriter as TraceWriter
-    from gpuprof._trace import counter as counter
-    from gpuprof._trace import name_stream as name_stream
     from gpuprof._trace import trace as trace
+    from gpuprof._trace_record import Counter as Counter
+    from gpuprof._trace_record import counter as counter
+    from gpuprof._trace_record import name_stream as name_stream
 
 __version__ = "0.1.0"
 
@@ -61,7 +61,7 @@ _MODULE_OF = {
     "Annotation": "_core",
     "Backend": "_backends",
     "Calibration": "_timing",
-    "Counter": "_trace",
+    "Counter": "_trace_record",
     "RangeCatalog": "_nvtx",
     "RangeSpec": "_nvtx",
     "Row": "_stats",
@@ -75,7 +75,7 @@ _MODULE_OF = {
     "annotate": "_core",
     "backends": "_backends",
     "calibrate": "_timing",
-    "counter": "_trace",
+    "counter": "_trace_record",
     "cuda_available": "_backends",
     "disable": "_timing",
     "enable": "_timing",
@@ -83,7 +83,7 @@ _MODULE_OF = {
     "finish_probe_timer_traced": "_probes",
     "flush": "_timing",
     "mark": "_core",
-    "name_stream": "_trace",
+    "name_stream": "_trace_record",
     "range_end": "_core",
     "range_start": "_core",
     "reset": "_timing",

@@ -210,14 +210,16 @@ def _definition(name: str, signature: str, text: str, indent: str) -> list[str]:
 
 
 def _wrapped(code: str, indent: str) -> list[str]:
-    return textwrap.wrap(
-        code,
+    # Lines may end only inside the parentheses, so the arrow sticks to what is around it.
+    lines = textwrap.wrap(
+        code.replace(") -> ", ")\0->\0"),
         WIDTH - len(" ..."),
         initial_indent=indent,
         subsequent_indent=indent + "    ",
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return [line.replace("\0", " ") for line in lines]
 
 
 def _docstring(text: str, indent: str) -> list[str]:

@@ -138,9 +138,9 @@ trace::GpuClock::Answer place(const trace::GpuMoment& moment, timing::HostNanose
   }
 }
 
-// Calls a function of gpuprof._trace; only an interrupt comes out of it.
-void call_trace_module(const char* function) {
-  PyObject* module = PyImport_ImportModule("gpuprof._trace");
+// Calls a function of gpuprof._trace_open; only an interrupt comes out of it.
+void call_trace_open(const char* function) {
+  PyObject* module = PyImport_ImportModule("gpuprof._trace_open");
   PyObject* done = module != nullptr ? PyObject_CallMethod(module, function, nullptr) : nullptr;
   Py_XDECREF(module);
   Py_XDECREF(done);
@@ -156,7 +156,7 @@ bool trace_records() {
   const std::uint32_t now = driver::fork_generation();
   if (opened_in == now) return false;
   opened_in = now;  // first, because what follows may come back here
-  call_trace_module("open_as_wanted");
+  call_trace_open("open_as_wanted");
   return trace::is_recording();
 }
 
@@ -164,7 +164,7 @@ void name_this_thread() {
   static thread_local bool named = false;
   if (named) return;
   named = true;
-  call_trace_module("name_this_thread");
+  call_trace_open("name_this_thread");
 }
 
 void prepare_trace(Sample& sample) {

@@ -1,0 +1,88 @@
+"""The traces of this process that are open: opened when first needed, closed at exit."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import warnings
+from typing import TYPE_CHECKING
+
+from gpuprof import _core
+
+if TYPE_CHECKING:
+    from gpuprof._trace import TraceWriter
+
+# By number, also those that a forked child has from its parent. No lock: one would be in an unknown
+# state in a child, and each step here is one operation on the dict.
+_writers: dict[int, TraceWriter] = {}
+_first_process = os.getpid()
+_environment_read = False
+
+
+def remember(writer: TraceWriter, number: int) -> None:
+    """Take an open trace in, to be closed at exit."""
+    if not _writers:
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)
+    _writers[number] = writer
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None and os.getpid() != _first_process:
+        # A child of multiprocessing leaves without the exit handlers.
+        util.Finalize(None, _close_all, exitpriority=-100)
+
+
+def forget(writer: TraceWriter) -> None:
+    """Take a trace out that is closed, or belongs to the parent."""
+    for number, other in list(_writers.items()):
+        if other is writer:
+            _writers.pop(number, None)
+
+
+def any_collects() -> bool:
+    """Whether some open trace takes what the program does."""
+    return any(writer.collects for writer in list(_writers.values()))
+
+
+def open_as_wanted() -> None:
+    """Open the trace of GPUPROF_TRACE_OUT, and in a forked child those of its parent."""
+    for writer in list(_writers.values()):
+        writer.reopen_in_child()
+    _open_from_environment()
+
+
+def _open_from_environment() -> None:
+    global _environment_read  # noqa: PLW0603 (once for the process, and its children)
+    path = os.environ.get("GPUPROF_TRACE_OUT", "")
+    if _environment_read or not path:
+        return
+    _environment_read = True
+    from gpuprof._trace import TraceWriter
+
+    try:
+        TraceWriter(path, collect=True)
+    except ValueError as error:
+        warnings.warn(
+            f"gpuprof: GPUPROF_TRACE_OUT was ignored: {error}", RuntimeWarning, stacklevel=2
+        )
+
+
+def _close_all() -> None:
+    for writer in list(_writers.values()):
+        writer.close()
+
+
+def name_threads() -> None:
+    """Give the tracks of all threads the names that `threading` has for them."""
+    for thread in threading.enumerate():
+        if thread.native_id is not None:
+            _core._trace_name_thread(thread.native_id, thread.name)
+
+
+def name_this_thread() -> None:
+    """Give the calling thread's track the name that `threading` has for it."""
+    own = threading.get_native_id()
+    for thread in threading.enumerate():
+        if thread.native_id == own:
+            _core._trace_name_thread(own, thread.name)
