@@ -75,11 +75,13 @@ class TraceWriter:
         *,
         collect: bool = False,
         args: Mapping[str, object] | None = None,
+        _from_start: bool = False,  # the event that opens it belongs to it
     ) -> None:
         self._pattern = checked_path(path)
         self._collect = bool(collect)
         self._args = dict(args or {})
         self._closed = False
+        self._from_start = _from_start
         self._number = 0
         self._last_state: dict[str, Any] | None = None
         self._start(_trace_path.expand(self._pattern))
@@ -101,6 +103,7 @@ class TraceWriter:
             descriptor,
             where=f"{self._path}.part",
             collects=self._collect,
+            from_start=self._from_start,
             process=_process_name(),
             rank=_trace_path.rank(),
             world_size=_trace_path.world_size(),
@@ -120,6 +123,7 @@ class TraceWriter:
             return
         _trace_open.forget(self)
         self._last_state = None
+        self._from_start = True
         path = _trace_path.expand(self._pattern)
         self._start(path if "%p" in self._pattern else _trace_path.with_process(path))
 

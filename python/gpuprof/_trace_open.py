@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 # By number, also those that a forked child has from its parent. No lock: one would be in an unknown
 # state in a child, and each step here is one operation on the dict.
 _writers: dict[int, TraceWriter] = {}
-_first_process = os.getpid()
 _environment_read = False
 
 
@@ -27,10 +26,11 @@ def remember(writer: TraceWriter, number: int) -> None:
         atexit.unregister(_close_all)
         atexit.register(_close_all)
     _writers[number] = writer
-    util = sys.modules.get("multiprocessing.util")
-    if util is not None and os.getpid() != _first_process:
-        # A child of multiprocessing leaves without the exit handlers.
-        util.Finalize(None, _close_all, exitpriority=-100)
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and process.parent_process() is not None:
+        from multiprocessing.util import Finalize
+
+        Finalize(None, _close_all, exitpriority=-100)  # its children skip the exit handlers
 
 
 def forget(writer: TraceWriter) -> None:
@@ -61,7 +61,7 @@ def _open_from_environment() -> None:
     from gpuprof._trace import TraceWriter
 
     try:
-        TraceWriter(path, collect=True)
+        TraceWriter(path, collect=True, _from_start=True)
     except ValueError as error:
         warnings.warn(
             f"gpuprof: GPUPROF_TRACE_OUT was ignored: {error}", RuntimeWarning, stacklevel=2

@@ -34,12 +34,14 @@ py::dict as_dict(const trace::State& state) {
   return result;
 }
 
-std::uint32_t open_trace(int descriptor, std::string where, bool collects, std::string process,
-                         std::int64_t rank, std::int64_t world_size, py::handle args) {
+std::uint32_t open_trace(int descriptor, std::string where, bool collects, bool from_start,
+                         std::string process, std::int64_t rank, std::int64_t world_size,
+                         py::handle args) {
   trace::OutputOptions options;
   options.descriptor = descriptor;
   options.where = std::move(where);
   options.collects = collects;
+  options.from_start = from_start;
   options.process = std::move(process);
   options.rank = rank;
   options.world_size = world_size;
@@ -122,8 +124,8 @@ void note_flow(std::uint32_t number, const std::string& phase, std::uint64_t id,
 
 void bind_trace_writer(py::module_& module) {
   module.def("_trace_open", &open_trace, py::arg("descriptor"), py::arg("where"),
-             py::arg("collects"), py::arg("process"), py::arg("rank"), py::arg("world_size"),
-             py::arg("args"),
+             py::arg("collects"), py::arg("from_start"), py::arg("process"), py::arg("rank"),
+             py::arg("world_size"), py::arg("args"),
              "Start a trace in an empty file, which is taken over, and return its number.");
   module.def("_trace_close", &waited<&trace::close>, py::arg("number"));
   module.def("_trace_flush", &waited<&trace::flush>, py::arg("number"));

@@ -55,7 +55,7 @@ std::int64_t unix_offset() noexcept {
 Output::Output(std::uint32_t number, OutputOptions options)
     : number_(number),
       options_(std::move(options)),
-      opened_(driver::host_now()),
+      opened_(options_.from_start ? INT64_MIN : driver::host_now()),
       unix_offset_(trace::unix_offset()),
       pid_(std::to_string(::getpid())),
       file_(options_.descriptor, options_.where) {

@@ -28,10 +28,11 @@ HostNanoseconds base_time() noexcept;
 std::int64_t unix_offset() noexcept;
 
 struct OutputOptions {
-  int descriptor = -1;   // an empty file, taken over
-  std::string where;     // its name for messages
-  bool collects = true;  // takes what the program does, not only what is meant for it alone
-  std::string process;   // the process's name
+  int descriptor = -1;      // an empty file, taken over
+  std::string where;        // its name for messages
+  bool collects = true;     // takes what the program does, not only what is meant for it alone
+  bool from_start = false;  // also what ended before it was opened and was noted after
+  std::string process;      // the process's name
   std::int64_t rank = 0;
   std::int64_t world_size = 1;
   std::string args;  // more members of the first event's args, as JSON; short

@@ -1,0 +1,219 @@
+"""The files of the trace tools: reading pieces of what may be anything, writing all or nothing.
+
+Input is never trusted: only regular files are opened, compressed ones grow at most by a factor that
+no trace reaches. What is wrong with an input is a `TraceError`; what is wrong with an output stays
+an `OSError`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from gpuprof.errors import TraceError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+PIECE = 1 << 20
+GZIP_MAGIC = b"\x1f\x8b"
+GZIP_WBITS = 31
+# Traces shrink by 10 to 25, one that repeats a single event by 130; deflate ends at 1032.
+MAX_RATIO = 200
+RATIO_COUNTS_FROM = 64 << 20
+LONG_WORK = 64 << 20
+
+_KINDS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+@dataclass
+class Damage:
+    """What is wrong with the compression of a file: cut off, or other bytes; None for nothing."""
+
+    gzip: str | None = None
+
+
+def _refuse_special(path: Path, mode: int) -> None:
+    for is_kind, what in _KINDS:
+        if is_kind(mode):
+            message = f"{path} is {what}; expected a regular file with a trace"
+            raise TraceError(message)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file; anything else is refused without waiting for it."""
+    try:
+        # A FIFO is looked at before it is opened, and again after: it may have taken the place.
+        _refuse_special(path, path.stat().st_mode)
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            _refuse_special(path, os.fstat(file).st_mode)
+            return os.fdopen(file, "rb", buffering=0)
+        except BaseException:
+            os.close(file)
+            raise
+    except OSError as error:
+        message = f"{path} cannot be read: {error.strerror or error}"
+        raise TraceError(message) from error
+    except ValueError as error:  # a NUL in the path
+        message = f"{str(path)!r} is no path: {error}"
+        raise TraceError(message) from error
+
+
+def pieces(path: Path, damage: Damage) -> Iterator[bytes]:
+    """Yield the uncompressed contents of a file, about a mebibyte at a time.
+
+    A compressed file that is cut off or damaged ends early; `damage` then says why.
+    """
+    with open_regular(path) as file, _progress(path, os.fstat(file.fileno()).st_size) as advance:
+        raw = _raw_pieces(path, file, advance)
+        first = next(raw, b"")
+        if first.startswith(GZIP_MAGIC):
+            yield from _inflated(path, first, raw, damage)
+            return
+        yield first
+        yield from raw
+
+
+def _raw_pieces(path: Path, file: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]:
+    while True:
+        try:
+            piece = file.read(PIECE)
+        except OSError as error:
+            message = f"{path} cannot be read: {error.strerror or error}"
+            raise TraceError(message) from error
+        if not piece:
+            return
+        advance(len(piece))
+        yield piece
+
+
+def _inflated(path: Path, first: bytes, rest: Iterator[bytes], damage: Damage) -> Iterator[bytes]:
+    inflate = zlib.decompressobj(wbits=GZIP_WBITS)
+    taken = given = 0
+    compressed = first
+    while compressed:
+        taken += len(compressed)
+        while compressed:
+            if inflate.eof:  # another member follows, or zeros that fill up a block
+                compressed = compressed.lstrip(b"\0")
+                if not compressed:
+                    break
+                inflate = zlib.decompressobj(wbits=GZIP_WBITS)
+            try:
+                piece = inflate.decompress(compressed, PIECE)
+            except zlib.error as error:
+                damage.gzip = f"the compressed data is damaged near byte {taken}: {error}"
+                return
+            given += len(piece)
+            compressed = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
+            _check_ratio(path, taken - len(compressed), given)
+            if piece:
+                yield piece
+        compressed = next(rest, b"")
+    while piece := inflate.decompress(b"", PIECE):  # of input that was taken in whole
+        yield piece
+    if not inflate.eof:
+        damage.gzip = f"the compressed data is cut off at byte {taken}"
+
+
+def _check_ratio(path: Path, taken: int, given: int) -> None:
+    if given > RATIO_COUNTS_FROM and given > MAX_RATIO * taken:
+        message = (
+            f"{path} grows {given // max(taken, 1)} times when uncompressed, which no trace does "
+            f"(at most {MAX_RATIO} times is read); uncompress it first if you trust it"
+        )
+        raise TraceError(message)
+
+
+@contextlib.contextmanager
+def _progress(path: Path, size: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar on a terminal's standard error while much is read, where rich is installed."""
+    if size < LONG_WORK or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    try:
+        progress = importlib.import_module("rich.progress")
+        console = importlib.import_module("rich.console").Console(stderr=True)
+    except ModuleNotFoundError:
+        yield lambda _: None
+        return
+    from gpuprof._report import shown_text
+
+    bar = progress.Progress(
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        progress.DownloadColumn(binary_units=True),
+        progress.TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(shown_text(path.name), total=size)
+        yield lambda count: bar.advance(task, count)
+
+
+class Output:
+    """A file that appears whole under its name when the block ends well, and not at all otherwise.
+
+    Compressed where the name ends in ``.gz``. An existing file is replaced; into a FIFO or a device
+    the bytes go as they come.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._direct = path.exists() and not path.is_file() and not path.is_dir()
+        name = f".{path.name[:200]}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
+        self._temporary = path if self._direct else path.with_name(name)
+        self._deflate = (
+            zlib.compressobj(1, zlib.DEFLATED, GZIP_WBITS) if path.suffix == ".gz" else None
+        )
+
+    def __enter__(self) -> Self:
+        if self._path.is_dir():
+            message = f"{self._path} is a directory; expected the name of a file to write"
+            raise IsADirectoryError(message)
+        flags = os.O_WRONLY | os.O_CLOEXEC
+        if not self._direct:
+            flags |= os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        self._file = os.fdopen(os.open(self._temporary, flags, 0o666), "wb", buffering=PIECE)
+        return self
+
+    def write(self, data: bytes) -> None:
+        """Write bytes, in order."""
+        self._file.write(self._deflate.compress(data) if self._deflate else data)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            # Closing writes what is buffered, which may fail once more; the first error counts.
+            with contextlib.suppress(OSError):
+                self._file.close()
+            if not self._direct:
+                self._temporary.unlink(missing_ok=True)
+
+    def _finish(self) -> None:
+        if self._deflate:
+            self._file.write(self._deflate.flush())
+        self._file.flush()
+        if self._direct:
+            return
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._temporary.replace(self._path)
