@@ -1,5 +1,7 @@
 # The command that the README gives for running the tests, word for word.
 source .ci/common.sh
+# What Perfetto's engine and its user interface run in: without them those tests are skipped.
+need_debian nodejs chromium-headless-shell
 
 command=$(awk '/^```sh$/ {inside = 1; next} /^```/ {inside = 0} inside && /-m pytest/' README.md)
 if [ "$(wc -l <<<"$command")" != 1 ] || [ -z "$command" ]; then

@@ -17,10 +17,10 @@ import gpuprof
 from gpuprof import errors
 
 API_PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
-PUBLIC = sorted({*gpuprof.__all__, *gpuprof._MODULE_OF} - {"errors"})
+PUBLIC = sorted({*gpuprof.__all__, *gpuprof._MODULE_OF} - {"errors", "nvtx", "torch"})
 FUNCTIONS = [name for name in PUBLIC if not inspect.isclass(getattr(gpuprof, name))]
 # Those that a user makes; the others are made by gpuprof.
-CONSTRUCTED = ["SyncBackend", "Timer"]
+CONSTRUCTED = ["RangeCatalog", "RangeSpec", "SyncBackend", "Timer"]
 
 
 def parameters_of(name: str) -> list[inspect.Parameter]:
@@ -138,11 +138,14 @@ def cpu_stats() -> Any:
 
 
 PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "Annotation": (lambda: gpuprof.annotate("pickled"), id),
     "Backend": (lambda: gpuprof.backends()["cpu"], lambda b: (b.available, b.reason)),
     "Calibration": (
         lambda: gpuprof.Calibration(0, 32.0, 1.0, None, 256, "by hand"),
         lambda c: c.to_dict(),
     ),
+    "RangeCatalog": (lambda: gpuprof.nvtx.CATALOG, id),
+    "RangeSpec": (lambda: gpuprof.RangeSpec("a.b", "described"), lambda s: (s, s.label)),
     "Row": (lambda: cpu_stats()["pickled"], lambda r: r.to_dict()),
     "Sample": (cpu_sample, lambda s: s.to_dict()),
     "Scope": (lambda: gpuprof.timer("pickled"), id),

@@ -31,8 +31,7 @@ form = pytest.mark.parametrize(
 @pytest.fixture
 def torch() -> Iterator[Any]:
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    import torch._dynamo
-
+    pytest.importorskip("torch._dynamo", reason="torch is not installed")
     torch._dynamo.reset()
     yield torch
     torch._dynamo.reset()
@@ -245,7 +244,9 @@ def test_an_object_from_outside_breaks_the_graph_and_works(
     assert torch.compile(function, backend="eager")(torch.ones(1)).item() == 2
     assert list(gpuprof.stats()) == (["outside"] if make is gpuprof.timer else [])
     torch._dynamo.reset()
-    with pytest.raises(torch._dynamo.exc.Unsupported, match=r"(?s)context manager.*created outside"):
+    with pytest.raises(
+        torch._dynamo.exc.Unsupported, match=r"(?s)context manager.*created outside"
+    ):
         torch.compile(function, backend="eager", fullgraph=True)(torch.ones(1))
 
 
@@ -367,25 +368,26 @@ def test_an_import_that_fails_is_waited_for_again(tmp_path: Path) -> None:
     package = tmp_path / "torch"
     (package / "_dynamo").mkdir(parents=True)
     (package / "__init__.py").write_text("", encoding="utf-8")
-    module = package / "_dynamo" / "__init__.py"
-    module.write_text("raise ImportError('not yet')\n", encoding="utf-8")
+    (package / "_dynamo" / "__init__.py").write_text(
+        "import os\nif 'READY' not in os.environ: raise ImportError('not yet')\n", encoding="utf-8"
+    )
     out = check_python(
         """
+        import importlib.util, os
         from gpuprof import timer
-        import importlib, types
-        waiting = lambda: any("gpuprof" in type(f).__module__ for f in sys.meta_path)
+        waiting = lambda: any("gpuprof" in type(finder).__module__ for finder in sys.meta_path)
         try:
             import torch._dynamo
         except ImportError as error:
             print(error, waiting())
         print(importlib.util.find_spec("torch._dynamo").name, waiting())
-        sys.modules["torch._dynamo"] = types.ModuleType("torch._dynamo")
+        os.environ["READY"] = "1"
         import torch._dynamo
-        print(waiting())
+        print("imported", waiting())
         """,
         PYTHONPATH=str(tmp_path),
     )
-    assert out == "not yet True\ntorch._dynamo True\nTrue\n"
+    assert out == "not yet True\ntorch._dynamo True\nimported False\n"
 
 
 def test_gpuprof_torch_is_the_plain_names() -> None:

@@ -126,11 +126,11 @@ def __getattr__(name: str) -> object:
     if module is None:
         message = f"module 'gpuprof' has no attribute {name!r}"
         raise AttributeError(message)
+    if os.environ.get("GPUPROF_NVTX"):
+        importlib.import_module("gpuprof._nvtx")
     if module == "_core":
         # The environment's switches are read where the Python side of timing is imported.
         importlib.import_module("gpuprof._timing")
-        if os.environ.get("GPUPROF_NVTX"):
-            importlib.import_module("gpuprof._nvtx")
         importlib.import_module("gpuprof._torch_compile").prepare()
     value: object = getattr(importlib.import_module(f"gpuprof.{module}"), name)
     globals()[name] = value  # the next look-up is a plain one

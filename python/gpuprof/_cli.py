@@ -1,7 +1,8 @@
 """The command ``gpuprof``.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. A reader that goes away early, as
-``head`` does, is no failure.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. For the commands on traces, 1 is also
+that a trace has faults, and 2 that an input cannot be read as a trace. A reader that goes away
+early, as ``head`` does, is no failure.
 """
 
 from __future__ import annotations
@@ -12,9 +13,14 @@ import os
 import sys
 from collections.abc import Sequence
 
-OK, FAILED, INTERRUPTED = 0, 1, 130
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 MAX_STEPS = 100_000
+MAX_ROWS = 100_000
 EXIT_CODES = "exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted"
+TRACE_EXIT_CODES = (
+    "exit codes: 0 done, 1 failed or faults found, 2 wrong usage or an input that is no trace, "
+    "130 interrupted"
+)
 
 
 def _steps(text: str) -> int:
@@ -23,6 +29,14 @@ def _steps(text: str) -> int:
         message = f"{text!r}: expected a whole number from 1 to {MAX_STEPS:,}"
         raise argparse.ArgumentTypeError(message)
     return steps
+
+
+def _rows(text: str) -> int:
+    rows = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    if not 1 <= rows <= MAX_ROWS:
+        message = f"{text!r}: expected a whole number from 1 to {MAX_ROWS:,}"
+        raise argparse.ArgumentTypeError(message)
+    return rows
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -54,14 +68,100 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help=f"how many steps of work (default {DEFAULT_STEPS})",
     )
+    demo.add_argument(
+        "--trace",
+        metavar="FILE",
+        help="also write a trace of the steps, for Perfetto; compressed if it ends in .gz",
+    )
+    _add_trace(commands)
     return parser
+
+
+def _add_trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from gpuprof._trace_tools import DEFAULT_TOP, GROUPINGS
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        return tools.add_parser(
+            name, help=text, description=text, epilog=TRACE_EXIT_CODES, allow_abbrev=False
+        )
+
+    trace = commands.add_parser(
+        "trace",
+        help="sum up, check, repair and merge traces",
+        description="Work on traces of gpuprof, torch.profiler, viztracer and others, "
+        "compressed or not.",
+        epilog=TRACE_EXIT_CODES,
+        allow_abbrev=False,
+    )
+    tools = trace.add_subparsers(dest="tool", metavar="TOOL", required=True)
+    summary = command("summary", "show which ranges took the most time, and gaps on GPU tracks")
+    summary.add_argument("file", metavar="FILE")
+    summary.add_argument("--by", choices=GROUPINGS, default="name", help="group ranges by this")
+    summary.add_argument(
+        "--top",
+        type=_rows,
+        default=DEFAULT_TOP,
+        metavar="N",
+        help=f"how many groups of each kind (default {DEFAULT_TOP})",
+    )
+    summary.add_argument("--json", action="store_true", help="print JSON")
+    validate = command("validate", "say what is wrong with a trace, and at which event")
+    validate.add_argument("file", metavar="FILE")
+    validate.add_argument("--json", action="store_true", help="print JSON")
+    repair = command("repair", "write a strict copy of a damaged or cut off trace")
+    repair.add_argument("file", metavar="FILE")
+    repair.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="where to (default: FILE without .part, or with .repaired before its suffix)",
+    )
+    merge = command("merge", "make one trace of several, on one clock")
+    merge.add_argument("files", nargs="+", metavar="FILE")
+    merge.add_argument("-o", "--output", metavar="OUT", required=True, help="where to")
+    merge.add_argument(
+        "--no-align", action="store_true", help="leave times as they are in the files"
+    )
+
+
+def _run_trace(options: argparse.Namespace) -> int:
+    from gpuprof import _report, _trace_tables, _trace_tools
+    from gpuprof.errors import TraceError
+
+    def write(text: str, code: int = OK) -> int:
+        _report.write_text(sys.stdout, text + "\n")
+        return code
+
+    try:
+        if options.tool == "summary":
+            found = _trace_tools.summary(options.file, by=options.by, top=options.top)
+            write(json.dumps(found.to_dict(), indent=2) if options.json else str(found))
+            if found.cut:
+                text = (
+                    f"gpuprof: {found.path}: {found.cut}; `gpuprof trace repair` makes it whole\n"
+                )
+                _report.write_text(sys.stderr, _report.shown_text(text.rstrip()) + "\n")
+            return USAGE if found.cut else OK
+        if options.tool == "validate":
+            checked = _trace_tools.validate(options.file)
+            text = json.dumps(checked.to_dict(), indent=2) if options.json else str(checked)
+            return write(text, OK if checked.ok else FAILED)
+        if options.tool == "repair":
+            return write(_trace_tables.repaired(_trace_tools.repair(options.file, options.output)))
+        merged = _trace_tools.merge(options.files, options.output, align=not options.no_align)
+        return write(_trace_tables.merged(merged))
+    except (TraceError, ValueError) as error:
+        _report.write_text(sys.stderr, f"gpuprof: {_report.shown_text(str(error))}\n")
+        return USAGE
 
 
 def _run(options: argparse.Namespace) -> int:
     from gpuprof import _demo, _info, _report
 
+    if options.command == "trace":
+        return _run_trace(options)
     if options.command == "demo":
-        return _demo.run(sys.stdout, options.steps)
+        return _demo.run(sys.stdout, options.steps, options.trace)
     info = _info.collect()
     text = json.dumps(info, indent=2) + "\n" if options.json else _info.render(info)
     _report.write_text(sys.stdout, text)

@@ -15,7 +15,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -181,7 +181,7 @@ def _next_line(clock: str) -> str:
     return f"next: {usage}"
 
 
-def run(out: TextIO, steps: int = DEFAULT_STEPS) -> int:
+def run(out: TextIO, steps: int = DEFAULT_STEPS, trace: str | None = None) -> int:
     """Do the work and write the report.
 
     Parameters
@@ -190,17 +190,21 @@ def run(out: TextIO, steps: int = DEFAULT_STEPS) -> int:
         Where to write.
     steps
         How many steps of work, at least 1.
+    trace
+        Where to write a trace of the steps; None for none.
 
     Returns
     -------
     int
-        An exit code: 1 where timing is switched off, so that there is nothing to show.
+        An exit code: 1 where timing is switched off, so that there is nothing to show, and where
+        the trace cannot be written.
     """
     gpuprof.reset()
     workload = choose_workload()
     write_text(out, shown_text(workload.headline) + "\n")
-    for _ in range(steps):
-        workload.step()
+    with gpuprof.trace(trace) if trace else nullcontext() as writer:
+        for _ in range(steps):
+            workload.step()
     stats = gpuprof.stats()
     if not stats:
         write_text(out, "nothing was measured: timing is off; unset GPUPROF_DISABLE\n")
@@ -208,4 +212,9 @@ def run(out: TextIO, steps: int = DEFAULT_STEPS) -> int:
     stats.print(out)
     gpuprof.reset()
     write_text(out, f"{cost_line(workload.clock)}\n{_next_line(workload.clock)}\n")
+    if writer is None:
+        return 0
+    if writer.error:
+        return 1  # the warning has told why
+    write_text(out, f"trace: open {shown_text(writer.path)} at https://ui.perfetto.dev\n")
     return 0

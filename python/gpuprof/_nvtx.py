@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuprof import _core
+from gpuprof import _core, _timing
 
-_ON = {"1", "true", "on", "yes"}
+_ON = _timing._TRUE  # whose import also reads GPUPROF_DISABLE
 _OFF = {"", "0", "false", "off", "no"}
 _NO_TOOL = (
     "gpuprof: NVTX is on, but no tool listens, so ranges go nowhere: run the program under a tool "
@@ -174,9 +174,7 @@ class RangeCatalog(Mapping[str, _core.Annotation]):
         self._by_name: dict[str, _core.Annotation] = {}
         for spec in self.specs:
             self._check(spec)
-            self._by_name[spec.name] = _core.annotate(
-                spec.name, category=namespace, domain=domain
-            )
+            self._by_name[spec.name] = _core.annotate(spec.name, category=namespace, domain=domain)
         if not self._by_name:
             message = f"specs: the catalog {namespace!r} has no ranges"
             raise ValueError(message)

@@ -87,7 +87,7 @@ def finish_probe_timer_traced(
     name, cat : str
         The slice's name and category; it ends now and is as long as the probe read.
     tid : int or None
-        The slice's track: a thread's native id or any number; None and 0 are the calling thread.
+        The slice's track: a thread's native id or any number below 2**28; None and 0 are the calling thread.
     stream : int or object, optional
         As for `finish_probe_timer`.
 

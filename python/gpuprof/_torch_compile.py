@@ -5,7 +5,7 @@ Left alone, torch breaks its graph at every one of gpuprof's C functions. So tor
 trace in their place: Python that does nothing.
 
 Telling it takes `torch._dynamo`, which `torch.compile` imports and which costs seconds to import.
-It is never imported from here; where it is not there yet, a finder waits for it and then goes.
+It is never imported from here; where it is not there yet, it is waited for.
 """
 
 from __future__ import annotations
@@ -13,22 +13,21 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from gpuprof._when_imported import when_imported
+
 if TYPE_CHECKING:
-    from importlib.machinery import ModuleSpec
-    from types import ModuleType
+    from typing_extensions import Self
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_DYNAMO = "torch._dynamo"
 _MESSAGE = (
     "gpuprof's scopes and annotations inside a region that torch.compile compiles are traced out: "
     "they measure and show nothing there; put them around the call of the compiled function"
 )
 
-_mapped = False
 _said = False
 
 
@@ -87,7 +86,7 @@ class TracedOutAnnotation:
     def __init__(self, name: str | None) -> None:
         self.name = name
 
-    def __enter__(self) -> TracedOutAnnotation:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exception: object) -> None:
@@ -134,20 +133,11 @@ def _say_once() -> bool:
 
 def prepare() -> None:
     """Have scopes and annotations traced out, now or when `torch._dynamo` is imported."""
-    if _mapped:
-        return
-    if hasattr(sys.modules.get(_DYNAMO), "substitute_in_graph"):
-        _map()
-    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    when_imported("torch._dynamo", _map)
 
 
 def _map() -> None:
-    """Tell torch what to trace. In a torch that cannot be told, before 2.5, graphs break as ever."""
-    global _mapped  # noqa: PLW0603
-    if _mapped:
-        return
-    _mapped = True
+    """Tell torch what to trace. One that cannot be told, before 2.5, breaks graphs as ever."""
     from gpuprof import _core
 
     with contextlib.suppress(Exception):  # torch's own import must not fail for it
@@ -160,43 +150,3 @@ def _map() -> None:
             (_core.mark, _mark),
         ):
             compiler.substitute_in_graph(function, skip_signature_check=True)(traced)
-
-
-class _Finder:
-    """Lets another finder find `torch._dynamo`, and has `_map` called once it is imported."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if name != _DYNAMO:
-            return None
-        for finder in sys.meta_path:
-            find = None if finder is self else getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = find(name, path, target) if find else None
-            if spec is not None:
-                if hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
-                return spec
-        return None
-
-
-class _Loader:
-    """A loader that is another one, but for what it does after the module was executed."""
-
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        module: ModuleType | None = self._loader.create_module(spec)
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        module.__loader__ = self._loader
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        self._loader.exec_module(module)
-        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
-        _map()

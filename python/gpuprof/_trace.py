@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpuprof import _core, _trace_open, _trace_path
@@ -182,7 +183,7 @@ class TraceWriter:
         dur_ms : float
             How long it took, in milliseconds.
         tid : int, optional
-            The track: a thread's native id, or any number that is not one's. None and 0 are the
+            The track: a thread's native id, or any other number below 2**28. None and 0 are the
             calling thread.
         """
         duration = round(checked_number("dur_ms", dur_ms) * 1e6)
@@ -200,6 +201,9 @@ class TraceWriter:
         args: Mapping[str, object] | None = None,
     ) -> None:
         """Write a slice with given times.
+
+        Slices of one track nest if they come in the order of their ends or of their beginnings;
+        one that crosses others of its track is shown on a track of its own.
 
         Parameters
         ----------
@@ -420,5 +424,7 @@ def _flush_scopes() -> None:
 
 
 def _process_name() -> str:
-    script = sys.argv[0] if sys.argv and sys.argv[0] not in {"", "-c", "-m"} else ""
-    return os.path.basename(script) or "python"  # noqa: PTH119
+    script = Path(sys.argv[0] if sys.argv else "")
+    if script.name == "__main__.py":  # python -m PACKAGE
+        return script.parent.name
+    return script.name if script.name not in {"", "-c", "-m"} else "python"

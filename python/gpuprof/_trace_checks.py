@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from gpuprof import _core
 
-_MAX_TID = 2**32 - 1
+_MAX_TID = 2**28 - 1  # from there on they are the GPU's tracks
 
 
 def checked_path(path: object) -> str:
@@ -69,7 +69,7 @@ def checked_tid(tid: object) -> int:
         raise TypeError(message)
     if not 0 <= tid <= _MAX_TID:
         message = (
-            f"tid: expected 0 to 2**32 - 1, got {tid}; the kernel's number of a thread is "
+            f"tid: expected 0 to 2**28 - 1, got {tid}; the kernel's number of a thread is "
             "threading.get_native_id(), not get_ident()"
         )
         raise ValueError(message)

@@ -13,7 +13,7 @@ import os
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -74,7 +74,7 @@ def open_regular(path: Path) -> BinaryIO:
         raise TraceError(message) from error
 
 
-def pieces(path: Path, damage: Damage) -> Iterator[bytes]:
+def pieces(path: Path, damage: Damage) -> Generator[bytes, None, None]:
     """Yield the uncompressed contents of a file, about a mebibyte at a time.
 
     A compressed file that is cut off or damaged ends early; `damage` then says why.

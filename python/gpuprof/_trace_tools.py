@@ -247,8 +247,8 @@ class TraceMerge:
 
 
 def _read(path: Path, feed: Callable[[bytes], object], damage: Damage) -> None:
-    with closing(_iterator := pieces(path, damage)):
-        for piece in _iterator:
+    with closing(pieces(path, damage)) as contents:
+        for piece in contents:
             feed(piece)
 
 
@@ -297,7 +297,7 @@ def summary(
         _read(file, native.feed, damage)
         native.finish()
     except TraceError as error:
-        raise _named(file, error) from error.__cause__
+        raise _named(file, error, damage) from error.__cause__
     found = native.result(top, MOST_GAPS)
     end, begin_ns = found["end"], found["begin_ns"]
     return TraceSummary(
@@ -316,10 +316,12 @@ def summary(
     )
 
 
-def _named(path: Path, error: TraceError) -> TraceError:
+def _named(path: Path, error: TraceError, damage: Damage) -> TraceError:
     """Put the file's name before what is wrong inside it."""
     text = str(error)
-    return error if text.startswith((str(path), repr(str(path)))) else TraceError(f"{path}: {text}")
+    if text.startswith((str(path), repr(str(path)))):
+        return error
+    return TraceError(f"{path}: {text} ({damage.gzip})" if damage.gzip else f"{path}: {text}")
 
 
 def _track_name(track: dict[str, str]) -> str:
@@ -398,7 +400,7 @@ def validate(path: str | os.PathLike[str]) -> TraceValidation:
         _read(file, native.feed, damage)
         native.finish()
     except TraceError as error:
-        raise _named(file, error) from error.__cause__
+        raise _named(file, error, damage) from error.__cause__
     found = native.result()
     faults, findings = found["faults"], found["findings"]
     if damage.gzip:
@@ -472,7 +474,7 @@ def repair(
                 message = f"{file} has no complete event; there is nothing to repair"
                 raise TraceError(message)
     except TraceError as error:
-        raise _named(file, error) from error.__cause__
+        raise _named(file, error, damage) from error.__cause__
     stopped = found["stopped"] or _cut(found["end"], damage)
     return TraceRepair(
         path=str(file),
@@ -522,11 +524,12 @@ def merge(
         out.write(native.begin())
         for file in files:
             native.begin_file()
+            damage = Damage()
             try:
-                _read(file, lambda piece: out.write(native.feed(piece)), Damage())
+                _read(file, lambda piece: out.write(native.feed(piece)), damage)
                 native.end_file()
             except TraceError as error:
-                raise _named(file, error) from error.__cause__
+                raise _named(file, error, damage) from error.__cause__
         out.write(native.finish())
     found = native.result()
     return TraceMerge(
@@ -554,7 +557,7 @@ def _scan(file: Path, align: bool) -> _core._MergeInput:
         _read(file, scan.feed, damage)
         scanned = scan.finish()
     except TraceError as error:
-        raise _named(file, error) from error.__cause__
+        raise _named(file, error, damage) from error.__cause__
     found = scanned.result()
     cut = _cut(found["end"], damage)
     if cut and (damage.gzip or found["end"]["form"] == "object"):

@@ -16,6 +16,7 @@ PYBIND11_MODULE(_core_main, module) {
   bind_nvtx_functions(module);
   bind_trace_writer(module);
   bind_trace_scope(module);
+  bind_trace_tools(module);
 }
 
 // A subinterpreter gets an ImportError on every Python; up to 3.11 pybind11 would wait for ever

@@ -8,10 +8,13 @@
 #include "bindings/nvtx_started.hpp"
 #include "bindings/trace_scope.hpp"
 #include "driver/error.hpp"
+#include "trace/recorder.hpp"
 
 namespace gpuprof::bindings {
 
 namespace {
+
+bool is_traced() { return trace::is_recording() || (listens(kTrace) && trace_records()); }
 
 const void* current_context() { return PyThreadState_Get()->context; }
 
@@ -42,7 +45,7 @@ bool Annotation::warn_if_invalid() const {
 
 void Annotation::enter_seen(std::uint32_t who) {
   if (warn_if_invalid()) return;
-  if ((who & kTrace) != 0 && !trace_records()) who &= ~static_cast<std::uint32_t>(kTrace);
+  if ((who & kTrace) != 0 && !is_traced()) who &= ~static_cast<std::uint32_t>(kTrace);
   // The frame matters only beside another entry of this annotation.
   const FrameMark frame = open_ != 0 ? current_frame() : FrameMark{};
   open_ranges::open(this, face_->shown(), who, frame);
@@ -51,7 +54,7 @@ void Annotation::enter_seen(std::uint32_t who) {
 }
 
 void Annotation::exit_seen() {
-  const driver::HostNanoseconds now = listens(kTrace) && trace_records() ? driver::host_now() : 0;
+  const driver::HostNanoseconds now = is_traced() ? driver::host_now() : 0;
   const open_ranges::Closed closed = open_ranges::close(this, open_ > 1, unseen_ == 0);
   if (closed.found) {
     --open_;
@@ -83,9 +86,8 @@ void Annotation::enter_async() {
 
 void Annotation::exit_async() {
   const void* context = current_context();
-  const auto newest = std::find_if(awaited_.rbegin(), awaited_.rend(), [context](const Awaited& a) {
-    return a.context == context;
-  });
+  const auto newest = std::find_if(awaited_.rbegin(), awaited_.rend(),
+                                   [context](const Awaited& a) { return a.context == context; });
   if (newest == awaited_.rend()) return;  // entered while nobody listened
   const std::uint64_t number = newest->number;
   awaited_.erase(std::next(newest).base());

@@ -73,8 +73,11 @@ py::object made(RangeArguments arguments) {
 }
 
 bool is_function(const py::object& value) {
-  return PyCallable_Check(value.ptr()) != 0 || py::isinstance(value, py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(&PyStaticMethod_Type))) ||
-         py::isinstance(value, py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(&PyClassMethod_Type)));
+  return PyCallable_Check(value.ptr()) != 0 ||
+         py::isinstance(value, py::reinterpret_borrow<py::object>(
+                                   reinterpret_cast<PyObject*>(&PyStaticMethod_Type))) ||
+         py::isinstance(value, py::reinterpret_borrow<py::object>(
+                                   reinterpret_cast<PyObject*>(&PyClassMethod_Type)));
 }
 
 PyObject* annotate_with(PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
@@ -186,12 +189,13 @@ std::string describe(const Annotation& annotation) {
 }  // namespace
 
 void bind_nvtx_annotation(py::module_& module) {
-  py::class_<Annotation> annotation(
-      module, "Annotation", context_manager_setup<&annotation_vectorcall>(), py::is_final(),
-      "A named range, shown each time it is entered.");
+  py::class_<Annotation> annotation(module, "Annotation",
+                                    context_manager_setup<&annotation_vectorcall>(), py::is_final(),
+                                    "A named range, shown each time it is entered.");
   annotation
-      .def_property_readonly("name", [](const Annotation& self) { return self.arguments().name; },
-                             "The name, or None.")
+      .def_property_readonly(
+          "name", [](const Annotation& self) { return self.arguments().name; },
+          "The name, or None.")
       .def_property_readonly(
           "is_active", &Annotation::is_active,
           "Whether a tool shows this annotation now: NVTX is on, a tool listens, and the "
@@ -217,7 +221,8 @@ void bind_nvtx_annotation(py::module_& module) {
       .def_property_readonly("_options", &options_of)
       .def("__reduce__",
            [](const py::object& self) {
-             const py::object remake = py::module_::import("gpuprof._nvtx").attr("remake_annotation");
+             const py::object remake =
+                 py::module_::import("gpuprof._nvtx").attr("remake_annotation");
              return py::make_tuple(remake,
                                    py::make_tuple(self.attr("name"), self.attr("_options")));
            })

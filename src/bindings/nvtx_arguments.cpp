@@ -62,8 +62,7 @@ py::object checked_number(const py::object& value) {
       (methods->nb_index == nullptr && methods->nb_float == nullptr)) {
     wrong_type("payload", "an int, a float or None (other values go into args)", value);
   }
-  PyObject* plain =
-      methods->nb_index != nullptr ? PyNumber_Index(number) : PyNumber_Float(number);
+  PyObject* plain = methods->nb_index != nullptr ? PyNumber_Index(number) : PyNumber_Float(number);
   if (plain == nullptr) throw py::error_already_set();
   return py::reinterpret_steal<py::object>(plain);
 }
@@ -100,7 +99,8 @@ py::object checked_args(const py::object& value) {
   if (!PyDict_Check(value.ptr())) wrong_type("args", "a dict or None", value);
   for (const auto& item : py::reinterpret_borrow<py::dict>(value)) {
     if (!PyUnicode_Check(item.first.ptr())) {
-      wrong_type("args", "a dict whose keys are str", py::reinterpret_borrow<py::object>(item.first));
+      wrong_type("args", "a dict whose keys are str",
+                 py::reinterpret_borrow<py::object>(item.first));
     }
   }
   PyObject* copy = PyDict_Copy(value.ptr());
@@ -110,7 +110,7 @@ py::object checked_args(const py::object& value) {
 
 struct Slot {
   const char* keyword;
-  py::object RangeArguments::*place;
+  py::object RangeArguments::* place;
 };
 
 constexpr std::array<Slot, 6> kSlots{{{"name", &RangeArguments::name},
@@ -120,8 +120,7 @@ constexpr std::array<Slot, 6> kSlots{{{"name", &RangeArguments::name},
                                       {"domain", &RangeArguments::domain},
                                       {"args", &RangeArguments::args}}};
 
-void place_keyword(const char* function, RangeArguments& into, PyObject* keyword,
-                   PyObject* value) {
+void place_keyword(const char* function, RangeArguments& into, PyObject* keyword, PyObject* value) {
   for (const Slot& slot : kSlots) {
     if (PyUnicode_CompareWithASCIIString(keyword, slot.keyword) != 0) continue;
     py::object& place = into.*slot.place;
@@ -159,8 +158,10 @@ std::string utf8(PyObject* text) {
 RangeArguments read_range_arguments(const char* function, PyObject* const* arguments,
                                     Py_ssize_t count, PyObject* keywords) {
   if (count > 1) {
-    throw py::type_error(std::string(function) + "() takes the name by position and the rest by "
-                         "keyword; got " + std::to_string(count) + " positional arguments");
+    throw py::type_error(std::string(function) +
+                         "() takes the name by position and the rest by "
+                         "keyword; got " +
+                         std::to_string(count) + " positional arguments");
   }
   RangeArguments result;
   if (count == 1) result.name = py::reinterpret_borrow<py::object>(arguments[0]);

@@ -45,6 +45,7 @@ PyObject* mark(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t coun
       if (face && listens(kNvtx)) face->range().mark();
       if (face && listens(kTrace) && trace_records()) {
         const driver::HostNanoseconds now = driver::host_now();
+        name_this_thread();
         face->trace(trace::Kind::kInstant, now, now);
       }
       emit_pending_warnings();
@@ -101,8 +102,19 @@ Note a moment, for tools and traces.
 
 Parameters
 ----------
-name, color, category, payload, domain, args
-    As for `annotate`; the name is needed.
+name : str
+    What tools show; of more than 4 KiB the beginning. One that is empty or has a NUL in it warns
+    once and shows nothing.
+color : str or int, optional
+    As for `annotate`, like the rest.
+category : str, optional
+    A group of ranges.
+payload : int or float, optional
+    A number beside the name.
+domain : str, optional
+    The NVTX domain; None is ``'gpuprof'``.
+args : dict, optional
+    More values for traces, by names.
 
 Raises
 ------
@@ -124,8 +136,19 @@ Start a range that may end on another thread and may cross others.
 
 Parameters
 ----------
-name, color, category, payload, domain, args
-    As for `annotate`; the name is needed.
+name : str
+    What tools show; of more than 4 KiB the beginning. One that is empty or has a NUL in it warns
+    once and shows nothing.
+color : str or int, optional
+    As for `annotate`, like the rest.
+category : str, optional
+    A group of ranges.
+payload : int or float, optional
+    A number beside the name.
+domain : str, optional
+    The NVTX domain; None is ``'gpuprof'``.
+args : dict, optional
+    More values for traces, by names.
 
 Returns
 -------
@@ -179,20 +202,24 @@ void bind_nvtx_functions(py::module_& module) {
     add_function(module, *method);
   }
   module.def(
-      "nvtx_set_enabled",
-      [](bool on) { set_emitter(kNvtx, on && !switches.disabled_for_good); }, py::arg("on"));
+      "nvtx_set_enabled", [](bool on) { set_emitter(kNvtx, on && !switches.disabled_for_good); },
+      py::arg("on"));
   module.def("nvtx_is_enabled", [] { return listens(kNvtx); });
-  module.def("nvtx_tool_listens", [] { return nvtx::tool_listens(); },
-             "Whether a tool listens to the domain 'gpuprof', asked of NVTX.");
+  module.def(
+      "nvtx_tool_listens", [] { return nvtx::tool_listens(); },
+      "Whether a tool listens to the domain 'gpuprof', asked of NVTX.");
   module.def("nvtx_last_push_result", &nvtx::last_push_result);
   module.def(
       "nvtx_valid_label",
       [](const py::bytes& label) { return nvtx::valid_label(std::string_view(label)); },
       py::arg("label"));
-  module.def("nvtx_warn_no_tool", [](const std::string& message) {
-    driver::warn_once(driver::Warning::kNvtxNoTool, message);
-    emit_pending_warnings();
-  }, py::arg("message"));
+  module.def(
+      "nvtx_warn_no_tool",
+      [](const std::string& message) {
+        driver::warn_once(driver::Warning::kNvtxNoTool, message);
+        emit_pending_warnings();
+      },
+      py::arg("message"));
 }
 
 }  // namespace gpuprof::bindings

@@ -80,7 +80,6 @@ RangeFace::TraceTexts RangeFace::make_trace_texts() const {
 void RangeFace::trace(trace::Kind kind, driver::HostNanoseconds begin, driver::HostNanoseconds end,
                       std::uint16_t depth, std::uint32_t tid) {
   if (!trace_texts_) trace_texts_ = make_trace_texts();
-  name_this_thread();
   trace::Event event;
   event.kind = kind;
   event.depth = depth;

@@ -49,6 +49,7 @@ std::uint64_t start(const std::shared_ptr<RangeFace>& face) {
     range.in_nvtx = true;
   }
   if (to_trace) {
+    name_this_thread();
     range.tid = trace::thread_id();
     range.begin = driver::host_now();
   }

@@ -1,7 +1,7 @@
 // Ranges that are started and ended, on any threads and in any order, each known by a number.
 //
-// At most kMaxStarted are open at once. What is open at exit is left as it is. Everything here needs
-// the interpreter lock.
+// At most kMaxStarted are open at once. What is open at exit is left as it is. Everything here
+// needs the interpreter lock.
 #pragma once
 
 #include <cstddef>

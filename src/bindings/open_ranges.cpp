@@ -7,7 +7,9 @@
 
 #include "bindings/emitters.hpp"
 #include "bindings/torch_profiler.hpp"
+#include "bindings/trace_scope.hpp"
 #include "driver/error.hpp"
+#include "driver/process.hpp"
 #include "trace/recorder.hpp"
 
 namespace gpuprof::bindings::open_ranges {
@@ -28,6 +30,7 @@ struct Stack {
   std::vector<Entry> entries;
   std::size_t closed = 0;  // entries that wait for their pop
   std::uint32_t tid = trace::thread_id();
+  std::uint32_t named_in = ~std::uint32_t{0};  // the process in which traces know its name
   std::atomic<bool> thread_gone{false};
 };
 
@@ -125,19 +128,18 @@ std::size_t pick(const Stack& stack, const void* owner, bool several) {
   return newest_plain != none ? newest_plain : newest;
 }
 
+std::uint16_t clipped(std::size_t depth) {
+  return static_cast<std::uint16_t>(std::min<std::size_t>(depth, kUnknownDepth - 1));
+}
+
 Closed describe(const Stack& stack, std::size_t index) {
   Closed closed;
   const auto above = stack.entries.begin() + static_cast<std::ptrdiff_t>(index) + 1;
   closed.found = true;
-  closed.crossed = std::any_of(above, stack.entries.end(), [](const Entry& e) { return !e.closed; });
-  std::size_t around = index;
-  if (stack.closed != 0) {
-    around = static_cast<std::size_t>(std::count_if(
-        stack.entries.begin(), stack.entries.begin() + static_cast<std::ptrdiff_t>(index),
-        [](const Entry& e) { return !e.closed; }));
-  }
-  closed.depth = static_cast<std::uint16_t>(std::min<std::size_t>(around, kUnknownDepth - 1));
-  closed.tid = stack.tid;
+  closed.crossed =
+      std::any_of(above, stack.entries.end(), [](const Entry& e) { return !e.closed; });
+  closed.depth = clipped(static_cast<std::size_t>(
+      std::count_if(stack.entries.begin(), above - 1, [](const Entry& e) { return !e.closed; })));
   closed.begin = stack.entries[index].begin;
   return closed;
 }
@@ -149,6 +151,16 @@ void mark_closed(Stack& stack, Entry& entry) {
   --count;
 }
 
+// The usual case. Nothing waits for its pop.
+Closed close_newest(Stack& stack) {
+  const Entry entry = stack.entries.back();
+  stack.entries.pop_back();
+  --count;
+  if (entry.domain != nullptr) nvtx::pop(*entry.domain);
+  if (entry.torch != nullptr) torch_profiler::leave(entry.torch);
+  return {true, false, clipped(stack.entries.size()), 0, entry.begin};
+}
+
 Closed close_on_another_thread(const void* owner) {
   for (Stack* stack : stacks()) {
     if (stack == own) continue;
@@ -156,6 +168,7 @@ Closed close_on_another_thread(const void* owner) {
     if (index == stack->entries.size()) continue;
     Closed closed = describe(*stack, index);
     closed.crossed = true;  // for that thread it is not over
+    closed.tid = stack->tid;
     mark_closed(*stack, stack->entries[index]);
     driver::warn_once(driver::Warning::kForeignRange,
                       "gpuprof: an annotation or timer scope was left on another thread than it "
@@ -173,10 +186,13 @@ void open(const void* owner, const Shown& shown, std::uint32_t who, FrameMark fr
   if (stack.closed != 0) settle(stack);
   const bool to_nvtx = (who & kNvtx) != 0;
   if (to_nvtx) shown.range.prepare();
+  if ((who & kTrace) != 0 && stack.named_in != driver::fork_generation()) {
+    stack.named_in = driver::fork_generation();
+    name_this_thread();
+  }
   PyObject* torch = (who & kTorchImported) != 0 ? torch_profiler::enter(shown.name) : nullptr;
-  stack.entries.push_back(
-      {owner, 0, to_nvtx ? &shown.range.domain() : nullptr, torch, frame.frame, frame.may_suspend,
-       false});
+  stack.entries.push_back({owner, 0, to_nvtx ? &shown.range.domain() : nullptr, torch, frame.frame,
+                           frame.may_suspend, false});
   ++count;
   if (to_nvtx) shown.range.push();
   if ((who & kTrace) != 0) stack.entries.back().begin = driver::host_now();
@@ -184,29 +200,20 @@ void open(const void* owner, const Shown& shown, std::uint32_t who, FrameMark fr
 
 Closed close(const void* owner, bool several, bool elsewhere) {
   Stack* stack = own;
+  if (stack != nullptr && !several && stack->closed == 0 && !stack->entries.empty() &&
+      stack->entries.back().owner == owner) {
+    return close_newest(*stack);
+  }
   if (stack != nullptr && stack->closed != 0) settle(*stack);
-  const std::size_t size = stack != nullptr ? stack->entries.size() : 0;
-  std::size_t index = size;
-  if (size != 0) {
-    const bool is_top = !several && stack->entries.back().owner == owner;
-    index = is_top ? size - 1 : pick(*stack, owner, several);
+  const std::size_t index = stack != nullptr ? pick(*stack, owner, several) : 0;
+  if (stack == nullptr || index == stack->entries.size()) {
+    return elsewhere ? close_on_another_thread(owner) : Closed{};
   }
-  if (index == size) return elsewhere ? close_on_another_thread(owner) : Closed{};
   const Closed closed = describe(*stack, index);
-  const Entry entry = stack->entries[index];
-  if (entry.domain == nullptr) {
-    take_out(*stack, index);
-    --count;
-  } else if (index == size - 1) {
-    stack->entries.pop_back();
-    --count;
-    nvtx::pop(*entry.domain);
-  } else {
-    stack->entries[index].torch = nullptr;
-    mark_closed(*stack, stack->entries[index]);
-    settle(*stack);
-  }
-  torch_profiler::leave(entry.torch);
+  PyObject* torch = std::exchange(stack->entries[index].torch, nullptr);
+  mark_closed(*stack, stack->entries[index]);
+  settle(*stack);
+  torch_profiler::leave(torch);
   return closed;
 }
 

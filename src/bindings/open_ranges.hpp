@@ -31,8 +31,8 @@ struct Closed {
   bool found = false;
   bool crossed = false;                 // others that were opened later were still open
   std::uint16_t depth = kUnknownDepth;  // how many were open around it
-  std::uint32_t tid = 0;                // the kernel's number of the thread that opened it
-  driver::HostNanoseconds begin = 0;  // 0: no trace recorded then
+  std::uint32_t tid = 0;                // the kernel's number of another thread that opened it
+  driver::HostNanoseconds begin = 0;    // 0: no trace recorded then
 };
 
 // How many are open on all threads.

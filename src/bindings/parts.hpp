@@ -17,5 +17,6 @@ void bind_nvtx_annotation(pybind11::module_& module);
 void bind_nvtx_functions(pybind11::module_& module);
 void bind_trace_writer(pybind11::module_& module);
 void bind_trace_scope(pybind11::module_& module);
+void bind_trace_tools(pybind11::module_& module);
 
 }  // namespace gpuprof::bindings

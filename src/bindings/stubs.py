@@ -44,8 +44,23 @@ _TIMER_OPTIONS = (
     "verify_stream: bool = False, in_capture: typing.Literal['auto', 'record', 'skip'] = 'auto'"
 )
 
+_RANGE_OPTIONS = (
+    "*, color: str | int | None = None, category: str | None = None, "
+    "payload: int | typing.SupportsFloat | None = None, domain: str | None = None, "
+    "args: dict[str, typing.Any] | None = None"
+)
+
 # Signatures that replace the generated ones; two or more are overloads.
 SIGNATURES: dict[str, tuple[str, ...]] = {
+    "Annotation.__aenter__": ("(self) -> typing.Awaitable[Annotation]",),
+    "Annotation.__aexit__": (
+        "(self, type: typing.Any, value: typing.Any, traceback: typing.Any)"
+        " -> typing.Awaitable[None]",
+    ),
+    "Annotation.__call__": ("(self, function: _Function) -> _Function",),
+    "Annotation.__reduce__": ("(self) -> tuple[typing.Any, ...]",),
+    "Annotation._options": ("(self) -> dict[str, typing.Any]",),
+    "Annotation.name": ("(self) -> str | None",),
     "Sample.__eq__": ("(self, value: object) -> bool",),
     "Sample.__ne__": ("(self, value: object) -> bool",),
     "Sample.__hash__": ("(self) -> int",),
@@ -54,10 +69,17 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "Scope.__reduce__": ("(self) -> tuple[typing.Any, ...]",),
     "Scope._options": ("(self) -> dict[str, typing.Any]",),
     "Scope.last": ("(self) -> Sample | None",),
+    "annotate": (
+        f"(name: str | None = None, {_RANGE_OPTIONS}) -> Annotation",
+        f"(name: _Function, {_RANGE_OPTIONS}) -> _Function",
+    ),
     "build_info": ("() -> dict[str, str]",),
     "calibrate": ("(device: typing.SupportsInt | typing.SupportsIndex) -> dict[str, typing.Any]",),
     "devices": ("() -> list[dict[str, typing.Any]]",),
     "driver_info": ("() -> dict[str, typing.Any]",),
+    "mark": (f"(name: str, {_RANGE_OPTIONS}) -> None",),
+    "range_end": ("(id: int, /) -> None",),
+    "range_start": (f"(name: str, {_RANGE_OPTIONS}) -> int",),
     "stats_snapshot": ("(wait: bool) -> dict[str, typing.Any]",),
     "timer": (
         f"(name: str | None = None, {_TIMER_OPTIONS}) -> Scope",
@@ -77,6 +99,7 @@ ATTRIBUTES = {
     "Sample.ready": "bool",
     "Sample.state": "str",
     "Sample.stream": "int",
+    "_annotations": "dict[str, Annotation]",
     "_scopes": "dict[str, Scope]",
 }
 

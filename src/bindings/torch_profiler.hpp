@@ -1,9 +1,9 @@
 // While torch's profiler records, what gpuprof opens appears in its trace too.
 //
-// torch is never imported: it is looked for among the modules that are there, at every 256th chance,
-// and then kTorchImported stays set. All functions need the interpreter lock and may run Python code
-// of torch's. Its failures are swallowed, since they are no business of the body; what is no
-// Exception, an interrupt, is thrown as py::error_already_set.
+// torch is never imported: it is looked for among the modules that are there, at every 256th
+// chance, and then kTorchImported stays set. All functions need the interpreter lock and may run
+// Python code of torch's. Its failures are swallowed, since they are no business of the body; what
+// is no Exception, an interrupt, is thrown as py::error_already_set.
 #pragma once
 
 #include <Python.h>

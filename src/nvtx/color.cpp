@@ -12,12 +12,12 @@ constexpr std::uint32_t kOpaque = 0xFF000000;
 
 // The basic colours of CSS, and those that PyPI's nvtx has besides.
 constexpr std::array<std::pair<std::string_view, std::uint32_t>, 23> kColors{{
-    {"aqua", 0x00FFFF},   {"black", 0x000000},  {"blue", 0x0000FF},   {"cyan", 0x00FFFF},
-    {"darkgreen", 0x006400}, {"fuchsia", 0xFF00FF}, {"gray", 0x808080}, {"green", 0x008000},
-    {"grey", 0x808080},   {"lime", 0x00FF00},   {"magenta", 0xFF00FF}, {"maroon", 0x800000},
-    {"navy", 0x000080},   {"olive", 0x808000},  {"orange", 0xFFA500}, {"pink", 0xFFC0CB},
-    {"purple", 0x800080}, {"rapids", 0x7400FF}, {"red", 0xFF0000},    {"silver", 0xC0C0C0},
-    {"teal", 0x008080},   {"white", 0xFFFFFF},  {"yellow", 0xFFFF00},
+    {"aqua", 0x00FFFF},      {"black", 0x000000},   {"blue", 0x0000FF},    {"cyan", 0x00FFFF},
+    {"darkgreen", 0x006400}, {"fuchsia", 0xFF00FF}, {"gray", 0x808080},    {"green", 0x008000},
+    {"grey", 0x808080},      {"lime", 0x00FF00},    {"magenta", 0xFF00FF}, {"maroon", 0x800000},
+    {"navy", 0x000080},      {"olive", 0x808000},   {"orange", 0xFFA500},  {"pink", 0xFFC0CB},
+    {"purple", 0x800080},    {"rapids", 0x7400FF},  {"red", 0xFF0000},     {"silver", 0xC0C0C0},
+    {"teal", 0x008080},      {"white", 0xFFFFFF},   {"yellow", 0xFFFF00},
 }};
 
 char lower(char letter) noexcept {

@@ -105,7 +105,11 @@ Domain& domain_named(std::string_view name) {
   return *place;
 }
 
-bool tool_listens(Domain& domain) { return nvtxDomainIsEnabled(domain.handle()) != 0; }
+// NVTX also calls a domain enabled where it was pointed to a library that turned out to be no tool;
+// no domain has a handle then.
+bool tool_listens(Domain& domain) {
+  return domain.handle() != nullptr && nvtxDomainIsEnabled(domain.handle()) != 0;
+}
 
 struct Range::Prepared {
   nvtxEventAttributes_t attributes{};

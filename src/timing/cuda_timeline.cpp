@@ -22,6 +22,7 @@ using timeline::Placement;
 namespace {
 
 constexpr int kTries = 50;
+constexpr int kLooks = 50;  // at the least: this thread may not have run meanwhile
 constexpr HostNanoseconds kBudget = 500'000;           // for all tries together
 constexpr HostNanoseconds kLongPatience = 20'000'000;  // for the first of them, where it takes long
 constexpr HostNanoseconds kSecond = 1'000'000'000;
@@ -84,6 +85,12 @@ void CudaTimeline::refresh() noexcept {
   take(kLongPatience);
 }
 
+// An anchor for a span that is over before there was any.
+void CudaTimeline::take_first() noexcept {
+  const Turn turn(busy_);
+  if (newest_.load(std::memory_order_relaxed) == 0) take(kBudget);
+}
+
 // With the turn.
 void CudaTimeline::take(HostNanoseconds patience) noexcept {
   tried_.store(true, std::memory_order_relaxed);
@@ -128,13 +135,13 @@ CudaTimeline::Sighting CudaTimeline::observe(HostNanoseconds patience) {
 // as it is, and the next try records it anew.
 bool CudaTimeline::await(const AnchorEvent& event, HostNanoseconds until, HostNanoseconds nap_from,
                          HostNanoseconds& after) const {
-  for (;;) {
+  for (int looks = 1;; ++looks) {
     const CUresult status = table_.cuEventQuery(event.handle);
     after = host_now();
     if (status == CUDA_SUCCESS) return true;
     if (status != CUDA_ERROR_NOT_READY) throw driver::error_of(status, "cuEventQuery");
     const HostNanoseconds now = monotonic_now();
-    if (now >= until) return false;
+    if (now >= until && looks >= kLooks) return false;
     if (now >= nap_from) pause_briefly();
   }
 }
@@ -172,7 +179,13 @@ bool CudaTimeline::mark(Sample& sample, Held& held) noexcept {
   if (!wanted() || stopped_.load(std::memory_order_relaxed)) return true;
   const std::uint32_t noted = sample.gpu_begin.anchor;
   if (!held.event || held.noted != noted) hold(noted, held);
-  if (!held.event) return true;
+  if (!held.event) {
+    if (held.tried) return true;
+    held.tried = true;
+    take_first();
+    hold(noted, held);
+    if (!held.event) return !clock_.lost() && !blocked();
+  }
   double ms = 0.0;
   CUresult status = measure(sample, held, ms);
   if (status == CUDA_SUCCESS && std::abs(ms) > kFarMs) {

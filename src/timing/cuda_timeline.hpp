@@ -43,6 +43,7 @@ class CudaTimeline {
     std::shared_ptr<const AnchorEvent> event;
     std::uint32_t number = 0;
     std::uint32_t noted = 0;  // the number that it was looked up for
+    bool tried = false;       // to take the first anchor
   };
 
   CudaTimeline(const driver::Table& table, EventClock& clock) noexcept
@@ -74,6 +75,7 @@ class CudaTimeline {
   class Turn;
   struct Sighting;
 
+  void take_first() noexcept;
   void take(HostNanoseconds patience) noexcept;
   Sighting observe(HostNanoseconds patience);
   bool await(const AnchorEvent& event, HostNanoseconds until, HostNanoseconds nap_from,

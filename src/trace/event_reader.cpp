@@ -70,7 +70,7 @@ constexpr std::string_view kEventsKey = "traceEvents";
 }  // namespace
 
 const char* name_of(ValueKind kind) noexcept {
-  constexpr std::array<const char*, 8> kNames{"missing", "a string", "a number", "true",
+  constexpr std::array<const char*, 8> kNames{"missing", "a string", "a number",  "true",
                                               "false",   "null",     "an object", "an array"};
   return kNames[static_cast<std::size_t>(kind)];
 }
@@ -107,7 +107,7 @@ void EventReader::keep_rest() {
     carry_.append(piece_.substr(carry_begin_ + carry_.size() - piece_begin));
   }
   const bool event = where_ == Where::kEvent;
-  if (carry_.size() <= (event ? kMaxEventBytes : kMaxHeaderBytes)) return;
+  if (carry_.size() <= (event ? kMaxEventBytes : header_room_)) return;
   if (event) fail(begin, "the event is longer than " + std::to_string(kMaxEventBytes) + " bytes");
   header_too_long_ = true;
   carry_.clear();
@@ -194,8 +194,7 @@ void EventReader::file_member(const Token& token) {
   if (header_too_long_) fail(token.begin, "the key is longer than a trace has any");
   const std::string_view text = text_of(token.begin, token.end);
   header_key_ = unquoted(text);
-  skip_header_ =
-      std::find(file_keys_.begin(), file_keys_.end(), header_key_) != file_keys_.end();
+  skip_header_ = std::find(file_keys_.begin(), file_keys_.end(), header_key_) != file_keys_.end();
   next_is_events_ = header_key_ == kEventsKey;
   if (skip_header_ && (!tolerant_ || next_is_events_)) {
     fail(token.begin, "the key " + quoted(header_key_.substr(0, 64)) + " is there twice");
@@ -210,9 +209,8 @@ void EventReader::file_member(const Token& token) {
 void EventReader::begin_header(const Token& token) {
   if (next_is_events_) {
     if (token.kind != TokenKind::kBeginArray) {
-      fail(token.begin,
-           std::string("\"traceEvents\" is ") + name_of(kind_of(token.kind)) +
-               "; expected an array");
+      fail(token.begin, std::string("\"traceEvents\" is ") + name_of(kind_of(token.kind)) +
+                            "; expected an array");
     }
     has_events_ = true;
     next_is_events_ = false;
@@ -231,7 +229,8 @@ void EventReader::begin_header(const Token& token) {
 
 void EventReader::end_header(const Token& token) {
   if (!skip_header_ && headers_.size() < kMaxHeaders) {
-    const bool keep = !header_too_long_ && token.end - captured_ <= kMaxHeaderBytes;
+    const bool keep = !header_too_long_ && token.end - captured_ <= header_room_;
+    if (keep) header_room_ -= static_cast<std::size_t>(token.end - captured_);
     headers_.push_back({header_key_, keep ? std::string(text_of(captured_, token.end)) : ""});
   }
   capturing_ = false;
@@ -337,9 +336,8 @@ End EventReader::finish() {
   if (end.bytes == 0) throw ReadError(0, "the file is empty; expected a trace");
   if (form_ == Form::kUnknown) throw ReadError(0, "found no JSON; expected '{' or '['");
   if (form_ == Form::kObject && !has_events_) {
-    throw ReadError(end.bytes, end.complete
-                                   ? "the object has no \"traceEvents\"; this is no trace"
-                                   : "the file is cut off before its \"traceEvents\"");
+    throw ReadError(end.bytes, end.complete ? "the object has no \"traceEvents\"; this is no trace"
+                                            : "the file is cut off before its \"traceEvents\"");
   }
   return end;
 }

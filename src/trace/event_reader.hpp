@@ -3,11 +3,12 @@
 // Reads the two forms of the Trace Event Format: an object with the array "traceEvents" and other
 // members before or after it, and the array alone, whose closing bracket may be missing. feed()
 // takes the next piece, which must stay alive until next() answers false, and next() answers the
-// events that end in it; finish() says how the file ended. An event is handed out with its own text and where its members stand in it, valid until
-// the next call. Memory is bounded by the largest event (kMaxEventBytes); other members of the file
-// are kept up to kMaxHeaderBytes each. What is no JSON, a duplicate key of the file or of an event,
-// and an event that is no object are ReadErrors; a tolerant reader hands out what can be mended as
-// defects instead. Not safe to share between threads.
+// events that end in it; finish() says how the file ended. An event is handed out with its own text
+// and where its members stand in it, valid until the next call. Memory is bounded by the largest
+// event (kMaxEventBytes); other members of the file are kept up to kMaxHeaderBytes in all. What is
+// no JSON, a duplicate key of the file or of an event, and an event that is no object are
+// ReadErrors; a tolerant reader hands out what can be mended as defects instead. Not safe to share
+// between threads.
 #pragma once
 
 #include <array>
@@ -22,7 +23,7 @@
 namespace gpuprof::trace::reading {
 
 inline constexpr std::size_t kMaxEventBytes = std::size_t{64} << 20U;
-inline constexpr std::size_t kMaxHeaderBytes = std::size_t{64} << 10U;
+inline constexpr std::size_t kMaxHeaderBytes = std::size_t{16} << 20U;
 inline constexpr std::size_t kMaxHeaders = 256;
 
 enum class ValueKind : std::uint8_t {
@@ -98,12 +99,12 @@ enum class Form : std::uint8_t { kUnknown, kObject, kArray };
 
 struct End {
   Form form = Form::kUnknown;
-  bool complete = false;       // the JSON text is
-  std::uint64_t events = 0;    // complete ones
-  std::uint64_t bytes = 0;     // of the file
-  std::uint64_t kept = 0;      // up to the end of the last complete event
-  bool inside_event = false;   // where it was cut off
-  bool events_ended = false;   // the array was closed
+  bool complete = false;      // the JSON text is
+  std::uint64_t events = 0;   // complete ones
+  std::uint64_t bytes = 0;    // of the file
+  std::uint64_t kept = 0;     // up to the end of the last complete event
+  bool inside_event = false;  // where it was cut off
+  bool events_ended = false;  // the array was closed
 };
 
 class EventReader {
@@ -126,11 +127,11 @@ class EventReader {
  private:
   enum class Where : std::uint8_t {
     kStart,
-    kFile,     // in the object, beside the events
-    kHeader,   // in a member's value
-    kEvents,   // between events
+    kFile,    // in the object, beside the events
+    kHeader,  // in a member's value
+    kEvents,  // between events
     kEvent,
-    kAfter,    // the array form has ended
+    kAfter,  // the array form has ended
   };
 
   bool step(const Token& token, TraceEvent& event);
@@ -151,9 +152,9 @@ class EventReader {
 
   JsonReader json_;
   std::string_view piece_;
-  std::string carry_;             // what is needed of earlier pieces
+  std::string carry_;  // what is needed of earlier pieces
   std::uint64_t carry_begin_ = 0;
-  std::uint64_t captured_ = 0;    // where what is being read began
+  std::uint64_t captured_ = 0;  // where what is being read began
   std::uint64_t index_ = 0;
   std::uint64_t kept_ = 0;
   std::vector<Header> headers_;
@@ -163,8 +164,9 @@ class EventReader {
   std::vector<Defect> duplicates_;  // of this event
   std::array<Value, kFields> fields_;
   std::string header_key_;
+  std::size_t header_room_ = kMaxHeaderBytes;
   int event_depth_ = 0;
-  int field_ = -1;                // whose value comes next; -1: none that counts
+  int field_ = -1;  // whose value comes next; -1: none that counts
   std::uint64_t members_ = 0;
   Form form_ = Form::kUnknown;
   Where where_ = Where::kStart;

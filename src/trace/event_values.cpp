@@ -5,9 +5,8 @@
 namespace gpuprof::trace::reading {
 
 const char* key_of(Field field) noexcept {
-  constexpr std::array<const char*, kFields> kKeys{"ph",  "name", "cat",     "ts", "dur",  "pid",
-                                                   "tid", "id",   "id2",     "bind_id", "bp", "args",
-                                                   "s"};
+  constexpr std::array<const char*, kFields> kKeys{
+      "ph", "name", "cat", "ts", "dur", "pid", "tid", "id", "id2", "bind_id", "bp", "args", "s"};
   return kKeys[static_cast<std::size_t>(field)];
 }
 

@@ -102,9 +102,11 @@ void add_time(Line& line, HostNanoseconds time) {
   line.microseconds(time);
 }
 
-void add_id(Line& line, std::uint64_t id) {
-  line.text(",\"id\":");
+// An id of this process alone; with a plain one viewers put the slice outside of the process.
+void add_local_id(Line& line, std::uint64_t id) {
+  line.text(",\"id2\":{\"local\":");
   line.integer(id);
+  line.text("}");
 }
 
 }  // namespace
@@ -128,11 +130,11 @@ void append_async(Text& out, Position at, const Event& event, HostNanoseconds be
                   HostNanoseconds end, std::uint64_t id) {
   Line line(out, kFixed + 2 * variable_size(at, event));
   begin_line(line, R"({"ph":"b","name":)", event, at);
-  add_id(line, id);
+  add_local_id(line, id);
   add_time(line, begin);
   end_line(line, event);
   begin_line(line, R"({"ph":"e","name":)", event, at);
-  add_id(line, id);
+  add_local_id(line, id);
   add_time(line, end);
   line.text(kEnd);
 }
@@ -164,7 +166,8 @@ void append_flow(Text& out, Position at, char phase, std::string_view name_json,
   line.text(at.pid);
   line.text(",\"tid\":");
   line.integer(at.tid);
-  add_id(line, id);
+  line.text(",\"id\":");
+  line.integer(id);
   add_time(line, time);
   line.text(kEnd);
 }

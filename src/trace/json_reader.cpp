@@ -26,9 +26,7 @@ constexpr std::array<std::uint8_t, 256> kInString = [] {
 }();
 
 constexpr std::uint8_t byte_of(char c) noexcept { return static_cast<std::uint8_t>(c); }
-constexpr bool is_space(char c) noexcept {
-  return c == ' ' || c == '\n' || c == '\r' || c == '\t';
-}
+constexpr bool is_space(char c) noexcept { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 constexpr bool is_hex(char c) noexcept {
   return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
@@ -249,8 +247,9 @@ bool JsonReader::string(Token& token) {
       return false;
     case kControl:
       if (!tolerant_) {
-        throw ReadError(position(), "found " + shown(c) + " in a string; control characters "
-                                                          "must be escaped");
+        throw ReadError(position(), "found " + shown(c) +
+                                        " in a string; control characters "
+                                        "must be escaped");
       }
       note(Defect::Kind::kControl, position(), position() + 1);
       ++at_;
@@ -389,7 +388,8 @@ bool JsonReader::word(Token& token) {
   }
   if (pending_ == TokenKind::kNumber) {
     if (!tolerant_) {
-      throw ReadError(token_begin_, std::string("found ") + word_ + "; JSON has finite numbers only");
+      throw ReadError(token_begin_,
+                      std::string("found ") + word_ + "; JSON has finite numbers only");
     }
     note(Defect::Kind::kNotANumber, token_begin_, position());
     pending_ = TokenKind::kNull;

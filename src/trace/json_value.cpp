@@ -51,9 +51,9 @@ std::uint32_t escaped_character(std::string_view text, std::size_t& at) {
 
 // The digits of a decimal number and where its point is.
 struct Decimal {
-  Wide digits = 0;       // at most 30 of them
+  Wide digits = 0;         // at most 30 of them
   std::int64_t scale = 0;  // the number is digits * 10^scale
-  bool rest = false;     // digits that are not zero were left out
+  bool rest = false;       // digits that are not zero were left out
   bool negative = false;
 };
 

@@ -110,6 +110,8 @@ void append_json(std::string& out, std::string_view text) {
     if (length == 0) {
       out += kReplacement;
       length = is_surrogate(text) ? 3 : 1;
+    } else if (byte == 0) {  // Perfetto cuts texts there
+      out += kReplacement;
     } else if (byte == '"' || byte == '\\' || byte < 0x20) {
       append_escaped(out, byte);
     } else {

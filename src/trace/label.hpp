@@ -21,9 +21,9 @@ struct Label {
 const Label* intern(std::string_view text);
 
 // Appends `text` as a JSON string: UTF-8 as it is, only `"`, `\` and control characters escaped,
-// what is not UTF-8 (lone surrogates among it) as U+FFFD, cut at kMaxTextBytes with an ellipsis. A
-// text that ends in a backslash gets a zero-width space after it, because Perfetto up to v52
-// refuses a whole file for such a string.
+// what is not UTF-8 (lone surrogates among it) and NUL as U+FFFD, cut at kMaxTextBytes with an
+// ellipsis. A text that ends in a backslash gets a zero-width space after it, because Perfetto up
+// to v52 refuses a whole file for such a string.
 void append_json(std::string& out, std::string_view text);
 
 }  // namespace gpuprof::trace

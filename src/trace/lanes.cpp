@@ -4,15 +4,12 @@
 
 namespace gpuprof::trace {
 
-bool Lane::add(Time begin, Time end, std::uint16_t depth) {
-  return add_stretched(begin, end, depth, 0);
-}
-
-bool Lane::add_stretched(Time begin, Time& end, std::uint16_t depth, Time slack) {
+bool Lane::add(Time begin, Time& end, std::uint16_t depth, Time slack) {
   if (outermost_.empty() || begin >= outermost_.back().end) {
-    push({begin, end, depth});
+    push({begin, end, depth}, begin);
     return true;
   }
+  if (add_inside(begin, end)) return true;
   // The first slice that ends after this one begins: the two must not cross.
   const auto inside =
       std::partition_point(outermost_.begin(), outermost_.end(),
@@ -27,12 +24,23 @@ bool Lane::add_stretched(Time begin, Time& end, std::uint16_t depth, Time slack)
     if (last - end > slack) return false;
     end = last;
   }
+  if (inside->begin == begin && last == end) ++end;
   outermost_.erase(inside, outermost_.end());
-  push({begin, end, depth});
+  push({begin, end, depth}, end);
   return true;
 }
 
-void Lane::push(const Slice& slice) {
+bool Lane::add_inside(Time begin, Time end) {
+  while (open_.size() > 1 && open_.back().end <= begin) open_.pop_back();
+  OpenSlice& around = open_.back();
+  if (begin < around.filled || end > around.end) return false;
+  around.filled = end;
+  open_.push_back({end, begin});
+  return true;
+}
+
+void Lane::push(const Slice& slice, Time filled) {
+  open_.assign(1, {slice.end, filled});
   if (!outermost_.empty()) {
     Slice& last = outermost_.back();
     if (slice.depth != kUnknownDepth && last.depth == slice.depth) {

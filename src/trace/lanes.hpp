@@ -1,10 +1,12 @@
 // Which slices may stand on one track: those that nest or are disjoint.
 //
-// Viewers drop a slice that crosses another of its track. A lane remembers what it holds as the
-// outermost slices so far and says whether one more fits. Slices come in the order of their ends,
-// or nearly; one that comes too late to tell does not fit, so the answer is always safe. Memory is
-// bounded: neighbours of one depth are joined, because no slice around the second but not the first
-// can be open still; without depths the older half is joined once there are kMost. Not thread safe.
+// Viewers drop a slice that crosses another of its track. A lane remembers enough of what it holds
+// to say whether one more slice fits: the outermost slices so far, and of the last of them the
+// innermost ones that are still open to the right. So slices may come in the order of their ends,
+// as they are noted, or in that of their beginnings, as they are replayed; one in no such order may
+// be refused though it would fit, never the other way round. Memory is bounded: neighbours of one
+// depth are joined, because no slice around the second but not the first can be open still;
+// without depths the older half is joined once there are kMost. Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +23,12 @@ class Lane {
   static constexpr std::uint16_t kUnknownDepth = 0xFFFF;
   static constexpr std::size_t kMost = 4096;
 
-  // Takes [begin, end] in if it fits.
-  bool add(Time begin, Time end, std::uint16_t depth);
+  // Takes [begin, end] in if it fits. One that ends up to `slack` before what it surrounds is made
+  // longer (`end` is raised), and so is, by a nanosecond, one that is just as long: the first of
+  // two equal slices in a file would be shown as the outer one.
+  bool add(Time begin, Time& end, std::uint16_t depth, Time slack = 0);
 
-  // The same, but a slice that ends up to `slack` before what it surrounds is made longer:
-  // `end` is raised.
-  bool add_stretched(Time begin, Time& end, std::uint16_t depth, Time slack);
-
-  [[nodiscard]] std::size_t size() const noexcept { return outermost_.size(); }
+  [[nodiscard]] std::size_t size() const noexcept { return outermost_.size() + open_.size(); }
 
  private:
   struct Slice {
@@ -36,9 +36,15 @@ class Lane {
     Time end;
     std::uint16_t depth;
   };
-  void push(const Slice& slice);
+  struct OpenSlice {  // a slice that may get further children
+    Time end;
+    Time filled;  // up to here it has some, or may
+  };
+  bool add_inside(Time begin, Time end);
+  void push(const Slice& slice, Time filled);
 
   std::vector<Slice> outermost_;  // disjoint, in order
+  std::vector<OpenSlice> open_;   // the last of them and what is inside it, outermost first
 };
 
 }  // namespace gpuprof::trace

@@ -1,6 +1,7 @@
 #include "trace/merge.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <unordered_set>
 #include <utility>
@@ -50,11 +51,8 @@ void Merge::plan_pids() {
     const MergeInput& input = inputs_[number];
     PidMap& map = pids_.emplace_back();
     std::vector<std::string> chosen;
-    const auto is_free = [&](const std::string& pid) {
-      const auto own = std::find_if(input.processes.begin(), input.processes.end(),
-                                    [&](const auto& process) { return process.pid == pid; });
-      return taken.count(pid) == 0 && own == input.processes.end();
-    };
+    std::unordered_set<std::string> own;
+    for (const MergeInput::Process& process : input.processes) own.insert(process.pid);
     for (const MergeInput::Process& process : input.processes) {
       std::string pid = process.pid;
       if (taken.count(pid) != 0) {
@@ -65,7 +63,7 @@ void Merge::plan_pids() {
                     ? std::to_string(step * kPidStep + *old)
                     : quoted((old ? process.pid : unquoted(process.pid)) + " #" +
                              std::to_string(step));
-          if (is_free(pid)) break;
+          if (own.insert(pid).second && taken.count(pid) == 0) break;
         }
         map.emplace(process.pid, pid);
       }

@@ -1,11 +1,12 @@
 // Several traces made one: on one clock, no two processes with one pid, no two flows with one id.
 //
 // Each file is read twice: MergePlan learns from all of them what there is, Merge then rewrites
-// them one after the other. Times are moved by the difference of the files' clock bases (nanoseconds
-// of the wall clock at time 0); the smallest becomes the output's. A pid that an earlier file has
-// used becomes rank * 2^22 + pid. Ids become ones that are the file's own. All else stays as it
-// was, and the order of the events too. Memory is bounded by the numbers of processes and the
-// largest event. Malformed input is a ReadError. Not safe to share between threads.
+// them one after the other. Times are moved by the difference of the files' clock bases
+// (nanoseconds of the wall clock at time 0); the smallest becomes the output's. A pid that an
+// earlier file has used becomes rank * 2^22 + pid. Ids become ones that are the file's own. All
+// else stays as it was, and the order of the events too. Memory is bounded by the numbers of
+// processes and the largest event. Malformed input is a ReadError. Not safe to share between
+// threads.
 #pragma once
 
 #include <cstddef>

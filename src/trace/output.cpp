@@ -14,8 +14,7 @@ namespace gpuprof::trace {
 namespace {
 
 constexpr HostNanoseconds kSecond = 1'000'000'000;
-constexpr std::uint64_t kOwnIds = std::uint64_t{1} << 40U;  // flows of users are below
-constexpr std::uint32_t kGpuOrder = 1000;                   // GPU tracks stand below the threads
+constexpr std::uint32_t kGpuOrder = 1000;  // GPU tracks stand below the threads
 
 const HostNanoseconds base = driver::monotonic_now() - kSecond;
 
@@ -57,14 +56,14 @@ Output::Output(std::uint32_t number, OutputOptions options)
       options_(std::move(options)),
       opened_(options_.from_start ? INT64_MIN : driver::host_now()),
       unix_offset_(trace::unix_offset()),
-      pid_(std::to_string(::getpid())),
+      main_tid_(static_cast<std::uint32_t>(::getpid())),
+      pid_(std::to_string(main_tid_)),
       file_(options_.descriptor, options_.where) {
   Text first;
-  append_metadata(first, on(thread_id()), "gpuprof", clock_args());
+  append_metadata(first, on(main_tid_), "gpuprof", clock_args());
   file_.begin(bare(first));
-  append_metadata(text_, on(thread_id()), "process_name", "\"name\":" + json(options_.process));
-  append_metadata(text_, on(thread_id()), "process_sort_index",
-                  member("sort_index", options_.rank));
+  append_metadata(text_, on(main_tid_), "process_name", "\"name\":" + json(options_.process));
+  append_metadata(text_, on(main_tid_), "process_sort_index", member("sort_index", options_.rank));
   flush();
 }
 
@@ -81,18 +80,18 @@ void Output::add(const Event& event, std::uint32_t noted_by) {
   const std::uint32_t tid = event.tid != 0 ? event.tid : noted_by;
   Lane& lane = lane_of(tid);  // also where it is not needed: the track has to be named
   const Position at = on(tid);
-  const HostNanoseconds end = event.end - base;
+  const HostNanoseconds begin = std::max(event.begin, base) - base;
+  HostNanoseconds end = std::max(event.end, base) - base;
   switch (event.kind) {
     case Kind::kSlice:
-      if (lane.add(event.begin, event.end, event.depth)) {
-        append_slice(text_, at, event, std::max<HostNanoseconds>(event.begin - base, 0),
-                     event.end - event.begin);
+      if (lane.add(begin, end, event.depth)) {
+        append_slice(text_, at, event, begin, end - begin);
         break;
       }
+      note_crossing(tid, event.begin);
       [[fallthrough]];
     case Kind::kAsync:
-      append_async(text_, at, event, std::max<HostNanoseconds>(event.begin - base, 0), end,
-                   kOwnIds + next_id_++);
+      append_async(text_, at, event, begin, end, next_async_++);
       break;
     case Kind::kInstant:
       append_instant(text_, at, event, end);
@@ -115,6 +114,12 @@ void Output::add(const Event& event, std::uint32_t noted_by) {
   if (text_.size() >= kFlushBytes) flush();
 }
 
+// An arrow can begin in a slice of a thread's track only.
+void Output::note_crossing(std::uint32_t tid, HostNanoseconds begin) {
+  if (crossing_.size() >= kMostCrossing) crossing_.clear();
+  crossing_.emplace(tid, begin);
+}
+
 void Output::add_gpu(const Event& event, std::uint32_t noted_by, HostNanoseconds begin,
                      HostNanoseconds error) {
   ++counts_.events;
@@ -132,11 +137,16 @@ void Output::add_gpu(const Event& event, std::uint32_t noted_by, HostNanoseconds
     if (!args.empty()) args += ',';
     args.append("\"gpu_us\":").append(exact.view());
   }
-  const std::uint64_t flow = kOwnIds + next_id_++;
-  lane_of(host_tid);
-  append_flow(text_, on(host_tid), 's', "\"launch\"", "\"launch\"", span.launched - base, flow);
+  const bool arrow = crossing_.count({host_tid, span.launched}) == 0;
+  if (arrow) {
+    lane_of(host_tid);
+    append_flow(text_, on(host_tid), 's', "\"launch\"", "\"launch\"", span.launched - base,
+                next_flow_);
+  }
   append_slice(text_, on(tid), event, begin - base, end - begin);
-  append_flow(text_, on(tid), 'f', "\"launch\"", "\"launch\"", begin - base, flow);
+  if (arrow) {
+    append_flow(text_, on(tid), 'f', "\"launch\"", "\"launch\"", begin - base, next_flow_++);
+  }
   if (text_.size() >= kFlushBytes) flush();
 }
 
@@ -152,7 +162,7 @@ Lane& Output::lane_of(std::uint32_t tid) {
 void Output::name_thread_track(std::uint32_t tid) {
   std::string name = thread_name(tid);
   if (name.empty()) name = "thread " + std::to_string(tid);
-  name_track(tid, name, tid == static_cast<std::uint32_t>(::getpid()) ? 0 : 1);
+  name_track(tid, name, tid == main_tid_ ? 0 : 1);
 }
 
 void Output::name_track(std::uint32_t tid, const std::string& name, std::uint32_t order) {
@@ -173,7 +183,7 @@ std::uint32_t Output::gpu_tid(GpuTrack& track, const TrackKey& key, HostNanoseco
                               HostNanoseconds& end, std::uint16_t depth) {
   for (GpuLane& entry : track.lanes) {
     const HostNanoseconds slack = kStretch + (end - begin) / kStretchPart;
-    if (entry.lane.add_stretched(begin, end, depth, slack)) return entry.tid;
+    if (entry.lane.add(begin, end, depth, slack)) return entry.tid;
   }
   track.lanes.push_back({next_gpu_tid_++, {}});
   GpuLane& added = track.lanes.back();
@@ -211,11 +221,11 @@ void Output::flush() noexcept {
 void Output::finish(std::uint64_t dropped) {
   for (const auto& [tid, lane] : lanes_) {
     const std::string name = thread_name(tid);
-    if (!name.empty()) name_track(tid, name, tid == static_cast<std::uint32_t>(::getpid()) ? 0 : 1);
+    if (!name.empty()) name_track(tid, name, tid == main_tid_ ? 0 : 1);
   }
   flush();
   Text last;
-  append_metadata(last, on(thread_id()), "gpuprof",
+  append_metadata(last, on(main_tid_), "gpuprof",
                   clock_args() + "," + member("events", static_cast<std::int64_t>(counts_.events)) +
                       "," + member("dropped", static_cast<std::int64_t>(dropped)) + "," +
                       member("unplaced", static_cast<std::int64_t>(counts_.unplaced)) + "," +

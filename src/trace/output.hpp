@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -87,7 +88,9 @@ class Output {
     std::vector<GpuLane> lanes;
   };
   static constexpr std::size_t kFlushBytes = 256 * 1024;
-  static constexpr std::uint32_t kFirstGpuTid = 1U << 28U;
+  static constexpr std::uint32_t kFirstGpuTid = 1U << 28U;              // tids of users are below
+  static constexpr std::uint64_t kFirstFlow = std::uint64_t{1} << 40U;  // those of users are below
+  static constexpr std::size_t kMostCrossing = 100'000;
   // How much longer a GPU slice is drawn to surround what ran in it: placement is that exact, and
   // within a long one the GPU's clock drifts (9 us a second were measured).
   static constexpr HostNanoseconds kStretch = 5'000;
@@ -95,6 +98,7 @@ class Output {
 
   [[nodiscard]] Position on(std::uint32_t tid) const noexcept { return {pid_, tid}; }
   Lane& lane_of(std::uint32_t tid);
+  void note_crossing(std::uint32_t tid, HostNanoseconds begin);
   void name_thread_track(std::uint32_t tid);
   std::uint32_t gpu_tid(GpuTrack& track, const TrackKey& key, HostNanoseconds begin,
                         HostNanoseconds& end, std::uint16_t depth);
@@ -108,7 +112,8 @@ class Output {
   const HostNanoseconds opened_;
   const std::int64_t unix_offset_;
   HostNanoseconds closed_ = INT64_MAX;
-  std::string pid_;
+  const std::uint32_t main_tid_;
+  const std::string pid_;
   Text text_;  // formatted, not written yet
   PartFile file_;
   std::unordered_map<std::uint32_t, Lane> lanes_;  // by host thread
@@ -117,7 +122,9 @@ class Output {
   std::map<TrackKey, GpuTrack> gpu_tracks_;
   std::map<int, std::map<std::uintptr_t, std::size_t>> streams_;  // of each device, numbered
   std::uint32_t next_gpu_tid_ = kFirstGpuTid;
-  std::uint64_t next_id_ = 1;  // of async slices and of flows that are not the user's
+  std::uint64_t next_async_ = 1;
+  std::uint64_t next_flow_ = kFirstFlow;
+  std::set<std::pair<std::uint32_t, HostNanoseconds>> crossing_;  // host slices beside their track
   OutputCounts counts_;
 };
 

@@ -63,9 +63,8 @@ void Repair::finish(std::string& out) {
 
 void Repair::write(const TraceEvent& event, std::string& out) {
   const bool twice =
-      std::any_of(event.defects.begin(), event.defects.end(), [](const Defect& defect) {
-        return defect.kind == Defect::Kind::kDuplicateKey;
-      });
+      std::any_of(event.defects.begin(), event.defects.end(),
+                  [](const Defect& defect) { return defect.kind == Defect::Kind::kDuplicateKey; });
   if (!event.is_object || event.empty || twice) {
     ++left_out_;
     return;
@@ -121,12 +120,13 @@ void Repair::write_members(bool after, std::string& out) {
   const auto& headers = reader_.headers();
   for (; members_ < headers.size(); ++members_) {
     const Header& header = headers[members_];
-    if (header.value.empty() || !is_strict(header.value)) {
+    const std::string key = quoted(header.key);
+    if (header.value.empty() || !is_strict(header.value) || !is_strict(key)) {
       lost_members_.push_back(header.key.substr(0, 256));
       continue;
     }
     if (after) out += ',';
-    out.append(quoted(header.key)).append(":").append(header.value);
+    out.append(key).append(":").append(header.value);
     if (!after) out += ',';
   }
 }

@@ -34,7 +34,7 @@ void SliceForest::settle_all() {
     waiting_ += slices.size();
   }
   if (waiting_ <= most_ / 2) return;
-  const std::size_t groups_of = waiting_ / (most_ / 4 + 1) + 1;
+  const std::size_t groups_of = waiting_ / (most_ / 8 + 1) + 1;
   waiting_ = 0;
   for (Slices& slices : tracks_) {
     put_together(slices, groups_of);
@@ -95,13 +95,16 @@ void SliceForest::settle(Slices& slices, bool last) {
   slices.resize(kept);
 }
 
-// Makes one of each group of neighbours that do not overlap.
+// Makes one of each group of neighbours that do not overlap. Not of the newest quarter: what is
+// around those is most likely still to come, and may begin between any two.
 void SliceForest::put_together(Slices& slices, std::size_t groups_of) {
+  const std::size_t newest = slices.size() - slices.size() / 4;
   std::size_t kept = 0;
   std::size_t members = 0;
-  for (const Slice& slice : slices) {
+  for (std::size_t at = 0; at < slices.size(); ++at) {
+    const Slice slice = slices[at];
     const bool joins =
-        kept > 0 && members < groups_of && slices[kept - 1].end <= slice.begin;
+        at < newest && kept > 0 && members < groups_of && slices[kept - 1].end <= slice.begin;
     if (joins) {
       Slice& group = slices[kept - 1];
       group.end = slice.end;

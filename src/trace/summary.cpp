@@ -54,7 +54,7 @@ void Summary::take(const TraceEvent& event) {
       break;
     case 'X': {
       const Span span = require_span(event);
-      const bool gpu = tracks_.is_gpu(event);
+      const bool gpu = Tracks::is_gpu(event);
       const std::size_t track = tracks_.number(event);
       const std::uint32_t group = group_of(event, gpu ? RangeKind::kGpu : RangeKind::kHost, track);
       const bool annotation = gpu && event.string(Field::kCat) == kGpuAnnotation;
@@ -88,7 +88,7 @@ void Summary::take_duration(const TraceEvent& event, char phase) {
       ++unmatched_;
       return;
     }
-    const bool gpu = tracks_.is_gpu(event);
+    const bool gpu = Tracks::is_gpu(event);
     open.push_back({time, group_of(event, gpu ? RangeKind::kGpu : RangeKind::kHost, track), gpu});
     ++open_count_;
     return;
@@ -164,8 +164,7 @@ void Summary::add_on_track(std::size_t track, bool gpu, std::uint32_t group, Spa
     ++gpu_tracks_left_out_;
     return;
   }
-  const std::size_t number =
-      found == gpu_track_numbers_.end() ? gpu_tracks_.size() : found->second;
+  const std::size_t number = found == gpu_track_numbers_.end() ? gpu_tracks_.size() : found->second;
   if (found == gpu_track_numbers_.end()) {
     gpu_track_numbers_.emplace(track, number);
     gpu_tracks_.emplace_back(track, GpuTrack{});

@@ -39,9 +39,9 @@ struct RangeGroup {
 
 struct SummaryRow {
   RangeKind kind = RangeKind::kHost;
-  std::string key;          // a name or a category; empty for ranges without
-  std::size_t track = 0;    // where they are grouped by track
-  bool other = false;       // all that had no room
+  std::string key;        // a name or a category; empty for ranges without
+  std::size_t track = 0;  // where they are grouped by track
+  bool other = false;     // all that had no room
   RangeGroup group;
 };
 
@@ -74,6 +74,7 @@ class Summary final : private SliceVisitor {
   [[nodiscard]] std::size_t track_count() const noexcept { return tracks_.size() - 1; }
   [[nodiscard]] const std::map<char, std::uint64_t>& phases() const noexcept { return phases_; }
   [[nodiscard]] std::int64_t dropped() const noexcept { return tracks_.dropped(); }
+  [[nodiscard]] std::int64_t unplaced() const noexcept { return tracks_.unplaced(); }
   // Of all ranges.
   [[nodiscard]] Interval extent() const noexcept { return extent_; }
   [[nodiscard]] std::uint64_t groups(RangeKind kind) const noexcept;

@@ -8,7 +8,14 @@
 namespace gpuprof::trace::reading {
 namespace {
 
-constexpr std::string_view kOwnName = "gpuprof";  // begins the metadata that gpuprof adds
+constexpr std::string_view kOwnName = "gpuprof";  // of the metadata that gpuprof adds
+
+std::int64_t count_in(std::string_view args, std::string_view key) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 48U;  // so that no sum overflows
+  const auto found = member(args, key);
+  const auto count = found ? whole_number(found->value) : std::nullopt;
+  return count ? std::clamp<std::int64_t>(*count, 0, kMost) : 0;
+}
 
 std::string cut(std::string text, std::size_t most) {
   if (text.size() <= most) return text;
@@ -47,8 +54,8 @@ std::size_t Tracks::number(const TraceEvent& event) {
   if (found != numbers_.end()) return last_ = found->second;
   last_ = tracks_.size();
   numbers_.emplace(key, last_);
-  tracks_.push_back({std::string(pid.substr(0, kMaxNameBytes)),
-                     std::string(tid.substr(0, kMaxNameBytes))});
+  tracks_.push_back(
+      {std::string(pid.substr(0, kMaxNameBytes)), std::string(tid.substr(0, kMaxNameBytes))});
   return last_;
 }
 
@@ -56,12 +63,9 @@ void Tracks::metadata(const TraceEvent& event) {
   const std::string name = event.string(Field::kName);
   const std::string_view args = event.raw(Field::kArgs);
   const std::string pid(event.raw(Field::kPid));
-  if (name.compare(0, kOwnName.size(), kOwnName) == 0) {
-    gpuprof_ = true;
-    if (gpuprof_pids_.size() < kMaxTracks) gpuprof_pids_.insert(pid);
-    const auto dropped = member(args, "dropped");
-    const auto count = dropped ? whole_number(dropped->value) : std::nullopt;
-    if (count && *count > 0) dropped_ = std::max(dropped_, *count);
+  if (name == kOwnName) {
+    dropped_ += count_in(args, "dropped");
+    unplaced_ += count_in(args, "unplaced");
     return;
   }
   const bool process = name == "process_name";
@@ -74,17 +78,14 @@ void Tracks::metadata(const TraceEvent& event) {
       cut(unquoted(value->value), kMaxNameBytes);
 }
 
-bool Tracks::is_gpu(const TraceEvent& event) const {
+bool Tracks::is_gpu(const TraceEvent& event) {
   const Value& category = event.value(Field::kCat);
-  if (category.kind == ValueKind::kString && category.end - category.begin <= 22 &&
-      is_gpu_category(
-          event.text.substr(category.begin + 1, category.end - category.begin - 2))) {
+  if (category.kind == ValueKind::kString &&
+      is_gpu_category(event.text.substr(category.begin + 1, category.end - category.begin - 2))) {
     return true;
   }
-  if (!gpuprof_) return false;
   const auto tid = whole_number(event.raw(Field::kTid));
-  return tid && *tid >= kFirstGpuTid &&
-         gpuprof_pids_.count(std::string(event.raw(Field::kPid))) != 0;
+  return tid && *tid >= kFirstGpuTid && *tid <= kLastTid;
 }
 
 Track Tracks::track(std::size_t number) const {

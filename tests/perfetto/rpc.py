@@ -1,4 +1,4 @@
-"""The messages that Perfetto's engine speaks: protocol buffers, as far as loading and SQL need them.
+"""The messages that Perfetto's engine speaks: protocol buffers, what loading and SQL need of them.
 
 Of `TraceProcessorRpcStream` in Perfetto's trace_processor.proto; the field numbers are its own.
 """
@@ -137,7 +137,9 @@ def _reply(message: bytes) -> Reply:
             error = value.decode()
         elif field in (_APPEND_RESULT, _FINALIZE_RESULT):
             of_error = 2 if field == _APPEND_RESULT else 1
-            error = next((v.decode() for f, v in _fields(value) if f == of_error), error)
+            for part, content in _fields(value):
+                if part == of_error and isinstance(content, bytes):
+                    error = content.decode()
         elif field == _QUERY_RESULT:
             more = True
             for part, content in _fields(value):

@@ -45,7 +45,7 @@ _TRACKS = {
 
 @dataclass(frozen=True)
 class Slice:
-    """A slice, or an instant: `duration` 0. `inside` names the slices around it, outermost first."""
+    """A slice, or an instant: `duration` 0. `inside`: the slices around it, outermost first."""
 
     track: Track
     name: str
@@ -149,9 +149,9 @@ def shown(engine: TraceProcessor, trace: bytes) -> Tables:
         )
     result.slices = _ordered(slices.values())
     for row in engine.query(_COUNTERS):
-        value = row["value"]
-        assert isinstance(value, float)
-        result.counters.append((text(str(row["name"])), int(str(row["ts"])), value))
+        number = row["value"]
+        assert isinstance(number, float)
+        result.counters.append((text(str(row["name"])), int(str(row["ts"])), number))
     for row in engine.query(_FLOWS):
         result.flows.append((slices[row["slice_out"]].point, slices[row["slice_in"]].point))
     for row in engine.query(_THREADS):

@@ -87,9 +87,7 @@ def check_everything(found: Tables) -> None:
     )
     assert found.one("twin").inside == (outer, "inner")
     assert found.one("moment").inside == (outer,)
-    assert found.one("here") == Slice(
-        main, "here", 3000, 0, (outer, "inner", "twin"), "", {"p": 1}
-    )
+    assert found.one("here") == Slice(main, "here", 3000, 0, (outer, "inner", "twin"), "", {"p": 1})
     assert found.one("there").track == (PID, "process")
     assert found.one("part") == Slice((PID, "async"), "part", 2000, 1000, ("request",), "io")
     assert [s.duration for s in found.named("request")] == [4000, UNFINISHED]

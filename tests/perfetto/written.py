@@ -10,6 +10,7 @@ import gzip
 import json
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -124,10 +125,7 @@ def _nested(slices: list[Slice]) -> Iterator[Slice]:
         if around:
             end = around[-1].begin + around[-1].duration
             assert each.begin + each.duration <= end, f"{each} crosses {around[-1]}"
-        inside = tuple(outer.name for outer in around)
-        done = Slice(
-            each.track, each.name, each.begin, each.duration, inside, each.category, each.args
-        )
+        done = replace(each, inside=tuple(outer.name for outer in around))
         around.append(done)
         yield done
 
@@ -224,9 +222,7 @@ def written(events: list[Event]) -> Tables:
             assert begin >= 0, f"Perfetto drops what is before zero: {event}"
             assert duration >= 0, event
             on_threads.setdefault(track, []).append(
-                Slice(
-                    track, event["name"], begin, duration, (), _category(event), _args(event)
-                )
+                Slice(track, event["name"], begin, duration, (), _category(event), _args(event))
             )
     for slices in on_threads.values():
         result.slices += _nested(slices)

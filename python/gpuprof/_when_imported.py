@@ -1,0 +1,85 @@
+"""Doing something once another package is imported, without ever importing it.
+
+A finder at the head of `sys.meta_path` lets the others find the module, and gives its loader one
+more thing to do after it has executed the module. It is there only while a module is waited for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+_waiting: dict[str, Callable[[], None]] = {}
+_served: set[str] = set()
+
+
+def when_imported(name: str, call: Callable[[], None]) -> None:
+    """Call `call` once: now, if the module `name` is there, else right after it was imported.
+
+    Parameters
+    ----------
+    name : str
+        The module's full name. A second wish for the same module is ignored.
+    call : callable
+        Takes nothing. What it raises ends the import of the module, so it had better not.
+    """
+    if name in _served:
+        return
+    if name in sys.modules:
+        _served.add(name)
+        call()
+        return
+    _waiting[name] = call
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+def _serve(name: str) -> None:
+    call = _waiting.pop(name, None)
+    if not _waiting:
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
+    if call is not None:
+        _served.add(name)
+        call()
+
+
+class _Finder:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name not in _waiting:
+            return None
+        for finder in sys.meta_path:
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = find(name, path, target) if find else None
+            if spec is not None:
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
+                return spec
+        return None
+
+
+class _Loader:
+    """Another loader, but for what it does after the module was executed."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        module: ModuleType | None = self._loader.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        _serve(module.__name__)

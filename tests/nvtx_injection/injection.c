@@ -1,0 +1,185 @@
+/* An NVTX tool for tests: it notes all that it is told, in order, for the process to read back.
+ *
+ * NVTX loads it as NVTX_INJECTION64_PATH names it. INJECTION_PUSH_RESULT is what a push answers
+ * (else the depth, as some tools count it); INJECTION_QUIET=1 notes nothing, for measuring.
+ *
+ * Built with -DREFUSES it declines, with -DNO_ENTRY it has no entry point, with -DWITH_EXTENSION it
+ * answers whether a domain is enabled: all but the one that INJECTION_DISABLED_DOMAIN names.
+ */
+#define _GNU_SOURCE
+#include <nvtx3/nvToolsExt.h>
+#include <nvtx3/nvToolsExtPayload.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum kind { DOMAIN_CREATE, REGISTER, NAME_CATEGORY, PUSH, POP, MARK, START, END };
+
+struct event {
+  int32_t kind;
+  uint32_t tid;
+  const char* domain; /* null: a call without one */
+  const char* text;
+  int32_t message_type;
+  uint32_t category;
+  int32_t color_type;
+  uint32_t color;
+  int32_t payload_type;
+  uint32_t unused;
+  uint64_t payload;
+  uint64_t id;
+};
+
+struct text {
+  const char* domain;
+  char* text;
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct event* events;
+static size_t count, room;
+static int quiet, push_result, has_push_result;
+static uint64_t last_range;
+static __thread int depth;
+
+static struct event* add(enum kind kind, nvtxDomainHandle_t domain) {
+  if (count == room) {
+    room = room ? 2 * room : 1024;
+    events = realloc(events, room * sizeof *events);
+    if (!events) abort();
+  }
+  struct event* event = memset(&events[count++], 0, sizeof *events);
+  event->kind = kind;
+  event->tid = (uint32_t)syscall(SYS_gettid);
+  event->domain = (const char*)domain; /* a domain's handle is its name */
+  return event;
+}
+
+static void note(enum kind kind, nvtxDomainHandle_t domain, const nvtxEventAttributes_t* a,
+                 uint64_t id) {
+  if (quiet) return;
+  pthread_mutex_lock(&mutex);
+  struct event* event = add(kind, domain);
+  event->id = id;
+  if (a) {
+    event->category = a->category;
+    event->color_type = a->colorType;
+    event->color = a->color;
+    event->payload_type = a->payloadType;
+    event->payload = a->payload.ullValue;
+    event->message_type = a->messageType;
+    if (a->messageType == NVTX_MESSAGE_TYPE_ASCII) {
+      event->text = strdup(a->message.ascii);
+    } else if (a->messageType == NVTX_MESSAGE_TYPE_REGISTERED) {
+      const struct text* text = (const struct text*)a->message.registered;
+      /* A text belongs to the domain in which it was registered. */
+      event->text = text->domain == (const char*)domain ? text->text : "(of another domain)";
+    }
+  }
+  pthread_mutex_unlock(&mutex);
+}
+
+static nvtxDomainHandle_t domain_create(const char* name) {
+  char* handle = strdup(name);
+  pthread_mutex_lock(&mutex);
+  add(DOMAIN_CREATE, (nvtxDomainHandle_t)handle)->text = handle;
+  pthread_mutex_unlock(&mutex);
+  return (nvtxDomainHandle_t)handle;
+}
+
+static nvtxStringHandle_t register_string(nvtxDomainHandle_t domain, const char* name) {
+  struct text* text = malloc(sizeof *text);
+  text->domain = (const char*)domain;
+  text->text = strdup(name);
+  pthread_mutex_lock(&mutex);
+  add(REGISTER, domain)->text = text->text;
+  pthread_mutex_unlock(&mutex);
+  return (nvtxStringHandle_t)text;
+}
+
+static void name_category(nvtxDomainHandle_t domain, uint32_t category, const char* name) {
+  pthread_mutex_lock(&mutex);
+  struct event* event = add(NAME_CATEGORY, domain);
+  event->category = category;
+  event->text = strdup(name);
+  pthread_mutex_unlock(&mutex);
+}
+
+static int range_push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* a) {
+  note(PUSH, domain, a, 0);
+  return has_push_result ? push_result : depth++;
+}
+
+static int range_pop(nvtxDomainHandle_t domain) {
+  note(POP, domain, NULL, 0);
+  return has_push_result ? push_result : --depth;
+}
+
+static void mark(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* a) {
+  note(MARK, domain, a, 0);
+}
+
+static nvtxRangeId_t range_start(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* a) {
+  const uint64_t id = __atomic_add_fetch(&last_range, 1, __ATOMIC_RELAXED);
+  note(START, domain, a, id);
+  return id;
+}
+
+static void range_end(nvtxDomainHandle_t domain, nvtxRangeId_t id) { note(END, domain, NULL, id); }
+
+#ifndef NO_ENTRY
+static void put(NvtxFunctionTable table, unsigned size, unsigned id, void (*function)(void)) {
+  if (id < size && table[id]) *table[id] = (NvtxFunctionPointer)function;
+}
+
+EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get) {
+#ifdef REFUSES
+  (void)get;
+  (void)put;
+  return 0;
+#else
+  const NvtxExportTableCallbacks* callbacks = get(NVTX_ETID_CALLBACKS);
+  NvtxFunctionTable table = NULL;
+  unsigned size = 0;
+  if (!callbacks || !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE2, &table, &size))
+    return 0;
+  put(table, size, NVTX_CBID_CORE2_DomainCreateA, (void (*)(void))domain_create);
+  put(table, size, NVTX_CBID_CORE2_DomainRegisterStringA, (void (*)(void))register_string);
+  put(table, size, NVTX_CBID_CORE2_DomainNameCategoryA, (void (*)(void))name_category);
+  put(table, size, NVTX_CBID_CORE2_DomainRangePushEx, (void (*)(void))range_push);
+  put(table, size, NVTX_CBID_CORE2_DomainRangePop, (void (*)(void))range_pop);
+  put(table, size, NVTX_CBID_CORE2_DomainMarkEx, (void (*)(void))mark);
+  put(table, size, NVTX_CBID_CORE2_DomainRangeStartEx, (void (*)(void))range_start);
+  put(table, size, NVTX_CBID_CORE2_DomainRangeEnd, (void (*)(void))range_end);
+  const char* result = getenv("INJECTION_PUSH_RESULT");
+  has_push_result = result != NULL;
+  push_result = result ? atoi(result) : 0;
+  quiet = getenv("INJECTION_QUIET") != NULL;
+  return 1;
+#endif
+}
+#endif
+
+#ifdef WITH_EXTENSION
+static uint8_t domain_is_enabled(nvtxDomainHandle_t domain) {
+  const char* disabled = getenv("INJECTION_DISABLED_DOMAIN");
+  return !disabled || !domain || strcmp((const char*)domain, disabled) != 0;
+}
+
+EXPORT int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module) {
+  if (module->moduleId != NVTX_EXT_PAYLOAD_MODULEID || module->segmentsCount == 0) return 0;
+  nvtxExtModuleSegment_t* segment = &module->segments[0];
+  if (NVTX3EXT_CBID_nvtxDomainIsEnabled < segment->slotCount) {
+    segment->functionSlots[NVTX3EXT_CBID_nvtxDomainIsEnabled] = (intptr_t)domain_is_enabled;
+  }
+  return 1;
+}
+#endif
+
+EXPORT size_t injection_count(void) { return count; }
+
+EXPORT const struct event* injection_event(size_t index) { return &events[index]; }

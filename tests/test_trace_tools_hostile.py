@@ -1,0 +1,371 @@
+"""Input that is no trace, or means harm: a clear error, exit code 2, little time and memory."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprof import _core, _trace_files, _trace_tools
+from gpuprof._cli import main
+from gpuprof._trace_tools import summary, validate
+from gpuprof.errors import TraceError
+from tests.processes import check_python
+from tests.trace_files import array_form, named, object_form, slice_event, strict
+
+EVENT = b'{"ph":"X","name":"a","pid":1,"tid":7,"ts":1,"dur":1}'
+
+
+def deep(levels: int) -> bytes:
+    return b'[{"ph":"i","ts":1,"args":{"a":' + b"[" * levels + b"]" * levels + b"}}]"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", r"byte 0: the file is empty"),
+        (b"  \n ", r"byte 0: found no JSON"),
+        (b"hello", r"byte 0: found 'h'; expected a value"),
+        (b"\x00" * 100, r"byte 0: found byte 0x00"),
+        (b"\x7fELF" + bytes(range(256)), r"byte 0: found byte 0x7f"),
+        (b"7", r"byte 0: found no JSON"),
+        (b"7 ", r"byte 0: found neither an object nor an array"),
+        (b"{}", r"no \"traceEvents\"; this is no trace"),
+        (b'{"a":[1,2', r"cut off before its \"traceEvents\""),
+        (b'{"traceEvents":{}}', r"\"traceEvents\" is an object; expected an array"),
+        (b'{"traceEvents":[],"traceEvents":[]}', r"\"traceEvents\" is there twice"),
+        (b'{"a":1,"a":2,"traceEvents":[]}', r"byte 7: the key \"a\" is there twice"),
+        (b"[1]", r"byte 1: the event is a number; expected an object"),
+        (b"[" + EVENT + b",]", r"event 1, byte 54: found '\]'; expected a value after ','"),
+        (b"[" + EVENT + b"}", r"found '}'; expected ',' or '\]'"),
+        (b"[" + EVENT + b"]x", r"found 'x'; expected nothing more"),
+        (b'[{"ph":"X","ph":"X"}]', r"event 0, byte 11: the key \"ph\" is there twice"),
+        (b'[{"ph":"i","ts":1,"k":1,"\\u006b":1}]', r"a key is there twice|\"k\" is there twice"),
+        (b'[{"ph":7}]', r"event 0, byte 7: \"ph\" is 7; expected a letter in quotes"),
+        (b'[{"name":"a"}]', r"\"ph\" is missing"),
+        (b'[{"ph":"X","ts":"1","dur":1}]', r"\"ts\" is a string; expected a number"),
+        (b'[{"ph":"X","ts":1,"dur":{}}]', r"\"dur\" is an object; expected a number"),
+        (b'[{"ph":"X","ts":1,"dur":-1}]', r"\"dur\" is -1; expected none below 0"),
+        (b'[{"ph":"X","ts":1,"dur":1,"name":[]}]', r"\"name\" is an array; expected a string"),
+        (b'[{"ph":"X","ts":1,"dur":1,"pid":null}]', r"\"pid\" is null; expected a whole number"),
+        (b'[{"ph":"X","ts":1e400,"dur":1}]', r"\"ts\" is 1e400; expected microseconds within"),
+        (b'[{"ph":"X","ts":1,"dur":' + b"9" * 5000 + b"}]", r"\"dur\" is a number; expected"),
+        (b'[{"ph":"X","ts":4e15,"dur":4e15}]', r"expected an end within 146 years"),
+        (b'[{"ph":"X","ts":NaN,"dur":1}]', r"byte 16: found NaN; JSON has finite numbers only"),
+        (b'[{"ph":"X","ts":-Infinity}]', r"found Infinity; JSON has finite numbers only"),
+        (b'[{"ph":"X","ts":01}]', r"found '1'; expected no digit after a leading zero"),
+        (b'[{"ph":"X","ts":1.}]', r"found '}'; expected a digit after the decimal point"),
+        (b'[{"ph":"X","ts":+1}]', r"found '\+'; expected a value"),
+        (b'[{"ph":"X","name":"\x01"}]', r"found byte 0x01 in a string"),
+        (b'[{"ph":"X","name":"\\x"}]', r"found 'x'; expected one of"),
+        (b'[{"ph":"X","name":"\\u12g4"}]', r"found 'g'; expected four hexadecimal digits"),
+        (b'[{"ph":"X","name":"\xc0\xaf"}]', r"not UTF-8"),
+        (b'[{"ph":"X","name":"\xed\xa0\x80"}]', r"not UTF-8"),
+        (b'[{"ph":"X","name":"\xf4\x90\x80\x80"}]', r"not UTF-8"),
+        (b'[{"ph":"X",}]', r"found '}'; expected a key in quotes after ','"),
+        (b'[{ph:"X"}]', r"found 'p'; expected a key in quotes or '}'"),
+        (b"[tru]", r"found '\]'; expected the rest of true"),
+        (b"\xef\xbb\xbf[]", r"found a byte order mark"),
+        (b'[/* */{"ph":"X"}]', r"found '/'"),
+        (deep(63), r"nested deeper than 64 levels"),
+        (deep(200_000), r"nested deeper than 64 levels"),
+        (b'{"a":' + b"[" * 1_000_000, r"nested deeper than 64 levels"),
+    ],
+)
+def test_hostile_text_is_refused_with_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes, message: str
+) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(data)
+    with pytest.raises(TraceError, match=message) as caught:
+        summary(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert main(["trace", "summary", str(path)]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("gpuprof: ")
+    assert shown.err.count("\n") == 1
+
+
+def test_as_deep_as_allowed_is_read() -> None:
+    native = _core._TraceSummary("name")
+    native.feed(deep(61))
+    native.finish()
+    assert native.result(1, 1)["end"]["complete"]
+
+
+def make_fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+SPECIAL: dict[str, Callable[[Path], None]] = {
+    "a FIFO": make_fifo,
+    "a directory": Path.mkdir,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "No such file": lambda _path: None,
+    "Too many levels": lambda path: path.symlink_to(path),
+}
+
+
+@pytest.mark.parametrize("what", SPECIAL)
+@pytest.mark.parametrize("tool", ["summary", "validate", "repair", "merge"])
+def test_what_is_no_regular_file_is_refused_without_waiting(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str, tool: str
+) -> None:
+    path = tmp_path / "t.json"
+    SPECIAL[what](path)
+    arguments = ["trace", tool, str(path)]
+    if tool == "merge":
+        arguments += ["-o", str(tmp_path / "out.json")]
+    assert main(arguments) == 2
+    assert re.search(what, capsys.readouterr().err)
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_a_name_of_a_file_is_shown_harmlessly(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["trace", "summary", str(tmp_path / "\x1b[31m\n.json")]) == 2
+    assert main(["trace", "summary", "a\0b"]) == 2
+    shown = capsys.readouterr().err
+    assert "\x1b" not in shown
+    assert shown.count("\n") == 2
+
+
+def test_a_gzip_bomb_is_told_by_its_ratio(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bomb.json.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(b"[")
+        for _ in range(200):
+            file.write(b" " * (1 << 20))
+    for tool in ("summary", "validate", "repair"):
+        assert main(["trace", tool, str(path)]) == 2
+        assert "times when uncompressed, which no trace does" in capsys.readouterr().err
+    assert [entry.name for entry in tmp_path.iterdir()] == ["bomb.json.gz"]
+
+
+def test_a_trace_that_repeats_one_event_is_no_bomb(tmp_path: Path) -> None:
+    line = b'{"ph":"X","name":"step","cat":"scope","pid":1,"tid":7,"ts":%d.125,"dur":10.5},\n'
+    path = tmp_path / "t.json.gz"
+    with gzip.open(path, "wb", compresslevel=9) as file:
+        file.write(b"[\n")
+        for block in range(100):
+            file.writelines(line % (1000 * (block * 10_000 + at)) for at in range(10_000))
+    assert summary(path).events == 1_000_000
+
+
+def test_damaged_compression_is_told(tmp_path: Path) -> None:
+    events = [slice_event(f"n{at}", at, 1) for at in range(20_000)]
+    data = bytearray(gzip.compress(array_form(events)))
+    data[len(data) // 2 : len(data) // 2 + 50] = b"\xff" * 50
+    path = tmp_path / "t.json.gz"
+    path.write_bytes(data)
+    found = summary(path)
+    assert 0 < found.events < 20_000
+    assert found.cut is not None
+    assert "the compressed data is damaged near byte" in found.cut
+    assert validate(path).faults["gzip"] == 1
+    path.write_bytes(b"\x1f\x8bnonsense")
+    with pytest.raises(TraceError, match="the file is empty.*the compressed data is damaged"):
+        summary(path)
+
+
+def test_an_event_of_ten_megabytes_is_read_and_one_without_end_is_refused() -> None:
+    name = "x" * 10_000_000
+    native = _core._TraceRepair()
+    data = object_form([slice_event(name, 0, 1)])
+    out = b"".join(native.feed(data[at : at + (1 << 20)]) for at in range(0, len(data), 1 << 20))
+    assert strict(out + native.finish())["traceEvents"][0]["name"] == name
+    endless = _core._TraceSummary("name")
+    endless.feed(b'[{"name":"')
+    with pytest.raises(TraceError, match="longer than 67108864 bytes"):
+        for _ in range(100):
+            endless.feed(b"x" * (1 << 20))
+
+
+def test_a_huge_member_beside_the_events_is_passed_over() -> None:
+    native = _core._TraceSummary("name")
+    native.feed(b'{"big":"')
+    for _ in range(40):
+        native.feed(b"y" * (1 << 20))
+    native.feed(b'","traceEvents":[' + EVENT + b'],"more":["')
+    for _ in range(40):
+        native.feed(b"z" * (1 << 20))
+    native.feed(b'"]}')
+    native.finish()
+    assert native.result(1, 1)["end"]["complete"]
+
+
+def test_memory_is_bounded_whatever_the_names_are() -> None:
+    output = check_python(
+        """
+        import resource
+        from gpuprof import _core
+        def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        def events(first, count):
+            return b"".join(
+                b'{"ph":"%c","name":"%s%d","cat":"c%d","pid":%d,"tid":%d,"ts":%d,"dur":3,"id":%d},'
+                % (b"XXXBbs"[n % 6], b"n" * 60, n, n, n % 1000, 1 + n % 97, n * 7 % 1000003, n)
+                for n in range(first, first + count)
+            )
+        before = peak()
+        for native in (_core._TraceSummary("name"), _core._TraceValidation()):
+            native.feed(b"[")
+            for first in range(0, 1_000_000, 10_000):
+                native.feed(events(first, 10_000))
+            native.finish()
+            del native
+        print(peak() - before)
+        """,
+        timeout=240,
+    )
+    assert int(output) < 450
+
+
+def test_slices_beyond_what_is_kept_are_still_nested_right() -> None:
+    # In the order of ends, with an outermost slice that comes last of all.
+    native = _core._TraceSummary("name")
+    native.feed(b"[")
+    count = 1_800_000
+    line = b'{"ph":"X","name":"%s","pid":1,"tid":7,"ts":%d,"dur":%d},'
+    for first in range(0, count, 9000):
+        lines = []
+        for at in range(first, first + 9000, 3):
+            lines.append(line % (b"leaf", 10 * at + 1, 5))
+            lines.append(line % (b"leaf", 10 * at + 11, 5))
+            lines.append(line % (b"node", 10 * at, 20))
+        native.feed(b"".join(lines))
+    native.feed((line % (b"root", 0, 10 * count)).rstrip(b",") + b"]")
+    native.finish()
+    found = native.result(9, 9)
+    assert not found["self_is_approximate"]
+    own = {row["key"]: row["self_ns"] for row in found["rows"]}
+    nodes = count // 3
+    assert own == {
+        "leaf": 2 * nodes * 5000,
+        "node": nodes * 10_000,
+        "root": 10_000 * count - nodes * 20_000,
+    }
+
+
+TOKENS = [
+    b"{", b"}", b"[", b"]", b",", b":", b'"', b"\\", b"\\u", b"ph", b"ts", b"NaN", b"-", b"1e9",
+    b"1e999", b"\xff", b"\xc3", b"\0", b"null", b"0", b"99999999999999999999", b"traceEvents",
+]  # fmt: skip
+
+
+def mutated(random_: random.Random, data: bytes) -> bytes:
+    result = bytearray(data)
+    for _ in range(random_.randint(1, 8)):
+        at = random_.randrange(len(result) + 1)
+        match random_.randrange(4):
+            case 0:
+                result[at : at + random_.randint(1, 6)] = b""
+            case 1:
+                result[at:at] = random_.choice(TOKENS)
+            case 2:
+                end = at + random_.randint(1, 60)
+                result[at:at] = result[at:end]
+            case _ if at < len(result):
+                result[at] = random_.randrange(256)
+            case _:
+                pass
+    return bytes(result)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mutations_are_refused_or_read_the_same_in_any_pieces(seed: int) -> None:
+    random_ = random.Random(seed)
+    seeds = [
+        object_form([*named(7), slice_event('a"\\é', 1.5, 2, args={"a": [1, {"b": None}]})], x=[1]),
+        array_form([*named(7), slice_event("b", 1, 2), {"ph": "b", "id": "0x1", "ts": 3}]),
+        (Path(__file__).parent / "fixtures" / "torch_profiler.json").read_bytes(),
+    ]
+
+    def outcome(make: Callable[[], Any], data: bytes, step: int) -> object:
+        native = make()
+        out = b""
+        try:
+            for at in range(0, len(data), step):
+                out += native.feed(data[at : at + step]) or b""
+            out += native.finish() or b""
+        except TraceError as error:
+            return str(error)
+        if out:
+            strict_or_twice(out)
+            return out
+        return native.result() if make is _core._TraceValidation else native.result(5, 5)
+
+    def strict_or_twice(out: bytes) -> None:
+        # Keys inside of args may be there twice: that is what the program wrote.
+        json.loads(out.decode("utf-8", "strict"), parse_constant=pytest.fail)
+
+    until = time.monotonic() + 3
+    runs = 0
+    while runs < 40 or (time.monotonic() < until and runs < 4000):
+        runs += 1
+        data = mutated(random_, random_.choice(seeds))
+        if not data:
+            continue
+        for make in (
+            lambda: _core._TraceSummary("name"),
+            _core._TraceValidation,
+            _core._TraceRepair,
+        ):
+            whole = outcome(make, data, len(data))
+            assert outcome(make, data, random_.randint(1, 40)) == whole
+
+
+def test_a_piece_must_be_bytes() -> None:
+    with pytest.raises(TypeError, match="a piece of a trace is str; expected bytes"):
+        _core._TraceSummary("name").feed("text")
+
+
+def test_wrong_arguments_are_told(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="by is 'color'; expected one of 'name', 'cat', 'tid'"):
+        summary(tmp_path, by="color")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="top is 0"):
+        summary(tmp_path, top=0)
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    source = tmp_path / "t.json"
+    source.write_bytes(array_form([slice_event(f"n{at}", at, 1) for at in range(9000)]))
+    old = tmp_path / "old.json"
+    old.write_text("old")
+    check_python(
+        f"""
+        import resource, signal
+        from gpuprof._cli import main
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        stderr, sys.stderr = sys.stderr, sys.stdout
+        assert main(["trace", "repair", {str(source)!r}, "-o", {str(old)!r}]) == 1
+        """
+    )
+    assert old.read_text() == "old"
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["old.json", "t.json"]
+
+
+def test_the_progress_bar_is_for_terminals_and_long_work_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(array_form([slice_event("a", 0, 1)] * 100))
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    _trace_tools.summary(path)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(_trace_files, "LONG_WORK", 10)
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    _trace_tools.summary(path)
+    assert "t.json" in capsys.readouterr().err

@@ -1,0 +1,69 @@
+"""Small traces for tests, and a strict reader of what the tools write."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+Event = dict[str, Any]
+
+
+def _no_constant(text: str) -> float:
+    message = f"{text} is not JSON"
+    raise ValueError(message)
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    assert len(result) == len(pairs), f"a key twice: {[key for key, _ in pairs]}"
+    return result
+
+
+def strict(data: bytes) -> Any:
+    """Parse JSON that nothing may be wrong with."""
+    text = data.decode("utf-8", "strict")
+    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read a closed trace strictly."""
+    data = path.read_bytes()
+    result = strict(gzip.decompress(data) if path.suffix == ".gz" else data)
+    assert isinstance(result, dict)
+    return result
+
+
+def slice_event(name: str, ts: float, dur: float, tid: int = 7, **more: Any) -> Event:
+    return {"ph": "X", "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, **more}
+
+
+def named(*tids: int, pid: int = 1) -> list[Event]:
+    """The metadata that leaves a validator without notes."""
+    process = {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": "python"}}
+    return [process] + [
+        {
+            "ph": "M",
+            "name": "thread_name",
+            "pid": pid,
+            "tid": tid,
+            "args": {"name": f"thread {tid}"},
+        }
+        for tid in tids
+    ]
+
+
+def object_form(events: Iterable[Event], **members: Any) -> bytes:
+    return json.dumps({**members, "traceEvents": list(events)}).encode()
+
+
+def array_form(events: Iterable[Event]) -> bytes:
+    """The form of a trace that is being written: one event a line, without an end."""
+    return b"[\n" + b"".join(json.dumps(event).encode() + b",\n" for event in events)
+
+
+def own_metadata(base: int, rank: int = 0, pid: int = 1) -> Event:
+    args = {"baseTimeNanoseconds": base, "rank": rank}
+    return {"ph": "M", "name": "gpuprof", "pid": pid, "tid": 7, "args": args}
