@@ -16,11 +16,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter_ns
 
 import _measure
-from _measure import Rounds
+from _measure import Contender, Rounds
+from _results import Row
 
 _LOAD = """\
 import json, sys, time
@@ -94,6 +96,10 @@ def _load_ns(path: Path) -> int:
     return int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 
 
+def _in_ms(row: Row) -> Row:
+    return replace(row, value=row.value / 1e6, median=(row.median or 0.0) / 1e6, unit="ms")
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there")
@@ -123,13 +129,13 @@ def main() -> None:
         events = _make_file(path, options.mb << 20)
         rounds = Rounds()
         contenders = [
-            _measure.Contender(_JSON_LOAD, lambda _: _load_ns(path), 1),
-            _measure.Contender(_SUMMARY, summary, 1),
+            Contender(_JSON_LOAD, lambda _: _load_ns(path), 1),
+            Contender(_SUMMARY, summary, 1),
         ]
         rounds.measure(contenders, 1 if options.quick else 3)
     rows = [
-        _measure.in_ms(rounds.row(_JSON_LOAD)),
-        _measure.in_ms(rounds.row(_SUMMARY, to=_JSON_LOAD, target=1.0)),
+        _in_ms(rounds.row(_JSON_LOAD)),
+        _in_ms(rounds.row(_SUMMARY, to=_JSON_LOAD, target=1.0)),
     ]
     verdict = "met" if resident <= _MOST_MB else "not met"
     notes = [

@@ -176,7 +176,7 @@ def test_damaged_compression_is_told(tmp_path: Path) -> None:
     assert "the compressed data is damaged near byte" in found.cut
     assert validate(path).faults["gzip"] == 1
     path.write_bytes(b"\x1f\x8bnonsense")
-    with pytest.raises(TraceError, match="the file is empty.*the compressed data is damaged"):
+    with pytest.raises(TraceError, match=r"the file is empty.*the compressed data is damaged"):
         summary(path)
 
 

@@ -6,8 +6,10 @@ from __future__ import annotations
 import typing
 from gpuprof._backends import SyncBackend
 _Function = typing.TypeVar("_Function", bound=typing.Callable[..., typing.Any])
-__all__: list[str] = ['DeviceBuffer', 'Sample', 'Scope', 'Timer', 'build_info', 'calibrate',
-    'cuda_device', 'cuda_in_use', 'devices', 'driver_info', 'flush', 'is_enabled',
+__all__: list[str] = ['Annotation', 'DeviceBuffer', 'Sample', 'Scope', 'Timer', 'annotate',
+    'build_info', 'calibrate', 'cuda_device', 'cuda_in_use', 'devices', 'driver_info', 'flush',
+    'is_enabled', 'mark', 'nvtx_is_enabled', 'nvtx_last_push_result', 'nvtx_set_enabled',
+    'nvtx_tool_listens', 'nvtx_valid_label', 'nvtx_warn_no_tool', 'range_end', 'range_start',
     'require_cuda', 'reset_stats', 'set_enabled', 'stats_snapshot', 'stream_handle', 'timer']
 
 class Sample:
@@ -124,6 +126,70 @@ class DeviceBuffer:
     def fill(self, repeats: typing.SupportsInt | typing.SupportsIndex) -> None:
         """Write the whole buffer `repeats` times on the legacy default stream, without waiting."""
 
+class Annotation:
+    """A named range, shown each time it is entered."""
+    @staticmethod
+    def _end(number: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def __aenter__(self) -> typing.Awaitable[Annotation]:
+        """Start a range of this task."""
+    def __aexit__(self, type: typing.Any, value: typing.Any, traceback:
+        typing.Any) -> typing.Awaitable[None]:
+        """End this task's range."""
+    def __call__(self, function: _Function) -> _Function:
+        """Call self as a function."""
+    def __enter__(self) -> Annotation:
+        """Open the range on this thread and return the annotation."""
+    def __exit__(self, type: typing.Any, value: typing.Any, traceback: typing.Any) -> None:
+        """Close the range that this enter opened."""
+    def __reduce__(self) -> tuple[typing.Any, ...]: ...
+    def __repr__(self) -> str: ...
+    def _register(self) -> None: ...
+    def _start(self) -> int: ...
+    @property
+    def _options(self) -> dict[str, typing.Any]: ...
+    @property
+    def is_active(self) -> bool:
+        """Whether a tool shows this annotation now: NVTX is on, a tool listens, and the range was pushed on this thread and will be popped there."""
+    @property
+    def name(self) -> str | None:
+        """The name, or None."""
+
+class _TraceSummary:
+    def __init__(self, by: str) -> None: ...
+    def feed(self, piece: typing.Any) -> None: ...
+    def finish(self) -> None: ...
+    def result(self, most: typing.SupportsInt | typing.SupportsIndex, most_gaps:
+        typing.SupportsInt | typing.SupportsIndex) -> dict: ...
+
+class _TraceValidation:
+    def __init__(self) -> None: ...
+    def feed(self, piece: typing.Any) -> None: ...
+    def finish(self) -> None: ...
+    def result(self) -> dict: ...
+
+class _TraceRepair:
+    def __init__(self) -> None: ...
+    def feed(self, piece: typing.Any) -> bytes: ...
+    def finish(self) -> bytes: ...
+    def result(self) -> dict: ...
+
+class _MergeInput:
+    def result(self) -> dict: ...
+
+class _MergeScan:
+    def __init__(self, name: str) -> None: ...
+    def feed(self, piece: typing.Any) -> None: ...
+    def finish(self) -> _MergeInput: ...
+
+class _Merge:
+    def __init__(self, inputs: list, align: bool) -> None: ...
+    def begin(self) -> bytes: ...
+    def begin_file(self) -> None: ...
+    def end_file(self) -> None: ...
+    def feed(self, piece: typing.Any) -> bytes: ...
+    def finish(self) -> bytes: ...
+    def result(self) -> dict: ...
+
 def _forget_warnings() -> None: ...
 
 def _fork_generation() -> int: ...
@@ -153,8 +219,8 @@ def _trace_counter(number: typing.SupportsInt | typing.SupportsIndex, name: typi
 
 def _trace_flow(number: typing.SupportsInt | typing.SupportsIndex, phase: str, id:
     typing.SupportsInt | typing.SupportsIndex, name: typing.Any, category: typing.Any, at:
-    typing.SupportsInt | typing.SupportsIndex, tid: typing.SupportsInt | typing.SupportsIndex)
-    -> None: ...
+    typing.SupportsInt | typing.SupportsIndex, tid: typing.SupportsInt |
+    typing.SupportsIndex) -> None: ...
 
 def _trace_flush(number: typing.SupportsInt | typing.SupportsIndex) -> dict: ...
 
@@ -164,30 +230,79 @@ def _trace_instant(number: typing.SupportsInt | typing.SupportsIndex, name: typi
 
 def _trace_is_recording() -> bool: ...
 
-def _trace_name_device(device: typing.SupportsInt | typing.SupportsIndex, name: typing.Any) ->
-    None: ...
+def _trace_name_device(device: typing.SupportsInt | typing.SupportsIndex, name:
+    typing.Any) -> None: ...
 
 def _trace_name_stream(device: typing.SupportsInt | typing.SupportsIndex, stream:
     typing.SupportsInt | typing.SupportsIndex, name: typing.Any) -> None: ...
 
-def _trace_name_thread(tid: typing.SupportsInt | typing.SupportsIndex, name: typing.Any) ->
-    None: ...
+def _trace_name_thread(tid: typing.SupportsInt | typing.SupportsIndex, name:
+    typing.Any) -> None: ...
 
 def _trace_open(descriptor: typing.SupportsInt | typing.SupportsIndex, where: str, collects:
-    bool, process: str, rank: typing.SupportsInt | typing.SupportsIndex, world_size:
-    typing.SupportsInt | typing.SupportsIndex, args: typing.Any) -> int:
+    bool, from_start: bool, process: str, rank: typing.SupportsInt | typing.SupportsIndex,
+    world_size: typing.SupportsInt | typing.SupportsIndex, args: typing.Any) -> int:
     """Start a trace in an empty file, which is taken over, and return its number."""
 
 def _trace_records() -> bool: ...
 
 def _trace_slice(number: typing.SupportsInt | typing.SupportsIndex, name: typing.Any, category:
     typing.Any, begin: typing.SupportsInt | typing.SupportsIndex, end: typing.SupportsInt |
-    typing.SupportsIndex, tid: typing.SupportsInt | typing.SupportsIndex, args: typing.Any) ->
-    None: ...
+    typing.SupportsIndex, tid: typing.SupportsInt | typing.SupportsIndex, args:
+    typing.Any) -> None: ...
 
 def _trace_state(number: typing.SupportsInt | typing.SupportsIndex) -> dict: ...
 
 def _trace_wanted(on: bool) -> None: ...
+
+@typing.overload
+def annotate(name: str | None = None, *, color: str | int | None = None, category: str | None =
+    None, payload: int | typing.SupportsFloat | None = None, domain: str | None = None, args:
+    dict[str, typing.Any] | None = None) -> Annotation:
+    """Name what runs in a ``with`` block, or in a function, for tools and traces.
+
+    The range appears in NVTX where that is on (`gpuprof.nvtx.enable`, ``GPUPROF_NVTX=1``), in every
+    trace that records, and in torch's profiler while that records; otherwise it costs less than
+    ``contextlib.nullcontext()``. It measures nothing: `timer` does. ``annotate("load")`` is one object
+    per name. An ``async with``, and a decorated async function, generator or async generator, is a
+    range that may cross others; a generator's goes from its first item to its end.
+
+    Parameters
+    ----------
+    name : str, optional
+        What tools show; of more than 4 KiB the beginning. A name that is empty or has a NUL in it
+        warns once and shows nothing. Without a name it is a decorator, and the name is the function's
+        ``__qualname__``.
+    color : str or int, optional
+        A name (``'green'``), ``'#rrggbb'``, ``'#aarrggbb'``, or a number 0xAARRGGBB; for NVTX.
+    category : str, optional
+        A group of ranges; in traces ``'annotation'`` without one.
+    payload : int or float, optional
+        A number beside the name.
+    domain : str, optional
+        The NVTX domain; None is ``'gpuprof'``.
+    args : dict, optional
+        More values for traces, by names; what is not plain is written as its ``repr``.
+
+    Returns
+    -------
+    Annotation
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is not what is listed above.
+
+    Examples
+    --------
+    >>> import gpuprof
+    >>> with gpuprof.annotate("load", color="green", payload=3):
+    ...     data = sorted(range(1000))
+    """
+@typing.overload
+def annotate(name: _Function, *, color: str | int | None = None, category: str | None = None,
+    payload: int | typing.SupportsFloat | None = None, domain: str | None = None, args:
+    dict[str, typing.Any] | None = None) -> _Function: ...
 
 def build_info() -> dict[str, str]:
     """How this module was built."""
@@ -211,6 +326,116 @@ def flush() -> None:
     """Wait for what is pending now and count it."""
 
 def is_enabled() -> bool: ...
+
+def mark(name: str, *, color: str | int | None = None, category: str | None = None, payload: int
+    | typing.SupportsFloat | None = None, domain: str | None = None, args: dict[str, typing.Any]
+    | None = None) -> None:
+    """Note a moment, for tools and traces.
+
+    Parameters
+    ----------
+    name : str
+        What tools show; of more than 4 KiB the beginning. One that is empty or has a NUL in it warns
+        once and shows nothing.
+    color : str or int, optional
+        As for `annotate`, like the rest.
+    category : str, optional
+        A group of ranges.
+    payload : int or float, optional
+        A number beside the name.
+    domain : str, optional
+        The NVTX domain; None is ``'gpuprof'``.
+    args : dict, optional
+        More values for traces, by names.
+
+    Returns
+    -------
+    None
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is not what `annotate` takes.
+
+    Examples
+    --------
+    >>> import gpuprof
+    >>> gpuprof.mark("out of memory", color="red", args={"wanted": 1 << 30})
+    """
+
+def nvtx_is_enabled() -> bool: ...
+
+def nvtx_last_push_result() -> int: ...
+
+def nvtx_set_enabled(on: bool) -> None: ...
+
+def nvtx_tool_listens() -> bool:
+    """Whether a tool listens to the domain 'gpuprof', asked of NVTX."""
+
+def nvtx_valid_label(label: bytes) -> bool: ...
+
+def nvtx_warn_no_tool(message: str) -> None: ...
+
+def range_end(id: int, /) -> None:
+    """End a range of `range_start`, on any thread.
+
+    Parameters
+    ----------
+    id : int
+        What `range_start` returned. One that is not open (ended twice) warns once per process.
+
+    Returns
+    -------
+    None
+
+    Raises
+    ------
+    TypeError
+        `id` is not an int.
+
+    Examples
+    --------
+    >>> import gpuprof
+    >>> gpuprof.range_end(gpuprof.range_start("prefetch"))
+    """
+
+def range_start(name: str, *, color: str | int | None = None, category: str | None = None,
+    payload: int | typing.SupportsFloat | None = None, domain: str | None = None, args:
+    dict[str, typing.Any] | None = None) -> int:
+    """Start a range that may end on another thread and may cross others.
+
+    Parameters
+    ----------
+    name : str
+        What tools show; of more than 4 KiB the beginning. One that is empty or has a NUL in it warns
+        once and shows nothing.
+    color : str or int, optional
+        As for `annotate`, like the rest.
+    category : str, optional
+        A group of ranges.
+    payload : int or float, optional
+        A number beside the name.
+    domain : str, optional
+        The NVTX domain; None is ``'gpuprof'``.
+    args : dict, optional
+        More values for traces, by names.
+
+    Returns
+    -------
+    int
+        What `range_end` takes; 0 if nobody listens.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is not what `annotate` takes.
+
+    Examples
+    --------
+    >>> import gpuprof
+    >>> prefetch = gpuprof.range_start("prefetch")
+    >>> gpuprof.range_end(prefetch)
+    """
 
 def require_cuda() -> None:
     """Initialise CUDA. Raises CudaUnavailableError where there is none."""
@@ -280,4 +505,5 @@ def timer(name: str | None = None, *, stream: object = None, backend: str | Sync
 def timer(name: _Function, *, stream: object = None, backend: str | SyncBackend = 'auto',
     enabled: bool | None = None, verify_stream: bool = False, in_capture: typing.Literal['auto',
     'record', 'skip'] = 'auto') -> _Function: ...
+_annotations: dict[str, Annotation]
 _scopes: dict[str, Scope]

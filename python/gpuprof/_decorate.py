@@ -108,11 +108,14 @@ def _generator(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]
     return _as_awaitable_as(function, timed)
 
 
-def _as_awaitable_as(function: Callable[..., Any], wrapper: Callable[..., Any]) -> Any:
+def _as_awaitable_as(
+    function: Callable[..., Any], wrapper: Callable[..., Any]
+) -> Callable[..., Any]:
     """Return a generator function that can be awaited if `function` can (`types.coroutine`)."""
     code = getattr(function, "__code__", None)
     if code is not None and code.co_flags & inspect.CO_ITERABLE_COROUTINE:
-        return types.coroutine(wrapper)
+        awaitable: Callable[..., Any] = types.coroutine(wrapper)
+        return awaitable
     return wrapper
 
 
@@ -184,8 +187,7 @@ def _annotated_generator(
         finally:
             annotation._end(number)
 
-    wrapper: Callable[..., Any] = _as_awaitable_as(function, annotated)
-    return wrapper
+    return _as_awaitable_as(function, annotated)
 
 
 def _annotated_async_generator(

@@ -76,10 +76,14 @@ def valid_label(label: bytes) -> bool:
     TypeError
         `label` is not bytes.
     """
-    if not isinstance(label, bytes):
-        message = f"label: expected bytes that end in a NUL, got {type(label).__name__}"
-        raise TypeError(message)
+    _check_type("label", label, bytes, "bytes that end in a NUL")
     return _core.nvtx_valid_label(label)
+
+
+def _check_type(argument: str, value: object, wanted: type, expected: str) -> None:
+    if not isinstance(value, wanted):
+        message = f"{argument}: expected {expected}, got {type(value).__name__}"
+        raise TypeError(message)
 
 
 @dataclass(frozen=True)
@@ -103,10 +107,8 @@ class RangeSpec:
     description: str
 
     def __post_init__(self) -> None:
-        for what, text in (("name", self.name), ("description", self.description)):
-            if not isinstance(text, str):
-                message = f"{what}: expected a str, got {type(text).__name__}"
-                raise TypeError(message)
+        _check_type("name", self.name, str, "a str")
+        _check_type("description", self.description, str, "a str")
         try:
             label = self.label
         except UnicodeEncodeError:
@@ -125,10 +127,8 @@ class RangeSpec:
         return self.name.encode() + b"\0"
 
 
-def _check_namespace(namespace: object) -> None:
-    if not isinstance(namespace, str):
-        message = f"namespace: expected a str, got {type(namespace).__name__}"
-        raise TypeError(message)
+def _check_namespace(namespace: str) -> None:
+    _check_type("namespace", namespace, str, "a str")
     if not namespace or namespace != namespace.strip("."):
         message = f"namespace: expected text like 'engine', got {namespace!r}"
         raise ValueError(message)
@@ -180,10 +180,8 @@ class RangeCatalog(Mapping[str, _core.Annotation]):
             raise ValueError(message)
         self._declare()
 
-    def _check(self, spec: object) -> None:
-        if not isinstance(spec, RangeSpec):
-            message = f"specs: expected RangeSpec objects, got {type(spec).__name__}"
-            raise TypeError(message)
+    def _check(self, spec: RangeSpec) -> None:
+        _check_type("specs", spec, RangeSpec, "RangeSpec objects")
         head = f"{self.namespace}."
         if not spec.name.startswith(head) or spec.name == head:
             message = f"specs: {spec.name!r} is not in the namespace; write '{head}...'"

@@ -116,6 +116,10 @@ domain : str, optional
 args : dict, optional
     More values for traces, by names.
 
+Returns
+-------
+None
+
 Raises
 ------
 TypeError, ValueError
@@ -177,6 +181,10 @@ Parameters
 ----------
 id : int
     What `range_start` returned. One that is not open (ended twice) warns once per process.
+
+Returns
+-------
+None
 
 Raises
 ------

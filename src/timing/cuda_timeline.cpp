@@ -201,7 +201,7 @@ bool CudaTimeline::mark(Sample& sample, Held& held) noexcept {
   return true;
 }
 
-CUresult CudaTimeline::measure(const Sample& sample, Held& held, double& ms) noexcept {
+CUresult CudaTimeline::measure(const Sample& sample, const Held& held, double& ms) const noexcept {
   float value = 0.0F;
   const CUresult status =
       table_.cuEventElapsedTime(&value, held.event->handle, static_cast<CUevent>(sample.start));

@@ -85,7 +85,7 @@ class CudaTimeline {
   void stop(const driver::Error& error) noexcept;
   void hold(std::uint32_t noted, Held& held) noexcept;
   void hold_nearest(double ms, Held& held) noexcept;
-  CUresult measure(const Sample& sample, Held& held, double& ms) noexcept;
+  CUresult measure(const Sample& sample, const Held& held, double& ms) const noexcept;
 
   const driver::Table& table_;
   EventClock& clock_;

@@ -32,7 +32,8 @@ void append_utf8(std::string& out, std::uint32_t code) {
 
 std::uint32_t hex4(std::string_view digits) noexcept {
   std::uint32_t code = 0;
-  std::from_chars(digits.data(), digits.data() + 4, code, 16);
+  const char* begin = &digits.front();
+  std::from_chars(begin, begin + 4, code, 16);
   return code;
 }
 
@@ -57,6 +58,16 @@ struct Decimal {
   bool negative = false;
 };
 
+// The number after an e.
+std::int64_t exponent(std::string_view text) {
+  constexpr std::int64_t kHuge = 1'000'000'000;  // beyond all digits a text can have here
+  const bool negative = text.front() == '-';
+  if (text.front() == '+') text.remove_prefix(1);
+  const auto value = whole_number(text);
+  if (!value || *value > kHuge || *value < -kHuge) return negative ? -kHuge : kHuge;
+  return *value;
+}
+
 Decimal decimal(std::string_view number) {
   constexpr int kMostDigits = 30;
   Decimal result;
@@ -80,17 +91,7 @@ Decimal decimal(std::string_view number) {
       if (!fraction) ++result.scale;
     }
   }
-  if (at < number.size()) {
-    std::string_view text = number.substr(at + 1);
-    if (text.front() == '+') text.remove_prefix(1);
-    constexpr std::int64_t kHuge = 1'000'000'000;  // beyond all digits a text can have here
-    std::int64_t exponent = 0;
-    if (std::from_chars(text.data(), text.data() + text.size(), exponent).ec != std::errc{} ||
-        exponent > kHuge || exponent < -kHuge) {
-      exponent = text.front() == '-' ? -kHuge : kHuge;
-    }
-    result.scale += exponent;
-  }
+  if (at < number.size()) result.scale += exponent(number.substr(at + 1));
   return result;
 }
 
@@ -204,9 +205,11 @@ std::optional<Nanoseconds> nanoseconds(std::string_view number) {
 }
 
 std::optional<std::int64_t> whole_number(std::string_view number) {
+  if (number.empty()) return std::nullopt;
   std::int64_t value = 0;
-  const char* end = number.data() + number.size();
-  const auto parsed = std::from_chars(number.data(), end, value);
+  const char* begin = &number.front();
+  const char* end = begin + number.size();
+  const auto parsed = std::from_chars(begin, end, value);
   if (parsed.ec != std::errc{} || parsed.ptr != end) return std::nullopt;
   return value;
 }

@@ -25,9 +25,11 @@ std::string hexadecimal(std::uint64_t value) {
 // The number that an id stands for: digits, or hexadecimal digits in quotes.
 std::optional<std::uint64_t> number_of_id(std::string_view text, bool is_string) {
   if (is_string && text.substr(0, 2) == "0x") text.remove_prefix(2);
+  if (text.empty()) return std::nullopt;
   std::uint64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value, is_string ? 16 : 10);
+  const char* begin = &text.front();
+  const char* end = begin + text.size();
+  const auto parsed = std::from_chars(begin, end, value, is_string ? 16 : 10);
   if (parsed.ec != std::errc{} || parsed.ptr != end) return std::nullopt;
   return value;
 }
@@ -39,37 +41,41 @@ Merge::Merge(std::vector<MergeInput> inputs, bool align) : inputs_(std::move(inp
     if (align && input.base && (!base_ || *input.base < *base_)) base_ = input.base;
   }
   if (!align && !inputs_.empty()) base_ = inputs_.front().base;
+  const std::int64_t smallest = base_.value_or(0);
   for (const MergeInput& input : inputs_) {
-    shifts_.push_back(align && input.base ? *input.base - *base_ : 0);
+    shifts_.push_back(align ? input.base.value_or(smallest) - smallest : 0);
   }
   plan_pids();
 }
 
+// The pid `old` in the place of another file's: with a number of steps added, or written behind it.
+std::string Merge::other_pid(const std::string& old, std::int64_t steps) {
+  const auto number = whole_number(old);
+  const bool fits = number && *number >= 0 && *number < kPidStep && steps < kMostPid / kPidStep;
+  if (fits) return std::to_string(steps * kPidStep + *number);
+  return quoted((number ? old : unquoted(old)) + " #" + std::to_string(steps));
+}
+
 void Merge::plan_pids() {
   std::unordered_set<std::string> taken;
-  for (std::size_t number = 0; number < inputs_.size(); ++number) {
-    const MergeInput& input = inputs_[number];
+  for (const MergeInput& input : inputs_) {
+    const auto position = static_cast<std::int64_t>(pids_.size());
     PidMap& map = pids_.emplace_back();
-    std::vector<std::string> chosen;
     std::unordered_set<std::string> own;
     for (const MergeInput::Process& process : input.processes) own.insert(process.pid);
     for (const MergeInput::Process& process : input.processes) {
-      std::string pid = process.pid;
-      if (taken.count(pid) != 0) {
-        const auto old = whole_number(pid);
-        std::int64_t step = input.rank.value_or(static_cast<std::int64_t>(number));
-        for (step = std::max<std::int64_t>(step, 1);; ++step) {
-          pid = old && *old >= 0 && *old < kPidStep && step < kMostPid / kPidStep
-                    ? std::to_string(step * kPidStep + *old)
-                    : quoted((old ? process.pid : unquoted(process.pid)) + " #" +
-                             std::to_string(step));
-          if (own.insert(pid).second && taken.count(pid) == 0) break;
-        }
-        map.emplace(process.pid, pid);
+      if (taken.count(process.pid) == 0) continue;
+      std::int64_t steps = std::max<std::int64_t>(input.rank.value_or(position), 1);
+      std::string pid = other_pid(process.pid, steps);
+      while (taken.count(pid) != 0 || !own.insert(pid).second) {
+        pid = other_pid(process.pid, ++steps);
       }
-      chosen.push_back(std::move(pid));
+      map.emplace(process.pid, std::move(pid));
     }
-    taken.insert(chosen.begin(), chosen.end());
+    for (const MergeInput::Process& process : input.processes) {
+      const auto found = map.find(process.pid);
+      taken.insert(found == map.end() ? process.pid : found->second);
+    }
   }
 }
 
@@ -98,7 +104,7 @@ std::string Merge::description(std::size_t number) const {
 }
 
 void Merge::begin(std::string& out) {
-  out += "{\"displayTimeUnit\":\"ns\",";
+  out += R"({"displayTimeUnit":"ns",)";
   if (base_) out += "\"baseTimeNanoseconds\":" + std::to_string(*base_) + ",";
   out += "\"mergedFrom\":[";
   for (std::size_t number = 0; number < inputs_.size(); ++number) {

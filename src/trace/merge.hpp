@@ -76,6 +76,7 @@ class Merge {
   [[nodiscard]] std::optional<std::int64_t> base() const noexcept { return base_; }
 
  private:
+  static std::string other_pid(const std::string& old, std::int64_t steps);
   void plan_pids();
   std::string description(std::size_t number) const;
   void write(const TraceEvent& event, std::string& out);

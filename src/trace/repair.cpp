@@ -103,12 +103,12 @@ void Repair::begin(const TraceEvent* first, std::string& out) {
     };
     const auto base = member(args, "baseTimeNanoseconds");
     if (base && base->kind == TokenKind::kNumber && !has("baseTimeNanoseconds")) {
-      out += "\"displayTimeUnit\":\"ns\",\"baseTimeNanoseconds\":";
+      out += R"("displayTimeUnit":"ns","baseTimeNanoseconds":)";
       out.append(base->value).append(",");
     }
     const auto rank = member(args, "rank");
     if (rank && rank->kind == TokenKind::kNumber && !has("distributedInfo")) {
-      out.append("\"distributedInfo\":{\"rank\":").append(rank->value).append("},");
+      out.append(R"("distributedInfo":{"rank":)").append(rank->value).append("},");
     }
   }
   out += "\"traceEvents\":[";

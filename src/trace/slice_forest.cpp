@@ -51,48 +51,48 @@ void SliceForest::settle(Slices& slices, bool last) {
     std::sort(slices.begin(), slices.end(), outer_first);
   }
   const std::int64_t newest = slices.back().begin;
-  std::vector<std::size_t> open;  // what is around the current slice
-  std::vector<bool> keep(slices.size(), false);
-  for (std::size_t at = 0; at < slices.size(); ++at) {
-    Slice& slice = slices[at];
-    while (!open.empty() && slices[open.back()].end < slice.end) {
-      const Slice& before = slices[open.back()];
-      const bool crosses = before.end > slice.begin;
-      const bool known = is_settled(before) && is_settled(slice);
-      if (crosses && (before.loose || slice.loose)) {
-        approximate_ = true;
-      } else if (crosses && !known) {
-        visitor_.crossing(before, slice);
-      }
-      open.pop_back();
-    }
-    const bool point = slice.begin == slice.end;
-    while (!open.empty() && slices[open.back()].end <= slice.begin &&
-           !(point && slices[open.back()].end == slice.begin)) {
-      open.pop_back();
-    }
-    keep[at] = open.empty() || slice.end > newest;
+  std::vector<Slice> open;  // what is around the current slice
+  std::size_t kept = 0;
+  for (const Slice& slice : slices) {
+    leave(open, slice);
     if (!open.empty()) {
-      const Slice& outer = slices[open.back()];
-      if (outer.loose) {
-        approximate_ = approximate_ || !is_settled(slice);
-      } else if (!is_settled(outer) || !is_settled(slice)) {
-        visitor_.inside(outer, slice.covered < 0 ? slice.end - slice.begin : slice.covered);
-      }
+      tell_inside(open.back(), slice);
     } else if (last && !slice.loose) {
       visitor_.outside(slice);
     }
-    open.push_back(at);
-  }
-  if (last) return;
-  std::size_t kept = 0;
-  for (std::size_t at = 0; at < slices.size(); ++at) {
-    if (!keep[at]) continue;
-    slices[kept] = slices[at];
-    if (!is_settled(slices[kept])) slices[kept].covered = slices[kept].end - slices[kept].begin;
-    ++kept;
+    const bool keep = open.empty() || slice.end > newest;
+    open.push_back(slice);
+    if (!keep) continue;
+    Slice settled = slice;  // kept is never ahead of it
+    if (!is_settled(settled)) settled.covered = settled.end - settled.begin;
+    slices[kept++] = settled;
   }
   slices.resize(kept);
+}
+
+// Takes off what is not around `slice`.
+void SliceForest::leave(std::vector<Slice>& open, const Slice& slice) {
+  for (; !open.empty() && open.back().end < slice.end; open.pop_back()) {
+    const Slice& before = open.back();
+    if (before.end <= slice.begin) continue;
+    if (before.loose || slice.loose) {
+      approximate_ = true;
+    } else if (!is_settled(before) || !is_settled(slice)) {
+      visitor_.crossing(before, slice);
+    }
+  }
+  // What ends where the slice begins is around it only if the slice has no length.
+  const bool point = slice.begin == slice.end;
+  while (!open.empty() && !point && open.back().end <= slice.begin) open.pop_back();
+}
+
+void SliceForest::tell_inside(const Slice& outer, const Slice& slice) {
+  if (is_settled(outer) && is_settled(slice)) return;
+  if (outer.loose) {
+    approximate_ = true;
+    return;
+  }
+  visitor_.inside(outer, is_settled(slice) ? slice.covered : slice.end - slice.begin);
 }
 
 // Makes one of each group of neighbours that do not overlap. Not of the newest quarter: what is

@@ -52,6 +52,8 @@ class SliceForest {
   using Slices = std::vector<Slice>;
   void settle_all();
   void settle(Slices& slices, bool last);
+  void leave(std::vector<Slice>& open, const Slice& slice);
+  void tell_inside(const Slice& outer, const Slice& slice);
   static void put_together(Slices& slices, std::size_t groups_of);
 
   SliceVisitor& visitor_;

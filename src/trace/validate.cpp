@@ -114,24 +114,24 @@ void Validation::check_phase(const TraceEvent& event, char phase) {
     tracks_.metadata(event);
     return;
   }
-  const bool timed = check_time(event);
-  if (!timed) return;
+  const std::optional<std::int64_t> time = check_time(event);
+  if (!time) return;
   switch (phase) {
     case 'X':
       check_slice(event);
       break;
     case 'B':
     case 'E':
-      check_duration(event, phase);
+      check_duration(event, phase, *time);
       break;
     case 'b':
     case 'e':
-      check_async(event, phase == 'b');
+      check_async(event, phase == 'b', *time);
       break;
     case 's':
     case 't':
     case 'f':
-      check_flow(event, phase);
+      check_flow(event, phase, *time);
       break;
     case 'C':
       check_counter(event);
@@ -183,24 +183,24 @@ void Validation::check_number(const TraceEvent& event, Field field) {
   }
 }
 
-bool Validation::check_time(const TraceEvent& event) {
+std::optional<std::int64_t> Validation::check_time(const TraceEvent& event) {
   const Value& value = event.value(Field::kTs);
   if (value.kind != ValueKind::kNumber) {
     fault(event, value.begin, "ts",
           std::string("\"ts\" is ") + name_of(value.kind) + "; expected a number of microseconds");
-    return false;
+    return std::nullopt;
   }
   const auto time = nanoseconds(event.raw(value));
   if (!time) {
     fault(event, value.begin, "ts", "\"ts\" does not fit into 146 years");
-    return false;
+    return std::nullopt;
   }
   if (time->value < 0)
     fault(event, value.begin, "ts", "\"ts\" is negative; readers drop the event");
   if (time->value > kExactMicroseconds && time->value % 1000 != 0) {
     note(event, value.begin, "ts", "\"ts\" is so large that readers lose its nanoseconds");
   }
-  return true;
+  return time->value;
 }
 
 void Validation::check_slice(const TraceEvent& event) {
@@ -216,10 +216,9 @@ void Validation::check_slice(const TraceEvent& event) {
   }
 }
 
-void Validation::check_duration(const TraceEvent& event, char phase) {
+void Validation::check_duration(const TraceEvent& event, char phase, std::int64_t time) {
   std::vector<Open>& open = open_[tracks_.number(event)];
   const std::string name = event.string(Field::kName).substr(0, 256);
-  const std::int64_t time = nanoseconds(event.raw(Field::kTs))->value;
   if (phase == 'B') {
     if (open_count_ == kMaxPairs) {
       ++without_room_;
@@ -244,14 +243,13 @@ void Validation::check_duration(const TraceEvent& event, char phase) {
   }
 }
 
-void Validation::check_async(const TraceEvent& event, bool begins) {
+void Validation::check_async(const TraceEvent& event, bool begins, std::int64_t time) {
   if (event.value(Field::kId).kind == ValueKind::kAbsent &&
       event.value(Field::kId2).kind == ValueKind::kAbsent) {
     fault(event, 0, "id", "an asynchronous range without \"id\"");
     return;
   }
   const std::string key = pair_key(event);
-  const std::int64_t time = nanoseconds(event.raw(Field::kTs))->value;
   if (begins) {
     if (open_count_ == kMaxPairs) {
       ++without_room_;
@@ -275,7 +273,7 @@ void Validation::check_async(const TraceEvent& event, bool begins) {
   if (found->second.empty()) open_async_.erase(found);
 }
 
-void Validation::check_flow(const TraceEvent& event, char phase) {
+void Validation::check_flow(const TraceEvent& event, char phase, std::int64_t time) {
   const Value& id = event.value(Field::kId);
   const bool text = id.kind == ValueKind::kString && is_hex(event.string(Field::kId));
   const bool number = id.kind == ValueKind::kNumber && whole_number(event.raw(id)).has_value();
@@ -298,7 +296,6 @@ void Validation::check_flow(const TraceEvent& event, char phase) {
   if (phase == 'f' && event.string(Field::kBp) != "e") return;
   const std::size_t track = tracks_.number(event);
   if (track == Tracks::kOther) return;
-  const std::int64_t time = nanoseconds(event.raw(Field::kTs))->value;
   forest_.add(track, {time, time, event.index << kTagBits | kPoint, event.offset});
 }
 
@@ -341,7 +338,7 @@ void Validation::check_inner(const TraceEvent& event) {
         }
         break;
       case TokenKind::kString:
-        if (token.escaped && text.size() > 3 && text.substr(text.size() - 3) == "\\\\\"") {
+        if (token.escaped && text.size() > 3 && text.substr(text.size() - 3) == R"(\\")") {
           note(event, token.begin, "backslash",
                "a string that ends in a backslash; Perfetto before v53 refuses the file");
         }

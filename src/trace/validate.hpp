@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -80,12 +81,12 @@ class Validation final : private SliceVisitor {
   void check_identity(const TraceEvent& event, char phase);
   void check_number(const TraceEvent& event, Field field);
   void check_slice(const TraceEvent& event);
-  void check_duration(const TraceEvent& event, char phase);
-  void check_async(const TraceEvent& event, bool begins);
-  void check_flow(const TraceEvent& event, char phase);
+  void check_duration(const TraceEvent& event, char phase, std::int64_t time);
+  void check_async(const TraceEvent& event, bool begins, std::int64_t time);
+  void check_flow(const TraceEvent& event, char phase, std::int64_t time);
   void check_counter(const TraceEvent& event);
   void check_inner(const TraceEvent& event);
-  bool check_time(const TraceEvent& event);
+  std::optional<std::int64_t> check_time(const TraceEvent& event);
   void check_names();
   void check_end();
 

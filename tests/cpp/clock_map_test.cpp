@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <random>
 #include <utility>
 #include <vector>
 
@@ -64,7 +63,8 @@ class Clocks {
   }
 
   std::int64_t random(std::int64_t below) {
-    return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(below));
+    random_ = random_ * 6364136223846793005U + 1442695040888963407U;  // Knuth's, always the same
+    return static_cast<std::int64_t>((random_ >> 33U) % static_cast<std::uint64_t>(below));
   }
 
   ClockMap map;
@@ -79,7 +79,7 @@ class Clocks {
   double drift_;
   double gpu_base_ = 5e9;
   HostNanoseconds changed_ = 0;
-  std::mt19937_64 random_{7};
+  std::uint64_t random_ = 7;
 };
 
 TEST(ClockMap, PlacesWithinThreeMicrosecondsForAnHourAndWithinWhatItStates) {

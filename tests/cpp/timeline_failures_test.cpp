@@ -117,7 +117,7 @@ class Loss {
   }
 
   // A span that is read and could be placed.
-  SampleRef placed_span() {
+  [[nodiscard]] SampleRef placed_span() const {
     const SampleRef sample = span(stream, kMillisecond);
     EXPECT_TRUE(wait_for(sample));
     timeline::refresh();
@@ -176,7 +176,7 @@ TEST(TimelineLoss, AStickyErrorEndsTheAnchorsAndWhatWasKnownStaysKnown) {
 TEST(TimelineLoss, AStickyErrorMetByAMarkFailsWhatIsPending) {
   in_own_process([] {
     Loss loss;
-    loss.placed_span();
+    ASSERT_TRUE(loss.placed_span());
     const SampleRef first = span(loss.stream, kMillisecond);
     const SampleRef second = span(loss.stream, kMillisecond);
     driver::check(loss.table.cuCtxSynchronize(), "cuCtxSynchronize");

@@ -22,3 +22,8 @@ def check_under_tool(tool: Path, code: str, *, nvtx: str = "1", **variables: str
         GPUPROF_NVTX=nvtx,
         **variables,
     )
+
+
+def calls_under_tool(tool: Path, code: str) -> str:
+    """Run `code` and return the calls that the tool got, on one line."""
+    return check_under_tool(tool, code + '\nprint(*tool.calls(), sep=", ")').strip()

@@ -1,0 +1,288 @@
+// Traces without Python: labels, threads, GPU times, failures.
+#include "trace/writer.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "driver/error.hpp"
+#include "trace/recorder.hpp"
+
+namespace gpuprof::trace {
+namespace {
+
+class Trace : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "trace-XXXXXX";
+    descriptor_ = ::mkstemp(name.data());
+    ASSERT_GE(descriptor_, 0);
+    path_ = name;
+    driver::forget_warnings();
+  }
+  void TearDown() override { ::unlink(path_.c_str()); }
+
+  std::uint32_t start(bool collects = true) {
+    OutputOptions options;
+    options.descriptor = descriptor_;
+    options.where = path_;
+    options.collects = collects;
+    options.process = "test";
+    return open(std::move(options));
+  }
+  [[nodiscard]] std::string text() const {
+    std::ifstream file(path_);
+    std::stringstream all;
+    all << file.rdbuf();
+    return all.str();
+  }
+  [[nodiscard]] std::size_t count(const std::string& what) const {
+    const std::string all = text();
+    std::size_t found = 0;
+    for (std::size_t at = all.find(what); at != std::string::npos; at = all.find(what, at + 1)) {
+      ++found;
+    }
+    return found;
+  }
+
+  int descriptor_ = -1;
+  std::string path_;
+};
+
+Event slice(const char* name, HostNanoseconds begin, HostNanoseconds end) {
+  Event event;
+  set_name(event, name);
+  event.begin = begin;
+  event.end = end;
+  return event;
+}
+
+void note_now(const char* name) {
+  const HostNanoseconds now = driver::host_now();
+  note(slice(name, now, now));
+}
+
+std::string json(std::string_view text) {
+  std::string out;
+  append_json(out, text);
+  return out;
+}
+
+TEST(Label, IsStrictJsonWhateverItIsMadeFrom) {
+  EXPECT_EQ(json("a\"b\\c"), R"("a\"b\\c")");
+  EXPECT_EQ(json("\n\t\x01"), R"("\n\t\u0001")");
+  EXPECT_EQ(json(std::string_view("\0", 1)), "\"\xEF\xBF\xBD\"");
+  EXPECT_EQ(json("\xED\xA0\x80"), "\"\xEF\xBF\xBD\"");  // a surrogate
+  EXPECT_EQ(json("\xC0\xAF"), "\"\xEF\xBF\xBD\xEF\xBF\xBD\"");
+  EXPECT_EQ(json("\xF0\x9F\x9A\x80"), "\"\xF0\x9F\x9A\x80\"");
+  EXPECT_EQ(json("\xF0\x9F\x9A"), "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");
+  EXPECT_EQ(json("end\\"), "\"end\\\\\xE2\x80\x8B\"");
+  EXPECT_LE(json(std::string(100'000, 'x')).size(), kMaxTextBytes + 2);
+}
+
+TEST(Label, IsOneForEachText) {
+  EXPECT_EQ(intern("one text"), intern("one text"));
+  EXPECT_NE(intern("one text"), intern("another"));
+}
+
+TEST_F(Trace, IsAnArrayWhileOpenAndAnObjectOnceClosed) {
+  const std::uint32_t number = start();
+  note_now("first");
+  flush(number);
+  EXPECT_EQ(text().substr(0, 2), "[{");
+  EXPECT_EQ(count("\"first\""), 1U);
+  const State last = close(number);
+  EXPECT_FALSE(last.failed);
+  EXPECT_EQ(last.events, 1U);
+  EXPECT_EQ(text().substr(0, 24), R"({"displayTimeUnit":"ns",)");
+  EXPECT_EQ(text().substr(text().size() - 4), "\n]}\n");
+}
+
+TEST_F(Trace, TakesWhatEndsWhileItIsOpen) {
+  note_now("before");  // as a thread does that has not seen the last trace close
+  const std::uint32_t number = start();
+  note_now("during");
+  close(number);
+  note_now("after");
+  EXPECT_EQ(count("\"during\""), 1U);
+  EXPECT_EQ(count("\"before\"") + count("\"after\""), 0U);
+}
+
+TEST_F(Trace, TakesOnlyItsOwnUnlessItCollects) {
+  const std::uint32_t number = start(false);
+  EXPECT_FALSE(is_recording());
+  note_now("the program's");
+  Event own = slice("its own", 1, 2);
+  own.target = number;
+  note(own);
+  close(number);
+  EXPECT_EQ(count("its own"), 1U);
+  EXPECT_EQ(count("the program's"), 0U);
+}
+
+TEST_F(Trace, LosesNothingOfManyThreads) {
+  constexpr int kThreads = 4;
+  constexpr int kEvents = 30'000;
+  const std::uint32_t number = start();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([] {
+      for (int n = 0; n < kEvents; ++n) note_now("busy");
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const State last = close(number);
+  EXPECT_EQ(last.dropped, 0U);
+  EXPECT_EQ(last.events, static_cast<std::uint64_t>(kThreads) * kEvents);
+  EXPECT_EQ(count("\"busy\""), last.events);
+}
+
+TEST_F(Trace, OpensAndClosesBesideThreadsThatRecord) {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      while (!stop) {
+        if (is_recording()) note_now("busy");
+      }
+    });
+  }
+  for (int round = 0; round < 20; ++round) {
+    const std::uint32_t number = start();
+    note_now("mine");
+    close(number);
+    EXPECT_EQ(count("\"mine\""), 1U);
+    TearDown();
+    SetUp();
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(Trace, FailsOnceAndGoesOn) {
+  ::close(descriptor_);
+  descriptor_ = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(descriptor_, 0);
+  const std::uint32_t number = start();
+  note_now("lost");
+  EXPECT_TRUE(flush(number).failed);
+  note_now("lost too");
+  const State last = close(number);
+  EXPECT_NE(last.error.find("No space left"), std::string::npos) << last.error;
+  EXPECT_EQ(driver::take_warnings().size(), 1U);
+}
+
+TEST_F(Trace, IsNotThereOnceClosed) {
+  const std::uint32_t number = start();
+  EXPECT_TRUE(flush(number).open);
+  close(number);
+  EXPECT_FALSE(close(number).open);
+  EXPECT_FALSE(flush(number).open);
+  EXPECT_FALSE(state(number).open);
+}
+
+// GPU spans, placed by a clock of the test's.
+
+std::atomic<int> wanted{0};
+std::atomic<int> refreshed{0};
+std::atomic<bool> can_place{false};
+
+Event gpu_span(const char* name, double ms, double duration_ns, HostNanoseconds launched) {
+  Event event;
+  event.kind = Kind::kGpu;
+  event.extra = new Extra;
+  event.extra->gpu.begin = {nullptr, 1, ms};
+  event.extra->gpu.duration_ns = duration_ns;
+  event.extra->gpu.launched = launched;
+  event.extra->gpu.stream = 7;
+  set_name(event, name);
+  event.end = driver::host_now();
+  return event;
+}
+
+class GpuTrace : public Trace {
+ protected:
+  void SetUp() override {
+    Trace::SetUp();
+    wanted = 0;
+    refreshed = 0;
+    can_place = true;
+    set_gpu_clock({
+        [](bool on) noexcept { wanted += on ? 1 : -1; },
+        []() noexcept { ++refreshed; },
+        [](const GpuMoment& moment, HostNanoseconds& at, HostNanoseconds& error) noexcept {
+          if (moment.anchor == 0) return GpuClock::Answer::kNever;
+          if (!can_place) return GpuClock::Answer::kNotYet;
+          at = base_time() + static_cast<HostNanoseconds>(moment.ms * 1e6);
+          error = 1500;
+          return GpuClock::Answer::kPlaced;
+        },
+    });
+  }
+};
+
+TEST_F(GpuTrace, PutsASpanOnATrackOfItsStreamNotBeforeItsLaunch) {
+  const std::uint32_t number = start();
+  EXPECT_EQ(wanted, 1);
+  note(gpu_span("early", 5000.0, 2000.0, base_time() + 5'000'100'000));
+  note(gpu_span("later", 6000.0, 2000.0, base_time()));
+  const State last = close(number);
+  EXPECT_EQ(wanted, 0);
+  EXPECT_GE(refreshed, 1);
+  EXPECT_EQ(last.gpu_error, 1500);
+  EXPECT_EQ(count(R"("ts":5000100.000,"dur":2.000)"), 1U) << text();
+  EXPECT_EQ(count(R"("ts":6000000.000,"dur":2.000)"), 1U) << text();
+  EXPECT_EQ(count(R"("tid":268435456,"ts")"), 2U) << text();
+  EXPECT_EQ(count(R"("ph":"s")"), 2U);
+  EXPECT_EQ(count(R"("ph":"f","bp":"e")"), 2U);
+}
+
+TEST_F(GpuTrace, WaitsUntilASpanCanBePlaced) {
+  can_place = false;
+  const std::uint32_t number = start();
+  note(gpu_span("patient", 5000.0, 2000.0, base_time()));
+  flush(number);
+  EXPECT_EQ(count("patient"), 0U);
+  can_place = true;
+  flush(number);
+  EXPECT_EQ(count("patient"), 1U);
+  close(number);
+}
+
+TEST_F(GpuTrace, CountsWhatNoClockCanPlace) {
+  const std::uint32_t number = start();
+  Event lost = gpu_span("lost", 1.0, 1.0, 0);
+  lost.extra->gpu.begin.anchor = 0;
+  note(lost);
+  EXPECT_EQ(close(number).unplaced, 1U);
+  EXPECT_EQ(count("\"lost\""), 0U);
+}
+
+TEST_F(GpuTrace, GivesSpansThatCrossALaneOfTheirOwn) {
+  const std::uint32_t number = start();
+  note(gpu_span("one", 5000.0, 1e6, base_time()));
+  note(gpu_span("two", 5000.5, 1e6, base_time()));
+  close(number);
+  EXPECT_EQ(count(R"("tid":268435457,"ts")"), 1U);
+  EXPECT_EQ(count("#2"), 1U);
+}
+
+TEST_F(GpuTrace, DrawsASpanAsLongAsWhatRanInIt) {
+  const std::uint32_t number = start();
+  note(gpu_span("inner", 5000.1, 1'000'000.0, base_time()));
+  note(gpu_span("outer", 5000.0, 1'099'000.0, base_time()));  // ends a microsecond before
+  close(number);
+  EXPECT_EQ(count(R"("dur":1100.000,"args":{"gpu_us":1099.000})"), 1U) << text();
+  EXPECT_EQ(count("#2"), 0U);
+}
+
+}  // namespace
+}  // namespace gpuprof::trace
