@@ -7,9 +7,12 @@ own driver calls stand inside ``with stage.aside():``, where no fault is injecte
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import gpuprof
 from gpuprof import _core
@@ -186,3 +189,16 @@ def what_there_is(stage: Stage) -> None:
 def filling_device_memory(stage: Stage) -> None:
     buffer = _core.DeviceBuffer(1 << 16)
     buffer.fill(2)
+
+
+@scenario
+def scopes_in_a_trace(stage: Stage) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run.json")
+        with gpuprof.trace(path):
+            for _ in range(2):
+                with gpuprof.timer("scenario", stream=stage.stream, backend="cuda"):
+                    stage.work()
+        events = json.loads(path.read_text())["traceEvents"]
+    # The host's part is there whatever the driver does.
+    assert [e["name"] for e in events if e.get("cat") == "scope"] == ["scenario"] * 2

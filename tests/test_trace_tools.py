@@ -184,7 +184,7 @@ def test_epoch_times_keep_their_nanoseconds(tmp_path: Path) -> None:
         r"(0|[1-9][0-9]{0,20})(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,2})?", fullmatch=True
     )
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_decimal_time_is_rounded_once(digits: str) -> None:
     exact = Decimal(digits).scaleb(3)
     native = _core._TraceSummary("name")

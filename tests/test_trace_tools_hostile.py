@@ -154,24 +154,26 @@ def test_a_gzip_bomb_is_told_by_its_ratio(
     assert [entry.name for entry in tmp_path.iterdir()] == ["bomb.json.gz"]
 
 
-def test_a_trace_that_repeats_one_event_is_no_bomb(tmp_path: Path) -> None:
-    line = b'{"ph":"X","name":"step","cat":"scope","pid":1,"tid":7,"ts":%d.125,"dur":10.5},\n'
+def test_a_trace_that_repeats_one_kernel_is_no_bomb(tmp_path: Path) -> None:
+    name = b"void cutlass::Kernel2<" + b"float, 128, 64, " * 250 + b">"
+    line = b'{"ph":"X","name":"' + name + b'","cat":"gpu","tid":7,"ts":%d.125,"dur":10.5},\n'
     path = tmp_path / "t.json.gz"
-    with gzip.open(path, "wb", compresslevel=9) as file:
+    with gzip.open(path, "wb", compresslevel=6) as file:
         file.write(b"[\n")
-        for block in range(100):
-            file.writelines(line % (1000 * (block * 10_000 + at)) for at in range(10_000))
-    assert summary(path).events == 1_000_000
+        file.writelines(line % (1000 * at) for at in range(20_000))
+    assert 20_000 * len(line) > _trace_files.RATIO_COUNTS_FROM
+    assert 20_000 * len(line) > 150 * path.stat().st_size
+    assert summary(path).events == 20_000
 
 
 def test_damaged_compression_is_told(tmp_path: Path) -> None:
     events = [slice_event(f"n{at}", at, 1) for at in range(20_000)]
     data = bytearray(gzip.compress(array_form(events)))
-    data[len(data) // 2 : len(data) // 2 + 50] = b"\xff" * 50
+    data[-6] ^= 0xFF  # of the checksum
     path = tmp_path / "t.json.gz"
     path.write_bytes(data)
     found = summary(path)
-    assert 0 < found.events < 20_000
+    assert found.events == 20_000
     assert found.cut is not None
     assert "the compressed data is damaged near byte" in found.cut
     assert validate(path).faults["gzip"] == 1
@@ -310,7 +312,7 @@ def test_mutations_are_refused_or_read_the_same_in_any_pieces(seed: int) -> None
         # Keys inside of args may be there twice: that is what the program wrote.
         json.loads(out.decode("utf-8", "strict"), parse_constant=pytest.fail)
 
-    until = time.monotonic() + 3
+    until = time.monotonic() + 1.5
     runs = 0
     while runs < 40 or (time.monotonic() < until and runs < 4000):
         runs += 1

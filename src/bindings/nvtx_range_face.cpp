@@ -40,14 +40,15 @@ RangeFace::RangeFace(const RangeArguments& arguments)
   if (!is_label(text)) return;
   std::string label = nvtx::shown_label(text);
   name_ = label == text ? arguments.name : decoded(label);
-  range_.emplace(domain_of(arguments.domain), std::move(label), arguments.look);
+  range_ =
+      std::make_unique<nvtx::Range>(domain_of(arguments.domain), std::move(label), arguments.look);
 }
 
 RangeFace::RangeFace(const std::string& name) : payload_(py::none()), args_(py::none()) {
   if (!is_label(name)) return;
   std::string label = nvtx::shown_label(name);
   name_ = decoded(label);
-  range_.emplace(nvtx::default_domain(), std::move(label), nvtx::Look{});
+  range_ = std::make_unique<nvtx::Range>(nvtx::default_domain(), std::move(label), nvtx::Look{});
 }
 
 void RangeFace::warn_if_invalid() const {

@@ -8,6 +8,7 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -26,7 +27,7 @@ class RangeFace {
   explicit RangeFace(const std::string& name);
 
   // Whether the label can be shown. warn_if_invalid() says once what is wrong with one that cannot.
-  [[nodiscard]] bool is_valid() const noexcept { return range_.has_value(); }
+  [[nodiscard]] bool is_valid() const noexcept { return range_ != nullptr; }
   void warn_if_invalid() const;
 
   // Of a valid one:
@@ -50,7 +51,7 @@ class RangeFace {
   pybind11::object payload_;
   pybind11::object args_;
   std::string category_;
-  std::optional<nvtx::Range> range_;
+  std::unique_ptr<nvtx::Range> range_;  // null: the name is no label
   std::optional<TraceTexts> trace_texts_;
 };
 

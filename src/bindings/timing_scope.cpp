@@ -74,6 +74,7 @@ Scope::Scope(ScopeOptions options)
     synchronize_ = options_.backend.attr("synchronize");
   }
   if (!options_.stream.is_none()) stream_ = stream_handle(options_.stream.ptr());
+  torch_profiler::look();
 }
 
 Scope::~Scope() {
