@@ -28,6 +28,12 @@ def strict(data: bytes) -> Any:
     return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
 
 
+def written(path: Path, data: bytes) -> Path:
+    """Write a file, compressed if its name says so, and return its path."""
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
 def load(path: Path) -> dict[str, Any]:
     """Read a closed trace strictly."""
     data = path.read_bytes()

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 PIECE = 1 << 20
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_WBITS = 31
-# Traces shrink by 10 to 30; one kernel over and over by 135, and by 300 if its name has 4 KiB.
-# Deflate ends at 1032.
-MAX_RATIO = 400
+# Traces shrink by 10 to 30, one kernel with a long name over and over by 135; bombs by 230 to 1030.
+MAX_RATIO = 200
 RATIO_COUNTS_FROM = 64 << 20
 LONG_WORK = 64 << 20
 
@@ -115,10 +114,12 @@ def _inflated(path: Path, first: bytes, rest: Iterator[bytes], damage: Damage) -
                 if not compressed:
                     break
                 inflate = zlib.decompressobj(wbits=GZIP_WBITS)
+            before = inflate.copy()
             try:
                 piece = inflate.decompress(compressed, PIECE)
             except zlib.error as error:
                 damage.gzip = f"the compressed data is damaged near byte {taken}: {error}"
+                yield from _up_to_damage(before, compressed)
                 return
             given += len(piece)
             compressed = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
@@ -130,6 +131,21 @@ def _inflated(path: Path, first: bytes, rest: Iterator[bytes], damage: Damage) -
         yield piece
     if not inflate.eof:
         damage.gzip = f"the compressed data is cut off at byte {taken}"
+
+
+def _up_to_damage(inflate: zlib._Decompress, compressed: bytes) -> Iterator[bytes]:
+    """Yield what comes before the byte at which decompression fails, in ever smaller steps."""
+    for size in (1 << 16, 1 << 12, 1 << 8, 1 << 4, 1):
+        while True:
+            attempt = inflate.copy()
+            try:
+                piece = attempt.decompress(compressed, size)
+            except zlib.error:
+                break
+            if not piece:
+                return
+            inflate, compressed = attempt, attempt.unconsumed_tail
+            yield piece
 
 
 def _check_ratio(path: Path, taken: int, given: int) -> None:

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 from gpuprof._report import MAX_NAME_COLUMNS, NOTHING, byte_size, duration, shown_text
 
 if TYPE_CHECKING:
-    from gpuprof._trace_tools import Range, TraceMerge, TraceRepair, TraceSummary, TraceValidation
+    from gpuprof._trace_results import (
+        Range,
+        TraceMerge,
+        TraceRepair,
+        TraceSummary,
+        TraceValidation,
+    )
 
 _TITLES = {"gpu": "GPU time", "host": "host time", "async": "asynchronous ranges"}
 _GROUPS = {"name": "names", "cat": "categories", "tid": "tracks"}
