@@ -364,30 +364,35 @@ def test_a_torch_that_cannot_be_told_is_imported_all_the_same(tmp_path: Path) ->
     assert out == "True\n"
 
 
-def test_an_import_that_fails_is_waited_for_again(tmp_path: Path) -> None:
-    package = tmp_path / "torch"
-    (package / "_dynamo").mkdir(parents=True)
-    (package / "__init__.py").write_text("", encoding="utf-8")
-    (package / "_dynamo" / "__init__.py").write_text(
-        "import os\nif 'READY' not in os.environ: raise ImportError('not yet')\n", encoding="utf-8"
-    )
+def test_an_import_that_is_probed_or_fails_is_waited_for_again(tmp_path: Path) -> None:
+    (tmp_path / "late.py").write_text("import early, os\nos.environ['READY']\n", encoding="utf-8")
+    (tmp_path / "early.py").write_text("", encoding="utf-8")
     out = check_python(
         """
         import importlib.util, os
-        from gpuprof import timer
-        waiting = lambda: any("gpuprof" in type(finder).__module__ for finder in sys.meta_path)
+        from gpuprof._when_imported import when_imported
+        before = list(sys.meta_path)
+        when_imported("late", lambda: print("late is there:", "late" in sys.modules))
+        print(importlib.util.find_spec("late").name)
         try:
-            import torch._dynamo
-        except ImportError as error:
-            print(error, waiting())
-        print(importlib.util.find_spec("torch._dynamo").name, waiting())
+            import late
+        except KeyError as error:
+            print("failed:", error)
         os.environ["READY"] = "1"
-        import torch._dynamo
-        print("imported", waiting())
+        import late
+        when_imported("late", lambda: print("a second time"))
+        when_imported("early", lambda: print("early was there"))
+        print(sys.meta_path == before)
         """,
         PYTHONPATH=str(tmp_path),
     )
-    assert out == "not yet True\ntorch._dynamo True\nimported False\n"
+    assert out.splitlines() == [
+        "late",
+        "failed: 'READY'",
+        "late is there: True",
+        "early was there",
+        "True",
+    ]
 
 
 def test_gpuprof_torch_is_the_plain_names() -> None:

@@ -69,6 +69,12 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "Scope.__reduce__": ("(self) -> tuple[typing.Any, ...]",),
     "Scope._options": ("(self) -> dict[str, typing.Any]",),
     "Scope.last": ("(self) -> Sample | None",),
+    "_Merge.__init__": ("(self, inputs: list[_MergeInput], align: bool) -> None",),
+    "_Merge.result": ("(self) -> dict[str, typing.Any]",),
+    "_MergeInput.result": ("(self) -> dict[str, typing.Any]",),
+    "_TraceRepair.result": ("(self) -> dict[str, typing.Any]",),
+    "_TraceSummary.result": ("(self, most: int, most_gaps: int) -> dict[str, typing.Any]",),
+    "_TraceValidation.result": ("(self) -> dict[str, typing.Any]",),
     "annotate": (
         f"(name: str | None = None, {_RANGE_OPTIONS}) -> Annotation",
         f"(name: _Function, {_RANGE_OPTIONS}) -> _Function",

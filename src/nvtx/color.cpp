@@ -26,8 +26,9 @@ char lower(char letter) noexcept {
 
 std::optional<std::uint32_t> hexadecimal(std::string_view digits) {
   std::uint32_t value = 0;
-  const char* end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, value, 16);
+  const char* const begin = digits.data();
+  const char* const end = begin + digits.size();
+  const auto [stop, error] = std::from_chars(begin, end, value, 16);
   if (error != std::errc{} || stop != end) return std::nullopt;
   if (digits.size() == 6) return value | kOpaque;
   if (digits.size() == 8) return value;
