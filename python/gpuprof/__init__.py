@@ -131,7 +131,6 @@ def __getattr__(name: str) -> object:
     if module == "_core":
         # The environment's switches are read where the Python side of timing is imported.
         importlib.import_module("gpuprof._timing")
-        importlib.import_module("gpuprof._torch_compile").prepare()
     value: object = getattr(importlib.import_module(f"gpuprof.{module}"), name)
     globals()[name] = value  # the next look-up is a plain one
     return value

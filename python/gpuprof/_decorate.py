@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from gpuprof import _core
+from gpuprof._torch_compile import in_graph
 
 if TYPE_CHECKING:
     from gpuprof._core import Annotation, Scope
@@ -66,6 +67,8 @@ def decorate(scope: Scope | Annotation, function: Any) -> Any:
 def _function(scope: Scope | Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def timed(*args: Any, **kwargs: Any) -> Any:
+        if in_graph():
+            return function(*args, **kwargs)
         with scope:
             return function(*args, **kwargs)
 
@@ -85,6 +88,8 @@ def _generator(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]
     @functools.wraps(function)
     def timed(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         generator = function(*args, **kwargs)
+        if in_graph():
+            return (yield from generator)
         resume: Callable[[], Any] = functools.partial(next, generator)
         closed: GeneratorExit | None = None
         while True:
@@ -181,6 +186,8 @@ def _annotated_generator(
 ) -> Callable[..., Any]:
     @functools.wraps(function)
     def annotated(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        if in_graph():
+            return (yield from function(*args, **kwargs))
         number = annotation._start()
         try:
             return (yield from function(*args, **kwargs))

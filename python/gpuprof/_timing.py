@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpuprof import _backends, _core, _stats
+from gpuprof import _backends, _core, _stats, _torch_compile
 from gpuprof._decorate import decorate, name_of
 from gpuprof._text import clean_text
 
@@ -32,6 +32,7 @@ _core._set_switches(
     disabled_for_good=_is_set("GPUPROF_DISABLE"), release_gil=_is_set("GPUPROF_RELEASE_GIL")
 )
 
+_torch_compile.prepare()
 if os.environ.get("GPUPROF_TRACE_OUT") and not _is_set("GPUPROF_DISABLE"):
     _core._trace_wanted(True)  # opened by the first event
 

@@ -132,8 +132,11 @@ def _say_once() -> bool:
 
 
 def prepare() -> None:
-    """Have scopes and annotations traced out, now or when `torch._dynamo` is imported."""
+    """Have scopes and annotations traced out, and shown in the profiler, once torch is imported."""
+    from gpuprof import _core
+
     when_imported("torch._dynamo", _map)
+    when_imported("torch.autograd.profiler", _core._look_for_torch)
 
 
 def _map() -> None:

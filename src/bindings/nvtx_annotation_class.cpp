@@ -5,6 +5,7 @@
 #include "bindings/nvtx_awaitable.hpp"
 #include "bindings/parts.hpp"
 #include "bindings/self_binding.hpp"
+#include "bindings/utf8.hpp"
 
 namespace gpuprof::bindings {
 

@@ -1,4 +1,5 @@
 #include "bindings/nvtx_arguments.hpp"
+#include "bindings/utf8.hpp"
 
 #include <array>
 #include <cmath>
@@ -135,25 +136,6 @@ void place_keyword(const char* function, RangeArguments& into, PyObject* keyword
 }
 
 }  // namespace
-
-std::string utf8(PyObject* text) {
-  Py_ssize_t size = 0;
-  if (const char* bytes = PyUnicode_AsUTF8AndSize(text, &size)) {
-    return {bytes, static_cast<std::size_t>(size)};
-  }
-  PyErr_Clear();
-  // A lone surrogate has no UTF-8 form; a pair of them is the character that it stands for.
-  const auto units = py::reinterpret_steal<py::object>(
-      PyUnicode_AsEncodedString(text, "utf-16-le", "surrogatepass"));
-  if (!units) throw py::error_already_set();
-  int order = -1;
-  const auto whole = py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF16(
-      PyBytes_AS_STRING(units.ptr()), PyBytes_GET_SIZE(units.ptr()), "replace", &order));
-  if (!whole) throw py::error_already_set();
-  const char* bytes = PyUnicode_AsUTF8AndSize(whole.ptr(), &size);
-  if (bytes == nullptr) throw py::error_already_set();
-  return {bytes, static_cast<std::size_t>(size)};
-}
 
 RangeArguments read_range_arguments(const char* function, PyObject* const* arguments,
                                     Py_ssize_t count, PyObject* keywords) {

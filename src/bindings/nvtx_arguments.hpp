@@ -30,7 +30,4 @@ RangeArguments read_range_arguments(const char* function, PyObject* const* argum
 // TypeError unless the name is a str.
 void require_name(const char* function, const RangeArguments& arguments);
 
-// UTF-8; lone surrogates become U+FFFD.
-std::string utf8(PyObject* text);
-
 }  // namespace gpuprof::bindings

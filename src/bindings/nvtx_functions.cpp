@@ -10,6 +10,7 @@
 #include "bindings/nvtx_started.hpp"
 #include "bindings/parts.hpp"
 #include "bindings/timing_switch.hpp"
+#include "bindings/torch_profiler.hpp"
 #include "bindings/trace_scope.hpp"
 #include "nvtx/label.hpp"
 
@@ -217,6 +218,7 @@ void bind_nvtx_functions(py::module_& module) {
       "nvtx_tool_listens", [] { return nvtx::tool_listens(); },
       "Whether a tool listens to the domain 'gpuprof', asked of NVTX.");
   module.def("nvtx_last_push_result", &nvtx::last_push_result);
+  module.def("_look_for_torch", &torch_profiler::look);
   module.def(
       "nvtx_valid_label",
       [](const py::bytes& label) { return nvtx::valid_label(std::string_view(label)); },

@@ -4,6 +4,7 @@
 
 #include "bindings/trace_args.hpp"
 #include "bindings/trace_scope.hpp"
+#include "bindings/utf8.hpp"
 #include "driver/error.hpp"
 #include "nvtx/label.hpp"
 #include "trace/label.hpp"

@@ -32,6 +32,18 @@ void swallow() {
   if (!error.matches(PyExc_Exception)) throw error;
 }
 
+// A new reference to the name as torch can write it: up to 2.13 it does not escape quotes, and its
+// whole file would be invalid JSON. Null with an exception set.
+PyObject* writable(PyObject* name) {
+  if (PyUnicode_FindChar(name, '"', 0, PyUnicode_GET_LENGTH(name), 1) < 0) {
+    Py_INCREF(name);
+    return name;
+  }
+  static PyObject* quote = interned("\"");
+  static PyObject* apostrophe = interned("'");
+  return PyUnicode_Replace(name, quote, apostrophe, -1);
+}
+
 }  // namespace
 
 void look() {
@@ -59,7 +71,9 @@ bool is_recording() noexcept {
 PyObject* enter(PyObject* name) {
   PyObject* type = PyDict_GetItemString(module_dict, "record_function");  // borrowed
   if (type == nullptr) return nullptr;
-  PyObject* record = PyObject_CallOneArg(type, name);
+  PyObject* shown = writable(name);
+  PyObject* record = shown != nullptr ? PyObject_CallOneArg(type, shown) : nullptr;
+  Py_XDECREF(shown);
   if (record == nullptr) {
     swallow();
     return nullptr;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "bindings/utf8.hpp"
 #include "trace/label.hpp"
 
 namespace gpuprof::bindings {
@@ -32,7 +33,7 @@ std::string text_by(PyObject* (*convert)(PyObject*), PyObject* value) {
     if (!error.matches(PyExc_Exception)) throw error;
     return type_only(value);
   }
-  std::string result = utf8_of(text);
+  std::string result = utf8(text);
   Py_DECREF(text);
   return result;
 }
@@ -59,7 +60,7 @@ void append_int(std::string& out, PyObject* value) {
   } else {  // in hexadecimal: Python refuses to write out very long numbers in decimal
     const auto text = py::reinterpret_steal<py::object>(PyNumber_ToBase(value, 16));
     if (!text) throw py::error_already_set();
-    trace::append_json(out, utf8_of(text.ptr()));
+    trace::append_json(out, utf8(text.ptr()));
   }
 }
 
@@ -70,7 +71,7 @@ void append_sequence(std::string& out, PyObject* sequence, int depth) {
     if (i > 0) out += ',';
     PyObject* item = PySequence_Fast_GET_ITEM(sequence, i);
     Py_INCREF(item);
-    const py::object owned = py::reinterpret_steal<py::object>(item);
+    const auto owned = py::reinterpret_steal<py::object>(item);
     append_value(out, item, depth + 1);
   }
   out += ']';
@@ -85,7 +86,7 @@ void append_members(std::string& out, PyObject* dict, int depth) {
     if (!first) out += ',';
     first = false;
     PyObject* key = PyTuple_GET_ITEM(item.ptr(), 0);
-    trace::append_json(out, PyUnicode_Check(key) ? utf8_of(key) : text_by(&PyObject_Repr, key));
+    trace::append_json(out, PyUnicode_Check(key) ? utf8(key) : text_by(&PyObject_Repr, key));
     out += ':';
     append_value(out, PyTuple_GET_ITEM(item.ptr(), 1), depth + 1);
   }
@@ -101,7 +102,7 @@ void append_value(std::string& out, PyObject* value, int depth) {
   } else if (PyFloat_Check(value)) {
     append_float(out, value);
   } else if (PyUnicode_Check(value)) {
-    trace::append_json(out, utf8_of(value));
+    trace::append_json(out, utf8(value));
   } else if (depth >= kMaxArgsDepth) {
     out += "\"...\"";
   } else if (is_array(value)) {
@@ -121,7 +122,7 @@ void append_value(std::string& out, PyObject* value, int depth) {
 
 void append_member(std::string& out, PyObject* name, PyObject* value) {
   if (!out.empty()) out += ',';
-  trace::append_json(out, utf8_of(name));
+  trace::append_json(out, utf8(name));
   out += ':';
   append_value(out, value, 0);
 }
@@ -137,19 +138,6 @@ std::string members_of(PyObject* dict) {
   std::string out;
   if (dict != nullptr && PyDict_Check(dict)) append_members(out, dict, 0);
   return out;
-}
-
-std::string utf8_of(PyObject* text) {
-  Py_ssize_t size = 0;
-  if (const char* data = PyUnicode_AsUTF8AndSize(text, &size); data != nullptr) {
-    return {data, static_cast<std::size_t>(size)};
-  }
-  PyErr_Clear();
-  PyObject* bytes = PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass");
-  if (bytes == nullptr) throw py::error_already_set();
-  std::string result(PyBytes_AS_STRING(bytes), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes)));
-  Py_DECREF(bytes);
-  return result;  // append_json() writes what is not UTF-8 as U+FFFD
 }
 
 }  // namespace gpuprof::bindings

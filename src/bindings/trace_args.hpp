@@ -22,7 +22,4 @@ void append_member(std::string& out, const char* name, PyObject* value);
 // All members of a dict, without braces. Other mappings and None give nothing.
 std::string members_of(PyObject* dict);
 
-// A str as UTF-8, lone surrogates as U+FFFD.
-std::string utf8_of(PyObject* text);
-
 }  // namespace gpuprof::bindings

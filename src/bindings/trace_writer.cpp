@@ -2,6 +2,7 @@
 #include "trace/writer.hpp"
 
 #include <pybind11/pybind11.h>
+#include <pybind11/typing.h>
 
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "bindings/gil.hpp"
 #include "bindings/parts.hpp"
 #include "bindings/trace_args.hpp"
+#include "bindings/utf8.hpp"
 #include "trace/names.hpp"
 #include "trace/recorder.hpp"
 
@@ -21,8 +23,8 @@ using trace::Kind;
 
 namespace {
 
-py::dict as_dict(const trace::State& state) {
-  py::dict result;
+py::typing::Dict<py::str, py::object> as_dict(const trace::State& state) {
+  py::typing::Dict<py::str, py::object> result;
   result["open"] = state.open;
   result["error"] = state.failed ? py::object(py::str(state.error)) : py::none();
   result["events"] = state.events;
@@ -52,7 +54,7 @@ std::uint32_t open_trace(int descriptor, std::string where, bool collects, bool 
 }
 
 template <trace::State (*kFunction)(std::uint32_t)>
-py::dict waited(std::uint32_t number) {
+py::typing::Dict<py::str, py::object> waited(std::uint32_t number) {
   trace::State state;
   without_gil([&] { state = kFunction(number); });
   return as_dict(state);
@@ -74,9 +76,9 @@ void note_given(Event event, const Given& given) {
     event.tid = given.tid;
     event.depth = 0xFFFF;
     const std::string args = members_of(given.args.ptr());
-    const std::string category = given.category.is_none() ? "" : utf8_of(given.category.ptr());
+    const std::string category = given.category.is_none() ? "" : utf8(given.category.ptr());
     if (!category.empty()) event.category = trace::intern(category);
-    trace::set_name(event, utf8_of(given.name.ptr()));
+    trace::set_name(event, utf8(given.name.ptr()));
     trace::set_args(event, args);
   } catch (const std::exception&) {
     delete event.extra;
@@ -142,17 +144,17 @@ void bind_trace_writer(py::module_& module) {
              py::arg("name"), py::arg("category"), py::arg("at"), py::arg("tid"));
   module.def(
       "_trace_name_thread",
-      [](std::uint32_t tid, py::handle name) { trace::name_thread(tid, utf8_of(name.ptr())); },
+      [](std::uint32_t tid, py::handle name) { trace::name_thread(tid, utf8(name.ptr())); },
       py::arg("tid"), py::arg("name"));
   module.def(
       "_trace_name_stream",
       [](int device, std::uintptr_t stream, py::handle name) {
-        trace::name_stream(device, stream, utf8_of(name.ptr()));
+        trace::name_stream(device, stream, utf8(name.ptr()));
       },
       py::arg("device"), py::arg("stream"), py::arg("name"));
   module.def(
       "_trace_name_device",
-      [](int device, py::handle name) { trace::name_device(device, utf8_of(name.ptr())); },
+      [](int device, py::handle name) { trace::name_device(device, utf8(name.ptr())); },
       py::arg("device"), py::arg("name"));
   module.def("_trace_is_recording", &trace::is_recording);
   module.def("_host_now", &timing::host_now, "The host's clock, in nanoseconds.");

@@ -104,7 +104,7 @@ void add_time(Line& line, HostNanoseconds time) {
 
 // An id of this process alone; with a plain one viewers put the slice outside of the process.
 void add_local_id(Line& line, std::uint64_t id) {
-  line.text(",\"id2\":{\"local\":");
+  line.text(R"(,"id2":{"local":)");
   line.integer(id);
   line.text("}");
 }
@@ -176,7 +176,7 @@ void append_metadata(Text& out, Position at, std::string_view name, std::string_
   Line line(out, at.pid.size() + name.size() + args.size());
   line.text(R"({"ph":"M","name":")");
   line.text(name);
-  line.text("\",\"pid\":");
+  line.text(R"(","pid":)");
   line.text(at.pid);
   line.text(",\"tid\":");
   line.integer(at.tid);

@@ -231,9 +231,9 @@ void Output::finish(std::uint64_t dropped) {
                       member("unplaced", static_cast<std::int64_t>(counts_.unplaced)) + "," +
                       member("gpuErrorNanoseconds", counts_.gpu_error) + "," +
                       member("unixOffsetChangeNanoseconds", trace::unix_offset() - unix_offset_));
-  file_.finish(bare(last), "\"displayTimeUnit\":\"ns\"," +
+  file_.finish(bare(last), R"("displayTimeUnit":"ns",)" +
                                member("baseTimeNanoseconds", base + unix_offset_) +
-                               ",\"distributedInfo\":{" + member("rank", options_.rank) + "," +
+                               R"(,"distributedInfo":{)" + member("rank", options_.rank) + "," +
                                member("world_size", options_.world_size) + "}");
 }
 

@@ -59,10 +59,11 @@ class Output {
     return options_.collects && event.end >= opened_ && event.end <= closed_;
   }
 
-  // An event of any kind but kGpu, noted by thread `tid`.
-  void add(const Event& event, std::uint32_t tid);
+  // An event of any kind but kGpu, noted by a thread.
+  void add(const Event& event, std::uint32_t noted_by);
   // A kGpu event that began at `begin`, give or take `error`.
-  void add_gpu(const Event& event, std::uint32_t tid, HostNanoseconds begin, HostNanoseconds error);
+  void add_gpu(const Event& event, std::uint32_t noted_by, HostNanoseconds begin,
+               HostNanoseconds error);
   void count_unplaced() noexcept { ++counts_.unplaced; }
 
   // Nothing that ends after `time` is taken any more.
@@ -87,7 +88,7 @@ class Output {
     std::size_t number;  // of the stream, in order of appearance on its device
     std::vector<GpuLane> lanes;
   };
-  static constexpr std::size_t kFlushBytes = 256 * 1024;
+  static constexpr std::size_t kFlushBytes = std::size_t{256} * 1024;
   static constexpr std::uint32_t kFirstGpuTid = 1U << 28U;              // tids of users are below
   static constexpr std::uint64_t kFirstFlow = std::uint64_t{1} << 40U;  // those of users are below
   static constexpr std::size_t kMostCrossing = 100'000;

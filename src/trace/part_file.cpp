@@ -10,7 +10,7 @@ namespace gpuprof::trace {
 
 void PartFile::begin(const std::string& first_event) {
   std::string header = "[" + first_event;
-  if (header.size() + 2 > kHeaderBytes) header = "[{\"ph\":\"M\",\"name\":\"gpuprof\",\"pid\":1}";
+  if (header.size() + 2 > kHeaderBytes) header = R"([{"ph":"M","name":"gpuprof","pid":1})";
   header.resize(kHeaderBytes - 2, ' ');
   write(header + ",\n");
 }

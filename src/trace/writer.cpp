@@ -163,14 +163,13 @@ class Writer {
   }
 
   void take(const Event& event, std::uint32_t tid) {
-    std::unique_ptr<Extra> owned(event.extra);
+    if (event.kind == Kind::kGpu && waiting_.size() < kMostWaiting) {
+      waiting_.push_back({event, tid});  // with its extra
+      return;
+    }
+    const std::unique_ptr<Extra> owned(event.extra);
     if (event.kind == Kind::kGpu) {
-      if (waiting_.size() >= kMostWaiting) {
-        count_unplaced(event);
-        return;
-      }
-      waiting_.push_back({event, tid});
-      owned.release();
+      count_unplaced(event);
       return;
     }
     for (const auto& entry : entries_) {
