@@ -36,7 +36,7 @@ _JSON_LOAD = "json.load(FILE), alone"
 _MOST_MB = 300.0  # resident, for a file of any size
 _GPU_TID = 1 << 28
 _STEP = [
-    '{{"ph":"X","name":"load","cat":"scope","pid":9,"tid":{tid},"ts":{us}.100,"dur":9.250}},',
+    '{{"ph":"X","name":"load","cat":"scope","pid":9,"tid":{tid},"ts":{us}.100,"dur":0.750}},',
     '{{"ph":"X","name":"forward","cat":"scope","pid":9,"tid":{tid},"ts":{us}.900,"dur":11.500,'
     '"args":{{"step":{step}}}}},',
     '{{"ph":"s","id":{step},"name":"launch","cat":"launch","pid":9,"tid":{tid},"ts":{us}.950}},',

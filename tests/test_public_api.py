@@ -6,6 +6,7 @@ import copy
 import inspect
 import pickle
 import re
+import tempfile
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
@@ -144,6 +145,7 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda: gpuprof.Calibration(0, 32.0, 1.0, None, 256, "by hand"),
         lambda c: c.to_dict(),
     ),
+    "Counter": (lambda: gpuprof.counter("pickled"), lambda c: c.name),
     "RangeCatalog": (lambda: gpuprof.nvtx.CATALOG, id),
     "RangeSpec": (lambda: gpuprof.RangeSpec("a.b", "described"), lambda s: (s, s.label)),
     "Row": (lambda: cpu_stats()["pickled"], lambda r: r.to_dict()),
@@ -156,7 +158,19 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda b: (b.name, b.synchronize),
     ),
 }
-REFUSING: dict[str, Callable[[], Any]] = {"Timer": lambda: gpuprof.Timer("cpu")}
+
+
+def closed_writer() -> gpuprof.TraceWriter:
+    with tempfile.TemporaryDirectory() as folder:
+        writer = gpuprof.TraceWriter(Path(folder, "run.json"))
+        writer.close()
+    return writer
+
+
+REFUSING: dict[str, Callable[[], Any]] = {
+    "Timer": lambda: gpuprof.Timer("cpu"),
+    "TraceWriter": closed_writer,
+}
 
 
 def test_every_public_class_either_pickles_or_refuses() -> None:

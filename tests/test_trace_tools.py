@@ -147,6 +147,12 @@ def test_what_the_writer_dropped_is_told(tmp_path: Path) -> None:
     assert found.notes == ["12 events were dropped while the trace was written"]
 
 
+def test_ranges_that_cross_are_told(tmp_path: Path) -> None:
+    events = [slice_event("a", 0, 10), slice_event("b", 5, 10), slice_event("c", 0, 20)]
+    (note,) = summary(written(tmp_path / "t.json", object_form(events))).notes
+    assert note.startswith("1 times ranges overlap on a track without nesting")
+
+
 def test_names_with_escapes_are_the_same_names(tmp_path: Path) -> None:
     data = (
         b'[{"ph":"X","name":"caf\\u00e9","ts":0,"dur":1},'

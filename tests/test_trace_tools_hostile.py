@@ -260,6 +260,25 @@ def test_slices_beyond_what_is_kept_are_still_nested_right() -> None:
     }
 
 
+def test_any_number_of_whole_flows_is_checked() -> None:
+    native = _core._TraceValidation()
+    native.feed(b"[")
+    count = 600_000
+    line = b'{"ph":"%c","id":%d,"name":"l","pid":1,"tid":7,"ts":%d},'
+    for first in range(0, count, 10_000):
+        numbers = range(first, first + 10_000)
+        native.feed(b"".join(line % (phase, at, at) for at in numbers for phase in b"sf"))
+    native.feed(line % (b"s"[0], count, count))
+    slices = b'{"ph":"X","name":"a","pid":1,"tid":7,"ts":0,"dur":%d}]' % (2 * count)
+    native.feed(slices)
+    native.finish()
+    found = native.result()
+    assert found["faults"] == {"flow": 1}
+    assert found["unchecked"] == []
+    (fault,) = (one for one in found["findings"] if one["severity"] == "fault")
+    assert (fault["event"], fault["message"]) == (2 * count, "flow without its end (f)")
+
+
 TOKENS = [
     b"{", b"}", b"[", b"]", b",", b":", b'"', b"\\", b"\\u", b"ph", b"ts", b"NaN", b"-", b"1e9",
     b"1e999", b"\xff", b"\xc3", b"\0", b"null", b"0", b"99999999999999999999", b"traceEvents",

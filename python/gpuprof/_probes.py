@@ -84,8 +84,10 @@ def finish_probe_timer_traced(
     ----------
     timer : Timer or None
         What `start_probe_timer_if` returned.
-    name, cat : str
-        The slice's name and category; it ends now and is as long as the probe read.
+    name : str
+        The slice's name; it ends now and is as long as the probe read.
+    cat : str
+        Its category.
     tid : int or None
         The slice's track: a thread's native id or any number below 2**28; None and 0 are the calling thread.
     stream : int or object, optional

@@ -383,8 +383,10 @@ def trace(path: str | os.PathLike[str], *, args: Mapping[str, object] | None = N
 
     Parameters
     ----------
-    path, args
-        As for `TraceWriter`.
+    path : str or os.PathLike
+        Where to write, as for `TraceWriter`.
+    args : Mapping, optional
+        Plain data to keep in the file, as for `TraceWriter`.
 
     Returns
     -------

@@ -43,7 +43,28 @@ class Counter:
 
 
 def counter(name: str) -> Counter:
-    """Return the counter of a name; see `Counter`."""
+    """Return the counter of a name: a number, or several, over time, in every open trace.
+
+    Parameters
+    ----------
+    name : str
+        What its track is called.
+
+    Returns
+    -------
+    Counter
+
+    Raises
+    ------
+    TypeError, ValueError
+        `name` is not a text, or is empty.
+
+    Examples
+    --------
+    >>> queue = counter("queue")
+    >>> queue.set(3)
+    >>> queue.set(running=8, waiting=2)
+    """
     return Counter(name)
 
 
@@ -72,6 +93,11 @@ def name_stream(stream: object, name: str, device: int | None = None) -> None:
         What its tracks are called.
     device : int, optional
         The stream's device; None is the current one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `stream` is no stream, or `name` not a text.
     """
     ordinal = max(_core.cuda_device(), 0) if device is None else device
     _core._trace_name_stream(ordinal, _core.stream_handle(stream), checked_text("name", name))

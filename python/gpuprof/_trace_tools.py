@@ -157,6 +157,11 @@ def _summary_notes(found: dict[str, Any]) -> list[str]:
         notes.append(f"{found['unplaced']:,} GPU ranges could not be placed on the host's clock")
     if found["unmatched"]:
         notes.append(f"{found['unmatched']:,} begins or ends without the other are not counted")
+    if found["crossings"]:
+        notes.append(
+            f"{found['crossings']:,} times ranges overlap on a track without nesting: self times "
+            "around them are too short"
+        )
     if found["self_is_approximate"]:
         notes.append("self times are approximate: ranges come far out of the order of time")
     if found["gpu_ranges_left_out"]:

@@ -156,7 +156,7 @@ py::dict summary_result(reading::Summary& summary, std::size_t most, std::size_t
                   "groups"_a = groups, "tracks"_a = summary.track_count(),
                   "begin_ns"_a = summary.extent().begin, "end_ns"_a = summary.extent().end,
                   "dropped"_a = summary.dropped(), "unplaced"_a = summary.unplaced(),
-                  "unmatched"_a = summary.unmatched(),
+                  "unmatched"_a = summary.unmatched(), "crossings"_a = summary.crossings(),
                   "self_is_approximate"_a = summary.self_is_approximate(),
                   "gpu_ranges_left_out"_a = summary.gpu_tracks_left_out());
 }

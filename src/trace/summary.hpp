@@ -80,6 +80,8 @@ class Summary final : private SliceVisitor {
   [[nodiscard]] std::uint64_t groups(RangeKind kind) const noexcept;
   // Begins without an end, ends without a begin, and begins that had no room.
   [[nodiscard]] std::uint64_t unmatched() const noexcept { return unmatched_; }
+  // Overlaps of ranges that do not nest, on one track.
+  [[nodiscard]] std::uint64_t crossings() const noexcept { return crossings_; }
   [[nodiscard]] bool self_is_approximate() const noexcept { return forest_.approximate(); }
   [[nodiscard]] std::size_t gpu_tracks_left_out() const noexcept { return gpu_tracks_left_out_; }
 
@@ -97,7 +99,7 @@ class Summary final : private SliceVisitor {
   };
 
   void inside(const Slice& outer, std::int64_t ns) override;
-  void crossing(const Slice& /*first*/, const Slice& /*second*/) override {}
+  void crossing(const Slice& /*first*/, const Slice& /*second*/) override { ++crossings_; }
   void outside(const Slice& /*slice*/) override {}
 
   void take(const TraceEvent& event);
@@ -124,6 +126,7 @@ class Summary final : private SliceVisitor {
   std::size_t open_count_ = 0;
   std::uint64_t unmatched_ = 0;
   std::size_t gpu_tracks_left_out_ = 0;
+  std::uint64_t crossings_ = 0;
   bool any_range_ = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 namespace gpuprof::trace::reading {
@@ -72,6 +73,7 @@ void Validation::finish() {
   }
   for (const auto& entry : flows_) {
     const Flow& flow = entry.second;
+    if (forgot_flows_ && !flow.started && !flow.ended) continue;
     if (!flow.started) add(true, "flow", flow.place, "flow without its start (s)");
     if (!flow.ended) add(true, "flow", flow.place, "flow without its end (f)");
   }
@@ -284,6 +286,7 @@ void Validation::check_flow(const TraceEvent& event, char phase, std::int64_t ti
   const std::string key = pair_key(event);
   auto found = flows_.find(key);
   if (found == flows_.end()) {
+    if (flows_.size() == kMaxPairs) forget_whole_flows();
     if (flows_.size() == kMaxPairs) {
       ++without_room_;
       return;
@@ -297,6 +300,14 @@ void Validation::check_flow(const TraceEvent& event, char phase, std::int64_t ti
   const std::size_t track = tracks_.number(event);
   if (track == Tracks::kOther) return;
   forest_.add(track, {time, time, event.index << kTagBits | kPoint, event.offset});
+}
+
+// Makes room. A step that comes after both ends of its flow looks like one without, from then on.
+void Validation::forget_whole_flows() {
+  for (auto at = flows_.begin(); at != flows_.end();) {
+    at = at->second.started && at->second.ended ? flows_.erase(at) : std::next(at);
+  }
+  forgot_flows_ = true;
 }
 
 void Validation::check_counter(const TraceEvent& event) {

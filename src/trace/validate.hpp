@@ -2,8 +2,8 @@
 //
 // Fed with the file in pieces; reads on over what it can. A fault is what breaks a consumer or
 // makes it show something else than was written; a note is what is legal and less than it could be.
-// The first kMaxFindings are kept, all are counted. Memory is bounded: past kMaxPairs flows or open
-// asynchronous ranges, or the bounds of SliceForest, new ones are not checked, and the result says
+// The first kMaxFindings are kept, all are counted. Memory is bounded: past kMaxPairs unfinished
+// flows or open ranges, or the bounds of SliceForest, new ones are not checked, and the result says
 // so. Only what is no trace at all is a ReadError. Not safe to share between threads.
 #pragma once
 
@@ -84,6 +84,7 @@ class Validation final : private SliceVisitor {
   void check_duration(const TraceEvent& event, char phase, std::int64_t time);
   void check_async(const TraceEvent& event, bool begins, std::int64_t time);
   void check_flow(const TraceEvent& event, char phase, std::int64_t time);
+  void forget_whole_flows();
   void check_counter(const TraceEvent& event);
   void check_inner(const TraceEvent& event);
   std::optional<std::int64_t> check_time(const TraceEvent& event);
@@ -111,6 +112,7 @@ class Validation final : private SliceVisitor {
   std::uint64_t without_room_ = 0;
   End end_;
   bool stopped_ = false;
+  bool forgot_flows_ = false;
 };
 
 }  // namespace gpuprof::trace::reading
