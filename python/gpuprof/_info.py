@@ -28,7 +28,9 @@ _ENVIRONMENT = (
     "CUDA_VISIBLE_DEVICES",
     "GPUPROF_CUDA_DRIVER",
     "GPUPROF_DISABLE",
+    "GPUPROF_NVTX",
     "GPUPROF_RELEASE_GIL",
+    "GPUPROF_TRACE_OUT",
 )
 # The bits of NVML's clocks event reasons, which older headers call throttle reasons.
 _CLOCK_REASONS = {

@@ -181,6 +181,11 @@ void Summary::inside(const Slice& outer, std::int64_t ns) {
   if (__builtin_add_overflow(sum.inside, ns, &sum.inside)) sum.inside = INT64_MAX;
 }
 
+void Summary::crossing(const Slice& first, const Slice& second) {
+  constexpr std::int64_t kRounding = 2;  // of times that were finer than nanoseconds
+  if (first.end - second.begin > kRounding) ++crossings_;
+}
+
 std::vector<SummaryRow> Summary::rows(std::size_t most) const {
   std::vector<SummaryRow> result;
   for (std::size_t kind = 0; kind < kRangeKinds; ++kind) {

@@ -99,7 +99,7 @@ class Summary final : private SliceVisitor {
   };
 
   void inside(const Slice& outer, std::int64_t ns) override;
-  void crossing(const Slice& /*first*/, const Slice& /*second*/) override { ++crossings_; }
+  void crossing(const Slice& first, const Slice& second) override;
   void outside(const Slice& /*slice*/) override {}
 
   void take(const TraceEvent& event);
