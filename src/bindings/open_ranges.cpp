@@ -60,7 +60,7 @@ thread_local ThreadEnd thread_end;
 void drop_stacks_of_ended_threads() {
   std::vector<Stack*> gone;
   auto& all = stacks();
-  const auto first_gone = std::stable_partition(all.begin(), all.end(), [](const Stack* stack) {
+  const auto first_gone = std::partition(all.begin(), all.end(), [](const Stack* stack) {
     return !stack->thread_gone.load(std::memory_order_acquire);
   });
   gone.assign(first_gone, all.end());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 namespace gpuprof::trace::reading {
@@ -85,8 +86,9 @@ void Validation::finish() {
   if (forest_.approximate()) {
     unchecked_.emplace_back("overlaps of slices that came long after their neighbours");
   }
-  std::stable_sort(findings_.begin(), findings_.end(),
-                   [](const Finding& a, const Finding& b) { return a.offset < b.offset; });
+  std::sort(findings_.begin(), findings_.end(), [](const Finding& a, const Finding& b) {
+    return std::tie(a.offset, a.message) < std::tie(b.offset, b.message);
+  });
 }
 
 void Validation::check(const TraceEvent& event) {

@@ -9,8 +9,7 @@
 namespace gpuprof::trace {
 namespace {
 
-bool fits(Lane& lane, Lane::Time begin, Lane::Time end,
-          std::uint16_t depth = Lane::kUnknownDepth) {
+bool fits(Lane& lane, Lane::Time begin, Lane::Time end, std::uint16_t depth = Lane::kUnknownDepth) {
   return lane.add(begin, end, depth);
 }
 

@@ -73,3 +73,22 @@ def test_using_the_driver_starts_no_thread(fake_path: Path) -> None:
         driver=fake_path,
     )
     assert out.strip() == "1"
+
+
+def test_an_open_trace_has_one_thread_and_a_closed_one_none(
+    fake_path: Path, tmp_path: Path
+) -> None:
+    out = check_python(
+        f"""
+        import os
+        import gpuprof
+        def threads(): return len(os.listdir("/proc/self/task"))
+        with gpuprof.trace({str(tmp_path / "run.json")!r}):
+            with gpuprof.timer("step", backend="cuda"):
+                pass
+            print(threads())
+        print(threads())
+        """,
+        driver=fake_path,
+    )
+    assert out.split() == ["2", "1"]

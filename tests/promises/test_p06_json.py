@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 import gpuprof
+from gpuprof import _trace_tools
 
 HOSTILE = [
     '"',
@@ -43,3 +45,33 @@ def test_values_that_json_has_no_form_for() -> None:
         pass
     parsed = json.loads(json.dumps(sample.to_dict(), allow_nan=False), parse_constant=_refuse)
     assert parsed["ms"] is None
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+def test_a_trace_with_a_hostile_name_is_complete_and_strict(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    with gpuprof.trace(path, args={"run": name}) as writer:
+        with gpuprof.timer(name, backend="cpu"):
+            pass
+        writer.counter(name, {name: 1.0})
+        writer.instant(name, cat=name, args={name: name})
+    parsed = json.loads(path.read_bytes(), parse_constant=_refuse)
+    assert [event["ph"] for event in parsed["traceEvents"] if event["ph"] != "M"] == ["X", "C", "i"]
+
+
+def test_a_trace_that_was_cut_off_is_repaired(tmp_path: Path) -> None:
+    part = tmp_path / "run.json.part"
+    with gpuprof.TraceWriter(tmp_path / "run.json") as writer:
+        for number in range(50):
+            writer.instant(f"n{number}")
+        writer.flush()
+        written = part.read_bytes()
+    cut = tmp_path / "cut.json.part"
+    for end in range(len(written) - 400, len(written), 37):
+        cut.write_bytes(written[:end])
+        done = _trace_tools.repair(cut, tmp_path / "repaired.json")
+
+        events = json.loads((tmp_path / "repaired.json").read_bytes())["traceEvents"]
+        kept = [event["name"] for event in events if event["ph"] == "i"]
+        assert kept == [f"n{number}" for number in range(len(kept))]
+        assert len(kept) >= 40
