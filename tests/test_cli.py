@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import platform
 import re
@@ -310,3 +311,29 @@ def test_output_fits_a_terminal_without_unicode(no_driver: Path) -> None:
     text = output("demo", "--steps", "1", driver=no_driver, PYTHONIOENCODING="ascii")
     assert text.isascii()
     assert "step" in text
+
+
+def test_the_demo_writes_a_trace_of_nested_scopes(no_driver: Path, tmp_path: Path) -> None:
+    out = tmp_path / "demo.json.gz"
+    text = output("demo", "--steps", "3", "--trace", str(out), driver=no_driver)
+    assert f"trace: open {out}" in text
+    events = json.loads(gzip.decompress(out.read_bytes()))["traceEvents"]
+    names = [event["name"] for event in events if event["ph"] == "X"]
+    assert names.count("step") == 3
+    steps = [event for event in events if event["ph"] == "X" and event["name"] == "step"]
+    inner = [event for event in events if event["ph"] == "X" and event["name"] != "step"]
+    assert inner
+    for event in inner:
+        assert any(
+            step["ts"] <= event["ts"] and event["ts"] + event["dur"] <= step["ts"] + step["dur"]
+            for step in steps
+        )
+
+
+def test_a_demo_that_cannot_write_its_trace_says_so_and_fails(
+    no_driver: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "gone" / "demo.json"
+    done = command("demo", "--steps", "1", "--trace", str(out), driver=no_driver)
+    assert done.returncode == 1
+    assert "cannot write the trace" in done.stderr

@@ -40,7 +40,6 @@ const Label* category_of(const char* text) {
 struct Categories {
   const Label* scope = category_of("scope");
   const Label* capture = category_of("capture");
-  const Label* gpu = category_of("gpu");
 };
 const Categories& categories() {
   static const Categories& all = *new Categories;
@@ -78,7 +77,6 @@ void note_gpu_span(const Sample& sample) {
   Event event;
   event.kind = Kind::kGpu;
   event.depth = sample.depth;
-  event.category = categories().gpu;
   event.end = sample.host_end;
   event.extra = new trace::Extra;
   trace::GpuSpan& span = event.extra->gpu;

@@ -19,7 +19,7 @@ using driver::HostNanoseconds;
 enum class Kind : std::uint8_t {
   kSlice,      // [begin, end] on a thread's track
   kAsync,      // [begin, end] that may cross others: a slice of its own track
-  kGpu,        // a span on a GPU stream; extra->gpu says where
+  kGpu,        // a span on a GPU stream; extra->gpu says where and what
   kInstant,    // at `end`
   kCounter,    // at `end`; extra->args are the series
   kFlowStart,  // at `end`; `id` joins it to the others of the flow
@@ -34,8 +34,16 @@ struct GpuMoment {
   double ms = 0.0;
 };
 
+// What a span on a stream was, which is its category in the file.
+enum class GpuWork : std::uint8_t {
+  kScope,         // "gpu": between the two events of a scope
+  kReplay,        // "gpu_graph": one launch of a graph
+  kInsideReplay,  // "gpu_in_graph": a scope inside a graph; what was launched is the graph
+};
+
 // A span that ran on a stream.
 struct GpuSpan {
+  GpuWork work = GpuWork::kScope;
   GpuMoment begin;
   double duration_ns = 0.0;
   HostNanoseconds launched = 0;  // it cannot have begun before

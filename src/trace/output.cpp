@@ -34,6 +34,20 @@ std::string member(const char* name, std::int64_t value) {
   return std::string("\"") + name + "\":" + std::to_string(value);
 }
 
+const Label* category_of(GpuWork work) {
+  static const Label& scope = *new Label{"\"gpu\""};
+  static const Label& replay = *new Label{"\"gpu_graph\""};
+  static const Label& inside = *new Label{"\"gpu_in_graph\""};
+  switch (work) {
+    case GpuWork::kReplay:
+      return &replay;
+    case GpuWork::kInsideReplay:
+      return &inside;
+    default:
+      return &scope;
+  }
+}
+
 // A line without its comma.
 std::string bare(const Text& line) {
   const std::string_view text = line.view();
@@ -120,11 +134,12 @@ void Output::note_crossing(std::uint32_t tid, HostNanoseconds begin) {
   crossing_.emplace(tid, begin);
 }
 
-void Output::add_gpu(const Event& event, std::uint32_t noted_by, HostNanoseconds begin,
+void Output::add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
                      HostNanoseconds error) {
   ++counts_.events;
   counts_.gpu_error = std::max(counts_.gpu_error, error);
   const GpuSpan& span = event.extra->gpu;
+  event.category = category_of(span.work);
   const std::uint32_t host_tid = event.tid != 0 ? event.tid : noted_by;
   const TrackKey key{span.device, span.stream, host_tid};
   const HostNanoseconds measured = std::llround(span.duration_ns);
@@ -137,7 +152,8 @@ void Output::add_gpu(const Event& event, std::uint32_t noted_by, HostNanoseconds
     if (!args.empty()) args += ',';
     args.append("\"gpu_us\":").append(exact.view());
   }
-  const bool arrow = crossing_.count({host_tid, span.launched}) == 0;
+  const bool arrow =
+      span.work != GpuWork::kInsideReplay && crossing_.count({host_tid, span.launched}) == 0;
   if (arrow) {
     lane_of(host_tid);
     append_flow(text_, on(host_tid), 's', "\"launch\"", "\"launch\"", span.launched - base,

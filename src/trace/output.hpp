@@ -62,8 +62,7 @@ class Output {
   // An event of any kind but kGpu, noted by a thread.
   void add(const Event& event, std::uint32_t noted_by);
   // A kGpu event that began at `begin`, give or take `error`.
-  void add_gpu(const Event& event, std::uint32_t noted_by, HostNanoseconds begin,
-               HostNanoseconds error);
+  void add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin, HostNanoseconds error);
   void count_unplaced() noexcept { ++counts_.unplaced; }
 
   // Nothing that ends after `time` is taken any more.

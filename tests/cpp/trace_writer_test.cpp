@@ -275,6 +275,20 @@ TEST_F(GpuTrace, GivesSpansThatCrossALaneOfTheirOwn) {
   EXPECT_EQ(count("#2"), 1U);
 }
 
+TEST_F(GpuTrace, TellsReplaysAndWhatIsInsideThem) {
+  const std::uint32_t number = start();
+  Event inside = gpu_span("inside", 5000.1, 1e5, base_time());
+  inside.extra->gpu.work = GpuWork::kInsideReplay;
+  note(inside);
+  Event replay = gpu_span("graph", 5000.0, 1e6, base_time());
+  replay.extra->gpu.work = GpuWork::kReplay;
+  note(replay);
+  close(number);
+  EXPECT_EQ(count(R"("name":"inside","cat":"gpu_in_graph")"), 1U) << text();
+  EXPECT_EQ(count(R"("name":"graph","cat":"gpu_graph")"), 1U);
+  EXPECT_EQ(count(R"("ph":"s")"), 1U);  // the graph was launched, not what is in it
+}
+
 TEST_F(GpuTrace, DrawsASpanAsLongAsWhatRanInIt) {
   const std::uint32_t number = start();
   note(gpu_span("inner", 5000.1, 1'000'000.0, base_time()));
