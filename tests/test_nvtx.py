@@ -438,6 +438,42 @@ def test_a_forked_child_goes_on_with_its_parents_ranges_and_tool(tool: Path) -> 
     assert out.strip() == "0 push x pop"
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork, which this Python build lacks")
+def test_a_forked_child_has_no_ranges_of_its_parents_other_threads(tool: Path) -> None:
+    out = check_under_tool(
+        tool,
+        """
+        import os, threading, warnings
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads
+        annotation = gpuprof.annotate("x")
+        entered, leave = threading.Event(), threading.Event()
+        def work():
+            with annotation:
+                entered.set()
+                leave.wait()
+        thread = threading.Thread(target=work)
+        thread.start()
+        entered.wait()
+        with gpuprof.annotate("y"):
+            child = os.fork()
+            if child == 0:
+                annotation.__exit__(None, None, None)  # a warning if it were the thread's range
+                with annotation:
+                    pass
+        if child == 0:
+            fresh = threading.Thread(target=annotation.__enter__)
+            fresh.start()
+            fresh.join()
+            calls = ["push x", "push y", "push x", "pop", "pop", "push x"]
+            os._exit(0 if tool.calls() == calls else 1)
+        leave.set()
+        thread.join()
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), *tool.calls())
+        """,
+    )
+    assert out.strip() == "0 push x push y pop pop"
+
+
 def test_what_is_open_at_exit_is_left_quietly(tool: Path) -> None:
     out = check_under_tool(
         tool,

@@ -32,6 +32,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"color": "#12345"}, ValueError, "color: expected '#rrggbb'"),
     ({"color": 2**32}, ValueError, "color: expected a number from 0 to 0xFFFFFFFF"),
     ({"color": -1}, ValueError, "color: expected a number"),
+    ({"color": "a" + "\N{GREEK SMALL LETTER PI}" * 80}, ValueError, "color: expected '#rrggbb'"),
     ({"color": 1.5}, TypeError, "color: expected a str, an int or None, got float"),
     ({"category": 3}, TypeError, "category: expected a str or None, got int"),
     ({"category": ""}, ValueError, "category: expected a non-empty str"),
@@ -75,6 +76,30 @@ def test_a_second_positional_argument_is_refused() -> None:
 def test_range_end_takes_an_int(number: Any) -> None:
     with pytest.raises(TypeError, match="id: expected the int that range_start returned"):
         gpuprof.range_end(number)
+
+
+def test_names_of_domains_and_categories_are_cut_and_have_no_nul(tool: Path) -> None:
+    out = check_under_tool(
+        tool,
+        """
+        with gpuprof.annotate("x", domain="d\\0e", category="c\\0" + "\\u03c0" * 5000):
+            pass
+        (category,) = [e for e in tool.events("category") if e.domain != "gpuprof"]
+        print(ascii(category.domain), ascii(category.text[:3]), len(category.text.encode()) <= 4096)
+        """,
+    )
+    assert out.split() == [r"'d\ufffde'", r"'c\ufffd\u03c0'", "True"]
+
+
+def test_a_colour_that_python_cannot_write_out_is_refused_like_any_other() -> None:
+    with pytest.raises(ValueError, match="color: expected a number from 0 to 0xFFFFFFFF"):
+        gpuprof.annotate("x", color=10**5000)
+
+
+def test_an_awaitable_cannot_be_made_out_of_nothing() -> None:
+    kind = type(gpuprof.annotate("x").__aenter__())
+    with pytest.raises(TypeError, match="cannot create"):
+        kind()
 
 
 class FakeArray:

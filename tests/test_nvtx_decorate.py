@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import inspect
+import weakref
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +58,51 @@ def test_async_with_is_a_started_range_of_its_task(tool: Path) -> None:
         ("end", 3),
     ]
     assert out.strip() == ";".join(map(str, expected))
+
+
+def test_an_async_with_left_in_another_task_is_ended(tool: Path) -> None:
+    # The event loop closes an async generator that was not run to its end, in a task of its own.
+    code = """
+import asyncio, gc
+shared = gpuprof.annotate("shared")
+async def generate():
+    async with shared:
+        yield 1
+        yield 2
+async def main():
+    for _ in range(2):
+        async for item in generate():
+            break
+        gc.collect()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert not shared.is_active
+asyncio.run(main())
+"""
+    assert calls_under_tool(tool, code) == "start shared, end, start shared, end"
+
+
+def test_an_async_with_entered_unseen_ends_no_other_tasks_range(tool: Path) -> None:
+    code = """
+import asyncio
+shared = gpuprof.annotate("shared")
+async def unseen(entered, leave):
+    async with shared:
+        entered.set()
+        await leave.wait()
+async def main():
+    gpuprof.nvtx.disable()
+    entered, leave = asyncio.Event(), asyncio.Event()
+    task = asyncio.ensure_future(unseen(entered, leave))
+    await entered.wait()
+    gpuprof.nvtx.enable()
+    async with shared:
+        leave.set()
+        await task
+        assert shared.is_active
+asyncio.run(main())
+"""
+    assert calls_under_tool(tool, code) == "start shared, end"
 
 
 def test_a_plain_with_across_awaits_stays_balanced(tool: Path) -> None:
@@ -194,6 +243,55 @@ for item in running:
     assert calls_under_tool(tool, code) == (
         "mark made, start items, push use 1, pop, push use 2, pop, end"
     )
+
+
+class Failure(Exception):
+    """One that can be watched."""
+
+
+@pytest.mark.parametrize("decorator", [gpuprof.annotate, gpuprof.timer])
+def test_a_failure_thrown_into_a_generator_is_not_kept_alive(decorator: Any) -> None:
+    @decorator
+    def generate() -> Generator[int, None, None]:
+        yield 1
+
+    thrown = Failure()
+    seen = weakref.ref(thrown)
+    running = generate()
+    next(running)
+    gc.disable()
+    try:
+        with pytest.raises(Failure) as caught:
+            running.throw(thrown)
+        assert caught.value is thrown
+        del thrown, caught
+        assert seen() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("decorator", [gpuprof.annotate, gpuprof.timer])
+def test_a_failure_thrown_into_an_async_generator_is_not_kept_alive(decorator: Any) -> None:
+    @decorator
+    async def generate() -> AsyncGenerator[int, None]:
+        yield 1
+
+    async def throw() -> weakref.ref[Failure]:
+        thrown = Failure()
+        running = generate()
+        await running.__anext__()
+        with pytest.raises(Failure) as caught:
+            await running.athrow(thrown)
+        assert caught.value is thrown
+        seen = weakref.ref(thrown)
+        del thrown, caught
+        return seen
+
+    gc.disable()
+    try:
+        assert asyncio.run(throw())() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("what", [3, "text", None])

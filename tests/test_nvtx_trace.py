@@ -206,6 +206,18 @@ def test_while_torchs_profiler_records_ranges_are_in_it_too() -> None:
     assert out == "enter a, enter b, enter a, exit a, exit b, exit a"
 
 
+def test_torchs_profiler_gets_names_that_it_can_write() -> None:
+    out = with_torch(
+        r"""
+        with gpuprof.annotate("lone \udc80 surrogate"), gpuprof.annotate("x" * 5000):
+            pass
+        log[0].encode()
+        print(ascii(log[0]), len(log[1]) - len("enter "))
+        """
+    )
+    assert out == r"'enter lone \ufffd surrogate' 4094"
+
+
 def test_a_torch_that_comes_later_is_noticed() -> None:
     out = with_torch(
         """
@@ -259,3 +271,22 @@ def test_an_interrupt_in_torchs_profiler_comes_out() -> None:
         """
     )
     assert out.split() == ["interrupted", "interrupted"]
+
+
+def test_an_annotation_whose_exit_was_interrupted_is_closed_all_the_same() -> None:
+    out = with_torch(
+        """
+        a = gpuprof.annotate("a")
+        module.fail_exit = KeyboardInterrupt()
+        a.__enter__()
+        with gpuprof.annotate("b"):
+            try:
+                a.__exit__(None, None, None)
+            except KeyboardInterrupt:
+                print("interrupted", end=" ")
+            module.fail_exit = None
+        a.__exit__(None, None, None)
+        print(", ".join(log))
+        """
+    )
+    assert out == "interrupted enter a, enter b, exit a, exit b"

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import gpuprof
+from gpuprof import _trace_path
 from tests.processes import ROOT, check_python, environment, run_python
 
 
@@ -336,6 +337,78 @@ with gpuprof.trace({str(out)!r}):
     assert set(names(out)) == {"busy"}
 
 
+def test_the_whole_run_is_traced_beside_a_trace_of_a_part(tmp_path: Path) -> None:
+    out, part = tmp_path / "run.json", tmp_path / "part.json"
+    check_python(
+        SCOPES
+        + f"""
+with gpuprof.trace({str(part)!r}):
+    work("inside")
+work("after")
+""",
+        GPUPROF_TRACE_OUT=str(out),
+    )
+    assert names(part) == ["inside"]
+    assert names(out) == ["inside", "after"]
+
+
+def test_a_child_forked_before_the_first_event_leaves_the_path_to_its_parent(
+    tmp_path: Path,
+) -> None:
+    pid = check_python(
+        FORK
+        + """
+import gpuprof._timing
+pid = os.fork()
+work("child" if pid == 0 else "parent")
+if pid != 0:
+    assert os.waitpid(pid, 0)[1] == 0
+    print(pid)
+""",
+        GPUPROF_TRACE_OUT=str(tmp_path / "run.json"),
+    ).strip()
+    assert names(tmp_path / "run.json") == ["parent"]
+    assert names(tmp_path / f"run.{pid}.json") == ["child"]
+
+
+def test_a_trace_opened_while_another_of_its_path_is_compressed_keeps_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run.json.gz"
+    first = gpuprof.TraceWriter(out)
+    first.push("first", "test", 0.1)
+    second: list[gpuprof.TraceWriter] = []
+    compress = _trace_path._compress
+
+    def meanwhile(part: str, path: str) -> str:
+        if not second:
+            second.append(gpuprof.TraceWriter(out))
+            second[0].push("second", "test", 0.1)
+        return compress(part, path)
+
+    monkeypatch.setattr(_trace_path, "_compress", meanwhile)
+    first.close()
+    second[0].close()
+    assert names(out) == ["first"]
+    assert names(Path(second[0].path)) == ["second"]
+
+
+def test_the_first_event_of_an_exit_handler_leaves_no_part(tmp_path: Path) -> None:
+    check_python(
+        "import atexit\natexit.register(lambda: work('late'))\n" + SCOPES + "gpuprof.timer('x')",
+        GPUPROF_TRACE_OUT=str(tmp_path / "run.json"),
+    )
+    assert not [name for name in files(tmp_path) if name.endswith(".part")]
+
+
+def test_a_name_that_is_no_utf_8_is_a_file_all_the_same(tmp_path: Path) -> None:
+    out = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json")
+    with gpuprof.TraceWriter(out) as writer:
+        writer.push("a", "test", 0.1)
+    assert writer.error is None
+    assert names(Path(out)) == ["a"]
+
+
 # Files that cannot be written
 
 
@@ -365,7 +438,9 @@ print("on")
     assert len(complete_lines(part)) > 100
 
 
-@pytest.mark.parametrize("kind", ["missing folder", "file as folder", "folder", "link", "fifo"])
+@pytest.mark.parametrize(
+    "kind", ["missing folder", "file as folder", "folder", "link", "fifo", "device"]
+)
 def test_a_path_that_cannot_be_written_is_one_warning(tmp_path: Path, kind: str) -> None:
     out = tmp_path / "x.json"
     if kind == "missing folder":
@@ -375,6 +450,8 @@ def test_a_path_that_cannot_be_written_is_one_warning(tmp_path: Path, kind: str)
         out = tmp_path / "file" / "x.json"
     elif kind == "folder":
         out.mkdir()
+    elif kind == "device":
+        os.mkfifo(out)
     elif kind == "link":
         (tmp_path / "target").write_text("precious")
         (tmp_path / "x.json.part").symlink_to(tmp_path / "target")

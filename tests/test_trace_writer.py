@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import gpuprof
+from gpuprof import _core, _trace_open
 from gpuprof.errors import InvalidStateError
 
 
@@ -470,4 +471,85 @@ def test_no_warning_is_given_in_ordinary_use(path: Path) -> None:
         warnings.simplefilter("error")
         with gpuprof.trace(path), cpu_scope("step"):
             pass
-    assert repr(gpuprof.trace(path.with_name("other.json"))).startswith("<gpuprof.TraceWriter")
+    with gpuprof.trace(path.with_name("other.json")) as writer:
+        assert repr(writer) == f"<gpuprof.TraceWriter {writer.path!r}, 0 events>"
+
+
+# What reviews have found
+
+
+def test_a_writer_that_could_not_open_its_file_writes_nowhere(tmp_path: Path) -> None:
+    with pytest.warns(RuntimeWarning, match="cannot write the trace"):
+        broken = gpuprof.TraceWriter(tmp_path / "gone" / "x.json")
+    with gpuprof.trace(tmp_path / "run.json"):
+        broken.push("mine", "test", 1.0)
+        broken.instant("mine")
+        broken.counter("mine", 1)
+        broken.flow("start", 1)
+        broken.flush()
+    broken.close()
+    assert [e["ph"] for e in load(tmp_path / "run.json")["traceEvents"] if e["ph"] != "M"] == []
+
+
+def test_closing_from_two_threads_is_closing_once(tmp_path: Path) -> None:
+    for number in range(50):
+        path = tmp_path / f"{number}.json"
+        writer = gpuprof.TraceWriter(path)
+        writer.push("kept", "test", 0.1)
+        threads = [threading.Thread(target=writer.close) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert names(path) == ["kept"]
+
+
+def test_opening_a_trace_is_in_no_scope_s_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = _trace_open.open_as_wanted
+
+    def slowly() -> None:
+        time.sleep(0.05)
+        opened()
+
+    monkeypatch.setattr(_trace_open, "open_as_wanted", slowly)
+    backend = gpuprof.SyncBackend("none", lambda: None)
+    scope = gpuprof.timer("first", backend=backend)
+    _core._trace_wanted(True)
+    try:
+        with scope as first:
+            _core._trace_wanted(True)  # the exit finds it not open, too
+    finally:
+        _core._trace_wanted(False)
+    assert first.ms < 40
+
+
+def test_long_names_are_not_kept(tmp_path: Path) -> None:
+    def resident_mib() -> float:
+        status = Path("/proc/self/status").read_text()
+        (line,) = (line for line in status.splitlines() if line.startswith("VmRSS"))
+        return int(line.split()[1]) / 1024
+
+    with gpuprof.TraceWriter(tmp_path / "run.json") as writer:
+        before = resident_mib()
+        for number in range(200):
+            writer.instant(f"{number} " + "x" * 1_000_000)
+        writer.flush()
+        assert resident_mib() - before < 50
+
+
+def test_what_is_kept_of_the_run_is_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    with gpuprof.TraceWriter(path, args={"rank": "mine", "batch": 8}):
+        pass
+    last = metadata(path, "gpuprof")[-1]["args"]
+    assert last["args"] == {"rank": "mine", "batch": 8}
+    assert last["rank"] == 0
+
+
+def test_large_counters_are_numbers(path: Path) -> None:
+    with gpuprof.TraceWriter(path) as writer:
+        writer.counter("bytes", 2**60)
+        writer.counter("bytes", 10**400)
+    assert [e["args"] for e in events(path, "C")] == [{"value": 2.0**60}]

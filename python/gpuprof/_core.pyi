@@ -191,6 +191,10 @@ class _Merge:
 
 def _forget_warnings() -> None: ...
 
+@typing.overload
+def _fork_generation() -> int: ...
+
+@typing.overload
 def _fork_generation() -> int: ...
 
 def _host_now() -> int:
@@ -240,9 +244,10 @@ def _trace_name_stream(device: typing.SupportsInt | typing.SupportsIndex, stream
 def _trace_name_thread(tid: typing.SupportsInt | typing.SupportsIndex, name:
     typing.Any) -> None: ...
 
-def _trace_open(descriptor: typing.SupportsInt | typing.SupportsIndex, where: str, collects:
-    bool, from_start: bool, process: str, rank: typing.SupportsInt | typing.SupportsIndex,
-    world_size: typing.SupportsInt | typing.SupportsIndex, args: typing.Any) -> int:
+def _trace_open(descriptor: typing.SupportsInt | typing.SupportsIndex, where: typing.Any,
+    collects: bool, from_start: bool, process: typing.Any, rank: typing.SupportsInt |
+    typing.SupportsIndex, world_size: typing.SupportsInt | typing.SupportsIndex, args:
+    typing.Any) -> int:
     """Start a trace in an empty file, which is taken over, and return its number."""
 
 def _trace_records() -> bool: ...

@@ -92,23 +92,26 @@ def _generator(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]
             return (yield from generator)
         resume: Callable[[], Any] = functools.partial(next, generator)
         closed: GeneratorExit | None = None
-        while True:
-            item = None
-            with scope:
+        try:
+            while True:
+                item = None
+                with scope:
+                    try:
+                        item = resume()
+                    except StopIteration as stop:  # the end of the work, no failure of it
+                        return stop.value
+                    except GeneratorExit as error:  # closed, which is no failure either
+                        closed = error
+                if closed is not None:
+                    raise closed
                 try:
-                    item = resume()
-                except StopIteration as stop:  # the end of the work, no failure of it
-                    return stop.value
-                except GeneratorExit as error:  # closed, which is no failure either
-                    closed = error
-            if closed is not None:
-                raise closed
-            try:
-                sent = yield item
-            except BaseException as error:
-                resume = functools.partial(generator.throw, error)
-            else:
-                resume = functools.partial(generator.send, sent)
+                    sent = yield item
+                except BaseException as error:
+                    resume = functools.partial(generator.throw, error)
+                else:
+                    resume = functools.partial(generator.send, sent)
+        finally:
+            del resume, closed  # what they hold of an exception would hold this frame
 
     return _as_awaitable_as(function, timed)
 
@@ -129,22 +132,25 @@ def _async_generator(scope: Scope, function: Callable[..., Any]) -> Callable[...
     async def timed(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         generator = function(*args, **kwargs)
         resume: Callable[[], Any] = functools.partial(generator.__anext__)
-        while True:
-            with scope:
-                try:
-                    item = await resume()
-                except StopAsyncIteration:  # the end of the work, no failure of it
-                    return
-            try:
-                sent = yield item
-            except GeneratorExit:
+        try:
+            while True:
                 with scope:
-                    await generator.aclose()
-                raise
-            except BaseException as error:
-                resume = functools.partial(generator.athrow, error)
-            else:
-                resume = functools.partial(generator.asend, sent)
+                    try:
+                        item = await resume()
+                    except StopAsyncIteration:  # the end of the work, no failure of it
+                        return
+                try:
+                    sent = yield item
+                except GeneratorExit:
+                    with scope:
+                        await generator.aclose()
+                    raise
+                except BaseException as error:
+                    resume = functools.partial(generator.athrow, error)
+                else:
+                    resume = functools.partial(generator.asend, sent)
+        finally:
+            del resume
 
     return timed
 
@@ -203,9 +209,10 @@ def _annotated_async_generator(
     @functools.wraps(function)
     async def annotated(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         number = annotation._start()
+        resume: Callable[[], Any] | None = None
         try:
             generator = function(*args, **kwargs)
-            resume: Callable[[], Any] = functools.partial(generator.__anext__)
+            resume = functools.partial(generator.__anext__)
             while True:
                 try:
                     item = await resume()
@@ -221,6 +228,7 @@ def _annotated_async_generator(
                 else:
                     resume = functools.partial(generator.asend, sent)
         finally:
+            del resume
             annotation._end(number)
 
     return annotated

@@ -89,7 +89,8 @@ def finish_probe_timer_traced(
     cat : str
         Its category.
     tid : int or None
-        The slice's track: a thread's native id or any number below 2**28; None and 0 are the calling thread.
+        The slice's track: a thread's native id or any number below 2**28; None and 0 are the
+        calling thread.
     stream : int or object, optional
         As for `finish_probe_timer`.
 

@@ -34,7 +34,10 @@ _core._set_switches(
 
 _torch_compile.prepare()
 if os.environ.get("GPUPROF_TRACE_OUT") and not _is_set("GPUPROF_DISABLE"):
+    from gpuprof import _trace_open
+
     _core._trace_wanted(True)  # opened by the first event
+    _trace_open.close_at_exit()
 
 
 def make_scope(

@@ -80,7 +80,7 @@ class TraceWriter:
     ) -> None:
         self._pattern = checked_path(path)
         self._collect = bool(collect)
-        self._args = dict(args or {})
+        self._args = checked_args(args)
         self._closed = False
         self._from_start = _from_start
         self._number = 0
@@ -90,6 +90,8 @@ class TraceWriter:
     def _start(self, path: str) -> None:
         self._process = os.getpid()
         self._path = path
+        if self._collect and not self._from_start:
+            _trace_open.open_as_wanted()  # or the first event would find this one open
         try:
             descriptor, self._path = _trace_path.claim(path)
         except OSError as error:
@@ -100,16 +102,21 @@ class TraceWriter:
                 "the program goes on without it"
             )
             return
-        self._number = _core._trace_open(
-            descriptor,
-            where=f"{self._path}.part",
-            collects=self._collect,
-            from_start=self._from_start,
-            process=_process_name(),
-            rank=_trace_path.rank(),
-            world_size=_trace_path.world_size(),
-            args=self._args,
-        )
+        self._descriptor = descriptor  # the writer's from here on, which closes it
+        try:
+            self._number = _core._trace_open(
+                descriptor,
+                where=f"{self._path}.part",
+                collects=self._collect,
+                from_start=self._from_start,
+                process=_process_name(),
+                rank=_trace_path.rank(),
+                world_size=_trace_path.world_size(),
+                args=self._args,
+            )
+        except TypeError:  # the args have no text
+            os.close(descriptor)
+            raise
         _trace_open.remember(self, self._number)
         if self._collect:
             _core._trace_wanted(True)
@@ -203,7 +210,8 @@ class TraceWriter:
         """Write a slice with given times.
 
         Slices of one track nest if they come in the order of their ends or of their beginnings;
-        one that crosses others of its track is shown on a track of its own.
+        one that crosses others of its track is shown on a track of its own. What lies before
+        gpuprof was imported is cut off.
 
         Parameters
         ----------
@@ -232,15 +240,9 @@ class TraceWriter:
         tid: int | None,
         args: Mapping[str, object] | None = None,
     ) -> None:
-        _core._trace_slice(
-            self._current(),
-            checked_text("name", name),
-            checked_category(cat),
-            begin,
-            end,
-            checked_tid(tid),
-            checked_args(args),
-        )
+        event = (checked_text("name", name), checked_category(cat), begin, end, checked_tid(tid))
+        if number := self._current():
+            _core._trace_slice(number, *event, checked_args(args))
 
     def instant(
         self,
@@ -252,14 +254,9 @@ class TraceWriter:
         args: Mapping[str, object] | None = None,
     ) -> None:
         """Write a moment; parameters as for `complete`, and `at_ns` None is now."""
-        _core._trace_instant(
-            self._current(),
-            checked_text("name", name),
-            checked_category(cat),
-            moment(at_ns),
-            checked_tid(tid),
-            checked_args(args),
-        )
+        event = (checked_text("name", name), checked_category(cat), moment(at_ns), checked_tid(tid))
+        if number := self._current():
+            _core._trace_instant(number, *event, checked_args(args))
 
     def counter(
         self, name: str, values: float | Mapping[str, float], *, at_ns: int | None = None
@@ -268,10 +265,11 @@ class TraceWriter:
 
         A value that is not finite leaves a gap.
         """
+        event = (checked_text("name", name), moment(at_ns))
         finite = series(values)
         number = self._current()
-        if finite:
-            _core._trace_counter(number, checked_text("name", name), moment(at_ns), finite)
+        if number and finite:
+            _core._trace_counter(number, *event, finite)
 
     def flow(
         self,
@@ -300,19 +298,14 @@ class TraceWriter:
         if isinstance(id, bool) or not isinstance(id, int) or not 0 <= id < 2**40:
             message = f"id: expected an int from 0 to 2**40 - 1, got {id!r}"
             raise ValueError(message)
-        _core._trace_flow(
-            self._current(),
-            phase,
-            id,
-            checked_text("name", name),
-            checked_category(cat),
-            moment(at_ns),
-            checked_tid(tid),
-        )
+        event = (checked_text("name", name), checked_category(cat), moment(at_ns), checked_tid(tid))
+        if number := self._current():
+            _core._trace_flow(number, phase, id, *event)
 
     def flush(self) -> None:
         """Wait until all that was given so far is in ``PATH.part``."""
-        _core._trace_flush(self._current())
+        if number := self._current():
+            _core._trace_flush(number)
 
     def close(self) -> None:
         """Write what is left and make `path`; idempotent, never raises for the file's sake.
@@ -322,16 +315,21 @@ class TraceWriter:
         """
         if self._closed:
             return
+        self._closed = True
         is_own = self._process == os.getpid()  # else a forked child that wrote nothing
         try:
             if is_own and self._collect:
                 _trace_open.name_threads()
                 _flush_scopes()
         finally:
-            self._closed = True
             _trace_open.forget(self)
             if is_own and self._number != 0:
-                self._finish()
+                # Until the file is in its place, nobody else may take it for one left behind.
+                locked = os.dup(self._descriptor)
+                try:
+                    self._finish()
+                finally:
+                    os.close(locked)
 
     def _finish(self) -> None:
         self._last_state = state = dict(_core._trace_close(self._number))

@@ -41,8 +41,8 @@ def checked_number(what: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         message = f"{what}: expected a number, got {value!r}"
         raise TypeError(message)
-    if not 0 <= value < 1e15:  # also not NaN
-        message = f"{what}: expected a number from 0 to 1e15, got {value!r}"
+    if not 0 <= value < 1e12:  # also not NaN
+        message = f"{what}: expected a number from 0 to 1e12, got {value!r}"
         raise ValueError(message)
     return float(value)
 
@@ -86,16 +86,23 @@ def checked_args(args: object) -> dict[str, object] | None:
 
 
 def series(values: object) -> dict[str, object]:
-    if isinstance(values, Mapping):
-        if not values:
-            message = "values: expected at least one series, got an empty mapping"
-            raise ValueError(message)
-        return {str(name): number for name, number in values.items() if is_finite(number)}
-    return {"value": values} if is_finite(values) else {}
+    """Return the finite values of a counter by the names of its series."""
+    if not isinstance(values, Mapping):
+        values = {"value": values}
+    if not values:
+        message = "values: expected at least one series, got an empty mapping"
+        raise ValueError(message)
+    numbers = {str(name): _checked_value(value) for name, value in values.items()}
+    return {name: number for name, number in numbers.items() if math.isfinite(number)}
 
 
-def is_finite(value: object) -> bool:
+def _checked_value(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         message = f"values: expected numbers, got {value!r}"
         raise TypeError(message)
-    return math.isfinite(value)
+    if abs(value) <= 2**53:
+        return value
+    try:
+        return float(value)  # which is how viewers read it
+    except OverflowError:
+        return math.inf

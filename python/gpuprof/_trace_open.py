@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 # state in a child, and each step here is one operation on the dict.
 _writers: dict[int, TraceWriter] = {}
 _environment_read = False
+_exiting = False
 
 
 def remember(writer: TraceWriter, number: int) -> None:
     """Take an open trace in, to be closed at exit."""
     if not _writers:
-        atexit.unregister(_close_all)
-        atexit.register(_close_all)
+        close_at_exit()
     _writers[number] = writer
     process = sys.modules.get("multiprocessing.process")
     if process is not None and process.parent_process() is not None:
@@ -47,6 +47,8 @@ def any_collects() -> bool:
 
 def open_as_wanted() -> None:
     """Open the trace of GPUPROF_TRACE_OUT, and in a forked child those of its parent."""
+    if _exiting:
+        return  # nobody would close it
     for writer in list(_writers.values()):
         writer.reopen_in_child()
     _open_from_environment()
@@ -58,14 +60,29 @@ def _open_from_environment() -> None:
     if _environment_read or not path:
         return
     _environment_read = True
+    from gpuprof import _trace_path
     from gpuprof._trace import TraceWriter
 
     try:
+        if _core._fork_generation() and "%p" not in path:
+            path = _trace_path.with_process(path)
         TraceWriter(path, collect=True, _from_start=True)
     except ValueError as error:
         warnings.warn(
             f"gpuprof: GPUPROF_TRACE_OUT was ignored: {error}", RuntimeWarning, stacklevel=2
         )
+
+
+def close_at_exit() -> None:
+    """Have what is open then closed when the interpreter exits."""
+    atexit.unregister(_close_at_exit)
+    atexit.register(_close_at_exit)
+
+
+def _close_at_exit() -> None:
+    global _exiting  # noqa: PLW0603 (once for the process)
+    _close_all()
+    _exiting = True
 
 
 def _close_all() -> None:

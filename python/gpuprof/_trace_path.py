@@ -103,12 +103,23 @@ def claim(path: str) -> tuple[int, str]:
     """
     for count in range(_MOST_TRIES):
         wanted = path if count == 0 else _insert(path, _process_mark(count))
-        if os.path.isdir(wanted):  # noqa: PTH112 (a str, as all here)
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), wanted)
+        _check_target(wanted)
         descriptor = _open_part(f"{wanted}.part")
         if descriptor is not None:
             return descriptor, wanted
     raise OSError(errno.EEXIST, "too many traces of this path are open", path)
+
+
+def _check_target(path: str) -> None:
+    """Refuse to replace what is no file."""
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 (a str, as all here)
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "is not a regular file", path)
 
 
 def _process_mark(count: int) -> str:

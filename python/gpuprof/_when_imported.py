@@ -42,7 +42,9 @@ def when_imported(name: str, call: Callable[[], None]) -> None:
 def _serve(name: str) -> None:
     call = _waiting.pop(name, None)
     if not _waiting:
-        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
+        # A new list, because another thread may be walking through the old one: in a list that
+        # gets shorter it would pass over a finder.
+        sys.meta_path = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
     if call is not None:
         _served.add(name)
         call()
@@ -54,8 +56,11 @@ class _Finder:
     ) -> ModuleSpec | None:
         if name not in _waiting:
             return None
-        for finder in sys.meta_path:
-            find = None if finder is self else getattr(finder, "find_spec", None)
+        # Those before it were asked before it; to ask them again could come back here for ever.
+        finders = list(sys.meta_path)
+        after = finders.index(self) + 1 if self in finders else 0
+        for finder in finders[after:]:
+            find = getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = find(name, path, target) if find else None
             if spec is not None:
                 if hasattr(spec.loader, "exec_module"):

@@ -12,6 +12,8 @@
 
 namespace gpuprof::bindings {
 
+namespace py = pybind11;
+
 namespace {
 
 bool is_traced() { return trace::is_recording() || (listens(kTrace) && trace_records()); }
@@ -55,7 +57,13 @@ void Annotation::enter_seen(std::uint32_t who) {
 
 void Annotation::exit_seen() {
   const driver::HostNanoseconds now = is_traced() ? driver::host_now() : 0;
-  const open_ranges::Closed closed = open_ranges::close(this, open_ > 1, unseen_ == 0);
+  open_ranges::Closed closed;
+  try {
+    closed = open_ranges::close(this, open_ > 1, unseen_ == 0);
+  } catch (const py::error_already_set&) {  // an interrupt
+    --open_;
+    throw;
+  }
   if (closed.found) {
     --open_;
     if (closed.begin != 0 && now != 0) {
@@ -81,14 +89,27 @@ void Annotation::end(std::uint64_t number) { started_ranges::end(number); }
 
 void Annotation::enter_async() {
   const std::uint64_t number = start();
-  if (number != 0 || !awaited_.empty()) awaited_.push_back({current_context(), number});
+  if (number == 0 && awaited_.empty()) {
+    ++unseen_awaited_;
+  } else {
+    awaited_.push_back({current_context(), number});
+  }
 }
 
 void Annotation::exit_async() {
   const void* context = current_context();
-  const auto newest = std::find_if(awaited_.rbegin(), awaited_.rend(),
-                                   [context](const Awaited& a) { return a.context == context; });
-  if (newest == awaited_.rend()) return;  // entered while nobody listened
+  auto newest = std::find_if(awaited_.rbegin(), awaited_.rend(),
+                             [context](const Awaited& a) { return a.context == context; });
+  if (newest == awaited_.rend()) {
+    if (unseen_awaited_ != 0) {
+      --unseen_awaited_;
+      return;
+    }
+    if (awaited_.empty()) return;
+    // Left in another task than it was entered in, as an async generator that is not run to its
+    // end is: the event loop closes it.
+    newest = awaited_.rbegin();
+  }
   const std::uint64_t number = newest->number;
   awaited_.erase(std::next(newest).base());
   end(number);

@@ -75,6 +75,7 @@ class Annotation {
   std::uint32_t open_ = 0;    // entries in open_ranges
   std::uint32_t unseen_ = 0;  // entered while nobody listened
   std::vector<Awaited> awaited_;
+  std::uint32_t unseen_awaited_ = 0;
 };
 
 }  // namespace gpuprof::bindings

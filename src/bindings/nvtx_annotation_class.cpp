@@ -6,6 +6,7 @@
 #include "bindings/parts.hpp"
 #include "bindings/self_binding.hpp"
 #include "bindings/utf8.hpp"
+#include "nvtx/label.hpp"
 
 namespace gpuprof::bindings {
 
@@ -178,13 +179,8 @@ constexpr std::size_t kShownBytes = 100;
 
 std::string describe(const Annotation& annotation) {
   if (annotation.arguments().name.is_none()) return "<gpuprof.annotate>";
-  std::string name = utf8(annotation.arguments().name.ptr());
-  if (name.size() > kShownBytes) {
-    std::size_t keep = kShownBytes;
-    while (keep > 0 && (static_cast<unsigned char>(name[keep]) & 0xC0U) == 0x80U) --keep;
-    name = name.substr(0, keep) + "...";
-  }
-  return "<gpuprof.annotate '" + name + "'>";
+  const std::string name = utf8(annotation.arguments().name.ptr());
+  return "<gpuprof.annotate '" + nvtx::cut_text(name, kShownBytes) + "'>";
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "nvtx/color.hpp"
+#include "nvtx/label.hpp"
 
 namespace gpuprof::bindings {
 
@@ -23,7 +24,7 @@ std::string type_name(const py::object& value) { return Py_TYPE(value.ptr())->tp
                        type_name(value));
 }
 
-// A name of a category or domain. NVTX takes C strings, so that a NUL has to go.
+// A name of a category or domain, cut as labels are. NVTX takes C strings, so that a NUL has to go.
 std::string checked_text(const char* argument, const py::object& value) {
   if (!PyUnicode_Check(value.ptr())) wrong_type(argument, "a str or None", value);
   std::string text = utf8(value.ptr());
@@ -33,7 +34,7 @@ std::string checked_text(const char* argument, const py::object& value) {
   for (std::size_t at = text.find('\0'); at != std::string::npos; at = text.find('\0', at)) {
     text.replace(at, 1, kReplacement);
   }
-  return text;
+  return nvtx::shown_label(text);
 }
 
 std::uint32_t checked_color(const py::object& value) {
@@ -41,14 +42,15 @@ std::uint32_t checked_color(const py::object& value) {
     const std::string text = utf8(value.ptr());
     if (const auto argb = nvtx::color_of(text)) return *argb;
     throw py::value_error("color: expected '#rrggbb', '#aarrggbb', a number 0xAARRGGBB or one of " +
-                          nvtx::color_names() + "; got '" + text.substr(0, 100) + "'");
+                          nvtx::color_names() + "; got '" + nvtx::cut_text(text, 100) + "'");
   }
   if (!PyLong_Check(value.ptr())) wrong_type("color", "a str, an int or None", value);
   const std::uint64_t number = PyLong_AsUnsignedLongLong(value.ptr());
-  if (PyErr_Occurred() != nullptr || number > 0xFFFFFFFFU) {
-    PyErr_Clear();
+  const bool overflowed = PyErr_Occurred() != nullptr;
+  PyErr_Clear();
+  if (overflowed || number > 0xFFFFFFFFU) {
     throw py::value_error("color: expected a number from 0 to 0xFFFFFFFF (ARGB), got " +
-                          py::repr(value).cast<std::string>().substr(0, 100));
+                          (overflowed ? "one below 0 or above 64 bits" : std::to_string(number)));
   }
   return static_cast<std::uint32_t>(number);
 }
@@ -160,7 +162,7 @@ RangeArguments read_range_arguments(const char* function, PyObject* const* argum
     result.payload = checked_number(result.payload);
     result.look.payload = payload_of(result.payload);
   }
-  if (!result.domain.is_none()) checked_text("domain", result.domain);
+  if (!result.domain.is_none()) result.domain_name = checked_text("domain", result.domain);
   if (!result.args.is_none()) result.args = checked_args(result.args);
   return result;
 }

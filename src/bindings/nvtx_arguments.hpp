@@ -21,6 +21,7 @@ struct RangeArguments {
   pybind11::object domain;    // None or a str
   pybind11::object args;      // None, or a dict of their own
   nvtx::Look look;            // made of them
+  std::string domain_name;    // empty: the default one
 };
 
 // Reads the arguments of a METH_FASTCALL | METH_KEYWORDS function called `function`.

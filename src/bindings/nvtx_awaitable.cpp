@@ -40,11 +40,17 @@ PyType_Slot slots[] = {{Py_am_await, reinterpret_cast<void*>(&itself)},
 
 PyType_Spec spec = {"gpuprof._core._Ready", sizeof(Ready), 0, Py_TPFLAGS_DEFAULT, slots};
 
+PyObject* make_type() {
+  PyObject* type = PyType_FromSpec(&spec);
+  if (type == nullptr) throw py::error_already_set();
+  reinterpret_cast<PyTypeObject*>(type)->tp_new = nullptr;  // one without a value would crash
+  return type;
+}
+
 }  // namespace
 
 py::object ready_awaitable(const py::object& value) {
-  static PyObject* type = PyType_FromSpec(&spec);
-  if (type == nullptr) throw py::error_already_set();
+  static PyObject* type = make_type();
   auto* ready = PyObject_New(Ready, reinterpret_cast<PyTypeObject*>(type));
   if (ready == nullptr) throw py::error_already_set();
   ready->value = value.ptr();

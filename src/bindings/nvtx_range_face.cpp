@@ -18,8 +18,8 @@ namespace {
 
 constexpr const char* kPlainCategory = "annotation";
 
-nvtx::Domain& domain_of(const py::object& name) {
-  return name.is_none() ? nvtx::default_domain() : nvtx::domain_named(utf8(name.ptr()));
+nvtx::Domain& domain_of(const std::string& name) {
+  return name.empty() ? nvtx::default_domain() : nvtx::domain_named(name);
 }
 
 py::object decoded(const std::string& text) {
@@ -40,9 +40,11 @@ RangeFace::RangeFace(const RangeArguments& arguments)
   const std::string text = utf8(arguments.name.ptr());
   if (!is_label(text)) return;
   std::string label = nvtx::shown_label(text);
-  name_ = label == text ? arguments.name : decoded(label);
-  range_ =
-      std::make_unique<nvtx::Range>(domain_of(arguments.domain), std::move(label), arguments.look);
+  // Also where the name has a lone surrogate, which torch could not show.
+  const bool is_shown_as_given = label == text && PyUnicode_IS_ASCII(arguments.name.ptr()) != 0;
+  name_ = is_shown_as_given ? arguments.name : decoded(label);
+  range_ = std::make_unique<nvtx::Range>(domain_of(arguments.domain_name), std::move(label),
+                                         arguments.look);
 }
 
 RangeFace::RangeFace(const std::string& name) : payload_(py::none()), args_(py::none()) {
@@ -62,8 +64,7 @@ void RangeFace::warn_if_invalid() const {
 RangeFace::TraceTexts RangeFace::make_trace_texts() const {
   TraceTexts texts;
   texts.name = trace::intern(range_->label());
-  const std::string category = nvtx::shown_label(category_.empty() ? kPlainCategory : category_);
-  texts.category = trace::intern(category);
+  texts.category = trace::intern(category_.empty() ? kPlainCategory : category_);
   if (texts.category == nullptr) {
     static const trace::Label& plain = *new trace::Label{'"' + std::string(kPlainCategory) + '"'};
     texts.category = &plain;
@@ -82,16 +83,29 @@ RangeFace::TraceTexts RangeFace::make_trace_texts() const {
 void RangeFace::trace(trace::Kind kind, driver::HostNanoseconds begin, driver::HostNanoseconds end,
                       std::uint16_t depth, std::uint32_t tid) {
   if (!trace_texts_) trace_texts_ = make_trace_texts();
+  const TraceTexts& texts = *trace_texts_;
+  const auto fill = [&](trace::Event& event) {
+    event.kind = kind;
+    event.depth = depth;
+    event.tid = tid;
+    event.name = texts.name;
+    event.category = texts.category;
+    event.begin = begin;
+    event.end = end;
+  };
+  const bool is_plain = texts.name != nullptr && texts.args.empty();
+  if (trace::Queue* queue = is_plain ? trace::queue_of_this_thread() : nullptr) {
+    // Written where it stays.
+    trace::Event* event = trace::claim(*queue);
+    if (event == nullptr) return;
+    fill(*event);
+    trace::publish(*queue);
+    return;
+  }
   trace::Event event;
-  event.kind = kind;
-  event.depth = depth;
-  event.tid = tid;
-  event.name = trace_texts_->name;
-  event.category = trace_texts_->category;
-  event.begin = begin;
-  event.end = end;
+  fill(event);
   if (event.name == nullptr) trace::set_name(event, range_->label());
-  if (!trace_texts_->args.empty()) trace::set_args(event, trace_texts_->args);
+  trace::set_args(event, texts.args);
   trace::note(event);
 }
 

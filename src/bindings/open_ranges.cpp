@@ -30,7 +30,8 @@ struct Stack {
   std::vector<Entry> entries;
   std::size_t closed = 0;  // entries that wait for their pop
   std::uint32_t tid = trace::thread_id();
-  std::uint32_t named_in = ~std::uint32_t{0};  // the process in which traces know its name
+  std::uint32_t process = driver::fork_generation();  // that its thread is in
+  bool named = false;                                 // traces of that process know the name
   std::atomic<bool> thread_gone{false};
 };
 
@@ -57,12 +58,29 @@ struct ThreadEnd {
 };
 thread_local ThreadEnd thread_end;
 
+// Of a forked parent's threads only the one that forked goes on in the child.
+void follow_into_child() noexcept {
+  if (own == nullptr) return;
+  own->process = driver::fork_generation();
+  own->tid = trace::thread_id();
+  own->named = false;
+}
+
+const bool fork_hook = [] {
+  driver::on_fork_child(follow_into_child);
+  return true;
+}();
+
+bool has_ended(const Stack& stack) noexcept {
+  return stack.thread_gone.load(std::memory_order_acquire) ||
+         stack.process != driver::fork_generation();
+}
+
 void drop_stacks_of_ended_threads() {
   std::vector<Stack*> gone;
   auto& all = stacks();
-  const auto first_gone = std::partition(all.begin(), all.end(), [](const Stack* stack) {
-    return !stack->thread_gone.load(std::memory_order_acquire);
-  });
+  const auto first_gone =
+      std::partition(all.begin(), all.end(), [](const Stack* stack) { return !has_ended(*stack); });
   gone.assign(first_gone, all.end());
   all.erase(first_gone, all.end());
   for (Stack* stack : gone) {
@@ -163,7 +181,7 @@ Closed close_newest(Stack& stack) {
 
 Closed close_on_another_thread(const void* owner) {
   for (Stack* stack : stacks()) {
-    if (stack == own) continue;
+    if (stack == own || has_ended(*stack)) continue;
     const std::size_t index = pick(*stack, owner, false);
     if (index == stack->entries.size()) continue;
     Closed closed = describe(*stack, index);
@@ -186,8 +204,8 @@ void open(const void* owner, const Shown& shown, std::uint32_t who, FrameMark fr
   if (stack.closed != 0) settle(stack);
   const bool to_nvtx = (who & kNvtx) != 0;
   if (to_nvtx) shown.range.prepare();
-  if ((who & kTrace) != 0 && stack.named_in != driver::fork_generation()) {
-    stack.named_in = driver::fork_generation();
+  if ((who & kTrace) != 0 && !stack.named) {
+    stack.named = true;
     name_this_thread();
   }
   PyObject* torch = (who & kTorchImported) != 0 ? torch_profiler::enter(shown.name) : nullptr;
@@ -204,16 +222,13 @@ Closed close(const void* owner, bool several, bool elsewhere) {
       stack->entries.back().owner == owner) {
     return close_newest(*stack);
   }
-  if (stack != nullptr && stack->closed != 0) settle(*stack);
   const std::size_t index = stack != nullptr ? pick(*stack, owner, several) : 0;
   if (stack == nullptr || index == stack->entries.size()) {
     return elsewhere ? close_on_another_thread(owner) : Closed{};
   }
   const Closed closed = describe(*stack, index);
-  PyObject* torch = std::exchange(stack->entries[index].torch, nullptr);
   mark_closed(*stack, stack->entries[index]);
   settle(*stack);
-  torch_profiler::leave(torch);
   return closed;
 }
 

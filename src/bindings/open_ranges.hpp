@@ -45,7 +45,7 @@ void open(const void* owner, const Shown& shown, std::uint32_t who, FrameMark fr
 
 // Closes the newest range of `owner` on this thread, the one that the current frame opened if
 // `several` may be open; one of another thread, with a warning once, if there is none here and
-// `elsewhere` allows it.
+// `elsewhere` allows it. An interrupt may come out; the range is closed then, too.
 Closed close(const void* owner, bool several, bool elsewhere = true);
 
 // Whether `owner` has a range open on this thread that was pushed to NVTX.

@@ -67,6 +67,7 @@ PyType_Spec descriptor_spec = {"gpuprof._core._SelfDescriptor", sizeof(SelfDescr
 py::object make_descriptor(PyMethodDef* method) {
   static PyObject* type = PyType_FromSpec(&descriptor_spec);
   if (type == nullptr) throw py::error_already_set();
+  reinterpret_cast<PyTypeObject*>(type)->tp_new = nullptr;  // made here alone
   auto* descriptor = PyObject_New(SelfDescriptor, reinterpret_cast<PyTypeObject*>(type));
   if (descriptor == nullptr) throw py::error_already_set();
   descriptor->call = &descriptor_call;

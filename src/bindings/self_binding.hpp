@@ -55,10 +55,12 @@ PyObject* dispatch(const ContextManagerCalls& calls, PyObject* self, PyObject* c
 void add_context_manager(pybind11::handle type, PyMethodDef* enter, PyMethodDef* exit);
 
 // The C++ object inside an instance of a py::class_ with the default holder, without a type check.
+// TypeError for an instance that came from __new__ alone.
 template <typename T>
-T& unchecked(PyObject* self) noexcept {
-  return *static_cast<T*>(
-      reinterpret_cast<pybind11::detail::instance*>(self)->simple_value_holder[0]);
+T& unchecked(PyObject* self) {
+  void* object = reinterpret_cast<pybind11::detail::instance*>(self)->simple_value_holder[0];
+  if (object == nullptr) throw pybind11::type_error("this object was never initialised");
+  return *static_cast<T*>(object);
 }
 
 }  // namespace gpuprof::bindings

@@ -114,6 +114,7 @@ PyObject* Scope::enter() {
 // Outside of the sample, which must not pay for it. The trace gets the scope at its exit.
 void Scope::open_range(const Sample& sample, std::uint32_t who) {
   if (!face_) face_ = std::make_unique<RangeFace>(options_.name.value_or("(unnamed)"));
+  if ((who & kTrace) != 0 && trace_records()) name_this_thread();
   open_ranges::open(&sample, face_->shown(), who & ~static_cast<std::uint32_t>(kTrace));
 }
 
@@ -213,8 +214,8 @@ void Scope::exit(bool body_raised) {
   SampleRef sample = take_entry(place);
   if (!sample) return;
   sample->body_raised = body_raised;
-  const bool traced = listens(kTrace) && trace_records();
-  if (traced) prepare_trace(*sample.get());
+  const bool traced = listens(kTrace);
+  if (traced) note_thread(*sample.get());
   const bool is_cuda = sample->clock == timing::kCudaClock;
   if (was_cuda && !is_cuda) now = timing::host_now();
   last_ = sample;
@@ -231,7 +232,10 @@ void Scope::exit(bool body_raised) {
   }
   open_ranges::Closed range;
   if (open_ranges::count != 0) range = open_ranges::close(sample.get(), false);
-  if (traced) trace_host_span(*sample.get(), range.depth);
+  if (traced && trace_records()) {  // after the clock: the first time this opens the trace
+    name_this_thread();
+    trace_host_span(*sample.get(), range.depth);
+  }
   emit_pending_warnings();
 }
 

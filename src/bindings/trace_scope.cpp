@@ -29,6 +29,8 @@ constexpr std::uint32_t kNever = ~std::uint32_t{0};
 
 // The process generation in which traces were opened as they should be, or could not be.
 std::uint32_t opened_in = kNever;
+// While one thread opens them, the others note their events already.
+bool opening = false;
 
 const Label* category_of(const char* text) {
   const Label* label = trace::intern(text);
@@ -150,23 +152,31 @@ void call_trace_open(const char* function) {
 }  // namespace
 
 bool trace_records() {
-  if (trace::is_recording()) return true;
+  if (trace::is_recording() || opening) return true;
   const std::uint32_t now = driver::fork_generation();
   if (opened_in == now) return false;
   opened_in = now;  // first, because what follows may come back here
-  call_trace_open("open_as_wanted");
+  opening = true;
+  try {
+    call_trace_open("open_as_wanted");
+  } catch (const std::exception&) {  // an interrupt: the next event tries again
+    opened_in = kNever;
+    opening = false;
+    throw;
+  }
+  opening = false;
   return trace::is_recording();
 }
 
 void name_this_thread() {
-  static thread_local bool named = false;
-  if (named) return;
-  named = true;
+  static thread_local std::uint32_t named_in = kNever;  // a forked child's thread is another one
+  const std::uint32_t now = driver::fork_generation();
+  if (named_in == now) return;
+  named_in = now;
   call_trace_open("name_this_thread");
 }
 
-void prepare_trace(Sample& sample) {
-  name_this_thread();
+void note_thread(Sample& sample) noexcept {
   const trace::Queue* queue = trace::queue_of_this_thread();
   if (queue != nullptr) sample.thread = queue->tid;
 }
@@ -204,6 +214,7 @@ void bind_trace_scope(py::module_& module) {
         opened_in = kNever;
       },
       py::arg("on"));
+  module.def("_fork_generation", &driver::fork_generation);
   module.def("_trace_records", [] { return listens(kTrace) && trace_records(); });
 }
 

@@ -19,8 +19,8 @@ bool trace_records();
 // it runs Python code, with the interpreter lock.
 void name_this_thread();
 
-// Notes on an open sample which thread it belongs to. Before it is closed.
-void prepare_trace(timing::Sample& sample);
+// Notes on an open sample which thread it belongs to. Before it is closed; runs no Python code.
+void note_thread(timing::Sample& sample) noexcept;
 
 // Notes the host's span of a closed sample. `depth`: how many slices of this thread are open around
 // it. Never throws.

@@ -36,15 +36,15 @@ py::typing::Dict<py::str, py::object> as_dict(const trace::State& state) {
   return result;
 }
 
-std::uint32_t open_trace(int descriptor, std::string where, bool collects, bool from_start,
-                         std::string process, std::int64_t rank, std::int64_t world_size,
+std::uint32_t open_trace(int descriptor, py::handle where, bool collects, bool from_start,
+                         py::handle process, std::int64_t rank, std::int64_t world_size,
                          py::handle args) {
   trace::OutputOptions options;
   options.descriptor = descriptor;
-  options.where = std::move(where);
+  options.where = utf8(where.ptr());
   options.collects = collects;
   options.from_start = from_start;
-  options.process = std::move(process);
+  options.process = utf8(process.ptr());
   options.rank = rank;
   options.world_size = world_size;
   options.args = members_of(args.ptr());

@@ -60,8 +60,6 @@ enum class Warning : std::uint8_t {
   kNvtxLabel,        // a range has a label that NVTX cannot show
   kForeignRange,     // an annotation was left on another thread or out of order
   kTraceFailed,      // a trace cannot be written any further
-  kTraceDropped,     // events found no room
-  kTraceInChild,     // a forked child cannot write a trace of its own
   kCount,
 };
 

@@ -11,13 +11,15 @@ constexpr bool continues_character(char byte) noexcept {
 
 }  // namespace
 
-std::string shown_label(std::string_view text) {
-  if (text.size() <= kMaxLabelBytes) return std::string(text);
-  std::size_t keep = kMaxLabelBytes - kEllipsis.size();
+std::string cut_text(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return std::string(text);
+  std::size_t keep = most - kEllipsis.size();
   while (keep > 0 && continues_character(text[keep])) --keep;
   std::string shown(text.substr(0, keep));
   shown += kEllipsis;
   return shown;
 }
+
+std::string shown_label(std::string_view text) { return cut_text(text, kMaxLabelBytes); }
 
 }  // namespace gpuprof::nvtx

@@ -18,8 +18,11 @@ constexpr bool valid_label(std::string_view bytes) noexcept {
   return bytes.size() >= 2 && bytes.find('\0') == bytes.size() - 1;
 }
 
-// `text` as it is shown: cut between two characters, with an ellipsis, if it is longer than
-// kMaxLabelBytes.
+// `text` cut between two characters, with an ellipsis, if it is longer than `most` bytes, of which
+// there are at least three.
+std::string cut_text(std::string_view text, std::size_t most);
+
+// `text` as it is shown: cut to kMaxLabelBytes.
 std::string shown_label(std::string_view text);
 
 }  // namespace gpuprof::nvtx

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "driver/error.hpp"
+#include "nvtx/label.hpp"
 #include "nvtx/range.hpp"
 
 namespace gpuprof::nvtx {
@@ -95,7 +96,7 @@ Domain& domain_named(std::string_view name) {
   if (const auto found = all.find(key); found != all.end()) return *found->second;
   if (all.size() >= kMaxDomains) {
     driver::warn_once(driver::Warning::kNvtxLabel,
-                      "gpuprof: the NVTX domain '" + key.substr(0, 100) + "' is one too many (" +
+                      "gpuprof: the NVTX domain '" + cut_text(key, 100) + "' is one too many (" +
                           std::to_string(kMaxDomains) +
                           " exist); its ranges are shown in the domain 'gpuprof'");
     return default_domain();

@@ -90,12 +90,12 @@ std::size_t cut_at(std::string_view text) noexcept {
 
 const Label* intern(std::string_view text) {
   auto& l = labels();
-  std::string key(text);
+  std::string key(text.substr(0, kMaxTextBytes + 1));  // no more of it is ever shown
   const std::lock_guard lock(l.mutex);
   if (const auto found = l.by_text.find(key); found != l.by_text.end()) return found->second.get();
   if (l.by_text.size() >= kMaxLabels) return nullptr;
   auto label = std::make_unique<Label>();
-  append_json(label->json, text);
+  append_json(label->json, key);
   return l.by_text.emplace(std::move(key), std::move(label)).first->second.get();
 }
 

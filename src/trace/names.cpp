@@ -1,5 +1,6 @@
 #include "trace/names.hpp"
 
+#include <array>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -11,9 +12,11 @@ namespace {
 
 enum class NameOf : std::uint8_t { kThread, kStream, kDevice };
 
+using Key = std::pair<std::int64_t, std::uint64_t>;
+
 struct Names {
   driver::ForkMutex mutex;
-  std::map<std::pair<NameOf, std::pair<std::int64_t, std::uint64_t>>, std::string> by_object;
+  std::array<std::map<Key, std::string>, 3> by_kind;
 };
 
 Names& names() {
@@ -25,9 +28,10 @@ void set(NameOf what, std::int64_t first, std::uint64_t second, const std::strin
   try {
     auto& n = names();
     const std::lock_guard lock(n.mutex);
-    const auto key = std::make_pair(what, std::make_pair(first, second));
-    if (n.by_object.size() >= kMaxNames && n.by_object.count(key) == 0) return;
-    n.by_object[key] = name;
+    auto& of_kind = n.by_kind[static_cast<std::size_t>(what)];
+    const Key key{first, second};
+    if (of_kind.size() >= kMaxNames && of_kind.count(key) == 0) return;
+    of_kind[key] = name;
   } catch (...) {  // out of memory: no name
   }
 }
@@ -35,8 +39,9 @@ void set(NameOf what, std::int64_t first, std::uint64_t second, const std::strin
 std::string get(NameOf what, std::int64_t first, std::uint64_t second) {
   auto& n = names();
   const std::lock_guard lock(n.mutex);
-  const auto found = n.by_object.find({what, {first, second}});
-  return found != n.by_object.end() ? found->second : std::string();
+  const auto& of_kind = n.by_kind[static_cast<std::size_t>(what)];
+  const auto found = of_kind.find({first, second});
+  return found != of_kind.end() ? found->second : std::string();
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ namespace gpuprof::trace {
 namespace {
 
 constexpr HostNanoseconds kSecond = 1'000'000'000;
+constexpr std::size_t kMostArgs = 256;     // that fit into the file's head
 constexpr std::uint32_t kGpuOrder = 1000;  // GPU tracks stand below the threads
 
 const HostNanoseconds base = driver::monotonic_now() - kSecond;
@@ -85,7 +86,9 @@ std::string Output::clock_args() const {
   std::string args = member("baseTimeNanoseconds", base + unix_offset_) + "," +
                      member("rank", options_.rank) + "," +
                      member("world_size", options_.world_size);
-  if (!options_.args.empty()) args += "," + options_.args;
+  if (!options_.args.empty() && options_.args.size() <= kMostArgs) {
+    args += ",\"args\":{" + options_.args + "}";
+  }
   return args;
 }
 
@@ -145,12 +148,14 @@ void Output::add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
   const HostNanoseconds measured = std::llround(span.duration_ns);
   HostNanoseconds end = begin + measured;
   const std::uint32_t tid = gpu_tid(gpu_track(key), key, begin, end, event.depth);
-  if (end != begin + measured) {  // stretched: the measured time is an argument then
+  Extra stretched;
+  if (end != begin + measured) {  // the measured time is an argument then
     Text exact;
     append_microseconds(exact, measured);
-    std::string& args = event.extra->args;
-    if (!args.empty()) args += ',';
-    args.append("\"gpu_us\":").append(exact.view());
+    stretched.args = event.extra->args;
+    if (!stretched.args.empty()) stretched.args += ',';
+    stretched.args.append("\"gpu_us\":").append(exact.view());
+    event.extra = &stretched;
   }
   const bool arrow =
       span.work != GpuWork::kInsideReplay && crossing_.count({host_tid, span.launched}) == 0;
@@ -235,6 +240,7 @@ void Output::flush() noexcept {
 }
 
 void Output::finish(std::uint64_t dropped) {
+  finished_ = true;
   for (const auto& [tid, lane] : lanes_) {
     const std::string name = thread_name(tid);
     if (!name.empty()) name_track(tid, name, tid == main_tid_ ? 0 : 1);

@@ -36,7 +36,7 @@ struct OutputOptions {
   std::string process;      // the process's name
   std::int64_t rank = 0;
   std::int64_t world_size = 1;
-  std::string args;  // more members of the first event's args, as JSON; short
+  std::string args;  // of the run as a whole: members of a JSON object; left out if too long
 };
 
 struct OutputCounts {
@@ -55,6 +55,7 @@ class Output {
 
   // Whether the event belongs here: it is meant for this one, or ended while this was open.
   [[nodiscard]] bool wants(const Event& event) const noexcept {
+    if (finished_) return false;
     if (event.target != 0) return event.target == number_;
     return options_.collects && event.end >= opened_ && event.end <= closed_;
   }
@@ -70,9 +71,13 @@ class Output {
   void flush() noexcept;
   // Completes the file, unless it failed.
   void finish(std::uint64_t dropped);
+  // Puts it on the disk. Not on the writer thread, which others wait for; after its last use there.
+  void sync() noexcept { file_.sync(); }
   void abandon() noexcept { file_.abandon(); }
-  // Ends the trace for a reason that is not the file's.
-  void give_up(const char* why) noexcept { file_.fail(why); }
+  // Ends the trace for a reason that is not the file's, unless it is complete.
+  void give_up(const char* why) noexcept {
+    if (!finished_) file_.fail(why);
+  }
 
   [[nodiscard]] const OutputCounts& counts() const noexcept { return counts_; }
   [[nodiscard]] const PartFile& file() const noexcept { return file_; }
@@ -112,6 +117,7 @@ class Output {
   const HostNanoseconds opened_;
   const std::int64_t unix_offset_;
   HostNanoseconds closed_ = INT64_MAX;
+  bool finished_ = false;
   const std::uint32_t main_tid_;
   const std::string pid_;
   Text text_;  // formatted, not written yet

@@ -34,10 +34,13 @@ void PartFile::finish(const std::string& last_event, const std::string& members)
   std::string header = "{" + members + ",\"traceEvents\":[";
   header.resize(kHeaderBytes - 1, ' ');
   header += '\n';
-  if (!failed() && ::pwrite(descriptor_, header.data(), header.size(), 0) !=
-                       static_cast<ssize_t>(header.size())) {
-    fail("write to", errno);
-  }
+  if (failed()) return;
+  const ssize_t written = ::pwrite(descriptor_, header.data(), header.size(), 0);
+  if (written != static_cast<ssize_t>(header.size()))
+    fail("write to", written < 0 ? errno : ENOSPC);
+}
+
+void PartFile::sync() noexcept {
   if (!failed() && ::fsync(descriptor_) != 0 && errno != EINVAL) fail("sync", errno);
   if (descriptor_ >= 0 && ::close(std::exchange(descriptor_, -1)) != 0) fail("close", errno);
 }

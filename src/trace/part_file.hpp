@@ -26,9 +26,11 @@ class PartFile {
   // Begins the array with an event, given without its comma.
   void begin(const std::string& first_event);
   void write(std::string_view text) noexcept;
-  // Ends the array, makes it an object with these members before the events, and syncs and closes
-  // the file. `last_event` is without its comma.
+  // Ends the array and makes it an object with these members before the events. `last_event` is
+  // without its comma.
   void finish(const std::string& last_event, const std::string& members);
+  // Puts the finished file on the disk, which may take long, and closes it.
+  void sync() noexcept;
   // Closes the file as it is.
   void abandon() noexcept;
   // Writes nothing any more, for this reason.

@@ -37,6 +37,9 @@ Registry& registry() {
 
 std::atomic<std::uint64_t> dropped_count{0};
 
+// A thread that notes without end must not keep the writer from the others.
+constexpr std::size_t kMostChunksAtOnce = kMaxChunks;
+
 __attribute__((tls_model("initial-exec"))) thread_local SharedQueue* own = nullptr;
 
 Chunk* get_chunk() noexcept {
@@ -63,8 +66,11 @@ void give_chunk(Chunk* chunk) noexcept {
   chunk->next.store(nullptr, std::memory_order_relaxed);
   auto& r = registry();
   const std::lock_guard lock(r.mutex);
-  r.spare.push_back(chunk);  // never grows past what get_or_make reserved
+  r.spare.push_back(chunk);  // never grows past what make_queue reserved
 }
+
+// What is noted while the locals of a thread are destroyed comes too late.
+__attribute__((tls_model("initial-exec"))) thread_local bool ended = false;
 
 // When a thread ends, its queue stays until the writer has read it.
 struct ThreadEnd {
@@ -74,6 +80,7 @@ struct ThreadEnd {
   ~ThreadEnd() {
     if (own != nullptr) own->left.store(true, std::memory_order_release);
     own = nullptr;
+    ended = true;
   }
   void touch() noexcept {}
 };
@@ -115,10 +122,11 @@ bool add_chunk(Queue& queue) noexcept {
 // True once all is read that there will ever be.
 bool read_out(SharedQueue& queue, Take take, void* context) {
   const bool left = queue.left.load(std::memory_order_acquire);  // before the last look
-  for (;;) {
+  for (std::size_t chunks = 0; chunks < kMostChunksAtOnce; ++chunks) {
     const std::uint32_t written = queue.first->written.load(std::memory_order_acquire);
-    for (; queue.read < written; ++queue.read) {
-      take(context, queue.first->event(queue.read), queue.tid);
+    while (queue.read < written) {
+      const std::uint32_t index = queue.read++;  // first: what take() throws at is not taken again
+      take(context, queue.first->event(index), queue.tid);
     }
     Chunk* next = queue.first->next.load(std::memory_order_acquire);
     if (queue.read < Chunk::kEvents || next == nullptr) return left;
@@ -126,6 +134,7 @@ bool read_out(SharedQueue& queue, Take take, void* context) {
     queue.first = next;
     queue.read = 0;
   }
+  return false;
 }
 
 // The child's one thread begins with nothing; what the parent's threads noted is the parent's.
@@ -144,7 +153,7 @@ const bool fork_hook = [] {
 }  // namespace
 
 Queue* queue_of_this_thread() noexcept {
-  if (own == nullptr) own = make_queue();
+  if (own == nullptr && !ended) own = make_queue();
   return own;
 }
 

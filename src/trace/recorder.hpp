@@ -43,7 +43,8 @@ struct Queue {
   std::uint32_t tid = 0;   // the kernel's number of the thread
 };
 
-// The queue of this thread. Made at the first use, which may take a lock; null for lack of memory.
+// The queue of this thread. Made at the first use, which may take a lock; null for lack of memory,
+// and once the thread's locals are being destroyed.
 Queue* queue_of_this_thread() noexcept;
 
 // Room for one event in the thread's queue, with default values; null if there is none, which is

@@ -94,6 +94,14 @@ void update_recording(const Shared& s) noexcept {
   recording.store(any, std::memory_order_relaxed);
 }
 
+void warn_of(const std::string& failure) noexcept {
+  try {
+    driver::warn_once(driver::Warning::kTraceFailed,
+                      "gpuprof: " + failure + ". The trace ends here; the program goes on");
+  } catch (...) {  // out of memory: no warning
+  }
+}
+
 HostNanoseconds thread_cpu_time() noexcept {
   std::timespec used{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
@@ -107,9 +115,9 @@ class Writer {
 
   void run() {
     for (;;) {
-      const bool urgent = wait_for_work();
-      if (entries_.empty() && stop_) return;
       try {
+        const bool urgent = wait_for_work();
+        if (entries_.empty() && stop_) return;
         work(urgent);
       } catch (const std::exception& error) {  // out of memory
         give_up(error.what());
@@ -122,6 +130,7 @@ class Writer {
   struct Waiting {  // a GPU span that cannot be placed yet
     Event event;
     std::uint32_t tid;
+    std::unique_ptr<Extra> extra;  // the event's
   };
 
   bool wait_for_work() {
@@ -163,13 +172,13 @@ class Writer {
   }
 
   void take(const Event& event, std::uint32_t tid) {
-    if (event.kind == Kind::kGpu && waiting_.size() < kMostWaiting) {
-      waiting_.push_back({event, tid});  // with its extra
-      return;
-    }
-    const std::unique_ptr<Extra> owned(event.extra);
+    std::unique_ptr<Extra> extra(event.extra);
     if (event.kind == Kind::kGpu) {
-      count_unplaced(event);
+      if (waiting_.size() < kMostWaiting) {
+        waiting_.push_back({event, tid, std::move(extra)});
+      } else {
+        count_unplaced(event);
+      }
       return;
     }
     for (const auto& entry : entries_) {
@@ -179,25 +188,23 @@ class Writer {
 
   void place_waiting() {
     std::vector<Waiting> later;
+    later.reserve(waiting_.size());
     for (Waiting& waiting : waiting_) {
       HostNanoseconds begin = 0;
       HostNanoseconds error = 0;
-      const GpuSpan& span = waiting.event.extra->gpu;
-      const GpuClock::Answer answer = gpu_clock.place(span.begin, begin, error);
+      const Event& event = waiting.event;
+      const GpuClock::Answer answer = gpu_clock.place(waiting.extra->gpu.begin, begin, error);
+      if (answer == GpuClock::Answer::kNever) count_unplaced(event);
       if (answer == GpuClock::Answer::kNotYet) {
-        later.push_back(waiting);
-        continue;
-      }
-      const std::unique_ptr<Extra> owned(waiting.event.extra);
-      if (answer == GpuClock::Answer::kNever) {
-        count_unplaced(waiting.event);
-        continue;
-      }
-      begin = std::max(begin, span.launched);
-      for (const auto& entry : entries_) {
-        if (entry->output.wants(waiting.event)) {
-          entry->output.add_gpu(waiting.event, waiting.tid, begin, error);
+        for (Entry* entry : closing_) {  // which cannot wait for it
+          if (entry->output.wants(event)) entry->output.count_unplaced();
         }
+        later.push_back(std::move(waiting));
+      }
+      if (answer != GpuClock::Answer::kPlaced) continue;
+      begin = std::max(begin, waiting.extra->gpu.launched);
+      for (const auto& entry : entries_) {
+        if (entry->output.wants(event)) entry->output.add_gpu(event, waiting.tid, begin, error);
       }
     }
     waiting_ = std::move(later);
@@ -214,36 +221,40 @@ class Writer {
     waiting_.clear();
   }
 
-  void publish() {
+  void publish() noexcept {
     const HostNanoseconds cpu = thread_cpu_time();
-    const std::uint64_t dropped_now = dropped();
-    const Lock lock(mutex());
-    for (std::size_t i = 0; i < entries_.size(); ++i) {
-      Entry& entry = *entries_[i];
-      if (entry.done) continue;
-      const OutputCounts& counts = entry.output.counts();
-      const PartFile& file = entry.output.file();
-      entry.state = {true,
-                     file.failed(),
-                     file.error(),
-                     counts.events,
-                     dropped_now - entry.dropped_before,
-                     counts.unplaced,
-                     file.bytes(),
-                     counts.gpu_error,
-                     cpu};
-      entry.flushes_done = std::max(entry.flushes_done, flushes_[i]);
-      if (file.failed()) {
-        driver::warn_once(
-            driver::Warning::kTraceFailed,
-            "gpuprof: " + file.error() + ". The trace ends here; the program goes on");
-      }
-      if (std::find(closing_.begin(), closing_.end(), &entry) != closing_.end()) {
+    const std::string* failure = nullptr;
+    {
+      const Lock lock(mutex());
+      for (std::size_t i = 0; i < entries_.size() && i < flushes_.size(); ++i) {
+        Entry& entry = *entries_[i];
+        if (entry.done) continue;
+        if (entry.output.file().failed() && !entry.state.failed) {
+          failure = &entry.output.file().error();
+        }
+        publish_state(entry, cpu);
+        entry.flushes_done = std::max(entry.flushes_done, flushes_[i]);
+        if (std::find(closing_.begin(), closing_.end(), &entry) == closing_.end()) continue;
         entry.state.open = false;
         entry.done = true;
       }
+      s_.changed.notify_all();
     }
-    s_.changed.notify_all();
+    if (failure != nullptr) warn_of(*failure);
+  }
+
+  static void publish_state(Entry& entry, HostNanoseconds cpu) noexcept {
+    const OutputCounts& counts = entry.output.counts();
+    const PartFile& file = entry.output.file();
+    State& state = entry.state;
+    state.open = true;
+    state.events = counts.events;
+    state.dropped = dropped() - entry.dropped_before;
+    state.unplaced = counts.unplaced;
+    state.bytes = file.bytes();
+    state.gpu_error = counts.gpu_error;
+    state.writer_cpu = cpu;
+    if (file.failed() && !state.failed) state.fail(file.error());
   }
 
   Shared& s_;
@@ -350,8 +361,13 @@ State close(std::uint32_t number) {
     s.changed.wait(lock, [&] { return entry->done; });
   }
   if (entry->output.collects()) gpu_clock.want(false);
+  entry->output.sync();  // here, because it may take long and the writer has others to serve
   remove(s, entry.get());
   stop_thread_if_idle(s);
+  if (const PartFile& file = entry->output.file(); file.failed() && !entry->state.failed) {
+    entry->state.fail(file.error());
+    warn_of(file.error());
+  }
   return entry->state;
 }
 
@@ -370,7 +386,10 @@ State state(std::uint32_t number) {
   Shared& s = shared();
   const Lock lock(mutex());
   const std::shared_ptr<Entry> entry = find(s, number);
-  return entry ? entry->state : State{};
+  if (!entry) return {};
+  State now = entry->state;
+  if (!entry->done) now.dropped = dropped() - entry->dropped_before;  // also if the writer is stuck
+  return now;
 }
 
 }  // namespace gpuprof::trace

@@ -39,6 +39,14 @@ struct State {
   std::uint64_t bytes = 0;
   HostNanoseconds gpu_error = 0;   // the largest error of a GPU time
   HostNanoseconds writer_cpu = 0;  // what the writer thread has cost since it started
+
+  void fail(const std::string& why) noexcept {
+    failed = true;
+    try {
+      error = why;
+    } catch (...) {  // out of memory: failed without words
+    }
+  }
 };
 
 // Writes what is left, completes the file and returns the last state. A trace that is not open, or

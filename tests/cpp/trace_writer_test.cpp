@@ -298,5 +298,29 @@ TEST_F(GpuTrace, DrawsASpanAsLongAsWhatRanInIt) {
   EXPECT_EQ(count("#2"), 0U);
 }
 
+TEST_F(GpuTrace, CountsWhatCouldNotBePlacedWhenItCloses) {
+  can_place = false;
+  const std::uint32_t number = start();
+  note(gpu_span("too late", 5000.0, 2000.0, base_time()));
+  EXPECT_EQ(close(number).unplaced, 1U);
+}
+
+TEST_F(Trace, TakesNothingOnceItIsComplete) {
+  const std::uint32_t number = start();
+  const HostNanoseconds before = driver::host_now();
+  std::string other = ::testing::TempDir() + "trace-XXXXXX";
+  OutputOptions options;  // keeps the writer thread going
+  options.descriptor = ::mkstemp(other.data());
+  options.where = other;
+  const std::uint32_t second = open(std::move(options));
+  close(number);
+  note(slice("late", before, before));
+  flush(second);
+  EXPECT_EQ(text().substr(text().size() - 4), "\n]}\n");
+  EXPECT_EQ(count("\"late\""), 0U);
+  close(second);
+  ::unlink(other.c_str());
+}
+
 }  // namespace
 }  // namespace gpuprof::trace
