@@ -37,4 +37,4 @@ fake_driver "$folder/cache/d/fake_driver" "${flags[@]}" >/dev/null
 # forks beside running threads, where AddressSanitizer's own locks are not safe.
 FAKECUDA_CXXFLAGS="${flags[*]}" "${python[@]}" -m pytest -q -o cache_dir="$folder/cache" \
   -k 'not daemon and not fork_while_other_threads' tests/test_timing*.py \
-  tests/test_trace_writer.py tests/test_trace_tools_hostile.py
+  tests/test_trace_writer.py tests/test_trace_values.py tests/test_trace_tools_hostile.py

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import math
 import threading
 import time
@@ -16,44 +14,12 @@ import pytest
 import gpuprof
 from gpuprof import _core, _trace_open
 from gpuprof.errors import InvalidStateError
-
-
-def load(path: Path) -> dict[str, Any]:
-    """Parse strictly: no NaN, no duplicate keys."""
-
-    def refuse(text: str) -> None:
-        pytest.fail(f"{text} is not JSON")
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        keys = [key for key, _ in pairs]
-        assert len(keys) == len(set(keys)), keys
-        return dict(pairs)
-
-    raw = path.read_bytes()
-    text = gzip.decompress(raw) if path.suffix == ".gz" else raw
-    trace: dict[str, Any] = json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
-    return trace
-
-
-def events(path: Path, phase: str = "X") -> list[dict[str, Any]]:
-    return [event for event in load(path)["traceEvents"] if event["ph"] == phase]
-
-
-def names(path: Path, phase: str = "X") -> list[str]:
-    return [event["name"] for event in events(path, phase)]
-
-
-def metadata(path: Path, name: str) -> list[dict[str, Any]]:
-    return [event for event in events(path, "M") if event["name"] == name]
+from tests.trace_events import cpu_scope, events, load, metadata, names
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "run.json"
-
-
-def cpu_scope(name: str) -> Any:
-    return gpuprof.timer(name, backend="cpu")
 
 
 # What is in it
@@ -255,92 +221,6 @@ def test_a_user_s_slices_that_cross_do_not_share_a_track(path: Path) -> None:
         writer.complete("two", now + 500, 1000, tid=5)
     assert names(path) == ["one"]
     assert names(path, "b") == ["two"]
-
-
-# Hostile names and values
-
-
-HOSTILE = [
-    'quote " here',
-    "back\\slash",
-    "ends in \\",
-    "line\nbreak",
-    "tab\t",
-    "\x00\x01\x1f\x7f",
-    "é\u2028🚀",
-    "a" * 5000,
-]
-
-
-@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
-def test_any_name_is_strict_json_and_itself(path: Path, name: str) -> None:
-    with gpuprof.TraceWriter(path) as writer:
-        writer.push(name, name, 0.1)
-    (slice_,) = events(path)
-    if len(name) > 4096:
-        assert slice_["name"].startswith("a" * 4000)
-        assert slice_["name"].endswith("…")
-    else:
-        shown = name.replace("\0", "\ufffd")  # where Perfetto would cut it
-        assert slice_["name"].rstrip("\u200b") == shown
-        assert slice_["cat"].rstrip("\u200b") == shown
-    assert not slice_["name"].endswith("\\")
-
-
-def test_a_name_of_ten_megabytes_is_cut(path: Path) -> None:
-    with gpuprof.trace(path) as writer:
-        writer.push("x" * 10_000_000, "y" * 10_000_000, 0.1)
-        with cpu_scope("z" * 10_000_000):
-            pass
-    assert path.stat().st_size < 100_000
-    assert len(events(path)) == 2
-
-
-def test_lone_surrogates_become_replacement_characters(path: Path) -> None:
-    with gpuprof.TraceWriter(path) as writer:
-        writer.push("a\ud800b", "c\udfff", 0.1)
-    (slice_,) = events(path)
-    assert (slice_["name"], slice_["cat"]) == ("a\ufffdb", "c\ufffd")
-
-
-def test_any_argument_is_strict_json(path: Path) -> None:
-    class Loud:
-        def __repr__(self) -> str:
-            raise RuntimeError
-
-    deep: list[Any] = []
-    for _ in range(100):
-        deep = [deep]
-    args = {
-        "nan": math.nan,
-        "inf": math.inf,
-        "minus": -math.inf,
-        "big": 2**64,
-        "exact": 2**53,
-        "long": 10**5000,
-        "loud": Loud(),
-        "deep": deep,
-        "set": {1},
-        "text": "\ud800",
-        3: None,
-        "list": [1, (2.5, True), {"k": "v"}],
-    }
-    with gpuprof.TraceWriter(path) as writer:
-        writer.instant("here", args=args)
-    found = events(path, "i")[0]["args"]
-    assert (found["nan"], found["inf"], found["minus"]) == ("NaN", "Infinity", "-Infinity")
-    assert (found["exact"], int(found["big"], 0)) == (2**53, 2**64)
-    assert found["list"] == [1, [2.5, True], {"k": "v"}]
-    assert "Loud" in found["loud"]
-    assert found["set"] == "{1}"
-    assert "3" in found
-
-
-def test_more_names_than_are_kept_are_all_written(path: Path) -> None:
-    with gpuprof.TraceWriter(path) as writer:
-        for number in range(11_000):
-            writer.instant(f"name {number}")
-    assert names(path, "i") == [f"name {number}" for number in range(11_000)]
 
 
 # Wrong calls

@@ -191,10 +191,6 @@ class _Merge:
 
 def _forget_warnings() -> None: ...
 
-@typing.overload
-def _fork_generation() -> int: ...
-
-@typing.overload
 def _fork_generation() -> int: ...
 
 def _host_now() -> int:

@@ -64,11 +64,7 @@ void RangeFace::warn_if_invalid() const {
 RangeFace::TraceTexts RangeFace::make_trace_texts() const {
   TraceTexts texts;
   texts.name = trace::intern(range_->label());
-  texts.category = trace::intern(category_.empty() ? kPlainCategory : category_);
-  if (texts.category == nullptr) {
-    static const trace::Label& plain = *new trace::Label{'"' + std::string(kPlainCategory) + '"'};
-    texts.category = &plain;
-  }
+  texts.category = trace::intern_category(category_.empty() ? kPlainCategory : category_);
   const py::str payload_key("payload");
   const bool has_args = !args_.is_none();
   if (!payload_.is_none() && !(has_args && args_.contains(payload_key))) {

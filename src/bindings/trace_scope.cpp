@@ -32,16 +32,9 @@ std::uint32_t opened_in = kNever;
 // While one thread opens them, the others note their events already.
 bool opening = false;
 
-const Label* category_of(const char* text) {
-  const Label* label = trace::intern(text);
-  if (label != nullptr) return label;
-  static const Label& other = *new Label{"\"gpuprof\""};
-  return &other;
-}
-
 struct Categories {
-  const Label* scope = category_of("scope");
-  const Label* capture = category_of("capture");
+  const Label* scope = trace::intern_category("scope");
+  const Label* capture = trace::intern_category("capture");
 };
 const Categories& categories() {
   static const Categories& all = *new Categories;
@@ -64,9 +57,9 @@ const Label* label_of(const timing::Path& path) {
 // Never throws: for lack of memory the trace has one slice less.
 void note_sample(Event& event, const Sample& sample) noexcept {
   try {
-    static const Label* unnamed = category_of("(unnamed)");
+    static const Label& unnamed = *new Label{"\"(unnamed)\""};
     event.tid = sample.thread;
-    event.name = sample.counted ? label_of(*sample.path) : unnamed;
+    event.name = sample.counted ? label_of(*sample.path) : &unnamed;
     if (event.name == nullptr) set_name(event, sample.path->name);
   } catch (const std::exception&) {
     delete event.extra;
@@ -214,7 +207,6 @@ void bind_trace_scope(py::module_& module) {
         opened_in = kNever;
       },
       py::arg("on"));
-  module.def("_fork_generation", &driver::fork_generation);
   module.def("_trace_records", [] { return listens(kTrace) && trace_records(); });
 }
 

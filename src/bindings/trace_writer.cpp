@@ -77,7 +77,7 @@ void note_given(Event event, const Given& given) {
     event.depth = 0xFFFF;
     const std::string args = members_of(given.args.ptr());
     const std::string category = given.category.is_none() ? "" : utf8(given.category.ptr());
-    if (!category.empty()) event.category = trace::intern(category);
+    if (!category.empty()) event.category = trace::intern_category(category);
     trace::set_name(event, utf8(given.name.ptr()));
     trace::set_args(event, args);
   } catch (const std::exception&) {

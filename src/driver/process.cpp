@@ -13,7 +13,7 @@ std::atomic<std::uint32_t> generation{0};
 std::atomic<bool> initialised{false};
 
 struct ForkHooks {
-  std::array<std::atomic<ForkMutex*>, 16> mutexes{};
+  std::array<std::atomic<ForkMutex*>, 32> mutexes{};
   std::atomic<std::size_t> mutex_count{0};
   std::array<void (*)() noexcept, 8> callbacks{};
   std::size_t callback_count = 0;

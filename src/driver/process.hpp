@@ -29,7 +29,7 @@ std::uint32_t fork_generation() noexcept;
 // first out, so this must follow cuInit). Idempotent, any thread.
 void driver_was_initialised() noexcept;
 
-// A mutex with static lifetime that a fork finds unlocked in the child. At most 16 exist; they are
+// A mutex with static lifetime that a fork finds unlocked in the child. At most 32 exist; they are
 // taken in order of construction around a fork, so code that holds one takes no other.
 class ForkMutex {
  public:

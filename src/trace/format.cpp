@@ -116,11 +116,21 @@ void append_microseconds(Text& out, HostNanoseconds nanoseconds) {
   line.microseconds(nanoseconds);
 }
 
-void append_slice(Text& out, Position at, const Event& event, HostNanoseconds begin,
+std::string slice_head(Position at, const Event& event) {
+  Text text;
+  {
+    Line line(text, variable_size(at, event));
+    begin_line(line, R"({"ph":"X","name":)", event, at);
+    line.text(",\"ts\":");
+  }
+  return std::string(text.view());
+}
+
+void append_slice(Text& out, std::string_view head, const Event& event, HostNanoseconds begin,
                   HostNanoseconds duration) {
-  Line line(out, variable_size(at, event));
-  begin_line(line, R"({"ph":"X","name":)", event, at);
-  add_time(line, begin);
+  Line line(out, head.size() + (event.extra != nullptr ? event.extra->args.size() : 0));
+  line.text(head);
+  line.microseconds(begin);
   line.text(",\"dur\":");
   line.microseconds(duration);
   end_line(line, event);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "trace/event.hpp"
@@ -22,8 +23,11 @@ struct Position {
   std::uint32_t tid = 0;
 };
 
-// One line each. Times are relative to the base, and not negative.
-void append_slice(Text& out, Position at, const Event& event, HostNanoseconds begin,
+// All of a slice's line that does not change from one entry of a scope to the next.
+std::string slice_head(Position at, const Event& event);
+
+// One line each. Times are relative to the base, and not negative. `head` is of the same event.
+void append_slice(Text& out, std::string_view head, const Event& event, HostNanoseconds begin,
                   HostNanoseconds duration);
 void append_async(Text& out, Position at, const Event& event, HostNanoseconds begin,
                   HostNanoseconds end, std::uint64_t id);

@@ -86,17 +86,27 @@ std::size_t cut_at(std::string_view text) noexcept {
   return keep;
 }
 
-}  // namespace
-
-const Label* intern(std::string_view text) {
-  auto& l = labels();
+const Label* find_or_make(Labels& among, std::string_view text, std::size_t most) {
   std::string key(text.substr(0, kMaxTextBytes + 1));  // no more of it is ever shown
-  const std::lock_guard lock(l.mutex);
-  if (const auto found = l.by_text.find(key); found != l.by_text.end()) return found->second.get();
-  if (l.by_text.size() >= kMaxLabels) return nullptr;
+  const std::lock_guard lock(among.mutex);
+  if (const auto found = among.by_text.find(key); found != among.by_text.end()) {
+    return found->second.get();
+  }
+  if (among.by_text.size() >= most) return nullptr;
   auto label = std::make_unique<Label>();
   append_json(label->json, key);
-  return l.by_text.emplace(std::move(key), std::move(label)).first->second.get();
+  return among.by_text.emplace(std::move(key), std::move(label)).first->second.get();
+}
+
+}  // namespace
+
+const Label* intern(std::string_view text) { return find_or_make(labels(), text, kMaxLabels); }
+
+const Label* intern_category(std::string_view text) {
+  static Labels& categories = *new Labels;
+  static const Label& other = *new Label{"\"(other)\""};
+  const Label* label = find_or_make(categories, text, kMaxCategories);
+  return label != nullptr ? label : &other;
 }
 
 void append_json(std::string& out, std::string_view text) {

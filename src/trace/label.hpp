@@ -20,6 +20,10 @@ struct Label {
 // The label of a text; null once there are kMaxLabels others. Throws std::bad_alloc.
 const Label* intern(std::string_view text);
 
+// The label of a category. Of these at most kMaxCategories exist; the rest are one, `(other)`.
+inline constexpr std::size_t kMaxCategories = 1000;
+const Label* intern_category(std::string_view text);
+
 // Appends `text` as a JSON string: UTF-8 as it is, only `"`, `\` and control characters escaped,
 // what is not UTF-8 (lone surrogates among it) and NUL as U+FFFD, cut at kMaxTextBytes with an
 // ellipsis. A text that ends in a backslash gets a zero-width space after it, because Perfetto up

@@ -102,7 +102,7 @@ void Output::add(const Event& event, std::uint32_t noted_by) {
   switch (event.kind) {
     case Kind::kSlice:
       if (lane.add(begin, end, event.depth)) {
-        append_slice(text_, at, event, begin, end - begin);
+        append_slice(text_, head_of(event, tid), event, begin, end - begin);
         break;
       }
       note_crossing(tid, event.begin);
@@ -131,6 +131,20 @@ void Output::add(const Event& event, std::uint32_t noted_by) {
   if (text_.size() >= kFlushBytes) flush();
 }
 
+// The heads of the slices that come over and over. A name that is not interned may be freed, and
+// its address be another's.
+std::string_view Output::head_of(const Event& event, std::uint32_t tid) {
+  const auto mix = (reinterpret_cast<std::uintptr_t>(event.name) >> 5U) ^
+                   (reinterpret_cast<std::uintptr_t>(event.category) >> 7U) ^ tid;
+  Head& head = heads_[mix % heads_.size()];
+  const bool interned = event.extra == nullptr || !event.extra->own;
+  if (interned && head.name == event.name && head.category == event.category && head.tid == tid) {
+    return head.text;
+  }
+  head = {interned ? event.name : nullptr, event.category, tid, slice_head(on(tid), event)};
+  return head.text;
+}
+
 // An arrow can begin in a slice of a thread's track only.
 void Output::note_crossing(std::uint32_t tid, HostNanoseconds begin) {
   if (crossing_.size() >= kMostCrossing) crossing_.clear();
@@ -148,6 +162,7 @@ void Output::add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
   const HostNanoseconds measured = std::llround(span.duration_ns);
   HostNanoseconds end = begin + measured;
   const std::uint32_t tid = gpu_tid(gpu_track(key), key, begin, end, event.depth);
+  const std::string_view head = head_of(event, tid);
   Extra stretched;
   if (end != begin + measured) {  // the measured time is an argument then
     Text exact;
@@ -164,7 +179,7 @@ void Output::add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
     append_flow(text_, on(host_tid), 's', "\"launch\"", "\"launch\"", span.launched - base,
                 next_flow_);
   }
-  append_slice(text_, on(tid), event, begin - base, end - begin);
+  append_slice(text_, head, event, begin - base, end - begin);
   if (arrow) {
     append_flow(text_, on(tid), 'f', "\"launch\"", "\"launch\"", begin - base, next_flow_++);
   }

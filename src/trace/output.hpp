@@ -5,10 +5,12 @@
 // monotonic clock; in the file they count from base_time().
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
@@ -84,6 +86,12 @@ class Output {
 
  private:
   using TrackKey = std::tuple<int, std::uintptr_t, std::uint32_t>;  // device, stream, host thread
+  struct Head {
+    const Label* name = nullptr;
+    const Label* category = nullptr;
+    std::uint32_t tid = 0;
+    std::string text;
+  };
   struct GpuLane {
     std::uint32_t tid;
     Lane lane;
@@ -103,6 +111,7 @@ class Output {
 
   [[nodiscard]] Position on(std::uint32_t tid) const noexcept { return {pid_, tid}; }
   Lane& lane_of(std::uint32_t tid);
+  [[nodiscard]] std::string_view head_of(const Event& event, std::uint32_t tid);
   void note_crossing(std::uint32_t tid, HostNanoseconds begin);
   void name_thread_track(std::uint32_t tid);
   std::uint32_t gpu_tid(GpuTrack& track, const TrackKey& key, HostNanoseconds begin,
@@ -123,6 +132,7 @@ class Output {
   Text text_;  // formatted, not written yet
   PartFile file_;
   std::unordered_map<std::uint32_t, Lane> lanes_;  // by host thread
+  std::array<Head, 64> heads_;
   std::uint32_t last_tid_ = 0;
   Lane* last_lane_ = nullptr;
   std::map<TrackKey, GpuTrack> gpu_tracks_;

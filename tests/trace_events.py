@@ -1,0 +1,64 @@
+"""What tests read out of traces, strictly."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpuprof
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Parse strictly: no NaN, no duplicate keys."""
+
+    def refuse(text: str) -> None:
+        pytest.fail(f"{text} is not JSON")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys = [key for key, _ in pairs]
+        assert len(keys) == len(set(keys)), keys
+        return dict(pairs)
+
+    raw = path.read_bytes()
+    text = gzip.decompress(raw) if path.suffix == ".gz" else raw
+    trace: dict[str, Any] = json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
+    return trace
+
+
+def events(path: Path, phase: str = "X") -> list[dict[str, Any]]:
+    return [event for event in load(path)["traceEvents"] if event["ph"] == phase]
+
+
+def names(path: Path, phase: str = "X") -> list[str]:
+    return [event["name"] for event in events(path, phase)]
+
+
+def metadata(path: Path, name: str) -> list[dict[str, Any]]:
+    return [event for event in events(path, "M") if event["name"] == name]
+
+
+def cpu_scope(name: str) -> Any:
+    return gpuprof.timer(name, backend="cpu")
+
+
+def complete_lines(part: Path) -> list[dict[str, Any]]:
+    """Return the events of an array that may end anywhere."""
+    lines = part.read_text().removeprefix("[").split("\n")
+    return [json.loads(line.rstrip().rstrip(",")) for line in lines[:-1] if line.strip()]
+
+
+SCOPES = """
+import gpuprof, os, sys, time
+def work(name, count=1):
+    for _ in range(count):
+        with gpuprof.timer(name, backend="cpu"):
+            pass
+"""
+
+
+def files(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir()}
