@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import gpuprof
+from tests.processes import check_python
 from tests.trace_events import cpu_scope, events, names
 
 
@@ -93,18 +94,31 @@ def test_any_argument_is_strict_json(path: Path) -> None:
     assert "3" in found
 
 
+# What fills the tables of a process has one of its own.
+
+
 def test_more_names_than_are_kept_are_all_written(path: Path) -> None:
-    with gpuprof.TraceWriter(path) as writer:
-        for number in range(11_000):
-            writer.instant(f"name {number}")
+    check_python(
+        f"""
+        import gpuprof
+        with gpuprof.TraceWriter({str(path)!r}) as writer:
+            for number in range(11_000):
+                writer.instant(f"name {{number}}")
+        """
+    )
     assert names(path, "i") == [f"name {number}" for number in range(11_000)]
 
 
 def test_more_categories_than_are_kept_share_one(path: Path) -> None:
-    with gpuprof.TraceWriter(path) as writer:
-        for number in range(1_500):
-            writer.instant("moment", cat=f"category {number}")
-        writer.instant("known", cat="category 0")
+    check_python(
+        f"""
+        import gpuprof
+        with gpuprof.TraceWriter({str(path)!r}) as writer:
+            for number in range(1_500):
+                writer.instant("moment", cat=f"category {{number}}")
+            writer.instant("known", cat="category 0")
+        """
+    )
     categories = [event["cat"] for event in events(path, "i")]
     assert len(categories) == 1_501
     assert categories[-1] == "category 0"
