@@ -160,7 +160,11 @@ void Output::add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
   const std::uint32_t host_tid = event.tid != 0 ? event.tid : noted_by;
   const TrackKey key{span.device, span.stream, host_tid};
   const HostNanoseconds measured = std::llround(span.duration_ns);
-  HostNanoseconds end = begin + measured;
+  // What would begin before its launch is cut at the front: moved as a whole, it would end after
+  // the next one has begun.
+  const HostNanoseconds early = std::max<HostNanoseconds>(span.launched - begin, 0);
+  begin += early;
+  HostNanoseconds end = begin + std::max(measured - early, measured / 2);
   const std::uint32_t tid = gpu_tid(gpu_track(key), key, begin, end, event.depth);
   const std::string_view head = head_of(event, tid);
   Extra stretched;

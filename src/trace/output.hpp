@@ -64,7 +64,7 @@ class Output {
 
   // An event of any kind but kGpu, noted by a thread.
   void add(const Event& event, std::uint32_t noted_by);
-  // A kGpu event that began at `begin`, give or take `error`.
+  // A kGpu event that began at `begin`, give or take `error`; it is not drawn before its launch.
   void add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin, HostNanoseconds error);
   void count_unplaced() noexcept { ++counts_.unplaced; }
 

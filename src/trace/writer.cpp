@@ -202,7 +202,6 @@ class Writer {
         later.push_back(std::move(waiting));
       }
       if (answer != GpuClock::Answer::kPlaced) continue;
-      begin = std::max(begin, waiting.extra->gpu.launched);
       for (const auto& entry : entries_) {
         if (entry->output.wants(event)) entry->output.add_gpu(event, waiting.tid, begin, error);
       }

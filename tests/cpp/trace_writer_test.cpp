@@ -238,11 +238,20 @@ TEST_F(GpuTrace, PutsASpanOnATrackOfItsStreamNotBeforeItsLaunch) {
   EXPECT_EQ(wanted, 0);
   EXPECT_GE(refreshed, 1);
   EXPECT_EQ(last.gpu_error, 1500);
-  EXPECT_EQ(count(R"("ts":5000100.000,"dur":2.000)"), 1U) << text();
+  EXPECT_EQ(count(R"("ts":5000100.000,"dur":1.000,"args":{"gpu_us":2.000})"), 1U) << text();
   EXPECT_EQ(count(R"("ts":6000000.000,"dur":2.000)"), 1U) << text();
   EXPECT_EQ(count(R"("tid":268435456,"ts")"), 2U) << text();
   EXPECT_EQ(count(R"("ph":"s")"), 2U);
   EXPECT_EQ(count(R"("ph":"f","bp":"e")"), 2U);
+}
+
+TEST_F(GpuTrace, CutsWhatWouldBeginTooEarlyAtTheFront) {
+  const std::uint32_t number = start();
+  note(gpu_span("first", 5000.0, 1e6, base_time() + 5'000'001'600));
+  note(gpu_span("second", 5001.001, 1e6, base_time()));  // a microsecond after the first
+  close(number);
+  EXPECT_EQ(count(R"("ts":5000001.600,"dur":998.400,"args":{"gpu_us":1000.000})"), 1U) << text();
+  EXPECT_EQ(count("#2"), 0U);
 }
 
 TEST_F(GpuTrace, WaitsUntilASpanCanBePlaced) {
