@@ -200,10 +200,12 @@ class Writer {
           if (entry->output.wants(event)) entry->output.count_unplaced();
         }
         later.push_back(std::move(waiting));
+        continue;
       }
-      if (answer != GpuClock::Answer::kPlaced) continue;
       for (const auto& entry : entries_) {
-        if (entry->output.wants(event)) entry->output.add_gpu(event, waiting.tid, begin, error);
+        if (answer == GpuClock::Answer::kPlaced && entry->output.wants(event)) {
+          entry->output.add_gpu(event, waiting.tid, begin, error);
+        }
       }
     }
     waiting_ = std::move(later);
