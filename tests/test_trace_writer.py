@@ -412,10 +412,15 @@ def test_long_names_are_not_kept(tmp_path: Path) -> None:
         return int(line.split()[1]) / 1024
 
     with gpuprof.TraceWriter(tmp_path / "run.json") as writer:
+
+        def write_names() -> None:
+            for number in range(300):
+                writer.instant(f"{number} " + "x" * 1_000_000)
+            writer.flush()
+
+        write_names()  # a checking allocator holds the first 256 MiB back
         before = resident_mib()
-        for number in range(200):
-            writer.instant(f"{number} " + "x" * 1_000_000)
-        writer.flush()
+        write_names()
         assert resident_mib() - before < 50
 
 
