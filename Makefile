@@ -5,7 +5,8 @@ OUT ?= build/gpu-results
 MACHINE ?= gpu
 
 GPU_SITE := $(CURDIR)/build/gpu
-BENCHMARKS := timing_scope_overhead timing_import timing_accuracy timing_timeline nvtx_overhead trace_write trace_summary
+BENCHMARKS := timing_scope_overhead timing_import timing_accuracy timing_timeline nvtx_overhead \
+  trace_write trace_summary graphs_launch graphs_breaks
 
 .PHONY: build test lint gpu docs clean
 

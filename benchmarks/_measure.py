@@ -53,9 +53,20 @@ class Rounds:
         columns = [self._values[term] for term in terms]
         self._values[name] = [sum(values) for values in zip(*columns, strict=True)]
 
-    def row(self, name: str, *, to: str | None = None, target: float | None = None) -> Row:
-        """Return a contender's row, compared with `to` if that was measured too."""
+    def row(
+        self,
+        name: str,
+        *,
+        to: str | None = None,
+        target: float | None = None,
+        shown: str | None = None,
+    ) -> Row:
+        """Return a contender's row, compared with `to` if that was measured too.
+
+        One that is compared with several is `shown` under another name in each further row.
+        """
         values = self._values[name]
+        name = shown or name
         best, median = min(values), statistics.median(values)
         if self._disturbed:
             best = statistics.mean(values)
@@ -65,6 +76,14 @@ class Rounds:
         ratios = [value / other for value, other in zip(values, others, strict=True)]
         ratio = best / (statistics.mean(others) if self._disturbed else min(others))
         return Row(name, best, "ns", median, to, ratio, statistics.median(ratios), target)
+
+    def excess(self, name: str, *, over: str, target: float | None = None) -> Row:
+        """Return the microseconds that a contender takes more than another; 0 for less."""
+        values, others = self._values[name], self._values[over]
+        rounds = [value - other for value, other in zip(values, others, strict=True)]
+        best, median = min(values) - min(others), statistics.median(rounds)
+        shown = f"{name}, beyond {over}"
+        return Row(shown, max(best, 0.0) / 1e3, "us", max(median, 0.0) / 1e3, target=target)
 
 
 def arguments(description: str | None) -> argparse.Namespace:

@@ -29,6 +29,11 @@ def readme() -> Any:
 
 
 @pytest.fixture
+def breaks() -> Any:
+    return importlib.import_module("render_breaks")
+
+
+@pytest.fixture
 def result(results: Any) -> Any:
     rows = [
         results.Row("raw pair", 1500.0, "ns", median=1600.0),
@@ -57,6 +62,27 @@ def test_committed_results_are_valid_and_named_after_their_script(results: Any) 
 def test_the_readme_shows_the_committed_results(readme: Any, results: Any) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert text == readme.replace_block(text, readme.render(results.load_all()))
+
+
+def test_the_page_on_broken_captures_shows_the_committed_messages(breaks: Any) -> None:
+    text = breaks.PAGE.read_text(encoding="utf-8")
+    assert text == breaks.replace_block(text, breaks.render(breaks.load()))
+
+
+def test_a_message_is_shown_whole_and_in_lines_that_fit(breaks: Any) -> None:
+    said = "CaptureError: " + "a cause " * 40 + "end"
+    case = {"title": "T", "code": "pass\n", "torch": None, "gpuprof": said, "debug": None}
+    data = dict(breaks.load(), cases=[case])
+    _, _, shown = breaks.render(data).partition("```text\n")
+    shown, _, rest = shown.partition("\n```")
+    assert shown.replace("\n", " ") == said
+    assert max(map(len, shown.splitlines())) <= 100
+    assert "debug" not in rest
+
+
+def test_a_page_without_a_place_for_the_messages_is_refused(breaks: Any) -> None:
+    with pytest.raises(breaks.PageError, match="breaks:begin"):
+        breaks.replace_block("# Page\n", "messages")
 
 
 def test_a_result_comes_back_from_its_file(tmp_path: Path, result: Any, results: Any) -> None:

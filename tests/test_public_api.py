@@ -15,13 +15,26 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof import errors
+from gpuprof import _graph_view, errors
+from tests.fake_driver.control import FakeCuda
+from tests.graph_nodes import chain
 
 API_PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
 PUBLIC = sorted({*gpuprof.__all__, *gpuprof._MODULE_OF} - {"errors", "nvtx", "torch"})
 FUNCTIONS = [name for name in PUBLIC if not inspect.isclass(getattr(gpuprof, name))]
 # Those that a user makes; the others are made by gpuprof.
-CONSTRUCTED = ["RangeCatalog", "RangeSpec", "SyncBackend", "Timer"]
+CONSTRUCTED = [
+    "CapturePool",
+    "DeviceScalar",
+    "GraphCaptureGuard",
+    "RangeCatalog",
+    "RangeSpec",
+    "SyncBackend",
+    "Timer",
+    "capture",
+]
+PER_THREAD_STREAM = 2  # the driver's handle
+OPEN = gpuprof.OpenCapture(7, 2, gpuprof.CaptureMode.GLOBAL, 1, 2)
 
 
 def parameters_of(name: str) -> list[inspect.Parameter]:
@@ -138,6 +151,10 @@ def cpu_stats() -> Any:
     return gpuprof.stats()
 
 
+def nodes_of_a_graph() -> tuple[gpuprof.GraphNode, ...]:
+    return chain("first", "second")
+
+
 PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "Annotation": (lambda: gpuprof.annotate("pickled"), id),
     "Backend": (lambda: gpuprof.backends()["cpu"], lambda b: (b.available, b.reason)),
@@ -145,18 +162,35 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda: gpuprof.Calibration(0, 32.0, 1.0, None, 256, "by hand"),
         lambda c: c.to_dict(),
     ),
+    "CaptureInfo": (
+        lambda: gpuprof.CaptureInfo(gpuprof.CaptureStatus.ACTIVE, 7, 2, (OPEN,)),
+        lambda info: info.to_dict(),
+    ),
+    "CaptureMode": (lambda: gpuprof.CaptureMode.RELAXED, id),
+    "CaptureStatus": (lambda: gpuprof.CaptureStatus.ACTIVE, id),
     "Counter": (lambda: gpuprof.counter("pickled"), lambda c: c.name),
+    "GraphDiff": (
+        lambda: _graph_view.diff(nodes_of_a_graph(), (), chain("first"), ()),
+        lambda diff: (str(diff), diff.to_dict()),
+    ),
+    "GraphMemory": (lambda: gpuprof.GraphMemory(4096, None), lambda m: m.to_dict()),
+    "GraphNode": (lambda: nodes_of_a_graph()[1], lambda node: node.to_dict()),
+    "GraphTimings": (lambda: gpuprof.GraphTimings([("a", 1.0), ("b", None)]), dict),
+    "OpenCapture": (lambda: OPEN, lambda each: each.to_dict()),
     "RangeCatalog": (lambda: gpuprof.nvtx.CATALOG, id),
     "RangeSpec": (lambda: gpuprof.RangeSpec("a.b", "described"), lambda s: (s, s.label)),
     "Row": (lambda: cpu_stats()["pickled"], lambda r: r.to_dict()),
     "Sample": (cpu_sample, lambda s: s.to_dict()),
     "Scope": (lambda: gpuprof.timer("pickled"), id),
+    "SpanTiming": (lambda: gpuprof.SpanTiming((1.0, None)), lambda s: s.to_dict()),
     "Stats": (cpu_stats, lambda s: s.to_dict()),
     "Summary": (lambda: cpu_stats()["pickled"].host, lambda s: s.to_dict()),
     "SyncBackend": (
         lambda: gpuprof.SyncBackend("npu", gpuprof.flush),
         lambda b: (b.name, b.synchronize),
     ),
+    # What was asked for, as long as it is not entered.
+    "capture": (lambda: gpuprof.capture(2, name="pickled"), lambda c: c._settings),
 }
 
 
@@ -167,15 +201,34 @@ def closed_writer() -> gpuprof.TraceWriter:
     return writer
 
 
-REFUSING: dict[str, Callable[[], Any]] = {
-    "Timer": lambda: gpuprof.Timer("cpu"),
-    "TraceWriter": closed_writer,
+def graph_of(fake: FakeCuda) -> gpuprof.CapturedGraph:
+    with gpuprof.capture(PER_THREAD_STREAM) as cap:
+        fake.work(PER_THREAD_STREAM, 1)
+    return cap.graph
+
+
+def finished_guard(fake: FakeCuda) -> gpuprof.GraphCaptureGuard:
+    guard = gpuprof.GraphCaptureGuard(PER_THREAD_STREAM)
+    guard.abort()
+    assert fake.capture_status(PER_THREAD_STREAM) == 0
+    return guard
+
+
+REFUSING: dict[str, Callable[[FakeCuda], Any]] = {
+    "CapturePool": lambda _: gpuprof.CapturePool(),
+    "CapturedGraph": graph_of,
+    "DeviceScalar": lambda _: gpuprof.DeviceScalar(1.0, "float32", PER_THREAD_STREAM),
+    "GraphCaptureGuard": finished_guard,
+    "Timer": lambda _: gpuprof.Timer("cpu"),
+    "TraceWriter": lambda _: closed_writer(),
 }
+# A name of something, which copies as itself but means nothing to another process.
+REFUSING_TO_PICKLE = {"GraphPoolHandle": gpuprof.graph_pool_handle}
 
 
 def test_every_public_class_either_pickles_or_refuses() -> None:
     classes = {name for name in PUBLIC if name not in FUNCTIONS}
-    assert classes == {*PICKLING, *REFUSING}
+    assert classes == {*PICKLING, *REFUSING, *REFUSING_TO_PICKLE}
 
 
 @pytest.mark.parametrize("name", PICKLING)
@@ -190,11 +243,17 @@ def test_a_class_that_pickles_comes_back_as_it_was(name: str, protocol: int) -> 
 
 @pytest.mark.parametrize("name", REFUSING)
 @pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])
-def test_a_class_that_holds_events_refuses_to_be_copied(
-    name: str, duplicate: Callable[[Any], Any]
+def test_a_class_that_belongs_to_the_process_refuses_to_be_copied(
+    name: str, duplicate: Callable[[Any], Any], fake: FakeCuda
 ) -> None:
-    with pytest.raises(TypeError, match=r"cannot be pickled or copied; make a new one"):
-        duplicate(REFUSING[name]())
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        duplicate(REFUSING[name](fake))
+
+
+@pytest.mark.parametrize("name", REFUSING_TO_PICKLE)
+def test_a_name_that_belongs_to_the_process_refuses_to_be_pickled(name: str) -> None:
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(REFUSING_TO_PICKLE[name]())
 
 
 def test_an_open_sample_refuses_to_be_pickled() -> None:

@@ -4,6 +4,8 @@
 // driver functions itself and opens libcuda.so.1, so it needs no CUDA toolkit. Times are host
 // nanoseconds for the whole call; a negative result is a driver's error code, negated. Each
 // function may be called from any thread, after raw_open().
+#include "raw_driver.hpp"
+
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -11,18 +13,19 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <ctime>
 #include <thread>
 #include <vector>
 
 namespace {
 
-using Handle = void*;
-using Code = int;
+using raw::Code;
+using raw::Handle;
+using raw::kSuccess;
+using raw::kUnresolved;
+using raw::now_ns;
+using raw::resolve;
 
-constexpr Code kSuccess = 0;
 constexpr Code kNotReady = 600;
-constexpr Code kUnresolved = 500;
 constexpr unsigned kNonBlocking = 1;
 
 struct Driver {
@@ -40,18 +43,6 @@ struct Driver {
 };
 
 Driver driver;
-
-template <typename Function>
-bool resolve(Handle library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
-}
-
-std::int64_t now_ns() {
-  timespec at{};
-  clock_gettime(CLOCK_MONOTONIC, &at);
-  return std::int64_t{at.tv_sec} * 1'000'000'000 + at.tv_nsec;
-}
 
 // Event pairs handed out round robin; a pair that comes round again is read first, if anybody
 // reads.

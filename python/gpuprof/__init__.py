@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gpuprof._backends import backends as backends
     from gpuprof._backends import cuda_available as cuda_available
     from gpuprof._core import Annotation as Annotation
+    from gpuprof._core import GraphNode as GraphNode
     from gpuprof._core import Sample as Sample
     from gpuprof._core import Scope as Scope
     from gpuprof._core import annotate as annotate
@@ -32,6 +33,28 @@ if TYPE_CHECKING:
     from gpuprof._core import range_end as range_end
     from gpuprof._core import range_start as range_start
     from gpuprof._core import timer as timer
+    from gpuprof._device_scalar import DeviceScalar as DeviceScalar
+    from gpuprof._graph_pool import CapturePool as CapturePool
+    from gpuprof._graph_pool import GraphPoolHandle as GraphPoolHandle
+    from gpuprof._graph_pool import capture_pool_for_handle as capture_pool_for_handle
+    from gpuprof._graph_pool import graph_pool_handle as graph_pool_handle
+    from gpuprof._graph_pool import release_graph_pool_handle as release_graph_pool_handle
+    from gpuprof._graph_view import GraphDiff as GraphDiff
+    from gpuprof._graphs import CapturedGraph as CapturedGraph
+    from gpuprof._graphs import CaptureInfo as CaptureInfo
+    from gpuprof._graphs import CaptureMode as CaptureMode
+    from gpuprof._graphs import CaptureStatus as CaptureStatus
+    from gpuprof._graphs import GraphCaptureGuard as GraphCaptureGuard
+    from gpuprof._graphs import GraphMemory as GraphMemory
+    from gpuprof._graphs import GraphTimings as GraphTimings
+    from gpuprof._graphs import OpenCapture as OpenCapture
+    from gpuprof._graphs import SpanTiming as SpanTiming
+    from gpuprof._graphs import begin_capture as begin_capture
+    from gpuprof._graphs import capture as capture
+    from gpuprof._graphs import capture_info as capture_info
+    from gpuprof._graphs import capture_status as capture_status
+    from gpuprof._graphs import end_capture as end_capture
+    from gpuprof._graphs import is_stream_capturing as is_stream_capturing
     from gpuprof._nvtx import RangeCatalog as RangeCatalog
     from gpuprof._nvtx import RangeSpec as RangeSpec
     from gpuprof._probes import finish_probe_timer as finish_probe_timer
@@ -61,12 +84,26 @@ _MODULE_OF = {
     "Annotation": "_core",
     "Backend": "_backends",
     "Calibration": "_timing",
+    "CaptureInfo": "_graphs",
+    "CaptureMode": "_graphs",
+    "CapturePool": "_graph_pool",
+    "CaptureStatus": "_graphs",
+    "CapturedGraph": "_graphs",
     "Counter": "_trace_record",
+    "DeviceScalar": "_device_scalar",
+    "GraphCaptureGuard": "_graphs",
+    "GraphDiff": "_graph_view",
+    "GraphMemory": "_graphs",
+    "GraphNode": "_core",
+    "GraphPoolHandle": "_graph_pool",
+    "GraphTimings": "_graphs",
+    "OpenCapture": "_graphs",
     "RangeCatalog": "_nvtx",
     "RangeSpec": "_nvtx",
     "Row": "_stats",
     "Sample": "_core",
     "Scope": "_core",
+    "SpanTiming": "_graphs",
     "Stats": "_stats",
     "Summary": "_stats",
     "SyncBackend": "_backends",
@@ -74,18 +111,27 @@ _MODULE_OF = {
     "TraceWriter": "_trace",
     "annotate": "_core",
     "backends": "_backends",
+    "begin_capture": "_graphs",
     "calibrate": "_timing",
+    "capture": "_graphs",
+    "capture_info": "_graphs",
+    "capture_pool_for_handle": "_graph_pool",
+    "capture_status": "_graphs",
     "counter": "_trace_record",
     "cuda_available": "_backends",
     "disable": "_timing",
     "enable": "_timing",
+    "end_capture": "_graphs",
     "finish_probe_timer": "_probes",
     "finish_probe_timer_traced": "_probes",
     "flush": "_timing",
+    "graph_pool_handle": "_graph_pool",
+    "is_stream_capturing": "_graphs",
     "mark": "_core",
     "name_stream": "_trace_record",
     "range_end": "_core",
     "range_start": "_core",
+    "release_graph_pool_handle": "_graph_pool",
     "reset": "_timing",
     "start_probe_timer_if": "_probes",
     "stats": "_timing",
@@ -94,6 +140,9 @@ _MODULE_OF = {
 }
 
 __all__ = [
+    "CapturePool",
+    "CapturedGraph",
+    "DeviceScalar",
     "RangeCatalog",
     "RangeSpec",
     "SyncBackend",
@@ -102,6 +151,7 @@ __all__ = [
     "annotate",
     "backends",
     "calibrate",
+    "capture",
     "counter",
     "cuda_available",
     "disable",

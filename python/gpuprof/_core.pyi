@@ -3,14 +3,17 @@
 # ruff: noqa
 """The compiled part of gpuprof. Private: use the names in gpuprof."""
 from __future__ import annotations
+import collections.abc
 import typing
 from gpuprof._backends import SyncBackend
 _Function = typing.TypeVar("_Function", bound=typing.Callable[..., typing.Any])
-__all__: list[str] = ['Annotation', 'DeviceBuffer', 'Sample', 'Scope', 'Timer', 'annotate',
-    'build_info', 'calibrate', 'cuda_device', 'cuda_in_use', 'devices', 'driver_info', 'flush',
-    'is_enabled', 'mark', 'nvtx_is_enabled', 'nvtx_last_push_result', 'nvtx_set_enabled',
-    'nvtx_tool_listens', 'nvtx_valid_label', 'nvtx_warn_no_tool', 'range_end', 'range_start',
-    'require_cuda', 'reset_stats', 'set_enabled', 'stats_snapshot', 'stream_handle', 'timer']
+import typing_extensions
+__all__: list[str] = ['Annotation', 'DeviceBuffer', 'GraphBase', 'GraphNode', 'Sample', 'Scope',
+    'Timer', 'annotate', 'build_info', 'calibrate', 'cuda_device', 'cuda_in_use', 'devices',
+    'driver_info', 'flush', 'is_enabled', 'mark', 'nvtx_is_enabled', 'nvtx_last_push_result',
+    'nvtx_set_enabled', 'nvtx_tool_listens', 'nvtx_valid_label', 'nvtx_warn_no_tool',
+    'range_end', 'range_start', 'require_cuda', 'reset_stats', 'set_enabled', 'stats_snapshot',
+    'stream_handle', 'timer']
 
 class Sample:
     """One measured span: what entering a scope gives."""
@@ -189,14 +192,280 @@ class _Merge:
     def finish(self) -> bytes: ...
     def result(self) -> dict[str, typing.Any]: ...
 
+class _EndedCapture:
+    @property
+    def graph(self) -> int: ...
+
+class _Capture:
+    def __init__(self) -> None: ...
+    def abort(self) -> None: ...
+    def attach(self, stream: typing.SupportsInt | typing.SupportsIndex, mode: typing.SupportsInt
+        | typing.SupportsIndex, timers: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def begin(self, stream: typing.SupportsInt | typing.SupportsIndex, ordinal:
+        typing.SupportsInt | typing.SupportsIndex, mode: typing.SupportsInt |
+        typing.SupportsIndex, timers: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def close(self) -> None: ...
+    def end(self) -> _EndedCapture: ...
+    def facts(self) -> dict[str, typing.Any]: ...
+    def log(self) -> list[tuple[bool, str]]: ...
+    def look(self) -> None: ...
+    def prepare(self) -> None: ...
+    def status(self) -> int: ...
+    @property
+    def is_open(self) -> bool: ...
+
+class GraphBase:
+    """What `CapturedGraph` has of the driver."""
+    _by_torch: typing.Any
+    _direct: bool
+    _notice: bool
+    def __init__(self, ended: _EndedCapture | None, handle: typing.SupportsInt |
+        typing.SupportsIndex, stream: typing.SupportsInt | typing.SupportsIndex, ordinal:
+        typing.SupportsInt | typing.SupportsIndex, timers: typing.SupportsInt |
+        typing.SupportsIndex, name: str) -> None: ...
+    def _instantiate(self) -> None: ...
+    def _keep_also(self, object: typing.Any) -> None: ...
+    def _lend_exec(self, exec: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def _memory(self) -> tuple[int, int]: ...
+    def _retain(self, objects: tuple[typing.Any, ...]) -> None: ...
+    def _times(self, wait: bool) -> list[tuple[str, float | None]]: ...
+    def _update(self, other: GraphBase) -> tuple[int, int, int] | None: ...
+    def close(self) -> None:
+        """Destroy the graph. Idempotent; a replay that runs is not disturbed, and what the graph
+        keeps alive is let go when the last one is over.
+        """
+    def launch(self, stream: typing.Any=None) -> None:
+        """Replay the graph once on `stream`, without waiting for it.
+
+        Parameters
+        ----------
+        stream : int or object, optional
+            None is the framework's current stream; without a framework the one it was captured on.
+
+        Raises
+        ------
+        InvalidStateError
+            The graph is closed, or the stream is being captured.
+        CudaError
+            The driver refused the launch.
+        """
+    def upload(self, stream: typing.Any=None) -> None:
+        """Copy the graph to the device, so that the first launch is as cheap as the others.
+
+        Idempotent; a launch does it too. Does not wait.
+        """
+    @property
+    def _span_count(self) -> int: ...
+    @property
+    def device(self) -> int:
+        """The index of the device that the graph is on."""
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+    @property
+    def is_uploaded(self) -> bool:
+        """Whether the graph is on the device, by `upload` or by a launch."""
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes the graph has; those of child graphs are not counted."""
+    @property
+    def num_replays(self) -> int:
+        """How often the graph was launched."""
+    @property
+    def raw_exec(self) -> int:
+        """The CUgraphExec, as an int. It belongs to this object."""
+    @property
+    def raw_graph(self) -> int:
+        """The CUgraph, as an int. It belongs to this object."""
+
+class GraphNode:
+    """One node of a CUDA graph, as plain data.
+
+    A field that does not apply to the node's type is None, as are all of them where the driver does
+    not tell what a node does. Nodes are named by their index in their own graph.
+    """
+    def __eq__(self, arg0: typing.Any) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __init__(self, index: typing.SupportsInt | typing.SupportsIndex, type: str, name:
+        str='', symbol: str='', grid:
+        typing.Annotated[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        'FixedSize(3)'] | None=None, block:
+        typing.Annotated[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        'FixedSize(3)'] | None=None, shared_memory: typing.SupportsInt | typing.SupportsIndex |
+        None=None, nbytes: typing.SupportsInt | typing.SupportsIndex | None=None, value:
+        typing.SupportsInt | typing.SupportsIndex | None=None, element_size: typing.SupportsInt
+        | typing.SupportsIndex | None=None, dependencies:
+        collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]=(), programmatic:
+        collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]=(), dependents:
+        collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]=(), children:
+        tuple[GraphNode, ...]=()) -> None: ...
+    def __reduce__(self) -> tuple[typing.Any, typing.Any]: ...
+    def __repr__(self) -> str: ...
+    def to_dict(self) -> dict[str, typing.Any]:
+        """Plain data, ready for JSON."""
+    @property
+    def block(self) -> tuple[int, int, int] | None:
+        """Threads of one block: (x, y, z)."""
+    @property
+    def children(self) -> tuple[GraphNode, ...]:
+        """The nodes of a child graph."""
+    @property
+    def dependencies(self) -> tuple[int, ...]:
+        """The nodes that this one waits for."""
+    @property
+    def dependents(self) -> tuple[int, ...]:
+        """The nodes that wait for this one."""
+    @property
+    def element_size(self) -> int | None:
+        """Bytes of one element of a memset: 1, 2 or 4."""
+    @property
+    def grid(self) -> tuple[int, int, int] | None:
+        """Blocks of the kernel's grid: (x, y, z)."""
+    @property
+    def index(self) -> int:
+        """The node's place in the driver's list."""
+    @property
+    def name(self) -> str:
+        """The kernel's name as written in C++; empty for other nodes."""
+    @property
+    def nbytes(self) -> int | None:
+        """Bytes that are copied, set or allocated."""
+    @property
+    def programmatic(self) -> tuple[int, ...]:
+        """Those of `dependencies` that need not be over when this node starts."""
+    @property
+    def shared_memory(self) -> int | None:
+        """Bytes of dynamic shared memory of one block."""
+    @property
+    def symbol(self) -> str:
+        """The kernel's name as the driver has it."""
+    @property
+    def type(self) -> str:
+        """What the node does.
+
+        'kernel', 'memcpy', 'memset', 'host', 'graph', 'empty', 'event_wait', 'event_record',
+        'semaphore_signal', 'semaphore_wait', 'mem_alloc', 'mem_free', 'batch_mem_op', 'conditional', or
+        'type_N' for one that this gpuprof does not know.
+        """
+    @property
+    def value(self) -> int | None:
+        """What a memset sets each element to."""
+
+class _DeviceScalar:
+    """One number in device memory."""
+    def __dlpack__(self, *, stream: typing.Any=None, max_version: typing.Any=None, dl_device:
+        typing.Any=None, copy: typing.Any=None) -> typing_extensions.CapsuleType:
+        """The number as a DLPack capsule; `stream` is made to wait for the last update."""
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """(2, device): CUDA memory, in DLPack's numbers."""
+    def __init__(self, value: typing.Any, dtype: str, stream: typing.Any) -> None: ...
+    def __repr__(self) -> str: ...
+    def close(self) -> None:
+        """Let go of the memory, once arrays made from it have too. Idempotent; never waits."""
+    def get(self, stream: typing.Any=None) -> typing.Any:
+        """Return the value, after what is queued on a stream now.
+
+        Waits for the GPU.
+
+        Parameters
+        ----------
+        stream : int or object, optional
+            None is the stream of the last `update`. Pass the stream of a replay to see what it wrote.
+
+        Returns
+        -------
+        bool, int or float
+
+        Raises
+        ------
+        InvalidStateError
+            The stream is being captured or belongs to another context, or the scalar is closed.
+        CudaError
+            The driver refused the read, or work on the stream failed.
+        """
+    def update(self, value: typing.Any, stream: typing.Any=None, *, record: bool=False) -> None:
+        """Write a value in a stream's order, without waiting.
+
+        Work that is queued on the stream from now on sees the new value. The value travels in the call,
+        so nothing has to be kept for it.
+
+        Parameters
+        ----------
+        value : number
+            What has ``__index__`` or ``__float__``. An integer dtype takes integers in its range; a
+            floating-point one rounds to nearest, ties to even.
+        stream : int or object, optional
+            None is the stream that the scalar was made with, and if that was None the framework's
+            current one.
+        record : bool
+            On a stream that is being captured: make the write a node of the graph, which writes this
+            value at each replay.
+
+        Raises
+        ------
+        InvalidStateError
+            The stream is being captured and `record` is False, or belongs to another context; or the
+            scalar is closed.
+        CudaError
+            The driver refused the write.
+        TypeError, ValueError
+            `value` is no number, or does not fit in the dtype.
+        """
+    @property
+    def __cuda_array_interface__(self) -> dict[str, typing.Any]:
+        """The number as an array of no dimensions, for CuPy, Numba and torch."""
+    @property
+    def device(self) -> int:
+        """The index of the device that it lies on."""
+    @property
+    def dtype(self) -> str:
+        """NumPy's name of the type, or 'bfloat16'."""
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the number has."""
+    @property
+    def ptr(self) -> int:
+        """The device address, which never changes."""
+
+def _begin_empty_capture(stream: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+
+def _capture_of(arg0: typing.SupportsInt | typing.SupportsIndex, arg1: typing.SupportsInt |
+    typing.SupportsIndex) -> tuple[int, int, int]: ...
+
+def _capture_status(stream: typing.SupportsInt | typing.SupportsIndex, ordinal:
+    typing.SupportsInt | typing.SupportsIndex=0) -> int: ...
+
+def _count_nodes(graph: typing.SupportsInt | typing.SupportsIndex) -> int:
+    """How many nodes the graph has, child graphs' not counted."""
+
+def _current_stream() -> tuple[int, int, bool]:
+    """(handle, device, whether a framework is there) of the stream that None stands for."""
+
+def _drain_kept() -> None: ...
+
+def _drop_capture(stream: typing.SupportsInt | typing.SupportsIndex) -> int: ...
+
+def _exchange_capture_mode(arg0: typing.SupportsInt | typing.SupportsIndex) -> int: ...
+
 def _forget_warnings() -> None: ...
 
 def _fork_generation() -> int: ...
+
+def _gc_pauses() -> int: ...
+
+def _graph_edges(graph: typing.SupportsInt | typing.SupportsIndex) -> tuple[tuple[int, int],
+    ...]:
+    """The edges as pairs of indices: the first node comes before the second."""
+
+def _graph_nodes(graph: typing.SupportsInt | typing.SupportsIndex) -> tuple[GraphNode, ...]:
+    """The nodes of the CUgraph with this handle, which must stay alive and unchanged meanwhile."""
 
 def _host_now() -> int:
     """The host's clock, in nanoseconds."""
 
 def _look_for_torch() -> None: ...
+
+def _open_captures() -> list[dict[str, typing.Any]]: ...
 
 def _release_idle() -> int:
     """Destroy pooled events and let go of idle contexts; the number of event pairs in use."""

@@ -1,8 +1,8 @@
 """Real work under real scopes, on the best clock that this machine has: ``gpuprof demo``.
 
 The work is a small training step where torch has CUDA, fills of device memory where only the driver
-is there, and text processing on the CPU where neither is. It uses the process's statistics and
-empties them.
+is there, and text processing on the CPU where neither is. On a GPU a second workload is replayed as
+a CUDA graph, too. It uses the process's statistics and empties them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 import gpuprof
-from gpuprof import _core
+from gpuprof import _core, _demo_graph
 from gpuprof._info import cuda_version
 from gpuprof._report import shown_text, write_text
 
@@ -34,11 +34,15 @@ FILLS = {"load": (4 * MIB, 2), "compute": (16 * MIB, 4), "store": (MIB, 2)}
 
 @dataclass(frozen=True)
 class Workload:
-    """`step` does one step's work under scopes of `clock`; `headline` says what that is and why."""
+    """`step` does one step's work under scopes of `clock`; `headline` says what that is and why.
+
+    `graph` does the graph's part and returns what is said of it.
+    """
 
     headline: str
     clock: str
     step: Callable[[], None]
+    graph: Callable[[], str]
 
 
 def _text_workload(reason: str) -> Workload:
@@ -58,7 +62,7 @@ def _text_workload(reason: str) -> Workload:
             with scopes["hash"]:
                 hashlib.sha256(" ".join(tokens).encode()).digest()
 
-    return Workload(f"CPU clock: {reason}", "cpu", step)
+    return Workload(f"CPU clock: {reason}", "cpu", step, lambda: _demo_graph.without_cuda(reason))
 
 
 def _fill_workload(driver: dict[str, Any], note: str) -> Workload:
@@ -72,7 +76,8 @@ def _fill_workload(driver: dict[str, Any], note: str) -> Workload:
                 with scopes[name]:
                     buffers[name].fill(repeats)
 
-    return Workload(_gpu_headline(driver, f"fills of device memory{note}"), "cuda", step)
+    headline = _gpu_headline(driver, f"fills of device memory{note}")
+    return Workload(headline, "cuda", step, lambda: _demo_graph.compare(_demo_graph.scalar_work))
 
 
 def _torch_workload(driver: dict[str, Any], torch: Any) -> Workload:
@@ -96,7 +101,10 @@ def _torch_workload(driver: dict[str, Any], torch: Any) -> Workload:
             with scopes["optimizer"]:
                 optimizer.step()
 
-    return Workload(_gpu_headline(driver, f"torch {torch.__version__}"), "cuda", step)
+    def graph() -> str:
+        return _demo_graph.compare(lambda: _demo_graph.torch_work(torch))
+
+    return Workload(_gpu_headline(driver, f"torch {torch.__version__}"), "cuda", step, graph)
 
 
 def _scope(name: str | None, clock: str, enabled: bool | None = None) -> Any:
@@ -211,6 +219,7 @@ def run(out: TextIO, steps: int = DEFAULT_STEPS, trace: str | None = None) -> in
         return 1
     stats.print(out)
     gpuprof.reset()
+    write_text(out, workload.graph())
     write_text(out, f"{cost_line(workload.clock)}\n{_next_line(workload.clock)}\n")
     if writer is None:
         return 0

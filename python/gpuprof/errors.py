@@ -73,7 +73,39 @@ class InvalidStateError(GpuprofError):
 
 
 class CaptureError(CudaError):
-    """A stream capture failed or was broken."""
+    """A stream capture failed or was broken.
+
+    Attributes
+    ----------
+    capture : str or None
+        The name that the capture was given.
+    mode : str or None
+        Its mode.
+    num_nodes : int or None
+        How many nodes it had when it was last seen.
+    last_kernel : str or None
+        The last kernel that it had then.
+    first_refused : str or None
+        The driver call that broke it, as far as the driver's log tells (CUDA 12.9 and later).
+    log : tuple of str
+        What the log said since the capture began.
+    hint : str or None
+        What usually causes this, and what to do.
+    op : str or None
+        The operator or function that broke it, with ``debug=True``.
+    where : str or None
+        The line that broke it, with ``debug=True``.
+    """
+
+    capture: str | None = None
+    mode: str | None = None
+    num_nodes: int | None = None
+    last_kernel: str | None = None
+    first_refused: str | None = None
+    log: tuple[str, ...] = ()
+    hint: str | None = None
+    op: str | None = None
+    where: str | None = None
 
 
 class CaptureUnsupportedError(CaptureError):

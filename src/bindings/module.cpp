@@ -17,6 +17,10 @@ PYBIND11_MODULE(_core_main, module) {
   bind_trace_writer(module);
   bind_trace_scope(module);
   bind_trace_tools(module);
+  bind_graphs_capture(module);
+  bind_graphs_graph(module);
+  bind_graphs_nodes(module);
+  bind_graphs_scalar(module);
 }
 
 // A subinterpreter gets an ImportError on every Python; up to 3.11 pybind11 would wait for ever

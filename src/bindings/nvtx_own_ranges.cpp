@@ -1,13 +1,16 @@
 #include "bindings/nvtx_own_ranges.hpp"
 
+#include <array>
+
 #include "bindings/nvtx_range_face.hpp"
 
 namespace gpuprof::bindings {
 
 open_ranges::Shown shown(OwnRange which) {
-  static auto& flush = *new RangeFace("gpuprof.flush");
-  static auto& drain = *new RangeFace("gpuprof.drain");
-  return which == OwnRange::kFlush ? flush.shown() : drain.shown();
+  static auto& faces = *new std::array<RangeFace, 5>{
+      RangeFace("gpuprof.flush"), RangeFace("gpuprof.drain"), RangeFace("gpuprof.capture"),
+      RangeFace("gpuprof.instantiate"), RangeFace("gpuprof.replay")};
+  return faces[static_cast<std::size_t>(which)].shown();
 }
 
 }  // namespace gpuprof::bindings

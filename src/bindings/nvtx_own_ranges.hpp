@@ -9,7 +9,7 @@
 
 namespace gpuprof::bindings {
 
-enum class OwnRange { kFlush, kDrain };
+enum class OwnRange { kFlush, kDrain, kCapture, kInstantiate, kReplay };
 
 // What it is called: "gpuprof.flush". Needs the interpreter lock, as the rest.
 open_ranges::Shown shown(OwnRange which);

@@ -18,5 +18,9 @@ void bind_nvtx_functions(pybind11::module_& module);
 void bind_trace_writer(pybind11::module_& module);
 void bind_trace_scope(pybind11::module_& module);
 void bind_trace_tools(pybind11::module_& module);
+void bind_graphs_capture(pybind11::module_& module);
+void bind_graphs_graph(pybind11::module_& module);
+void bind_graphs_nodes(pybind11::module_& module);
+void bind_graphs_scalar(pybind11::module_& module);
 
 }  // namespace gpuprof::bindings

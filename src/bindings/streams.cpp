@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 
 #include "bindings/parts.hpp"
 #include "driver/process.hpp"
@@ -94,10 +95,11 @@ class Torch {
 Torch torch;
 
 // CuPy's current stream, 0 if CuPy is not imported.
-std::uintptr_t cupy_stream() {
+std::uintptr_t cupy_stream(bool& is_there) {
   static PyObject* name = interned("cupy");
   PyObject* cupy = imported(name);
   if (cupy == nullptr) return 0;
+  is_there = true;
   try {
     return py::handle(cupy)
         .attr("cuda")
@@ -138,11 +140,12 @@ std::uintptr_t from_protocol(const py::object& protocol) {
 CurrentStream current_stream() {
   CurrentStream current;
   if (torch.ready()) {
+    current.of_framework = true;
     const int on_thread = timing::device::current_ordinal();
     current.ordinal = std::max(on_thread >= 0 ? on_thread : torch.ordinal(), 0);
     current.handle = torch.stream(current.ordinal);
   }
-  if (current.handle == 0) current.handle = cupy_stream();
+  if (current.handle == 0) current.handle = cupy_stream(current.of_framework);
   return current;
 }
 
@@ -178,6 +181,13 @@ void bind_streams(py::module_& module) {
       },
       py::arg("stream") = py::none(),
       "The CUDA handle, as an int, of what a `stream=` argument means.");
+  module.def(
+      "_current_stream",
+      [] {
+        const CurrentStream now = current_stream();
+        return std::make_tuple(now.handle, now.ordinal, now.of_framework);
+      },
+      "(handle, device, whether a framework is there) of the stream that None stands for.");
 }
 
 }  // namespace gpuprof::bindings

@@ -15,6 +15,7 @@ namespace gpuprof::bindings {
 struct CurrentStream {
   std::uintptr_t handle = 0;
   int ordinal = 0;  // the device that a default stream belongs to on a thread without a context
+  bool of_framework = false;  // a framework is there, and this is its current stream
 };
 
 // The stream that None stands for now. Never raises: a framework that fails is passed over.

@@ -7,6 +7,7 @@
 
 #include "bindings/gil.hpp"
 #include "bindings/parts.hpp"
+#include "graphs/device_scalar.hpp"
 #include "timing/device_buffer.hpp"
 #include "timing/timeline.hpp"
 #include "timing/timer.hpp"
@@ -106,7 +107,11 @@ void bind_timing_device(py::module_& module) {
       },
       py::arg("device"), "What an empty interval reads on a device, as a dict. Waits.");
   module.def(
-      "_release_idle", &timing::device::release_idle,
+      "_release_idle",
+      [] {
+        graphs::release_idle_scalars();
+        return timing::device::release_idle();
+      },
       "Destroy pooled events and let go of idle contexts; the number of event pairs in use.");
   module.def("_samples_in_memory", &timing::samples_in_memory);
   bind_timeline(module);

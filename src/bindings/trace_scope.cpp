@@ -35,6 +35,7 @@ bool opening = false;
 struct Categories {
   const Label* scope = trace::intern_category("scope");
   const Label* capture = trace::intern_category("capture");
+  const Label* graph = trace::intern_category("graph");
 };
 const Categories& categories() {
   static const Categories& all = *new Categories;
@@ -68,6 +69,17 @@ void note_sample(Event& event, const Sample& sample) noexcept {
   trace::note(event);
 }
 
+trace::GpuWork work_of(timing::SpanKind kind) noexcept {
+  switch (kind) {
+    case timing::SpanKind::kReplay:
+      return trace::GpuWork::kReplay;
+    case timing::SpanKind::kInsideReplay:
+      return trace::GpuWork::kInsideReplay;
+    default:
+      return trace::GpuWork::kScope;
+  }
+}
+
 void note_gpu_span(const Sample& sample) {
   Event event;
   event.kind = Kind::kGpu;
@@ -75,6 +87,7 @@ void note_gpu_span(const Sample& sample) {
   event.end = sample.host_end;
   event.extra = new trace::Extra;
   trace::GpuSpan& span = event.extra->gpu;
+  span.work = work_of(sample.kind);
   span.begin = {sample.gpu_begin.clock, sample.gpu_begin.anchor, sample.gpu_begin.ms};
   span.duration_ns = sample.device_ms * 1e6;
   span.launched = sample.host_begin;
@@ -180,6 +193,7 @@ void trace_host_span(const Sample& sample, std::uint16_t depth) noexcept {
     event.depth = depth;
     const bool captured = sample.load_status() == SampleStatus::kCaptured;
     event.category = captured ? categories().capture : categories().scope;
+    if (sample.kind == timing::SpanKind::kReplay) event.category = categories().graph;
     event.begin = sample.host_begin;
     event.end = sample.host_end;
     if (sample.body_raised) trace::set_args(event, "\"raised\":true");

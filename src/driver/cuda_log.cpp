@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 #include <string_view>
@@ -30,24 +31,40 @@ std::string_view without_spaces(std::string_view line) {
   return line;
 }
 
-// The lines of `text` that hold `thread`, or all of them if none does.
-std::string pick_lines(std::string_view text, const std::string& thread) {
-  std::string own;
-  std::string all;
+// The lines of the log, told apart by the thread's number, which they hold as pthread_self() has
+// it.
+std::vector<LogLine> lines_of(std::string_view text) {
+  const std::string thread = std::to_string(pthread_self());
+  std::vector<LogLine> lines;
   while (!text.empty()) {
     const std::size_t end = text.find('\n');
     const std::string_view line = without_spaces(text.substr(0, end));
     text = end == std::string_view::npos ? std::string_view{} : text.substr(end + 1);
     if (line.empty()) continue;
-    for (std::string* into : {&all, &own}) {
-      if (into == &own && line.find(thread) == std::string_view::npos) continue;
-      if (!into->empty()) *into += " | ";
-      *into += line;
-    }
+    lines.push_back({line.find(thread) != std::string_view::npos, std::string(line)});
   }
-  std::string picked = own.empty() ? all : own;
+  return lines;
+}
+
+// This thread's lines, or all of them if it has none.
+std::string joined(const std::vector<LogLine>& lines) {
+  const bool any_own = std::any_of(lines.begin(), lines.end(), [](const auto& l) { return l.own; });
+  std::string picked;
+  for (const LogLine& line : lines) {
+    if (any_own && !line.own) continue;
+    if (!picked.empty()) picked += " | ";
+    picked += line.text;
+  }
   if (picked.size() > kShownBytes) picked.erase(0, picked.size() - kShownBytes);
   return picked;
+}
+
+// The text after `position`, which moves on.
+std::string dump(const Table& table, CUlogIterator& position) {
+  std::array<char, kLogBytes + 1> text{};
+  std::size_t size = kLogBytes;
+  if (table.cuLogsDumpToMemory(&position, text.data(), &size, 0) != CUDA_SUCCESS) return {};
+  return text.data();
 }
 
 }  // namespace
@@ -61,17 +78,30 @@ void start_log(const Table& table) noexcept {
 std::string log_since_last_call() noexcept {
   try {
     auto& log = log_state();
-    const std::lock_guard lock(log.mutex);
-    if (log.table == nullptr || blocked.load(std::memory_order_relaxed) != 0) return {};
-    std::array<char, kLogBytes + 1> text{};
-    std::size_t size = kLogBytes;
-    if (log.table->cuLogsDumpToMemory(&log.position, text.data(), &size, 0) != CUDA_SUCCESS) {
-      return {};
+    std::string text;
+    {
+      const std::lock_guard lock(log.mutex);
+      if (log.table == nullptr || blocked.load(std::memory_order_relaxed) != 0) return {};
+      text = dump(*log.table, log.position);
     }
-    const std::string_view written(text.data());
-    // The driver writes a thread as the number that pthread_self() gives.
-    return pick_lines(written, std::to_string(pthread_self()));
+    return joined(lines_of(text));
   } catch (...) {
+    return {};
+  }
+}
+
+LogPosition log_position(const Table& table) noexcept {
+  CUlogIterator position = 0;
+  return table.cuLogsCurrent(&position, 0) == CUDA_SUCCESS ? position : 0;
+}
+
+std::vector<LogLine> log_since(LogPosition position) noexcept {
+  const Table* table = loaded_or_null();
+  if (table == nullptr || blocked.load(std::memory_order_relaxed) != 0) return {};
+  try {
+    CUlogIterator from = position;
+    return lines_of(dump(*table, from));
+  } catch (...) {  // out of memory: an error without the log
     return {};
   }
 }

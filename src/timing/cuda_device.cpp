@@ -4,6 +4,8 @@
 #include <unordered_set>
 
 #include "driver/cuda_scopes.hpp"
+#include "timing/capture_owner.hpp"
+#include "timing/cuda_capture.hpp"
 #include "timing/cuda_contexts.hpp"
 #include "timing/cuda_event_clock.hpp"
 #include "timing/device.hpp"
@@ -39,22 +41,6 @@ struct SlowStreams {
 SlowStreams& slow_streams() {
   static SlowStreams& storage = *new SlowStreams;
   return storage;
-}
-
-void note_record_time(std::uintptr_t stream, HostNanoseconds took) noexcept {
-  auto& slow = slow_streams();
-  const bool is_now = took > kSlowRecord;
-  if (!is_now && !slow.any.load(std::memory_order_relaxed)) return;
-  try {
-    const std::lock_guard lock(slow.mutex);
-    if (is_now) {
-      slow.streams.insert(stream);
-    } else {
-      slow.streams.erase(stream);
-    }
-    slow.any.store(!slow.streams.empty(), std::memory_order_relaxed);
-  } catch (...) {  // out of memory: the stream stays as it was
-  }
 }
 
 void forget_pair(Sample& sample) noexcept {
@@ -107,19 +93,6 @@ void fail_record(Sample& sample, const Error& error) noexcept {
   }
 }
 
-void skip_captured(Sample& sample) noexcept {
-  driver::warn_once(Warning::kCaptureSkipped,
-                    "gpuprof: a timer scope ran inside a stream capture that gpuprof did not open "
-                    "and was skipped; pass in_capture=\"record\" to time each replay");
-  sample.finish(SampleStatus::kSkipped);
-}
-
-CUstreamCaptureStatus capture_status(const Table& table, std::uintptr_t stream) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  check(table.cuStreamIsCapturing(as_stream(stream), &status), "cuStreamIsCapturing");
-  return status;
-}
-
 // Returns the host's time after the record.
 HostNanoseconds record(const Table& table, Sample& sample, void* event, HostNanoseconds before) {
   const auto handle = static_cast<CUevent>(event);
@@ -130,7 +103,7 @@ HostNanoseconds record(const Table& table, Sample& sample, void* event, HostNano
     check(table.cuEventRecord(handle, as_stream(sample.stream)), "cuEventRecord");
   }
   const HostNanoseconds after = host_now();
-  note_record_time(sample.stream, after - before);
+  device::note_queue_time(sample.stream, after - before);
   return after;
 }
 
@@ -168,14 +141,19 @@ contexts::Found find_clock(const Table& table, Sample& sample, int ordinal) {
 
 void begin_or_throw(Sample& sample, bool in_capture, int ordinal) {
   const Table& table = driver::ready();
+  // A stream whose capture is broken answers 901 to the question for its context, so what it is
+  // comes first. A default stream is never asked that.
+  const bool is_default = contexts::is_default_stream(sample.stream);
+  captures::State capture;
+  if (!is_default) capture = captures::state_of(table, sample.stream);
+  if (capture.capturing() && !captures::may_record(sample, capture, in_capture)) return;
   const contexts::Found found = find_clock(table, sample, ordinal);
   const driver::CurrentContext current(table, found.to_push);
-  const CUstreamCaptureStatus capture = capture_status(table, sample.stream);
-  const bool capturing = capture != CU_STREAM_CAPTURE_STATUS_NONE;
-  if (capturing && (!in_capture || capture == CU_STREAM_CAPTURE_STATUS_INVALIDATED)) {
-    skip_captured(sample);
-    return;
+  if (is_default) {
+    capture = captures::state_of(table, sample.stream);
+    if (capture.capturing() && !captures::may_record(sample, capture, in_capture)) return;
   }
+  const bool capturing = capture.capturing();
   if (!provide_pair(sample, *found.clock, capturing)) {
     driver::warn_once(Warning::kDropped,
                       "gpuprof: 4096 timed spans wait to be read, so new ones are dropped and "
@@ -197,7 +175,8 @@ CUcontext context_to_push(const Sample& sample) {
 void record_end(Sample& sample) {
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, context_to_push(sample));
-  const bool capturing = capture_status(table, sample.stream) != CU_STREAM_CAPTURE_STATUS_NONE;
+  const captures::State capture = captures::state_of(table, sample.stream);
+  const bool capturing = capture.capturing();
   if (capturing != sample.external) {
     throw Error(ErrorKind::kInvalidState,
                 capturing
@@ -206,6 +185,7 @@ void record_end(Sample& sample) {
   }
   sample.host_end = host_now();
   record(table, sample, sample.end, sample.host_end);
+  if (capturing && !sample.keeps_pair) hand_over(capture.id, sample);
 }
 
 bool belongs_to_parent(Sample& sample) {
@@ -376,6 +356,22 @@ double end_and_wait_for_all(Sample& sample) {
   return static_cast<double>(tail_ms);
 }
 
+void note_queue_time(std::uintptr_t stream, HostNanoseconds took) noexcept {
+  auto& slow = slow_streams();
+  const bool is_now = took > kSlowRecord;
+  if (!is_now && !slow.any.load(std::memory_order_relaxed)) return;
+  try {
+    const std::lock_guard lock(slow.mutex);
+    if (is_now) {
+      slow.streams.insert(stream);
+    } else {
+      slow.streams.erase(stream);
+    }
+    slow.any.store(!slow.streams.empty(), std::memory_order_relaxed);
+  } catch (...) {  // out of memory: the stream stays as it was
+  }
+}
+
 bool is_slow(std::uintptr_t stream) noexcept {
   auto& slow = slow_streams();
   if (!slow.any.load(std::memory_order_relaxed)) return false;
@@ -408,22 +404,6 @@ bool wait(Sample& sample, HostNanoseconds until) noexcept {
   return true;
 }
 
-bool read_captured(const Sample& sample, double& ms) {
-  if (sample.generation != driver::fork_generation()) driver::throw_if_blocked();
-  const Table& table = driver::ready();
-  float value = 0.0F;
-  const CUresult status = table.cuEventElapsedTime(&value, start_of(sample), end_of(sample));
-  if (status == CUDA_ERROR_NOT_READY) return false;
-  if (status == CUDA_ERROR_INVALID_HANDLE || status == CUDA_ERROR_CAPTURED_EVENT) {
-    throw Error(ErrorKind::kNotReplayed,
-                "this span was recorded into a CUDA graph that has not been replayed yet; end the "
-                "capture, launch the graph, then read the time");
-  }
-  check(status, "cuEventElapsedTime");
-  ms = static_cast<double>(value);
-  return true;
-}
-
 std::vector<SampleRef> pending_tails() {
   std::vector<SampleRef> tails;
   for (EventClock* clock : contexts::all()) clock->append_tails(tails);
@@ -444,7 +424,7 @@ void synchronize(std::uintptr_t stream, int ordinal) {
   const Table& table = driver::ready();
   const contexts::Found found = contexts::find(table, stream, ordinal);
   const driver::CurrentContext current(table, found.clock->context());
-  if (capture_status(table, stream) != CU_STREAM_CAPTURE_STATUS_NONE) return;
+  if (captures::state_of(table, stream).capturing()) return;
   check(table.cuCtxSynchronize(), "cuCtxSynchronize");
 }
 

@@ -109,6 +109,16 @@ void EventClock::destroy_for_graph(EventPair pair) noexcept {
   table_.cuEventDestroy(pair.end);
 }
 
+void EventClock::hold() noexcept {
+  const std::lock_guard lock(mutex_);
+  ++holders_;
+}
+
+void EventClock::let_go() noexcept {
+  const std::lock_guard lock(mutex_);
+  --holders_;
+}
+
 void EventClock::push(Sample* sample) {
   const std::uintptr_t stream = sample->stream;  // once queued, a drain may free the sample
   bool full = false;
@@ -322,7 +332,7 @@ std::size_t EventClock::destroy_idle() noexcept {
     const std::lock_guard lock(mutex_);
     idle.swap(free_);
     made_ -= idle.size();
-    out = made_ + in_graphs_;
+    out = made_ + in_graphs_ + holders_;
   }
   if (lost() || driver::blocked.load(std::memory_order_relaxed) != 0) return out;
   for (const EventPair& pair : idle) {

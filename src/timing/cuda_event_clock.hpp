@@ -67,6 +67,11 @@ class EventClock {
   EventPair make_for_graph();
   void destroy_for_graph(EventPair pair) noexcept;
 
+  // Something other than an event pair needs the context: while it is held, release_idle() does not
+  // let it go.
+  void hold() noexcept;
+  void let_go() noexcept;
+
   // Queues a sample whose end has been recorded; takes over one reference to it.
   void push(Sample* sample);
 
@@ -127,6 +132,7 @@ class EventClock {
   std::vector<EventPair> free_;
   std::size_t made_ = 0;       // pooled pairs, in the pool or out
   std::size_t in_graphs_ = 0;  // pairs made for graphs
+  std::size_t holders_ = 0;
   std::shared_ptr<const driver::Error> loss_;
   std::unordered_map<std::uintptr_t, Queue> queues_;
 };

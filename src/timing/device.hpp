@@ -61,6 +61,9 @@ double end_and_wait_for_all(Sample& sample);
 // and the caller should let other threads run meanwhile.
 bool is_slow(std::uintptr_t stream) noexcept;
 
+// How long queueing something on the stream took, for is_slow().
+void note_queue_time(std::uintptr_t stream, HostNanoseconds took) noexcept;
+
 // Reads out what the GPU has finished and hands it on, without waiting for the GPU; waits for
 // another thread that is doing so.
 void drain() noexcept;

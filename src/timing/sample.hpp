@@ -39,9 +39,17 @@ inline constexpr ClockId kCpuClock = 1;
 ClockId clock_id(const std::string& name);
 std::string clock_name(ClockId id);
 
+// What ran between a span's two events.
+enum class SpanKind : std::uint8_t {
+  kScope,         // what the timed code launched
+  kReplay,        // one launch of a graph
+  kInsideReplay,  // a scope that was captured into a graph, in one launch of it
+};
+
 struct Sample {
   std::atomic<std::uint32_t> references{1};
   std::atomic<SampleStatus> status{SampleStatus::kOpen};
+  SpanKind kind = SpanKind::kScope;
   ClockId clock = kCpuClock;
   bool counted = true;          // belongs into the statistics
   bool body_raised = false;     // the timed code ended with an exception

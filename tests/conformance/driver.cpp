@@ -50,8 +50,12 @@ namespace {
 void* library = nullptr;
 H spin_kernel = nullptr;
 H boom_kernel = nullptr;
-int (*fake_work)(H, long long) = nullptr;
+H spin_of_a_library = nullptr;
+int (*fake_kernel)(H, const char*, long long, const unsigned*, const unsigned*, unsigned, int,
+                   int) = nullptr;
 int (*fake_trap)(H) = nullptr;
+
+constexpr unsigned kOne[3] = {1, 1, 1};
 
 int launch(H kernel, H stream, void** parameters) {
   return cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr);
@@ -68,7 +72,7 @@ void open_driver(const char* path) {
 #define CONFORMANCE_X(name, parameters) name = reinterpret_cast<int(*) parameters>(symbol(#name));
   CONFORMANCE_ENTRY_POINTS(CONFORMANCE_X)
 #undef CONFORMANCE_X
-  fake_work = reinterpret_cast<int (*)(H, long long)>(symbol("fakecuda_work"));
+  fake_kernel = reinterpret_cast<decltype(fake_kernel)>(symbol("fakecuda_kernel"));
   fake_trap = reinterpret_cast<int (*)(H)>(symbol("fakecuda_trap"));
 }
 
@@ -97,7 +101,7 @@ void must(const char* call, int code) {
   std::exit(1);
 }
 
-bool is_fake() { return fake_work != nullptr; }
+bool is_fake() { return fake_kernel != nullptr; }
 
 void load_kernels() {
   if (is_fake()) return;
@@ -108,7 +112,9 @@ void load_kernels() {
 
 int spin(H stream, unsigned microseconds) {
   unsigned long long ns = microseconds * 1000ULL;
-  if (is_fake()) return fake_work(stream, static_cast<long long>(ns));
+  if (is_fake()) {
+    return fake_kernel(stream, "spin", static_cast<long long>(ns), kOne, kOne, 0, 0, 0);
+  }
   void* parameters[] = {&ns};
   return launch(spin_kernel, stream, parameters);
 }
@@ -116,6 +122,40 @@ int spin(H stream, unsigned microseconds) {
 int boom(H stream) {
   if (is_fake()) return fake_trap(stream);
   return launch(boom_kernel, stream, nullptr);
+}
+
+int spin_shaped(H stream, const Shape& shape) {
+  if (is_fake()) {
+    return fake_kernel(stream, "spin", 10000, shape.grid, shape.block, shape.shared, 0, 0);
+  }
+  unsigned long long ns = 10000;
+  void* parameters[] = {&ns};
+  return cuLaunchKernel(spin_kernel, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0],
+                        shape.block[1], shape.block[2], shape.shared, stream, parameters, nullptr);
+}
+
+int spin_of_library(H stream) {
+  if (is_fake()) return fake_kernel(stream, "spin", 10000, kOne, kOne, 0, 1, 0);
+  if (spin_of_a_library == nullptr) {
+    H library_of_kernels = nullptr;
+    Q(cuLibraryLoadData(&library_of_kernels, PTX, nullptr, nullptr, 0, nullptr, nullptr, 0));
+    Q(cuLibraryGetKernel(&spin_of_a_library, library_of_kernels, "spin"));
+  }
+  unsigned long long ns = 10000;
+  void* parameters[] = {&ns};
+  return launch(spin_of_a_library, stream, parameters);
+}
+
+int spin_early(H stream) {
+  if (is_fake()) return fake_kernel(stream, "spin", 10000, kOne, kOne, 0, 0, 1);
+  constexpr int kProgrammaticStreamSerialization = 6;
+  unsigned long long ns = 10000;
+  void* parameters[] = {&ns};
+  LaunchAttribute early = {};
+  early.id = kProgrammaticStreamSerialization;
+  early.value[0] = 1;
+  const Launch how = {{1, 1, 1}, {1, 1, 1}, 0, stream, &early, 1};
+  return cuLaunchKernelEx(&how, spin_kernel, parameters, nullptr);
 }
 
 int status(H stream) {
@@ -132,18 +172,34 @@ H end(H stream) {
   return graph;
 }
 
-void nodes(H graph) {
+std::vector<H> nodes_of(H graph) {
   std::size_t count = 0;
   Q(cuGraphGetNodes(graph, nullptr, &count));
   std::vector<H> all(count);
   if (count != 0) Q(cuGraphGetNodes(graph, all.data(), &count));
-  std::printf("  nodes=%zu types:", count);
+  return all;
+}
+
+void nodes(H graph) {
+  const std::vector<H> all = nodes_of(graph);
+  std::printf("  nodes=%zu types:", all.size());
   for (H node : all) {
     int type = -1;
     Q(cuGraphNodeGetType(node, &type));
     std::printf(" %d", type);
   }
   std::printf("\n");
+}
+
+void result_of(const Update& update, H graph) {
+  const std::vector<H> all = nodes_of(graph);
+  const auto place = [&](H node) {
+    const auto found = std::find(all.begin(), all.end(), node);
+    if (node == nullptr) return std::string("NULL");
+    return found == all.end() ? std::string("?") : std::to_string(found - all.begin());
+  };
+  std::printf("  result=%d node=%s from=%s\n", update.result, place(update.error_node).c_str(),
+              place(update.error_from_node).c_str());
 }
 
 void nap() { usleep(1000); }

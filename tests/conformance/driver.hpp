@@ -7,11 +7,66 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <vector>
 
 namespace conformance {
 
 using H = void*;  // any opaque handle
 using Ptr = unsigned long long;
+
+// The structures have the layouts of cuda.h's.
+struct Edge {
+  unsigned char from_port, to_port, type, reserved[5];
+};
+struct KernelNode {
+  H func;
+  unsigned grid[3], block[3], shared;
+  void **arguments, **extra;
+  H kern, context;  // not in the older form
+};
+struct CopyEnd {
+  std::size_t x, y, z, lod;
+  int type;
+  void* host;
+  Ptr device;
+  void *array, *reserved;
+  std::size_t pitch, height;
+};
+struct CopyNode {
+  CopyEnd source, target;
+  std::size_t width, height, depth;
+};
+struct MemsetNode {
+  Ptr target;
+  std::size_t pitch;
+  unsigned value, element_size;
+  std::size_t width, height;
+};
+struct AllocNode {
+  int allocation_type, handle_types, location_type, location_id;
+  void* security;
+  std::size_t max_size;
+  unsigned short usage;
+  unsigned char reserved[54];
+  const void* access;
+  std::size_t access_count, size;
+  Ptr address;
+};
+struct Update {
+  int result;
+  H error_node, error_from_node;
+};
+struct LaunchAttribute {
+  int id;
+  char padding[4];
+  int value[16];
+};
+struct Launch {
+  unsigned grid[3], block[3], shared;
+  H stream;
+  const LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
 
 // X(name, parameters); every entry is looked up by exactly this symbol and may be missing.
 #define CONFORMANCE_ENTRY_POINTS(X)                                                         \
@@ -70,6 +125,34 @@ using Ptr = unsigned long long;
   X(cuMemHostGetDevicePointer_v2, (Ptr*, void*, unsigned))                                  \
   X(cuMemsetD32Async, (Ptr, unsigned, std::size_t, H))                                      \
   X(cuMemGetInfo_v2, (std::size_t*, std::size_t*))                                          \
+  X(cuGraphAddChildGraphNode, (H*, H, const H*, std::size_t, H))                            \
+  X(cuGraphGetEdges, (H, H*, H*, std::size_t*))                                             \
+  X(cuGraphGetEdges_v2, (H, H*, H*, Edge*, std::size_t*))                                   \
+  X(cuGraphKernelNodeGetParams, (H, KernelNode*))                                           \
+  X(cuGraphKernelNodeGetParams_v2, (H, KernelNode*))                                        \
+  X(cuGraphMemcpyNodeGetParams, (H, CopyNode*))                                             \
+  X(cuGraphMemsetNodeGetParams, (H, MemsetNode*))                                           \
+  X(cuGraphEventRecordNodeGetEvent, (H, H*))                                                \
+  X(cuGraphEventWaitNodeGetEvent, (H, H*))                                                  \
+  X(cuGraphChildGraphNodeGetGraph, (H, H*))                                                 \
+  X(cuGraphMemAllocNodeGetParams, (H, AllocNode*))                                          \
+  X(cuGraphMemFreeNodeGetParams, (H, Ptr*))                                                 \
+  X(cuFuncGetName, (const char**, H))                                                       \
+  X(cuKernelGetName, (const char**, H))                                                     \
+  X(cuGraphExecUpdate, (H, H, H*, int*))                                                    \
+  X(cuGraphExecUpdate_v2, (H, H, Update*))                                                  \
+  X(cuGraphExecEventRecordNodeSetEvent, (H, H, H))                                          \
+  X(cuUserObjectCreate, (H*, void*, void (*)(void*), unsigned, unsigned))                   \
+  X(cuUserObjectRelease, (H, unsigned))                                                     \
+  X(cuGraphRetainUserObject, (H, H, unsigned, unsigned))                                    \
+  X(cuMemAllocAsync, (Ptr*, std::size_t, H))                                                \
+  X(cuMemFreeAsync, (Ptr, H))                                                               \
+  X(cuMemsetD8Async, (Ptr, unsigned char, std::size_t, H))                                  \
+  X(cuMemsetD16Async, (Ptr, unsigned short, std::size_t, H))                                \
+  X(cuMemcpyDtoHAsync_v2, (void*, Ptr, std::size_t, H))                                     \
+  X(cuMemcpyHtoDAsync_v2, (Ptr, const void*, std::size_t, H))                               \
+  X(cuMemcpyDtoDAsync_v2, (Ptr, Ptr, std::size_t, H))                                       \
+  X(cuStreamWriteValue64_v2, (H, Ptr, std::uint64_t, unsigned))                             \
   X(cuStreamWaitValue32_v2, (H, Ptr, std::uint32_t, unsigned))                              \
   X(cuStreamWriteValue32_v2, (H, Ptr, std::uint32_t, unsigned))                             \
   X(cuGetErrorString, (int, const char**))                                                  \
@@ -89,6 +172,9 @@ using Ptr = unsigned long long;
   X(cuLogsDumpToMemory, (unsigned*, char*, std::size_t*, unsigned))                         \
   X(cuModuleLoadData, (H*, const void*))                                                    \
   X(cuModuleGetFunction, (H*, H, const char*))                                              \
+  X(cuLibraryLoadData, (H*, const void*, void*, void*, unsigned, void*, void*, unsigned))   \
+  X(cuLibraryGetKernel, (H*, H, const char*))                                               \
+  X(cuLaunchKernelEx, (const Launch*, H, void**, void**))                                   \
   X(cuLaunchKernel,                                                                         \
     (H, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, H, void**, void**))
 
@@ -118,11 +204,23 @@ bool is_fake();                             // it brings kernels of its own and 
 void load_kernels();                        // prints the row of the module where there is one
 int spin(H stream, unsigned microseconds);  // a kernel that runs that long
 int boom(H stream);                         // a kernel that traps
+// `spin` for 10 us, launched like that; the node of the second form is of a library's kernel, that
+// of the third may start early.
+struct Shape {
+  unsigned grid[3] = {1, 1, 1};
+  unsigned block[3] = {1, 1, 1};
+  unsigned shared = 0;
+};
+int spin_shaped(H stream, const Shape& shape);
+int spin_of_library(H stream);
+int spin_early(H stream);
 
 // Rows that the recorded files have in a form of their own.
 int status(H stream);  // status(stream) rc=... state=...
 H end(H stream);       // cuStreamEndCapture -> ... graph=set|NULL
 void nodes(H graph);   // nodes=1 types: 0
+std::vector<H> nodes_of(H graph);
+void result_of(const Update& update, H graph);  // result=2 node=1 from=NULL
 
 void nap();  // 1 ms of real time, for a device to catch up where a row wants it idle
 
@@ -141,5 +239,12 @@ extern const Case kStickyCases[];
 extern const Case kProcessCases[];
 extern const Case kExtraCases[];
 extern const Case kDeviceCases[];
+extern const Case kMemoryCases[];
+extern const Case kGraphNodeCases[];
+extern const Case kGraphExecCases[];
+extern const Case kGraphUpdateCases[];
+extern const Case kGraphCaptureCases[];
+extern const Case kGraphStateCases[];
+extern const Case kUserObjectCases[];
 
 }  // namespace conformance

@@ -2,6 +2,8 @@
 // object file is empty.
 #include <cuda.h>
 
+#include <cstddef>
+
 #include "fake.h"
 
 #define FAKECUDA_X(ours, theirs, value, text) \
@@ -20,10 +22,34 @@ FAKECUDA_SAME(kStatusNone, CU_STREAM_CAPTURE_STATUS_NONE);
 FAKECUDA_SAME(kStatusActive, CU_STREAM_CAPTURE_STATUS_ACTIVE);
 FAKECUDA_SAME(kStatusInvalidated, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
 FAKECUDA_SAME(kNodeKernel, CU_GRAPH_NODE_TYPE_KERNEL);
+FAKECUDA_SAME(kNodeMemcpy, CU_GRAPH_NODE_TYPE_MEMCPY);
 FAKECUDA_SAME(kNodeMemset, CU_GRAPH_NODE_TYPE_MEMSET);
+FAKECUDA_SAME(kNodeHost, CU_GRAPH_NODE_TYPE_HOST);
+FAKECUDA_SAME(kNodeGraph, CU_GRAPH_NODE_TYPE_GRAPH);
+FAKECUDA_SAME(kNodeEmpty, CU_GRAPH_NODE_TYPE_EMPTY);
 FAKECUDA_SAME(kNodeWaitEvent, CU_GRAPH_NODE_TYPE_WAIT_EVENT);
 FAKECUDA_SAME(kNodeEventRecord, CU_GRAPH_NODE_TYPE_EVENT_RECORD);
+FAKECUDA_SAME(kNodeMemAlloc, CU_GRAPH_NODE_TYPE_MEM_ALLOC);
+FAKECUDA_SAME(kNodeMemFree, CU_GRAPH_NODE_TYPE_MEM_FREE);
 FAKECUDA_SAME(kNodeBatchMemOp, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP);
+FAKECUDA_SAME(kUpdateSuccess, CU_GRAPH_EXEC_UPDATE_SUCCESS);
+FAKECUDA_SAME(kUpdateError, CU_GRAPH_EXEC_UPDATE_ERROR);
+FAKECUDA_SAME(kUpdateTopologyChanged, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+FAKECUDA_SAME(kUpdateNodeTypeChanged, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED);
+FAKECUDA_SAME(kUpdateFunctionChanged, CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED);
+FAKECUDA_SAME(kUpdateParametersChanged, CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
+FAKECUDA_SAME(kUpdateNotSupported, CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED);
+FAKECUDA_SAME(kUpdateUnsupportedFunctionChange,
+              CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE);
+FAKECUDA_SAME(kUpdateAttributesChanged, CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED);
+FAKECUDA_SAME(kMemoryHost, CU_MEMORYTYPE_HOST);
+FAKECUDA_SAME(kMemoryDevice, CU_MEMORYTYPE_DEVICE);
+FAKECUDA_SAME(kAutoFreeOnLaunch, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+FAKECUDA_SAME(kNoDestructorSync, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+FAKECUDA_SAME(kUserObjectMove, CU_GRAPH_USER_OBJECT_MOVE);
+FAKECUDA_SAME(kEdgeProgrammatic, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC);
+FAKECUDA_SAME(kPortProgrammatic, CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC);
+FAKECUDA_SAME(kAttributeProgrammaticStream, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
 FAKECUDA_SAME(kSymbolFound, CU_GET_PROC_ADDRESS_SUCCESS);
 FAKECUDA_SAME(kSymbolNotFound, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
 FAKECUDA_SAME(kSymbolVersionTooOld, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
@@ -43,3 +69,32 @@ static_assert(sizeof(fakecuda::Handle) == sizeof(CUevent), "CUevent");
 static_assert(sizeof(fakecuda::DevicePtr) == sizeof(CUdeviceptr), "CUdeviceptr");
 static_assert(sizeof(fakecuda::CaptureMode) == sizeof(CUstreamCaptureMode), "CUstreamCaptureMode");
 static_assert(sizeof(fakecuda::Uuid) == sizeof(CUuuid), "CUuuid");
+
+#define FAKECUDA_SAME_PLACE(ours, member, theirs, their_member)                     \
+  static_assert(offsetof(fakecuda::ours, member) == offsetof(theirs, their_member), \
+                #ours "." #member)
+static_assert(sizeof(fakecuda::KernelParams) == sizeof(CUDA_KERNEL_NODE_PARAMS_v2), "kernel v2");
+FAKECUDA_SAME_PLACE(KernelParams, block, CUDA_KERNEL_NODE_PARAMS_v2, blockDimX);
+FAKECUDA_SAME_PLACE(KernelParams, shared, CUDA_KERNEL_NODE_PARAMS_v2, sharedMemBytes);
+FAKECUDA_SAME_PLACE(KernelParams, kern, CUDA_KERNEL_NODE_PARAMS_v2, kern);
+static_assert(sizeof(fakecuda::KernelParamsV1) == sizeof(CUDA_KERNEL_NODE_PARAMS_v1), "kernel v1");
+static_assert(sizeof(fakecuda::CopyParams) == sizeof(CUDA_MEMCPY3D), "copy");
+FAKECUDA_SAME_PLACE(CopyParams, source.device, CUDA_MEMCPY3D, srcDevice);
+FAKECUDA_SAME_PLACE(CopyParams, target.type, CUDA_MEMCPY3D, dstMemoryType);
+FAKECUDA_SAME_PLACE(CopyParams, target.host, CUDA_MEMCPY3D, dstHost);
+FAKECUDA_SAME_PLACE(CopyParams, width, CUDA_MEMCPY3D, WidthInBytes);
+static_assert(sizeof(fakecuda::MemsetParams) == sizeof(CUDA_MEMSET_NODE_PARAMS), "memset");
+FAKECUDA_SAME_PLACE(MemsetParams, element_size, CUDA_MEMSET_NODE_PARAMS, elementSize);
+FAKECUDA_SAME_PLACE(MemsetParams, width, CUDA_MEMSET_NODE_PARAMS, width);
+static_assert(sizeof(fakecuda::EdgeData) == sizeof(CUgraphEdgeData), "edge");
+FAKECUDA_SAME_PLACE(EdgeData, type, CUgraphEdgeData, type);
+static_assert(sizeof(fakecuda::UpdateInfo) == sizeof(CUgraphExecUpdateResultInfo), "update");
+FAKECUDA_SAME_PLACE(UpdateInfo, error_node, CUgraphExecUpdateResultInfo, errorNode);
+static_assert(sizeof(fakecuda::MemAllocParams) == sizeof(CUDA_MEM_ALLOC_NODE_PARAMS), "alloc");
+FAKECUDA_SAME_PLACE(MemAllocParams, size, CUDA_MEM_ALLOC_NODE_PARAMS, bytesize);
+FAKECUDA_SAME_PLACE(MemAllocParams, address, CUDA_MEM_ALLOC_NODE_PARAMS, dptr);
+static_assert(sizeof(fakecuda::LaunchAttribute) == sizeof(CUlaunchAttribute), "attribute");
+FAKECUDA_SAME_PLACE(LaunchAttribute, value, CUlaunchAttribute, value);
+static_assert(sizeof(fakecuda::LaunchConfig) == sizeof(CUlaunchConfig), "launch");
+FAKECUDA_SAME_PLACE(LaunchConfig, attributes, CUlaunchConfig, attrs);
+static_assert(sizeof(fakecuda::HostFunction) == sizeof(CUhostFn), "CUhostFn");

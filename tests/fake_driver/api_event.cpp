@@ -34,7 +34,7 @@ Result record_in_capture(State& s, const std::shared_ptr<Event>& event, Stream& 
                          unsigned flags) {
   if (stream.session->invalidated) return kCaptureInvalidated;
   if (flags == kRecordExternal) {
-    add_node(s, stream, kNodeEventRecord, record_op(s), event);
+    add_node(s, stream, node_of(kNodeEventRecord, record_op(s), event));
     return kSuccess;
   }
   event->session = stream.session;

@@ -1,8 +1,7 @@
 // Graphs, their executable copies and launching them.
-#include <algorithm>
-
 #include "call.hpp"
 #include "capture.hpp"
+#include "graph.hpp"
 #include "objects.hpp"
 #include "time.hpp"
 
@@ -10,18 +9,46 @@ using namespace fakecuda;
 
 namespace {
 
-Result instantiate(State& s, Handle* out, Handle handle, const char* function) {
+// What an executable copy takes of the device for each node, as measured for kernels.
+constexpr std::size_t kBytesPerNode = 2304;
+
+bool allocates(const std::vector<Node>& nodes) {
+  for (const Node& node : nodes) {
+    if (node.type == kNodeMemAlloc) return true;
+  }
+  return false;
+}
+
+bool has_exec(const State& s, Handle graph) {
+  for (const auto& [handle, exec] : s.execs) {
+    if (exec->graph == graph) return true;
+  }
+  return false;
+}
+
+Result instantiate(State& s, Handle* out, Handle handle, unsigned long long flags,
+                   const char* function) {
   Context* context = nullptr;
   if (out == nullptr) return kInvalidValue;
   if (const Result answer = current_context(s, context); answer != kSuccess) return answer;
   if (const Result refused = refuse_unsafe(s); refused != kSuccess) return refused;
   const auto graph = find_graph(s, handle);
-  if (!graph) return kInvalidValue;
+  if (!graph || (flags & ~kInstantiateFlagsMask) != 0) return kInvalidValue;
+  if (graph->in_capture) return kIllegalState;
   auto exec = std::make_shared<GraphExec>();
+  exec->nodes = flattened(*graph);
+  if (allocates(exec->nodes) && has_exec(s, handle)) return kNotSupported;
+  const std::size_t memory = exec->nodes.size() * kBytesPerNode;
+  if (memory > s.config.total_memory - s.memory_used) return kOutOfMemory;
   exec->handle = new_handle(Kind::kExec);
+  exec->graph = handle;
   exec->context = context;
-  exec->nodes = graph->nodes;
+  exec->source = graph->nodes;
+  exec->objects = retained(*graph);
+  exec->frees_on_launch = (flags & kAutoFreeOnLaunch) != 0;
+  exec->memory = memory;
   exec->label = new_label(function);
+  s.memory_used += memory;
   *out = exec->handle;
   s.execs[exec->handle] = std::move(exec);
   return kSuccess;
@@ -34,6 +61,28 @@ Result find_launch(State& s, const char* function, Handle exec_handle, Handle st
   return find_stream(s, function, stream_handle, stream);
 }
 
+// Whether the memory that a launch is to allocate is free to be so.
+bool can_allocate(const State& s, const GraphExec& exec) {
+  for (const Node& node : exec.nodes) {
+    if (node.type != kNodeMemAlloc) continue;
+    const auto found = s.memory.find(static_cast<std::uintptr_t>(node.op.address));
+    if (found != s.memory.end() && found->second.mapped && !exec.frees_on_launch) return false;
+  }
+  return true;
+}
+
+// A launch allocates and frees for the books at once, and not when it gets there.
+void allocate(State& s, const GraphExec& exec) {
+  for (const Node& node : exec.nodes) {
+    const auto address = static_cast<std::uintptr_t>(node.op.address);
+    if (node.type == kNodeMemFree) free_memory(s, address);
+    if (node.type != kNodeMemAlloc) continue;
+    Allocation& allocation = s.memory[address];
+    if (!allocation.mapped) s.memory_used += allocation.size;
+    allocation.mapped = true;
+  }
+}
+
 Result launch(State& s, const char* function, Handle exec_handle, Handle stream_handle) {
   std::shared_ptr<GraphExec> exec;
   std::shared_ptr<Stream> stream;
@@ -41,7 +90,44 @@ Result launch(State& s, const char* function, Handle exec_handle, Handle stream_
   if (answer == kSuccess) answer = refuse_implicit(s, *stream, true);
   if (answer != kSuccess) return answer;
   if (const Result refused = refuse_capturing(*stream); refused != kSuccess) return refused;
+  if (!can_allocate(s, *exec)) return kInvalidValue;
+  allocate(s, *exec);
   enqueue_graph(s, stream, *exec);
+  return kSuccess;
+}
+
+Result destroy_graph(State& s, Handle handle) {
+  const auto graph = find_graph(s, handle);
+  if (!graph || graph->embedded) return kInvalidValue;
+  if (graph->in_capture) return kIllegalState;
+  forget_graph(s, *graph);
+  return kSuccess;
+}
+
+Result destroy_exec(State& s, Handle handle) {
+  if (const Result refused = refuse_unsafe(s); refused != kSuccess) return refused;
+  const auto exec = find_exec(s, handle);
+  if (!exec) return kInvalidValue;
+  s.execs.erase(handle);
+  s.dying_execs.push_back(exec);
+  return kSuccess;
+}
+
+Result add_child(State& s, Handle* out, Handle parent_handle, const Handle* after,
+                 std::size_t count, Handle child_handle) {
+  const auto parent = find_graph(s, parent_handle);
+  const auto child = find_graph(s, child_handle);
+  if (out == nullptr || !parent || !child || (after == nullptr && count != 0)) return kInvalidValue;
+  Node node = node_of(kNodeGraph, {});
+  node.op.kind = OpKind::kJoin;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto found = s.nodes.find(after[i]);
+    if (found == s.nodes.end() || found->second.first != parent_handle) return kInvalidValue;
+    node.after.push_back(found->second.second);
+  }
+  node.child = clone_into_node(s, *child);
+  list_node(s, *parent, std::move(node));
+  *out = parent->nodes.back().handle;
   return kSuccess;
 }
 
@@ -51,39 +137,31 @@ FAKECUDA_EXPORT Result cuGraphCreate(Handle* out, unsigned flags) {
   static const Function function{"cuGraphCreate"};
   return call(function, [&]() -> Result {
     if (out == nullptr || flags != 0) return kInvalidValue;
-    auto graph = std::make_shared<Graph>();
-    graph->handle = new_handle(Kind::kGraph);
-    graph->label = new_label(function.symbol);
-    *out = graph->handle;
-    state().graphs[graph->handle] = std::move(graph);
+    *out = make_graph(state(), function.symbol)->handle;
     return kSuccess;
   });
 }
 
 FAKECUDA_EXPORT Result cuGraphDestroy(Handle handle) {
   static const Function function{"cuGraphDestroy"};
-  return call_destroying(function, handle, [&]() -> Result {
-    const auto graph = find_graph(state(), handle);
-    if (!graph) return kInvalidValue;
-    if (graph->in_capture) return kIllegalState;
-    for (const Node& node : graph->nodes) state().nodes.erase(node.handle);
-    state().graphs.erase(handle);
-    return kSuccess;
-  });
+  return call_destroying(function, handle, [&] { return destroy_graph(state(), handle); });
+}
+
+FAKECUDA_EXPORT Result cuGraphAddChildGraphNode(Handle* out, Handle graph, const Handle* after,
+                                                std::size_t count, Handle child) {
+  static const Function function{"cuGraphAddChildGraphNode"};
+  return call(function, [&] { return add_child(state(), out, graph, after, count, child); });
 }
 
 FAKECUDA_EXPORT Result cuGraphInstantiateWithFlags(Handle* out, Handle graph,
-                                                   unsigned long long /*flags*/) {
+                                                   unsigned long long flags) {
   static const Function function{"cuGraphInstantiateWithFlags"};
-  return call(function, [&] { return instantiate(state(), out, graph, function.symbol); });
+  return call(function, [&] { return instantiate(state(), out, graph, flags, function.symbol); });
 }
 
 FAKECUDA_EXPORT Result cuGraphExecDestroy(Handle handle) {
   static const Function function{"cuGraphExecDestroy"};
-  return call_destroying(function, handle, [&]() -> Result {
-    if (const Result refused = refuse_unsafe(state()); refused != kSuccess) return refused;
-    return state().execs.erase(handle) != 0 ? kSuccess : kInvalidValue;
-  });
+  return call_destroying(function, handle, [&] { return destroy_exec(state(), handle); });
 }
 
 FAKECUDA_EXPORT Result cuGraphLaunch(Handle exec, Handle stream) {
@@ -99,32 +177,5 @@ FAKECUDA_EXPORT Result cuGraphUpload(Handle exec_handle, Handle stream_handle) {
     const Result answer =
         find_launch(state(), function.symbol, exec_handle, stream_handle, exec, stream);
     return answer != kSuccess ? answer : refuse_capturing(*stream);
-  });
-}
-
-FAKECUDA_EXPORT Result cuGraphGetNodes(Handle handle, Handle* nodes, std::size_t* count) {
-  static const Function function{"cuGraphGetNodes"};
-  return call(function, [&]() -> Result {
-    const auto graph = find_graph(state(), handle);
-    if (!graph || count == nullptr) return kInvalidValue;
-    const std::size_t all = graph->nodes.size();
-    if (nodes == nullptr) {
-      *count = all;
-      return kSuccess;
-    }
-    for (std::size_t i = 0; i < *count; ++i) nodes[i] = i < all ? graph->nodes[i].handle : 0;
-    *count = std::min(*count, all);
-    return kSuccess;
-  });
-}
-
-FAKECUDA_EXPORT Result cuGraphNodeGetType(Handle node, int* type) {
-  static const Function function{"cuGraphNodeGetType"};
-  return call(function, [&]() -> Result {
-    const auto found = state().nodes.find(node);
-    if (found == state().nodes.end() || type == nullptr) return kInvalidValue;
-    const auto graph = find_graph(state(), found->second.first);
-    *type = graph->nodes[static_cast<std::size_t>(found->second.second)].type;
-    return kSuccess;
   });
 }

@@ -1,5 +1,5 @@
-// Memory, and the operations on it that a stream carries out. Device memory is host memory here,
-// so that a test may read and write it through the pointer.
+// Allocating memory, at once and in stream order. Device memory is host memory here, so that a test
+// may read and write it through the pointer.
 #include <cstdlib>
 
 #include "call.hpp"
@@ -12,12 +12,26 @@ using namespace fakecuda;
 namespace {
 
 constexpr std::size_t kAlignment = 256;
-constexpr std::size_t kBytesPerNs = 64;
 
 std::uintptr_t zeroed(std::size_t size) {
   // calloc leaves the pages of a large block untouched, so big device buffers cost nothing.
   void* block = std::calloc((size + kAlignment - 1) / kAlignment, kAlignment);
   return reinterpret_cast<std::uintptr_t>(block);
+}
+
+Result make_memory(State& s, std::size_t size, bool host, Context& context, const char* function,
+                   std::uintptr_t& address) {
+  if (!host && size > s.config.total_memory - s.memory_used) return kOutOfMemory;
+  address = zeroed(size);
+  if (address == 0) return kOutOfMemory;
+  if (!host) s.memory_used += size;
+  ++s.serial;
+  Allocation& made = s.memory[address];
+  made.size = size;
+  made.host = host;
+  made.context = &context;
+  made.label = new_label(function);
+  return kSuccess;
 }
 
 Result allocate(State& s, std::size_t size, bool host, const char* function,
@@ -26,13 +40,7 @@ Result allocate(State& s, std::size_t size, bool host, const char* function,
   if (size == 0) return kInvalidValue;
   if (const Result answer = current_context(s, context); answer != kSuccess) return answer;
   if (const Result refused = refuse_unsafe(s); refused != kSuccess) return refused;
-  if (!host && size > s.config.total_memory - s.memory_used) return kOutOfMemory;
-  address = zeroed(size);
-  if (address == 0) return kOutOfMemory;
-  if (!host) s.memory_used += size;
-  ++s.serial;
-  s.memory[address] = {size, host, context, new_label(function)};
-  return kSuccess;
+  return make_memory(s, size, host, *context, function, address);
 }
 
 Result release(State& s, std::uintptr_t address, bool host) {
@@ -40,30 +48,74 @@ Result release(State& s, std::uintptr_t address, bool host) {
   if (address == 0) return kSuccess;
   const auto found = s.memory.find(address);
   if (found == s.memory.end() || found->second.host != host) return kInvalidValue;
+  if (found->second.leaving || !found->second.mapped) return kInvalidValue;
   if (found->second.context->sticky != kSuccess) return found->second.context->sticky;
   wait_until_idle(s, streams_of(s, *found->second.context));
-  // Looked up again: the lock was given up while the device was busy.
-  const auto still = s.memory.find(address);
-  if (still == s.memory.end()) return kInvalidValue;
-  if (!host) s.memory_used -= still->second.size;
-  s.memory.erase(still);
-  std::free(reinterpret_cast<void*>(address));
+  free_memory(s, address);
   return kSuccess;
 }
 
-bool is_allocated(const State& s, DevicePtr address, std::size_t size) {
-  auto after = s.memory.upper_bound(static_cast<std::uintptr_t>(address));
-  if (after == s.memory.begin()) return false;
-  const auto& [start, allocation] = *--after;
-  return address - start <= allocation.size && size <= allocation.size - (address - start);
+// The address is the graph's from here on; there is memory behind it from a launch to its release.
+Result allocate_in_capture(State& s, std::size_t size, const std::shared_ptr<Stream>& stream,
+                           const char* function, std::uintptr_t& address) {
+  if (stream->session->invalidated) return kCaptureInvalidated;
+  address = zeroed(size);
+  if (address == 0) return kOutOfMemory;
+  Node node = node_of(kNodeMemAlloc, {});
+  node.op.kind = OpKind::kJoin;
+  node.op.address = address;
+  node.op.count = size;
+  node.op.element_size = 1;
+  node.memory = std::make_shared<char>();
+  ++s.serial;
+  ++s.graph_allocations;
+  Allocation& made = s.memory[address];
+  made.size = size;
+  made.context = stream->context;
+  made.label = new_label(function);
+  made.of_graph = true;
+  made.mapped = false;
+  made.users = node.memory;
+  add_node(s, *stream, std::move(node));
+  return kSuccess;
 }
 
-Result word_op(State& s, const char* function, Handle handle, Op op) {
+Result allocate_in_order(State& s, DevicePtr* out, std::size_t size, Handle handle,
+                         const char* function) {
+  std::shared_ptr<Stream> stream;
+  std::uintptr_t address = 0;
+  if (out == nullptr || size == 0) return kInvalidValue;
+  Result answer = find_stream(s, function, handle, stream);
+  if (answer != kSuccess) return answer;
+  if (stream->session) {
+    answer = allocate_in_capture(s, size, stream, function, address);
+  } else {
+    answer = make_memory(s, size, false, *stream->context, function, address);
+  }
+  if (answer == kSuccess) *out = address;
+  return answer;
+}
+
+Result release_in_order(State& s, DevicePtr address, Handle handle, const char* function) {
   std::shared_ptr<Stream> stream;
   const Result answer = find_stream(s, function, handle, stream);
   if (answer != kSuccess) return answer;
-  if (op.address % 4 != 0 || !is_allocated(s, op.address, 4)) return kInvalidValue;
-  return submit(s, stream, kNodeBatchMemOp, std::move(op));
+  const auto found = s.memory.find(static_cast<std::uintptr_t>(address));
+  if (found == s.memory.end() || found->second.host || found->second.leaving) return kInvalidValue;
+  Op op;
+  op.address = address;
+  if (stream->session) {
+    if (!found->second.of_graph) return kInvalidValue;
+    op.kind = OpKind::kJoin;
+    return submit(s, stream, node_of(kNodeMemFree, std::move(op)));
+  }
+  if (!found->second.mapped) return kInvalidValue;
+  op.kind = OpKind::kFree;
+  // The release may have happened, and its entry be gone, when submit() returns.
+  found->second.leaving = true;
+  const Result submitted = submit(s, stream, node_of(kNodeMemFree, std::move(op)));
+  if (submitted != kSuccess) found->second.leaving = false;
+  return submitted;
 }
 
 }  // namespace
@@ -114,26 +166,6 @@ FAKECUDA_EXPORT Result cuMemHostGetDevicePointer_v2(DevicePtr* out, void* block,
   });
 }
 
-FAKECUDA_EXPORT Result cuMemsetD32Async(DevicePtr address, unsigned value, std::size_t count,
-                                        Handle handle) {
-  static const Function function{"cuMemsetD32Async"};
-  return call(function, [&]() -> Result {
-    State& s = state();
-    std::shared_ptr<Stream> stream;
-    const Result answer = find_stream(s, function.symbol, handle, stream);
-    if (answer != kSuccess) return answer;
-    if (count == 0) return kSuccess;
-    if (address % 4 != 0 || !is_allocated(s, address, count * 4)) return kInvalidValue;
-    Op op;
-    op.kind = OpKind::kMemset;
-    op.cost = static_cast<Ns>(count * 4 / kBytesPerNs);
-    op.address = address;
-    op.value = value;
-    op.count = count;
-    return submit(s, stream, kNodeMemset, std::move(op));
-  });
-}
-
 FAKECUDA_EXPORT Result cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   static const Function function{"cuMemGetInfo_v2"};
   return call(function, [&]() -> Result {
@@ -147,28 +179,15 @@ FAKECUDA_EXPORT Result cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   });
 }
 
-FAKECUDA_EXPORT Result cuStreamWaitValue32_v2(Handle stream, DevicePtr address, std::uint32_t value,
-                                              unsigned flags) {
-  static const Function function{"cuStreamWaitValue32_v2"};
-  return call(function, [&] {
-    Op op;
-    op.kind = OpKind::kWaitValue;
-    op.address = address;
-    op.value = value;
-    op.flags = flags;
-    return word_op(state(), function.symbol, stream, std::move(op));
-  });
+FAKECUDA_EXPORT Result cuMemAllocAsync(DevicePtr* out, std::size_t size, Handle stream) {
+  static const Function function{"cuMemAllocAsync"};
+  return call(function,
+              [&] { return allocate_in_order(state(), out, size, stream, function.symbol); });
 }
 
-FAKECUDA_EXPORT Result cuStreamWriteValue32_v2(Handle stream, DevicePtr address,
-                                               std::uint32_t value, unsigned flags) {
-  static const Function function{"cuStreamWriteValue32_v2"};
-  return call(function, [&] {
-    Op op;
-    op.kind = OpKind::kWriteValue;
-    op.address = address;
-    op.value = value;
-    op.flags = flags;
-    return word_op(state(), function.symbol, stream, std::move(op));
+FAKECUDA_EXPORT Result cuMemFreeAsync(DevicePtr address, Handle stream) {
+  static const Function function{"cuMemFreeAsync"};
+  return call_destroying(function, address, [&] {
+    return release_in_order(state(), address, stream, function.symbol);
   });
 }

@@ -104,7 +104,7 @@ Result wait_for_event(State& s, const char* function, Handle stream_handle, Hand
   if (stream->session && flags == kWaitExternal) {
     Op op;
     op.kind = OpKind::kJoin;
-    add_node(s, *stream, kNodeWaitEvent, std::move(op), event);
+    add_node(s, *stream, node_of(kNodeWaitEvent, std::move(op), event));
     return kSuccess;
   }
   if (stream->session) {

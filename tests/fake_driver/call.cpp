@@ -51,13 +51,16 @@ void Call::enter() {
     if (function_.in_child == InChild::kNotInitialised) return refuse(kNotInitialized);
     if (function_.in_child == InChild::kAnswersSuccess) return refuse(kSuccess);
   }
+  if (this_thread().in_callback && function_.in_child != InChild::kWorks) {
+    return refuse(kNotPermitted);
+  }
   if (s.config.automatic && function_.passes_time) s.now += s.config.call_ns;
   pump(s);
   apply_rule();
   if (!refused_ && function_.needs_init && !s.initialised) refuse(kNotInitialized);
 }
 
-Call::~Call() { unlock(); }
+Call::~Call() { leave(); }
 
 void Call::refuse(Result answer) {
   refused_ = true;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "call.hpp"
+#include "graph.hpp"
 #include "time.hpp"
 
 namespace fakecuda {
@@ -40,11 +41,6 @@ bool has_unjoined_work(const Session& session) {
     }
   }
   return false;
-}
-
-void forget_graph(State& s, const Graph& graph) {
-  for (const Node& node : graph.nodes) s.nodes.erase(node.handle);
-  s.graphs.erase(graph.handle);
 }
 
 void set_tips(Stream& stream, std::vector<int> tips) {
@@ -111,11 +107,8 @@ std::shared_ptr<Session> begin_capture(State& s, const std::shared_ptr<Stream>& 
   session->mode = mode;
   session->owner = this_thread().id;
   session->origin = stream;
-  session->graph = std::make_shared<Graph>();
-  session->graph->handle = new_handle(Kind::kGraph);
-  session->graph->label = new_label("cuStreamBeginCapture_v2");
+  session->graph = make_graph(s, "cuStreamBeginCapture_v2");
   session->graph->in_capture = true;
-  s.graphs[session->graph->handle] = session->graph;
   s.sessions.push_back(session);
   join_capture(session, stream, {});
   return session;
@@ -170,28 +163,36 @@ void join_capture(const std::shared_ptr<Session>& session, const std::shared_ptr
   set_tips(*stream, std::move(all));
 }
 
-void add_node(State& s, Stream& stream, NodeType type, Op op, const std::shared_ptr<Event>& event) {
+void add_node(State& s, Stream& stream, Node node) {
   Graph& graph = *stream.session->graph;
-  Node node;
-  node.type = type;
-  node.handle = new_handle(Kind::kNode);
-  node.after = stream.tips;
-  node.op = std::move(op);
-  node.event = event;
   const int index = static_cast<int>(graph.nodes.size());
-  s.nodes[node.handle] = {graph.handle, index};
-  graph.nodes.push_back(std::move(node));
+  node.after = stream.tips;
+  list_node(s, graph, std::move(node));
   set_tips(stream, {index});
 }
 
-Result submit(State& s, const std::shared_ptr<Stream>& stream, NodeType type, Op op) {
+Node node_of(NodeType type, Op op) {
+  Node node;
+  node.type = type;
+  node.op = std::move(op);
+  return node;
+}
+
+Node node_of(NodeType type, Op op, const std::shared_ptr<Event>& event) {
+  Node node = node_of(type, std::move(op));
+  node.event = event;
+  node.event_handle = event->handle;
+  return node;
+}
+
+Result submit(State& s, const std::shared_ptr<Stream>& stream, Node node) {
   if (const Result refused = refuse_implicit(s, *stream, true); refused != kSuccess) return refused;
   if (!stream->session) {
-    enqueue(s, stream, std::move(op));
+    enqueue(s, stream, std::move(node.op));
     return kSuccess;
   }
   if (stream->session->invalidated) return kCaptureInvalidated;
-  add_node(s, *stream, type, std::move(op), nullptr);
+  add_node(s, *stream, std::move(node));
   return kSuccess;
 }
 

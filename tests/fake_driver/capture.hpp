@@ -30,9 +30,13 @@ Result end_capture(State& s, const std::shared_ptr<Stream>& stream, Handle* grap
 
 void join_capture(const std::shared_ptr<Session>& session, const std::shared_ptr<Stream>& stream,
                   const std::vector<int>& tips);
-void add_node(State& s, Stream& stream, NodeType type, Op op, const std::shared_ptr<Event>& event);
+// Adds a node that comes after the stream's tips and is the next tip.
+void add_node(State& s, Stream& stream, Node node);
 
-// Enqueues work, or adds it to the stream's capture.
-Result submit(State& s, const std::shared_ptr<Stream>& stream, NodeType type, Op op);
+Node node_of(NodeType type, Op op);
+Node node_of(NodeType type, Op op, const std::shared_ptr<Event>& event);
+
+// Enqueues the work of a node, or adds the node to the stream's capture.
+Result submit(State& s, const std::shared_ptr<Stream>& stream, Node node);
 
 }  // namespace fakecuda

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "capture.hpp"
+#include "locked.hpp"
 #include "objects.hpp"
 #include "report.hpp"
 #include "script.hpp"
@@ -14,14 +14,6 @@
 using namespace fakecuda;
 
 namespace {
-
-class Locked {
- public:
-  Locked() { lock(); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-  ~Locked() { unlock(); }
-};
 
 // 0, or 1 with the mistake on stderr.
 template <typename Parse>
@@ -34,18 +26,6 @@ int parsed(const char* text, Parse parse) {
     std::fprintf(stderr, "FAKECUDA %s\n", error.what());
     return 1;
   }
-}
-
-Result add_work(const char* function, Handle handle, Ns cost, OpKind kind) {
-  const Locked locked;
-  State& s = state();
-  std::shared_ptr<Stream> stream;
-  const Result answer = find_stream(s, function, handle, stream);
-  if (answer != kSuccess) return answer;
-  Op op;
-  op.kind = kind;
-  op.cost = cost;
-  return submit(s, stream, kNodeKernel, std::move(op));
 }
 
 // Kept until the calling thread asks again.
@@ -81,16 +61,6 @@ FAKECUDA_EXPORT void fakecuda_release() {
   const Locked locked;
   ++state().releases;
   notify();
-}
-
-// A kernel that runs for `cost` ns, with the rules of a launch.
-FAKECUDA_EXPORT int fakecuda_work(Handle stream, Ns cost) {
-  return add_work("fakecuda_work", stream, cost, OpKind::kWork);
-}
-
-// A kernel that runs for 1 us and fails: from then on the context answers 719 to whoever looks.
-FAKECUDA_EXPORT int fakecuda_trap(Handle stream) {
-  return add_work("fakecuda_trap", stream, 1000, OpKind::kTrap);
 }
 
 // Moves the clock. All devices share the host's time line.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,13 @@ NOT_READY = 600
 GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
 NONE, ACTIVE, INVALIDATED = 0, 1, 2
 NON_BLOCKING = 1
+DISABLE_TIMING = 2
+AUTO_FREE_ON_LAUNCH = 1
 EXTERNAL = 1
 LEGACY_STREAM, PER_THREAD_STREAM = 1, 2
 
 _HANDLE = ctypes.c_void_p
+Dim3 = tuple[int, int, int]
 
 
 class DriverCallError(AssertionError):
@@ -54,6 +57,17 @@ class FakeCuda:
             "release": (None, []),
             "work": (ctypes.c_int, [_HANDLE, ctypes.c_int64]),
             "trap": (ctypes.c_int, [_HANDLE]),
+            "kernel": (
+                ctypes.c_int,
+                [
+                    *(_HANDLE, ctypes.c_char_p, ctypes.c_int64, _HANDLE, _HANDLE),
+                    *(ctypes.c_uint, ctypes.c_int, ctypes.c_int),
+                ],
+            ),
+            "copy": (ctypes.c_int, [_HANDLE, ctypes.c_size_t]),
+            "node": (ctypes.c_int, [_HANDLE, ctypes.c_int]),
+            "read": (ctypes.c_int, [ctypes.c_uint64, _HANDLE, ctypes.c_size_t]),
+            "write": (ctypes.c_int, [ctypes.c_uint64, ctypes.c_char_p, ctypes.c_size_t]),
             "advance": (None, [ctypes.c_int64]),
             "complete": (ctypes.c_int, [_HANDLE]),
             "now": (ctypes.c_uint64, [ctypes.c_int]),
@@ -122,6 +136,62 @@ class FakeCuda:
     def trap(self, stream: int) -> int:
         """Launch a kernel that fails and return the driver's answer."""
         return int(self.shared_object.fakecuda_trap(stream))
+
+    def kernel(
+        self,
+        stream: int,
+        name: str,
+        ns: int = 1_000,
+        *,
+        grid: Dim3 = (1, 1, 1),
+        block: Dim3 = (1, 1, 1),
+        shared: int = 0,
+        of_library: bool = False,
+        programmatic: bool = False,
+    ) -> int:
+        """Launch a kernel and return the driver's answer.
+
+        A kernel `of_library` shows a CUkernel in its node and no CUfunction; a `programmatic` one
+        may start before what it comes after has ended, which its edges show.
+        """
+        return int(
+            self.shared_object.fakecuda_kernel(
+                stream,
+                name.encode(),
+                ns,
+                (ctypes.c_uint * 3)(*grid),
+                (ctypes.c_uint * 3)(*block),
+                shared,
+                of_library,
+                programmatic,
+            )
+        )
+
+    def copy(self, stream: int, nbytes: int, target: int = 0, source: int = 0) -> int:
+        """Copy within the device and return the driver's answer; no addresses: nothing real."""
+        if target or source:
+            return self.call("cuMemcpyDtoDAsync_v2", target, source, nbytes, stream, expect=None)
+        return int(self.shared_object.fakecuda_copy(stream, nbytes))
+
+    def node(self, stream: int, node_type: int) -> int:
+        """Add a node of any type, which has no parameters, to the stream's capture."""
+        return int(self.shared_object.fakecuda_node(stream, node_type))
+
+    def read(self, address: int, nbytes: int) -> bytes:
+        """Return what the device's memory holds now, whatever is still queued."""
+        block = ctypes.create_string_buffer(nbytes)
+        self._touch("read", self.shared_object.fakecuda_read(address, block, nbytes))
+        return block.raw
+
+    def write(self, address: int, data: bytes) -> None:
+        """Change the device's memory now, whatever is still queued."""
+        self._touch("write", self.shared_object.fakecuda_write(address, data, len(data)))
+
+    @staticmethod
+    def _touch(what: str, code: int) -> None:
+        if code != SUCCESS:
+            message = f"{what}: not all of that memory of the device is allocated"
+            raise ValueError(message)
 
     def advance(self, ns: int) -> None:
         self.shared_object.fakecuda_advance(ns)
@@ -263,8 +333,49 @@ class FakeCuda:
         self.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(out))
         return out.value
 
-    def instantiate(self, graph: int) -> int:
-        return self._made("cuGraphInstantiateWithFlags", graph, 0)
+    def fork(self, origin: int, branch: int) -> None:
+        """Let `branch` wait for what `origin` has so far: in a capture, it joins the capture."""
+        event = self.event_create(DISABLE_TIMING)
+        self.event_record(event, origin)
+        self.call("cuStreamWaitEvent", branch, event, 0)
+        self.event_destroy(event)
+
+    def join(self, origin: int, branch: int) -> None:
+        """Let `origin` wait for what `branch` has so far."""
+        self.fork(branch, origin)
+
+    def captured_graph(self, stream: int) -> int:
+        """Return the graph that the stream's capture is making, 0 without one."""
+        status, graph = ctypes.c_int(0), ctypes.c_uint64(0)
+        self.call(
+            "cuStreamGetCaptureInfo_v2", stream, ctypes.byref(status), None, ctypes.byref(graph),
+            None, None,
+        )  # fmt: skip
+        return graph.value
+
+    def nodes(self, graph: int) -> list[int]:
+        """Return the handles of a graph's nodes."""
+        count = ctypes.c_size_t(0)
+        self.call("cuGraphGetNodes", graph, None, ctypes.byref(count))
+        handles = (ctypes.c_uint64 * count.value)()
+        self.call("cuGraphGetNodes", graph, handles, ctypes.byref(count))
+        return list(handles)
+
+    def node_types(self, graph: int) -> list[int]:
+        kind = ctypes.c_int(-1)
+        found = []
+        for node in self.nodes(graph):
+            self.call("cuGraphNodeGetType", node, ctypes.byref(kind))
+            found.append(kind.value)
+        return found
+
+    def add_child(self, graph: int, child: int, *, after: Sequence[int] = ()) -> int:
+        """Add a node that runs a copy of `child`, and return it."""
+        before = (ctypes.c_uint64 * len(after))(*after)
+        return self._made("cuGraphAddChildGraphNode", graph, before, len(after), child)
+
+    def instantiate(self, graph: int, flags: int = 0) -> int:
+        return self._made("cuGraphInstantiateWithFlags", graph, flags)
 
     def graph_launch(self, graph_exec: int, stream: int) -> None:
         self.call("cuGraphLaunch", graph_exec, stream)
@@ -274,6 +385,19 @@ class FakeCuda:
 
     def graph_destroy(self, graph: int) -> None:
         self.call("cuGraphDestroy", graph)
+
+    def memory_info(self) -> tuple[int, int]:
+        """Return how many bytes of the device are free, and how many there are."""
+        free, total = ctypes.c_size_t(0), ctypes.c_size_t(0)
+        self.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value, total.value
+
+    def stream_allocate(self, size: int, stream: int) -> int:
+        """Allocate in stream order: in a capture, a node of the graph."""
+        return self._made("cuMemAllocAsync", size, stream)
+
+    def stream_free(self, address: int, stream: int) -> None:
+        self.call("cuMemFreeAsync", address, stream)
 
     def memory_allocate(self, size: int) -> int:
         return self._made("cuMemAlloc_v2", size)

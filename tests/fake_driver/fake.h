@@ -24,6 +24,7 @@
   X(kOperatingSystem, OPERATING_SYSTEM, 304, "OS call failed or is not supported")               \
   X(kInvalidHandle, INVALID_HANDLE, 400, "invalid resource handle")                              \
   X(kIllegalState, ILLEGAL_STATE, 401, "the operation cannot be performed in the present state") \
+  X(kLossyQuery, LOSSY_QUERY, 402, "attempted introspection would be semantically lossy")        \
   X(kNotFound, NOT_FOUND, 500, "named symbol not found")                                         \
   X(kNotReady, NOT_READY, 600, "device not ready")                                               \
   X(kIllegalAddress, ILLEGAL_ADDRESS, 700, "an illegal memory access was encountered")           \
@@ -69,7 +70,7 @@ enum Result : int {
 #undef FAKECUDA_X
 };
 
-using Handle = std::uintptr_t;    // CUcontext, CUstream, CUevent, CUgraph, CUgraphExec, CUgraphNode
+using Handle = std::uintptr_t;    // CUcontext, CUstream, CUevent, CUgraph, CUfunction and the like
 using DevicePtr = std::uint64_t;  // CUdeviceptr
 using Ns = std::int64_t;          // virtual nanoseconds
 
@@ -77,11 +78,29 @@ enum CaptureMode : int { kModeGlobal = 0, kModeThreadLocal = 1, kModeRelaxed = 2
 enum CaptureStatus : int { kStatusNone = 0, kStatusActive = 1, kStatusInvalidated = 2 };
 enum NodeType : int {
   kNodeKernel = 0,
+  kNodeMemcpy = 1,
   kNodeMemset = 2,
+  kNodeHost = 3,
+  kNodeGraph = 4,
+  kNodeEmpty = 5,
   kNodeWaitEvent = 6,
   kNodeEventRecord = 7,
+  kNodeMemAlloc = 10,
+  kNodeMemFree = 11,
   kNodeBatchMemOp = 12,
 };
+enum UpdateResult : int {
+  kUpdateSuccess = 0,
+  kUpdateError = 1,
+  kUpdateTopologyChanged = 2,
+  kUpdateNodeTypeChanged = 3,
+  kUpdateFunctionChanged = 4,
+  kUpdateParametersChanged = 5,
+  kUpdateNotSupported = 6,
+  kUpdateUnsupportedFunctionChange = 7,
+  kUpdateAttributesChanged = 8,
+};
+enum MemoryType : int { kMemoryHost = 1, kMemoryDevice = 2 };
 enum QueryResult : int { kSymbolFound = 0, kSymbolNotFound = 1, kSymbolVersionTooOld = 2 };
 
 constexpr Handle kLegacyStream = 1;
@@ -96,9 +115,106 @@ constexpr unsigned kWaitValueGeq = 0;
 constexpr unsigned kWaitValueEq = 1;
 constexpr unsigned kWaitValueAnd = 2;
 constexpr unsigned kWaitValueNor = 3;
+constexpr unsigned long long kAutoFreeOnLaunch = 1;
+constexpr unsigned long long kInstantiateFlagsMask = 15;
+constexpr unsigned kNoDestructorSync = 1;
+constexpr unsigned kUserObjectMove = 1;
+constexpr unsigned char kEdgeProgrammatic = 1;
+constexpr unsigned char kPortProgrammatic = 1;
+constexpr int kAttributeProgrammaticStream = 6;
 
 struct Uuid {
   unsigned char bytes[16];
+};
+
+using HostFunction = void (*)(void*);
+
+// The structures below have the layouts of cuda.h's of the same meaning.
+struct KernelParams {
+  Handle func;
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared;
+  void** arguments;
+  void** extra;
+  Handle kern;
+  Handle context;
+};
+
+struct KernelParamsV1 {
+  Handle func;
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared;
+  void** arguments;
+  void** extra;
+};
+
+struct CopyEnd {
+  std::size_t x, y, z, lod;
+  MemoryType type;
+  const void* host;
+  DevicePtr device;
+  void* array;
+  void* reserved;
+  std::size_t pitch, height;
+};
+
+struct CopyParams {
+  CopyEnd source;
+  CopyEnd target;
+  std::size_t width, height, depth;
+};
+
+struct MemsetParams {
+  DevicePtr target;
+  std::size_t pitch;
+  unsigned value;
+  unsigned element_size;
+  std::size_t width, height;
+};
+
+struct EdgeData {
+  unsigned char from_port;
+  unsigned char to_port;
+  unsigned char type;
+  unsigned char reserved[5];
+};
+
+struct UpdateInfo {
+  UpdateResult result;
+  Handle error_node;
+  Handle error_from_node;
+};
+
+struct MemAllocParams {
+  int allocation_type;
+  int handle_types;
+  int location_type;
+  int location_id;
+  void* security_attributes;
+  std::size_t max_size;
+  unsigned short usage;
+  unsigned char reserved[54];
+  const void* access;
+  std::size_t access_count;
+  std::size_t size;
+  DevicePtr address;
+};
+
+struct LaunchAttribute {
+  int id;
+  char padding[4];
+  int value[16];
+};
+
+struct LaunchConfig {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared;
+  Handle stream;
+  const LaunchAttribute* attributes;
+  unsigned attribute_count;
 };
 
 }  // namespace fakecuda

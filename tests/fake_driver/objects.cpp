@@ -38,13 +38,19 @@ void drop_captures(State& s, const Context& context) {
   }
 }
 
-void free_memory(State& s, const Context& context) {
+void free_memory_of(State& s, const Context& context) {
+  for (const auto& [handle, exec] : s.execs) {
+    if (exec->context != &context) continue;
+    s.memory_used -= exec->memory;
+    exec->memory = 0;
+  }
   for (auto it = s.memory.begin(); it != s.memory.end();) {
     if (it->second.context != &context) {
       ++it;
       continue;
     }
-    if (!it->second.host) s.memory_used -= it->second.size;
+    if (!it->second.host && it->second.mapped) s.memory_used -= it->second.size;
+    if (it->second.of_graph) --s.graph_allocations;
     std::free(reinterpret_cast<void*>(it->first));
     it = s.memory.erase(it);
   }
@@ -110,6 +116,24 @@ Result meet_fault(State& s, Context& context) {
   return context.sticky;
 }
 
+bool is_allocated(const State& s, DevicePtr address, std::size_t size) {
+  auto after = s.memory.upper_bound(static_cast<std::uintptr_t>(address));
+  if (after == s.memory.begin()) return false;
+  const auto& [start, allocation] = *--after;
+  return address - start <= allocation.size && size <= allocation.size - (address - start);
+}
+
+void free_memory(State& s, std::uintptr_t address) {
+  const auto found = s.memory.find(address);
+  if (found == s.memory.end()) return;
+  Allocation& allocation = found->second;
+  if (!allocation.host && allocation.mapped) s.memory_used -= allocation.size;
+  allocation.mapped = allocation.leaving = false;
+  if (allocation.of_graph) return;
+  s.memory.erase(found);
+  std::free(reinterpret_cast<void*>(address));
+}
+
 Context* make_context(State& s, int device, Handle handle, const std::string& label) {
   auto context = std::make_unique<Context>();
   context->handle = handle;
@@ -128,7 +152,7 @@ void destroy_context(State& s, Context& context) {
   meet_fault(s, context);
   drop_captures(s, context);
   for (const auto& stream : streams_of(s, context)) drop_work(s, *stream);
-  free_memory(s, context);
+  free_memory_of(s, context);
   context.per_thread.clear();
   context.alive = false;
 }

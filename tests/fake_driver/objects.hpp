@@ -26,6 +26,10 @@ std::shared_ptr<GraphExec> find_exec(const State& s, Handle handle);  // null if
 // After time has passed: a kernel's failure that this query or wait is the first to meet.
 Result meet_fault(State& s, Context& context);
 
+bool is_allocated(const State& s, DevicePtr address, std::size_t size);
+// Ends an allocation. Memory of a graph is only unmapped: the graph keeps its address.
+void free_memory(State& s, std::uintptr_t address);
+
 Context* make_context(State& s, int device, Handle handle, const std::string& label);
 void destroy_context(State& s, Context& context);  // ends its work, frees its memory
 bool is_device(const State& s, int device);

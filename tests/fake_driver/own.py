@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,3 +26,24 @@ def fresh(library: Path) -> Iterator[FakeCuda]:
         yield fake
     finally:
         fake.reset()
+
+
+def captured(driver: FakeCuda, stream: int, body: Callable[[], object]) -> int:
+    """Return the graph of what `body` puts on the stream."""
+    driver.begin_capture(stream)
+    body()
+    return driver.end_capture(stream)
+
+
+def kernel_graph(driver: FakeCuda, stream: int, ns: int = 1_000_000) -> int:
+    """Return a graph of one kernel."""
+    return captured(driver, stream, lambda: driver.work(stream, ns))
+
+
+def replay(driver: FakeCuda, graph: int, stream: int, times: int = 1) -> None:
+    """Launch an executable copy of the graph, wait for it, and destroy the copy."""
+    graph_exec = driver.instantiate(graph)
+    for _ in range(times):
+        driver.graph_launch(graph_exec, stream)
+    driver.stream_synchronize(stream)
+    driver.exec_destroy(graph_exec)

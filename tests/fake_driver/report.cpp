@@ -23,7 +23,17 @@ Live live_of(const State& s, const Table<T>& table) {
 Live live_graphs(const State& s) {
   Live live;
   for (const auto& [handle, graph] : s.graphs) {
-    if (!graph->in_capture && is_live(s, handle, nullptr)) live.emplace_back(handle, graph->label);
+    const bool counts = !graph->in_capture && !graph->embedded;
+    if (counts && is_live(s, handle, nullptr)) live.emplace_back(handle, graph->label);
+  }
+  std::sort(live.begin(), live.end());
+  return live;
+}
+
+Live live_user_objects(const State& s) {
+  Live live;
+  for (const auto& [handle, object] : s.user_objects) {
+    if (is_live(s, handle, nullptr)) live.emplace_back(handle, object->label);
   }
   std::sort(live.begin(), live.end());
   return live;
@@ -51,7 +61,9 @@ Live live_retains(const State& s) {
 Live live_memory(const State& s, bool host) {
   Live live;
   for (const auto& [address, allocation] : s.memory) {
-    const bool counts = allocation.host == host && is_live(s, address, allocation.context);
+    const bool is_there = allocation.mapped && !allocation.leaving;
+    const bool counts =
+        is_there && allocation.host == host && is_live(s, address, allocation.context);
     if (counts) live.emplace_back(address, allocation.label);
   }
   return live;
@@ -105,10 +117,15 @@ std::string last_calls_json(const State& s) {
 
 std::vector<std::pair<const char*, Live>> live_objects(const State& s) {
   return {
-      {"event", live_of(s, s.events)},   {"stream", live_of(s, s.streams)},
-      {"graph", live_graphs(s)},         {"exec", live_of(s, s.execs)},
-      {"context", live_contexts(s)},     {"primary", live_retains(s)},
-      {"memory", live_memory(s, false)}, {"host_memory", live_memory(s, true)},
+      {"event", live_of(s, s.events)},
+      {"stream", live_of(s, s.streams)},
+      {"graph", live_graphs(s)},
+      {"exec", live_of(s, s.execs)},
+      {"context", live_contexts(s)},
+      {"primary", live_retains(s)},
+      {"memory", live_memory(s, false)},
+      {"host_memory", live_memory(s, true)},
+      {"user_object", live_user_objects(s)},
   };
 }
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "fake.h"
@@ -30,7 +31,17 @@ struct Completion {
 };
 using Done = std::shared_ptr<Completion>;
 
-enum class OpKind { kWork, kRecord, kWaitValue, kWriteValue, kMemset, kTrap, kJoin };
+enum class OpKind {
+  kWork,
+  kRecord,
+  kWaitValue,
+  kWriteValue,
+  kMemset,
+  kMemcpy,
+  kFree,
+  kTrap,
+  kJoin
+};
 
 struct Op {
   OpKind kind = OpKind::kWork;
@@ -39,24 +50,58 @@ struct Op {
   std::vector<Done> after;
   Done done;
   DevicePtr address = 0;
-  std::uint32_t value = 0;
+  std::uint64_t value = 0;
   unsigned flags = 0;
-  std::size_t count = 0;
+  std::size_t count = 0;  // of elements
+  unsigned element_size = 4;
+  std::uintptr_t source = 0;  // of a copy; 0: nothing is copied
+  bool to_host = false;
+  bool from_host = false;
+  std::shared_ptr<std::vector<char>> staged;  // what a copy from pageable memory took along
 };
+
+// A kernel and how it is launched.
+struct Kernel {
+  Handle function = 0;
+  bool of_library = false;  // its node shows a CUkernel and no CUfunction
+  unsigned grid[3] = {1, 1, 1};
+  unsigned block[3] = {1, 1, 1};
+  unsigned shared = 0;
+  bool programmatic = false;  // may start before what it comes after has ended
+};
+
+struct Graph;
 
 struct Node {
   NodeType type = kNodeKernel;
   Handle handle = 0;
   std::vector<int> after;
   Op op;
+  Kernel kernel;
   std::weak_ptr<Event> event;
+  Handle event_handle = 0;
+  std::shared_ptr<Graph> child;
+  std::shared_ptr<char> memory;  // keeps the address of an allocation node
 };
+
+// Released by the driver when the last reference is gone: the creator's, graphs' and execs'.
+struct UserObject {
+  Handle handle = 0;
+  HostFunction destroy = nullptr;
+  void* data = nullptr;
+  std::int64_t references = 0;
+  std::string label;
+};
+
+using References = std::vector<std::pair<std::shared_ptr<UserObject>, std::int64_t>>;
 
 struct Graph {
   Handle handle = 0;
   std::vector<Node> nodes;
+  References objects;
   std::string label;
   bool in_capture = false;  // the capture owns it until it ends well
+  bool embedded = false;    // a node owns it
 };
 
 struct Context {
@@ -74,8 +119,15 @@ struct Context {
 
 struct GraphExec {
   Handle handle = 0;
+  Handle graph = 0;
   Context* context = nullptr;
-  std::vector<Node> nodes;
+  std::vector<Node> nodes;  // those of child graphs too; with the handles of the source's nodes
+  std::vector<Node> source;
+  References objects;
+  // References that an update has replaced, held until the launches before it are over.
+  std::vector<std::pair<Done, References>> replaced;
+  bool frees_on_launch = false;
+  std::size_t memory = 0;  // of the device
   Done last;
   std::string label;
 };
@@ -123,6 +175,10 @@ struct Allocation {
   bool host = false;
   Context* context = nullptr;
   std::string label;
+  bool leaving = false;   // its release is queued
+  bool of_graph = false;  // there from a launch to its release, and as long as `users` want it
+  bool mapped = true;
+  std::weak_ptr<char> users;
 };
 
 struct Primary {
@@ -149,6 +205,7 @@ struct Config {
   bool spared = false;  // calls are neither counted nor made to fail: they are the test's own
   std::int64_t drift_ppb = 0;
   std::size_t total_memory = std::size_t{16} << 30;
+  UpdateResult update_refusal = kUpdateSuccess;  // what every graph update is refused with
 };
 
 struct Rule {
@@ -182,9 +239,15 @@ struct State {
   Table<Event> events;
   Table<Graph> graphs;
   Table<GraphExec> execs;
+  std::vector<std::shared_ptr<GraphExec>> dying_execs;  // destroyed while a launch runs
+  Table<UserObject> user_objects;
+  std::vector<std::pair<HostFunction, void*>> doomed;  // destructors to run after this call
+  std::map<std::string, Handle> functions;
+  std::unordered_map<Handle, std::string> function_names;
   std::unordered_map<Handle, std::pair<Handle, int>> nodes;
   std::map<std::uintptr_t, Allocation> memory;
   std::size_t memory_used = 0;
+  std::size_t graph_allocations = 0;  // how many entries of `memory` belong to graphs
   std::vector<std::shared_ptr<Session>> sessions;
   std::vector<std::shared_ptr<Stream>> busy;  // streams that have queued work
   std::vector<Handle> free_streams;           // with reuse=1
@@ -215,8 +278,9 @@ struct Thread {
   std::uint64_t id = 0;
   std::vector<Handle> contexts;
   CaptureMode mode = kModeGlobal;
-  int relaxed_depth = 0;  // exchanges to relaxed since the mode was last another one
-  std::string answer;     // the text that a control function returned last
+  bool in_callback = false;  // runs a destructor of the program's, which may not call the driver
+  int relaxed_depth = 0;     // exchanges to relaxed since the mode was last another one
+  std::string answer;        // the text that a control function returned last
 };
 
 State& state();
@@ -225,6 +289,9 @@ void reset_state();  // with the lock held
 
 void lock();
 void unlock();
+// Gives the lock up at the end of a call: what nobody wants any more goes, and the destructors of
+// user objects run, on a thread of their own as the real driver has one for them.
+void leave();
 void notify();                 // wakes calls in wait_for_notice
 void wait_for_notice();        // with the lock held, which it gives up meanwhile
 void pause(int microseconds);  // the same, for real time to pass
@@ -239,6 +306,8 @@ enum class Kind : unsigned char {
   kGraph = 0x44,
   kExec = 0x45,
   kNode = 0x46,
+  kUserObject = 0x47,
+  kFunction = 0x48,
 };
 // A handle that is no address on any 64-bit machine and is never given out twice.
 Handle new_handle(Kind kind);

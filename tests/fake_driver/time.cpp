@@ -1,8 +1,11 @@
 #include "time.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <optional>
+
+#include "objects.hpp"
 
 namespace fakecuda {
 namespace {
@@ -12,17 +15,18 @@ constexpr Ns kNever = std::numeric_limits<Ns>::max();
 constexpr int kGatePollMicroseconds = 100;
 
 bool gate_is_open(const Op& op) {
+  const auto value = static_cast<std::uint32_t>(op.value);
   const auto word =
       __atomic_load_n(reinterpret_cast<const std::uint32_t*>(op.address), __ATOMIC_ACQUIRE);
   switch (op.flags & 3) {
     case kWaitValueGeq:
-      return static_cast<std::int32_t>(word - op.value) >= 0;
+      return static_cast<std::int32_t>(word - value) >= 0;
     case kWaitValueEq:
-      return word == op.value;
+      return word == value;
     case kWaitValueAnd:
-      return (word & op.value) != 0;
+      return (word & value) != 0;
     default:
-      return ~(word | op.value) != 0;
+      return ~(word | value) != 0;
   }
 }
 
@@ -53,18 +57,59 @@ bool schedule_one(const State& s, Stream& stream) {
   return true;
 }
 
-void apply(Op& op, Context& context) {
-  auto* words = reinterpret_cast<std::uint32_t*>(op.address);
-  if (op.kind == OpKind::kWriteValue) __atomic_store_n(words, op.value, __ATOMIC_RELEASE);
-  if (op.kind == OpKind::kMemset) std::fill_n(words, op.count, op.value);
-  if (op.kind == OpKind::kTrap && context.unseen_fault == kSuccess) {
-    context.unseen_fault = kLaunchFailed;
+void fault(Context& context, Result code) {
+  if (context.unseen_fault == kSuccess) context.unseen_fault = code;
+}
+
+void write_value(const Op& op) {
+  if (op.element_size == 8) {
+    __atomic_store_n(reinterpret_cast<std::uint64_t*>(op.address), op.value, __ATOMIC_RELEASE);
+  } else {
+    __atomic_store_n(reinterpret_cast<std::uint32_t*>(op.address),
+                     static_cast<std::uint32_t>(op.value), __ATOMIC_RELEASE);
   }
 }
 
-bool retire_one(const State& s, Stream& stream) {
+void set_memory(const Op& op) {
+  if (op.element_size == 1) {
+    std::memset(reinterpret_cast<void*>(op.address), static_cast<int>(op.value), op.count);
+  } else if (op.element_size == 2) {
+    std::fill_n(reinterpret_cast<std::uint16_t*>(op.address), op.count,
+                static_cast<std::uint16_t>(op.value));
+  } else {
+    std::fill_n(reinterpret_cast<std::uint32_t*>(op.address), op.count,
+                static_cast<std::uint32_t>(op.value));
+  }
+}
+
+void copy_memory(const Op& op) {
+  const void* source = op.staged ? op.staged->data() : reinterpret_cast<const void*>(op.source);
+  std::memmove(reinterpret_cast<void*>(op.address), source, op.count);
+}
+
+// Whether the memory that the work touches is still there; the host's is the program's affair.
+bool has_memory(const State& s, const Op& op) {
+  const std::size_t size = op.count * op.element_size;
+  if (!op.to_host && !is_allocated(s, op.address, size)) return false;
+  return op.kind != OpKind::kMemcpy || op.from_host ||
+         is_allocated(s, static_cast<DevicePtr>(op.source), size);
+}
+
+void apply(State& s, const Op& op, Context& context) {
+  if (op.kind == OpKind::kTrap) fault(context, kLaunchFailed);
+  if (op.kind == OpKind::kFree) free_memory(s, static_cast<std::uintptr_t>(op.address));
+  const bool touches =
+      op.kind == OpKind::kWriteValue || op.kind == OpKind::kMemset || op.kind == OpKind::kMemcpy;
+  if (!touches || op.address == 0) return;
+  if (!has_memory(s, op)) return fault(context, kIllegalAddress);
+  if (op.kind == OpKind::kWriteValue) write_value(op);
+  if (op.kind == OpKind::kMemset) set_memory(op);
+  if (op.kind == OpKind::kMemcpy) copy_memory(op);
+}
+
+bool retire_one(State& s, Stream& stream) {
   if (stream.scheduled == 0 || stream.queue.front().done->end > s.now) return false;
-  apply(stream.queue.front(), *stream.context);
+  apply(s, stream.queue.front(), *stream.context);
   stream.queue.pop_front();
   --stream.scheduled;
   return true;
@@ -158,8 +203,9 @@ void enqueue_graph(State& s, const std::shared_ptr<Stream>& stream, GraphExec& e
     op.in_order = false;
     op.after = {begun};
     for (const int before : node.after) op.after.push_back(done[static_cast<std::size_t>(before)]);
-    done.push_back(append(s, stream, std::move(op)));
     const auto event = node.event.lock();
+    if (event && node.type == kNodeWaitEvent && event->done) op.after.push_back(event->done);
+    done.push_back(append(s, stream, std::move(op)));
     if (event && node.type == kNodeEventRecord) {
       event->done = done.back();
       event->session.reset();

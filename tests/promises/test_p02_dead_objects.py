@@ -267,3 +267,28 @@ print("done")
 """,
     )
     assert out.strip() == "done"
+
+
+def test_a_graph_of_a_dead_context_is_not_touched(fake_path: Path) -> None:
+    out = check_cuda(
+        fake_path,
+        """
+        before = fake.current_context()
+        context = fake.context_create()
+        other = fake.stream_create()
+        with gpuprof.capture(other) as cap:
+            fake.work(other, 1000)
+        fake.stream_destroy(other)
+        fake.context_destroy(context)
+        fake.set_current(before)
+        graph = cap.graph
+        for use in (graph.launch, graph.upload, lambda: graph.nodes):
+            try:
+                use()
+            except gpuprof.errors.CudaError as error:
+                print(error.name)
+        graph.close()
+        print(graph.is_closed)
+        """,
+    )
+    assert out.split() == ["CUDA_ERROR_CONTEXT_IS_DESTROYED"] * 3 + ["True"]

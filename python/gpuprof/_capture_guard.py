@@ -1,0 +1,354 @@
+"""`GraphCaptureGuard`: one open capture, with everything that is put back when it is over."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from gpuprof import _core
+from gpuprof._captured_graph import CapturedGraph
+from gpuprof._graph_pool import CapturePool
+from gpuprof._graph_types import CaptureMode, CaptureModeLike, CaptureStatus, capture_mode
+from gpuprof.errors import CaptureError, EmptyGraphError, InvalidStateError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from gpuprof._capture_errors import CaptureFacts
+    from gpuprof._graphs_cupy import CupyCapture
+    from gpuprof._graphs_torch import TorchCapture
+
+BACKENDS = ("auto", "driver", "torch")
+_LOGS_SINCE = 12090  # the driver that keeps a log of what it refuses
+
+
+@dataclass(frozen=True)
+class CaptureSettings:
+    """What `capture` was asked for, checked."""
+
+    mode: CaptureMode = CaptureMode.THREAD_LOCAL
+    pool: CapturePool | None = None
+    backend: Literal["auto", "driver", "torch"] = "auto"
+    keep_alive: tuple[object, ...] = ()
+    upload: bool = False
+    timers: int = 0
+    allow_empty: bool = False
+    name: str | None = None
+    own_stream: bool = False  # in place of the legacy default one, if a framework is there
+
+
+def check_pool(pool: object) -> CapturePool | None:
+    """Check a ``pool=`` argument: a `CapturePool` that is not sealed, or None.
+
+    Raises
+    ------
+    TypeError
+        It is something else.
+    InvalidStateError
+        It is sealed.
+    """
+    if pool is None:
+        return None
+    if not isinstance(pool, CapturePool):
+        message = f"pool: expected a CapturePool or None, got {type(pool).__name__}"
+        raise TypeError(message)
+    if pool.is_sealed:
+        message = "pool: it is sealed, so that nothing more is captured with it; unseal() it first"
+        raise InvalidStateError(message)
+    return pool
+
+
+class GraphCaptureGuard:
+    """An open capture: what the stream is given from now on becomes a graph.
+
+    It begins at construction. `finish` ends it and gives the graph, `abort` throws it away, and a
+    guard that is dropped while it is open aborts. Needs the caller's order: one thread at a time,
+    and the thread that began it must end it unless ``mode="relaxed"``.
+
+    Parameters
+    ----------
+    stream : int or object, optional
+        What to capture: a handle, or an object with ``__cuda_stream__``, ``.cuda_stream`` or
+        ``.ptr``, which is kept alive. None is the framework's current stream. The legacy default
+        stream cannot be captured.
+    mode : CaptureMode or str
+        ``"thread_local"``, ``"global"`` or ``"relaxed"``: see `CaptureMode`.
+    pool : CapturePool, optional
+        Whose buffers the graph needs.
+
+    Raises
+    ------
+    CudaUnavailableError
+        There is no driver or no device.
+    InvalidStateError
+        The stream is being captured already, or the pool is sealed.
+    CaptureError
+        The stream cannot be captured.
+    TypeError, ValueError
+        An argument is not what is listed above.
+    """
+
+    _graph: CapturedGraph | None = None
+    _over = "this capture has not begun"
+
+    def __init__(
+        self,
+        stream: object = None,
+        *,
+        mode: CaptureModeLike = "thread_local",
+        pool: CapturePool | None = None,
+    ) -> None:
+        self._begin(stream, CaptureSettings(mode=capture_mode(mode), pool=check_pool(pool)))
+
+    @classmethod
+    def _with(cls, stream: object, settings: CaptureSettings) -> Self:
+        self = cls.__new__(cls)
+        self._begin(stream, settings)
+        return self
+
+    def _begin(self, stream: object, settings: CaptureSettings) -> None:
+        self._settings = settings
+        self._stream_object = stream
+        self._torch: TorchCapture | None = None
+        self._cupy: CupyCapture | None = None
+        self._core = _core._Capture()
+        if self._is_torchs(stream):
+            self._begin_by_torch(stream)
+        else:
+            self._begin_by_driver(stream)
+        self._over = ""
+
+    def _is_torchs(self, stream: object) -> bool:
+        backend = self._settings.backend
+        if backend == "driver" or (backend == "auto" and "torch" not in sys.modules):
+            return False
+        from gpuprof import _graphs_torch
+
+        if _graphs_torch.wants(stream):
+            return True
+        if backend == "torch":
+            message = (
+                'backend: "torch" needs torch with CUDA in use and one of its streams; got '
+                f"stream={stream!r}"
+            )
+            raise ValueError(message)
+        return False
+
+    def _begin_by_torch(self, stream: object) -> None:
+        from gpuprof import _graphs_torch
+
+        _core.require_cuda()
+        settings = self._settings
+        torch = _graphs_torch.TorchCapture(stream, settings.mode.name.lower(), settings.pool)
+        self._core.prepare()
+        try:
+            self._stream = torch.begin()
+            try:
+                self._core.attach(self._stream, int(settings.mode), settings.timers)
+            except BaseException:
+                torch.abort()
+                raise
+        finally:
+            if not self._core.is_open:
+                self._core.close()
+        self._torch = torch
+
+    def _begin_by_driver(self, stream: object) -> None:
+        settings = self._settings
+        self._stream, ordinal = self._pick_stream(stream)
+        if "cupy" in sys.modules and self._stream > 1:
+            from gpuprof import _graphs_cupy
+
+            if _graphs_cupy.is_loaded():
+                self._cupy = _graphs_cupy.CupyCapture(self._stream)
+                self._cupy.begin()
+        try:
+            self._core.begin(self._stream, ordinal, int(settings.mode), settings.timers)
+        except BaseException:
+            if self._cupy is not None:
+                self._cupy.abort()
+            raise
+
+    def _pick_stream(self, stream: object) -> tuple[int, int]:
+        """Return the handle of the stream to capture, and the device of a default stream."""
+        if stream is not None:
+            return _core.stream_handle(stream), 0
+        handle, ordinal, of_framework = _core._current_stream()
+        if handle > 1 or not (of_framework and self._settings.own_stream):
+            return handle, ordinal
+        from gpuprof import _graphs_cupy
+
+        if not _graphs_cupy.is_loaded():
+            return handle, ordinal
+        self._stream_object = _graphs_cupy.own_stream()
+        return _core.stream_handle(self._stream_object), 0
+
+    def finish(self) -> CapturedGraph:
+        """End the capture and make its graph ready to be launched.
+
+        Returns
+        -------
+        CapturedGraph
+
+        Raises
+        ------
+        CaptureError
+            The body broke the capture; the text says which call did, where the driver knows.
+        CaptureWrongThreadError
+            Another thread began it. It is still open.
+        EmptyGraphError
+            Nothing was captured.
+        InvalidStateError
+            The capture is over already.
+        """
+        self._check_open()
+        try:
+            self._core.look()
+            ended = self._core.end()
+            facts = self._facts()
+            if self._torch is not None:
+                self._torch.end()
+        except BaseException as error:
+            if self._core.is_open and isinstance(error, CaptureError) and error.code == 908:
+                raise  # refused, not broken
+            self._give_up("this capture failed")
+            if isinstance(error, CaptureError):
+                from gpuprof import _capture_errors
+
+                raise _capture_errors.explain(error, self._capture_facts()) from error.__cause__
+            raise
+        self._over = "this capture is finished"
+        self._core.close()
+        memory = self._end_cupy()
+        if not self._settings.allow_empty and facts["num_nodes"] == 0:
+            self._torch = None
+            raise EmptyGraphError(_empty_text(self._settings.name, self._stream))
+        self._graph = self._make_graph(ended, memory)
+        self._torch = None
+        return self._graph
+
+    def _end_cupy(self) -> object:
+        cupy, self._cupy = self._cupy, None
+        return None if cupy is None else cupy.end()
+
+    def _make_graph(self, ended: _core._EndedCapture, memory: object) -> CapturedGraph:
+        settings = self._settings
+        raw = 0 if self._torch is None else (self._torch.raw_graph() or 0)
+        if self._torch is not None and raw == 0:
+            # Torch has destroyed the graph: nothing in it can be seen or told apart.
+            graph = CapturedGraph._make(None, stream=self._stream, name=settings.name)
+        else:
+            graph = CapturedGraph._make(
+                ended, handle=raw, stream=self._stream, timers=settings.timers, name=settings.name
+            )
+        try:
+            kept = [*settings.keep_alive, self._stream_object, memory]
+            graph._own(settings.pool, [each for each in kept if each is not None])
+            if self._torch is None:
+                graph._instantiate()
+            else:
+                self._torch.instantiate()
+                graph._use_torch(self._torch.parts())
+            if settings.upload:
+                graph.upload(self._stream)
+        except BaseException:
+            graph.close()
+            raise
+        return graph
+
+    def abort(self) -> None:
+        """End the capture and throw away what it recorded. Idempotent, never raises.
+
+        The stream can be used afterwards.
+        """
+        if not self._over:
+            self._give_up("this capture was aborted")
+
+    def _give_up(self, why: str) -> None:
+        self._over = why
+        if self._torch is not None:
+            self._torch.abort()
+            self._torch = None
+        self._core.abort()
+        if self._cupy is not None:
+            self._cupy.abort()
+            self._cupy = None
+
+    def status(self) -> CaptureStatus:
+        """Return whether the capture is active, broken, or over."""
+        return CaptureStatus(self._core.status())
+
+    def _facts(self) -> dict[str, Any]:
+        return dict(self._core.facts())
+
+    def _capture_facts(self) -> CaptureFacts:
+        """Return what is known of the capture, for an error."""
+        from gpuprof import _capture_errors
+
+        facts = self._core.facts()
+        keeps_log = (_core.driver_info()["version"] or 0) >= _LOGS_SINCE
+        return _capture_errors.CaptureFacts(
+            name=self._settings.name,
+            mode=self._settings.mode.name.lower(),
+            num_nodes=facts["num_nodes"],
+            last_kernel=facts["last_kernel"] or None,
+            log=self._core.log() if keeps_log else None,
+        )
+
+    @property
+    def stream(self) -> int:
+        """The handle of the stream that is captured."""
+        return self._stream
+
+    @property
+    def mode(self) -> CaptureMode:
+        """The mode that the capture was begun in."""
+        return self._settings.mode
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the capture is neither finished nor aborted."""
+        return not self._over
+
+    @property
+    def graph(self) -> CapturedGraph:
+        """The graph, once the capture is finished. Before that: InvalidStateError."""
+        if self._graph is None:
+            raise InvalidStateError(self._over or "the capture is still open; finish it first")
+        return self._graph
+
+    def _check_open(self) -> None:
+        if self._over:
+            raise InvalidStateError(f"{self._over}; there is nothing to finish")
+
+    def __reduce__(self) -> Any:
+        message = "a GraphCaptureGuard cannot be pickled: it is an open capture of this process"
+        raise TypeError(message)
+
+    def __repr__(self) -> str:
+        name = f" {self._settings.name!r}" if self._settings.name else ""
+        state = self._over or f"open on stream {self._stream}"
+        return f"<gpuprof.GraphCaptureGuard{name}, {state}>"
+
+    def __del__(self) -> None:
+        if self._over:
+            return
+        self._give_up("this capture was dropped")
+        if not sys.is_finalizing():
+            warnings.warn(
+                "a GraphCaptureGuard was dropped while its capture was open, which was discarded; "
+                "call finish() or abort()",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+
+
+def _empty_text(name: str | None, stream: int) -> str:
+    what = f"capture {name!r}" if name else "the capture"
+    return (
+        f"{what} on stream {stream} recorded nothing: the work ran on another stream, or there was "
+        "none; give that stream as stream=, or allow_empty=True"
+    )

@@ -1,0 +1,102 @@
+"""The times of the spans inside a graph, as `CapturedGraph.timings` returns them."""
+
+from __future__ import annotations
+
+import html
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class SpanTiming:
+    """What the scopes of one path took in the last replay.
+
+    Attributes
+    ----------
+    values : tuple of float or None
+        Milliseconds, one for each time that the scope was entered in the capture, in that order;
+        None where the replay has not come that far.
+    """
+
+    values: tuple[float | None, ...]
+
+    @property
+    def count(self) -> int:
+        """How often the scope is in the graph."""
+        return len(self.values)
+
+    @property
+    def known(self) -> tuple[float, ...]:
+        """The values that are known."""
+        return tuple(value for value in self.values if value is not None)
+
+    @property
+    def ms(self) -> float:
+        """The sum of the known values in milliseconds; nan if none is known."""
+        return sum(self.known) if self.known else float("nan")
+
+    @property
+    def mean(self) -> float:
+        """The mean of the known values in milliseconds; nan if none is known."""
+        return statistics.fmean(self.known) if self.known else float("nan")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return count, sum, mean and values as plain data; None for what is not known."""
+        known = bool(self.known)
+        return {
+            "count": self.count,
+            "ms": self.ms if known else None,
+            "mean": self.mean if known else None,
+            "values": list(self.values),
+        }
+
+
+class GraphTimings(Mapping[str, SpanTiming]):
+    """The last replay's times by path, in the order in which the scopes were captured.
+
+    Parameters
+    ----------
+    spans : list of (str, float or None)
+        Path and milliseconds of each span.
+    """
+
+    def __init__(self, spans: list[tuple[str, float | None]]) -> None:
+        values: dict[str, list[float | None]] = {}
+        for path, ms in spans:
+            values.setdefault(path, []).append(ms)
+        self._rows = {path: SpanTiming(tuple(all_ms)) for path, all_ms in values.items()}
+
+    def __getitem__(self, path: str) -> SpanTiming:
+        return self._rows[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rows as plain data."""
+        return {path: row.to_dict() for path, row in self._rows.items()}
+
+    def __repr__(self) -> str:
+        if not self._rows:
+            return "<gpuprof.GraphTimings: no timer in the graph>"
+        width = max(len(path) for path in self._rows)
+        lines = [f"{'span':<{width}}  count        ms      mean"]
+        lines += [
+            f"{path:<{width}}  {row.count:>5}  {row.ms:>8.4f}  {row.mean:>8.4f}"
+            for path, row in self._rows.items()
+        ]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(path)}</td><td>{row.count}</td>"
+            f"<td>{row.ms:.4f}</td><td>{row.mean:.4f}</td></tr>"
+            for path, row in self._rows.items()
+        )
+        head = "<tr><th>span</th><th>count</th><th>ms</th><th>mean</th></tr>"
+        return f"<table>{head}{rows}</table>"

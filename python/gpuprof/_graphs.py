@@ -1,0 +1,356 @@
+"""Stream captures: the functions and the ``with`` block that open them."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
+
+from gpuprof import _core
+from gpuprof._capture_guard import BACKENDS, CaptureSettings, GraphCaptureGuard, check_pool
+from gpuprof._captured_graph import CapturedGraph, GraphMemory
+from gpuprof._graph_timings import GraphTimings, SpanTiming
+from gpuprof._graph_types import (
+    CaptureInfo,
+    CaptureMode,
+    CaptureModeLike,
+    CaptureStatus,
+    OpenCapture,
+    TimersLike,
+    capture_mode,
+    timers_number,
+)
+from gpuprof.errors import InvalidStateError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+
+    from gpuprof._capture_debug import Watch
+    from gpuprof._graph_pool import CapturePool
+
+__all__ = [
+    "CaptureInfo",
+    "CaptureMode",
+    "CaptureStatus",
+    "CapturedGraph",
+    "GraphCaptureGuard",
+    "GraphMemory",
+    "GraphTimings",
+    "OpenCapture",
+    "SpanTiming",
+    "begin_capture",
+    "capture",
+    "capture_info",
+    "capture_status",
+    "end_capture",
+    "is_stream_capturing",
+]
+
+# The captures of begin_capture() by stream, until end_capture() takes them.
+_begun: dict[int, GraphCaptureGuard] = {}
+
+
+@atexit.register
+def _abort_begun() -> None:
+    while _begun:
+        _begun.popitem()[1].abort()
+
+
+def begin_capture(
+    stream: object = None,
+    *,
+    mode: CaptureModeLike = "thread_local",
+    pool: CapturePool | None = None,
+) -> None:
+    """Begin to capture a stream; `end_capture` on the same stream gives the graph.
+
+    Where a ``with`` block can be used, `capture` is better: it cannot leave a capture open.
+
+    Parameters
+    ----------
+    stream : int or object, optional
+        As for `GraphCaptureGuard`.
+    mode : CaptureMode or str
+        As for `GraphCaptureGuard`.
+    pool : CapturePool, optional
+        As for `GraphCaptureGuard`.
+
+    Raises
+    ------
+    As `GraphCaptureGuard`.
+    """
+    for handle in [each for each, guard in _begun.items() if not guard._core.is_open]:
+        del _begun[handle]  # its thread has ended, and the capture with it
+    guard = GraphCaptureGuard(stream, mode=mode, pool=pool)
+    _begun[guard.stream] = guard
+
+
+def end_capture(stream: object = None, *, pool: CapturePool | None = None) -> CapturedGraph:
+    """End the capture that `begin_capture` began on a stream.
+
+    Parameters
+    ----------
+    stream : int or object, optional
+        The stream that was given to `begin_capture`; None is the framework's current one.
+    pool : CapturePool, optional
+        Must be the one that was given to `begin_capture`, if any is given here.
+
+    Returns
+    -------
+    CapturedGraph
+
+    Raises
+    ------
+    InvalidStateError
+        No capture that `begin_capture` began is open on the stream, or it has another pool.
+    As `GraphCaptureGuard.finish`.
+    """
+    handle = _core.stream_handle(stream)
+    guard = _begun.get(handle)
+    if guard is None:
+        open_on = sorted(_begun) or "none"
+        message = (
+            f"no capture that begin_capture() began is open on stream {handle}; the streams with "
+            f"one are: {open_on}"
+        )
+        raise InvalidStateError(message)
+    if pool is not None and pool is not guard._settings.pool:
+        message = f"pool: begin_capture() was given {guard._settings.pool!r}, not {pool!r}"
+        raise InvalidStateError(message)
+    try:
+        return guard.finish()
+    finally:
+        if not guard.is_open:
+            del _begun[handle]
+
+
+def capture_status(stream: object = None) -> CaptureStatus:
+    """Return whether a stream is being captured, by whomever.
+
+    Parameters
+    ----------
+    stream : int or object, optional
+        None is the framework's current stream.
+
+    Returns
+    -------
+    CaptureStatus
+
+    Raises
+    ------
+    CaptureImplicitError
+        The legacy default stream was asked for while a blocking stream is being captured.
+    CudaUnavailableError
+        There is no driver or no device.
+    """
+    return CaptureStatus(_core._capture_status(*_stream(stream)))
+
+
+def is_stream_capturing(stream: object = None) -> bool:
+    """Return whether what a stream is given now becomes part of a graph.
+
+    Parameters
+    ----------
+    stream : int or object, optional
+        None is the framework's current stream.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    As `capture_status`.
+    """
+    return capture_status(stream).is_capturing()
+
+
+def capture_info(stream: object = None) -> CaptureInfo:
+    """Return what is known of a stream's capture, and of all that gpuprof has open.
+
+    Parameters
+    ----------
+    stream : int or object, optional
+        None is the framework's current stream.
+
+    Returns
+    -------
+    CaptureInfo
+
+    Raises
+    ------
+    As `capture_status`.
+    """
+    status, number, nodes = _core._capture_of(*_stream(stream))
+    active = status == CaptureStatus.ACTIVE
+    found = tuple(
+        OpenCapture(
+            each["id"], each["stream"], CaptureMode(each["mode"]), each["thread"], each["num_nodes"]
+        )
+        for each in _core._open_captures()
+    )
+    return CaptureInfo(
+        CaptureStatus(status), number if active else None, nodes if active else None, found
+    )
+
+
+def _stream(stream: object) -> tuple[int, int]:
+    if stream is not None:
+        return _core.stream_handle(stream), 0
+    handle, ordinal, _ = _core._current_stream()
+    return handle, ordinal
+
+
+class capture:  # used as a function, and must be cheap
+    """Capture what a ``with`` block gives to a stream, as a graph that can be replayed.
+
+    ``with gpuprof.capture(stream) as cap: ...`` yields the `GraphCaptureGuard`; afterwards
+    ``cap.graph`` is the `CapturedGraph`. An exception in the block discards the capture, leaves the
+    stream usable, and propagates unchanged, with a note of what the driver had refused. Cyclic
+    garbage collection pauses meanwhile, because it may destroy what would break the capture.
+
+    Parameters
+    ----------
+    stream : int or object, optional
+        As for `GraphCaptureGuard`. None on the legacy default stream means a stream of gpuprof's
+        own that is the framework's current one in the block, with waits both ways; without a
+        framework it is an error.
+    backend : {'auto', 'driver', 'torch'}
+        ``'torch'`` captures through `torch.cuda.CUDAGraph`, so that memory comes from its private
+        pool and random operators work; ``'auto'`` does so on torch's streams. ``'driver'`` is a
+        plain capture, which for torch's work reuses memory without a word.
+    mode : CaptureMode or str
+        ``"thread_local"``, ``"global"`` or ``"relaxed"``: see `CaptureMode`.
+    pool : CapturePool, optional
+        Whose buffers the graph needs; under torch also the memory that its captures share.
+    keep_alive : iterable of object
+        Objects that the graph uses. Kept until it is closed and its last replay is over.
+    upload : bool
+        Copy the graph to the device at once, so that its first launch is cheap.
+    debug : bool
+        Find the line that breaks the capture, by asking for its state after every operator of
+        torch's; and report operators that ran on a stream outside of it. Slow.
+    timers : {'last', 'collect', 'strip'}
+        What `gpuprof.timer` becomes in the block: events that each replay overwrites, read with
+        `CapturedGraph.timings`; events whose times are collected from every replay into `stats` and
+        traces; or nothing. An event costs the GPU about 2.4 microseconds a replay on an H200.
+    allow_empty : bool
+        Accept a block that records nothing.
+    name : str, optional
+        What the graph is called in errors, statistics, traces.
+
+    Raises
+    ------
+    EmptyGraphError
+        The block recorded nothing.
+    CaptureError
+        The block broke the capture, or the stream cannot be captured.
+    InvalidStateError
+        The stream is being captured already, or the pool is sealed.
+    CudaUnavailableError
+        There is no driver or no device.
+    TypeError, ValueError
+        An argument is not what is listed above.
+
+    Examples
+    --------
+    >>> with gpuprof.capture(stream, name="step") as cap:  # doctest: +SKIP
+    ...     step(stream)
+    >>> cap.graph.launch()  # doctest: +SKIP
+    """
+
+    __slots__ = ("_debug", "_guard", "_settings", "_stream", "_watch", "_watching")
+
+    def __init__(
+        self,
+        stream: object = None,
+        *,
+        backend: Literal["auto", "driver", "torch"] = "auto",
+        mode: CaptureModeLike = "thread_local",
+        pool: CapturePool | None = None,
+        keep_alive: Iterable[object] = (),
+        upload: bool = False,
+        debug: bool = False,
+        timers: TimersLike = "last",
+        allow_empty: bool = False,
+        name: str | None = None,
+    ) -> None:
+        if backend not in BACKENDS:
+            message = f"backend: expected one of {BACKENDS}, got {backend!r}"
+            raise ValueError(message)
+        if name is not None and not (isinstance(name, str) and name):
+            message = f"name: expected a non-empty str or None, got {name!r}"
+            raise TypeError(message) if not isinstance(name, str) else ValueError(message)
+        self._settings = CaptureSettings(
+            mode=capture_mode(mode),
+            pool=check_pool(pool),
+            backend=backend,
+            keep_alive=tuple(keep_alive),
+            upload=bool(upload),
+            timers=timers_number(timers),
+            allow_empty=bool(allow_empty),
+            name=name,
+            own_stream=True,
+        )
+        self._stream = stream
+        self._debug = bool(debug)
+        self._guard: GraphCaptureGuard | None = None
+        self._watching: AbstractContextManager[Watch] | None = None
+        self._watch: Watch | None = None
+
+    def __enter__(self) -> GraphCaptureGuard:
+        if self._guard is not None:
+            message = "a capture is entered once; call gpuprof.capture() again for another one"
+            raise InvalidStateError(message)
+        guard = self._guard = GraphCaptureGuard._with(self._stream, self._settings)
+        if self._debug:
+            from gpuprof import _capture_debug
+
+            try:
+                self._watching = _capture_debug.watch(guard.stream, guard._capture_facts)
+                self._watch = self._watching.__enter__()
+            except BaseException:
+                guard.abort()
+                raise
+        return guard
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        guard = self._guard
+        assert guard is not None
+        if self._watching is not None:
+            try:
+                self._watching.__exit__(kind, error, traceback)
+            except BaseException:
+                guard.abort()
+                raise
+        if error is not None:
+            self._discard(guard, error)
+            return
+        if guard.is_open:  # else the block has finished or aborted it itself
+            guard.finish()
+        if self._watch is not None and self._watch.outside:
+            import warnings
+
+            from gpuprof import _capture_debug
+
+            warnings.warn(
+                _capture_debug.report_outside(self._watch.outside), RuntimeWarning, stacklevel=2
+            )
+
+    @staticmethod
+    def _discard(guard: GraphCaptureGuard, error: BaseException) -> None:
+        if not guard.is_open:
+            return
+        try:
+            from gpuprof import _capture_errors
+
+            _capture_errors.note_for_body(error, guard._capture_facts())
+        except Exception:  # the body's own exception matters more than its note
+            pass
+        guard.abort()

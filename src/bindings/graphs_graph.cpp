@@ -1,0 +1,350 @@
+// CapturedGraph for Python: its launch is a plain C method, the rest is gpuprof._graphs'.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <pybind11/typing.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "bindings/emitters.hpp"
+#include "bindings/errors.hpp"
+#include "bindings/flow.hpp"
+#include "bindings/gil.hpp"
+#include "bindings/graphs_capture.hpp"
+#include "bindings/graphs_kept.hpp"
+#include "bindings/nvtx_own_ranges.hpp"
+#include "bindings/parts.hpp"
+#include "bindings/self_binding.hpp"
+#include "bindings/streams.hpp"
+#include "bindings/timing_switch.hpp"
+#include "bindings/trace_scope.hpp"
+#include "graphs/captured_graph.hpp"
+#include "timing/device.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+using graphs::CapturedGraph;
+using timing::Sample;
+using timing::SampleRef;
+
+namespace {
+
+class PyGraph {
+ public:
+  // `handle` is the graph, unless `ended` brings one. `stream` is kept alive with the graph.
+  PyGraph(EndedCapture* ended, std::uintptr_t handle, std::uintptr_t stream, int ordinal,
+          int timers, const std::string& name)
+      : path_(name), stream_(stream), ordinal_(ordinal) {
+    auto parts = ended != nullptr ? std::exchange(ended->parts, {}) : graphs::CapturedParts{};
+    const bool lent = parts.graph == nullptr;
+    void* graph = lent ? reinterpret_cast<void*>(handle) : parts.graph;
+    graph_ = std::make_unique<CapturedGraph>(graph, lent, stream, ordinal, std::move(parts.timers),
+                                             static_cast<graphs::GraphTimers>(timers));
+  }
+
+  PyGraph(const PyGraph&) = delete;
+  PyGraph& operator=(const PyGraph&) = delete;
+  ~PyGraph() { drop_framework(); }
+
+  // What a framework has of the graph. Its destruction may call the driver, inside a capture too.
+  void set_framework(py::object framework) { framework_ = std::move(framework); }
+  [[nodiscard]] const py::object& framework() const noexcept { return framework_; }
+
+  void retain(const py::typing::Tuple<py::object, py::ellipsis>& objects) {
+    Kept* kept = make_kept(objects);
+    graph_->retain(kept, &release_kept);
+    kept_ = kept;
+  }
+
+  void keep_also(const py::object& object) {
+    if (kept_ != nullptr) add_kept(*kept_, object);
+  }
+
+  void instantiate() {
+    inside_own_range(OwnRange::kInstantiate, [this] { graph_->instantiate(); });
+  }
+
+  void close() {
+    without_gil([this] { graph_->close(); });
+    drop_framework();
+    kept_ = nullptr;  // the driver lets it go
+    drain_kept();
+  }
+
+  void launch(PyObject* self, PyObject* stream) {
+    const CurrentStream on = launch_stream(stream);
+    const bool traced = listens(kTrace) && trace_records();
+    if (notice_) {
+      notice_ = false;
+      py::handle(self).attr("_launched_after_clear")();
+    }
+    if (direct_ && !traced && !graph_->collects() && !listens(kNvtx)) {
+      launch_on(on, nullptr);
+      return;
+    }
+    launch_seen(self, on, traced);
+  }
+
+  [[nodiscard]] CurrentStream launch_stream(PyObject* stream) const {
+    if (stream != Py_None) return {stream_handle(stream), 0, false};
+    const CurrentStream now = current_stream();
+    return now.of_framework ? now : CurrentStream{stream_, ordinal_, false};
+  }
+
+  // The spans' times once all are known; waits.
+  std::vector<graphs::SpanTime> wait_for_times() {
+    std::vector<graphs::SpanTime> times;
+    wait_without_gil([&](timing::HostNanoseconds until) {
+      for (;;) {
+        times = graph_->times();
+        if (std::all_of(times.begin(), times.end(), [](const auto& t) { return t.known; })) {
+          return true;
+        }
+        if (timing::monotonic_now() >= until) return false;
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    });
+    return times;
+  }
+
+  CapturedGraph& graph() { return *graph_; }
+  [[nodiscard]] bool direct() const noexcept { return direct_; }
+  void set_direct(bool direct) noexcept { direct_ = direct; }
+  [[nodiscard]] bool notice() const noexcept { return notice_; }
+  void set_notice(bool notice) noexcept { notice_ = notice; }
+
+ private:
+  void drop_framework() {
+    if (framework_.is_none()) return;
+    const graphs::RelaxedThread relaxed;
+    framework_ = py::none();
+  }
+
+  // With the interpreter lock, as records are, unless that could take long.
+  void launch_on(const CurrentStream& on, Sample* replay) {
+    if (!switches.release_gil && !timing::device::is_slow(on.handle) &&
+        graph_->try_launch(on.handle, on.ordinal, replay)) {
+      return;
+    }
+    without_gil([&] { graph_->launch(on.handle, on.ordinal, replay); });
+  }
+
+  void launch_by_framework(PyObject* self, const CurrentStream& on, Sample* replay) {
+    std::unique_lock lock(by_framework_, std::defer_lock);
+    without_gil([&] {
+      lock.lock();
+      graph_->before_launch(on.handle, on.ordinal, replay);
+    });
+    static PyObject* name = PyUnicode_InternFromString("_replay_by_framework");
+    PyObject* handle = PyLong_FromUnsignedLongLong(on.handle);
+    PyObject* done = PyObject_CallMethodObjArgs(self, name, handle, nullptr);
+    Py_XDECREF(handle);
+    Py_XDECREF(done);
+    const bool launched = done != nullptr;
+    PyObject* type = nullptr;
+    PyObject* value = nullptr;
+    PyObject* traceback = nullptr;
+    PyErr_Fetch(&type, &value, &traceback);
+    without_gil([&] { graph_->after_launch(on.handle, replay, launched); });
+    PyErr_Restore(type, value, traceback);
+    if (!launched) throw py::error_already_set();
+  }
+
+  // A launch that somebody watches: a trace, NVTX, or the statistics.
+  void launch_seen(PyObject* self, const CurrentStream& on, bool traced) {
+    SampleRef replay;
+    if (traced || graph_->collects()) {
+      replay = SampleRef(timing::make_sample());
+      const Flow& flow = current_flow();
+      replay->path = &path_.below(flow.path());
+      replay->depth =
+          static_cast<std::uint16_t>(std::min<std::size_t>(flow.size(), UINT16_MAX - 1));
+      if (traced) {
+        name_this_thread();
+        note_thread(*replay.get());
+      }
+    }
+    inside_own_range(OwnRange::kReplay, [&] {
+      if (direct_) {
+        launch_on(on, replay.get());
+      } else {
+        launch_by_framework(self, on, replay.get());
+      }
+    });
+    if (traced) trace_host_span(*replay.get(), replay->depth);
+    emit_pending_warnings();
+  }
+
+  timing::PathCache path_;
+  std::uintptr_t stream_;
+  int ordinal_;
+  std::unique_ptr<CapturedGraph> graph_;
+  std::recursive_mutex by_framework_;  // one launch at a time; waited for without Python's lock
+  py::object framework_ = py::none();
+  Kept* kept_ = nullptr;
+  bool direct_ = true;   // a launch is the driver's alone
+  bool notice_ = false;  // the next launch has something to say first
+};
+
+PyObject* launch(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  PyObject* stream = count == 1 ? arguments[0] : Py_None;
+  if (count > 1 || (keywords != nullptr && PyTuple_GET_SIZE(keywords) > 0)) {
+    const bool by_name =
+        count == 0 && PyTuple_GET_SIZE(keywords) == 1 &&
+        PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(keywords, 0), "stream") == 0;
+    if (!by_name) {
+      PyErr_SetString(PyExc_TypeError, "launch() takes at most one argument, stream");
+      return nullptr;
+    }
+    stream = arguments[0];
+  }
+  return guarded<PyObject*>(nullptr, [&] {
+    unchecked<PyGraph>(self).launch(self, stream);
+    Py_INCREF(Py_None);
+    return Py_None;
+  });
+}
+
+PyMethodDef launch_method{
+    "launch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&launch)),
+    METH_FASTCALL | METH_KEYWORDS,
+    "launch(self: gpuprof._core.GraphBase, stream: typing.Any = None) -> None\n\n"
+    "Replay the graph once on `stream`, without waiting for it.\n\n"
+    "Parameters\n----------\n"
+    "stream : int or object, optional\n"
+    "    None is the framework's current stream; without a framework the one it was captured "
+    "on.\n\n"
+    "Raises\n------\n"
+    "InvalidStateError\n"
+    "    The graph is closed, or the stream is being captured.\n"
+    "CudaError\n"
+    "    The driver refused the launch.\n"};
+
+using Times = py::typing::List<py::typing::Tuple<py::str, py::typing::Optional<py::float_>>>;
+
+Times times_of(const std::vector<graphs::SpanTime>& times) {
+  Times result;
+  for (const graphs::SpanTime& time : times) {
+    const std::string path = time.named ? time.path->text : "(unnamed)";
+    result.append(
+        py::make_tuple(py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(
+                           path.data(), static_cast<Py_ssize_t>(path.size()), "replace")),
+                       time.known ? py::object(py::float_(time.ms)) : py::object(py::none())));
+  }
+  return result;
+}
+
+}  // namespace
+
+void bind_graphs_graph(py::module_& module) {
+  py::class_<PyGraph> graph(module, "GraphBase", "What `CapturedGraph` has of the driver.");
+  graph
+      .def(py::init([](const py::typing::Optional<EndedCapture>& ended, std::uintptr_t handle,
+                       std::uintptr_t stream, int ordinal, int timers, const std::string& name) {
+             auto* parts = ended.is_none() ? nullptr : ended.cast<EndedCapture*>();
+             return std::make_unique<PyGraph>(parts, handle, stream, ordinal, timers, name);
+           }),
+           py::arg("ended"), py::arg("handle"), py::arg("stream"), py::arg("ordinal"),
+           py::arg("timers"), py::arg("name"))
+      .def("_retain", &PyGraph::retain, py::arg("objects"))
+      .def("_keep_also", &PyGraph::keep_also, py::arg("object"))
+      .def("_instantiate", &PyGraph::instantiate)
+      .def(
+          "_lend_exec",
+          [](PyGraph& self, std::uintptr_t exec) {
+            self.graph().lend_exec(reinterpret_cast<void*>(exec));
+          },
+          py::arg("exec"))
+      .def(
+          "upload",
+          [](PyGraph& self, const py::object& stream) {
+            const CurrentStream on = self.launch_stream(stream.ptr());
+            without_gil([&] { self.graph().upload(on.handle, on.ordinal); });
+          },
+          py::arg("stream") = py::none(),
+          "Copy the graph to the device, so that the first launch is as cheap as the others.\n\n"
+          "Idempotent; a launch does it too. Does not wait.")
+      .def(
+          "_update",
+          [](PyGraph& self, PyGraph& other) {
+            graphs::UpdateRefusal refusal;
+            bool done = false;
+            without_gil([&] { done = self.graph().update(other.graph(), refusal); });
+            std::optional<std::tuple<int, std::int64_t, std::int64_t>> answer;
+            if (!done) answer = {refusal.result, refusal.node, refusal.node_of_other};
+            return answer;
+          },
+          py::arg("other"))
+      .def(
+          "_times",
+          [](PyGraph& self, bool wait) {
+            if (wait) return times_of(self.wait_for_times());
+            std::vector<graphs::SpanTime> times;
+            without_gil([&] { times = self.graph().times(); });
+            return times_of(times);
+          },
+          py::arg("wait"))
+      .def("_memory",
+           [](PyGraph& self) {
+             const graphs::GraphMemory memory = self.graph().memory();
+             return std::make_pair(memory.instantiate, memory.upload);
+           })
+      .def(
+          "close", &PyGraph::close,
+          "Destroy the graph. Idempotent; a replay that runs is not disturbed, and what the graph\n"
+          "keeps alive is let go when the last one is over.")
+      .def_property_readonly(
+          "is_closed", [](PyGraph& self) { return self.graph().closed(); },
+          "Whether `close` was called.")
+      .def_property_readonly(
+          "num_replays", [](PyGraph& self) { return self.graph().replays(); },
+          "How often the graph was launched.")
+      .def_property_readonly(
+          "is_uploaded", [](PyGraph& self) { return self.graph().uploaded(); },
+          "Whether the graph is on the device, by `upload` or by a launch.")
+      .def_property_readonly(
+          "num_nodes",
+          [](PyGraph& self) {
+            std::size_t count = 0;
+            without_gil([&] { count = self.graph().node_count(); });
+            return count;
+          },
+          "How many nodes the graph has; those of child graphs are not counted.")
+      .def_property_readonly(
+          "raw_graph",
+          [](PyGraph& self) {
+            void* handle = nullptr;
+            without_gil([&] { handle = self.graph().graph(); });
+            return reinterpret_cast<std::uintptr_t>(handle);
+          },
+          "The CUgraph, as an int. It belongs to this object.")
+      .def_property_readonly(
+          "raw_exec",
+          [](PyGraph& self) {
+            void* handle = nullptr;
+            without_gil([&] { handle = self.graph().exec(); });
+            return reinterpret_cast<std::uintptr_t>(handle);
+          },
+          "The CUgraphExec, as an int. It belongs to this object.")
+      .def_property_readonly(
+          "device", [](PyGraph& self) { return self.graph().device(); },
+          "The index of the device that the graph is on.")
+      .def_property_readonly("_span_count", [](PyGraph& self) { return self.graph().span_count(); })
+      .def_property("_by_torch", &PyGraph::framework, &PyGraph::set_framework)
+      .def_property("_direct", &PyGraph::direct, &PyGraph::set_direct)
+      .def_property("_notice", &PyGraph::notice, &PyGraph::set_notice);
+  PyObject* method =
+      PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(graph.ptr()), &launch_method);
+  if (method == nullptr) throw py::error_already_set();
+  graph.attr("launch") = py::reinterpret_steal<py::object>(method);
+  module.def("_drain_kept", &drain_kept);
+}
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,77 @@
+#include "bindings/graphs_kept.hpp"
+
+#include <atomic>
+#include <vector>
+
+#include "driver/process.hpp"
+#include "graphs/capture.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+
+struct Kept {
+  std::vector<PyObject*> objects;
+  Kept* next = nullptr;
+};
+
+namespace {
+
+std::atomic<Kept*> released{nullptr};
+std::atomic<bool> call_pending{false};
+
+int drain_when_asked(void* /*unused*/) {
+  call_pending.store(false);
+  drain_kept();
+  return 0;
+}
+
+}  // namespace
+
+Kept* make_kept(const py::tuple& objects) {
+  auto* kept = new Kept;
+  try {
+    for (const py::handle object : objects) add_kept(*kept, object);
+  } catch (...) {
+    release_kept(kept);
+    throw;
+  }
+  return kept;
+}
+
+void add_kept(Kept& kept, py::handle object) {
+  kept.objects.push_back(object.ptr());
+  Py_INCREF(object.ptr());
+}
+
+void release_kept(void* bundle) {
+  auto* kept = static_cast<Kept*>(bundle);
+  Kept* before = released.load();
+  do {
+    kept->next = before;
+  } while (!released.compare_exchange_weak(before, kept));
+  const bool exiting = (driver::blocked.load() & driver::kExiting) != 0;
+  if (exiting || Py_IsInitialized() == 0 || call_pending.exchange(true)) return;
+  if (Py_AddPendingCall(&drain_when_asked, nullptr) != 0) call_pending.store(false);
+}
+
+void drain_kept() {
+  if (released.load() == nullptr) return;
+  const graphs::RelaxedThread relaxed;  // a capture may be open, and what is dropped of any kind
+  Kept* newest = released.exchange(nullptr);
+  Kept* oldest = nullptr;
+  while (newest != nullptr) {
+    Kept* next = newest->next;
+    newest->next = oldest;
+    oldest = newest;
+    newest = next;
+  }
+  while (oldest != nullptr) {
+    for (PyObject* object : oldest->objects) Py_DECREF(object);
+    Kept* next = oldest->next;
+    delete oldest;
+    oldest = next;
+  }
+}
+
+}  // namespace gpuprof::bindings

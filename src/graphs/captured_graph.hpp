@@ -1,0 +1,120 @@
+// A graph and its executable copy: launched, updated, looked into.
+//
+// It owns what the driver gave for it, unless that was lent (a framework's graph), and the events
+// of the spans inside. Calls serialise on a lock of its own, held over driver calls, so that any
+// thread may make them; a caller that holds Python's lock uses try_lock() first. Streams are
+// handles as integers, alive by the caller's promise. Errors are driver::Error; close() and the
+// destructor never throw, do nothing in a forked child, and may come while a replay runs.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "graphs/capture.hpp"
+#include "graphs/graph_timers.hpp"
+#include "timing/sample.hpp"
+
+namespace gpuprof::graphs {
+
+// Why an update was refused; the nodes are indices in the order of the driver's node lists, -1
+// where it names none.
+struct UpdateRefusal {
+  int result = 0;  // CUgraphExecUpdateResult
+  std::int64_t node = -1;
+  std::int64_t node_of_other = -1;
+};
+
+// Device memory that became unavailable meanwhile, in bytes; negative where it could not be asked.
+struct GraphMemory {
+  std::int64_t instantiate = -1;
+  std::int64_t upload = -1;
+};
+
+class CapturedGraph {
+ public:
+  // Takes over `graph`, unless it is `lent`. `stream` and `ordinal` tell the context it lives in.
+  CapturedGraph(void* graph, bool lent, std::uintptr_t stream, int ordinal,
+                std::vector<timing::SampleRef> spans, GraphTimers keeping);
+  CapturedGraph(const CapturedGraph&) = delete;
+  CapturedGraph& operator=(const CapturedGraph&) = delete;
+  ~CapturedGraph();
+
+  // `release(payload)` is called once no launch needs the graph any more and it is closed, possibly
+  // on a thread of the driver's, which may call no driver. To be called before instantiate(). If it
+  // throws, `release` has been or will be called.
+  void retain(void* payload, void (*release)(void*));
+
+  // Makes the executable graph, which frees at each launch what the one before left allocated.
+  void instantiate();
+  // Uses a lent one instead.
+  void lend_exec(void* exec);
+
+  // One replay on `stream`. `replay`, where the launch itself is to be timed, is a fresh sample
+  // with its path, depth and thread set: its events go around the launch, and it is handed on like
+  // any scope's.
+  void launch(std::uintptr_t stream, int ordinal, timing::Sample* replay);
+
+  // The same for a caller that must not wait for another thread: false if one is in a call.
+  bool try_launch(std::uintptr_t stream, int ordinal, timing::Sample* replay);
+
+  // The same in two halves, for a launch that a framework makes in between.
+  void before_launch(std::uintptr_t stream, int ordinal, timing::Sample* replay);
+  void after_launch(std::uintptr_t stream, timing::Sample* replay, bool launched);
+
+  // Makes the first launch cheap: copies the graph to the device, once.
+  void upload(std::uintptr_t stream, int ordinal);
+
+  // Takes the topology and parameters of `other` into this executable graph. False with the reason
+  // if they do not fit; nothing has changed then.
+  bool update(CapturedGraph& other, UpdateRefusal& refusal);
+
+  [[nodiscard]] std::vector<SpanTime> times();
+
+  void close() noexcept;
+
+  [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::uint64_t replays() const noexcept { return replays_.load(); }
+  [[nodiscard]] bool uploaded() const noexcept { return uploaded_.load(); }
+  [[nodiscard]] bool collects() const noexcept { return spans_.collects(); }
+  [[nodiscard]] GraphTimers keeping() const noexcept { return spans_.keeping(); }
+  [[nodiscard]] std::size_t span_count() const noexcept { return spans_.size(); }
+  [[nodiscard]] GraphMemory memory() const noexcept { return memory_; }
+  [[nodiscard]] std::uintptr_t stream() const noexcept { return stream_; }
+  [[nodiscard]] int device() const noexcept { return device_; }
+  // Null for a lent executable graph without its source. Throws if closed.
+  [[nodiscard]] void* graph();
+  [[nodiscard]] void* exec();
+  [[nodiscard]] std::size_t node_count();
+
+ private:
+  struct Handle;
+  void throw_if_unusable() const;
+  void check_stream(std::uintptr_t stream) const;
+  void launch_locked(std::uintptr_t stream, int ordinal, timing::Sample* replay);
+  void open_launch(std::uintptr_t stream, int ordinal, timing::Sample* replay);
+  void close_launch(timing::Sample* replay, const timing::Sample& launch) noexcept;
+  void fail_launch(timing::Sample* replay) noexcept;
+  [[nodiscard]] std::int64_t free_memory() const noexcept;
+
+  const std::uintptr_t stream_;
+  timing::EventClock* clock_ = nullptr;  // of the graph's context; lives as long as the process
+  int device_ = 0;
+  std::uint32_t generation_;
+  std::atomic<bool> closed_{false};
+  std::atomic<bool> uploaded_{false};
+  std::atomic<std::uint64_t> replays_{0};
+  GraphMemory memory_;
+
+  std::mutex mutex_;  // of what follows
+  std::shared_ptr<Handle>
+      graph_;  // what it looks like; shared with a graph that was updated from it
+  std::shared_ptr<Handle> source_;  // what the executable graph was made of
+  void* exec_ = nullptr;
+  bool owns_exec_ = false;
+  GraphSpans spans_;
+};
+
+}  // namespace gpuprof::graphs

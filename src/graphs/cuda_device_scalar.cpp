@@ -1,0 +1,244 @@
+#include <algorithm>
+#include <thread>
+
+#include "driver/cuda_scopes.hpp"
+#include "driver/process.hpp"
+#include "graphs/cuda_scalar_memory.hpp"
+#include "graphs/device_scalar.hpp"
+#include "timing/cuda_contexts.hpp"
+#include "timing/device.hpp"
+
+namespace gpuprof::graphs {
+
+using driver::check;
+using driver::Error;
+using driver::ErrorKind;
+using driver::Table;
+using timing::EventClock;
+using timing::EventPair;
+using timing::HostNanoseconds;
+using timing::contexts::as_stream;
+using timing::contexts::is_default_stream;
+
+namespace {
+
+constexpr std::uintptr_t kPerThreadStream = 2;
+constexpr HostNanoseconds kSpin = 50'000;
+constexpr HostNanoseconds kFirstSleep = 20'000;
+constexpr HostNanoseconds kLongestSleep = 1'000'000;
+
+bool is_captured(const Table& table, std::uintptr_t stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  check(table.cuStreamIsCapturing(as_stream(stream), &status), "cuStreamIsCapturing");
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void refuse_capture(const Table& table, std::uintptr_t stream, const char* message) {
+  if (is_captured(table, stream)) throw Error(ErrorKind::kInvalidState, message);
+}
+
+// The legacy default stream has two handles; each thread's own has one for all of them.
+bool surely_same_stream(std::uintptr_t one, std::uintptr_t other) noexcept {
+  return (one == other && one != kPerThreadStream) || (one <= 1 && other <= 1);
+}
+
+void throw_if_gone(EventClock& clock) {
+  if (clock.check_alive()) return;
+  timing::contexts::forget_lost();
+  throw Error(CUDA_ERROR_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "cuCtxGetId",
+              "the context that this DeviceScalar lies in was destroyed or reset, and its memory "
+              "with it; make a new one");
+}
+
+// An event of the clock's pool, for one mark on a stream.
+class Mark {
+ public:
+  explicit Mark(EventClock& clock) : clock_(clock) {
+    if (clock.take(pair_)) return;
+    throw Error(ErrorKind::kInvalidState,
+                "all of the 4096 events are in use by timed spans that wait to be read; call "
+                "gpuprof.flush() first");
+  }
+  Mark(const Mark&) = delete;
+  Mark& operator=(const Mark&) = delete;
+  ~Mark() { clock_.give_back(pair_); }
+
+  [[nodiscard]] CUevent event() const noexcept { return pair_.end; }
+
+ private:
+  EventClock& clock_;
+  EventPair pair_;
+};
+
+}  // namespace
+
+struct DeviceScalar::Reading::State {
+  State(EventClock& of, std::shared_ptr<void> keeps, CUdeviceptr at, std::size_t count)
+      : clock(of), memory(std::move(keeps)), address(at), bytes(count), mark(of) {}
+
+  EventClock& clock;
+  std::shared_ptr<void> memory;
+  CUdeviceptr address;
+  std::size_t bytes;
+  Mark mark;
+};
+
+DeviceScalar::Reading::Reading(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+DeviceScalar::Reading::Reading(Reading&& other) noexcept = default;
+DeviceScalar::Reading::~Reading() = default;
+
+bool DeviceScalar::Reading::poll(HostNanoseconds until) {
+  const HostNanoseconds begun = timing::monotonic_now();
+  HostNanoseconds pause = kFirstSleep;
+  for (;;) {
+    throw_if_gone(state_->clock);
+    {
+      const Table& table = driver::ready();
+      const driver::RelaxedCapture relaxed(table);
+      const CUresult status = table.cuEventQuery(state_->mark.event());
+      if (status == CUDA_SUCCESS) return true;
+      if (status != CUDA_ERROR_NOT_READY) throw driver::error_of(status, "cuEventQuery");
+    }
+    const HostNanoseconds now = timing::monotonic_now();
+    if (now >= until) return false;
+    if (now - begun < kSpin) continue;
+    std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(pause, until - now)));
+    pause = std::min(pause * 2, kLongestSleep);
+  }
+}
+
+std::uint64_t DeviceScalar::Reading::fetch() {
+  const Table& table = driver::ready();
+  throw_if_gone(state_->clock);
+  const driver::CurrentContext current(table, state_->clock.context());
+  // A stream of our own: what was queued on the user's meanwhile is not waited for, and a capture
+  // that has begun there is not met.
+  const CUstream stream = scalars::copy_stream(table, state_->clock);
+  const driver::RelaxedCapture relaxed(table);
+  std::uint64_t bits = 0;
+  check(table.cuMemcpyDtoHAsync(&bits, state_->address, state_->bytes, stream),
+        "cuMemcpyDtoHAsync");
+  check(table.cuStreamSynchronize(stream), "cuStreamSynchronize");
+  return bits;
+}
+
+DeviceScalar::DeviceScalar(const ScalarFormat& format, std::uint64_t bits, std::uintptr_t stream,
+                           int ordinal)
+    : format_(format), generation_(driver::fork_generation()) {
+  const Table& table = driver::ready();
+  clock_ = timing::contexts::find(table, stream, ordinal).clock;
+  const driver::CurrentContext current(table, clock_->context());
+  refuse_capture(table, stream,
+                 "stream: it is being captured, and a DeviceScalar made there would get its first "
+                 "value at each replay; make it before the capture begins");
+  scalars::Slot slot = scalars::take_slot(table, *clock_);
+  memory_ = std::move(slot.memory);
+  address_ = slot.address;
+  write(bits, stream);
+  last_stream_ = stream;
+}
+
+int DeviceScalar::ordinal() const noexcept { return clock_->ordinal(); }
+
+void DeviceScalar::check_usable() const {
+  if (generation_ != driver::fork_generation()) {
+    throw Error(ErrorKind::kForked,
+                "this DeviceScalar was made before the process was forked, and the parent's CUDA "
+                "objects cannot be used here; use the 'spawn' or 'forkserver' start method");
+  }
+  throw_if_gone(*clock_);
+}
+
+// A default stream is one of whichever context is current, and that is the scalar's.
+void DeviceScalar::check_stream(std::uintptr_t stream) const {
+  if (is_default_stream(stream) || stream == last_stream()) return;
+  CUcontext context = nullptr;
+  check(driver::ready().cuStreamGetCtx(as_stream(stream), &context), "cuStreamGetCtx");
+  if (context == clock_->context()) return;
+  throw Error(ErrorKind::kInvalidState,
+              "stream: it belongs to another CUDA context than this DeviceScalar, which lies on "
+              "device " +
+                  std::to_string(ordinal()) + "; pass a stream of that device");
+}
+
+void DeviceScalar::write(std::uint64_t bits, std::uintptr_t stream) {
+  const Table& table = driver::ready();
+  const CUstream on = as_stream(stream);
+  if (format_.bytes == 1) {
+    check(table.cuMemsetD8Async(address_, static_cast<unsigned char>(bits), 1, on),
+          "cuMemsetD8Async");
+    return;
+  }
+  if (format_.bytes == 2) {
+    check(table.cuMemsetD16Async(address_, static_cast<unsigned short>(bits), 1, on),
+          "cuMemsetD16Async");
+    return;
+  }
+  const auto low = static_cast<unsigned>(bits);
+  if (format_.bytes == 8) {
+    if (!in_halves_.load(std::memory_order_relaxed)) {
+      const CUresult status =
+          table.cuStreamWriteValue64(on, address_, bits, CU_STREAM_WRITE_VALUE_DEFAULT);
+      if (status != CUDA_ERROR_NOT_SUPPORTED && status != driver::kMissingEntry) {
+        check(status, "cuStreamWriteValue64");
+        return;
+      }
+      in_halves_.store(true, std::memory_order_relaxed);
+    }
+    // One after the other in the stream: nothing that is ordered by it comes in between.
+    check(table.cuMemsetD32Async(address_ + 4, static_cast<unsigned>(bits >> 32U), 1, on),
+          "cuMemsetD32Async");
+  }
+  check(table.cuMemsetD32Async(address_, low, 1, on), "cuMemsetD32Async");
+}
+
+bool DeviceScalar::update(std::uint64_t bits, std::uintptr_t stream, bool record) {
+  const Table& table = driver::ready();
+  check_usable();
+  check_stream(stream);
+  const driver::CurrentContext current(table, clock_->context());
+  const bool captured = is_captured(table, stream);
+  if (captured && !record) {
+    throw Error(ErrorKind::kInvalidState,
+                "DeviceScalar.update() on a stream that is being captured would become a node that "
+                "writes this value at each replay; update before the replays, or pass record=True "
+                "if that is what you want");
+  }
+  const HostNanoseconds before = timing::host_now();
+  write(bits, stream);
+  timing::device::note_queue_time(stream, timing::host_now() - before);
+  if (!captured) last_stream_.store(stream, std::memory_order_relaxed);
+  return captured;
+}
+
+DeviceScalar::Reading DeviceScalar::reading(std::uintptr_t stream) const {
+  const Table& table = driver::ready();
+  check_usable();
+  check_stream(stream);
+  const driver::CurrentContext current(table, clock_->context());
+  refuse_capture(table, stream,
+                 "DeviceScalar.get() on a stream that is being captured: nothing runs there until "
+                 "the graph is launched; end the capture first, or pass another stream");
+  auto state = std::make_unique<Reading::State>(*clock_, memory_, address_, format_.bytes);
+  check(table.cuEventRecord(state->mark.event(), as_stream(stream)), "cuEventRecord");
+  return Reading(std::move(state));
+}
+
+void DeviceScalar::order_before(std::uintptr_t stream) const {
+  const Table& table = driver::ready();
+  check_usable();
+  const std::uintptr_t last = last_stream();
+  if (surely_same_stream(stream, last)) return;
+  const driver::CurrentContext current(table, clock_->context());
+  constexpr const char* kMessage =
+      "DeviceScalar.__dlpack__() cannot order a stream that is being captured with another one; "
+      "make the array before the capture begins";
+  refuse_capture(table, stream, kMessage);
+  refuse_capture(table, last, kMessage);
+  const Mark mark(*clock_);
+  check(table.cuEventRecord(mark.event(), as_stream(last)), "cuEventRecord");
+  check(table.cuStreamWaitEvent(as_stream(stream), mark.event(), CU_EVENT_WAIT_DEFAULT),
+        "cuStreamWaitEvent");
+}
+
+}  // namespace gpuprof::graphs

@@ -1,0 +1,184 @@
+#include <unordered_map>
+#include <utility>
+
+#include "driver/cuda_table.hpp"
+#include "graphs/cuda_handles.hpp"
+#include "graphs/graph_timers.hpp"
+#include "timing/cuda_event_clock.hpp"
+#include "timing/device.hpp"
+#include "timing/sinks.hpp"
+#include "timing/statistics.hpp"
+#include "timing/timeline.hpp"
+
+namespace gpuprof::graphs {
+
+using driver::check;
+using driver::Error;
+using driver::ErrorKind;
+using timing::Sample;
+using timing::SampleRef;
+using timing::SampleStatus;
+
+namespace {
+
+SampleRef sample_of(const Sample& captured, timing::EventClock& clock) {
+  SampleRef sample(timing::make_sample());
+  sample->kind = timing::SpanKind::kInsideReplay;
+  sample->clock = timing::kCudaClock;
+  sample->counted = captured.counted;
+  sample->body_raised = captured.body_raised;
+  sample->path = captured.path;
+  sample->depth = captured.depth;
+  sample->events = &clock;
+  sample->epoch = timing::statistics::epoch();
+  sample->generation = driver::fork_generation();
+  return sample;
+}
+
+}  // namespace
+
+GraphSpans::GraphSpans(std::vector<SampleRef> captured, GraphTimers keeping, void* graph)
+    : keeping_(keeping) {
+  spans_.reserve(captured.size());
+  for (SampleRef& sample : captured) {
+    spans_.emplace_back();
+    spans_.back().captured = std::move(sample);
+  }
+  if (collects()) find_nodes(graph);
+}
+
+void GraphSpans::find_nodes(void* graph) {
+  const driver::Table& table = driver::ready();
+  std::size_t count = 0;
+  check(table.cuGraphGetNodes(as_graph(graph), nullptr, &count), "cuGraphGetNodes");
+  std::vector<CUgraphNode> nodes(count);
+  check(table.cuGraphGetNodes(as_graph(graph), nodes.data(), &count), "cuGraphGetNodes");
+  nodes.resize(count);
+  std::unordered_map<void*, void*> node_of;  // by event
+  for (CUgraphNode node : nodes) {
+    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+    check(table.cuGraphNodeGetType(node, &type), "cuGraphNodeGetType");
+    if (type != CU_GRAPH_NODE_TYPE_EVENT_RECORD) continue;
+    CUevent event = nullptr;
+    check(table.cuGraphEventRecordNodeGetEvent(node, &event), "cuGraphEventRecordNodeGetEvent");
+    node_of[event] = node;
+  }
+  for (Span& span : spans_) {
+    const auto start = node_of.find(span.captured->start);
+    const auto end = node_of.find(span.captured->end);
+    if (start == node_of.end() || end == node_of.end()) continue;  // not of this graph
+    span.start_node = start->second;
+    span.end_node = end->second;
+  }
+}
+
+void GraphSpans::point(void* exec, Span& span, void* start, void* end) {
+  const driver::Table& table = driver::ready();
+  span.points_at_pool = true;  // at least one of them may
+  check(table.cuGraphExecEventRecordNodeSetEvent(as_exec(exec), as_node(span.start_node),
+                                                 static_cast<CUevent>(start)),
+        "cuGraphExecEventRecordNodeSetEvent");
+  check(table.cuGraphExecEventRecordNodeSetEvent(as_exec(exec), as_node(span.end_node),
+                                                 static_cast<CUevent>(end)),
+        "cuGraphExecEventRecordNodeSetEvent");
+}
+
+void GraphSpans::prepare(void* exec, timing::EventClock& clock) {
+  try {
+    for (Span& span : spans_) {
+      if (span.start_node == nullptr) continue;
+      SampleRef sample = sample_of(*span.captured.get(), clock);
+      timing::EventPair pair;
+      if (clock.take(pair)) {
+        sample->start = pair.start;
+        sample->end = pair.end;
+        span.next = std::move(sample);
+        point(exec, span, pair.start, pair.end);
+        continue;
+      }
+      sample->finish(SampleStatus::kDropped);
+      span.next = std::move(sample);
+      // The events that it pointed at so far are somebody else's by now.
+      if (span.points_at_pool) {
+        point(exec, span, span.captured->start, span.captured->end);
+        span.points_at_pool = false;
+      }
+    }
+  } catch (...) {
+    cancel();
+    throw;
+  }
+}
+
+// A sample that is let go gives its events back by itself.
+void GraphSpans::cancel() noexcept {
+  for (Span& span : spans_) span.next = SampleRef();
+}
+
+void GraphSpans::launched(const Sample& launch) noexcept {
+  for (Span& span : spans_) {
+    if (!span.next) continue;
+    Sample& sample = *span.next.get();
+    sample.stream = launch.stream;
+    sample.host_begin = sample.host_end = launch.host_begin;
+    sample.thread = launch.thread;
+    sample.depth = static_cast<std::uint16_t>(sample.depth + launch.depth + 1);
+    sample.gpu_begin.anchor = launch.gpu_begin.anchor;
+    if (sample.load_status() == SampleStatus::kDropped) {
+      driver::warn_once(driver::Warning::kDropped,
+                        "gpuprof: 4096 timed spans wait to be read, so new ones are dropped and "
+                        "counted; call gpuprof.stats() or gpuprof.flush() more often");
+      timing::deliver(&sample);
+    } else {
+      sample.finish(SampleStatus::kPending);
+      timing::add_reference(&sample);
+      try {
+        sample.events->push(&sample);
+      } catch (...) {  // out of memory: the span is lost, its events are not
+        timing::drop_reference(&sample);
+        sample.finish(SampleStatus::kDropped);
+      }
+    }
+    span.last = std::move(span.next);
+  }
+}
+
+std::vector<SpanTime> GraphSpans::read() const {
+  std::vector<SpanTime> times;
+  times.reserve(spans_.size());
+  for (const Span& span : spans_) {
+    SpanTime time;
+    time.path = span.captured->path;
+    time.named = span.captured->counted;
+    if (keeping_ == GraphTimers::kCollect) {
+      if (!span.last) {
+        throw Error(ErrorKind::kNotReplayed,
+                    "the graph has not been launched yet, so its spans have no times");
+      }
+      Sample& last = *span.last.get();
+      if (timing::device::wait(last, 0)) {
+        if (last.load_status() == SampleStatus::kFailed && last.error) throw *last.error;
+        time.known = last.load_status() == SampleStatus::kDone;
+        time.ms = time.known ? last.device_ms : 0.0;
+        if (last.load_status() == SampleStatus::kDropped) {
+          throw Error(ErrorKind::kInvalidState,
+                      "the last replay's times were dropped, because too many spans waited to be "
+                      "read; call gpuprof.flush() more often");
+        }
+      }
+    } else {
+      time.known = timing::device::read_captured(*span.captured.get(), time.ms);
+    }
+    times.push_back(time);
+  }
+  return times;
+}
+
+void GraphSpans::take_names(const GraphSpans& other) {
+  for (std::size_t i = 0; i < spans_.size(); ++i) {
+    spans_[i].captured = other.spans_[i].captured;
+    spans_[i].points_at_pool = false;
+  }
+}
+
+}  // namespace gpuprof::graphs

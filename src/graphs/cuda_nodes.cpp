@@ -1,0 +1,211 @@
+#include <algorithm>
+#include <tuple>
+#include <unordered_map>
+
+#include "driver/cuda_table.hpp"
+#include "graphs/nodes.hpp"
+
+namespace gpuprof::graphs {
+namespace {
+
+using driver::check;
+using driver::Table;
+
+// Child graphs cannot contain themselves; frameworks nest them once or twice.
+constexpr int kMaxDepth = 32;
+
+std::vector<CUgraphNode> handles_of(const Table& table, CUgraph graph) {
+  std::size_t count = 0;
+  check(table.cuGraphGetNodes(graph, nullptr, &count), "cuGraphGetNodes");
+  std::vector<CUgraphNode> handles(count);
+  if (count == 0) return handles;
+  check(table.cuGraphGetNodes(graph, handles.data(), &count), "cuGraphGetNodes");
+  handles.resize(std::min(count, handles.size()));
+  return handles;
+}
+
+[[noreturn]] void refuse_old_driver(const Table& table) {
+  int version = 0;
+  table.cuDriverGetVersion(&version);
+  throw driver::Error(driver::ErrorKind::kUnavailable,
+                      "reading the edges of a graph needs a driver for CUDA 12.3 or newer; this "
+                      "one is for CUDA " +
+                          std::to_string(version / 1000) + "." +
+                          std::to_string(version % 1000 / 10));
+}
+
+std::vector<Edge> edges_of(const Table& table, CUgraph graph,
+                           const std::vector<CUgraphNode>& handles) {
+  std::size_t count = 0;
+  const CUresult counted = table.cuGraphGetEdges(graph, nullptr, nullptr, nullptr, &count);
+  if (counted == driver::kMissingEntry) refuse_old_driver(table);
+  check(counted, "cuGraphGetEdges");
+  if (count == 0) return {};
+  std::vector<CUgraphNode> from(count);
+  std::vector<CUgraphNode> to(count);
+  std::vector<CUgraphEdgeData> data(count);
+  check(table.cuGraphGetEdges(graph, from.data(), to.data(), data.data(), &count),
+        "cuGraphGetEdges");
+  std::unordered_map<CUgraphNode, std::size_t> known;
+  known.reserve(handles.size());
+  for (std::size_t i = 0; i < handles.size(); ++i) known.emplace(handles[i], i);
+  const auto index = [&known](CUgraphNode handle) {
+    const auto found = known.find(handle);
+    if (found != known.end()) return found->second;
+    throw driver::Error(driver::ErrorKind::kInvalidState,
+                        "the graph was changed by another thread while its edges were read");
+  };
+  std::vector<Edge> edges;
+  edges.reserve(count);
+  for (std::size_t i = 0; i < std::min(count, from.size()); ++i) {
+    edges.push_back(
+        {index(from[i]), index(to[i]), data[i].from_port, data[i].to_port, data[i].type});
+  }
+  std::sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) {
+    return std::tie(a.from, a.to, a.from_port, a.to_port, a.type) <
+           std::tie(b.from, b.to, b.from_port, b.to_port, b.type);
+  });
+  return edges;
+}
+
+// Reads the details of one graph's nodes.
+class Reader {
+ public:
+  explicit Reader(const Table& table) noexcept : table_(table) {}
+
+  [[nodiscard]] std::vector<Node> nodes(CUgraph graph, int depth) const {
+    const std::vector<CUgraphNode> handles = handles_of(table_, graph);
+    std::vector<Node> nodes(handles.size());
+    for (std::size_t i = 0; i < handles.size(); ++i) read(handles[i], depth, nodes[i]);
+    for (const Edge& edge : edges_of(table_, graph, handles)) {
+      nodes[edge.to].incoming.push_back(edge);
+    }
+    return nodes;
+  }
+
+ private:
+  void read(CUgraphNode handle, int depth, Node& node) const {
+    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+    check(table_.cuGraphNodeGetType(handle, &type), "cuGraphNodeGetType");
+    node.type = static_cast<NodeType>(type);
+    node.handle = handle;
+    switch (node.type) {
+      case NodeType::kKernel:
+        read_kernel(handle, node);
+        break;
+      case NodeType::kMemcpy:
+        read_copy(handle, node);
+        break;
+      case NodeType::kMemset:
+        read_memset(handle, node);
+        break;
+      case NodeType::kMemAlloc:
+        read_allocation(handle, node);
+        break;
+      case NodeType::kEventRecord:
+      case NodeType::kEventWait:
+        read_event(handle, node);
+        break;
+      case NodeType::kGraph:
+        read_child(handle, depth, node);
+        break;
+      default:
+        break;
+    }
+  }
+
+  // Whether the driver told. That it does not is no failure of the walk, that it is dead is.
+  static bool told(CUresult status, const char* call) {
+    if (status == CUDA_SUCCESS) return true;
+    if (status == driver::kMissingEntry) return false;
+    const driver::Error error = driver::error_of(status, call);  // which notes a dead driver
+    if (driver::blocked.load(std::memory_order_relaxed) != 0) throw error;
+    return false;
+  }
+
+  void read_kernel(CUgraphNode handle, Node& node) const {
+    CUDA_KERNEL_NODE_PARAMS params{};
+    node.has_details =
+        told(table_.cuGraphKernelNodeGetParams(handle, &params), "cuGraphKernelNodeGetParams");
+    if (!node.has_details) return;
+    node.grid = {params.gridDimX, params.gridDimY, params.gridDimZ};
+    node.block = {params.blockDimX, params.blockDimY, params.blockDimZ};
+    node.nbytes = params.sharedMemBytes;
+    const char* name = nullptr;
+    const bool named =
+        params.func != nullptr
+            ? told(table_.cuFuncGetName(&name, params.func), "cuFuncGetName")
+            : params.kern != nullptr &&
+                  told(table_.cuKernelGetName(&name, params.kern), "cuKernelGetName");
+    if (named && name != nullptr) node.kernel = name;
+  }
+
+  void read_copy(CUgraphNode handle, Node& node) const {
+    CUDA_MEMCPY3D copy;  // has no empty value
+    node.has_details =
+        told(table_.cuGraphMemcpyNodeGetParams(handle, &copy), "cuGraphMemcpyNodeGetParams");
+    if (!node.has_details) return;
+    node.nbytes = std::uint64_t{copy.WidthInBytes} * std::max<std::size_t>(copy.Height, 1) *
+                  std::max<std::size_t>(copy.Depth, 1);
+  }
+
+  void read_memset(CUgraphNode handle, Node& node) const {
+    CUDA_MEMSET_NODE_PARAMS_v1 memset{};
+    node.has_details =
+        told(table_.cuGraphMemsetNodeGetParams(handle, &memset), "cuGraphMemsetNodeGetParams");
+    if (!node.has_details) return;
+    node.nbytes =
+        std::uint64_t{memset.elementSize} * memset.width * std::max<std::size_t>(memset.height, 1);
+    node.value = memset.value;
+    node.element_size = memset.elementSize;
+  }
+
+  void read_allocation(CUgraphNode handle, Node& node) const {
+    CUDA_MEM_ALLOC_NODE_PARAMS allocation{};
+    node.has_details = told(table_.cuGraphMemAllocNodeGetParams(handle, &allocation),
+                            "cuGraphMemAllocNodeGetParams");
+    if (node.has_details) node.nbytes = allocation.bytesize;
+  }
+
+  void read_event(CUgraphNode handle, Node& node) const {
+    CUevent event = nullptr;
+    node.has_details = node.type == NodeType::kEventRecord
+                           ? told(table_.cuGraphEventRecordNodeGetEvent(handle, &event),
+                                  "cuGraphEventRecordNodeGetEvent")
+                           : told(table_.cuGraphEventWaitNodeGetEvent(handle, &event),
+                                  "cuGraphEventWaitNodeGetEvent");
+    node.event = event;
+  }
+
+  void read_child(CUgraphNode handle, int depth, Node& node) const {
+    CUgraph child = nullptr;
+    if (depth >= kMaxDepth) return;
+    node.has_details = told(table_.cuGraphChildGraphNodeGetGraph(handle, &child),
+                            "cuGraphChildGraphNodeGetGraph") &&
+                       child != nullptr;
+    if (node.has_details) node.children = nodes(child, depth + 1);
+  }
+
+  const Table& table_;
+};
+
+}  // namespace
+
+std::vector<Node> walk(void* graph) {
+  return Reader(driver::ready()).nodes(static_cast<CUgraph>(graph), 0);
+}
+
+std::vector<Edge> edges(void* graph) {
+  const Table& table = driver::ready();
+  auto* const handle = static_cast<CUgraph>(graph);
+  return edges_of(table, handle, handles_of(table, handle));
+}
+
+std::size_t count_nodes(void* graph) {
+  std::size_t count = 0;
+  check(driver::ready().cuGraphGetNodes(static_cast<CUgraph>(graph), nullptr, &count),
+        "cuGraphGetNodes");
+  return count;
+}
+
+}  // namespace gpuprof::graphs

@@ -1,0 +1,181 @@
+#include "graphs/cuda_scalar_memory.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "driver/cuda_scopes.hpp"
+#include "driver/process.hpp"
+#include "graphs/device_scalar.hpp"
+
+namespace gpuprof::graphs::scalars {
+
+using driver::check;
+using driver::Table;
+using timing::EventClock;
+
+namespace {
+
+constexpr std::size_t kSlotBytes = 256;  // the alignment that DLPack asks for
+constexpr std::size_t kSlots = 512;
+
+struct Slab {
+  EventClock* clock = nullptr;
+  CUdeviceptr base = 0;
+  std::size_t used = 0;  // under the lock
+};
+using SlabRef = std::shared_ptr<Slab>;
+
+struct CopyStream {
+  EventClock* clock = nullptr;
+  CUstream stream = nullptr;
+};
+
+struct Memory {
+  driver::ForkMutex mutex;
+  std::vector<SlabRef> slabs;
+  std::vector<CopyStream> streams;
+};
+
+Memory& memory() {
+  static Memory& storage = *new Memory;
+  return storage;
+}
+
+// Clocks come and go; the context is what counts.
+bool same_context(const EventClock& one, const EventClock& other) noexcept {
+  return one.context() == other.context() && one.id() == other.id();
+}
+
+// Nobody but the registry holds it, so nobody can begin to.
+bool is_idle(const SlabRef& slab) noexcept { return slab.use_count() == 1; }
+
+// With the lock held: moves what `chosen` picks out of `from` to `to`.
+template <typename T, typename Choice>
+void move_out(std::vector<T>& from, std::vector<T>& to, Choice&& chosen) {
+  const auto first =
+      std::partition(from.begin(), from.end(), [&](const T& item) { return !chosen(item); });
+  to.insert(to.end(), first, from.end());
+  from.erase(first, from.end());
+}
+
+// Runs `call` in the context of `clock`, unless that or the driver is gone.
+template <typename Call>
+void in_context(EventClock& clock, Call&& call) noexcept {
+  if (driver::blocked.load(std::memory_order_relaxed) != 0 || !clock.check_alive()) return;
+  try {
+    const Table& table = driver::ready();
+    const driver::CurrentContext current(table, clock.context());
+    const driver::RelaxedCapture relaxed(table);
+    call(table);
+  } catch (...) {  // the context is gone, and what was made in it
+  }
+}
+
+void free_all(const std::vector<SlabRef>& slabs) noexcept {
+  for (const SlabRef& slab : slabs) {
+    in_context(*slab->clock, [&](const Table& table) { table.cuMemFree(slab->base); });
+    slab->clock->let_go();
+  }
+}
+
+// A slot of a slab that has one left, else nothing, and the slabs that can be freed.
+Slot take_left(const EventClock& clock, std::vector<SlabRef>& finished) {
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  for (const SlabRef& slab : m.slabs) {
+    if (slab->used == kSlots || !same_context(*slab->clock, clock)) continue;
+    return {slab, slab->base + kSlotBytes * slab->used++};
+  }
+  move_out(m.slabs, finished, [](const SlabRef& slab) {
+    return slab->clock->lost() || (slab->used == kSlots && is_idle(slab));
+  });
+  return {};
+}
+
+SlabRef make_slab(const Table& table, EventClock& clock) {
+  auto slab = std::make_shared<Slab>();
+  slab->clock = &clock;
+  const driver::CurrentContext current(table, clock.context());
+  const driver::RelaxedCapture relaxed(table);
+  check(table.cuMemAlloc(&slab->base, kSlotBytes * kSlots), "cuMemAlloc");
+  clock.hold();
+  return slab;
+}
+
+CUstream find_stream(const EventClock& clock) {
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  for (const CopyStream& entry : m.streams) {
+    if (same_context(*entry.clock, clock)) return entry.stream;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Slot take_slot(const Table& table, EventClock& clock) {
+  std::vector<SlabRef> finished;
+  Slot slot = take_left(clock, finished);
+  free_all(finished);
+  if (slot.memory) return slot;
+  SlabRef slab = make_slab(table, clock);
+  slab->used = 1;
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  m.slabs.push_back(slab);
+  const CUdeviceptr first = slab->base;
+  return {std::move(slab), first};
+}
+
+CUstream copy_stream(const Table& table, EventClock& clock) {
+  if (const CUstream found = find_stream(clock); found != nullptr) return found;
+  CUstream made = nullptr;
+  {
+    const driver::CurrentContext current(table, clock.context());
+    const driver::RelaxedCapture relaxed(table);
+    check(table.cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  }
+  CUstream winner = made;
+  {
+    Memory& m = memory();
+    const std::lock_guard lock(m.mutex);
+    std::vector<CopyStream> lost;  // streams that went with their contexts
+    move_out(m.streams, lost, [](const CopyStream& entry) { return entry.clock->lost(); });
+    for (const CopyStream& entry : m.streams) {
+      if (same_context(*entry.clock, clock)) winner = entry.stream;
+    }
+    if (winner == made) m.streams.push_back({&clock, made});
+  }
+  // Two threads may both have made one: the first in the registry wins.
+  if (winner != made) table.cuStreamDestroy(made);
+  return winner;
+}
+
+}  // namespace gpuprof::graphs::scalars
+
+namespace gpuprof::graphs {
+
+void release_idle_scalars() noexcept {
+  using namespace scalars;
+  Memory& m = memory();
+  std::vector<SlabRef> slabs;
+  std::vector<CopyStream> streams;
+  try {
+    const std::lock_guard lock(m.mutex);
+    move_out(m.slabs, slabs, is_idle);
+    move_out(m.streams, streams, [&](const CopyStream& entry) {
+      return std::none_of(m.slabs.begin(), m.slabs.end(), [&](const SlabRef& slab) {
+        return same_context(*slab->clock, *entry.clock);
+      });
+    });
+  } catch (...) {  // out of memory: nothing is released
+    return;
+  }
+  free_all(slabs);
+  for (const CopyStream& entry : streams) {
+    in_context(*entry.clock, [&](const Table& table) { table.cuStreamDestroy(entry.stream); });
+  }
+}
+
+}  // namespace gpuprof::graphs

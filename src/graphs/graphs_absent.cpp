@@ -1,0 +1,104 @@
+// The graph component in a build without CUDA's headers: there is no device.
+#include "driver/error.hpp"
+#include "graphs/capture.hpp"
+#include "graphs/captured_graph.hpp"
+#include "graphs/device_scalar.hpp"
+#include "graphs/nodes.hpp"
+
+namespace gpuprof::graphs {
+namespace {
+
+[[noreturn]] void unavailable() {
+  throw driver::Error(driver::ErrorKind::kUnavailable,
+                      "this build of gpuprof has no CUDA support: CUDA's headers were not there "
+                      "when it was built");
+}
+
+}  // namespace
+
+std::vector<Node> walk(void* /*graph*/) { unavailable(); }
+std::vector<Edge> edges(void* /*graph*/) { unavailable(); }
+std::size_t count_nodes(void* /*graph*/) { unavailable(); }
+
+struct DeviceScalar::Reading::State {};
+DeviceScalar::Reading::Reading(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+DeviceScalar::Reading::Reading(Reading&& other) noexcept = default;
+DeviceScalar::Reading::~Reading() = default;
+bool DeviceScalar::Reading::poll(timing::HostNanoseconds /*until*/) { unavailable(); }
+std::uint64_t DeviceScalar::Reading::fetch() { unavailable(); }
+DeviceScalar::DeviceScalar(const ScalarFormat& format, std::uint64_t /*bits*/,
+                           std::uintptr_t /*stream*/, int /*ordinal*/)
+    : format_(format), generation_(0) {
+  unavailable();
+}
+int DeviceScalar::ordinal() const noexcept { return -1; }
+bool DeviceScalar::update(std::uint64_t /*bits*/, std::uintptr_t /*stream*/, bool /*record*/) {
+  unavailable();
+}
+DeviceScalar::Reading DeviceScalar::reading(std::uintptr_t /*stream*/) const { unavailable(); }
+void DeviceScalar::order_before(std::uintptr_t /*stream*/) const { unavailable(); }
+void release_idle_scalars() noexcept {}
+
+std::shared_ptr<Capture> Capture::begin(std::uintptr_t /*stream*/, int /*ordinal*/,
+                                        const CaptureOptions& /*options*/) {
+  unavailable();
+}
+std::shared_ptr<Capture> Capture::attach(std::uintptr_t /*stream*/,
+                                         const CaptureOptions& /*options*/) {
+  unavailable();
+}
+CapturedParts Capture::end() { unavailable(); }
+void Capture::abort() noexcept {}
+void Capture::look() noexcept {}
+CaptureStatus Capture::status() { return CaptureStatus::kNone; }
+bool Capture::open() const noexcept { return false; }
+CaptureSights Capture::sights() const { return {}; }
+std::vector<driver::LogLine> Capture::log() const { return {}; }
+StreamCapture capture_of(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }
+CaptureStatus status_of(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }
+void discard_graph(void* /*graph*/) noexcept {}
+int drop_capture(std::uintptr_t /*stream*/) { unavailable(); }
+void begin_bare_capture(std::uintptr_t /*stream*/) { unavailable(); }
+std::shared_ptr<Capture> find_open(unsigned long long /*id*/) noexcept { return nullptr; }
+std::vector<std::shared_ptr<Capture>> open_captures() { return {}; }
+void own_captured_scopes() noexcept {}
+CaptureMode exchange_thread_mode(CaptureMode /*mode*/) { unavailable(); }
+RelaxedThread::RelaxedThread() noexcept {}
+RelaxedThread::~RelaxedThread() = default;
+
+GraphSpans::GraphSpans(std::vector<timing::SampleRef> /*captured*/, GraphTimers keeping,
+                       void* /*graph*/)
+    : keeping_(keeping) {}
+
+struct CapturedGraph::Handle {};
+CapturedGraph::CapturedGraph(void* /*graph*/, bool /*lent*/, std::uintptr_t stream, int /*ordinal*/,
+                             std::vector<timing::SampleRef> /*spans*/, GraphTimers keeping)
+    : stream_(stream), generation_(0), spans_({}, keeping, nullptr) {
+  unavailable();
+}
+CapturedGraph::~CapturedGraph() = default;
+void CapturedGraph::retain(void* /*payload*/, void (* /*release*/)(void*)) { unavailable(); }
+void CapturedGraph::instantiate() { unavailable(); }
+void CapturedGraph::lend_exec(void* /*exec*/) { unavailable(); }
+void CapturedGraph::launch(std::uintptr_t /*stream*/, int /*ordinal*/, timing::Sample* /*replay*/) {
+  unavailable();
+}
+bool CapturedGraph::try_launch(std::uintptr_t /*stream*/, int /*ordinal*/,
+                               timing::Sample* /*replay*/) {
+  unavailable();
+}
+void CapturedGraph::before_launch(std::uintptr_t /*stream*/, int /*ordinal*/,
+                                  timing::Sample* /*replay*/) {
+  unavailable();
+}
+void CapturedGraph::after_launch(std::uintptr_t /*stream*/, timing::Sample* /*replay*/,
+                                 bool /*launched*/) {}
+void CapturedGraph::upload(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }
+bool CapturedGraph::update(CapturedGraph& /*other*/, UpdateRefusal& /*refusal*/) { unavailable(); }
+std::vector<SpanTime> CapturedGraph::times() { unavailable(); }
+void CapturedGraph::close() noexcept {}
+void* CapturedGraph::graph() { unavailable(); }
+void* CapturedGraph::exec() { unavailable(); }
+std::size_t CapturedGraph::node_count() { unavailable(); }
+
+}  // namespace gpuprof::graphs

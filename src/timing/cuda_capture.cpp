@@ -1,0 +1,68 @@
+#include "timing/cuda_capture.hpp"
+
+#include "timing/capture_owner.hpp"
+#include "timing/cuda_contexts.hpp"
+#include "timing/device.hpp"
+
+namespace gpuprof::timing {
+
+using driver::check;
+using driver::Error;
+using driver::ErrorKind;
+using driver::Table;
+
+namespace captures {
+
+State state_of(const Table& table, std::uintptr_t stream) {
+  State state;
+  const CUstream handle = contexts::as_stream(stream);
+  check(table.cuStreamIsCapturing(handle, &state.status), "cuStreamIsCapturing");
+  if (state.status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+    cuuint64_t id = 0;
+    check(table.cuStreamGetCaptureInfo(handle, &state.status, &id, nullptr, nullptr, nullptr),
+          "cuStreamGetCaptureInfo");
+    state.id = id;
+  }
+  return state;
+}
+
+bool may_record(Sample& sample, const State& state, bool wanted) noexcept {
+  const bool active = state.status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  if (active && sample.keeps_pair) return true;  // a Timer's marks are asked for one by one
+  const CaptureClaim claim = active ? claim_capture(state.id) : CaptureClaim::kForeign;
+  if (claim == CaptureClaim::kRecord) return true;
+  if (claim == CaptureClaim::kForeign) {
+    if (active && wanted) return true;
+    driver::warn_once(
+        driver::Warning::kCaptureSkipped,
+        "gpuprof: a timer scope ran inside a stream capture that gpuprof did not open "
+        "and was skipped; capture with gpuprof.capture(), or pass in_capture=\"record\" to time "
+        "each replay");
+  }
+  sample.finish(SampleStatus::kSkipped);
+  return false;
+}
+
+}  // namespace captures
+
+namespace device {
+
+bool read_captured(const Sample& sample, double& ms) {
+  if (sample.generation != driver::fork_generation()) driver::throw_if_blocked();
+  const Table& table = driver::ready();
+  float value = 0.0F;
+  const CUresult status = table.cuEventElapsedTime(&value, static_cast<CUevent>(sample.start),
+                                                   static_cast<CUevent>(sample.end));
+  if (status == CUDA_ERROR_NOT_READY) return false;
+  if (status == CUDA_ERROR_INVALID_HANDLE || status == CUDA_ERROR_CAPTURED_EVENT) {
+    throw Error(ErrorKind::kNotReplayed,
+                "this span was recorded into a CUDA graph that has not been replayed yet; end the "
+                "capture, launch the graph, then read the time");
+  }
+  check(status, "cuEventElapsedTime");
+  ms = static_cast<double>(value);
+  return true;
+}
+
+}  // namespace device
+}  // namespace gpuprof::timing

@@ -1,0 +1,149 @@
+// Calls about graphs and memory without a context, after a failed kernel and in a forked child.
+#include <thread>
+
+#include "child.hpp"
+#include "world.hpp"
+
+namespace conformance {
+namespace {
+
+void nothing(void*) {}
+
+// A graph of a kernel, an event record and a memset, and what can be done to it.
+struct Scene : World {
+  Scene() {
+    Q(cuMemAlloc_v2(&d, 256));
+    Q(cuStreamBeginCapture_v2(s, 1));
+    Q(spin(s, 10));
+    Q(cuEventRecordWithFlags(e, s, 1));
+    Q(cuMemsetD32Async(d, 1, 4, s));
+    Q(cuStreamEndCapture(s, &g));
+    const auto all = nodes_of(g);
+    kernel = all[0];
+    record = all[1];
+    set = all[2];
+    Q(cuGraphInstantiateWithFlags(&x, g, 0));
+    Q(cuGraphLaunch(x, s));
+    Q(cuStreamSynchronize(s));
+    Q(cuUserObjectCreate(&object, nullptr, nothing, 3, 1));
+    Q(cuGraphKernelNodeGetParams_v2(kernel, &params));
+  }
+  Ptr d = 0;
+  H g = nullptr, x = nullptr, kernel = nullptr, record = nullptr, set = nullptr, object = nullptr;
+  KernelNode params = {};
+};
+
+void ask_everything(Scene& w) {
+  H t = w.t, f = w.f, g = w.g, x = w.x, kernel = w.kernel, record = w.record, set = w.set;
+  H o = w.object, h = nullptr, func = w.params.func;
+  Ptr d = w.d, p = 0;
+  char bytes[8] = {};
+  int state = -1;
+  std::size_t n = 0;
+  Update u = {};
+  KernelNode k = {};
+  MemsetNode m = {};
+  const char* name = nullptr;
+  P(cuGraphUpload(x, t));
+  P(cuGraphLaunch(x, t));
+  P(cuGraphExecUpdate_v2(x, g, &u));
+  P(cuGraphExecEventRecordNodeSetEvent(x, record, f));
+  P(cuGraphGetNodes(g, nullptr, &n));
+  P(cuGraphGetEdges_v2(g, nullptr, nullptr, nullptr, &n));
+  P(cuGraphKernelNodeGetParams_v2(kernel, &k));
+  P(cuGraphMemsetNodeGetParams(set, &m));
+  P(cuGraphEventRecordNodeGetEvent(record, &h));
+  P(cuFuncGetName(&name, func));
+  P(cuGraphRetainUserObject(g, o, 1, 1));
+  P(cuUserObjectRelease(o, 1));
+  P(cuUserObjectCreate(&h, nullptr, nothing, 1, 1));
+  P(cuMemsetD8Async(d, 1, 4, t));
+  P(cuMemsetD16Async(d, 1, 4, t));
+  P(cuStreamWriteValue64_v2(t, d, 1, 0));
+  P(cuMemcpyDtoHAsync_v2(bytes, d, 8, t));
+  P(cuMemAllocAsync(&p, 64, t));
+  P(cuMemFreeAsync(p, t));
+  P(cuStreamGetCaptureInfo_v2(t, &state, nullptr, nullptr, nullptr, nullptr));
+  P(cuGraphExecDestroy(x));
+  P(cuGraphDestroy(g));
+}
+
+void graphs_on_foreign_thread() {
+  Scene w;
+  std::thread([&] { ask_everything(w); }).join();
+}
+
+void sticky_graphs() {
+  Scene w;
+  Q(boom(w.s));
+  P(cuStreamSynchronize(w.s));
+  ask_everything(w);
+}
+
+void graphs_of_dead_context() {
+  World w;
+  H c = nullptr, s2 = nullptr, g = nullptr, x = nullptr, h = nullptr;
+  std::size_t n = 0;
+  Update u = {};
+  Q(cuCtxCreate_v2(&c, 0, w.dev));
+  Q(cuStreamCreate(&s2, 1));
+  Q(cuStreamBeginCapture_v2(s2, 1));
+  Q(cuEventCreate(&h, 0));
+  Q(cuEventRecordWithFlags(h, s2, 1));
+  Q(cuStreamEndCapture(s2, &g));
+  Q(cuGraphInstantiateWithFlags(&x, g, 0));
+  P(cuCtxDestroy_v2(c));
+  P(cuGraphGetNodes(g, nullptr, &n));
+  P(cuGraphExecUpdate_v2(x, g, &u));
+  P(cuGraphExecDestroy(x));
+  P(cuGraphDestroy(g));
+}
+
+void fork_graph_calls() {
+  Scene w;
+  H s = w.s, t = w.t, f = w.f, g = w.g, x = w.x, record = w.record, o = w.object, h = nullptr;
+  H kernel = w.kernel;
+  Ptr d = w.d;
+  char bytes[8] = {};
+  int state = -1;
+  std::size_t n = 0;
+  Update u = {};
+  KernelNode k = {};
+  const char* name = nullptr;
+  child_row("graphUpload", [&] { return cuGraphUpload(x, t); });
+  child_row("graphInstantiate", [&] { return cuGraphInstantiateWithFlags(&h, g, 0); });
+  child_row("graphUpdate", [&] { return cuGraphExecUpdate_v2(x, g, &u); });
+  child_row("graphSetEvent", [&] { return cuGraphExecEventRecordNodeSetEvent(x, record, f); });
+  child_row("graphGetNodes", [&] { return cuGraphGetNodes(g, nullptr, &n); });
+  child_row("graphGetEdges", [&] { return cuGraphGetEdges_v2(g, nullptr, nullptr, nullptr, &n); });
+  child_row("graphKernelParams", [&] { return cuGraphKernelNodeGetParams_v2(kernel, &k); });
+  child_row("funcGetName", [&] { return cuFuncGetName(&name, w.params.func); });
+  child_row("userObjectCreate", [&] { return cuUserObjectCreate(&h, nullptr, nothing, 1, 1); });
+  child_row("userObjectRelease", [&] { return cuUserObjectRelease(o, 1); });
+  child_row("graphRetainObject", [&] { return cuGraphRetainUserObject(g, o, 1, 1); });
+  child_row("captureInfo", [&] {
+    return cuStreamGetCaptureInfo_v2(s, &state, nullptr, nullptr, nullptr, nullptr);
+  });
+  child_row("memsetD8", [&] { return cuMemsetD8Async(d, 1, 4, t); });
+  child_row("memsetD32", [&] { return cuMemsetD32Async(d, 1, 4, t); });
+  child_row("writeValue64", [&] { return cuStreamWriteValue64_v2(t, d, 1, 0); });
+  child_row("memcpyDtoH", [&] { return cuMemcpyDtoHAsync_v2(bytes, d, 8, t); });
+  child_row("memGetInfo", [&] { return cuMemGetInfo_v2(&n, &n); });
+  Q(cuStreamBeginCapture_v2(s, 1));
+  child_row("endCapture", [&] { return cuStreamEndCapture(s, &h); });
+  P(cuStreamEndCapture(s, &h));
+  P(cuGraphLaunch(x, s));
+  P(cuStreamSynchronize(s));
+}
+
+}  // namespace
+
+const Case kGraphStateCases[] = {
+    {"graphs_on_foreign_thread", graphs_on_foreign_thread},
+    {"sticky_graphs", sticky_graphs},
+    {"graphs_of_dead_context", graphs_of_dead_context},
+    {"fork_graph_calls", fork_graph_calls},
+    {nullptr, nullptr},
+};
+
+}  // namespace conformance

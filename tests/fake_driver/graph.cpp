@@ -1,0 +1,203 @@
+#include "graph.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "objects.hpp"
+#include "time.hpp"
+
+namespace fakecuda {
+namespace {
+
+void flatten(const Graph& graph, const std::vector<int>& before, std::vector<Node>& flat) {
+  std::vector<int> place;
+  for (const Node& node : graph.nodes) {
+    Node copy = node;
+    copy.after.clear();
+    for (const int index : node.after) copy.after.push_back(place[static_cast<std::size_t>(index)]);
+    if (node.after.empty()) copy.after = before;
+    if (node.child) {
+      const std::size_t first = flat.size();
+      flatten(*node.child, copy.after, flat);
+      for (std::size_t i = first; i < flat.size(); ++i) copy.after.push_back(static_cast<int>(i));
+    }
+    place.push_back(static_cast<int>(flat.size()));
+    flat.push_back(std::move(copy));
+  }
+}
+
+UpdateInfo refusal(UpdateResult result, Handle node = 0, Handle from = 0) {
+  return {result, node, from};
+}
+
+bool has_same_ends(const Node& own, const Node& other) {
+  return own.op.to_host == other.op.to_host && own.op.from_host == other.op.from_host;
+}
+
+UpdateInfo compare_edges(const Node& own, const Node& other, const std::vector<Node>& all) {
+  if (own.after.size() != other.after.size()) {
+    return refusal(kUpdateTopologyChanged, other.handle);
+  }
+  for (std::size_t i = 0; i < own.after.size(); ++i) {
+    if (own.after[i] == other.after[i]) continue;
+    const auto from = static_cast<std::size_t>(other.after[i]);
+    return refusal(kUpdateTopologyChanged, other.handle, all[from].handle);
+  }
+  return {};
+}
+
+UpdateInfo compare_nodes(const Node& own, const Node& other) {
+  if (own.type != other.type) return refusal(kUpdateNodeTypeChanged, other.handle);
+  if (own.type == kNodeMemcpy && !has_same_ends(own, other)) {
+    return refusal(kUpdateParametersChanged, other.handle);
+  }
+  if (own.type == kNodeMemAlloc || own.type == kNodeMemFree) {
+    return refusal(kUpdateNotSupported, other.handle);
+  }
+  if (own.child) return compare(own.child->nodes, other.child->nodes);
+  return {};
+}
+
+void give_up(State& s, GraphExec& exec) {
+  release(s, exec.objects);
+  for (auto& [done, references] : exec.replaced) release(s, references);
+  s.memory_used -= exec.memory;
+  exec.memory = 0;
+}
+
+void free_unwanted_memory(State& s) {
+  for (auto it = s.memory.begin(); it != s.memory.end();) {
+    const Allocation& one = it->second;
+    if (!one.of_graph || one.mapped || !one.users.expired()) {
+      ++it;
+      continue;
+    }
+    --s.graph_allocations;
+    std::free(reinterpret_cast<void*>(it->first));
+    it = s.memory.erase(it);
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Graph> make_graph(State& s, const char* function) {
+  auto graph = std::make_shared<Graph>();
+  graph->handle = new_handle(Kind::kGraph);
+  graph->label = new_label(function);
+  s.graphs[graph->handle] = graph;
+  return graph;
+}
+
+void forget_graph(State& s, Graph& graph) {
+  for (Node& node : graph.nodes) {
+    s.nodes.erase(node.handle);
+    // An executable copy may still want the graph inside this node.
+    if (node.child) forget_graph(s, *node.child);
+  }
+  release(s, graph.objects);
+  s.graphs.erase(graph.handle);
+}
+
+void list_node(State& s, Graph& graph, Node node) {
+  node.handle = new_handle(Kind::kNode);
+  s.nodes[node.handle] = {graph.handle, static_cast<int>(graph.nodes.size())};
+  graph.nodes.push_back(std::move(node));
+}
+
+std::shared_ptr<Graph> clone_into_node(State& s, const Graph& graph) {
+  auto clone = make_graph(s, "cuGraphAddChildGraphNode");
+  clone->embedded = true;
+  for (const auto& [object, count] : graph.objects) retain(clone->objects, object, count);
+  for (const Node& node : graph.nodes) {
+    Node copy = node;
+    if (node.child) copy.child = clone_into_node(s, *node.child);
+    list_node(s, *clone, std::move(copy));
+  }
+  return clone;
+}
+
+const Node* find_node(const State& s, Handle handle) {
+  const auto found = s.nodes.find(handle);
+  if (found == s.nodes.end()) return nullptr;
+  const auto graph = find_graph(s, found->second.first);
+  return graph ? &graph->nodes[static_cast<std::size_t>(found->second.second)] : nullptr;
+}
+
+const Node* find_node(const State& s, Handle handle, NodeType type) {
+  const Node* node = find_node(s, handle);
+  return node != nullptr && node->type == type ? node : nullptr;
+}
+
+std::vector<Node> flattened(const Graph& graph) {
+  std::vector<Node> flat;
+  flatten(graph, {}, flat);
+  return flat;
+}
+
+References retained(const Graph& graph) {
+  References taken;
+  for (const auto& [object, count] : graph.objects) retain(taken, object, count);
+  for (const Node& node : graph.nodes) {
+    if (!node.child) continue;
+    const References inner = retained(*node.child);
+    taken.insert(taken.end(), inner.begin(), inner.end());
+  }
+  return taken;
+}
+
+void retain(References& references, const std::shared_ptr<UserObject>& object, std::int64_t count) {
+  object->references += count;
+  references.emplace_back(object, count);
+}
+
+void release(State& s, const std::shared_ptr<UserObject>& object, std::int64_t count) {
+  object->references -= count;
+  if (object->references > 0) return;
+  s.user_objects.erase(object->handle);
+  s.doomed.emplace_back(object->destroy, object->data);
+}
+
+void release(State& s, References& references) {
+  References taken;
+  taken.swap(references);
+  for (const auto& [object, count] : taken) release(s, object, count);
+}
+
+UpdateInfo compare(const std::vector<Node>& own, const std::vector<Node>& other) {
+  if (own.size() != other.size()) return refusal(kUpdateTopologyChanged);
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    UpdateInfo info = compare_edges(own[i], other[i], other);
+    if (info.result == kUpdateSuccess) info = compare_nodes(own[i], other[i]);
+    if (info.result != kUpdateSuccess) return info;
+  }
+  return {};
+}
+
+void bury(State& s) {
+  const auto is_dead = [&s](const std::shared_ptr<GraphExec>& exec) {
+    if (exec->context->alive && !is_over(s, exec->last)) return false;
+    give_up(s, *exec);
+    return true;
+  };
+  auto& dying = s.dying_execs;
+  dying.erase(std::remove_if(dying.begin(), dying.end(), is_dead), dying.end());
+  for (const auto& [handle, exec] : s.execs) {
+    auto& replaced = exec->replaced;
+    while (!replaced.empty() && is_over(s, replaced.front().first)) {
+      release(s, replaced.front().second);
+      replaced.erase(replaced.begin());
+    }
+  }
+  if (s.graph_allocations > 0) free_unwanted_memory(s);
+}
+
+Handle function_named(State& s, const std::string& name) {
+  Handle& handle = s.functions[name];
+  if (handle == 0) {
+    handle = new_handle(Kind::kFunction);
+    s.function_names[handle] = name;
+  }
+  return handle;
+}
+
+}  // namespace fakecuda

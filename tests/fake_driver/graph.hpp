@@ -1,0 +1,43 @@
+// Graphs and their executable copies: what they hold, what an update may change.
+//
+// A graph and each of its executable copies hold references to the user objects of the graph. What
+// a running launch still needs is given up when that launch is over in virtual time, by whichever
+// call comes next. Every function wants the lock held.
+#pragma once
+
+#include "state.hpp"
+
+namespace fakecuda {
+
+// The graph with a handle of its own, listed.
+std::shared_ptr<Graph> make_graph(State& s, const char* function);
+// Takes it, its nodes and the graphs inside its nodes off the lists, and gives up what it holds.
+void forget_graph(State& s, Graph& graph);
+// Lists a node of `graph` under its handle.
+void list_node(State& s, Graph& graph, Node node);
+// A copy with handles of its own, as the graph inside a node is.
+std::shared_ptr<Graph> clone_into_node(State& s, const Graph& graph);
+
+// The node with this handle, or null. Valid until its graph changes.
+const Node* find_node(const State& s, Handle handle);
+const Node* find_node(const State& s, Handle handle, NodeType type);
+
+// What a launch of the graph runs, in an order in which each node comes after what it waits for.
+std::vector<Node> flattened(const Graph& graph);
+
+// The references that an executable copy of the graph takes for itself.
+References retained(const Graph& graph);
+void retain(References& references, const std::shared_ptr<UserObject>& object, std::int64_t count);
+void release(State& s, const std::shared_ptr<UserObject>& object, std::int64_t count);
+void release(State& s, References& references);
+
+// Whether an executable copy of `own` can become one of `other`, and if not, why.
+UpdateInfo compare(const std::vector<Node>& own, const std::vector<Node>& other);
+
+// Gives up what was waiting for a launch to end, and the memory that no graph wants any more.
+void bury(State& s);
+
+// The function with this name, the same handle each time.
+Handle function_named(State& s, const std::string& name);
+
+}  // namespace fakecuda

@@ -1,0 +1,140 @@
+"""Timers inside graphs and replays in traces, on a GPU, with kernels of a known length."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import gpuprof
+from gpuprof import _core
+
+pytestmark = pytest.mark.gpu
+
+torch = pytest.importorskip("torch", reason="needs torch and a GPU")
+
+
+def spin(cycles: int) -> None:
+    torch.cuda._sleep(cycles)
+
+
+@pytest.mark.parametrize("timers", ["last", "collect"])
+def test_spans_inside_a_graph_agree_with_events_around_it(timers: str) -> None:
+    spin(1000)
+    with gpuprof.capture(timers=timers, name="step") as cap:  # type: ignore[arg-type]
+        with gpuprof.timer("outer"):
+            for _ in range(3):
+                with gpuprof.timer("inner"):
+                    spin(1_000_000)
+    graph = cap.graph
+    graph.launch()
+    torch.cuda.synchronize()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    graph.launch()
+    end.record()
+    times = graph.timings()
+    whole = begin.elapsed_time(end)
+    assert times["outer"].ms == pytest.approx(whole, rel=0.05)
+    assert times["outer/inner"].count == 3
+    assert times["outer/inner"].ms == pytest.approx(times["outer"].ms, rel=0.05)
+    if timers == "collect":
+        stats = gpuprof.stats()
+        row = stats["outer/inner"].gpu
+        assert row is not None
+        assert row.count == 6
+        replay = stats["step"].gpu
+        assert replay is not None
+        assert replay.max == pytest.approx(whole, rel=0.1)
+    graph.close()
+
+
+def test_replays_and_what_is_inside_nest_on_one_track_after_their_launch(tmp_path: Path) -> None:
+    spin(1000)
+    with gpuprof.capture(timers="collect", name="step") as cap:
+        with gpuprof.timer("outer"):
+            for _ in range(3):
+                with gpuprof.timer("inner"):
+                    spin(200_000)
+    graph = cap.graph
+    graph.launch()
+    path = tmp_path / "run.json"
+    with gpuprof.trace(path):
+        for _ in range(20):
+            graph.launch()
+        torch.cuda.synchronize()
+    graph.close()
+    events = json.loads(path.read_text())["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    replays = [event for event in slices if event["cat"] == "gpu_graph"]
+    inside = [event for event in slices if event["cat"] == "gpu_in_graph"]
+    launches = [event for event in slices if event["cat"] == "graph"]
+    assert (len(replays), len(inside), len(launches)) == (20, 80, 20)
+    assert len({event["tid"] for event in replays + inside}) == 1
+    for event in inside:
+        assert any(
+            replay["ts"] - 1 <= event["ts"]
+            and event["ts"] + event["dur"] <= replay["ts"] + replay["dur"] + 1
+            for replay in replays
+        )
+    for launch, replay in zip(launches, replays, strict=True):
+        assert replay["ts"] >= launch["ts"]
+    assert sum(event["ph"] == "s" for event in events) == 20
+
+
+def test_a_thousand_captures_leave_memory_as_it_was() -> None:
+    stream = torch.cuda.Stream()
+    data = torch.zeros(64, device="cuda")
+
+    def once() -> None:
+        with gpuprof.capture(stream) as cap, gpuprof.timer("add"):
+            data.add_(1)
+        cap.graph.launch()
+        cap.graph.close()
+
+    for _ in range(20):
+        once()
+    torch.cuda.synchronize()
+    free, _ = torch.cuda.mem_get_info()
+    samples = _core._samples_in_memory()
+    resident = resident_kib()
+    for _ in range(1000):
+        once()
+    torch.cuda.synchronize()
+    assert torch.cuda.mem_get_info()[0] >= free - (8 << 20)
+    assert _core._samples_in_memory() <= samples + 64
+    assert resident_kib() - resident < 16 << 10
+
+
+def resident_kib() -> int:
+    status = Path("/proc/self/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1])
+
+
+def test_a_closed_graph_that_runs_keeps_what_it_needs() -> None:
+    class Kept:
+        pass
+
+    import gc
+    import weakref
+
+    kept = Kept()
+    alive = weakref.ref(kept)
+    with gpuprof.capture(keep_alive=[kept]) as cap:
+        spin(400_000_000)
+    del kept
+    cap.graph.launch()
+    cap.graph.close()
+    del cap
+    gc.collect()
+    assert alive() is not None
+    torch.cuda.synchronize()
+    for _ in range(100):
+        if alive() is None:
+            break
+        import time
+
+        time.sleep(0.01)
+    assert alive() is None
