@@ -202,3 +202,7 @@ def scopes_in_a_trace(stage: Stage) -> None:
         events = json.loads(path.read_text())["traceEvents"]
     # The host's part is there whatever the driver does.
     assert [e["name"] for e in events if e.get("cat") == "scope"] == ["scenario"] * 2
+
+
+# Rows of their own file; here, because they need what stands above.
+from tests import scenarios_graphs as _scenarios_graphs  # noqa: E402, F401

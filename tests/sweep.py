@@ -74,6 +74,7 @@ def perform(
     finally:
         fake.script("")
     if not fatal:
+        fake.complete(stream)  # a replay that runs holds what its graph keeps alive
         with fake.spared():
             fake.stream_destroy(stream)
     return outcome

@@ -186,3 +186,16 @@ fake.call("cuUserObjectRelease", out.value, 1)
     )
     assert done.returncode == -6
     assert "FAKECUDA MISUSE cuUserObjectRelease" in done.stderr
+
+
+def test_what_only_a_graph_holds_whose_destroy_was_made_to_fail_is_no_leak(
+    driver: FakeCuda, stream: int, watched: Watched
+) -> None:
+    graph = kernel_graph(driver, stream)
+    watched.give(graph, 1)
+    with driver.faults("cuGraphDestroy@1=999"), pytest.raises(DriverCallError):
+        driver.graph_destroy(graph)
+    assert driver.live("user_object") == 0
+    assert watched.ended == []
+    driver.graph_destroy(graph)
+    assert watched.ended == [1]

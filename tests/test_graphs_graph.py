@@ -176,8 +176,7 @@ def test_what_a_graph_keeps_alive_goes_when_its_last_replay_is_over(
     assert fake.stream_query(stream) == 600
     assert alive() is not None
     fake.stream_synchronize(stream)
-    fake.stream_query(stream)  # any call: the driver notices then
-    _core._drain_kept()
+    gpuprof.flush()
     assert alive() is None
 
 

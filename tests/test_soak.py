@@ -23,6 +23,7 @@ def test_a_scenario_repeated_holds_no_more_than_at_first(fake: FakeCuda, name: s
         for _ in range(ROUNDS):
             gpuprof.reset()
             SCENARIOS[name](stage)
+            fake.complete(stage.stream)
         gpuprof.flush()
         gc.collect()
         return fake.live(), _core._samples_in_memory(), len(gc.get_objects())

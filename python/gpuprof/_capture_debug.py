@@ -48,9 +48,12 @@ class Watch:
         of each: at most a hundred.
     """
 
-    def __init__(self, stream: int, facts: Callable[[], CaptureFacts]) -> None:
+    def __init__(
+        self, stream: int, facts: Callable[[], CaptureFacts], look: Callable[[], object] | None
+    ) -> None:
         self._stream = stream
         self._facts = facts
+        self._look = look
         self._last: tuple[CodeType, int] | None = None
         self._broken_at: str | None = None
         self._raised = False
@@ -89,6 +92,8 @@ class Watch:
         """Raise if the operator that has just run broke the capture."""
         if not self._raised and self.is_broken():
             raise self.error(op, _line(sys._getframe(1)))
+        if self._look is not None:
+            self._look()
 
     def _last_line(self) -> str:
         if self._last is None:
@@ -106,7 +111,9 @@ class Watch:
 
 
 @contextlib.contextmanager
-def watch(stream: int, facts: Callable[[], CaptureFacts]) -> Iterator[Watch]:
+def watch(
+    stream: int, facts: Callable[[], CaptureFacts], look: Callable[[], object] | None = None
+) -> Iterator[Watch]:
     """Watch the capture of a stream, and raise where it breaks.
 
     Parameters
@@ -115,6 +122,8 @@ def watch(stream: int, facts: Callable[[], CaptureFacts]) -> Iterator[Watch]:
         The handle of the stream that is captured, by this thread.
     facts : callable
         Gives what is known of the capture when it has broken.
+    look : callable, optional
+        Called after each operator that left the capture whole, to note how far it has come.
 
     Yields
     ------
@@ -126,7 +135,7 @@ def watch(stream: int, facts: Callable[[], CaptureFacts]) -> Iterator[Watch]:
         The capture broke; `op` and `where` say at what. Raised by the operator, or by the next one
         or at the end of the block where something else did it.
     """
-    seen = Watch(stream, facts)
+    seen = Watch(stream, facts, look)
     with contextlib.ExitStack() as undo:
         if sys.gettrace() is None:
             _trace(seen, undo)

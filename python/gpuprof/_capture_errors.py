@@ -25,6 +25,7 @@ _NAMES = {
     908: "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD",
 }
 _ECHO = 901
+_OWN_KINDS = {902, 903, 905, 906}
 
 # What the runtime says for each code, by which torch's and CuPy's errors are recognised.
 _TEXTS = {
@@ -137,6 +138,8 @@ class CaptureFacts:
     Attributes
     ----------
     name, mode : str, optional
+    stream : int, optional
+        The handle of the stream that was captured.
     num_nodes : int, optional
         How many nodes it had when last seen; the driver cannot be asked once it is broken.
     last_kernel : str, optional
@@ -154,6 +157,7 @@ class CaptureFacts:
     log: Sequence[tuple[bool, str]] | None = ()
     op: str | None = None
     where: str | None = None
+    stream: int | None = None
 
     def at(self, op: str | None, where: str | None) -> CaptureFacts:
         """Return these facts with what broke the capture, as far as it was seen."""
@@ -265,15 +269,17 @@ def explain(error: CaptureError, facts: CaptureFacts) -> CaptureError:
     Parameters
     ----------
     error : CaptureError
-        Changed in place; its class, code and call stay.
+        Changed in place, unless it only says that something broke the capture (901) and the log
+        names one of the rules for streams (902, 903, 905, 906): then the result is of that code.
     facts : CaptureFacts
 
     Returns
     -------
     CaptureError
-        `error`.
     """
     refusal = first_refusal(facts.log)
+    if error.code == _ECHO and refusal is not None and refusal.code in _OWN_KINDS:
+        error = refused(refusal.code, error.call)
     error.capture = facts.name
     error.mode = facts.mode
     error.num_nodes = facts.num_nodes
@@ -322,6 +328,8 @@ def note_for_body(error: BaseException, facts: CaptureFacts) -> None:
 def _title(facts: CaptureFacts) -> str:
     """Return the capture's name and what is known of it: capture 'step' (thread_local, ...)."""
     known = []
+    if facts.stream is not None:
+        known.append(f"stream {facts.stream}")
     if facts.mode is not None:
         known.append(f"mode {facts.mode}")
     if facts.num_nodes is not None:

@@ -205,7 +205,6 @@ class GraphCaptureGuard:
         """
         self._check_open()
         try:
-            self._core.look()
             ended = self._core.end()
             facts = self._facts()
             if self._torch is not None:
@@ -244,8 +243,10 @@ class GraphCaptureGuard:
                 ended, handle=raw, stream=self._stream, timers=settings.timers, name=settings.name
             )
         try:
-            kept = [*settings.keep_alive, self._stream_object, memory]
-            graph._own(settings.pool, [each for each in kept if each is not None])
+            graph._stream_object = self._stream_object
+            keep = settings.keep_alive if memory is None else (*settings.keep_alive, memory)
+            if keep or settings.pool is not None:
+                graph._own(settings.pool, keep)
             if self._torch is None:
                 graph._instantiate()
             else:
@@ -291,6 +292,7 @@ class GraphCaptureGuard:
         keeps_log = (_core.driver_info()["version"] or 0) >= _LOGS_SINCE
         return _capture_errors.CaptureFacts(
             name=self._settings.name,
+            stream=self._stream,
             mode=self._settings.mode.name.lower(),
             num_nodes=facts["num_nodes"],
             last_kernel=facts["last_kernel"] or None,

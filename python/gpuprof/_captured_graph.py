@@ -49,13 +49,14 @@ class ByTorch:
 class GraphMemory:
     """Device memory that a graph took, in bytes.
 
-    It is what the device had less of afterwards. The driver takes memory in chunks, so a small graph
-    may show none, and what other threads and processes do meanwhile is in it.
+    It is what the device had less of afterwards. The driver takes memory in chunks, so a small
+    graph may show none, and what other threads and processes do meanwhile is in it.
 
     Attributes
     ----------
     instantiate : int or None
-        Taken when the graph was made ready to be launched; None where that is not known.
+        Taken by the executable graph, found by making a second one; None where that cannot be
+        found, as for a graph that allocates memory itself.
     upload : int or None
         Taken by `CapturedGraph.upload`; None where it was not called.
     """
@@ -85,6 +86,7 @@ class CapturedGraph(_core.GraphBase):
     _name: str | None = None
     _nodes: tuple[GraphNode, ...] | None = None
     _kept: tuple[object, ...] = ()
+    _stream_object: object = None  # of the capture: a launch without a stream goes to it
 
     def __init__(self) -> None:
         message = (
@@ -110,11 +112,11 @@ class CapturedGraph(_core.GraphBase):
         return self
 
     def _own(self, pool: CapturePool | None, keep: Iterable[object]) -> None:
-        """Keep a pool and objects until the last replay is over. Before the instantiation."""
-        self._pool = pool
+        """Keep a pool and objects until the last replay is over."""
         self._kept = (*keep, pool) if pool is not None else tuple(keep)
         self._retain(self._kept)
         if pool is not None:
+            self._pool = pool
             pool._used_by(self)
 
     def _use_torch(self, parts: TorchParts) -> None:
@@ -379,6 +381,7 @@ class CapturedGraph(_core.GraphBase):
         self._pool = None
         self._kept = ()
         self._nodes = None
+        self._stream_object = None
 
     def __enter__(self) -> Self:
         return self

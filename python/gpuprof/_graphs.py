@@ -308,7 +308,9 @@ class capture:  # used as a function, and must be cheap
             from gpuprof import _capture_debug
 
             try:
-                self._watching = _capture_debug.watch(guard.stream, guard._capture_facts)
+                self._watching = _capture_debug.watch(
+                    guard.stream, guard._capture_facts, guard._core.look
+                )
                 self._watch = self._watching.__enter__()
             except BaseException:
                 guard.abort()

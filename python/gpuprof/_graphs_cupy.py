@@ -91,7 +91,7 @@ class CupyCapture:
             # CuPy forgets a stream that was made current with use() when a block over it ends.
             before = cuda.get_current_stream()
             undo.callback(_use_again, cuda, device, before)
-            stream = cuda.ExternalStream(self._stream, device)
+            stream = _stream_of(cuda, self._stream, device)
             if _is_own(stream) and before != stream:
                 stream.wait_event(before.record())
                 undo.callback(lambda: before.wait_event(stream.record()))
@@ -120,6 +120,24 @@ class CupyCapture:
             memory = self.end()
         if isinstance(memory, GraphMemory):
             memory.close()
+
+
+class _Handle:
+    """A stream's handle in the form that CuPy takes."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return (0, self._handle)
+
+
+def _stream_of(cuda: Any, handle: int, device: int) -> Any:
+    """Return CuPy's stream of a handle: CuPy 14 deprecates the class that 13 has for it."""
+    from_external = getattr(cuda.Stream, "from_external", None)
+    if from_external is None:
+        return cuda.ExternalStream(handle, device)
+    return from_external(_Handle(handle))
 
 
 @contextlib.contextmanager

@@ -123,7 +123,7 @@ Facts describe(const Capture& capture) {
   facts["stream"] = capture.stream();
   facts["mode"] = static_cast<int>(capture.options().mode);
   facts["thread"] = capture.thread();
-  facts["num_nodes"] = sights.nodes;
+  facts["num_nodes"] = sights.looked ? py::object(py::int_(sights.nodes)) : py::object(py::none());
   facts["last_kernel"] = sights.last_kernel;
   facts["attached"] = capture.attached();
   return facts;

@@ -58,13 +58,15 @@ class PyGraph {
   [[nodiscard]] const py::object& framework() const noexcept { return framework_; }
 
   void retain(const py::typing::Tuple<py::object, py::ellipsis>& objects) {
-    Kept* kept = make_kept(objects);
-    graph_->retain(kept, &release_kept);
-    kept_ = kept;
+    if (!objects.empty()) keep(make_kept(objects));
   }
 
   void keep_also(const py::object& object) {
-    if (kept_ != nullptr) add_kept(*kept_, object);
+    if (kept_ == nullptr) {
+      keep(make_kept(py::make_tuple(object)));
+    } else {
+      add_kept(*kept_, object);
+    }
   }
 
   void instantiate() {
@@ -74,7 +76,7 @@ class PyGraph {
   void close() {
     without_gil([this] { graph_->close(); });
     drop_framework();
-    kept_ = nullptr;  // the driver lets it go
+    kept_ = nullptr;  // let go when the last replay is over
     drain_kept();
   }
 
@@ -121,6 +123,16 @@ class PyGraph {
   void set_notice(bool notice) noexcept { notice_ = notice; }
 
  private:
+  void keep(Kept* kept) {
+    try {
+      graph_->retain(kept, &release_kept);
+    } catch (...) {
+      release_kept(kept);
+      throw;
+    }
+    kept_ = kept;
+  }
+
   void drop_framework() {
     if (framework_.is_none()) return;
     const graphs::RelaxedThread relaxed;
@@ -293,7 +305,8 @@ void bind_graphs_graph(py::module_& module) {
           py::arg("wait"))
       .def("_memory",
            [](PyGraph& self) {
-             const graphs::GraphMemory memory = self.graph().memory();
+             graphs::GraphMemory memory;
+             without_gil([&] { memory = self.graph().memory(); });
              return std::make_pair(memory.instantiate, memory.upload);
            })
       .def(

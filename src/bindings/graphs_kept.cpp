@@ -3,8 +3,8 @@
 #include <atomic>
 #include <vector>
 
-#include "driver/process.hpp"
 #include "graphs/capture.hpp"
+#include "graphs/captured_graph.hpp"
 
 namespace gpuprof::bindings {
 
@@ -18,14 +18,6 @@ struct Kept {
 namespace {
 
 std::atomic<Kept*> released{nullptr};
-std::atomic<bool> call_pending{false};
-
-int drain_when_asked(void* /*unused*/) {
-  call_pending.store(false);
-  drain_kept();
-  return 0;
-}
-
 }  // namespace
 
 Kept* make_kept(const py::tuple& objects) {
@@ -50,12 +42,10 @@ void release_kept(void* bundle) {
   do {
     kept->next = before;
   } while (!released.compare_exchange_weak(before, kept));
-  const bool exiting = (driver::blocked.load() & driver::kExiting) != 0;
-  if (exiting || Py_IsInitialized() == 0 || call_pending.exchange(true)) return;
-  if (Py_AddPendingCall(&drain_when_asked, nullptr) != 0) call_pending.store(false);
 }
 
 void drain_kept() {
+  graphs::release_finished();
   if (released.load() == nullptr) return;
   const graphs::RelaxedThread relaxed;  // a capture may be open, and what is dropped of any kind
   Kept* newest = released.exchange(nullptr);

@@ -8,6 +8,7 @@
 
 #include "bindings/errors.hpp"
 #include "bindings/gil.hpp"
+#include "bindings/graphs_kept.hpp"
 #include "bindings/nvtx_own_ranges.hpp"
 #include "bindings/parts.hpp"
 #include "timing/device.hpp"
@@ -30,6 +31,7 @@ void wait_and_drain() {
 
 void flush() {
   inside_own_range(OwnRange::kFlush, &wait_and_drain);
+  drain_kept();
   emit_pending_warnings();
 }
 

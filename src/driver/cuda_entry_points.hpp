@@ -63,9 +63,6 @@
   X(cuGraphUpload, 11010)                      \
   X(cuGraphExecUpdate, 12000)                  \
   X(cuGraphExecEventRecordNodeSetEvent, 11010) \
-  X(cuGraphRetainUserObject, 11030)            \
-  X(cuUserObjectCreate, 11030)                 \
-  X(cuUserObjectRelease, 11030)                \
   X(cuGraphGetNodes, 10000)                    \
   X(cuGraphGetEdges, 12030)                    \
   X(cuGraphNodeGetType, 10000)                 \
@@ -76,6 +73,5 @@
   X(cuGraphEventWaitNodeGetEvent, 11010)       \
   X(cuGraphChildGraphNodeGetGraph, 10000)      \
   X(cuGraphMemAllocNodeGetParams, 11040)       \
-  X(cuGraphMemFreeNodeGetParams, 11040)        \
   X(cuFuncGetName, 12030)                      \
   X(cuKernelGetName, 12030)

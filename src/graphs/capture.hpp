@@ -40,6 +40,7 @@ struct CaptureOptions {
 
 // What was seen of a capture while it was active.
 struct CaptureSights {
+  bool looked = false;  // else nothing was seen
   std::size_t nodes = 0;
   std::string last_kernel;  // mangled; empty where the newest node is none
 };
@@ -96,6 +97,7 @@ class Capture {
   Capture(std::uintptr_t stream, const CaptureOptions& options, bool attached);
 
   void started();
+  [[nodiscard]] bool still_there() const;
 
   const std::uintptr_t stream_;
   const CaptureOptions options_;
@@ -104,6 +106,7 @@ class Capture {
   const std::uint32_t generation_;  // of the process
   unsigned long long id_ = 0;
   void* context_ = nullptr;  // to be current for calls on a default stream
+  timing::EventClock* clock_ = nullptr;  // of the stream's context; lives as long as the process
   driver::LogPosition log_from_ = 0;
   // Under the lock of the open captures:
   bool open_ = false;

@@ -42,9 +42,10 @@ class CapturedGraph {
   CapturedGraph& operator=(const CapturedGraph&) = delete;
   ~CapturedGraph();
 
-  // `release(payload)` is called once no launch needs the graph any more and it is closed, possibly
-  // on a thread of the driver's, which may call no driver. To be called before instantiate(). If it
-  // throws, `release` has been or will be called.
+  // `release(payload)` is called once the graph is closed and its last replay is over, as soon as
+  // release_finished() sees that: by close() itself, or by a later call of anybody's. From now on
+  // each launch records an event, which is how one sees it. At most once. Throws driver::Error, and
+  // has not taken the payload over then.
   void retain(void* payload, void (*release)(void*));
 
   // Makes the executable graph, which frees at each launch what the one before left allocated.
@@ -81,7 +82,8 @@ class CapturedGraph {
   [[nodiscard]] bool collects() const noexcept { return spans_.collects(); }
   [[nodiscard]] GraphTimers keeping() const noexcept { return spans_.keeping(); }
   [[nodiscard]] std::size_t span_count() const noexcept { return spans_.size(); }
-  [[nodiscard]] GraphMemory memory() const noexcept { return memory_; }
+  // What another executable copy takes, made for that and destroyed, and what upload() took.
+  [[nodiscard]] GraphMemory memory();
   [[nodiscard]] std::uintptr_t stream() const noexcept { return stream_; }
   [[nodiscard]] int device() const noexcept { return device_; }
   // Null for a lent executable graph without its source. Throws if closed.
@@ -97,6 +99,8 @@ class CapturedGraph {
   void open_launch(std::uintptr_t stream, int ordinal, timing::Sample* replay);
   void close_launch(timing::Sample* replay, const timing::Sample& launch) noexcept;
   void fail_launch(timing::Sample* replay) noexcept;
+  void note_launch(std::uintptr_t stream) noexcept;
+  void let_go_of_payload() noexcept;
   [[nodiscard]] std::int64_t free_memory() const noexcept;
 
   const std::uintptr_t stream_;
@@ -106,7 +110,6 @@ class CapturedGraph {
   std::atomic<bool> closed_{false};
   std::atomic<bool> uploaded_{false};
   std::atomic<std::uint64_t> replays_{0};
-  GraphMemory memory_;
 
   std::mutex mutex_;  // of what follows
   std::shared_ptr<Handle>
@@ -115,6 +118,16 @@ class CapturedGraph {
   void* exec_ = nullptr;
   bool owns_exec_ = false;
   GraphSpans spans_;
+  GraphMemory memory_;
+  bool measured_ = false;
+  void* payload_ = nullptr;
+  void (*release_)(void*) = nullptr;
+  void* over_ = nullptr;     // CUevent: recorded after each launch, where there is a payload
+  bool lost_track_ = false;  // a record of it failed
 };
+
+// Calls the release functions of closed graphs whose last replay is over. Any thread; cheap where
+// there is none, and breaks nobody's capture.
+void release_finished() noexcept;
 
 }  // namespace gpuprof::graphs

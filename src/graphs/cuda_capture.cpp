@@ -132,8 +132,9 @@ std::shared_ptr<Capture> Capture::begin(std::uintptr_t stream, int ordinal,
     throw Error(ErrorKind::kInvalidState, already_capturing(stream));
   }
   const std::shared_ptr<Capture> capture(new Capture(stream, options, false));
+  capture->clock_ = timing::contexts::find(table, stream, ordinal).clock;
   if (timing::contexts::is_default_stream(stream)) {
-    capture->context_ = timing::contexts::find(table, stream, ordinal).clock->context();
+    capture->context_ = capture->clock_->context();
   }
   capture->log_from_ = driver::log_position(table);
   const CUresult status = table.cuStreamBeginCapture(as_stream(stream), driver_mode(options.mode));
@@ -163,6 +164,7 @@ std::shared_ptr<Capture> Capture::begin(std::uintptr_t stream, int ordinal,
 std::shared_ptr<Capture> Capture::attach(std::uintptr_t stream, const CaptureOptions& options) {
   const Table& table = driver::ready();
   const std::shared_ptr<Capture> capture(new Capture(stream, options, true));
+  capture->clock_ = timing::contexts::find(table, stream, 0).clock;
   capture->log_from_ = driver::log_position(table);
   capture->started();
   OpenCaptures::instance().enter(capture);
@@ -181,6 +183,18 @@ void Capture::started() {
     throw Error(ErrorKind::kInvalidState, "the capture on stream " + std::to_string(stream_) +
                                               " was broken as soon as it had begun");
   }
+}
+
+// Whether the stream is in this capture still. Its address may be that of another stream by now, with
+// a capture of its own; a broken capture does not say which it is.
+bool Capture::still_there() const {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t id = 0;
+  const CUresult answer = driver::ready().cuStreamGetCaptureInfo(
+      as_stream(stream_), &status, &id, nullptr, nullptr, nullptr);
+  if (answer != CUDA_SUCCESS) return true;  // the end will say what is wrong
+  return status == CU_STREAM_CAPTURE_STATUS_INVALIDATED ||
+         (status == CU_STREAM_CAPTURE_STATUS_ACTIVE && id == id_);
 }
 
 CapturedParts Capture::end() {
@@ -206,6 +220,12 @@ CapturedParts Capture::end() {
   parts.timers = all.take_timers(*this);
   if (attached_) return parts;
   const Table& table = driver::ready();
+  if (!clock_->check_alive() || !still_there()) {
+    throw Error(ErrorKind::kInvalidState,
+                "the capture on stream " + std::to_string(stream_) +
+                    " is gone: the stream or its context was destroyed, or somebody else ended the "
+                    "capture");
+  }
   const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
   CUgraph graph = nullptr;
   check(end_for_sure(table, stream_, graph), "cuStreamEndCapture");
@@ -221,31 +241,36 @@ void Capture::abort() noexcept {
     if (attached_ || generation_ != driver::fork_generation()) return;
     if (driver::blocked.load(std::memory_order_relaxed) != 0) return;
     const Table& table = driver::ready();
+    if (!clock_->check_alive()) return;
     const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
     CUgraph graph = nullptr;
-    if (end_for_sure(table, stream_, graph) == CUDA_SUCCESS) table.cuGraphDestroy(graph);
+    if (still_there() && end_for_sure(table, stream_, graph) == CUDA_SUCCESS) {
+      table.cuGraphDestroy(graph);
+    }
   } catch (...) {  // the driver is gone, or the context: and with it the capture
   }
 }
 
 void Capture::look() noexcept {
   if (driver::blocked.load(std::memory_order_relaxed) != 0) return;
-  if (generation_ != driver::fork_generation()) return;
+  if (generation_ != driver::fork_generation() || !clock_->check_alive()) return;
   try {
     const Table& table = driver::ready();
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t id = 0;
     CUgraph graph = nullptr;
     const CUgraphNode* newest = nullptr;
     std::size_t newest_count = 0;
-    if (table.cuStreamGetCaptureInfo(as_stream(stream_), &status, nullptr, &graph, &newest,
+    if (table.cuStreamGetCaptureInfo(as_stream(stream_), &status, &id, &graph, &newest,
                                      &newest_count) != CUDA_SUCCESS ||
-        status != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+        status != CU_STREAM_CAPTURE_STATUS_ACTIVE || id != id_) {
       return;
     }
     CaptureSights seen = sights();
     if (table.cuGraphGetNodes(graph, nullptr, &seen.nodes) != CUDA_SUCCESS) return;
     std::string kernel = newest_count > 0 ? kernel_of(table, newest[newest_count - 1]) : "";
     if (!kernel.empty()) seen.last_kernel = std::move(kernel);
+    seen.looked = true;
     OpenCaptures::instance().set_sights(*this, std::move(seen));
   } catch (...) {  // out of memory, or the driver is gone: nothing was seen
   }
@@ -256,8 +281,9 @@ CaptureStatus Capture::status() {
   if (generation_ != driver::fork_generation()) driver::throw_if_blocked();
   look();
   const Table& table = driver::ready();
+  if (!clock_->check_alive()) return CaptureStatus::kNone;
   const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
-  return ask(table, stream_);
+  return still_there() ? ask(table, stream_) : CaptureStatus::kNone;
 }
 
 bool Capture::open() const noexcept { return OpenCaptures::instance().is_open(*this); }
@@ -325,11 +351,15 @@ RelaxedThread::RelaxedThread() noexcept {
   }
 }
 
+// Tried again, because a thread that is left in relaxed mode has no protection.
 RelaxedThread::~RelaxedThread() {
   if (before_ == CaptureMode::kRelaxed) return;
-  try {
-    exchange_thread_mode(before_);
-  } catch (...) {
+  for (int tries = 0; tries < 2; ++tries) {
+    try {
+      exchange_thread_mode(before_);
+      return;
+    } catch (...) {
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include "driver/cuda_scopes.hpp"
 #include "graphs/captured_graph.hpp"
+#include "graphs/cuda_afterlife.hpp"
 #include "graphs/cuda_handles.hpp"
 #include "timing/cuda_contexts.hpp"
 #include "timing/cuda_event_clock.hpp"
@@ -104,26 +105,37 @@ void CapturedGraph::throw_if_unusable() const {
 
 void CapturedGraph::retain(void* payload, void (*release)(void*)) {
   const std::lock_guard lock(mutex_);
-  CUuserObject object = nullptr;
-  try {
-    throw_if_unusable();
-    check(driver::ready().cuUserObjectCreate(&object, payload, release, 1,
-                                             CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
-          "cuUserObjectCreate");
-  } catch (...) {
-    if (object == nullptr) {
-      release(payload);
-    } else if (driver::blocked.load(std::memory_order_relaxed) == 0) {
-      driver::loaded_or_null()->cuUserObjectRelease(object, 1);
-    }
-    throw;
-  }
-  // The graph takes a reference of its own, and ours goes at once: right whatever fails.
+  throw_if_unusable();
   const Table& table = driver::ready();
-  const CUresult retained = table.cuGraphRetainUserObject(as_graph(graph_->graph), object, 1, 0);
-  const CUresult released = table.cuUserObjectRelease(object, 1);
-  check(retained, "cuGraphRetainUserObject");
-  check(released, "cuUserObjectRelease");
+  const driver::CurrentContext current(table, clock_->context());
+  CUevent over = nullptr;
+  const CUresult status = table.cuEventCreate(&over, CU_EVENT_DISABLE_TIMING);
+  if (status != CUDA_SUCCESS) {
+    const Error error = driver::error_of(status, "cuEventCreate");
+    if (over != nullptr && driver::blocked.load(std::memory_order_relaxed) == 0) {
+      table.cuEventDestroy(over);
+    }
+    throw error;
+  }
+  over_ = over;
+  payload_ = payload;
+  release_ = release;
+}
+
+// With the lock held, after a launch.
+void CapturedGraph::note_launch(std::uintptr_t stream) noexcept {
+  uploaded_.store(true, std::memory_order_relaxed);
+  replays_.fetch_add(1, std::memory_order_relaxed);
+  if (over_ == nullptr) return;
+  const Table& table = *driver::loaded_or_null();
+  lost_track_ = table.cuEventRecord(static_cast<CUevent>(over_), as_stream(stream)) != CUDA_SUCCESS;
+}
+
+void CapturedGraph::let_go_of_payload() noexcept {
+  if (payload_ == nullptr) return;
+  afterlife::add({std::exchange(payload_, nullptr), release_, over_, clock_, generation_,
+                  lost_track_, replays_.load(std::memory_order_relaxed) == 0});
+  over_ = nullptr;
 }
 
 std::int64_t CapturedGraph::free_memory() const noexcept {
@@ -139,7 +151,6 @@ void CapturedGraph::instantiate() {
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, clock_->context());
   const driver::RelaxedCapture relaxed(table);
-  const std::int64_t before = free_memory();
   CUgraphExec exec = nullptr;
   const CUresult status = table.cuGraphInstantiateWithFlags(
       &exec, as_graph(graph_->graph), CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
@@ -152,8 +163,29 @@ void CapturedGraph::instantiate() {
   }
   exec_ = exec;
   owns_exec_ = true;
+}
+
+// Asking before and after each instantiation would cost more than all else that a capture adds.
+GraphMemory CapturedGraph::memory() {
+  const std::lock_guard lock(mutex_);
+  if (measured_ || closed()) return memory_;
+  throw_if_unusable();
+  if (graph_->graph == nullptr) return memory_;
+  const Table& table = driver::ready();
+  const driver::CurrentContext current(table, clock_->context());
+  const driver::RelaxedCapture relaxed(table);
+  const std::int64_t before = free_memory();
+  CUgraphExec twin = nullptr;
+  const CUresult status = table.cuGraphInstantiateWithFlags(
+      &twin, as_graph(graph_->graph), CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
   const std::int64_t after = free_memory();
+  if (twin != nullptr) table.cuGraphExecDestroy(twin);
+  measured_ = true;
+  // A graph that allocates may have one executable copy only (801): then it is not known.
+  if (status == CUDA_ERROR_NOT_SUPPORTED) return memory_;
+  check(status, "cuGraphInstantiateWithFlags");
   if (before >= 0 && after >= 0) memory_.instantiate = before - after;
+  return memory_;
 }
 
 void CapturedGraph::lend_exec(void* exec) {
@@ -185,8 +217,6 @@ void CapturedGraph::open_launch(std::uintptr_t stream, int ordinal, Sample* repl
 
 // With the lock held.
 void CapturedGraph::close_launch(Sample* replay, const Sample& launch) noexcept {
-  uploaded_.store(true, std::memory_order_relaxed);
-  replays_.fetch_add(1, std::memory_order_relaxed);
   if (spans_.collects()) spans_.launched(launch);
   if (replay != nullptr) timing::scope::close_cuda(*replay);
 }
@@ -221,12 +251,8 @@ void CapturedGraph::launch_locked(std::uintptr_t stream, int ordinal, Sample* re
     fail_launch(replay);
     throw error;
   }
-  if (replay != nullptr) {
-    close_launch(replay, *replay);
-    return;
-  }
-  uploaded_.store(true, std::memory_order_relaxed);
-  replays_.fetch_add(1, std::memory_order_relaxed);
+  note_launch(stream);
+  if (replay != nullptr) close_launch(replay, *replay);
 }
 
 void CapturedGraph::before_launch(std::uintptr_t stream, int ordinal, Sample* replay) {
@@ -243,12 +269,8 @@ void CapturedGraph::after_launch(std::uintptr_t stream, Sample* replay, bool lau
     return;
   }
   const driver::CurrentContext current(driver::ready(), to_push(stream, *clock_));
-  if (replay != nullptr) {
-    close_launch(replay, *replay);
-    return;
-  }
-  uploaded_.store(true, std::memory_order_relaxed);
-  replays_.fetch_add(1, std::memory_order_relaxed);
+  note_launch(stream);
+  if (replay != nullptr) close_launch(replay, *replay);
 }
 
 void CapturedGraph::upload(std::uintptr_t stream, int ordinal) {
@@ -349,6 +371,7 @@ void CapturedGraph::close() noexcept {
   graph_.reset();
   source_.reset();
   spans_ = GraphSpans({}, spans_.keeping(), nullptr);
+  let_go_of_payload();
   clock_->let_go();
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <unordered_map>
 #include <utility>
 
@@ -39,6 +40,10 @@ SampleRef sample_of(const Sample& captured, timing::EventClock& clock) {
 
 GraphSpans::GraphSpans(std::vector<SampleRef> captured, GraphTimers keeping, void* graph)
     : keeping_(keeping) {
+  // Scopes are handed over as they end; they are told in the order in which they began.
+  std::stable_sort(captured.begin(), captured.end(), [](const SampleRef& a, const SampleRef& b) {
+    return a->host_begin < b->host_begin;
+  });
   spans_.reserve(captured.size());
   for (SampleRef& sample : captured) {
     spans_.emplace_back();

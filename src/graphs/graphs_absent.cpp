@@ -96,6 +96,8 @@ void CapturedGraph::after_launch(std::uintptr_t /*stream*/, timing::Sample* /*re
 void CapturedGraph::upload(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }
 bool CapturedGraph::update(CapturedGraph& /*other*/, UpdateRefusal& /*refusal*/) { unavailable(); }
 std::vector<SpanTime> CapturedGraph::times() { unavailable(); }
+GraphMemory CapturedGraph::memory() { unavailable(); }
+void release_finished() noexcept {}
 void CapturedGraph::close() noexcept {}
 void* CapturedGraph::graph() { unavailable(); }
 void* CapturedGraph::exec() { unavailable(); }

@@ -185,6 +185,16 @@ void graph_edges() {
   H g = end(s);
   nodes(g);
   edges(g);
+  // A fork and its join, with nothing on the origin in between.
+  Q(cuStreamBeginCapture_v2(s, 1));
+  Q(spin(s, 10));
+  Q(cuEventRecord(e, s));
+  Q(cuStreamWaitEvent(t, e, 0));
+  Q(spin(t, 10));
+  Q(cuEventRecord(e, t));
+  Q(cuStreamWaitEvent(s, e, 0));
+  Q(spin(s, 10));
+  edges(end(s));
   P(cuGraphGetEdges_v2(g, nullptr, nullptr, nullptr, &n));
   P(cuGraphGetEdges(g, nullptr, nullptr, &n));
   std::printf("  n=%zu\n", n);

@@ -30,10 +30,25 @@ Live live_graphs(const State& s) {
   return live;
 }
 
+// How many references are held by what was abandoned.
+template <typename T>
+std::int64_t held_by_abandoned(const State& s, const Table<T>& table, const UserObject& object) {
+  std::int64_t held = 0;
+  for (const auto& [handle, owner] : table) {
+    if (s.abandoned.count(handle) == 0) continue;
+    for (const auto& [one, count] : owner->objects) held += one.get() == &object ? count : 0;
+  }
+  return held;
+}
+
 Live live_user_objects(const State& s) {
   Live live;
   for (const auto& [handle, object] : s.user_objects) {
-    if (is_live(s, handle, nullptr)) live.emplace_back(handle, object->label);
+    const std::int64_t held =
+        held_by_abandoned(s, s.graphs, *object) + held_by_abandoned(s, s.execs, *object);
+    if (is_live(s, handle, nullptr) && object->references > held) {
+      live.emplace_back(handle, object->label);
+    }
   }
   std::sort(live.begin(), live.end());
   return live;

@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch", reason="needs torch and a GPU")
 
 
 def spin(cycles: int) -> None:
+    torch.cuda.init()
     torch.cuda._sleep(cycles)
 
 

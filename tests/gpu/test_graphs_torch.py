@@ -183,7 +183,6 @@ def asks_an_event(torch: Any, _values: Any) -> None:
 BREAKERS: dict[str, tuple[Callable[[Any, Any], object], str]] = {
     "item": (lambda _torch, values: values[0].item(), "cuStreamSynchronize"),
     "print": (lambda _torch, values: repr(values), "cuStreamSynchronize"),
-    "cpu": (lambda _torch, values: values.cpu(), "cuStreamSynchronize"),
     "synchronize": (lambda torch, _values: torch.cuda.synchronize(), "cuCtxSynchronize"),
     "event": (asks_an_event, "cuEventQuery"),
 }

@@ -1,0 +1,56 @@
+"""What tests of captures share: streams that must be usable afterwards, and other threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import gpuprof
+from tests.fake_driver import control
+from tests.fake_driver.control import DriverCallError, FakeCuda
+
+US = 1_000
+MODES = ["thread_local", "global", "relaxed"]
+
+
+@contextmanager
+def usable_stream(fake: FakeCuda) -> Iterator[int]:
+    """Make a stream, and check on the way out that it can still be captured."""
+    stream = fake.stream_create()
+    yield stream
+    assert fake.capture_status(stream) == control.NONE, "the stream was left in a capture"
+    graph = graph_of(fake, stream)
+    graph.launch(stream)
+    fake.stream_synchronize(stream)
+    graph.close()
+    fake.stream_destroy(stream)
+
+
+def on_another_thread(work: Callable[[], object]) -> object:
+    """Return what `work` returns or raises on a thread of its own."""
+    outcome: list[object] = []
+
+    def run() -> None:
+        try:
+            outcome.append(work())
+        except Exception as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return outcome.pop()
+
+
+def suppressed(call: Callable[[], object]) -> None:
+    """Make driver calls of which one is refused."""
+    with suppress(DriverCallError):
+        call()
+
+
+def graph_of(fake: FakeCuda, stream: int, ns: int = US, **options: object) -> gpuprof.CapturedGraph:
+    """Capture one kernel, ``step_k``."""
+    with gpuprof.capture(stream, **options) as cap:  # type: ignore[arg-type]
+        fake.kernel(stream, "step_k", ns)
+    return cap.graph

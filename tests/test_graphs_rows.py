@@ -1,0 +1,264 @@
+"""What breaks a capture on its own stream, and what gpuprof makes of it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+
+import gpuprof
+from gpuprof import errors
+from tests.captures import MODES, US, graph_of, on_another_thread, suppressed, usable_stream
+from tests.fake_driver import control
+from tests.fake_driver.control import DriverCallError, FakeCuda
+
+
+@pytest.fixture
+def stream(fake: FakeCuda) -> Iterator[int]:
+    with usable_stream(fake) as made:
+        yield made
+
+
+@pytest.fixture
+def other(fake: FakeCuda) -> Iterator[int]:
+    with usable_stream(fake) as made:
+        yield made
+
+
+# The legacy default stream
+
+
+@pytest.mark.parametrize("legacy", [0, control.LEGACY_STREAM])
+@pytest.mark.parametrize(
+    "begin",
+    [
+        gpuprof.GraphCaptureGuard,
+        gpuprof.begin_capture,
+        lambda stream: gpuprof.capture(stream).__enter__(),
+    ],
+    ids=["guard", "begin_capture", "capture"],
+)
+def test_the_legacy_stream_is_refused_with_what_to_do_and_without_the_driver(
+    fake: FakeCuda, begin: Callable[[int], object], legacy: int
+) -> None:
+    before = fake.calls("cuStreamBeginCapture")
+    with pytest.raises(errors.CaptureUnsupportedError, match="stream=") as caught:
+        begin(legacy)
+    assert caught.value.code == 900
+    assert fake.calls("cuStreamBeginCapture") == before
+
+
+def test_the_per_thread_default_stream_can_be_captured(fake: FakeCuda) -> None:
+    graph = graph_of(fake, control.PER_THREAD_STREAM)
+    graph.launch(control.PER_THREAD_STREAM)
+    assert graph.num_nodes == 1
+    graph.close()
+
+
+# A stream that is being captured already
+
+
+def test_a_second_capture_of_a_stream_is_refused_and_the_first_ends_well(
+    fake: FakeCuda, stream: int
+) -> None:
+    with gpuprof.capture(stream) as cap:
+        fake.work(stream, US)
+        before = fake.calls("cuStreamBeginCapture")
+        with pytest.raises(errors.InvalidStateError, match="being captured already"):
+            gpuprof.GraphCaptureGuard(stream)
+        assert fake.calls("cuStreamBeginCapture") == before
+        fake.work(stream, US)
+    assert cap.graph.num_nodes == 2
+    cap.graph.close()
+
+
+# An exception in the body
+
+
+class MineError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", [MineError, KeyboardInterrupt, GeneratorExit, SystemExit])
+def test_an_exception_in_the_body_leaves_no_graph_and_passes_unchanged(
+    fake: FakeCuda, stream: int, mode: str, kind: type[BaseException]
+) -> None:
+    mine = kind("mine")
+    with pytest.raises(kind) as caught, gpuprof.capture(stream, mode=mode) as cap:  # type: ignore[arg-type]
+        fake.work(stream, US)
+        raise mine
+    assert caught.value is mine
+    with pytest.raises(errors.InvalidStateError, match="abort"):
+        _ = cap.graph
+    with pytest.raises(errors.InvalidStateError, match="abort"):
+        cap.finish()
+    assert (fake.live("graph"), fake.live("exec")) == (0, 0)
+
+
+# A body that breaks the capture
+
+BREAKERS: dict[str, Callable[[FakeCuda, int], object]] = {
+    "cuStreamSynchronize": lambda fake, stream: fake.call(
+        "cuStreamSynchronize", stream, expect=900
+    ),
+    "cuCtxSynchronize": lambda fake, _: fake.call("cuCtxSynchronize", expect=900),
+    "cuStreamQuery": lambda fake, stream: fake.stream_query(stream),
+    "cuMemAlloc_v2": lambda fake, _: suppressed(lambda: fake.memory_allocate(64)),
+}
+
+
+@pytest.mark.parametrize("call", BREAKERS)
+def test_a_broken_capture_names_the_call_that_broke_it(
+    fake: FakeCuda, stream: int, call: str
+) -> None:
+    with (
+        pytest.raises(errors.CaptureError) as caught,
+        gpuprof.capture(stream, name="decode"),
+    ):
+        fake.kernel(stream, "step_k")
+        fake.kernel(stream, "last_k")
+        gpuprof.capture_status(stream)
+        BREAKERS[call](fake, stream)
+        fake.work(stream, US)
+    error = caught.value
+    assert (error.first_refused or "").startswith(call)
+    assert (error.capture, error.mode) == ("decode", "thread_local")
+    for said in (call, "decode", "this thread"):
+        assert said in str(error)
+    assert error.hint
+
+
+def test_a_broken_capture_tells_how_far_it_had_come(fake: FakeCuda, stream: int) -> None:
+    with pytest.raises(errors.CaptureError) as caught, gpuprof.capture(stream) as cap:
+        fake.kernel(stream, "first_k")
+        fake.kernel(stream, "second_k")
+        assert cap.status() is gpuprof.CaptureStatus.ACTIVE
+        fake.stream_query(stream)
+        assert cap.status().is_invalidated()
+    assert (caught.value.num_nodes, caught.value.last_kernel) == (2, "second_k")
+    assert "second_k" in str(caught.value)
+
+
+def test_the_bodys_own_exception_wins_over_the_broken_capture(fake: FakeCuda, stream: int) -> None:
+    mine = MineError("mine")
+    with pytest.raises(MineError) as caught, gpuprof.capture(stream):
+        fake.work(stream, US)
+        fake.stream_query(stream)
+        raise mine
+    assert caught.value is mine
+    assert "cuStreamQuery" in "\n".join(mine.__notes__)
+
+
+# The garbage collector, and what gpuprof itself destroys
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_graphs_that_are_let_go_in_a_capture_do_not_break_it(
+    fake: FakeCuda, stream: int, mode: str
+) -> None:
+    dropped, closed, updated = (graph_of(fake, stream) for _ in range(3))
+    with gpuprof.capture(stream, mode=mode) as cap:  # type: ignore[arg-type]
+        fake.work(stream, US)
+        del dropped
+        closed.close()
+        updated.update(updated)
+        assert cap.status() is gpuprof.CaptureStatus.ACTIVE
+    assert cap.graph.num_nodes == 1
+    cap.graph.close()
+    updated.close()
+    assert fake.live("exec") == 0
+
+
+def test_a_graph_in_a_cycle_is_not_collected_while_anything_is_captured(
+    fake: FakeCuda, stream: int
+) -> None:
+    cycle: list[object] = [graph_of(fake, stream)]
+    cycle.append(cycle)
+    with gpuprof.capture(stream) as cap:
+        fake.work(stream, US)
+        del cycle
+        assert not gc.isenabled()
+        gc.collect()  # the program's own doing
+        assert cap.status() is gpuprof.CaptureStatus.ACTIVE
+    assert gc.isenabled()
+    cap.graph.close()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_put_back_as_it_was_after_any_end(
+    fake: FakeCuda, stream: int, enabled: bool
+) -> None:
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with suppress(MineError), gpuprof.capture(stream):
+            raise MineError
+        assert gc.isenabled() is enabled
+        with pytest.raises(errors.EmptyGraphError), gpuprof.capture(stream):
+            pass
+        assert gc.isenabled() is enabled
+        guard = gpuprof.GraphCaptureGuard(stream)
+        assert not gc.isenabled()
+        guard.abort()
+        assert gc.isenabled() is enabled
+    finally:
+        gc.enable()
+
+
+# Polling while something is captured
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["own thread", "another thread"])
+def test_reading_timers_does_not_break_anybodys_capture(
+    fake: FakeCuda, stream: int, other: int, mode: str, elsewhere: bool
+) -> None:
+    with gpuprof.timer("eager", stream=other, backend="cuda") as sample:
+        fake.work(other, US)
+    timer = gpuprof.Timer("cuda", other)
+    timer.record_start()
+    timer.record_end()
+
+    def read() -> object:
+        gpuprof.stats()
+        gpuprof.flush()
+        return sample.ready, sample.ms, timer.ready, timer.elapsed_ms()
+
+    with gpuprof.capture(stream, mode=mode) as cap:  # type: ignore[arg-type]
+        fake.work(stream, US)
+        result = on_another_thread(read) if elsewhere else read()
+        assert isinstance(result, tuple)
+        assert cap.status() is gpuprof.CaptureStatus.ACTIVE
+    assert cap.graph.num_nodes == 1
+    cap.graph.close()
+    timer.close()
+
+
+def test_a_global_capture_keeps_its_guard_over_the_programs_own_calls(
+    fake: FakeCuda, stream: int
+) -> None:
+    with pytest.raises(errors.CaptureError), gpuprof.capture(stream, mode="global"):
+        fake.work(stream, US)
+        context = fake.current_context()
+
+        def allocate() -> None:
+            fake.set_current(context)
+            fake.memory_allocate(64)
+
+        answer = on_another_thread(allocate)
+        assert isinstance(answer, DriverCallError)
+        assert answer.code == 900
+
+
+def test_a_call_of_another_thread_that_broke_the_capture_is_called_that(
+    fake: FakeCuda, stream: int
+) -> None:
+    event = fake.event_create()
+    with pytest.raises(errors.CaptureError) as caught, gpuprof.capture(stream, mode="global"):
+        fake.work(stream, US)
+        on_another_thread(lambda: fake.event_query(event))
+    assert "another thread" in str(caught.value)
+    assert (caught.value.first_refused or "").startswith("cuEventQuery")
+    fake.event_destroy(event)
