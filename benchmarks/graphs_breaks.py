@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
-import functools
 import importlib
 import io
 import json
@@ -21,7 +20,6 @@ import linecache
 import os
 import subprocess
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +32,6 @@ import _environment
 
 _FILE = "train.py"
 _NON_BLOCKING = 1
-_WIDE = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,25 @@ class Cause:
     mode: str | None = None
 
 
+# By name, as the driver's header has them. Typed, so that a call is the program's own line and no
+# line of this file.
+_POINTER, _HANDLE, _NUMBER = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "cuInit": (_NUMBER,),
+    "cuDevicePrimaryCtxRetain": (_POINTER, ctypes.c_int),
+    "cuCtxSetCurrent": (_HANDLE,),
+    "cuCtxSynchronize": (),
+    "cuStreamCreate": (_POINTER, _NUMBER),
+    "cuStreamSynchronize": (_HANDLE,),
+    "cuStreamWaitEvent": (_HANDLE, _HANDLE, _NUMBER),
+    "cuEventCreate": (_POINTER, _NUMBER),
+    "cuEventRecord": (_HANDLE, _HANDLE),
+    "cuEventQuery": (_HANDLE,),
+    "cuMemAlloc_v2": (_POINTER, ctypes.c_size_t),
+}
+
 _UNKNOWN_ALLOCATION = "driver.cuMemAlloc_v2(pointer, 1024)"
+_BY_ANOTHER_THREAD = "worker.submit(driver.cuMemAlloc_v2, pointer, 1024).result()"
 
 CAUSES = (
     Cause(
@@ -81,8 +96,8 @@ CAUSES = (
     ),
     Cause(
         "Another thread, in global mode",
-        f"y = x * 2\nin_another_thread(lambda: {_UNKNOWN_ALLOCATION})",
-        f"scale.update(2.0, stream, record=True)\nin_another_thread(lambda: {_UNKNOWN_ALLOCATION})",
+        f"y = x * 2\n{_BY_ANOTHER_THREAD}",
+        f"scale.update(2.0, stream, record=True)\n{_BY_ANOTHER_THREAD}",
         mode="global",
     ),
     Cause(
@@ -117,7 +132,10 @@ class Driver:
     """The driver's functions by name, on device 0's primary context; they return codes."""
 
     def __init__(self, path: str) -> None:
-        self._library = ctypes.CDLL(path)
+        library = ctypes.CDLL(path)
+        self._functions = {name: getattr(library, name) for name in _FUNCTIONS}
+        for name, arguments in _FUNCTIONS.items():
+            self._functions[name].argtypes = arguments
         self._context = ctypes.c_void_p()
         codes = (self.cuInit(0), self.cuDevicePrimaryCtxRetain(ctypes.byref(self._context), 0))
         if any(codes):
@@ -138,25 +156,15 @@ class Driver:
         return handle.value
 
     def __getattr__(self, name: str) -> Callable[..., int]:
-        function = getattr(self._library, name)
-
-        def call(*given: object) -> int:
-            wide = (ctypes.c_size_t(v & _WIDE) if isinstance(v, int) else v for v in given)
-            return int(function(*wide))
-
-        return call
+        function: Callable[..., int] = self._functions[name]
+        return function
 
 
-def in_another_thread(driver: Driver, call: Callable[[], object]) -> None:
-    """Run a call on a thread that uses the GPU, as a worker of the program would, and wait."""
-
-    def work() -> None:
-        driver.use()
-        call()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
+def worker(driver: Driver) -> ThreadPoolExecutor:
+    """Return a thread that uses the GPU, as a worker of the program would. It runs already."""
+    pool = ThreadPoolExecutor(1, initializer=driver.use)
+    pool.submit(driver.use).result()
+    return pool
 
 
 def outcome(source: str, names: dict[str, Any]) -> str:
@@ -223,9 +231,9 @@ def run(cause: Cause, how: str, names: Mapping[str, Any]) -> str:
         "__name__": "__main__",
         "gpuprof": importlib.import_module("gpuprof"),
         "pointer": ctypes.byref(ctypes.c_void_p()),
-        "in_another_thread": functools.partial(in_another_thread, names["driver"]),
     }
-    return outcome(code(cause, how), own)
+    with worker(names["driver"]) as own["worker"]:
+        return outcome(code(cause, how), own)
 
 
 def _by_torch_alone(index: int) -> str:

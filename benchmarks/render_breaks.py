@@ -63,7 +63,7 @@ def _source(data: Mapping[str, Any]) -> str:
 
 
 def _case(case: Mapping[str, str | None]) -> str:
-    parts = [f"## {case['title']}\n", f"```python\n{case['code']}```\n"]
+    parts = [f"### {case['title']}\n", f"```python\n{case['code']}```\n"]
     spoken = (
         ("torch", "A capture by `torch.cuda.graph` says"),
         ("gpuprof", "gpuprof says"),

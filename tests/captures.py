@@ -54,3 +54,17 @@ def graph_of(fake: FakeCuda, stream: int, ns: int = US, **options: object) -> gp
     with gpuprof.capture(stream, **options) as cap:  # type: ignore[arg-type]
         fake.kernel(stream, "step_k", ns)
     return cap.graph
+
+
+def captured(
+    fake: FakeCuda, stream: int, *kernels: str, ns: int = US, **options: object
+) -> gpuprof.CapturedGraph:
+    """Capture kernels of these names, ``add_k`` if none is given."""
+    with gpuprof.capture(stream, **options) as cap:  # type: ignore[arg-type]
+        for name in kernels or ("add_k",):
+            fake.kernel(stream, name, ns)
+    return cap.graph
+
+
+class Buffer:
+    """Something that is kept alive."""

@@ -257,7 +257,7 @@ def _streams(world: World) -> dict[str, Any]:
         "ExternalStream": type("ExternalStream", (Stream,), {}),
         "stream": StreamContext,
         "set_stream": set_stream,
-        "current_stream": lambda: world.current,
+        "current_stream": lambda _device=None: world.current,
         "default_stream": lambda: default,
     }
 
@@ -418,10 +418,12 @@ def install(
     return world
 
 
-def install_on(fake: FakeCuda, version: str = "2.11.0") -> World:
+def install_on(
+    fake: FakeCuda, version: str = "2.11.0", *, keeps: bool = True, tells_exec: bool = True
+) -> World:
     """Put a torch of `version` over the fake driver into `sys.modules`, for the whole process."""
     world = World(version, FakeDriver(fake))
-    sys.modules["torch"] = _module(world, keeps=True, tells_exec=True, private=True)
+    sys.modules["torch"] = _module(world, keeps=keeps, tells_exec=tells_exec, private=True)
     return world
 
 
@@ -445,6 +447,7 @@ def _module(world: World, *, keeps: bool, tells_exec: bool, private: bool) -> An
         graph_pool_handle=graph_pool_handle,
         is_initialized=lambda: True,
         current_device=lambda: 0,
+        device_count=lambda: 1,
         default_generators=(world.generator,),
     )
     world.torch = torch

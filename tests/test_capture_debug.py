@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -282,6 +283,57 @@ def test_the_bodys_own_exception_passes_unchanged(driver: Driver, torch: StandIn
         driver.refuse()
         raise error
     assert caught.value is error
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="this Python version has no notes")
+def test_the_bodys_own_exception_is_noted_with_the_line(driver: Driver, torch: StandIn) -> None:
+    with pytest.raises(KeyError) as caught, watch(STREAM, facts):
+        line = sys._getframe().f_lineno + 1
+        driver.status.update({STREAM: INVALIDATED})
+        raise KeyError
+    (note,) = caught.value.__notes__
+    assert f" broke at {__file__}:{line} in " in note
+    assert "cuStreamSynchronize" in note
+
+
+def test_an_exception_of_a_body_that_broke_nothing_is_not_noted(
+    driver: Driver, torch: StandIn
+) -> None:
+    with pytest.raises(KeyError) as caught, watch(STREAM, facts):
+        raise KeyError
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_a_call_that_waits_for_another_thread_is_the_line(driver: Driver, torch: StandIn) -> None:
+    thread = threading.Thread(target=driver.refuse)
+    with pytest.raises(CaptureInvalidatedError) as caught, watch(STREAM, facts):
+        line = sys._getframe().f_lineno + 1
+        thread.start(), thread.join()
+        ADD.dispatch(Tensor())
+    assert str(caught.value.where).startswith(f"{__file__}:{line} in ")
+
+
+def test_lines_and_operators_are_looks_at_how_far_it_has_come(
+    driver: Driver, torch: StandIn
+) -> None:
+    done: list[str] = []
+    seen: list[list[str]] = []
+    with watch(STREAM, facts, lambda: seen.append(list(done))):
+        done.append("line")
+        done.append("operator") or ADD.dispatch(Tensor())  # type: ignore[func-returns-value]
+    assert ["line"] in seen
+    assert seen[-1] == ["line", "operator"]
+
+
+def test_after_the_break_nothing_is_looked_at(driver: Driver, torch: StandIn) -> None:
+    seen: list[int] = []
+    with (
+        pytest.raises(CaptureInvalidatedError),
+        watch(STREAM, facts, lambda: seen.append(driver.status[STREAM])),
+    ):
+        driver.refuse()
+        sum([1])
+    assert set(seen) == {ACTIVE}
 
 
 def test_it_is_said_once(driver: Driver, torch: StandIn) -> None:

@@ -66,31 +66,6 @@ def explained(code: int, known: CaptureFacts) -> errors.CaptureError:
         (901, [unsupported("cuMemFree_v2"), ECHO], "cuMemFree_v2", "before the capture"),
         (901, [unsupported("cuLibraryLoadData"), ECHO], "cuLibraryLoadData", "kernel was loaded"),
         (901, [unsupported("cuGraphExecDestroy"), ECHO], "cuGraphExecDestroy", "collector"),
-        (904, [UNJOINED], "cuStreamEndCapture", "wait_stream"),
-        (
-            901,
-            [returning(905, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION", "cuStreamWaitEvent"), ECHO],
-            "cuStreamWaitEvent",
-            "outside of the capture",
-        ),
-        (
-            901,
-            [returning(906, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT", "cuMemcpyDtoH_v2"), ECHO],
-            "cuMemcpyDtoH_v2",
-            "legacy default stream",
-        ),
-        (
-            901,
-            [returning(902, "CUDA_ERROR_STREAM_CAPTURE_MERGE", "cuStreamWaitEvent"), ECHO],
-            "cuStreamWaitEvent",
-            "two captures cannot become one",
-        ),
-        (
-            908,
-            [returning(908, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", "cuStreamEndCapture")],
-            "cuStreamEndCapture",
-            "another thread",
-        ),
     ],
 )
 def test_the_first_refused_call_and_its_usual_cause_are_named(
@@ -109,6 +84,78 @@ def test_the_first_refused_call_and_its_usual_cause_are_named(
     assert f"First refused call: {call} on this thread, refused with" in text
     assert error.hint[1:] in text
     assert error.log == tuple(lines)
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines", "call", "hint"),
+    [
+        (
+            errors.CaptureIsolationError,
+            returning(905, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION", "cuStreamWaitEvent"),
+            "cuStreamWaitEvent",
+            "outside of the capture",
+        ),
+        (
+            errors.CaptureImplicitError,
+            returning(906, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT", "cuMemcpyDtoH_v2"),
+            "cuMemcpyDtoH_v2",
+            "legacy default stream",
+        ),
+        (
+            errors.CaptureMergeError,
+            returning(902, "CUDA_ERROR_STREAM_CAPTURE_MERGE", "cuStreamWaitEvent"),
+            "cuStreamWaitEvent",
+            "two captures cannot become one",
+        ),
+    ],
+)
+def test_a_broken_rule_for_streams_has_the_rules_own_class(
+    kind: type[errors.CaptureError], lines: str, call: str, hint: str
+) -> None:
+    error = explained(901, facts(lines, ECHO))
+    assert type(error) is kind
+    assert (error.first_refused, error.call) == (call, "cuStreamEndCapture")
+    assert error.hint is not None
+    assert hint in error.hint
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "hint"),
+    [
+        (904, UNJOINED, "wait_stream"),
+        (
+            908,
+            returning(908, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", "cuStreamEndCapture"),
+            "another thread",
+        ),
+    ],
+)
+def test_an_end_that_is_itself_refused_is_not_named_twice(code: int, line: str, hint: str) -> None:
+    remark = f"{HEAD}Something is wrong with the end"
+    error = explained(code, facts(remark, line))
+    assert error.first_refused == "cuStreamEndCapture"
+    assert hint in str(error.hint)
+    assert str(error).count("cuStreamEndCapture") == 1
+    assert 'The driver says "Something is wrong with the end"' in str(error)
+    assert "The driver says" not in str(explained(code, facts(line)))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "shown"),
+    [
+        ("add_k", "add_k"),
+        ("_Z5add_kPfS_i", "add_k"),
+        ("_Z4fill4Pair", "fill"),
+        ("_ZN2at6native13reduce_kernelILi512EEEvT0_", "at::native::reduce_kernel<...>"),
+        ("_ZN2at34_GLOBAL__N__0a7ec5f4_8_Cross_cu_ab12cross_kernelEPf", "at::cross_kernel"),
+        ("void many<" + "int, " * 40 + ">()", "void many<" + ("int, " * 40)[:67] + "..."),
+    ],
+)
+def test_the_last_kernel_is_shown_without_its_template_arguments(kernel: str, shown: str) -> None:
+    known = CaptureFacts(last_kernel=kernel)
+    error = explain(refused(904, "cuStreamEndCapture"), known)
+    assert f"(last kernel {shown}) broke" in str(error)
+    assert error.last_kernel == kernel
 
 
 def test_everything_known_is_an_attribute() -> None:
@@ -159,7 +206,9 @@ def test_a_line_of_another_thread_is_labelled() -> None:
 
 def test_in_global_mode_another_thread_is_told_of_thread_local() -> None:
     error = explained(901, facts(unsupported("cuMemAlloc_v2"), own=False, mode="global"))
-    assert 'mode="thread_local"' in str(error)
+    assert error.hint is not None
+    assert 'mode="thread_local"' in error.hint
+    assert "run the body" not in error.hint
     own = explained(901, facts(unsupported("cuMemAlloc_v2"), mode="global"))
     assert 'mode="thread_local"' not in str(own)
 
@@ -204,9 +253,9 @@ def test_the_operator_and_the_line_are_named() -> None:
         "aten::_local_scalar_dense", "model.py:88 in forward"
     )
     error = explained(901, known)
-    assert "It broke in aten::_local_scalar_dense at model.py:88 in forward" in str(error)
+    assert " broke in aten::_local_scalar_dense at model.py:88 in forward. First" in str(error)
     assert (error.op, error.where) == ("aten::_local_scalar_dense", "model.py:88 in forward")
-    assert "It broke at model.py:88 in forward" in str(
+    assert " broke at model.py:88 in forward. First" in str(
         explained(901, known.at(None, "model.py:88 in forward"))
     )
 
@@ -289,6 +338,18 @@ def test_an_exception_of_a_body_that_broke_nothing_gets_no_note(
     error = ValueError("the body's")
     note_for_body(error, CaptureFacts(log=log))
     assert not hasattr(error, "__notes__")
+
+
+@needs_notes
+def test_a_note_names_the_line_and_is_added_once() -> None:
+    error = ValueError("the body's")
+    error.add_note("the program's own")
+    known = facts(*MEMORY, ECHO)
+    note_for_body(error, known.at(None, "model.py:88 in forward"))
+    note_for_body(error, known)
+    own, note = error.__notes__
+    assert own == "the program's own"
+    assert " broke at model.py:88 in forward. First refused call: cuMemAlloc_v2" in note
 
 
 @needs_notes

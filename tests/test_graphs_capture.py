@@ -13,6 +13,7 @@ import pytest
 import gpuprof
 from gpuprof import _core, errors
 from gpuprof._capture_guard import GraphCaptureGuard
+from tests.captures import on_another_thread
 from tests.fake_driver.control import FakeCuda
 
 US = 1_000
@@ -80,8 +81,34 @@ def test_an_end_without_a_begin_names_what_is_open(fake: FakeCuda, stream: int) 
     with pytest.raises(errors.InvalidStateError, match=str(other)):
         gpuprof.end_capture(stream)
     fake.work(other, US)
-    gpuprof.end_capture(other).close()
+    gpuprof.end_capture().close()  # the only one that this thread has begun
     fake.stream_destroy(other)
+
+
+def test_an_end_without_a_stream_is_refused_where_it_could_be_one_of_two(
+    fake: FakeCuda, stream: int
+) -> None:
+    other = fake.stream_create()
+    for each in (stream, other):
+        gpuprof.begin_capture(each)
+        fake.work(each, US)
+    with pytest.raises(errors.InvalidStateError, match=str(other)):
+        gpuprof.end_capture()
+    elsewhere = on_another_thread(gpuprof.end_capture)
+    assert isinstance(elsewhere, errors.InvalidStateError)
+    for each in (stream, other):
+        gpuprof.end_capture(each).close()
+    fake.stream_destroy(other)
+
+
+def test_the_last_kernel_is_named_behind_nodes_of_other_kinds(fake: FakeCuda, stream: int) -> None:
+    guard = gpuprof.GraphCaptureGuard(stream)
+    fake.kernel(stream, "add_k", US)
+    fake.copy(stream, 64)
+    fake.copy(stream, 64)
+    assert guard.status() is gpuprof.CaptureStatus.ACTIVE
+    assert guard._core.facts()["last_kernel"] == "add_k"
+    guard.abort()
 
 
 @pytest.mark.parametrize("legacy", [0, 1])

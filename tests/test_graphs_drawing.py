@@ -11,11 +11,13 @@ import sys
 from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import gpuprof
 from gpuprof import _graph_html, _graph_view
 from gpuprof._core import GraphNode
 from tests.graph_nodes import HOSTILE, Spec, chain, edges_of, make
@@ -143,8 +145,28 @@ def test_a_missing_directory_is_an_error_that_names_the_path(tmp_path: Path) -> 
 
 
 def test_a_directory_is_an_error_that_names_the_path(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=re.escape(str(tmp_path))):
-        _graph_view.write_dot(tmp_path, "digraph {}\n")
+    for name in (tmp_path, f"{tmp_path}/", f"{tmp_path}/."):
+        with pytest.raises(IsADirectoryError, match=re.escape(str(tmp_path))) as raised:
+            _graph_view.write_dot(name, "digraph {}\n")
+        assert raised.value.errno == errno.EISDIR
+    with pytest.raises(IsADirectoryError, match=r"is a directory; .*'/'"):
+        _graph_view.write_dot("/", "digraph {}\n")
+
+
+@pytest.mark.parametrize("path", ["", "a\0b"])
+def test_a_path_that_names_no_file_is_refused(path: str) -> None:
+    with pytest.raises(
+        ValueError, match=re.escape(f"path: expected the name of a file to write, got {path!r}")
+    ):
+        _graph_view.write_dot(path, "digraph {}\n")
+
+
+@pytest.mark.parametrize("path", [b"graph.dot", 3, ["graph.dot"]])
+def test_a_path_that_is_no_text_is_refused(path: Any) -> None:
+    with pytest.raises(
+        TypeError, match=re.escape(f"path: expected a str or os.PathLike of str, got {path!r}")
+    ):
+        _graph_view.write_dot(path, "digraph {}\n")
 
 
 def test_a_full_disk_leaves_the_old_file_and_names_the_path(
@@ -231,6 +253,20 @@ def test_of_many_nodes_the_kinds_are_counted() -> None:
     assert "561 nodes, too many to draw; by kind:" in page.text
     assert "501" in page.text
     assert "and 11 more kinds" in page.text
+
+
+@pytest.mark.parametrize(
+    ("shown", "words"),
+    [
+        (gpuprof.OpenCapture(7, 2, gpuprof.CaptureMode.GLOBAL, 1, 3), "OpenCapture(id=7, stream=2"),
+        (gpuprof.CaptureInfo(gpuprof.CaptureStatus.NONE, None, None, ()), "CaptureInfo(status="),
+        (gpuprof.SpanTiming((1.0, 2.0, None)), "countmsmean33.00001.5000"),
+    ],
+)
+def test_what_is_known_of_a_capture_is_shown_in_notebooks(shown: Any, words: str) -> None:
+    page = _Page(shown._repr_html_())
+    assert words in "".join(page.text)
+    assert not page.open
 
 
 def test_graphviz_draws_where_it_is_installed(programs: Callable[[str], None]) -> None:

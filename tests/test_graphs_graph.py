@@ -12,9 +12,9 @@ import pytest
 
 import gpuprof
 from gpuprof import _core, errors
+from tests.captures import US, Buffer, captured
 from tests.fake_driver.control import FakeCuda
 
-US = 1_000
 MS = 1_000_000
 
 
@@ -23,19 +23,6 @@ def stream(fake: FakeCuda) -> Iterator[int]:
     handle = fake.stream_create()
     yield handle
     fake.stream_destroy(handle)
-
-
-def captured(
-    fake: FakeCuda, stream: int, *kernels: str, ns: int = US, **options: object
-) -> gpuprof.CapturedGraph:
-    with gpuprof.capture(stream, **options) as cap:  # type: ignore[arg-type]
-        for name in kernels or ("add_k",):
-            fake.kernel(stream, name, ns)
-    return cap.graph
-
-
-class Buffer:
-    """Something that is kept alive."""
 
 
 def test_each_launch_runs_the_graph_once_on_the_stream_that_is_named(
@@ -94,6 +81,13 @@ def test_upload_is_idempotent_and_done_by_a_launch_too(fake: FakeCuda, stream: i
     with captured(fake, stream, upload=True) as graph:
         assert graph.is_uploaded
     assert fake.calls("cuGraphUpload") == uploads + 2
+
+
+def test_memory_that_nobody_knows_is_none() -> None:
+    unknown = gpuprof.GraphMemory(None, None)
+    assert unknown.total is None
+    assert gpuprof.GraphMemory(None, 4096).total == 4096
+    assert "None" in unknown._repr_html_()
 
 
 def test_memory_is_what_the_device_had_less_of(fake: FakeCuda, stream: int) -> None:
@@ -224,46 +218,11 @@ def test_a_launch_after_the_pool_was_cleared_warns_once(fake: FakeCuda, stream: 
     with captured(fake, stream, pool=pool, name="step") as graph:
         graph.launch()
         pool.clear_buffers()
-        with pytest.warns(RuntimeWarning, match=r"step.*clear_buffers"):
+        with pytest.warns(RuntimeWarning, match=r"step.*clear_buffers") as caught:
             graph.launch()
+        assert caught[0].filename == __file__
         graph.launch()
         assert graph.num_replays == 3
-
-
-def test_an_update_takes_parameters_and_what_the_other_keeps(fake: FakeCuda, stream: int) -> None:
-    buffer = Buffer()
-    alive = weakref.ref(buffer)
-    first = captured(fake, stream, "add_k", ns=US)
-    second = captured(fake, stream, "add_k", ns=5 * MS, keep_alive=[buffer])
-    del buffer
-    instantiated = fake.calls("cuGraphInstantiateWithFlags")
-    first.update(second)
-    second.close()
-    assert alive() is not None
-    before = fake.now()
-    first.launch()
-    fake.stream_synchronize(stream)
-    assert fake.now() - before == pytest.approx(5 * MS, rel=0.1)
-    assert fake.calls("cuGraphInstantiateWithFlags") == instantiated
-    assert first.num_nodes == 1
-    first.close()
-    _core._drain_kept()
-    assert alive() is None
-
-
-def test_an_update_that_does_not_fit_says_why_and_changes_nothing(
-    fake: FakeCuda, stream: int
-) -> None:
-    with captured(fake, stream, "a", ns=MS) as graph, captured(fake, stream, "a", "b") as longer:
-        with pytest.raises(errors.GraphUpdateError, match=r"TOPOLOGY|topology"):
-            graph.update(longer)
-        with pytest.raises(TypeError, match="other"):
-            graph.update(object())  # type: ignore[arg-type]
-        before = fake.now()
-        graph.launch()
-        fake.stream_synchronize(stream)
-        assert fake.now() - before == pytest.approx(MS, rel=0.1)
-        graph.update(graph)
 
 
 def test_handles_of_others_can_be_replayed_and_looked_into_and_stay_theirs(

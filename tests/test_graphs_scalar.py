@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gpuprof import DeviceScalar, errors
+from gpuprof._core import stream_handle
 from tests.fake_driver.control import ACTIVE, GLOBAL, LEGACY_STREAM, NONE, FakeCuda
 
 MS = 1_000_000
@@ -189,6 +190,47 @@ def test_a_thread_without_a_context_can_use_a_scalar(fake: FakeCuda, stream: int
     thread.start()
     thread.join()
     assert found == [3, 0]
+
+
+class Index:
+    """What converts to an int without being one, as NumPy's integers do."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+class Pointer(Index):
+    """A stream object that happens to convert to another int."""
+
+    @property
+    def ptr(self) -> Index:
+        return Index(2 * self.value)
+
+
+def test_a_stream_is_any_integer_and_an_attribute_comes_first() -> None:
+    assert stream_handle(Index(2**63 + 1)) == 2**63 + 1
+    assert stream_handle(Pointer(8)) == 16
+    with pytest.raises(ValueError, match="between 0 and"):
+        stream_handle(Index(-1))
+    with pytest.raises(ValueError, match="between 0 and"):
+        stream_handle(Index(2**64))
+
+
+def test_what_an_index_raises_comes_out_unless_it_only_refuses() -> None:
+    class Failing:
+        def __init__(self, error: Exception) -> None:
+            self.error = error
+
+        def __index__(self) -> int:
+            raise self.error
+
+    with pytest.raises(KeyError):
+        stream_handle(Failing(KeyError("mine")))
+    with pytest.raises(TypeError, match=r"stream: expected None, an int handle.* got .*Failing"):
+        stream_handle(Failing(TypeError("an array")))
 
 
 @pytest.mark.parametrize("wrong", ["stream", 1.5, object(), True])

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gpuprof import DeviceScalar
+from gpuprof._device_scalar import dtype_name
 from tests.fake_driver.control import FakeCuda
 
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -223,6 +224,33 @@ def test_what_is_no_number_is_refused(fake: FakeCuda, dtype: str, value: object)
             scalar.update(value)
 
 
+class Tensor(Fraction):
+    """A number in an array of one dimension, whose conversion fails."""
+
+    ndim = 1
+
+    def __float__(self) -> float:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+@pytest.mark.parametrize("value", [np.array([5.0, 6.0]), np.array([5, 6]), np.array([]), Tensor(5)])
+def test_what_has_more_than_one_number_is_refused(
+    fake: FakeCuda, dtype: str, value: object
+) -> None:
+    with made(dtype) as scalar:
+        kind = type(value).__name__
+        words = f"^value: expected a single number for {dtype}, got .*{kind} with dimensions"
+        with pytest.raises(TypeError, match=words):
+            scalar.update(value)
+
+
+def test_an_array_without_dimensions_is_a_number(fake: FakeCuda) -> None:
+    with made("float32") as scalar:
+        scalar.update(np.array(5.5))
+        assert scalar.get() == 5.5
+
+
 def test_an_int_that_no_float_can_hold_is_refused(fake: FakeCuda) -> None:
     with made("float64") as scalar:
         with pytest.raises(ValueError, match=r"value: this int is too large .* float64"):
@@ -301,15 +329,37 @@ def test_a_torch_dtype_is_taken_by_its_text(fake: FakeCuda) -> None:
         assert (scalar.dtype, scalar.get()) == ("bfloat16", 1.5)
 
 
-@pytest.mark.parametrize("dtype", ["i8", "u8"])
+# What NumPy reads as a number of these types, with and without a byte order.
+_CODES = [*"?bBhHiIlLqQpPefd", "b1", "i1", "i2", "i4", "u1", "u2", "u4", "f2", "f4", "f8"]
+_NAMES = [
+    *("byte", "ubyte", "short", "ushort", "intc", "uintc", "int", "int_", "uint", "intp", "uintp"),
+    *("longlong", "ulonglong", "half", "single", "double", "float", "bool_"),
+]
+
+
+@pytest.mark.parametrize(
+    "name", [order + code for order in ("", *"<=|") for code in _CODES] + _NAMES
+)
+def test_numpys_names_mean_what_they_mean_to_numpy(fake: FakeCuda, name: str) -> None:
+    assert dtype_name(name) == np.dtype(name).name
+    with made(name, 1) as scalar:
+        assert (scalar.dtype, scalar.get()) == (np.dtype(name).name, 1)
+
+
+@pytest.mark.parametrize("name", [">?", ">i1", ">B"])
+def test_a_single_byte_has_no_order(fake: FakeCuda, name: str) -> None:
+    assert dtype_name(name) == np.dtype(name).name
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8", "<i8", "=u8", ">i8"])
 def test_a_dtype_that_means_two_things_is_refused(fake: FakeCuda, dtype: str) -> None:
-    short = dtype.replace("i", "int").replace("u", "uint")
+    short = dtype.lstrip("<=>").replace("i", "int").replace("u", "uint")
     with pytest.raises(ValueError, match=f"NumPy reads it as 64 bits; write '{short}' or"):
         DeviceScalar(0, dtype)
 
 
 @pytest.mark.parametrize(
-    "dtype", ["float8", "complex64", "", "FLOAT32", "f8", np.complex128, np.longdouble, str]
+    "dtype", ["float8", "complex64", "", "FLOAT32", "f1", "<f16", np.complex128, np.longdouble, str]
 )
 def test_an_unknown_dtype_is_refused_with_the_known_ones(fake: FakeCuda, dtype: object) -> None:
     with pytest.raises(ValueError, match=r"dtype: expected one of bool, int8, .*float64, got"):
@@ -324,8 +374,9 @@ def test_what_is_no_dtype_is_refused(fake: FakeCuda, dtype: object) -> None:
 
 def test_a_dtype_in_the_other_byte_order_is_refused(fake: FakeCuda) -> None:
     other = np.dtype("float32").newbyteorder(">" if sys.byteorder == "little" else "<")
-    with pytest.raises(ValueError, match="the machine's byte order"):
-        DeviceScalar(0, other)
+    for dtype in (other, ">f4", ">h"):
+        with pytest.raises(ValueError, match="the machine's byte order"):
+            DeviceScalar(0, dtype)
 
 
 def test_the_default_is_float32(fake: FakeCuda) -> None:

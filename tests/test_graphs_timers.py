@@ -115,6 +115,20 @@ def test_a_replay_is_a_row_below_the_scope_that_launches_it(fake: FakeCuda, stre
         assert set(gpuprof.stats()) >= {"train", "train/graph"}
 
 
+def test_replays_of_a_collected_graph_without_timers_are_counted_too(
+    fake: FakeCuda, stream: int
+) -> None:
+    with gpuprof.capture(stream, timers="collect", name="bare") as cap:
+        fake.work(stream, MS)
+    for _ in range(3):
+        cap.graph.launch()
+    gpu = gpuprof.stats()["bare"].gpu
+    assert gpu is not None
+    assert (gpu.count, gpu.mean) == (3, near(1))
+    assert cap.graph.timings() == {}
+    cap.graph.close()
+
+
 def test_each_collected_replay_has_its_own_times(fake: FakeCuda, stream: int) -> None:
     slow = captured(fake, stream, timers="collect")
     with gpuprof.capture(stream, timers="collect") as cap, gpuprof.timer("outer", stream=stream):

@@ -9,40 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import check_cuda
-
-SETUP = """
-import sys
-import warnings
-from gpuprof import errors
-from tests.stand_in_torch import install_on
-world = install_on(fake, {version!r})
-torch = world.torch
-before = world.state()
-US = 1000
-
-def launch(name, on=None):
-    return fake.kernel(torch.cuda.current_stream().cuda_stream if on is None else on, name, US)
-
-def check_as_before(but_pools=False):
-    after = world.state()
-    if but_pools:
-        after["pools held"] = before["pools held"]
-    assert after == before, after
-    assert _core._open_captures() == []
-    assert _core._gc_pauses() == 0
-
-def check_works_again():
-    with gpuprof.capture(name="again") as cap:
-        launch("again")
-    cap.graph.launch()
-    cap.graph.close()
-"""
-
-
-def check(fake_path: Path, body: str, version: str = "2.11.0") -> str:
-    return check_cuda(fake_path, SETUP.format(version=version) + body)
-
+from tests.torch_blocks import check
 
 VERSIONS = pytest.mark.parametrize("version", ["2.11.0", "2.12.0", "2.14.0"])
 
@@ -119,6 +86,50 @@ with gpuprof.capture(given) as cap:
     launch("add_k")
 assert not world.routed
 cap.graph.launch()
+""",
+    )
+
+
+@pytest.mark.parametrize("backend", ["auto", "torch"])
+def test_another_librarys_object_for_torchs_stream_is_captured_by_torch(
+    fake_path: Path, backend: str
+) -> None:
+    check(
+        fake_path,
+        f"""
+class Stream:
+    def __init__(self, handle):
+        self.handle = handle
+    def __cuda_stream__(self):
+        return (0, self.handle)
+
+mine = torch.cuda.Stream()
+torch.cuda.set_stream(mine)
+with gpuprof.capture(Stream(mine.cuda_stream), backend={backend!r}) as cap:
+    assert cap.stream == mine.cuda_stream
+    assert world.routed
+    launch("add_k")
+cap.graph.launch()
+assert world.replayed_on == [mine.cuda_stream]
+with gpuprof.capture(Stream(stream)) as cap:
+    assert not world.routed
+    launch("add_k", stream)
+""",
+    )
+
+
+@pytest.mark.parametrize("odd", ["object()", "'stream'", "1.5", "True"])
+def test_what_is_no_stream_is_a_type_error(fake_path: Path, odd: str) -> None:
+    check(
+        fake_path,
+        f"""
+try:
+    gpuprof.capture({odd}).__enter__()
+except TypeError as error:
+    assert str(error).startswith("stream: expected"), error
+else:
+    raise AssertionError
+check_as_before()
 """,
     )
 
@@ -249,6 +260,7 @@ try:
 except errors.CaptureInvalidatedError as error:
     assert error.where == f"<string>:{line} in <module>", error.where
     assert error.first_refused == "cuStreamSynchronize"
+    assert (error.num_nodes, error.last_kernel) == (1, "add_k")
 else:
     raise AssertionError
 assert sys.gettrace() is None

@@ -284,12 +284,51 @@ def test_large_graphs_are_compared_at_both_ends_and_in_the_middle(count: int) ->
     assert not found.removed
 
 
+@pytest.mark.parametrize("count", [40, 1200])
+def test_kernels_put_in_front_and_behind_are_all_that_is_added(count: int) -> None:
+    before = [f"layer {i % 12}" for i in range(count)]
+    found = diff(chain(*before), chain("first", *before, "last"))
+    assert [node.name for node in found.added] == ["first", "last"]
+    assert len(found.lines) == 2
+
+
+def test_a_kernel_put_in_front_of_many_that_changed_is_all_that_is_added() -> None:
+    names = [f"layer {i % 12}" for i in range(1200)]
+    wide = (16, 1, 1)
+    after = [Spec("first"), *(Spec(name, after=[i], grid=wide) for i, name in enumerate(names))]
+    found = diff(chain(*names), make(*after))
+    assert [node.name for node in found.added] == ["first"]
+    assert len(found.changed) == len(names)
+    assert all(change.fields.keys() == {"grid"} for change in found.changed)
+
+
 def test_a_long_difference_is_cut_where_it_is_shown_and_whole_in_its_lines() -> None:
     found = diff(chain(*["a"] * 150), chain(*["b"] * 150))
     assert len(found.lines) == 150
     shown = str(found).splitlines()
     assert len(shown) == 101
     assert shown[-1] == "and 50 more differences; .lines has them all"
+    shown = repr(found).splitlines()
+    assert shown[:20] == list(found.lines[:20])
+    assert shown[20:] == ["and 130 more differences; .lines has them all"]
+
+
+def test_a_differences_repr_is_its_text() -> None:
+    found = diff(chain("a", "b"), chain("a", "c"))
+    assert repr(found) == str(found) == "node 1 b: kernel b -> c"
+    assert repr(found.changed[0]) == "<gpuprof.NodeChange node 1 b: kernel b -> c>"
+    assert repr(diff(chain("a"), chain("a"))).startswith("no difference")
+
+
+def test_a_change_with_many_differences_inside_has_a_short_repr() -> None:
+    own, other = (
+        make(Spec(type="graph", children=chain(*[name] * 500))) for name in ("<a>", "<b>")
+    )
+    (change,) = diff(own, other).changed
+    assert repr(change).startswith("<gpuprof.NodeChange node 0 graph: in its child graph: node 0")
+    assert repr(change).endswith(", and more>")
+    assert len(repr(change)) < 300
+    assert "<a>" not in change._repr_html_()
 
 
 def test_a_difference_is_plain_data_and_pickles() -> None:

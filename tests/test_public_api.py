@@ -176,6 +176,10 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "GraphMemory": (lambda: gpuprof.GraphMemory(4096, None), lambda m: m.to_dict()),
     "GraphNode": (lambda: nodes_of_a_graph()[1], lambda node: node.to_dict()),
     "GraphTimings": (lambda: gpuprof.GraphTimings([("a", 1.0), ("b", None)]), dict),
+    "NodeChange": (
+        lambda: _graph_view.diff(nodes_of_a_graph(), (), chain("first", "third"), ()).changed[0],
+        lambda change: (repr(change), change.to_dict()),
+    ),
     "OpenCapture": (lambda: OPEN, lambda each: each.to_dict()),
     "RangeCatalog": (lambda: gpuprof.nvtx.CATALOG, id),
     "RangeSpec": (lambda: gpuprof.RangeSpec("a.b", "described"), lambda s: (s, s.label)),

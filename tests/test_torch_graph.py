@@ -116,17 +116,17 @@ def test_a_graph_of_an_old_torch_says_what_it_lacks(monkeypatch: pytest.MonkeyPa
 def test_a_graph_without_a_capture_is_refused(world: World, reset: bool) -> None:
     graph = make_graph(world) if reset else world.torch.cuda.CUDAGraph()
     graph.reset()
-    with pytest.raises(InvalidStateError, match="captured nothing yet, or was reset"):
+    with pytest.raises(InvalidStateError, match="graph: it has captured nothing yet, or was reset"):
         from_torch(graph)
 
 
 @pytest.mark.parametrize("other", [None, 1, "graph"])
 def test_anything_else_is_a_type_error(world: World, other: object) -> None:
-    with pytest.raises(TypeError, match=r"g: expected a torch\.cuda\.CUDAGraph, got"):
+    with pytest.raises(TypeError, match=r"graph: expected a torch\.cuda\.CUDAGraph, got"):
         from_torch(other)
 
 
 def test_without_torch_no_graph_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    with pytest.raises(TypeError, match="g: expected"):
+    with pytest.raises(TypeError, match="graph: expected"):
         from_torch(object())

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gpuprof._graph_pool import graph_pool_handle as graph_pool_handle
     from gpuprof._graph_pool import release_graph_pool_handle as release_graph_pool_handle
     from gpuprof._graph_view import GraphDiff as GraphDiff
+    from gpuprof._graph_view import NodeChange as NodeChange
     from gpuprof._graphs import CapturedGraph as CapturedGraph
     from gpuprof._graphs import CaptureInfo as CaptureInfo
     from gpuprof._graphs import CaptureMode as CaptureMode
@@ -97,6 +98,7 @@ _MODULE_OF = {
     "GraphNode": "_core",
     "GraphPoolHandle": "_graph_pool",
     "GraphTimings": "_graphs",
+    "NodeChange": "_graph_view",
     "OpenCapture": "_graphs",
     "RangeCatalog": "_nvtx",
     "RangeSpec": "_nvtx",

@@ -17,7 +17,7 @@ from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
 from gpuprof import _core
-from gpuprof._capture_errors import CaptureFacts, explain, refused
+from gpuprof._capture_errors import CaptureFacts, explain, note_for_body, refused
 from gpuprof.errors import CaptureError
 
 TraceFunction: TypeAlias = Callable[[FrameType, str, Any], Any]
@@ -25,6 +25,9 @@ TraceFunction: TypeAlias = Callable[[FrameType, str, Any], Any]
 _INVALIDATED = 2  # of the driver's capture statuses
 _NONE = 0
 _MAX_OUTSIDE = 100
+
+# Torch, gpuprof, and what only waits for or calls the program's own code.
+_PASSED_OVER = {"torch", "gpuprof", "contextlib", "functools", "threading", "concurrent"}
 
 # They give memory or another view of it and put nothing on a stream.
 _NO_WORK = (
@@ -74,8 +77,11 @@ class Watch:
 
     def trace_lines(self, frame: FrameType, event: str, _argument: Any) -> TraceFunction:
         """Look, before each line, whether the one before it broke the capture."""
-        if self._broken_at is None and self.is_broken():
-            self._broken_at = self._last_line()
+        if self._broken_at is None:
+            if self.is_broken():
+                self._broken_at = self._last_line()
+            elif self._look is not None:
+                self._look()
         shown: FrameType | None = frame
         if event == "return":
             shown = _nearest(frame.f_back)  # which goes on with the rest of its line
@@ -94,6 +100,12 @@ class Watch:
             raise self.error(op, _line(sys._getframe(1)))
         if self._look is not None:
             self._look()
+
+    def note(self, error: BaseException) -> None:
+        """Tell the body's own exception at which line the capture broke, if it did."""
+        if not self._raised and (self._broken_at is not None or self.is_broken()):
+            where = self._broken_at or self._last_line()
+            note_for_body(error, self._facts().at(None, where))
 
     def _last_line(self) -> str:
         if self._last is None:
@@ -123,7 +135,8 @@ def watch(
     facts : callable
         Gives what is known of the capture when it has broken.
     look : callable, optional
-        Called after each operator that left the capture whole, to note how far it has come.
+        Called after each operator and each line that left the capture whole, to note how far it
+        has come.
 
     Yields
     ------
@@ -142,7 +155,11 @@ def watch(
         mode = _dispatch_mode(seen)
         if mode is not None:
             undo.enter_context(mode)
-        yield seen
+        try:
+            yield seen
+        except BaseException as error:
+            seen.note(error)
+            raise
         seen.before()
 
 
@@ -164,8 +181,8 @@ def report_outside(outside: list[tuple[str, str]]) -> str:
     operators = "1 operator" if len(outside) == 1 else f"{len(outside)} operators"
     return (
         f"{operators} ran on a stream that was not being captured, so the graph does not do that "
-        f"work: {shown}{rest}. Run it on the capture's stream, or on one that waits for that and "
-        "that it waits for"
+        f"work: {shown}{rest}. Run it on the capture's stream, or on one that waits for it first "
+        "and that it waits for again before the end"
     )
 
 
@@ -230,7 +247,7 @@ def _device_of(values: tuple[object, ...]) -> int | None:
 
 def _is_passed_over(frame: FrameType) -> bool:
     package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-    return package in {"torch", "gpuprof", "contextlib"}
+    return package in _PASSED_OVER
 
 
 def _nearest(frame: FrameType | None) -> FrameType | None:

@@ -128,6 +128,10 @@ _BY_CODE = {
 
 _HEADER = re.compile(r"^\s*(?:\[[^\]]*\]\s*)*")
 _REFUSAL = re.compile(r"Returning (\d+) \((\w+)\) from (\w+)")
+_MANGLED = re.compile(r"_ZN?(?=\d)")
+_SIZE = re.compile(r"\d{1,3}")
+_LONGEST = 80
+_NOTE = "gpuprof: "
 _VERSION = re.compile(r"(?:_v\d+)?(?:_pt[ds]z?s?)?$")
 
 
@@ -289,11 +293,13 @@ def explain(error: CaptureError, facts: CaptureFacts) -> CaptureError:
     error.op = facts.op
     error.where = facts.where
     error.hint = _hint(error.code, refusal, facts)
-    sentences = [f"{_title(facts)} broke: {_TEXTS.get(error.code, error.detail)}"]
-    if facts.op is not None or facts.where is not None:
-        sentences.append(_place(facts))
-    if refusal is not None:
+    sentences = [f"{_title(facts)} broke{_place(facts)}"]
+    if refusal is None or error.code != _ECHO:
+        sentences[0] += f": {_TEXTS.get(error.code, error.detail)}"
+    if refusal is not None and (refusal.code, refusal.call) != (error.code, error.call):
         sentences.append(f"First refused call: {refusal}")
+    elif refusal is not None:
+        sentences.extend([f'The driver says "{refusal.remark}"'] if refusal.remark else [])
     elif facts.log is None:
         sentences.append("This driver keeps no log of what it refuses (CUDA 12.9 and later do)")
     elif error.code == _ECHO:
@@ -311,17 +317,21 @@ def note_for_body(error: BaseException, facts: CaptureFacts) -> None:
     Parameters
     ----------
     error : BaseException
-        Left alone where nothing was refused, where it says so itself, and on Python 3.10, which
-        has no notes.
+        Left alone where nothing was refused, where it or a note says so already, and on Python
+        3.10, which has no notes.
     facts : CaptureFacts
     """
     refusal = first_refusal(facts.log)
     add_note = getattr(error, "add_note", None)
     explained = isinstance(error, CaptureError) and error.first_refused is not None
-    if refusal is None or add_note is None or explained:
+    noted = any(str(note).startswith(_NOTE) for note in getattr(error, "__notes__", ()))
+    if refusal is None or add_note is None or explained or noted:
         return
     hint = _hint(refusal.code, refusal, facts)
-    text = f"gpuprof: {_title(facts)} was discarded. First refused call: {refusal}"
+    place = _place(facts)
+    # Without a place it is not sure: another thread may have been refused for another capture.
+    end = f"broke{place}" if place else "was discarded"
+    text = f"{_NOTE}{_title(facts)} {end}. First refused call: {refusal}"
     add_note(f"{text}. {hint[0].upper()}{hint[1:]}." if hint else f"{text}.")
 
 
@@ -336,19 +346,30 @@ def _title(facts: CaptureFacts) -> str:
         nodes = "node" if facts.num_nodes == 1 else "nodes"
         known.append(f"{facts.num_nodes} {nodes} when last seen")
     if facts.last_kernel is not None:
-        known.append(f"last kernel {facts.last_kernel}")
+        known.append(f"last kernel {_short(facts.last_kernel)}")
     name = "the capture" if facts.name is None else f"capture {facts.name!r}"
     return f"{name} ({', '.join(known)})" if known else name
 
 
+def _short(kernel: str) -> str:
+    """Return a kernel's name without template arguments: those of torch's are whole paragraphs."""
+    nested = _MANGLED.match(kernel)
+    if nested is None:
+        return kernel if len(kernel) <= _LONGEST else f"{kernel[: _LONGEST - 3]}..."
+    parts, at = [], nested.end()
+    while (size := _SIZE.match(kernel, at)) is not None:
+        at = size.end() + int(size[0])
+        parts.append(kernel[size.end() : at])
+        if nested[0] == "_Z":
+            break
+    name = "::".join(part for part in parts if not part.startswith("_GLOBAL__N"))
+    return f"{name}<...>" if kernel[at : at + 1] == "I" else name
+
+
 def _place(facts: CaptureFacts) -> str:
-    if facts.op is None:
-        return f"It broke at {facts.where}"
-    return (
-        f"It broke in {facts.op}"
-        if facts.where is None
-        else (f"It broke in {facts.op} at {facts.where}")
-    )
+    """Return what broke it, as far as it was seen: in aten::item at model.py:88 in forward."""
+    op = "" if facts.op is None else f" in {facts.op}"
+    return op if facts.where is None else f"{op} at {facts.where}"
 
 
 def _lines(log: Sequence[tuple[bool, str]] | None) -> list[str]:
@@ -359,11 +380,11 @@ def _hint(code: int, refusal: Refusal | None, facts: CaptureFacts) -> str | None
     cause = _hint_of_call(refusal) if refusal is not None else None
     hint = cause if cause is not None else _BY_CODE.get(code)
     if refusal is not None and not refusal.own and facts.mode == "global":
-        other = (
+        # What to do in the body is no advice: the call is another thread's.
+        return (
             "in global mode a capture binds all threads of the process; "
             'mode="thread_local" binds only the one that captures'
         )
-        hint = other if hint is None else f"{hint}. {other[0].upper()}{other[1:]}"
     if hint is None and refusal is None and code == _ECHO and facts.where is None:
         return "debug=True finds the line"
     return hint

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import sys
 import warnings
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gpuprof import _core
 from gpuprof._captured_graph import CapturedGraph
-from gpuprof._graph_pool import CapturePool
-from gpuprof._graph_types import CaptureMode, CaptureModeLike, CaptureStatus, capture_mode
+from gpuprof._graph_arguments import COLLECT, capture_mode, check_pool, shown
+from gpuprof._graph_types import CaptureMode, CaptureModeLike, CaptureStatus
 from gpuprof.errors import CaptureError, EmptyGraphError, InvalidStateError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from gpuprof._capture_errors import CaptureFacts
+    from gpuprof._graph_pool import CapturePool
     from gpuprof._graphs_cupy import CupyCapture
     from gpuprof._graphs_torch import TorchCapture
 
-BACKENDS = ("auto", "driver", "torch")
 _LOGS_SINCE = 12090  # the driver that keeps a log of what it refuses
 
 
-@dataclass(frozen=True)
-class CaptureSettings:
+class CaptureSettings(NamedTuple):
     """What `capture` was asked for, checked."""
 
     mode: CaptureMode = CaptureMode.THREAD_LOCAL
@@ -39,27 +38,6 @@ class CaptureSettings:
     own_stream: bool = False  # in place of the legacy default one, if a framework is there
 
 
-def check_pool(pool: object) -> CapturePool | None:
-    """Check a ``pool=`` argument: a `CapturePool` that is not sealed, or None.
-
-    Raises
-    ------
-    TypeError
-        It is something else.
-    InvalidStateError
-        It is sealed.
-    """
-    if pool is None:
-        return None
-    if not isinstance(pool, CapturePool):
-        message = f"pool: expected a CapturePool or None, got {type(pool).__name__}"
-        raise TypeError(message)
-    if pool.is_sealed:
-        message = "pool: it is sealed, so that nothing more is captured with it; unseal() it first"
-        raise InvalidStateError(message)
-    return pool
-
-
 class GraphCaptureGuard:
     """An open capture: what the stream is given from now on becomes a graph.
 
@@ -71,8 +49,9 @@ class GraphCaptureGuard:
     ----------
     stream : int or object, optional
         What to capture: a handle, or an object with ``__cuda_stream__``, ``.cuda_stream`` or
-        ``.ptr``, which is kept alive. None is the framework's current stream. The legacy default
-        stream cannot be captured.
+        ``.ptr``, which is kept alive. None is the framework's current stream. A stream of torch's
+        is captured through torch, and None under torch too, on a stream of gpuprof's own where the
+        current one is the legacy default stream, which cannot be captured.
     mode : CaptureMode or str
         ``"thread_local"``, ``"global"`` or ``"relaxed"``: see `CaptureMode`.
     pool : CapturePool, optional
@@ -111,6 +90,7 @@ class GraphCaptureGuard:
     def _begin(self, stream: object, settings: CaptureSettings) -> None:
         self._settings = settings
         self._stream_object = stream
+        self._thread = get_ident()
         self._torch: TorchCapture | None = None
         self._cupy: CupyCapture | None = None
         self._core = _core._Capture()
@@ -124,6 +104,8 @@ class GraphCaptureGuard:
         backend = self._settings.backend
         if backend == "driver" or (backend == "auto" and "torch" not in sys.modules):
             return False
+        if backend == "torch":
+            _core.require_cuda()
         from gpuprof import _graphs_torch
 
         if _graphs_torch.wants(stream):
@@ -142,6 +124,9 @@ class GraphCaptureGuard:
         _core.require_cuda()
         settings = self._settings
         torch = _graphs_torch.TorchCapture(stream, settings.mode.name.lower(), settings.pool)
+        if torch.lacks and settings.timers == COLLECT:
+            message = f'timers: "collect" cannot be had: {torch.lacks}; use "last"'
+            raise InvalidStateError(message)
         self._core.prepare()
         try:
             self._stream = torch.begin()
@@ -206,7 +191,7 @@ class GraphCaptureGuard:
         self._check_open()
         try:
             ended = self._core.end()
-            facts = self._facts()
+            num_nodes = self._core.num_nodes
             if self._torch is not None:
                 self._torch.end()
         except BaseException as error:
@@ -218,15 +203,18 @@ class GraphCaptureGuard:
 
                 raise _capture_errors.explain(error, self._capture_facts()) from error.__cause__
             raise
-        self._over = "this capture is finished"
-        self._core.close()
-        memory = self._end_cupy()
-        if not self._settings.allow_empty and facts["num_nodes"] == 0:
+        self._over = "this capture failed"
+        try:
+            self._core.close()
+            memory = self._end_cupy()
+            if num_nodes == 0 and not self._settings.allow_empty:
+                raise EmptyGraphError(_empty_text(self._settings.name, self._stream))
+            graph = self._graph = self._make_graph(ended, memory)
+        finally:
             self._torch = None
-            raise EmptyGraphError(_empty_text(self._settings.name, self._stream))
-        self._graph = self._make_graph(ended, memory)
-        self._torch = None
-        return self._graph
+            del ended  # an exception's traceback would keep the graph
+        self._over = "this capture is finished"
+        return graph
 
     def _end_cupy(self) -> object:
         cupy, self._cupy = self._cupy, None
@@ -235,13 +223,9 @@ class GraphCaptureGuard:
     def _make_graph(self, ended: _core._EndedCapture, memory: object) -> CapturedGraph:
         settings = self._settings
         raw = 0 if self._torch is None else (self._torch.raw_graph() or 0)
-        if self._torch is not None and raw == 0:
-            # Torch has destroyed the graph: nothing in it can be seen or told apart.
-            graph = CapturedGraph._make(None, stream=self._stream, name=settings.name)
-        else:
-            graph = CapturedGraph._make(
-                ended, handle=raw, stream=self._stream, timers=settings.timers, name=settings.name
-            )
+        graph = CapturedGraph._make(
+            ended, handle=raw, stream=self._stream, timers=settings.timers, name=settings.name
+        )
         try:
             graph._stream_object = self._stream_object
             keep = settings.keep_alive if memory is None else (*settings.keep_alive, memory)
@@ -252,7 +236,7 @@ class GraphCaptureGuard:
             else:
                 self._torch.instantiate()
                 graph._use_torch(self._torch.parts())
-            if settings.upload:
+            if settings.upload and graph.raw_exec != 0:  # an older torch has not told
                 graph.upload(self._stream)
         except BaseException:
             graph.close()
@@ -280,9 +264,6 @@ class GraphCaptureGuard:
     def status(self) -> CaptureStatus:
         """Return whether the capture is active, broken, or over."""
         return CaptureStatus(self._core.status())
-
-    def _facts(self) -> dict[str, Any]:
-        return dict(self._core.facts())
 
     def _capture_facts(self) -> CaptureFacts:
         """Return what is known of the capture, for an error."""
@@ -323,14 +304,15 @@ class GraphCaptureGuard:
 
     def _check_open(self) -> None:
         if self._over:
-            raise InvalidStateError(f"{self._over}; there is nothing to finish")
+            message = f"{self._over}; there is nothing to finish"
+            raise InvalidStateError(message)
 
     def __reduce__(self) -> Any:
         message = "a GraphCaptureGuard cannot be pickled: it is an open capture of this process"
         raise TypeError(message)
 
     def __repr__(self) -> str:
-        name = f" {self._settings.name!r}" if self._settings.name else ""
+        name = f" {shown(self._settings.name)}" if self._settings.name else ""
         state = self._over or f"open on stream {self._stream}"
         return f"<gpuprof.GraphCaptureGuard{name}, {state}>"
 
@@ -349,7 +331,7 @@ class GraphCaptureGuard:
 
 
 def _empty_text(name: str | None, stream: int) -> str:
-    what = f"capture {name!r}" if name else "the capture"
+    what = f"capture {shown(name)}" if name else "the capture"
     return (
         f"{what} on stream {stream} recorded nothing: the work ran on another stream, or there was "
         "none; give that stream as stream=, or allow_empty=True"

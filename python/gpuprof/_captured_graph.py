@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpuprof import _core
+from gpuprof._graph_arguments import graph_name, shown
 from gpuprof._graph_timings import GraphTimings
 from gpuprof.errors import GraphUpdateError, InvalidStateError
 
@@ -34,6 +35,11 @@ class ByTorch:
         self.lacks = parts.lacks
         self._probe = parts.probe
         self._has_exec = parts.exec is not None
+
+    @property
+    def draws_random_numbers(self) -> bool | None:
+        """Whether its kernels draw torch's random numbers; None while that is not known."""
+        return self._probe.uses_random
 
     @property
     def must_replay(self) -> bool:
@@ -65,13 +71,19 @@ class GraphMemory:
     upload: int | None
 
     @property
-    def total(self) -> int:
-        """The sum of what is known."""
-        return (self.instantiate or 0) + (self.upload or 0)
+    def total(self) -> int | None:
+        """The sum of what is known; None if nothing is."""
+        known = [size for size in (self.instantiate, self.upload) if size is not None]
+        return sum(known) if known else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes as plain data."""
         return asdict(self) | {"total": self.total}
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return f"<code>{html.escape(repr(self))}</code>"
 
 
 class CapturedGraph(_core.GraphBase):
@@ -147,6 +159,7 @@ class CapturedGraph(_core.GraphBase):
         """
         from gpuprof import _torch_graph
 
+        graph_name(name)
         parts = _torch_graph.from_torch(graph)
         stream, ordinal, _ = _core._current_stream()
         self = cls._make(None, handle=parts.graph or 0, stream=stream, ordinal=ordinal, name=name)
@@ -173,6 +186,7 @@ class CapturedGraph(_core.GraphBase):
         TypeError, ValueError
             The handles are no ints, or there is no CUgraphExec.
         """
+        graph_name(name)
         for what, handle in (("graph", graph), ("exec", exec)):
             if not isinstance(handle, int) or isinstance(handle, bool):
                 message = f"{what}: expected a handle as an int, got {type(handle).__name__}"
@@ -198,13 +212,16 @@ class CapturedGraph(_core.GraphBase):
         self._direct = not by_torch.must_replay
 
     def _launched_after_clear(self) -> None:
-        """Called once, by the first launch after the pool's buffers were dropped."""
+        """Called once, by the first launch after the pool's buffers were dropped.
+
+        That launch is no Python frame, so the caller's is the next one.
+        """
         warnings.warn(
             f"{self!r} is launched after the buffers of its pool were dropped with "
             "clear_buffers(): if it used one of them, it now reads and writes memory that may be "
             "somebody else's",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=2,
         )
 
     @property
@@ -243,6 +260,36 @@ class CapturedGraph(_core.GraphBase):
             )
             raise InvalidStateError(message)
         return handle
+
+    def _check_exec(self) -> None:
+        if self.raw_exec == 0:
+            lacks = "" if self._by_torch is None else self._by_torch.lacks
+            raise InvalidStateError(lacks or "the executable copy of this graph is not known")
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes the graph has; those of child graphs are not counted."""
+        self._graph_handle()
+        return super().num_nodes
+
+    def upload(self, stream: object = None) -> None:
+        """Copy the graph to the device, so that the first launch is as cheap as the others.
+
+        Idempotent; a launch does it too. Does not wait.
+
+        Parameters
+        ----------
+        stream : int or object, optional
+            As for `launch`.
+
+        Raises
+        ------
+        InvalidStateError
+            The graph is closed, the stream is being captured, or this torch does not tell the
+            executable graph.
+        """
+        self._check_exec()
+        super().upload(stream)
 
     @property
     def nodes(self) -> tuple[GraphNode, ...]:
@@ -316,8 +363,9 @@ class CapturedGraph(_core.GraphBase):
     def update(self, other: CapturedGraph) -> None:
         """Take what another graph does into this one, without a new instantiation.
 
-        What `other` keeps alive, this graph keeps alive too; `other` may be closed afterwards. The
-        two must have the same nodes in the same order; their parameters may differ.
+        What `other` keeps alive, and its pool, this graph keeps alive in place of its own, which go
+        once the launches so far are over; `other` may be closed afterwards. The two must have the
+        same nodes in the same order; their parameters may differ.
 
         Parameters
         ----------
@@ -327,19 +375,42 @@ class CapturedGraph(_core.GraphBase):
         ------
         GraphUpdateError
             They do not fit. The text says why and at which node; this graph is as it was.
+        InvalidStateError
+            One of them is closed, or known by its executable copy alone.
         """
         _check_graph(other)
-        own_nodes = self._nodes
-        refusal = self._update(other)
-        if refusal is not None:
-            raise GraphUpdateError(self._refusal_text(other, *refusal))
         if other is self:
             return
-        for kept in (*other._kept, other._by_torch and other._by_torch.graph):
-            if kept is not None:
-                self._keep_also(kept)
-        self._nodes = other._nodes if own_nodes is not None else None
-        self._direct = self._direct and other._direct
+        for graph in (self, other):
+            graph._graph_handle()
+        self._check_exec()
+        self._check_random_numbers(other)
+        kept = other._kept if other._by_torch is None else (*other._kept, other._by_torch.graph)
+        result, node, of_other = self._update(other, kept)
+        if result != 0:
+            raise GraphUpdateError(self._refusal_text(other, result, node, of_other))
+        self._kept = kept
+        self._nodes = other._nodes
+        if self._pool is not other._pool:
+            if self._pool is not None:
+                self._pool._used_no_more_by(self)
+            self._pool = other._pool
+            if self._pool is not None:
+                self._pool._used_by(self)
+
+    def _check_random_numbers(self, other: CapturedGraph) -> None:
+        """Refuse what would draw the same numbers in each replay: who moves the generator on?"""
+        theirs, own = other._by_torch, self._by_torch
+        if theirs is None or not theirs.must_replay or (own is not None and own.must_replay):
+            return
+        if not theirs.draws_random_numbers and self.kernel_names() == other.kernel_names():
+            return
+        does = "draws" if theirs.draws_random_numbers else "may draw"
+        message = (
+            f"other: it {does} random numbers by torch, which this graph does not: its launches "
+            "would repeat them. Launch the other graph itself"
+        )
+        raise GraphUpdateError(message)
 
     def _refusal_text(self, other: CapturedGraph, result: int, node: int, of_other: int) -> str:
         from gpuprof import _graph_view
@@ -402,7 +473,7 @@ class CapturedGraph(_core.GraphBase):
         return facts
 
     def __repr__(self) -> str:
-        name = f" {self._name!r}" if self._name else ""
+        name = f" {shown(self._name)}" if self._name else ""
         if self.is_closed:
             return f"<gpuprof.CapturedGraph{name}, closed>"
         try:
@@ -417,7 +488,7 @@ class CapturedGraph(_core.GraphBase):
 
         try:
             return _graph_view.html(self.nodes, self.edges, self._name or "graph", self._facts())
-        except InvalidStateError:
+        except RuntimeError:  # closed, without its nodes, in a forked child; or the driver is gone
             import html
 
             return f"<code>{html.escape(repr(self))}</code>"

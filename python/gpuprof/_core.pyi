@@ -213,6 +213,8 @@ class _Capture:
     def status(self) -> int: ...
     @property
     def is_open(self) -> bool: ...
+    @property
+    def num_nodes(self) -> int | None: ...
 
 class GraphBase:
     """What `CapturedGraph` has of the driver."""
@@ -224,17 +226,17 @@ class GraphBase:
         typing.SupportsInt | typing.SupportsIndex, timers: typing.SupportsInt |
         typing.SupportsIndex, name: str) -> None: ...
     def _instantiate(self) -> None: ...
-    def _keep_also(self, object: typing.Any) -> None: ...
     def _lend_exec(self, exec: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     def _memory(self) -> tuple[int, int]: ...
     def _retain(self, objects: tuple[typing.Any, ...]) -> None: ...
     def _times(self, wait: bool) -> list[tuple[str, float | None]]: ...
-    def _update(self, other: GraphBase) -> tuple[int, int, int] | None: ...
+    def _update(self, other: GraphBase, objects: tuple[typing.Any, ...]) -> tuple[int, int,
+        int]: ...
     def close(self) -> None:
         """Destroy the graph. Idempotent; a replay that runs is not disturbed, and what the graph
         keeps alive is let go when the last one is over.
         """
-    def launch(self, stream: typing.Any=None) -> None:
+    def launch(self, stream: object = None) -> None:
         """Replay the graph once on `stream`, without waiting for it.
 
         Parameters
@@ -249,7 +251,7 @@ class GraphBase:
         CudaError
             The driver refused the launch.
         """
-    def upload(self, stream: typing.Any=None) -> None:
+    def upload(self, stream: object = None) -> None:
         """Copy the graph to the device, so that the first launch is as cheap as the others.
 
         Idempotent; a launch does it too. Does not wait.
@@ -358,11 +360,12 @@ class _DeviceScalar:
         """The number as a DLPack capsule; `stream` is made to wait for the last update."""
     def __dlpack_device__(self) -> tuple[int, int]:
         """(2, device): CUDA memory, in DLPack's numbers."""
-    def __init__(self, value: typing.Any, dtype: str, stream: typing.Any) -> None: ...
+    def __init__(self, value: typing.SupportsFloat | typing.SupportsIndex, dtype: str, stream:
+        object) -> None: ...
     def __repr__(self) -> str: ...
     def close(self) -> None:
         """Let go of the memory, once arrays made from it have too. Idempotent; never waits."""
-    def get(self, stream: typing.Any=None) -> typing.Any:
+    def get(self, stream: object = None) -> bool | int | float:
         """Return the value, after what is queued on a stream now.
 
         Waits for the GPU.
@@ -383,7 +386,8 @@ class _DeviceScalar:
         CudaError
             The driver refused the read, or work on the stream failed.
         """
-    def update(self, value: typing.Any, stream: typing.Any=None, *, record: bool=False) -> None:
+    def update(self, value: typing.SupportsFloat | typing.SupportsIndex, stream: object = None,
+        *, record: bool = False) -> None:
         """Write a value in a stream's order, without waiting.
 
         Work that is queued on the stream from now on sees the new value. The value travels in the call,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import NoReturn, SupportsFloat, SupportsIndex
 
 from gpuprof import _core
 
-# Short names, and names of NumPy's types that are not those of its dtypes.
-_ALIASES = {
+# Short names, of which NumPy reads 'f16' as 16 bytes and the others not at all.
+_SHORT = {
     "f16": "float16",
     "f32": "float32",
     "f64": "float64",
@@ -18,13 +18,51 @@ _ALIASES = {
     "u16": "uint16",
     "u32": "uint32",
     "u64": "uint64",
+}
+# NumPy's names that are not those of its dtypes, on the 64-bit systems that there are drivers for.
+_NUMPY_NAMES = {
     "bool_": "bool",
+    "byte": "int8",
+    "ubyte": "uint8",
+    "short": "int16",
+    "ushort": "uint16",
     "intc": "int32",
     "uintc": "uint32",
+    "int": "int64",
+    "int_": "int64",
+    "intp": "int64",
+    "long": "int64",
     "longlong": "int64",
+    "uint": "uint64",
+    "uintp": "uint64",
+    "ulong": "uint64",
     "ulonglong": "uint64",
+    "half": "float16",
+    "single": "float32",
+    "float": "float64",
+    "double": "float64",
 }
+# NumPy's codes, before which it takes a byte order.
+_CODES_OF = {
+    "bool": ("?", "b1"),
+    "int8": ("b", "i1"),
+    "int16": ("h", "i2"),
+    "int32": ("i", "i4"),
+    "int64": ("l", "q", "p"),
+    "uint8": ("B", "u1"),
+    "uint16": ("H", "u2"),
+    "uint32": ("I", "u4"),
+    "uint64": ("L", "Q", "P"),
+    "float16": ("e", "f2"),
+    "float32": ("f", "f4"),
+    "float64": ("d", "f8"),
+}
+_NUMPY_CODES = {code: name for name, codes in _CODES_OF.items() for code in codes}
+_ALIASES = {**_SHORT, **_NUMPY_NAMES}
 _PYTHON_TYPES: dict[object, str] = {bool: "bool", int: "int64", float: "float64"}
+_BYTE_ORDERS = frozenset("<>=|")
+_FOREIGN_ORDERS = frozenset(">")  # every machine with a driver has the little end first
+_SINGLE_BYTES = frozenset({"bool", "int8", "uint8"})
 _AMBIGUOUS = {"i8": ("int8", "int64"), "u8": ("uint8", "uint64")}
 
 
@@ -54,14 +92,21 @@ def dtype_name(dtype: object) -> str:
 
 
 def _from_text(text: str) -> str:
-    if text in _AMBIGUOUS:
-        short, long = _AMBIGUOUS[text]
+    order, code = (text[0], text[1:]) if text[:1] in _BYTE_ORDERS else ("", text)
+    if code in _AMBIGUOUS:
+        short, long = _AMBIGUOUS[code]
         message = (
             f"dtype: {text!r} could mean {short!r}, and NumPy reads it as 64 bits; "
             f"write {short!r} or {long!r}"
         )
         raise ValueError(message)
-    return _ALIASES.get(text, text)
+    name = _NUMPY_CODES.get(code)
+    if name is None:
+        return _ALIASES.get(text, text)
+    if order in _FOREIGN_ORDERS and name not in _SINGLE_BYTES:
+        message = f"dtype: expected the machine's byte order, got {text!r}"
+        raise ValueError(message)
+    return name
 
 
 class DeviceScalar(_core._DeviceScalar):
@@ -79,8 +124,8 @@ class DeviceScalar(_core._DeviceScalar):
     dtype : str, numpy.dtype or type
         ``'bool'``, ``'int8'`` to ``'int64'``, ``'uint8'`` to ``'uint64'``, ``'float16'``,
         ``'bfloat16'``, ``'float32'`` or ``'float64'``; short forms like ``'f32'``, ``'bf16'`` and
-        ``'u16'``; NumPy's and torch's types. ``'i8'`` and ``'u8'`` are refused, because NumPy
-        reads them as 64 bits.
+        ``'u16'``; NumPy's names and codes, such as ``'half'`` and ``'<f4'``; NumPy's and torch's
+        types. ``'i8'`` and ``'u8'`` are refused, because NumPy reads them as 64 bits.
     stream : int or object, optional
         The stream of the first write, and of each `update` that names no other: a CUDA stream
         handle, or an object with ``__cuda_stream__``, ``.cuda_stream`` or ``.ptr``, which is kept
@@ -123,7 +168,12 @@ class DeviceScalar(_core._DeviceScalar):
 
     __slots__ = ()
 
-    def __init__(self, value: object, dtype: object = "float32", stream: object = None) -> None:
+    def __init__(
+        self,
+        value: SupportsFloat | SupportsIndex,
+        dtype: object = "float32",
+        stream: object = None,
+    ) -> None:
         super().__init__(value, dtype_name(dtype), stream)
 
     def __reduce__(self) -> NoReturn:

@@ -7,12 +7,13 @@ added or removed.
 
 from __future__ import annotations
 
-import difflib
 import html
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from gpuprof import _graph_alignment
 from gpuprof._graph_nodes import (
     FIELDS,
     MAX_NAME,
@@ -36,16 +37,22 @@ if TYPE_CHECKING:
 Pairs: TypeAlias = "list[tuple[GraphNode, GraphNode]]"
 
 MAX_LINES_SHOWN = 100
+MAX_LINES_OF_REPR = 20
 NO_DIFFERENCE = "no difference (kernel arguments, addresses and events are not compared)"
-# Above this many comparisons, nodes are aligned by their place: a search would take seconds.
-_MAX_COMPARISONS = 1_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NodeChange:
     """A node that both graphs have and that differs.
 
-    `fields` holds (own value, other's value) by field name, `inside` how child graphs differ.
+    Attributes
+    ----------
+    node, other : GraphNode
+        The node in the first and in the second graph.
+    fields : dict of str to tuple
+        The value in the first graph and that in the second, by the field's name.
+    inside : GraphDiff or None
+        How the child graphs of the two differ; None if they do not.
     """
 
     node: GraphNode
@@ -53,8 +60,16 @@ class NodeChange:
     fields: dict[str, tuple[Any, Any]]
     inside: GraphDiff | None = None
 
+    def __repr__(self) -> str:
+        lines = [*islice(self.lines(), 2)]
+        more = ", and more" if len(lines) > 1 else ""
+        return f"<gpuprof.NodeChange {lines[0] if lines else 'of nothing'}{more}>"
+
+    def _repr_html_(self) -> str:
+        return f"<code>{html.escape(repr(self))}</code>"
+
     def lines(self) -> Iterator[str]:
-        """Say what changed."""
+        """Yield what changed, one difference a line."""
         if self.fields:
             yield f"{title(self.node)}: {change_text(self.fields)}"
         if self.inside:
@@ -75,7 +90,7 @@ class NodeChange:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GraphDiff:
     """How a graph differs from another; true if it does.
 
@@ -109,6 +124,9 @@ class GraphDiff:
     def __str__(self) -> str:
         return "\n".join(self._shown_lines())
 
+    def __repr__(self) -> str:
+        return "\n".join(self._shown_lines(MAX_LINES_OF_REPR))
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
         return {
@@ -126,12 +144,12 @@ class GraphDiff:
         items = "".join(f"<div>{html.escape(line)}</div>" for line in self._shown_lines())
         return f'<div style="font-family:monospace">{items}</div>'
 
-    def _shown_lines(self) -> list[str]:
+    def _shown_lines(self, most: int = MAX_LINES_SHOWN) -> list[str]:
         if not self:
             return [NO_DIFFERENCE]
-        shown = list(self.lines[:MAX_LINES_SHOWN])
-        if len(self.lines) > MAX_LINES_SHOWN:
-            rest = len(self.lines) - MAX_LINES_SHOWN
+        shown = list(self.lines[:most])
+        if len(self.lines) > most:
+            rest = len(self.lines) - most
             shown.append(f"and {plural(rest, 'more difference')}; .lines has them all")
         return shown
 
@@ -238,34 +256,10 @@ def _align(own: list[GraphNode], other: list[GraphNode], keys: Sequence[_Key]) -
     key, *coarser = keys
     pairs: Pairs = []
     a = b = 0
-    matches = _matches([key(node) for node in own], [key(node) for node in other])
+    matches = _graph_alignment.matches([key(x) for x in own], [key(x) for x in other])
     for at, to in [*matches, (len(own), len(other))]:
         pairs += _align(own[a:at], other[b:to], coarser)
         if at < len(own):
             pairs.append((own[at], other[to]))
         a, b = at + 1, to + 1
     return pairs
-
-
-def _matches(own: list[Hashable], other: list[Hashable]) -> list[tuple[int, int]]:
-    """Return pairs of places with equal keys, ascending on both sides."""
-    shortest = min(len(own), len(other))
-    head = next((i for i in range(shortest) if own[i] != other[i]), shortest)
-    tail = next(
-        (i for i in range(shortest - head) if own[-1 - i] != other[-1 - i]), shortest - head
-    )
-    found = [(i, i) for i in range(head)]
-    middle = _search(own[head : len(own) - tail], other[head : len(other) - tail])
-    found += [(head + a, head + b) for a, b in middle]
-    found += [(len(own) - i, len(other) - i) for i in range(tail, 0, -1)]
-    return found
-
-
-def _search(own: list[Hashable], other: list[Hashable]) -> list[tuple[int, int]]:
-    """Align what is left between equal ends: by place, unless a shift makes more nodes equal."""
-    by_place = [(i, i) for i, (x, y) in enumerate(zip(own, other, strict=False)) if x == y]
-    if len(own) * len(other) > _MAX_COMPARISONS:
-        return by_place
-    blocks = difflib.SequenceMatcher(None, own, other, autojunk=False).get_matching_blocks()
-    shifted = [(a + i, b + i) for a, b, size in blocks for i in range(size)]
-    return shifted if len(shifted) > len(by_place) or len(own) != len(other) else by_place

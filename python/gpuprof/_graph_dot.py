@@ -5,6 +5,7 @@ Names are escaped: whatever a kernel is called, the text describes the same node
 
 from __future__ import annotations
 
+import errno
 import html
 import os
 from collections.abc import Iterator
@@ -109,12 +110,24 @@ def write_dot(path: str | os.PathLike[str], text: str) -> None:
     Raises
     ------
     OSError
-        It cannot be written: no such directory, no space, no permission. Names `path`.
+        It cannot be written: a directory, no space, no permission. Names `path`.
+    TypeError, ValueError
+        It is not the name of a file.
     """
-    target = Path(path)
+    name: object = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(name, str):
+        message = f"path: expected a str or os.PathLike of str, got {name!r}"
+        raise TypeError(message)
+    if not name or "\0" in name:
+        message = f"path: expected the name of a file to write, got {name!r}"
+        raise ValueError(message)
+    target = Path(name)
+    if target.is_dir():
+        reason = "is a directory; expected the name of a file to write"
+        raise IsADirectoryError(errno.EISDIR, reason, name)
     try:
         with Output(target) as file:
             file.write(text.encode(errors="replace"))
     except OSError as error:
         # The original one may name the temporary file, or nothing.
-        raise OSError(error.errno, error.strerror or str(error), str(target)) from error
+        raise OSError(error.errno, error.strerror or str(error), name) from error

@@ -91,6 +91,10 @@ class CapturePool:
         """Note a graph that needs the buffers."""
         self._graphs.add(graph)
 
+    def _used_no_more_by(self, graph: CapturedGraph) -> None:
+        """Forget a graph whose later launches do not need the buffers."""
+        self._graphs.discard(graph)
+
     def seal(self) -> None:
         """Refuse new captures with this pool. Idempotent."""
         self._sealed = True

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import html
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+_HEAD = ("count", "ms", "mean")
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,12 @@ class SpanTiming:
             "values": list(self.values),
         }
 
+    def _repr_html_(self) -> str:
+        return _table(_HEAD, [self._cells()])
+
+    def _cells(self) -> tuple[str, ...]:
+        return str(self.count), f"{self.ms:.4f}", f"{self.mean:.4f}"
+
 
 class GraphTimings(Mapping[str, SpanTiming]):
     """The last replay's times by path, in the order in which the scopes were captured.
@@ -93,10 +101,13 @@ class GraphTimings(Mapping[str, SpanTiming]):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{html.escape(path)}</td><td>{row.count}</td>"
-            f"<td>{row.ms:.4f}</td><td>{row.mean:.4f}</td></tr>"
-            for path, row in self._rows.items()
-        )
-        head = "<tr><th>span</th><th>count</th><th>ms</th><th>mean</th></tr>"
-        return f"<table>{head}{rows}</table>"
+        rows = ((path, *row._cells()) for path, row in self._rows.items())
+        return _table(("span", *_HEAD), rows)
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [
+        "".join(f"<th>{html.escape(cell)}</th>" for cell in head),
+        *("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows),
+    ]
+    return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any, Literal, TypeAlias
@@ -39,45 +40,6 @@ class CaptureStatus(IntEnum):
 CaptureModeLike: TypeAlias = "CaptureMode | Literal['global', 'thread_local', 'relaxed']"
 TimersLike: TypeAlias = Literal["last", "collect", "strip"]
 
-TIMERS = ("last", "collect", "strip")
-_MODE_NAMES = tuple(mode.name.lower() for mode in CaptureMode)
-
-
-def capture_mode(mode: object) -> CaptureMode:
-    """Check a ``mode=`` argument.
-
-    Raises
-    ------
-    TypeError, ValueError
-        It is neither a `CaptureMode` nor the name of one.
-    """
-    if isinstance(mode, CaptureMode):
-        return mode
-    if not isinstance(mode, str):
-        message = f"mode: expected a CaptureMode or one of {_MODE_NAMES}, got {type(mode).__name__}"
-        raise TypeError(message)
-    if mode.lower() not in _MODE_NAMES:
-        message = f"mode: expected a CaptureMode or one of {_MODE_NAMES}, got {mode!r}"
-        raise ValueError(message)
-    return CaptureMode[mode.upper()]
-
-
-def timers_number(timers: object) -> int:
-    """Check a ``timers=`` argument and return `_core`'s number for it.
-
-    Raises
-    ------
-    TypeError, ValueError
-        It is none of the three names.
-    """
-    if not isinstance(timers, str):
-        message = f"timers: expected one of {TIMERS}, got {type(timers).__name__}"
-        raise TypeError(message)
-    if timers not in TIMERS:
-        message = f"timers: expected one of {TIMERS}, got {timers!r}"
-        raise ValueError(message)
-    return TIMERS.index(timers)
-
 
 @dataclass(frozen=True)
 class OpenCapture:
@@ -104,6 +66,9 @@ class OpenCapture:
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes as plain data."""
         return asdict(self) | {"mode": self.mode.name.lower()}
+
+    def _repr_html_(self) -> str:
+        return f"<code>{html.escape(repr(self))}</code>"
 
 
 @dataclass(frozen=True)
@@ -134,3 +99,6 @@ class CaptureInfo:
             "num_nodes": self.num_nodes,
             "open_captures": [capture.to_dict() for capture in self.open_captures],
         }
+
+    def _repr_html_(self) -> str:
+        return f"<code>{html.escape(repr(self))}</code>"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from gpuprof import _graph_diff, _graph_dot, _graph_html
-from gpuprof._graph_diff import GraphDiff
+from gpuprof._graph_diff import GraphDiff, NodeChange
 from gpuprof._graph_nodes import Edges, Nodes, facts, in_order, kernels_in_order, plural, title
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GraphDiff",
+    "NodeChange",
     "diff",
     "html",
     "kernel_names",

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Iterable
+from threading import get_ident
 from typing import TYPE_CHECKING, Literal
 
 from gpuprof import _core
-from gpuprof._capture_guard import BACKENDS, CaptureSettings, GraphCaptureGuard, check_pool
+from gpuprof._capture_guard import CaptureSettings, GraphCaptureGuard
 from gpuprof._captured_graph import CapturedGraph, GraphMemory
+from gpuprof._graph_arguments import (
+    BACKENDS,
+    capture_mode,
+    check_pool,
+    graph_name,
+    objects_to_keep,
+    timers_number,
+)
 from gpuprof._graph_timings import GraphTimings, SpanTiming
 from gpuprof._graph_types import (
     CaptureInfo,
@@ -17,10 +26,8 @@ from gpuprof._graph_types import (
     CaptureStatus,
     OpenCapture,
     TimersLike,
-    capture_mode,
-    timers_number,
 )
-from gpuprof.errors import InvalidStateError
+from gpuprof.errors import EmptyGraphError, InvalidStateError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -80,10 +87,16 @@ def begin_capture(
     ------
     As `GraphCaptureGuard`.
     """
-    for handle in [each for each, guard in _begun.items() if not guard._core.is_open]:
-        del _begun[handle]  # its thread has ended, and the capture with it
-    guard = GraphCaptureGuard(stream, mode=mode, pool=pool)
-    _begun[guard.stream] = guard
+    for handle, guard in list(_begun.items()):
+        if not guard._core.is_open:  # its thread has ended, and the capture with it
+            _forget(handle, guard)
+    begun = GraphCaptureGuard(stream, mode=mode, pool=pool)
+    _begun[begun.stream] = begun
+
+
+def _forget(handle: int, guard: GraphCaptureGuard) -> None:
+    if _begun.get(handle) is guard:  # else another thread has begun one there since
+        _begun.pop(handle, None)
 
 
 def end_capture(stream: object = None, *, pool: CapturePool | None = None) -> CapturedGraph:
@@ -92,7 +105,8 @@ def end_capture(stream: object = None, *, pool: CapturePool | None = None) -> Ca
     Parameters
     ----------
     stream : int or object, optional
-        The stream that was given to `begin_capture`; None is the framework's current one.
+        The stream that was given to `begin_capture`; None is the framework's current one, or that
+        of the only capture which this thread has begun.
     pool : CapturePool, optional
         Must be the one that was given to `begin_capture`, if any is given here.
 
@@ -106,8 +120,13 @@ def end_capture(stream: object = None, *, pool: CapturePool | None = None) -> Ca
         No capture that `begin_capture` began is open on the stream, or it has another pool.
     As `GraphCaptureGuard.finish`.
     """
+    _core.require_cuda()
     handle = _core.stream_handle(stream)
     guard = _begun.get(handle)
+    if guard is None and stream is None:
+        mine = [each for each in list(_begun.values()) if each._thread == get_ident()]
+        if len(mine) == 1:
+            guard = mine[0]
     if guard is None:
         open_on = sorted(_begun) or "none"
         message = (
@@ -122,7 +141,7 @@ def end_capture(stream: object = None, *, pool: CapturePool | None = None) -> Ca
         return guard.finish()
     finally:
         if not guard.is_open:
-            del _begun[handle]
+            _forget(guard.stream, guard)
 
 
 def capture_status(stream: object = None) -> CaptureStatus:
@@ -279,18 +298,15 @@ class capture:  # used as a function, and must be cheap
         if backend not in BACKENDS:
             message = f"backend: expected one of {BACKENDS}, got {backend!r}"
             raise ValueError(message)
-        if name is not None and not (isinstance(name, str) and name):
-            message = f"name: expected a non-empty str or None, got {name!r}"
-            raise TypeError(message) if not isinstance(name, str) else ValueError(message)
         self._settings = CaptureSettings(
             mode=capture_mode(mode),
             pool=check_pool(pool),
             backend=backend,
-            keep_alive=tuple(keep_alive),
+            keep_alive=objects_to_keep(keep_alive),
             upload=bool(upload),
             timers=timers_number(timers),
             allow_empty=bool(allow_empty),
-            name=name,
+            name=graph_name(name),
             own_stream=True,
         )
         self._stream = stream
@@ -334,16 +350,27 @@ class capture:  # used as a function, and must be cheap
         if error is not None:
             self._discard(guard, error)
             return
+        outside = self._outside()
         if guard.is_open:  # else the block has finished or aborted it itself
-            guard.finish()
-        if self._watch is not None and self._watch.outside:
+            try:
+                guard.finish()
+            except EmptyGraphError as empty:
+                if outside is None:
+                    raise
+                message = f"{empty}. {outside}"
+                raise EmptyGraphError(message) from None
+        if outside is not None:
             import warnings
 
-            from gpuprof import _capture_debug
+            warnings.warn(outside, RuntimeWarning, stacklevel=2)
 
-            warnings.warn(
-                _capture_debug.report_outside(self._watch.outside), RuntimeWarning, stacklevel=2
-            )
+    def _outside(self) -> str | None:
+        """Return what was seen of work that is missing from the graph, in words."""
+        if self._watch is None or not self._watch.outside:
+            return None
+        from gpuprof import _capture_debug
+
+        return _capture_debug.report_outside(self._watch.outside)
 
     @staticmethod
     def _discard(guard: GraphCaptureGuard, error: BaseException) -> None:

@@ -62,12 +62,14 @@ def wants(stream: object) -> bool:
     Parameters
     ----------
     stream : object
-        None, a stream of torch's, or the handle of torch's current stream.
+        None, a stream of torch's, or anything else that stands for torch's current stream of some
+        device: its handle, or another library's object with that handle.
 
     Returns
     -------
     bool
-        False also where torch is not imported or has not initialised CUDA.
+        False also where torch is not imported or has not initialised CUDA, and for what is no
+        stream.
     """
     torch: Any = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
@@ -76,11 +78,24 @@ def wants(stream: object) -> bool:
             return False
         if stream is None or isinstance(stream, cuda.Stream):
             return True
-        if not isinstance(stream, int) or isinstance(stream, bool) or stream == 0:
-            return False
-        return bool(torch._C._cuda_getCurrentRawStream(cuda.current_device()) == stream)
+        return _device_of_current(torch, stream) is not None
     except AttributeError:  # a half imported torch, or one without CUDA
         return False
+
+
+def _device_of_current(torch: Any, stream: object) -> int | None:
+    """Return the device on which `stream` is torch's current one; None if it is on none."""
+    try:
+        handle = _core.stream_handle(stream)
+    except Exception:  # whatever the object's own code raises; who needs a stream will ask again
+        return None
+    if handle == 0:
+        return None
+    here = torch.cuda.current_device()
+    for device in (here, *range(torch.cuda.device_count())):
+        if torch._C._cuda_getCurrentRawStream(device) == handle:
+            return int(device)
+    return None
 
 
 class TorchCapture:
@@ -91,7 +106,7 @@ class TorchCapture:
 
     Parameters
     ----------
-    stream : torch.cuda.Stream, int or None
+    stream : object
         What `wants` said yes to. None means torch's current stream; where that is the default one,
         a stream of gpuprof's, which waits for it and which it waits for.
     mode : str
@@ -264,7 +279,8 @@ class TorchCapture:
                 )
                 raise refused(900, _BEGIN, message)
             return stream, None
-        current = cuda.current_stream()
+        device = None if self._asked is None else _device_of_current(self._torch, self._asked)
+        current = cuda.current_stream(device)
         if current.cuda_stream != 0:
             return current, None
         return self._own_stream(), current

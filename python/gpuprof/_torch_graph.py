@@ -118,12 +118,12 @@ def from_torch(graph: Any) -> TorchParts:
     torch = sys.modules.get("torch")
     kind = getattr(getattr(torch, "cuda", None), "CUDAGraph", None)
     if kind is None or not isinstance(graph, kind):
-        message = f"g: expected a torch.cuda.CUDAGraph, got {type(graph).__name__}"
+        message = f"graph: expected a torch.cuda.CUDAGraph, got {type(graph).__name__}"
         raise TypeError(message)
     try:
         graph.pool()
     except RuntimeError as error:
-        message = "g: it has captured nothing yet, or was reset; capture with it first"
+        message = "graph: it has captured nothing yet, or was reset; capture with it first"
         raise InvalidStateError(message) from error
     lacks = what_it_lacks(torch)
     raw_graph = None
@@ -170,13 +170,13 @@ def what_it_lacks(torch: Any) -> str:
     """Return what this torch cannot give of its graphs, in words; empty if nothing."""
     if not keeps_graphs(torch):
         return (
-            f"torch {torch.__version__} has no keep_graph: nodes, update and timers inside are not "
-            "available; torch 2.8 or newer has it"
+            f"torch {torch.__version__} has no keep_graph: nodes, update, upload and collected "
+            "timers are not available; torch 2.8 or newer has it"
         )
     if not hasattr(torch.cuda.CUDAGraph, "raw_cuda_graph_exec"):
         return (
-            f"torch {torch.__version__} does not give the executable graph: update and collected "
-            "timers are not available; a newer torch gives it"
+            f"torch {torch.__version__} does not give the executable graph: update, upload and "
+            "collected timers are not available; a newer torch gives it"
         )
     return ""
 

@@ -6,6 +6,7 @@
 #include <pybind11/typing.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -129,14 +130,24 @@ Facts describe(const Capture& capture) {
   return facts;
 }
 
-}  // namespace
+using Log = py::typing::List<py::typing::Tuple<py::bool_, py::str>>;
 
-void bind_graphs_capture(py::module_& module) {
-  graphs::own_captured_scopes();
-  py::class_<EndedCapture>(module, "_EndedCapture")
-      .def_property_readonly("graph", [](const EndedCapture& self) {
-        return reinterpret_cast<std::uintptr_t>(self.parts.graph);
-      });
+Log log_of(const Capture& capture) {
+  Log lines;
+  for (const driver::LogLine& line : capture.log()) {
+    lines.append(py::make_tuple(
+        line.own, py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(
+                      line.text.data(), static_cast<Py_ssize_t>(line.text.size()), "replace"))));
+  }
+  return lines;
+}
+
+std::optional<std::size_t> nodes_seen(const PyCapture& capture) {
+  const graphs::CaptureSights sights = capture.begun().sights();
+  return sights.looked ? std::optional(sights.nodes) : std::nullopt;
+}
+
+void bind_capture(py::module_& module) {
   py::class_<PyCapture>(module, "_Capture")
       .def(py::init<>())
       .def(
@@ -161,17 +172,20 @@ void bind_graphs_capture(py::module_& module) {
              return self.is_open() ? static_cast<int>(self.begun().status()) : 0;
            })
       .def_property_readonly("is_open", &PyCapture::is_open)
+      .def_property_readonly("num_nodes", &nodes_seen)
       .def("facts", [](const PyCapture& self) { return describe(self.begun()); })
-      .def("log", [](const PyCapture& self) {
-        py::typing::List<py::typing::Tuple<py::bool_, py::str>> lines;
-        for (const driver::LogLine& line : self.begun().log()) {
-          lines.append(py::make_tuple(
-              line.own,
-              py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(
-                  line.text.data(), static_cast<Py_ssize_t>(line.text.size()), "replace"))));
-        }
-        return lines;
+      .def("log", [](const PyCapture& self) { return log_of(self.begun()); });
+}
+
+}  // namespace
+
+void bind_graphs_capture(py::module_& module) {
+  graphs::own_captured_scopes();
+  py::class_<EndedCapture>(module, "_EndedCapture")
+      .def_property_readonly("graph", [](const EndedCapture& self) {
+        return reinterpret_cast<std::uintptr_t>(self.parts.graph);
       });
+  bind_capture(module);
   module.def("_open_captures", [] {
     py::typing::List<Facts> all;
     for (const auto& capture : graphs::open_captures()) all.append(describe(*capture));

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -36,6 +35,8 @@ using timing::SampleRef;
 
 namespace {
 
+using Objects = py::typing::Tuple<py::object, py::ellipsis>;
+
 class PyGraph {
  public:
   // `handle` is the graph, unless `ended` brings one. `stream` is kept alive with the graph.
@@ -57,16 +58,29 @@ class PyGraph {
   void set_framework(py::object framework) { framework_ = std::move(framework); }
   [[nodiscard]] const py::object& framework() const noexcept { return framework_; }
 
-  void retain(const py::typing::Tuple<py::object, py::ellipsis>& objects) {
-    if (!objects.empty()) keep(make_kept(objects));
+  void retain(const Objects& objects) {
+    if (objects.empty()) return;
+    Kept* kept = make_kept(objects);
+    try {
+      graph_->retain({kept, &release_kept});
+    } catch (...) {
+      release_kept(kept);
+      throw;
+    }
   }
 
-  void keep_also(const py::object& object) {
-    if (kept_ == nullptr) {
-      keep(make_kept(py::make_tuple(object)));
-    } else {
-      add_kept(*kept_, object);
+  // `objects` is what the graph needs from now on.
+  void update(PyGraph& other, const Objects& objects, graphs::UpdateRefusal& refusal) {
+    Kept* kept = objects.empty() ? nullptr : make_kept(objects);
+    bool done = false;
+    try {
+      without_gil([&] { done = graph_->update(*other.graph_, {kept, &release_kept}, refusal); });
+    } catch (...) {
+      if (kept != nullptr) release_kept(kept);
+      throw;
     }
+    if (!done && kept != nullptr) release_kept(kept);
+    drain_kept();
   }
 
   void instantiate() {
@@ -76,7 +90,6 @@ class PyGraph {
   void close() {
     without_gil([this] { graph_->close(); });
     drop_framework();
-    kept_ = nullptr;  // let go when the last replay is over
     drain_kept();
   }
 
@@ -123,16 +136,6 @@ class PyGraph {
   void set_notice(bool notice) noexcept { notice_ = notice; }
 
  private:
-  void keep(Kept* kept) {
-    try {
-      graph_->retain(kept, &release_kept);
-    } catch (...) {
-      release_kept(kept);
-      throw;
-    }
-    kept_ = kept;
-  }
-
   void drop_framework() {
     if (framework_.is_none()) return;
     const graphs::RelaxedThread relaxed;
@@ -200,7 +203,6 @@ class PyGraph {
   std::unique_ptr<CapturedGraph> graph_;
   std::recursive_mutex by_framework_;  // one launch at a time; waited for without Python's lock
   py::object framework_ = py::none();
-  Kept* kept_ = nullptr;
   bool direct_ = true;   // a launch is the driver's alone
   bool notice_ = false;  // the next launch has something to say first
 };
@@ -253,20 +255,41 @@ Times times_of(const std::vector<graphs::SpanTime>& times) {
   return result;
 }
 
-}  // namespace
+std::uintptr_t handle_of(PyGraph& self, void* (CapturedGraph::*get)()) {
+  void* handle = nullptr;
+  without_gil([&] { handle = (self.graph().*get)(); });
+  return reinterpret_cast<std::uintptr_t>(handle);
+}
 
-void bind_graphs_graph(py::module_& module) {
-  py::class_<PyGraph> graph(module, "GraphBase", "What `CapturedGraph` has of the driver.");
+std::unique_ptr<PyGraph> make_graph(const py::typing::Optional<EndedCapture>& ended,
+                                    std::uintptr_t handle, std::uintptr_t stream, int ordinal,
+                                    int timers, const std::string& name) {
+  auto* parts = ended.is_none() ? nullptr : ended.cast<EndedCapture*>();
+  return std::make_unique<PyGraph>(parts, handle, stream, ordinal, timers, name);
+}
+
+// The driver's result, which is 0 for a graph that fitted, and the two nodes.
+using Answer = std::tuple<int, std::int64_t, std::int64_t>;
+
+Answer update(PyGraph& self, PyGraph& other, const Objects& objects) {
+  graphs::UpdateRefusal refusal;
+  self.update(other, objects, refusal);
+  return {refusal.result, refusal.node, refusal.node_of_other};
+}
+
+Times times(PyGraph& self, bool wait) {
+  if (wait) return times_of(self.wait_for_times());
+  std::vector<graphs::SpanTime> times;
+  without_gil([&] { times = self.graph().times(); });
+  return times_of(times);
+}
+
+// What changes it, or is its framework's.
+void bind_making(py::class_<PyGraph>& graph) {
   graph
-      .def(py::init([](const py::typing::Optional<EndedCapture>& ended, std::uintptr_t handle,
-                       std::uintptr_t stream, int ordinal, int timers, const std::string& name) {
-             auto* parts = ended.is_none() ? nullptr : ended.cast<EndedCapture*>();
-             return std::make_unique<PyGraph>(parts, handle, stream, ordinal, timers, name);
-           }),
-           py::arg("ended"), py::arg("handle"), py::arg("stream"), py::arg("ordinal"),
-           py::arg("timers"), py::arg("name"))
+      .def(py::init(&make_graph), py::arg("ended"), py::arg("handle"), py::arg("stream"),
+           py::arg("ordinal"), py::arg("timers"), py::arg("name"))
       .def("_retain", &PyGraph::retain, py::arg("objects"))
-      .def("_keep_also", &PyGraph::keep_also, py::arg("object"))
       .def("_instantiate", &PyGraph::instantiate)
       .def(
           "_lend_exec",
@@ -274,6 +297,10 @@ void bind_graphs_graph(py::module_& module) {
             self.graph().lend_exec(reinterpret_cast<void*>(exec));
           },
           py::arg("exec"))
+      .def("_update", &update, py::arg("other"), py::arg("objects"))
+      .def_property("_by_torch", &PyGraph::framework, &PyGraph::set_framework)
+      .def_property("_direct", &PyGraph::direct, &PyGraph::set_direct)
+      .def_property("_notice", &PyGraph::notice, &PyGraph::set_notice)
       .def(
           "upload",
           [](PyGraph& self, const py::object& stream) {
@@ -284,35 +311,19 @@ void bind_graphs_graph(py::module_& module) {
           "Copy the graph to the device, so that the first launch is as cheap as the others.\n\n"
           "Idempotent; a launch does it too. Does not wait.")
       .def(
-          "_update",
-          [](PyGraph& self, PyGraph& other) {
-            graphs::UpdateRefusal refusal;
-            bool done = false;
-            without_gil([&] { done = self.graph().update(other.graph(), refusal); });
-            std::optional<std::tuple<int, std::int64_t, std::int64_t>> answer;
-            if (!done) answer = {refusal.result, refusal.node, refusal.node_of_other};
-            return answer;
-          },
-          py::arg("other"))
-      .def(
-          "_times",
-          [](PyGraph& self, bool wait) {
-            if (wait) return times_of(self.wait_for_times());
-            std::vector<graphs::SpanTime> times;
-            without_gil([&] { times = self.graph().times(); });
-            return times_of(times);
-          },
-          py::arg("wait"))
+          "close", &PyGraph::close,
+          "Destroy the graph. Idempotent; a replay that runs is not disturbed, and what the graph\n"
+          "keeps alive is let go when the last one is over.");
+}
+
+void bind_looking(py::class_<PyGraph>& graph) {
+  graph.def("_times", &times, py::arg("wait"))
       .def("_memory",
            [](PyGraph& self) {
              graphs::GraphMemory memory;
              without_gil([&] { memory = self.graph().memory(); });
              return std::make_pair(memory.instantiate, memory.upload);
            })
-      .def(
-          "close", &PyGraph::close,
-          "Destroy the graph. Idempotent; a replay that runs is not disturbed, and what the graph\n"
-          "keeps alive is let go when the last one is over.")
       .def_property_readonly(
           "is_closed", [](PyGraph& self) { return self.graph().closed(); },
           "Whether `close` was called.")
@@ -331,28 +342,24 @@ void bind_graphs_graph(py::module_& module) {
           },
           "How many nodes the graph has; those of child graphs are not counted.")
       .def_property_readonly(
-          "raw_graph",
-          [](PyGraph& self) {
-            void* handle = nullptr;
-            without_gil([&] { handle = self.graph().graph(); });
-            return reinterpret_cast<std::uintptr_t>(handle);
-          },
+          "raw_graph", [](PyGraph& self) { return handle_of(self, &CapturedGraph::graph); },
           "The CUgraph, as an int. It belongs to this object.")
       .def_property_readonly(
-          "raw_exec",
-          [](PyGraph& self) {
-            void* handle = nullptr;
-            without_gil([&] { handle = self.graph().exec(); });
-            return reinterpret_cast<std::uintptr_t>(handle);
-          },
+          "raw_exec", [](PyGraph& self) { return handle_of(self, &CapturedGraph::exec); },
           "The CUgraphExec, as an int. It belongs to this object.")
       .def_property_readonly(
           "device", [](PyGraph& self) { return self.graph().device(); },
           "The index of the device that the graph is on.")
-      .def_property_readonly("_span_count", [](PyGraph& self) { return self.graph().span_count(); })
-      .def_property("_by_torch", &PyGraph::framework, &PyGraph::set_framework)
-      .def_property("_direct", &PyGraph::direct, &PyGraph::set_direct)
-      .def_property("_notice", &PyGraph::notice, &PyGraph::set_notice);
+      .def_property_readonly("_span_count",
+                             [](PyGraph& self) { return self.graph().span_count(); });
+}
+
+}  // namespace
+
+void bind_graphs_graph(py::module_& module) {
+  py::class_<PyGraph> graph(module, "GraphBase", "What `CapturedGraph` has of the driver.");
+  bind_making(graph);
+  bind_looking(graph);
   PyObject* method =
       PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(graph.ptr()), &launch_method);
   if (method == nullptr) throw py::error_already_set();

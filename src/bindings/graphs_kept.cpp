@@ -1,6 +1,7 @@
 #include "bindings/graphs_kept.hpp"
 
 #include <atomic>
+#include <memory>
 #include <vector>
 
 #include "graphs/capture.hpp"
@@ -18,22 +19,17 @@ struct Kept {
 namespace {
 
 std::atomic<Kept*> released{nullptr};
+
 }  // namespace
 
 Kept* make_kept(const py::tuple& objects) {
-  auto* kept = new Kept;
-  try {
-    for (const py::handle object : objects) add_kept(*kept, object);
-  } catch (...) {
-    release_kept(kept);
-    throw;
+  auto kept = std::make_unique<Kept>();
+  kept->objects.reserve(objects.size());
+  for (const py::handle object : objects) {
+    kept->objects.push_back(object.ptr());
+    Py_INCREF(object.ptr());
   }
-  return kept;
-}
-
-void add_kept(Kept& kept, py::handle object) {
-  kept.objects.push_back(object.ptr());
-  Py_INCREF(object.ptr());
+  return kept.release();
 }
 
 void release_kept(void* bundle) {

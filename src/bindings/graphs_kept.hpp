@@ -9,16 +9,14 @@
 
 namespace gpuprof::bindings {
 
-// A bundle of objects. Its holder may add to it, with the interpreter lock, until release() was
-// called.
+// A bundle of objects.
 struct Kept;
 
-// A bundle of the tuple's objects.
+// Of the tuple's objects. With the interpreter lock.
 Kept* make_kept(const pybind11::tuple& objects);
-void add_kept(Kept& kept, pybind11::handle object);
 
-// Any thread, without the interpreter lock. `kept` is a Kept*.
-void release_kept(void* kept);
+// Any thread, without the interpreter lock. `bundle` is a Kept*.
+void release_kept(void* bundle);
 
 // Looks which replays are over, and lets go of what was released, in the order of the bundles.
 // Cheap where there is nothing. Needs the interpreter lock; runs destructors of any kind.

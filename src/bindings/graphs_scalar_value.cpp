@@ -58,6 +58,25 @@ std::string shown(PyObject* value) {
                         " holds the integers " + graphs::range_of(format));
 }
 
+// Whether the value is an array or a tensor with dimensions, which has no single number even where
+// it has a __float__. Python's error, if one is set, stays.
+bool has_dimensions(PyObject* value) {
+  const py::error_scope kept;
+  PyObject* count = PyObject_GetAttrString(value, "ndim");
+  const bool found = count != nullptr && PyLong_Check(count) != 0 && PyObject_IsTrue(count) == 1;
+  Py_XDECREF(count);
+  return found;
+}
+
+[[noreturn]] void throw_conversion_error(PyObject* value, const ScalarFormat& format) {
+  if (PyErr_ExceptionMatches(PyExc_Exception) != 0 && has_dimensions(value)) {
+    PyErr_Clear();
+    throw py::type_error(std::string("value: expected a single number for ") + format.name +
+                         ", got " + Py_TYPE(value)->tp_name + " with dimensions; pass its item()");
+  }
+  throw py::error_already_set();
+}
+
 // Through __float__, else __index__.
 double to_double(PyObject* value, const ScalarFormat& format) {
   if (PyFloat_CheckExact(value) != 0) return PyFloat_AS_DOUBLE(value);
@@ -68,7 +87,7 @@ double to_double(PyObject* value, const ScalarFormat& format) {
     PyErr_Clear();
     refuse_range(value, format);
   }
-  throw py::error_already_set();
+  throw_conversion_error(value, format);
 }
 
 // Nothing where it has more than 64 bits.
@@ -106,7 +125,7 @@ std::optional<WideInteger> to_integer(PyObject* value, const ScalarFormat& forma
     const auto index = py::reinterpret_steal<py::object>(PyNumber_Index(value));
     if (index) return from_long(index.ptr());
     if (PyErr_ExceptionMatches(PyExc_TypeError) == 0 || !has_float(value)) {
-      throw py::error_already_set();
+      throw_conversion_error(value, format);
     }
     PyErr_Clear();
   }

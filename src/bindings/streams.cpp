@@ -112,18 +112,28 @@ std::uintptr_t cupy_stream(bool& is_there) {
   }
 }
 
-std::uintptr_t from_integer(PyObject* value) {
-  const unsigned long long handle = PyLong_AsUnsignedLongLong(value);
-  if (handle == static_cast<unsigned long long>(-1) && PyErr_Occurred() != nullptr) {
+// An int, or what converts to one without loss, such as NumPy's integers. No bool.
+bool is_integer(PyObject* value) { return PyIndex_Check(value) != 0 && PyBool_Check(value) == 0; }
+
+// False where the value has an __index__ that refuses, as that of an array does.
+bool from_integer(PyObject* value, std::uintptr_t& handle) {
+  PyObject* integer = PyNumber_Index(value);
+  if (integer == nullptr) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw py::error_already_set();
+    PyErr_Clear();
+    return false;
+  }
+  const unsigned long long number = PyLong_AsUnsignedLongLong(integer);
+  Py_DECREF(integer);
+  if (number == static_cast<unsigned long long>(-1) && PyErr_Occurred() != nullptr) {
     PyErr_Clear();
     throw py::value_error(
         "stream: an int must be a CUDA stream handle between 0 and 2**64 - 1, got " +
         py::repr(value).cast<std::string>());
   }
-  return static_cast<std::uintptr_t>(handle);
+  handle = static_cast<std::uintptr_t>(number);
+  return true;
 }
-
-bool is_plain_int(PyObject* value) { return PyLong_Check(value) != 0 && PyBool_Check(value) == 0; }
 
 // The protocol of CUDA's Python libraries: __cuda_stream__ gives (version, handle).
 std::uintptr_t from_protocol(const py::object& protocol) {
@@ -132,7 +142,11 @@ std::uintptr_t from_protocol(const py::object& protocol) {
     throw py::type_error("stream: __cuda_stream__ must give (version, handle), got " +
                          py::repr(pair).cast<std::string>());
   }
-  return from_integer(py::tuple(pair)[1].ptr());
+  const py::object value = py::tuple(pair)[1];
+  std::uintptr_t handle = 0;
+  if (is_integer(value.ptr()) && from_integer(value.ptr(), handle)) return handle;
+  throw py::type_error("stream: __cuda_stream__ must give a handle that is an int, got " +
+                       py::repr(value).cast<std::string>());
 }
 
 }  // namespace
@@ -156,7 +170,10 @@ bool framework_is_live() {
 }
 
 std::uintptr_t stream_handle(PyObject* stream) {
-  if (is_plain_int(stream)) return from_integer(stream);
+  std::uintptr_t handle = 0;
+  if (PyLong_Check(stream) != 0 && is_integer(stream) && from_integer(stream, handle)) {
+    return handle;
+  }
   const py::handle object(stream);
   if (PyBool_Check(stream) == 0) {
     if (py::hasattr(object, "__cuda_stream__"))
@@ -164,8 +181,9 @@ std::uintptr_t stream_handle(PyObject* stream) {
     for (const char* name : {"cuda_stream", "ptr"}) {
       if (!py::hasattr(object, name)) continue;
       const py::object value = object.attr(name);
-      if (is_plain_int(value.ptr())) return from_integer(value.ptr());
+      if (is_integer(value.ptr()) && from_integer(value.ptr(), handle)) return handle;
     }
+    if (is_integer(stream) && from_integer(stream, handle)) return handle;
   }
   throw py::type_error(
       "stream: expected None, an int handle, or an object with __cuda_stream__, .cuda_stream or "

@@ -25,8 +25,9 @@ CurrentStream current_stream();
 // have none current.
 bool framework_is_live();
 
-// The handle of an int, or of an object with __cuda_stream__, .cuda_stream or .ptr. Throws
-// py::type_error, py::value_error, or what the object raised.
+// The handle of an int, of an object with __cuda_stream__, .cuda_stream or .ptr, or of what
+// converts to an int by __index__. Throws py::type_error, py::value_error, or what the object
+// raised.
 std::uintptr_t stream_handle(PyObject* stream);
 
 }  // namespace gpuprof::bindings

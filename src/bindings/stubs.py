@@ -50,6 +50,8 @@ _RANGE_OPTIONS = (
     "args: dict[str, typing.Any] | None = None"
 )
 
+_NUMBER = "typing.SupportsFloat | typing.SupportsIndex"
+
 # Signatures that replace the generated ones; two or more are overloads.
 SIGNATURES: dict[str, tuple[str, ...]] = {
     "Annotation.__aenter__": ("(self) -> typing.Awaitable[Annotation]",),
@@ -69,6 +71,13 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "Scope.__reduce__": ("(self) -> tuple[typing.Any, ...]",),
     "Scope._options": ("(self) -> dict[str, typing.Any]",),
     "Scope.last": ("(self) -> Sample | None",),
+    "GraphBase.launch": ("(self, stream: object = None) -> None",),
+    "GraphBase.upload": ("(self, stream: object = None) -> None",),
+    "_DeviceScalar.__init__": (f"(self, value: {_NUMBER}, dtype: str, stream: object) -> None",),
+    "_DeviceScalar.get": ("(self, stream: object = None) -> bool | int | float",),
+    "_DeviceScalar.update": (
+        f"(self, value: {_NUMBER}, stream: object = None, *, record: bool = False) -> None",
+    ),
     "_Merge.__init__": ("(self, inputs: list[_MergeInput], align: bool) -> None",),
     "_Merge.result": ("(self) -> dict[str, typing.Any]",),
     "_MergeInput.result": ("(self) -> dict[str, typing.Any]",),

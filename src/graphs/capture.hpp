@@ -42,7 +42,7 @@ struct CaptureOptions {
 struct CaptureSights {
   bool looked = false;  // else nothing was seen
   std::size_t nodes = 0;
-  std::string last_kernel;  // mangled; empty where the newest node is none
+  std::string last_kernel;  // mangled; empty where none of the newest nodes is a kernel
 };
 
 // What end() gives: the graph, which is the caller's, and the spans recorded into it.
@@ -105,7 +105,7 @@ class Capture {
   const std::uint64_t thread_;      // as the driver's log writes it
   const std::uint32_t generation_;  // of the process
   unsigned long long id_ = 0;
-  void* context_ = nullptr;  // to be current for calls on a default stream
+  void* context_ = nullptr;              // to be current for calls on a default stream
   timing::EventClock* clock_ = nullptr;  // of the stream's context; lives as long as the process
   driver::LogPosition log_from_ = 0;
   // Under the lock of the open captures:

@@ -22,7 +22,7 @@ namespace gpuprof::graphs {
 // Why an update was refused; the nodes are indices in the order of the driver's node lists, -1
 // where it names none.
 struct UpdateRefusal {
-  int result = 0;  // CUgraphExecUpdateResult
+  int result = 0;  // CUgraphExecUpdateResult; not 0
   std::int64_t node = -1;
   std::int64_t node_of_other = -1;
 };
@@ -31,6 +31,13 @@ struct UpdateRefusal {
 struct GraphMemory {
   std::int64_t instantiate = -1;
   std::int64_t upload = -1;
+};
+
+// Something that launches of a graph need. `release(what)` is called at most once, on any thread;
+// null is nothing.
+struct Payload {
+  void* what = nullptr;
+  void (*release)(void*) = nullptr;
 };
 
 class CapturedGraph {
@@ -42,11 +49,11 @@ class CapturedGraph {
   CapturedGraph& operator=(const CapturedGraph&) = delete;
   ~CapturedGraph();
 
-  // `release(payload)` is called once the graph is closed and its last replay is over, as soon as
+  // The payload is released once the graph is closed and its last replay is over, as soon as
   // release_finished() sees that: by close() itself, or by a later call of anybody's. From now on
   // each launch records an event, which is how one sees it. At most once. Throws driver::Error, and
   // has not taken the payload over then.
-  void retain(void* payload, void (*release)(void*));
+  void retain(const Payload& payload);
 
   // Makes the executable graph, which frees at each launch what the one before left allocated.
   void instantiate();
@@ -68,9 +75,11 @@ class CapturedGraph {
   // Makes the first launch cheap: copies the graph to the device, once.
   void upload(std::uintptr_t stream, int ordinal);
 
-  // Takes the topology and parameters of `other` into this executable graph. False with the reason
-  // if they do not fit; nothing has changed then.
-  bool update(CapturedGraph& other, UpdateRefusal& refusal);
+  // Takes the topology and parameters of `other` into this executable graph. `payload` is what
+  // later launches need, in place of what was retained before, which goes once the launches so far
+  // are over. False with the reason if the graphs do not fit. Then, and where this throws, nothing
+  // has changed and the payload is still the caller's.
+  bool update(CapturedGraph& other, const Payload& payload, UpdateRefusal& refusal);
 
   [[nodiscard]] std::vector<SpanTime> times();
 
@@ -101,6 +110,7 @@ class CapturedGraph {
   void fail_launch(timing::Sample* replay) noexcept;
   void note_launch(std::uintptr_t stream) noexcept;
   void let_go_of_payload() noexcept;
+  [[nodiscard]] void* make_over_event() const;
   [[nodiscard]] std::int64_t free_memory() const noexcept;
 
   const std::uintptr_t stream_;
@@ -120,10 +130,10 @@ class CapturedGraph {
   GraphSpans spans_;
   GraphMemory memory_;
   bool measured_ = false;
-  void* payload_ = nullptr;
-  void (*release_)(void*) = nullptr;
+  Payload payload_;
   void* over_ = nullptr;     // CUevent: recorded after each launch, where there is a payload
-  bool lost_track_ = false;  // a record of it failed
+  bool needed_ = false;      // a launch needs the payload
+  bool lost_track_ = false;  // a record of `over_` failed
 };
 
 // Calls the release functions of closed graphs whose last replay is over. Any thread; cheap where

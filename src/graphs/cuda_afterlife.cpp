@@ -7,7 +7,6 @@
 
 #include "driver/cuda_scopes.hpp"
 #include "driver/process.hpp"
-#include "graphs/captured_graph.hpp"
 
 namespace gpuprof::graphs {
 namespace afterlife {
@@ -41,7 +40,7 @@ void finish(const driver::Table& table, const Entry& entry) noexcept {
     table.cuEventDestroy(static_cast<CUevent>(entry.over));
     entry.clock->let_go();
   }
-  entry.release(entry.payload);
+  entry.payload.release(entry.payload.what);
 }
 
 }  // namespace

@@ -7,13 +7,13 @@
 
 #include <cstdint>
 
+#include "graphs/captured_graph.hpp"
 #include "timing/cuda_event_clock.hpp"
 
 namespace gpuprof::graphs::afterlife {
 
 struct Entry {
-  void* payload;
-  void (*release)(void*);
+  Payload payload;
   void* over;  // CUevent, owned
   timing::EventClock* clock;
   std::uint32_t generation;

@@ -2,7 +2,9 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "driver/cuda_scopes.hpp"
 #include "graphs/cuda_handles.hpp"
@@ -20,6 +22,7 @@ using timing::contexts::as_stream;
 namespace {
 
 constexpr int kEndTries = 3;
+constexpr std::size_t kNewest = 64;  // nodes that are looked at for a kernel
 
 // How the driver's log writes a thread.
 std::uint64_t this_thread() noexcept { return static_cast<std::uint64_t>(pthread_self()); }
@@ -88,6 +91,19 @@ std::string kernel_of(const Table& table, CUgraphNode node) {
   const CUresult named = params.func != nullptr ? table.cuFuncGetName(&name, params.func)
                                                 : table.cuKernelGetName(&name, params.kern);
   return named == CUDA_SUCCESS && name != nullptr ? name : "";
+}
+
+// The newest kernel of the graph, if it is among the last nodes. A capture appends its nodes.
+std::string newest_kernel(const Table& table, CUgraph graph, std::size_t count) {
+  std::vector<CUgraphNode> nodes(count);
+  if (table.cuGraphGetNodes(graph, nodes.data(), &count) != CUDA_SUCCESS) return {};
+  nodes.resize(std::min(count, nodes.size()));
+  const std::size_t oldest = nodes.size() > kNewest ? nodes.size() - kNewest : 0;
+  for (std::size_t i = nodes.size(); i > oldest; --i) {
+    std::string kernel = kernel_of(table, nodes[i - 1]);
+    if (!kernel.empty()) return kernel;
+  }
+  return {};
 }
 
 // What has to be current for a call on the stream. Only a default stream needs any; another one
@@ -185,13 +201,13 @@ void Capture::started() {
   }
 }
 
-// Whether the stream is in this capture still. Its address may be that of another stream by now, with
-// a capture of its own; a broken capture does not say which it is.
+// Whether the stream is in this capture still. Its address may be that of another stream by now,
+// with a capture of its own; a broken capture does not say which it is.
 bool Capture::still_there() const {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
-  const CUresult answer = driver::ready().cuStreamGetCaptureInfo(
-      as_stream(stream_), &status, &id, nullptr, nullptr, nullptr);
+  const CUresult answer = driver::ready().cuStreamGetCaptureInfo(as_stream(stream_), &status, &id,
+                                                                 nullptr, nullptr, nullptr);
   if (answer != CUDA_SUCCESS) return true;  // the end will say what is wrong
   return status == CU_STREAM_CAPTURE_STATUS_INVALIDATED ||
          (status == CU_STREAM_CAPTURE_STATUS_ACTIVE && id == id_);
@@ -269,6 +285,7 @@ void Capture::look() noexcept {
     CaptureSights seen = sights();
     if (table.cuGraphGetNodes(graph, nullptr, &seen.nodes) != CUDA_SUCCESS) return;
     std::string kernel = newest_count > 0 ? kernel_of(table, newest[newest_count - 1]) : "";
+    if (kernel.empty() && seen.nodes > 0) kernel = newest_kernel(table, graph, seen.nodes);
     if (!kernel.empty()) seen.last_kernel = std::move(kernel);
     seen.looked = true;
     OpenCaptures::instance().set_sights(*this, std::move(seen));

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "driver/cuda_scopes.hpp"
+#include "driver/stopwatch.hpp"
 #include "graphs/captured_graph.hpp"
 #include "graphs/cuda_afterlife.hpp"
 #include "graphs/cuda_handles.hpp"
@@ -103,11 +104,9 @@ void CapturedGraph::throw_if_unusable() const {
   }
 }
 
-void CapturedGraph::retain(void* payload, void (*release)(void*)) {
-  const std::lock_guard lock(mutex_);
-  throw_if_unusable();
+// With the graph's context current.
+void* CapturedGraph::make_over_event() const {
   const Table& table = driver::ready();
-  const driver::CurrentContext current(table, clock_->context());
   CUevent over = nullptr;
   const CUresult status = table.cuEventCreate(&over, CU_EVENT_DISABLE_TIMING);
   if (status != CUDA_SUCCESS) {
@@ -117,25 +116,34 @@ void CapturedGraph::retain(void* payload, void (*release)(void*)) {
     }
     throw error;
   }
-  over_ = over;
+  return over;
+}
+
+void CapturedGraph::retain(const Payload& payload) {
+  const std::lock_guard lock(mutex_);
+  throw_if_unusable();
+  const driver::CurrentContext current(driver::ready(), clock_->context());
+  over_ = make_over_event();
   payload_ = payload;
-  release_ = release;
 }
 
 // With the lock held, after a launch.
 void CapturedGraph::note_launch(std::uintptr_t stream) noexcept {
+  // Written with the lock held only, so that no atomic addition is needed.
   uploaded_.store(true, std::memory_order_relaxed);
-  replays_.fetch_add(1, std::memory_order_relaxed);
+  replays_.store(replays_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (over_ == nullptr) return;
   const Table& table = *driver::loaded_or_null();
+  needed_ = true;
   lost_track_ = table.cuEventRecord(static_cast<CUevent>(over_), as_stream(stream)) != CUDA_SUCCESS;
 }
 
 void CapturedGraph::let_go_of_payload() noexcept {
-  if (payload_ == nullptr) return;
-  afterlife::add({std::exchange(payload_, nullptr), release_, over_, clock_, generation_,
-                  lost_track_, replays_.load(std::memory_order_relaxed) == 0});
+  if (payload_.what == nullptr) return;
+  afterlife::add({std::exchange(payload_, {}), over_, clock_, generation_, lost_track_,
+                  !std::exchange(needed_, false)});
   over_ = nullptr;
+  lost_track_ = false;
 }
 
 std::int64_t CapturedGraph::free_memory() const noexcept {
@@ -196,7 +204,8 @@ void CapturedGraph::lend_exec(void* exec) {
 
 void CapturedGraph::check_stream(std::uintptr_t stream) const {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  check(driver::ready().cuStreamIsCapturing(as_stream(stream), &status), "cuStreamIsCapturing");
+  check(driver::loaded_or_null()->cuStreamIsCapturing(as_stream(stream), &status),
+        "cuStreamIsCapturing");
   if (status == CU_STREAM_CAPTURE_STATUS_NONE) return;
   throw Error(ErrorKind::kInvalidState,
               "the stream " + std::to_string(stream) +
@@ -240,12 +249,12 @@ void CapturedGraph::launch(std::uintptr_t stream, int ordinal, Sample* replay) {
 
 void CapturedGraph::launch_locked(std::uintptr_t stream, int ordinal, Sample* replay) {
   throw_if_unusable();
-  const Table& table = driver::ready();
+  const Table& table = *driver::loaded_or_null();
   const driver::CurrentContext current(table, to_push(stream, *clock_));
   open_launch(stream, ordinal, replay);
-  const timing::HostNanoseconds before = timing::host_now();
+  const driver::Stopwatch watch;
   const CUresult status = table.cuGraphLaunch(as_exec(exec_), as_stream(stream));
-  timing::device::note_queue_time(stream, timing::host_now() - before);
+  timing::device::note_queue_time(stream, watch.about());
   if (status != CUDA_SUCCESS) {
     const Error error = driver::error_of(status, "cuGraphLaunch");
     fail_launch(replay);
@@ -288,8 +297,7 @@ void CapturedGraph::upload(std::uintptr_t stream, int ordinal) {
   if (before >= 0 && after >= 0) memory_.upload = before - after;
 }
 
-bool CapturedGraph::update(CapturedGraph& other, UpdateRefusal& refusal) {
-  if (&other == this) return true;
+bool CapturedGraph::update(CapturedGraph& other, const Payload& payload, UpdateRefusal& refusal) {
   const std::scoped_lock lock(mutex_, other.mutex_);
   throw_if_unusable();
   other.throw_if_unusable();
@@ -308,20 +316,31 @@ bool CapturedGraph::update(CapturedGraph& other, UpdateRefusal& refusal) {
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, clock_->context());
   const driver::RelaxedCapture relaxed(table);
+  void* over = payload.what != nullptr ? make_over_event() : nullptr;
   CUgraphExecUpdateResultInfo info{};
   const CUresult status =
       table.cuGraphExecUpdate(as_exec(exec_), as_graph(other.graph_->graph), &info);
   if (status == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) {
-    refusal.result = static_cast<int>(info.result);
+    refusal.result = static_cast<int>(info.result != 0 ? info.result : CU_GRAPH_EXEC_UPDATE_ERROR);
     // The driver names the nodes of the executable graph by those of its source.
     refusal.node = index_of(table, as_graph(source_->graph), info.errorNode);
     refusal.node_of_other = index_of(table, as_graph(other.graph_->graph), info.errorNode);
     if (refusal.node_of_other < 0) {
       refusal.node_of_other = index_of(table, as_graph(other.graph_->graph), info.errorFromNode);
     }
-    return false;
   }
-  check(status, "cuGraphExecUpdate");
+  if (status != CUDA_SUCCESS) {
+    // Also takes the log's lines of a refusal, which are not the next error's.
+    const Error error = driver::error_of(status, "cuGraphExecUpdate");
+    if (over != nullptr && driver::blocked.load(std::memory_order_relaxed) == 0) {
+      table.cuEventDestroy(static_cast<CUevent>(over));
+    }
+    if (status == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) return false;
+    throw error;
+  }
+  let_go_of_payload();
+  payload_ = payload;
+  over_ = over;
   graph_ = other.graph_;
   spans_.take_names(other.spans_);
   uploaded_.store(false, std::memory_order_relaxed);

@@ -41,15 +41,16 @@ SampleRef sample_of(const Sample& captured, timing::EventClock& clock) {
 GraphSpans::GraphSpans(std::vector<SampleRef> captured, GraphTimers keeping, void* graph)
     : keeping_(keeping) {
   // Scopes are handed over as they end; they are told in the order in which they began.
-  std::stable_sort(captured.begin(), captured.end(), [](const SampleRef& a, const SampleRef& b) {
-    return a->host_begin < b->host_begin;
-  });
+  std::vector<std::pair<timing::HostNanoseconds, std::size_t>> order;
+  order.reserve(captured.size());
+  for (const SampleRef& sample : captured) order.emplace_back(sample->host_begin, order.size());
+  std::sort(order.begin(), order.end());
   spans_.reserve(captured.size());
-  for (SampleRef& sample : captured) {
+  for (const auto& [begin, place] : order) {
     spans_.emplace_back();
-    spans_.back().captured = std::move(sample);
+    spans_.back().captured = std::move(captured[place]);
   }
-  if (collects()) find_nodes(graph);
+  if (collects() && !spans_.empty()) find_nodes(graph);
 }
 
 void GraphSpans::find_nodes(void* graph) {

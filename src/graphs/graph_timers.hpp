@@ -31,9 +31,7 @@ class GraphSpans {
 
   [[nodiscard]] bool empty() const noexcept { return spans_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return spans_.size(); }
-  [[nodiscard]] bool collects() const noexcept {
-    return keeping_ == GraphTimers::kCollect && !spans_.empty();
-  }
+  [[nodiscard]] bool collects() const noexcept { return keeping_ == GraphTimers::kCollect; }
   [[nodiscard]] GraphTimers keeping() const noexcept { return keeping_; }
 
   // Before a launch of `exec`, where collects(): gives each span its events. Throws driver::Error.

@@ -77,7 +77,7 @@ CapturedGraph::CapturedGraph(void* /*graph*/, bool /*lent*/, std::uintptr_t stre
   unavailable();
 }
 CapturedGraph::~CapturedGraph() = default;
-void CapturedGraph::retain(void* /*payload*/, void (* /*release*/)(void*)) { unavailable(); }
+void CapturedGraph::retain(const Payload& /*payload*/) { unavailable(); }
 void CapturedGraph::instantiate() { unavailable(); }
 void CapturedGraph::lend_exec(void* /*exec*/) { unavailable(); }
 void CapturedGraph::launch(std::uintptr_t /*stream*/, int /*ordinal*/, timing::Sample* /*replay*/) {
@@ -94,7 +94,10 @@ void CapturedGraph::before_launch(std::uintptr_t /*stream*/, int /*ordinal*/,
 void CapturedGraph::after_launch(std::uintptr_t /*stream*/, timing::Sample* /*replay*/,
                                  bool /*launched*/) {}
 void CapturedGraph::upload(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }
-bool CapturedGraph::update(CapturedGraph& /*other*/, UpdateRefusal& /*refusal*/) { unavailable(); }
+bool CapturedGraph::update(CapturedGraph& /*other*/, const Payload& /*payload*/,
+                           UpdateRefusal& /*refusal*/) {
+  unavailable();
+}
 std::vector<SpanTime> CapturedGraph::times() { unavailable(); }
 GraphMemory CapturedGraph::memory() { unavailable(); }
 void release_finished() noexcept {}

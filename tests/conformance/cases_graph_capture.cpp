@@ -48,9 +48,6 @@ void cap_graph_calls(int mode) {
   in([&] { P(cuGraphExecEventRecordNodeSetEvent(y, node, f)); });
   in([&] { P(cuGraphUpload(x, t)); });
   in([&] { P(cuGraphLaunch(x, t)); });
-  in([&] { P(cuUserObjectCreate(&h, nullptr, [](void*) {}, 2, 1)); });
-  in([&] { P(cuGraphRetainUserObject(g, h, 1, 1)); });
-  in([&] { P(cuUserObjectRelease(h, 1)); });
   in([&] { P(cuGraphAddChildGraphNode(&h, g2, nullptr, 0, g)); });
   in([&] { P(cuGraphDestroy(g2)); });
 }
@@ -119,6 +116,29 @@ void cap_own_graph() {
   if (mine != nullptr) nodes(mine);
 }
 
+void cap_destroy_own_graph() {
+  World w;
+  H s = w.s, gg = nullptr;
+  int state = -1;
+  Q(cuStreamBeginCapture_v2(s, 1));
+  Q(spin(s, 10));
+  Q(cuStreamGetCaptureInfo_v2(s, &state, nullptr, &gg, nullptr, nullptr));
+  P(cuGraphDestroy(gg));
+  status(s);
+}
+
+void cap_context_of_stream() {
+  World w;
+  H s = w.s, c = nullptr;
+  P(cuStreamBeginCapture_v2(s, 1));
+  P(cuStreamGetCtx(s, &c));
+  P(cuStreamQuery(s));
+  P(cuStreamGetCtx(s, &c));
+  status(s);
+  end(s);
+  P(cuStreamGetCtx(s, &c));
+}
+
 // The log's lines for each refused call.
 void log_of_more_refusals() {
   Scene w;
@@ -185,6 +205,8 @@ const Case kGraphCaptureCases[] = {
     {"cap_memory_calls_global", cap_memory_calls_global},
     {"cap_memory_calls_tl", cap_memory_calls_tl},
     {"cap_own_graph", cap_own_graph},
+    {"cap_destroy_own_graph", cap_destroy_own_graph},
+    {"cap_context_of_stream", cap_context_of_stream},
     {"log_of_more_refusals", log_of_more_refusals},
     {nullptr, nullptr},
 };

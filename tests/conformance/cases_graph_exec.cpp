@@ -46,10 +46,11 @@ struct Timed : World {
   H g = nullptr, x = nullptr, first = nullptr, kernel = nullptr, last = nullptr;
 };
 
+// The last launch crashes: another event was set after one of the graph's had been destroyed.
 void exec_set_event() {
   Timed w;
   H s = w.s, x = w.x, f = w.f, first = w.first, last = w.last, a = nullptr, b = nullptr;
-  H kernel = w.kernel, n = nullptr, out = nullptr, g2 = nullptr;
+  H n = nullptr, out = nullptr;
   float ms = -1;
   Q(cuEventCreate(&a, 0));
   Q(cuEventCreate(&b, 0));
@@ -71,14 +72,29 @@ void exec_set_event() {
   P(cuStreamSynchronize(s));
   P(cuGraphExecEventRecordNodeSetEvent(x, last, n));
   P(cuGraphLaunch(x, s));
+}
+
+void exec_set_untimed_event() {
+  Timed w;
+  H s = w.s, x = w.x, last = w.last, n = nullptr;
+  Q(cuEventCreate(&n, 2));
+  P(cuGraphExecEventRecordNodeSetEvent(x, last, n));
+  P(cuGraphLaunch(x, s));
+  P(cuEventQuery(n));
   P(cuStreamSynchronize(s));
   P(cuEventQuery(n));
+}
+
+void exec_set_event_arguments() {
+  Timed w;
+  H s = w.s, x = w.x, kernel = w.kernel, first = w.first, a = nullptr, g2 = nullptr;
+  Q(cuEventCreate(&a, 0));
   P(cuGraphExecEventRecordNodeSetEvent(x, kernel, a));
   P(cuGraphExecEventRecordNodeSetEvent(x, nullptr, a));
   P(cuGraphExecEventRecordNodeSetEvent(nullptr, first, a));
   P(cuGraphExecEventRecordNodeSetEvent(x, first, nullptr));
   Q(cuStreamBeginCapture_v2(s, 1));
-  Q(cuEventRecordWithFlags(f, s, 1));
+  Q(cuEventRecordWithFlags(w.f, s, 1));
   Q(cuStreamEndCapture(s, &g2));
   H foreign = nodes_of(g2)[0];
   P(cuGraphExecEventRecordNodeSetEvent(x, foreign, a));
@@ -157,6 +173,8 @@ const Case kGraphExecCases[] = {
     {"instantiate_flags", instantiate_flags},
     {"upload", upload},
     {"exec_set_event", exec_set_event},
+    {"exec_set_untimed_event", exec_set_untimed_event},
+    {"exec_set_event_arguments", exec_set_event_arguments},
     {"exec_set_event_of_another_context", exec_set_event_of_another_context},
     {"exec_set_event_after_graph", exec_set_event_after_graph},
     {"exec_set_event_twice", exec_set_event_twice},

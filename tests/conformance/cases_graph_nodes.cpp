@@ -57,6 +57,19 @@ void graph_kernels() {
   std::printf("  grid %u func=%s\n", old.grid[0], set_or_null(old.func));
 }
 
+void graph_kernel_of_library() {
+  World w;
+  H s = w.s;
+  KernelNode n = {};
+  const char* name = nullptr;
+  Q(cuStreamBeginCapture_v2(s, 1));
+  Q(spin_of_library(s));
+  H g = end(s);
+  P(cuGraphKernelNodeGetParams_v2(nodes_of(g)[0], &n));
+  P(cuKernelGetName(&name, n.kern));
+  std::printf("  name %s\n", name != nullptr ? name : "NULL");
+}
+
 void graph_copies() {
   World w;
   H s = w.s;
@@ -115,7 +128,6 @@ void graph_events() {
 void graph_wrong_nodes() {
   World w;
   H s = w.s, f = w.f, out = nullptr;
-  Ptr d = 0;
   KernelNode k = {};
   CopyNode c = {};
   MemsetNode m = {};
@@ -135,7 +147,6 @@ void graph_wrong_nodes() {
   P(cuGraphEventWaitNodeGetEvent(record, &out));
   P(cuGraphChildGraphNodeGetGraph(kernel, &out));
   P(cuGraphMemAllocNodeGetParams(kernel, &a));
-  P(cuGraphMemFreeNodeGetParams(kernel, &d));
   P(cuGraphKernelNodeGetParams_v2(nullptr, &k));
   P(cuFuncGetName(&name, nullptr));
   P(cuFuncGetName(nullptr, nullptr));
@@ -257,15 +268,11 @@ void graph_child() {
 }  // namespace
 
 const Case kGraphNodeCases[] = {
-    {"graph_kernels", graph_kernels},
-    {"graph_copies", graph_copies},
-    {"graph_memsets", graph_memsets},
-    {"graph_events", graph_events},
-    {"graph_wrong_nodes", graph_wrong_nodes},
-    {"graph_edges", graph_edges},
-    {"graph_early_edges", graph_early_edges},
-    {"graph_child", graph_child},
-    {nullptr, nullptr},
+    {"graph_kernels", graph_kernels}, {"graph_kernel_of_library", graph_kernel_of_library},
+    {"graph_copies", graph_copies},   {"graph_memsets", graph_memsets},
+    {"graph_events", graph_events},   {"graph_wrong_nodes", graph_wrong_nodes},
+    {"graph_edges", graph_edges},     {"graph_early_edges", graph_early_edges},
+    {"graph_child", graph_child},     {nullptr, nullptr},
 };
 
 }  // namespace conformance

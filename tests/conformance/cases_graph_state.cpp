@@ -7,8 +7,6 @@
 namespace conformance {
 namespace {
 
-void nothing(void*) {}
-
 // A graph of a kernel, an event record and a memset, and what can be done to it.
 struct Scene : World {
   Scene() {
@@ -25,17 +23,16 @@ struct Scene : World {
     Q(cuGraphInstantiateWithFlags(&x, g, 0));
     Q(cuGraphLaunch(x, s));
     Q(cuStreamSynchronize(s));
-    Q(cuUserObjectCreate(&object, nullptr, nothing, 3, 1));
     Q(cuGraphKernelNodeGetParams_v2(kernel, &params));
   }
   Ptr d = 0;
-  H g = nullptr, x = nullptr, kernel = nullptr, record = nullptr, set = nullptr, object = nullptr;
+  H g = nullptr, x = nullptr, kernel = nullptr, record = nullptr, set = nullptr;
   KernelNode params = {};
 };
 
 void ask_everything(Scene& w) {
   H t = w.t, f = w.f, g = w.g, x = w.x, kernel = w.kernel, record = w.record, set = w.set;
-  H o = w.object, h = nullptr, func = w.params.func;
+  H h = nullptr, func = w.params.func;
   Ptr d = w.d, p = 0;
   char bytes[8] = {};
   int state = -1;
@@ -54,9 +51,6 @@ void ask_everything(Scene& w) {
   P(cuGraphMemsetNodeGetParams(set, &m));
   P(cuGraphEventRecordNodeGetEvent(record, &h));
   P(cuFuncGetName(&name, func));
-  P(cuGraphRetainUserObject(g, o, 1, 1));
-  P(cuUserObjectRelease(o, 1));
-  P(cuUserObjectCreate(&h, nullptr, nothing, 1, 1));
   P(cuMemsetD8Async(d, 1, 4, t));
   P(cuMemsetD16Async(d, 1, 4, t));
   P(cuStreamWriteValue64_v2(t, d, 1, 0));
@@ -80,29 +74,43 @@ void sticky_graphs() {
   ask_everything(w);
 }
 
+// A graph of an event record and its executable copy, made in a context of their own.
+struct Doomed : World {
+  Doomed() {
+    H s2 = nullptr, h = nullptr;
+    Q(cuCtxCreate_v2(&c, 0, dev));
+    Q(cuStreamCreate(&s2, 1));
+    Q(cuStreamBeginCapture_v2(s2, 1));
+    Q(cuEventCreate(&h, 0));
+    Q(cuEventRecordWithFlags(h, s2, 1));
+    Q(cuStreamEndCapture(s2, &g));
+    Q(cuGraphInstantiateWithFlags(&x, g, 0));
+  }
+  H c = nullptr, g = nullptr, x = nullptr;
+};
+
 void graphs_of_dead_context() {
-  World w;
-  H c = nullptr, s2 = nullptr, g = nullptr, x = nullptr, h = nullptr;
+  Doomed w;
+  H c = w.c, g = w.g, x = w.x;
   std::size_t n = 0;
   Update u = {};
-  Q(cuCtxCreate_v2(&c, 0, w.dev));
-  Q(cuStreamCreate(&s2, 1));
-  Q(cuStreamBeginCapture_v2(s2, 1));
-  Q(cuEventCreate(&h, 0));
-  Q(cuEventRecordWithFlags(h, s2, 1));
-  Q(cuStreamEndCapture(s2, &g));
-  Q(cuGraphInstantiateWithFlags(&x, g, 0));
   P(cuCtxDestroy_v2(c));
   P(cuGraphGetNodes(g, nullptr, &n));
   P(cuGraphExecUpdate_v2(x, g, &u));
   P(cuGraphExecDestroy(x));
+}
+
+void graph_of_dead_context() {
+  Doomed w;
+  H c = w.c, g = w.g;
+  P(cuCtxDestroy_v2(c));
   P(cuGraphDestroy(g));
 }
 
 void fork_graph_calls() {
   Scene w;
-  H s = w.s, t = w.t, f = w.f, g = w.g, x = w.x, record = w.record, o = w.object, h = nullptr;
-  H kernel = w.kernel;
+  H s = w.s, t = w.t, f = w.f, g = w.g, x = w.x, record = w.record, kernel = w.kernel;
+  H h = nullptr;
   Ptr d = w.d;
   char bytes[8] = {};
   int state = -1;
@@ -118,9 +126,6 @@ void fork_graph_calls() {
   child_row("graphGetEdges", [&] { return cuGraphGetEdges_v2(g, nullptr, nullptr, nullptr, &n); });
   child_row("graphKernelParams", [&] { return cuGraphKernelNodeGetParams_v2(kernel, &k); });
   child_row("funcGetName", [&] { return cuFuncGetName(&name, w.params.func); });
-  child_row("userObjectCreate", [&] { return cuUserObjectCreate(&h, nullptr, nothing, 1, 1); });
-  child_row("userObjectRelease", [&] { return cuUserObjectRelease(o, 1); });
-  child_row("graphRetainObject", [&] { return cuGraphRetainUserObject(g, o, 1, 1); });
   child_row("captureInfo", [&] {
     return cuStreamGetCaptureInfo_v2(s, &state, nullptr, nullptr, nullptr, nullptr);
   });
@@ -142,6 +147,7 @@ const Case kGraphStateCases[] = {
     {"graphs_on_foreign_thread", graphs_on_foreign_thread},
     {"sticky_graphs", sticky_graphs},
     {"graphs_of_dead_context", graphs_of_dead_context},
+    {"graph_of_dead_context", graph_of_dead_context},
     {"fork_graph_calls", fork_graph_calls},
     {nullptr, nullptr},
 };

@@ -135,7 +135,7 @@ int spin_shaped(H stream, const Shape& shape) {
 }
 
 int spin_of_library(H stream) {
-  if (is_fake()) return fake_kernel(stream, "spin", 10000, kOne, kOne, 0, 1, 0);
+  if (is_fake()) return fake_kernel(stream, "spin", 10000, kOne, kOne, 0, 2, 0);
   if (spin_of_a_library == nullptr) {
     H library_of_kernels = nullptr;
     Q(cuLibraryLoadData(&library_of_kernels, PTX, nullptr, nullptr, 0, nullptr, nullptr, 0));

@@ -136,15 +136,11 @@ struct Launch {
   X(cuGraphEventWaitNodeGetEvent, (H, H*))                                                  \
   X(cuGraphChildGraphNodeGetGraph, (H, H*))                                                 \
   X(cuGraphMemAllocNodeGetParams, (H, AllocNode*))                                          \
-  X(cuGraphMemFreeNodeGetParams, (H, Ptr*))                                                 \
   X(cuFuncGetName, (const char**, H))                                                       \
   X(cuKernelGetName, (const char**, H))                                                     \
   X(cuGraphExecUpdate, (H, H, H*, int*))                                                    \
   X(cuGraphExecUpdate_v2, (H, H, Update*))                                                  \
   X(cuGraphExecEventRecordNodeSetEvent, (H, H, H))                                          \
-  X(cuUserObjectCreate, (H*, void*, void (*)(void*), unsigned, unsigned))                   \
-  X(cuUserObjectRelease, (H, unsigned))                                                     \
-  X(cuGraphRetainUserObject, (H, H, unsigned, unsigned))                                    \
   X(cuMemAllocAsync, (Ptr*, std::size_t, H))                                                \
   X(cuMemFreeAsync, (Ptr, H))                                                               \
   X(cuMemsetD8Async, (Ptr, unsigned char, std::size_t, H))                                  \
@@ -245,6 +241,5 @@ extern const Case kGraphExecCases[];
 extern const Case kGraphUpdateCases[];
 extern const Case kGraphCaptureCases[];
 extern const Case kGraphStateCases[];
-extern const Case kUserObjectCases[];
 
 }  // namespace conformance

@@ -45,8 +45,6 @@ FAKECUDA_SAME(kUpdateAttributesChanged, CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CH
 FAKECUDA_SAME(kMemoryHost, CU_MEMORYTYPE_HOST);
 FAKECUDA_SAME(kMemoryDevice, CU_MEMORYTYPE_DEVICE);
 FAKECUDA_SAME(kAutoFreeOnLaunch, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
-FAKECUDA_SAME(kNoDestructorSync, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
-FAKECUDA_SAME(kUserObjectMove, CU_GRAPH_USER_OBJECT_MOVE);
 FAKECUDA_SAME(kEdgeProgrammatic, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC);
 FAKECUDA_SAME(kPortProgrammatic, CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC);
 FAKECUDA_SAME(kAttributeProgrammaticStream, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
@@ -97,4 +95,3 @@ static_assert(sizeof(fakecuda::LaunchAttribute) == sizeof(CUlaunchAttribute), "a
 FAKECUDA_SAME_PLACE(LaunchAttribute, value, CUlaunchAttribute, value);
 static_assert(sizeof(fakecuda::LaunchConfig) == sizeof(CUlaunchConfig), "launch");
 FAKECUDA_SAME_PLACE(LaunchConfig, attributes, CUlaunchConfig, attrs);
-static_assert(sizeof(fakecuda::HostFunction) == sizeof(CUhostFn), "CUhostFn");

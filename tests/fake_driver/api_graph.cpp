@@ -1,4 +1,6 @@
 // Graphs, their executable copies and launching them.
+#include <algorithm>
+
 #include "call.hpp"
 #include "capture.hpp"
 #include "graph.hpp"
@@ -34,7 +36,6 @@ Result instantiate(State& s, Handle* out, Handle handle, unsigned long long flag
   if (const Result refused = refuse_unsafe(s); refused != kSuccess) return refused;
   const auto graph = find_graph(s, handle);
   if (!graph || (flags & ~kInstantiateFlagsMask) != 0) return kInvalidValue;
-  if (graph->in_capture) return kIllegalState;
   auto exec = std::make_shared<GraphExec>();
   exec->nodes = flattened(*graph);
   if (allocates(exec->nodes) && has_exec(s, handle)) return kNotSupported;
@@ -44,7 +45,6 @@ Result instantiate(State& s, Handle* out, Handle handle, unsigned long long flag
   exec->graph = handle;
   exec->context = context;
   exec->source = graph->nodes;
-  exec->objects = retained(*graph);
   exec->frees_on_launch = (flags & kAutoFreeOnLaunch) != 0;
   exec->memory = memory;
   exec->label = new_label(function);
@@ -57,7 +57,10 @@ Result instantiate(State& s, Handle* out, Handle handle, unsigned long long flag
 Result find_launch(State& s, const char* function, Handle exec_handle, Handle stream_handle,
                    std::shared_ptr<GraphExec>& exec, std::shared_ptr<Stream>& stream) {
   exec = find_exec(s, exec_handle);
-  if (!exec) return kInvalidValue;
+  if (!exec) {
+    log_line("Graph is not a valid executable graph");
+    return kInvalidValue;
+  }
   return find_stream(s, function, stream_handle, stream);
 }
 
@@ -83,6 +86,12 @@ void allocate(State& s, const GraphExec& exec) {
   }
 }
 
+bool records_destroyed_event(const GraphExec& exec) {
+  return std::any_of(exec.nodes.begin(), exec.nodes.end(), [](const Node& node) {
+    return node.type == kNodeEventRecord && node.event.expired();
+  });
+}
+
 Result launch(State& s, const char* function, Handle exec_handle, Handle stream_handle) {
   std::shared_ptr<GraphExec> exec;
   std::shared_ptr<Stream> stream;
@@ -91,6 +100,11 @@ Result launch(State& s, const char* function, Handle exec_handle, Handle stream_
   if (answer != kSuccess) return answer;
   if (const Result refused = refuse_capturing(*stream); refused != kSuccess) return refused;
   if (!can_allocate(s, *exec)) return kInvalidValue;
+  // Without other events the copy runs as it lies on the device, whatever was destroyed since.
+  if (exec->has_other_events && records_destroyed_event(*exec)) {
+    misuse(function, "with other events than before, one of which is destroyed");
+  }
+  exec->has_other_events = false;
   allocate(s, *exec);
   enqueue_graph(s, stream, *exec);
   return kSuccess;
@@ -104,10 +118,14 @@ Result destroy_graph(State& s, Handle handle) {
   return kSuccess;
 }
 
-Result destroy_exec(State& s, Handle handle) {
+Result destroy_exec(State& s, const char* function, Handle handle) {
   if (const Result refused = refuse_unsafe(s); refused != kSuccess) return refused;
   const auto exec = find_exec(s, handle);
   if (!exec) return kInvalidValue;
+  // An empty one holds nothing that went with its context.
+  if (!exec->context->alive && !exec->nodes.empty()) {
+    misuse(function, "with an executable graph of a destroyed context");
+  }
   s.execs.erase(handle);
   s.dying_execs.push_back(exec);
   return kSuccess;
@@ -161,7 +179,8 @@ FAKECUDA_EXPORT Result cuGraphInstantiateWithFlags(Handle* out, Handle graph,
 
 FAKECUDA_EXPORT Result cuGraphExecDestroy(Handle handle) {
   static const Function function{"cuGraphExecDestroy"};
-  return call_destroying(function, handle, [&] { return destroy_exec(state(), handle); });
+  return call_destroying(function, handle,
+                         [&] { return destroy_exec(state(), function.symbol, handle); });
 }
 
 FAKECUDA_EXPORT Result cuGraphLaunch(Handle exec, Handle stream) {
@@ -170,7 +189,7 @@ FAKECUDA_EXPORT Result cuGraphLaunch(Handle exec, Handle stream) {
 }
 
 FAKECUDA_EXPORT Result cuGraphUpload(Handle exec_handle, Handle stream_handle) {
-  static const Function function{"cuGraphUpload"};
+  static const Function function{"cuGraphUpload", InChild::kAnswersSuccess};
   return call(function, [&]() -> Result {
     std::shared_ptr<GraphExec> exec;
     std::shared_ptr<Stream> stream;

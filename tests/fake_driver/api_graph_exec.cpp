@@ -1,4 +1,4 @@
-// Changing an executable copy of a graph, and what graphs keep alive.
+// Changing an executable copy of a graph.
 #include "call.hpp"
 #include "capture.hpp"
 #include "graph.hpp"
@@ -19,14 +19,12 @@ void take_over(GraphExec& exec, const Graph& graph) {
   for (std::size_t i = 0; i < fresh.size(); ++i) fresh[i].handle = exec.nodes[i].handle;
   exec.nodes = std::move(fresh);
   exec.source = graph.nodes;
-  exec.replaced.emplace_back(exec.last, std::move(exec.objects));
-  exec.objects = retained(graph);
 }
 
 Result update(State& s, Handle exec_handle, Handle graph_handle, UpdateInfo& info) {
   const auto exec = find_exec(s, exec_handle);
   const auto graph = find_graph(s, graph_handle);
-  info = {kUpdateError, 0, 0};
+  info = {};
   if (!exec || !graph) return kInvalidValue;
   info = s.config.update_refusal != kUpdateSuccess ? refused_by_test(s, *graph)
                                                    : compare(exec->source, graph->nodes);
@@ -42,47 +40,19 @@ Result set_event(State& s, const char* function, Handle exec_handle, Handle node
   std::shared_ptr<Event> event;
   if (event_handle == 0) return kInvalidValue;
   const Result answer = find_event(s, function, event_handle, event);
-  if (answer != kSuccess) return answer;
+  if (answer == kContextIsDestroyed) return answer;  // a failed kernel is no hindrance
+  if (event->context != exec->context) {
+    ++s.calls_wrong_context;
+    return kInvalidValue;
+  }
   for (Node& node : exec->nodes) {
     if (node.handle != node_handle) continue;
     node.event = event;
     node.event_handle = event_handle;
+    exec->has_other_events = true;
     return kSuccess;
   }
   return kInvalidValue;
-}
-
-Result create_object(State& s, Handle* out, void* data, HostFunction destroy, unsigned references,
-                     unsigned flags, const char* function) {
-  if (out == nullptr || destroy == nullptr || references == 0 || flags != kNoDestructorSync) {
-    return kInvalidValue;
-  }
-  auto object = std::make_shared<UserObject>();
-  object->handle = new_handle(Kind::kUserObject);
-  object->destroy = destroy;
-  object->data = data;
-  object->references = references;
-  object->label = new_label(function);
-  *out = object->handle;
-  s.user_objects[object->handle] = std::move(object);
-  return kSuccess;
-}
-
-std::shared_ptr<UserObject> find_object(const State& s, const char* function, Handle handle) {
-  if (handle == 0) return nullptr;
-  const auto found = s.user_objects.find(handle);
-  if (found == s.user_objects.end()) misuse(function, "with a user object that is gone");
-  return found->second;
-}
-
-Result retain_in_graph(State& s, const char* function, Handle graph_handle, Handle object_handle,
-                       unsigned count, unsigned flags) {
-  const auto graph = find_graph(s, graph_handle);
-  const auto object = find_object(s, function, object_handle);
-  if (!graph || !object || count == 0 || flags > kUserObjectMove) return kInvalidValue;
-  retain(graph->objects, object, count);
-  if (flags == kUserObjectMove) release(s, object, count);
-  return kSuccess;
 }
 
 }  // namespace
@@ -95,7 +65,8 @@ FAKECUDA_EXPORT Result cuGraphExecUpdate(Handle exec, Handle graph, Handle* erro
     if (result == nullptr) return kInvalidValue;
     const Result answer = update(state(), exec, graph, info);
     if (error_node != nullptr) *error_node = info.error_node;
-    *result = info.result;
+    // The older form knows no reason for another number of nodes or edges.
+    *result = info.result == kUpdateTopologyChanged ? kUpdateNotSupported : info.result;
     return answer;
   });
 }
@@ -109,32 +80,6 @@ FAKECUDA_EXPORT Result cuGraphExecUpdate_v2(Handle exec, Handle graph, UpdateInf
 }
 
 FAKECUDA_EXPORT Result cuGraphExecEventRecordNodeSetEvent(Handle exec, Handle node, Handle event) {
-  static const Function function{"cuGraphExecEventRecordNodeSetEvent"};
+  static const Function function{"cuGraphExecEventRecordNodeSetEvent", InChild::kInvalidValue};
   return call(function, [&] { return set_event(state(), function.symbol, exec, node, event); });
-}
-
-FAKECUDA_EXPORT Result cuUserObjectCreate(Handle* out, void* data, HostFunction destroy,
-                                          unsigned references, unsigned flags) {
-  static const Function function{"cuUserObjectCreate"};
-  return call(function, [&] {
-    return create_object(state(), out, data, destroy, references, flags, function.symbol);
-  });
-}
-
-FAKECUDA_EXPORT Result cuUserObjectRelease(Handle handle, unsigned count) {
-  static const Function function{"cuUserObjectRelease"};
-  return call_destroying(function, handle, [&]() -> Result {
-    const auto object = find_object(state(), function.symbol, handle);
-    if (!object || count == 0) return kInvalidValue;
-    release(state(), object, count);
-    return kSuccess;
-  });
-}
-
-FAKECUDA_EXPORT Result cuGraphRetainUserObject(Handle graph, Handle object, unsigned count,
-                                               unsigned flags) {
-  static const Function function{"cuGraphRetainUserObject"};
-  return call(function, [&] {
-    return retain_in_graph(state(), function.symbol, graph, object, count, flags);
-  });
 }

@@ -72,11 +72,11 @@ Result kernel_params(const Node& node, Params& out) {
   std::copy(std::begin(node.kernel.grid), std::end(node.kernel.grid), out.grid);
   std::copy(std::begin(node.kernel.block), std::end(node.kernel.block), out.block);
   out.shared = node.kernel.shared;
-  if (!node.kernel.of_library) out.func = node.kernel.function;
+  if (node.kernel.handles != KernelHandles::kKernelAlone) out.func = node.kernel.function;
   return kSuccess;
 }
 
-CopyEnd copy_end(bool on_host, std::uintptr_t address, std::size_t size) {
+CopyEnd copy_end(bool on_host, std::uintptr_t address) {
   CopyEnd end{};
   end.type = on_host ? kMemoryHost : kMemoryDevice;
   if (on_host) {
@@ -84,16 +84,14 @@ CopyEnd copy_end(bool on_host, std::uintptr_t address, std::size_t size) {
   } else {
     end.device = address;
   }
-  end.pitch = size;
-  end.height = 1;
   return end;
 }
 
 CopyParams copy_params(const Node& node) {
   const Op& op = node.op;
   CopyParams params{};
-  params.source = copy_end(op.from_host, op.source, op.count);
-  params.target = copy_end(op.to_host, static_cast<std::uintptr_t>(op.address), op.count);
+  params.source = copy_end(op.from_host, op.source);
+  params.target = copy_end(op.to_host, static_cast<std::uintptr_t>(op.address));
   params.width = op.count;
   params.height = params.depth = 1;
   return params;
@@ -168,7 +166,7 @@ FAKECUDA_EXPORT Result cuGraphNodeGetType(Handle handle, int* type) {
 }
 
 FAKECUDA_EXPORT Result cuGraphKernelNodeGetParams(Handle node, KernelParamsV1* out) {
-  static const Function function{"cuGraphKernelNodeGetParams"};
+  static const Function function{"cuGraphKernelNodeGetParams", InChild::kAnswersSuccess};
   return call(function, [&]() -> Result {
     const Node* found = find_node(state(), node, kNodeKernel);
     if (found == nullptr || out == nullptr) return kInvalidValue;
@@ -177,12 +175,12 @@ FAKECUDA_EXPORT Result cuGraphKernelNodeGetParams(Handle node, KernelParamsV1* o
 }
 
 FAKECUDA_EXPORT Result cuGraphKernelNodeGetParams_v2(Handle node, KernelParams* out) {
-  static const Function function{"cuGraphKernelNodeGetParams_v2"};
+  static const Function function{"cuGraphKernelNodeGetParams_v2", InChild::kAnswersSuccess};
   return call(function, [&]() -> Result {
     const Node* found = find_node(state(), node, kNodeKernel);
     if (found == nullptr || out == nullptr) return kInvalidValue;
     const Result answer = kernel_params(*found, *out);
-    if (found->kernel.of_library) out->kern = found->kernel.function;
+    if (found->kernel.handles != KernelHandles::kFunction) out->kern = found->kernel.function;
     return answer;
   });
 }
@@ -226,16 +224,12 @@ FAKECUDA_EXPORT Result cuGraphMemAllocNodeGetParams(Handle node, MemAllocParams*
   });
 }
 
-FAKECUDA_EXPORT Result cuGraphMemFreeNodeGetParams(Handle node, DevicePtr* out) {
-  static const Function function{"cuGraphMemFreeNodeGetParams"};
-  return call(function, [&] {
-    return tell(node, kNodeMemFree, out, [](const Node& one) { return one.op.address; });
-  });
-}
-
 FAKECUDA_EXPORT Result cuFuncGetName(const char** name, Handle handle) {
   static const Function function{"cuFuncGetName"};
-  return call(function, [&] { return name_of(state(), function.symbol, handle, name); });
+  return call(function, [&]() -> Result {
+    if (state().device_fault != kSuccess) return state().device_fault;
+    return name_of(state(), function.symbol, handle, name);
+  });
 }
 
 FAKECUDA_EXPORT Result cuKernelGetName(const char** name, Handle handle) {

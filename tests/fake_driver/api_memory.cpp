@@ -37,7 +37,10 @@ Result make_memory(State& s, std::size_t size, bool host, Context& context, cons
 Result allocate(State& s, std::size_t size, bool host, const char* function,
                 std::uintptr_t& address) {
   Context* context = nullptr;
-  if (size == 0) return kInvalidValue;
+  if (size == 0) {
+    log_line("Requested 0 byte allocation");
+    return kInvalidValue;
+  }
   if (const Result answer = current_context(s, context); answer != kSuccess) return answer;
   if (const Result refused = refuse_unsafe(s); refused != kSuccess) return refused;
   return make_memory(s, size, host, *context, function, address);
@@ -84,12 +87,14 @@ Result allocate_in_order(State& s, DevicePtr* out, std::size_t size, Handle hand
                          const char* function) {
   std::shared_ptr<Stream> stream;
   std::uintptr_t address = 0;
-  if (out == nullptr || size == 0) return kInvalidValue;
+  if (out == nullptr) return kInvalidValue;
   Result answer = find_stream(s, function, handle, stream);
+  if (answer == kSuccess && !stream->session) answer = refuse_unsafe(s);
   if (answer != kSuccess) return answer;
-  if (stream->session) {
+  // No memory is no error here, and no memory either.
+  if (size != 0 && stream->session) {
     answer = allocate_in_capture(s, size, stream, function, address);
-  } else {
+  } else if (size != 0) {
     answer = make_memory(s, size, false, *stream->context, function, address);
   }
   if (answer == kSuccess) *out = address;
@@ -98,7 +103,8 @@ Result allocate_in_order(State& s, DevicePtr* out, std::size_t size, Handle hand
 
 Result release_in_order(State& s, DevicePtr address, Handle handle, const char* function) {
   std::shared_ptr<Stream> stream;
-  const Result answer = find_stream(s, function, handle, stream);
+  Result answer = find_stream(s, function, handle, stream);
+  if (answer == kSuccess && !stream->session) answer = refuse_unsafe(s);
   if (answer != kSuccess) return answer;
   const auto found = s.memory.find(static_cast<std::uintptr_t>(address));
   if (found == s.memory.end() || found->second.host || found->second.leaving) return kInvalidValue;

@@ -94,21 +94,21 @@ Result copy(State& s, const char* function, Op op, Handle handle) {
 
 FAKECUDA_EXPORT Result cuMemsetD8Async(DevicePtr address, unsigned char value, std::size_t count,
                                        Handle stream) {
-  static const Function function{"cuMemsetD8Async"};
+  static const Function function{"cuMemsetD8Async", InChild::kAnswersSuccess};
   return call(function,
               [&] { return set(state(), function.symbol, address, value, count, 1, stream); });
 }
 
 FAKECUDA_EXPORT Result cuMemsetD16Async(DevicePtr address, unsigned short value, std::size_t count,
                                         Handle stream) {
-  static const Function function{"cuMemsetD16Async"};
+  static const Function function{"cuMemsetD16Async", InChild::kAnswersSuccess};
   return call(function,
               [&] { return set(state(), function.symbol, address, value, count, 2, stream); });
 }
 
 FAKECUDA_EXPORT Result cuMemsetD32Async(DevicePtr address, unsigned value, std::size_t count,
                                         Handle stream) {
-  static const Function function{"cuMemsetD32Async"};
+  static const Function function{"cuMemsetD32Async", InChild::kAnswersSuccess};
   return call(function,
               [&] { return set(state(), function.symbol, address, value, count, 4, stream); });
 }
@@ -161,14 +161,14 @@ FAKECUDA_EXPORT Result cuStreamWaitValue32_v2(Handle stream, DevicePtr address, 
 
 FAKECUDA_EXPORT Result cuStreamWriteValue32_v2(Handle stream, DevicePtr address,
                                                std::uint32_t value, unsigned /*flags*/) {
-  static const Function function{"cuStreamWriteValue32_v2"};
+  static const Function function{"cuStreamWriteValue32_v2", InChild::kAnswersSuccess};
   return call(function,
               [&] { return write_value(state(), function.symbol, stream, address, value, 4); });
 }
 
 FAKECUDA_EXPORT Result cuStreamWriteValue64_v2(Handle stream, DevicePtr address,
                                                std::uint64_t value, unsigned /*flags*/) {
-  static const Function function{"cuStreamWriteValue64_v2"};
+  static const Function function{"cuStreamWriteValue64_v2", InChild::kAnswersSuccess};
   return call(function,
               [&] { return write_value(state(), function.symbol, stream, address, value, 8); });
 }

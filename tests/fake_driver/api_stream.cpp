@@ -194,8 +194,10 @@ FAKECUDA_EXPORT Result cuStreamGetCtx(Handle handle, Handle* context) {
     std::shared_ptr<Stream> stream;
     if (context == nullptr) return kInvalidValue;
     const Result answer = find_stream(state(), function.symbol, handle, stream);
-    if (answer == kSuccess) *context = stream->context->handle;
-    return answer;
+    if (answer != kSuccess) return answer;
+    if (stream->session && stream->session->invalidated) return kCaptureInvalidated;
+    *context = stream->context->handle;
+    return kSuccess;
   });
 }
 
@@ -220,7 +222,7 @@ FAKECUDA_EXPORT Result cuStreamIsCapturing(Handle handle, CaptureStatus* status)
 
 FAKECUDA_EXPORT Result cuStreamGetCaptureInfo(Handle handle, CaptureStatus* status,
                                               std::uint64_t* id) {
-  static const Function function{"cuStreamGetCaptureInfo"};
+  static const Function function{"cuStreamGetCaptureInfo", InChild::kAnswersSuccess};
   return call(function, [&] {
     return full_capture_info(state(), function.symbol, handle, status, id, nullptr, nullptr,
                              nullptr);
@@ -230,7 +232,7 @@ FAKECUDA_EXPORT Result cuStreamGetCaptureInfo(Handle handle, CaptureStatus* stat
 FAKECUDA_EXPORT Result cuStreamGetCaptureInfo_v2(Handle handle, CaptureStatus* status,
                                                  std::uint64_t* id, Handle* graph,
                                                  const Handle** tips, std::size_t* count) {
-  static const Function function{"cuStreamGetCaptureInfo_v2"};
+  static const Function function{"cuStreamGetCaptureInfo_v2", InChild::kAnswersSuccess};
   return call(function, [&] {
     return full_capture_info(state(), function.symbol, handle, status, id, graph, tips, count);
   });
@@ -240,7 +242,7 @@ FAKECUDA_EXPORT Result cuStreamGetCaptureInfo_v3(Handle handle, CaptureStatus* s
                                                  std::uint64_t* id, Handle* graph,
                                                  const Handle** tips, const void** edges,
                                                  std::size_t* count) {
-  static const Function function{"cuStreamGetCaptureInfo_v3"};
+  static const Function function{"cuStreamGetCaptureInfo_v3", InChild::kAnswersSuccess};
   return call(function, [&] {
     if (edges != nullptr) *edges = nullptr;
     return full_capture_info(state(), function.symbol, handle, status, id, graph, tips, count);
@@ -263,7 +265,7 @@ FAKECUDA_EXPORT Result cuStreamBeginCapture_v2(Handle handle, int mode) {
 }
 
 FAKECUDA_EXPORT Result cuStreamEndCapture(Handle handle, Handle* graph) {
-  static const Function function{"cuStreamEndCapture"};
+  static const Function function{"cuStreamEndCapture", InChild::kAnswersSuccess};
   return call(function, [&]() -> Result {
     State& s = state();
     std::shared_ptr<Stream> stream;

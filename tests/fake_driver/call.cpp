@@ -29,8 +29,6 @@ void wait_until_released(State& s) {
   --s.blocked_calls;
 }
 
-bool is_worth_a_line(Result answer) { return answer != kSuccess && answer != kNotReady; }
-
 }  // namespace
 
 Call::Call(const Function& function) : function_(function) {
@@ -50,9 +48,7 @@ void Call::enter() {
     if (function_.in_child == InChild::kCrashes) misuse(function_.symbol, "in a forked child");
     if (function_.in_child == InChild::kNotInitialised) return refuse(kNotInitialized);
     if (function_.in_child == InChild::kAnswersSuccess) return refuse(kSuccess);
-  }
-  if (this_thread().in_callback && function_.in_child != InChild::kWorks) {
-    return refuse(kNotPermitted);
+    if (function_.in_child == InChild::kInvalidValue) return refuse(kInvalidValue);
   }
   if (s.config.automatic && function_.passes_time) s.now += s.config.call_ns;
   pump(s);
@@ -88,11 +84,15 @@ Result Call::finish(Result answer) {
     if (sticky_) poison(fault_);
     answer_ = fault_;
   }
-  if (is_worth_a_line(answer_) && !state().forked) {
-    log_line("Returning " + std::to_string(answer_) + " (" + error_name(answer_) + ") from " +
-             function_.symbol);
-  }
+  log_answer(answer_, function_.symbol);
   return answer_;
+}
+
+void log_answer(Result answer, const char* function) {
+  const bool is_worth_a_line = answer != kSuccess && answer != kNotReady;
+  if (!is_worth_a_line || state().forked) return;
+  log_line("Returning " + std::to_string(answer) + " (" + error_name(answer) + ") from " +
+           function);
 }
 
 void log_line(const std::string& text) {

@@ -11,7 +11,7 @@
 
 namespace fakecuda {
 
-enum class InChild { kNotInitialised, kAnswersSuccess, kWorks, kCrashes };
+enum class InChild { kNotInitialised, kAnswersSuccess, kInvalidValue, kWorks, kCrashes };
 
 struct Function {
   const char* symbol;
@@ -68,6 +68,8 @@ Result call_destroying(const Function& function, Handle handle, Body&& body) {
 
 // Adds a line to the driver's log, in the driver's form.
 void log_line(const std::string& text);
+// The line for what a function answered, where that is an error.
+void log_answer(Result answer, const char* function);
 
 // What the whole device answers from now on.
 void poison(Result code);

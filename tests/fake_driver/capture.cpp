@@ -67,7 +67,7 @@ Result refuse_unsafe(State& s) {
   log_line(
       worst == Conflict::kOwnThread
           ? "API call conflicts with a stream capture sequence initiated from the calling thread"
-          : "API call conflicts with a stream capture sequence of another thread");
+          : "API call conflicts with a stream capture sequence initiated from another thread");
   return kCaptureUnsupported;
 }
 
@@ -96,6 +96,11 @@ Result refuse_implicit(State& s, const Stream& stream, bool invalidates) {
       answer = kCaptureImplicit;
       if (invalidates) session->invalidated = true;
     }
+  }
+  if (answer != kSuccess) {
+    log_line(
+        "Call cannot be made against CU_STREAM_LEGACY while a blocking stream in the same context "
+        "is capturing");
   }
   return answer;
 }
@@ -130,18 +135,26 @@ void close_capture(State& s, std::shared_ptr<Session> session, bool keep_graph) 
 
 Result end_capture(State& s, const std::shared_ptr<Stream>& stream, Handle* graph) {
   const std::shared_ptr<Session> session = stream->session;
-  if (!session) return kIllegalState;
+  if (!session) {
+    log_line("Stream is not actively capturing");
+    return kIllegalState;
+  }
   const bool at_origin = session->origin == stream;
   Result answer = kSuccess;
   if (!at_origin) {
     session->invalidated = true;
+    log_line("Capture was not initiated on hStream");
     answer = kCaptureUnmatched;
   } else if (session->invalidated) {
     log_line("Capture was invalidated by a prior API call");
     answer = kCaptureInvalidated;
   } else if (session->mode != kModeRelaxed && session->owner != this_thread().id) {
+    log_line(
+        "CU_STREAM_CAPTURE_MODE_RELAXED is required to begin and end the capture on different "
+        "threads");
     answer = kCaptureWrongThread;
   } else if (has_unjoined_work(*session)) {
+    log_line("Capture sequence contains a fork that was not joined to the primary stream");
     answer = kCaptureUnjoined;
   }
   if (!at_origin) return answer;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "call.hpp"
 #include "capture.hpp"
 #include "graph.hpp"
 #include "locked.hpp"
@@ -14,10 +15,13 @@ namespace {
 
 constexpr Ns kTrapNs = 1000;
 
-Result add(const char* function, Handle handle, Node node) {
+// `launch` is the driver's own call for such work, which its log names where it is refused.
+Result add(const char* function, const char* launch, Handle handle, Node node) {
   std::shared_ptr<Stream> stream;
-  const Result answer = find_stream(state(), function, handle, stream);
-  return answer != kSuccess ? answer : submit(state(), stream, std::move(node));
+  Result answer = find_stream(state(), function, handle, stream);
+  if (answer == kSuccess) answer = submit(state(), stream, std::move(node));
+  log_answer(answer, launch);
+  return answer;
 }
 
 Node kernel_node(const char* name, OpKind kind, Ns cost) {
@@ -37,29 +41,30 @@ bool is_device_memory(const State& s, DevicePtr address, std::size_t size) {
 // A kernel named "work" that runs for `cost` ns.
 FAKECUDA_EXPORT int fakecuda_work(Handle stream, Ns cost) {
   const Locked locked;
-  return add("fakecuda_work", stream, kernel_node("work", OpKind::kWork, cost));
+  return add("fakecuda_work", "cuLaunchKernel", stream, kernel_node("work", OpKind::kWork, cost));
 }
 
 // A kernel named "trap" that runs for 1 us and fails: from then on the context answers 719 to
 // whoever looks.
 FAKECUDA_EXPORT int fakecuda_trap(Handle stream) {
   const Locked locked;
-  return add("fakecuda_trap", stream, kernel_node("trap", OpKind::kTrap, kTrapNs));
+  return add("fakecuda_trap", "cuLaunchKernel", stream,
+             kernel_node("trap", OpKind::kTrap, kTrapNs));
 }
 
-// A kernel that runs for `cost` ns. Its node shows a CUfunction, or a CUkernel if it is
-// `of_library`; `programmatic` makes its edges those of a programmatic dependent launch.
+// A kernel that runs for `cost` ns. Its node shows a CUfunction (`handles` 0), a CUkernel (1) or
+// both (2); `programmatic` makes its edges those of a programmatic dependent launch.
 FAKECUDA_EXPORT int fakecuda_kernel(Handle stream, const char* name, Ns cost, const unsigned* grid,
-                                    const unsigned* block, unsigned shared, int of_library,
+                                    const unsigned* block, unsigned shared, int handles,
                                     int programmatic) {
   const Locked locked;
   Node node = kernel_node(name, OpKind::kWork, cost);
   std::copy_n(grid, 3, node.kernel.grid);
   std::copy_n(block, 3, node.kernel.block);
   node.kernel.shared = shared;
-  node.kernel.of_library = of_library != 0;
+  node.kernel.handles = static_cast<KernelHandles>(handles);
   node.kernel.programmatic = programmatic != 0;
-  return add("fakecuda_kernel", stream, std::move(node));
+  return add("fakecuda_kernel", "cuLaunchKernel", stream, std::move(node));
 }
 
 // A copy within the device of so many bytes that nobody looks at.
@@ -69,7 +74,7 @@ FAKECUDA_EXPORT int fakecuda_copy(Handle stream, std::size_t size) {
   node.op.kind = OpKind::kMemcpy;
   node.op.count = size;
   node.op.element_size = 1;
-  return add("fakecuda_copy", stream, std::move(node));
+  return add("fakecuda_copy", "cuMemcpyDtoDAsync_v2", stream, std::move(node));
 }
 
 // A node of any type, which does nothing and has no parameters; outside a capture, nothing.
@@ -77,7 +82,7 @@ FAKECUDA_EXPORT int fakecuda_node(Handle stream, int type) {
   const Locked locked;
   Node node = node_of(static_cast<NodeType>(type), {});
   node.op.kind = OpKind::kJoin;
-  return add("fakecuda_node", stream, std::move(node));
+  return add("fakecuda_node", "cuGraphAddNode", stream, std::move(node));
 }
 
 // What the memory of the device holds now; 1 if it is not all allocated.

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
-#include <thread>
 
 #include "graph.hpp"
 #include "script.hpp"
@@ -47,13 +46,6 @@ std::atomic<std::uint64_t>* shared_counter() {
                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) std::abort();
   return new (page) std::atomic<std::uint64_t>(0);
-}
-
-void destroy_objects(const std::vector<std::pair<HostFunction, void*>>& doomed) {
-  lock();
-  this_thread().in_callback = true;
-  unlock();
-  for (const auto& [destroy, data] : doomed) destroy(data);
 }
 
 void free_memory(State& s) {
@@ -114,14 +106,10 @@ void unlock() { pthread_mutex_unlock(&mutex); }
 
 void leave() {
   State& s = state();
-  std::vector<std::pair<HostFunction, void*>> doomed;
-  if (!s.gone && !s.forked) {
-    bury(s);
-    doomed.swap(s.doomed);
-  }
+  if (!s.gone && !s.forked) bury(s);
   unlock();
-  if (!doomed.empty()) std::thread(destroy_objects, std::move(doomed)).join();
 }
+
 void notify() { pthread_cond_broadcast(&condition); }
 void wait_for_notice() { pthread_cond_wait(&condition, &mutex); }
 

@@ -117,8 +117,6 @@ constexpr unsigned kWaitValueAnd = 2;
 constexpr unsigned kWaitValueNor = 3;
 constexpr unsigned long long kAutoFreeOnLaunch = 1;
 constexpr unsigned long long kInstantiateFlagsMask = 15;
-constexpr unsigned kNoDestructorSync = 1;
-constexpr unsigned kUserObjectMove = 1;
 constexpr unsigned char kEdgeProgrammatic = 1;
 constexpr unsigned char kPortProgrammatic = 1;
 constexpr int kAttributeProgrammaticStream = 6;
@@ -126,8 +124,6 @@ constexpr int kAttributeProgrammaticStream = 6;
 struct Uuid {
   unsigned char bytes[16];
 };
-
-using HostFunction = void (*)(void*);
 
 // The structures below have the layouts of cuda.h's of the same meaning.
 struct KernelParams {

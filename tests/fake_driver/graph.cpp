@@ -26,41 +26,24 @@ void flatten(const Graph& graph, const std::vector<int>& before, std::vector<Nod
   }
 }
 
-UpdateInfo refusal(UpdateResult result, Handle node = 0, Handle from = 0) {
-  return {result, node, from};
-}
+// The driver never says where an edge in the way comes from.
+UpdateInfo refusal(UpdateResult result, Handle node = 0) { return {result, node, 0}; }
 
 bool has_same_ends(const Node& own, const Node& other) {
   return own.op.to_host == other.op.to_host && own.op.from_host == other.op.from_host;
 }
 
-UpdateInfo compare_edges(const Node& own, const Node& other, const std::vector<Node>& all) {
-  if (own.after.size() != other.after.size()) {
-    return refusal(kUpdateTopologyChanged, other.handle);
-  }
-  for (std::size_t i = 0; i < own.after.size(); ++i) {
-    if (own.after[i] == other.after[i]) continue;
-    const auto from = static_cast<std::size_t>(other.after[i]);
-    return refusal(kUpdateTopologyChanged, other.handle, all[from].handle);
-  }
-  return {};
-}
-
 UpdateInfo compare_nodes(const Node& own, const Node& other) {
+  if (own.after != other.after) return refusal(kUpdateTopologyChanged, other.handle);
   if (own.type != other.type) return refusal(kUpdateNodeTypeChanged, other.handle);
   if (own.type == kNodeMemcpy && !has_same_ends(own, other)) {
     return refusal(kUpdateParametersChanged, other.handle);
-  }
-  if (own.type == kNodeMemAlloc || own.type == kNodeMemFree) {
-    return refusal(kUpdateNotSupported, other.handle);
   }
   if (own.child) return compare(own.child->nodes, other.child->nodes);
   return {};
 }
 
 void give_up(State& s, GraphExec& exec) {
-  release(s, exec.objects);
-  for (auto& [done, references] : exec.replaced) release(s, references);
   s.memory_used -= exec.memory;
   exec.memory = 0;
 }
@@ -94,7 +77,6 @@ void forget_graph(State& s, Graph& graph) {
     // An executable copy may still want the graph inside this node.
     if (node.child) forget_graph(s, *node.child);
   }
-  release(s, graph.objects);
   s.graphs.erase(graph.handle);
 }
 
@@ -107,7 +89,6 @@ void list_node(State& s, Graph& graph, Node node) {
 std::shared_ptr<Graph> clone_into_node(State& s, const Graph& graph) {
   auto clone = make_graph(s, "cuGraphAddChildGraphNode");
   clone->embedded = true;
-  for (const auto& [object, count] : graph.objects) retain(clone->objects, object, count);
   for (const Node& node : graph.nodes) {
     Node copy = node;
     if (node.child) copy.child = clone_into_node(s, *node.child);
@@ -134,40 +115,10 @@ std::vector<Node> flattened(const Graph& graph) {
   return flat;
 }
 
-References retained(const Graph& graph) {
-  References taken;
-  for (const auto& [object, count] : graph.objects) retain(taken, object, count);
-  for (const Node& node : graph.nodes) {
-    if (!node.child) continue;
-    const References inner = retained(*node.child);
-    taken.insert(taken.end(), inner.begin(), inner.end());
-  }
-  return taken;
-}
-
-void retain(References& references, const std::shared_ptr<UserObject>& object, std::int64_t count) {
-  object->references += count;
-  references.emplace_back(object, count);
-}
-
-void release(State& s, const std::shared_ptr<UserObject>& object, std::int64_t count) {
-  object->references -= count;
-  if (object->references > 0) return;
-  s.user_objects.erase(object->handle);
-  s.doomed.emplace_back(object->destroy, object->data);
-}
-
-void release(State& s, References& references) {
-  References taken;
-  taken.swap(references);
-  for (const auto& [object, count] : taken) release(s, object, count);
-}
-
 UpdateInfo compare(const std::vector<Node>& own, const std::vector<Node>& other) {
   if (own.size() != other.size()) return refusal(kUpdateTopologyChanged);
   for (std::size_t i = 0; i < own.size(); ++i) {
-    UpdateInfo info = compare_edges(own[i], other[i], other);
-    if (info.result == kUpdateSuccess) info = compare_nodes(own[i], other[i]);
+    const UpdateInfo info = compare_nodes(own[i], other[i]);
     if (info.result != kUpdateSuccess) return info;
   }
   return {};
@@ -181,13 +132,6 @@ void bury(State& s) {
   };
   auto& dying = s.dying_execs;
   dying.erase(std::remove_if(dying.begin(), dying.end(), is_dead), dying.end());
-  for (const auto& [handle, exec] : s.execs) {
-    auto& replaced = exec->replaced;
-    while (!replaced.empty() && is_over(s, replaced.front().first)) {
-      release(s, replaced.front().second);
-      replaced.erase(replaced.begin());
-    }
-  }
   if (s.graph_allocations > 0) free_unwanted_memory(s);
 }
 

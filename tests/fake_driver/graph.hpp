@@ -1,8 +1,7 @@
 // Graphs and their executable copies: what they hold, what an update may change.
 //
-// A graph and each of its executable copies hold references to the user objects of the graph. What
-// a running launch still needs is given up when that launch is over in virtual time, by whichever
-// call comes next. Every function wants the lock held.
+// What a running launch still needs is given up when that launch is over in virtual time, by
+// whichever call comes next. Every function wants the lock held.
 #pragma once
 
 #include "state.hpp"
@@ -24,12 +23,6 @@ const Node* find_node(const State& s, Handle handle, NodeType type);
 
 // What a launch of the graph runs, in an order in which each node comes after what it waits for.
 std::vector<Node> flattened(const Graph& graph);
-
-// The references that an executable copy of the graph takes for itself.
-References retained(const Graph& graph);
-void retain(References& references, const std::shared_ptr<UserObject>& object, std::int64_t count);
-void release(State& s, const std::shared_ptr<UserObject>& object, std::int64_t count);
-void release(State& s, References& references);
 
 // Whether an executable copy of `own` can become one of `other`, and if not, why.
 UpdateInfo compare(const std::vector<Node>& own, const std::vector<Node>& other);

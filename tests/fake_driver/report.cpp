@@ -30,30 +30,6 @@ Live live_graphs(const State& s) {
   return live;
 }
 
-// How many references are held by what was abandoned.
-template <typename T>
-std::int64_t held_by_abandoned(const State& s, const Table<T>& table, const UserObject& object) {
-  std::int64_t held = 0;
-  for (const auto& [handle, owner] : table) {
-    if (s.abandoned.count(handle) == 0) continue;
-    for (const auto& [one, count] : owner->objects) held += one.get() == &object ? count : 0;
-  }
-  return held;
-}
-
-Live live_user_objects(const State& s) {
-  Live live;
-  for (const auto& [handle, object] : s.user_objects) {
-    const std::int64_t held =
-        held_by_abandoned(s, s.graphs, *object) + held_by_abandoned(s, s.execs, *object);
-    if (is_live(s, handle, nullptr) && object->references > held) {
-      live.emplace_back(handle, object->label);
-    }
-  }
-  std::sort(live.begin(), live.end());
-  return live;
-}
-
 Live live_contexts(const State& s) {
   Live live;
   for (const auto& context : s.all_contexts) {
@@ -132,15 +108,10 @@ std::string last_calls_json(const State& s) {
 
 std::vector<std::pair<const char*, Live>> live_objects(const State& s) {
   return {
-      {"event", live_of(s, s.events)},
-      {"stream", live_of(s, s.streams)},
-      {"graph", live_graphs(s)},
-      {"exec", live_of(s, s.execs)},
-      {"context", live_contexts(s)},
-      {"primary", live_retains(s)},
-      {"memory", live_memory(s, false)},
-      {"host_memory", live_memory(s, true)},
-      {"user_object", live_user_objects(s)},
+      {"event", live_of(s, s.events)},   {"stream", live_of(s, s.streams)},
+      {"graph", live_graphs(s)},         {"exec", live_of(s, s.execs)},
+      {"context", live_contexts(s)},     {"primary", live_retains(s)},
+      {"memory", live_memory(s, false)}, {"host_memory", live_memory(s, true)},
   };
 }
 

@@ -10,8 +10,7 @@
 namespace fakecuda {
 
 // Handles and labels of what is alive: made by a call, not yet destroyed, in a living context, and
-// not abandoned. Kinds: event, stream, graph, exec, context, primary, memory, host_memory,
-// user_object.
+// not abandoned. Kinds: event, stream, graph, exec, context, primary, memory, host_memory.
 using Live = std::vector<std::pair<Handle, std::string>>;
 std::vector<std::pair<const char*, Live>> live_objects(const State& s);
 

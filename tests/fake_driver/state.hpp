@@ -60,10 +60,14 @@ struct Op {
   std::shared_ptr<std::vector<char>> staged;  // what a copy from pageable memory took along
 };
 
+// Which handles the node of a kernel shows: that of its function in a context, that of the kernel
+// of a library, or, once such a kernel has been launched, both.
+enum class KernelHandles : unsigned char { kFunction, kKernelAlone, kBoth };
+
 // A kernel and how it is launched.
 struct Kernel {
   Handle function = 0;
-  bool of_library = false;  // its node shows a CUkernel and no CUfunction
+  KernelHandles handles = KernelHandles::kFunction;
   unsigned grid[3] = {1, 1, 1};
   unsigned block[3] = {1, 1, 1};
   unsigned shared = 0;
@@ -84,21 +88,9 @@ struct Node {
   std::shared_ptr<char> memory;  // keeps the address of an allocation node
 };
 
-// Released by the driver when the last reference is gone: the creator's, graphs' and execs'.
-struct UserObject {
-  Handle handle = 0;
-  HostFunction destroy = nullptr;
-  void* data = nullptr;
-  std::int64_t references = 0;
-  std::string label;
-};
-
-using References = std::vector<std::pair<std::shared_ptr<UserObject>, std::int64_t>>;
-
 struct Graph {
   Handle handle = 0;
   std::vector<Node> nodes;
-  References objects;
   std::string label;
   bool in_capture = false;  // the capture owns it until it ends well
   bool embedded = false;    // a node owns it
@@ -123,11 +115,9 @@ struct GraphExec {
   Context* context = nullptr;
   std::vector<Node> nodes;  // those of child graphs too; with the handles of the source's nodes
   std::vector<Node> source;
-  References objects;
-  // References that an update has replaced, held until the launches before it are over.
-  std::vector<std::pair<Done, References>> replaced;
   bool frees_on_launch = false;
-  std::size_t memory = 0;  // of the device
+  bool has_other_events = false;  // than at its last launch
+  std::size_t memory = 0;         // of the device
   Done last;
   std::string label;
 };
@@ -240,8 +230,6 @@ struct State {
   Table<Graph> graphs;
   Table<GraphExec> execs;
   std::vector<std::shared_ptr<GraphExec>> dying_execs;  // destroyed while a launch runs
-  Table<UserObject> user_objects;
-  std::vector<std::pair<HostFunction, void*>> doomed;  // destructors to run after this call
   std::map<std::string, Handle> functions;
   std::unordered_map<Handle, std::string> function_names;
   std::unordered_map<Handle, std::pair<Handle, int>> nodes;
@@ -278,9 +266,8 @@ struct Thread {
   std::uint64_t id = 0;
   std::vector<Handle> contexts;
   CaptureMode mode = kModeGlobal;
-  bool in_callback = false;  // runs a destructor of the program's, which may not call the driver
-  int relaxed_depth = 0;     // exchanges to relaxed since the mode was last another one
-  std::string answer;        // the text that a control function returned last
+  int relaxed_depth = 0;  // exchanges to relaxed since the mode was last another one
+  std::string answer;     // the text that a control function returned last
 };
 
 State& state();
@@ -289,8 +276,7 @@ void reset_state();  // with the lock held
 
 void lock();
 void unlock();
-// Gives the lock up at the end of a call: what nobody wants any more goes, and the destructors of
-// user objects run, on a thread of their own as the real driver has one for them.
+// Gives the lock up at the end of a call, when what nobody wants any more goes.
 void leave();
 void notify();                 // wakes calls in wait_for_notice
 void wait_for_notice();        // with the lock held, which it gives up meanwhile
@@ -306,8 +292,7 @@ enum class Kind : unsigned char {
   kGraph = 0x44,
   kExec = 0x45,
   kNode = 0x46,
-  kUserObject = 0x47,
-  kFunction = 0x48,
+  kFunction = 0x47,
 };
 // A handle that is no address on any 64-bit machine and is never given out twice.
 Handle new_handle(Kind kind);

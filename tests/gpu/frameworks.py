@@ -22,6 +22,15 @@ def cupy_or_skip() -> Any:
     return _import("cupy", "CuPy")
 
 
+def numba_cuda_or_skip(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return ``numba.cuda``, or skip."""
+    numpy = _import("numpy", "NumPy")
+    if not hasattr(numpy, "row_stack"):  # newer ones have it no more, but Numba names it
+        monkeypatch.setattr(numpy, "row_stack", numpy.vstack, raising=False)
+    _import("numba", "Numba")
+    return _import("numba.cuda", "Numba for CUDA")
+
+
 def _import(module: str, name: str) -> Any:
     # What a library warns of while it is imported is not this project's business.
     with warnings.catch_warnings():

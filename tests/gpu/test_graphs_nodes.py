@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+import gpuprof
 from gpuprof import _core, _graph_view
 
-from .frameworks import cupy_or_skip, torch_or_skip
+from .frameworks import cupy_or_skip, numba_cuda_or_skip, torch_or_skip
 from .kernels import device
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|cupy|numba)")]
@@ -250,27 +251,34 @@ def test_cupys_kernels_are_read_as_they_were_launched() -> None:
     assert _core._graph_edges(graph.graph) == ((0, 1),)
 
 
-def test_numbas_kernels_are_read_as_they_were_launched() -> None:
+def test_numbas_kernels_are_captured_by_the_driver_and_do_what_they_do_eagerly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cuda = numba_cuda_or_skip(monkeypatch)
+    numpy = pytest.importorskip("numpy")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pytest.importorskip("numba", reason="Numba is not installed")
-        from numba import cuda
 
         @cuda.jit  # type: ignore[untyped-decorator,unused-ignore]
         def numba_add(values: Any) -> None:
             values[cuda.grid(1)] += 1
 
-        values = cuda.device_array(4096, dtype="float32")
-        numba_add[32, 128](values)  # compiles and loads it
+        eager, replayed = (cuda.to_device(numpy.zeros(4096)) for _ in range(2))
+        numba_add[16, 256](eager)  # compiles and loads it
         cuda.synchronize()
-
-        def body(stream: int) -> None:
-            numba_add[16, 256, cuda.external_stream(stream)](values)
-
-        with captured(body) as graph:
-            (node,) = _core._graph_nodes(graph)
+        stream = device().stream()
+        with gpuprof.capture(stream) as cap:
+            numba_add[16, 256, cuda.external_stream(stream)](replayed)
+    (node,) = cap.graph.nodes
     assert "numba_add" in node.name
     assert (node.grid, node.block) == ((16, 1, 1), (256, 1, 1))
+    for _ in range(4):
+        numba_add[16, 256](eager)
+    for _ in range(5):
+        cap.graph.launch()
+    device().synchronize()
+    assert list(replayed.copy_to_host()) == list(eager.copy_to_host()) == [5.0] * 4096
+    cap.graph.close()
 
 
 def test_a_graph_is_drawn_with_all_its_nodes() -> None:

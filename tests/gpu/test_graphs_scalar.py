@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import warnings
-from typing import Any
 
 import pytest
 
 import gpuprof
 
-from .frameworks import cupy_or_skip, torch_or_skip
+from .frameworks import cupy_or_skip, numba_cuda_or_skip, torch_or_skip
 from .kernels import MILLISECOND, Spin, device
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|cupy|numba)")]
@@ -20,14 +18,6 @@ DTYPES = [
     *("bool", "int8", "int16", "int32", "int64", "uint8"),
     *("float16", "bfloat16", "float32", "float64"),
 ]
-
-
-def numba_cuda_or_skip() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pytest.importorskip("numba", reason="Numba is not installed")
-        from numba import cuda
-    return cuda
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -97,8 +87,8 @@ def test_cupy_uses_a_scalar_without_a_copy(dtype: str, way: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
-def test_numba_uses_a_scalar_without_a_copy(dtype: str) -> None:
-    cuda = numba_cuda_or_skip()
+def test_numba_uses_a_scalar_without_a_copy(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = numba_cuda_or_skip(monkeypatch)
     scalar = gpuprof.DeviceScalar(1, dtype)
     array = cuda.as_cuda_array(scalar)
     assert array.__cuda_array_interface__["data"][0] == scalar.ptr

@@ -123,6 +123,26 @@ def test_random_operators_differ_from_replay_to_replay(torch: Any) -> None:
     assert torch.equal(dropped, first)
 
 
+def test_another_librarys_object_for_torchs_stream_is_captured_by_torch(torch: Any) -> None:
+    class Stream:
+        def __init__(self, handle: int) -> None:
+            self.handle = handle
+
+        def __cuda_stream__(self) -> tuple[int, int]:
+            return (0, self.handle)
+
+    mine = torch.cuda.Stream()
+    with torch.cuda.stream(mine):
+        with gpuprof.capture(Stream(mine.cuda_stream)) as cap:
+            values = torch.rand(16, device="cuda")  # which only torch's own capture allows
+        assert cap.stream == mine.cuda_stream
+        seen = []
+        for _ in range(2):
+            cap.graph.launch()
+            seen.append(values.tolist())
+    assert seen[0] != seen[1]
+
+
 def test_replays_of_a_graph_without_random_operators_are_right_before_and_after_it_is_known(
     torch: Any,
 ) -> None:
@@ -317,6 +337,19 @@ def test_debug_names_the_line_of_what_is_no_operator(torch: Any, health: Health)
             torch.cuda.synchronize()
         values += 1
     assert f"{__file__}:{line} in " in str(caught.value.where)
+    health.check()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="this Python version has no notes")
+def test_debug_notes_the_line_on_torchs_own_error(torch: Any, health: Health) -> None:
+    values = torch.ones(16, device="cuda")
+    with pytest.raises(RuntimeError) as caught, gpuprof.capture(debug=True):
+        values += 1
+        line = sys._getframe().f_lineno + 1
+        torch.cuda.synchronize()
+    (note,) = caught.value.__notes__
+    assert f" broke at {__file__}:{line} in " in note
+    assert "cuCtxSynchronize" in note
     health.check()
 
 
