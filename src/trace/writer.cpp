@@ -133,6 +133,28 @@ class Writer {
     std::unique_ptr<Extra> extra;  // the event's
   };
 
+  // One that is placed. Several threads read the GPU's times out, so that spans come in no order;
+  // a track takes them from the left to the right, outer ones first.
+  struct Placed {
+    Placed(Waiting&& of, HostNanoseconds at, HostNanoseconds within)
+        : waiting(std::move(of)),
+          begin(at),
+          error(within),
+          shown(std::max(at, waiting.extra->gpu.launched)),
+          end(static_cast<double>(at) + waiting.extra->gpu.duration_ns) {}
+    bool operator<(const Placed& other) const noexcept {
+      if (shown != other.shown) return shown < other.shown;
+      if (end != other.end) return end > other.end;
+      return waiting.event.depth < other.waiting.event.depth;
+    }
+
+    Waiting waiting;
+    HostNanoseconds begin;
+    HostNanoseconds error;
+    HostNanoseconds shown;  // where the slice begins
+    double end;
+  };
+
   bool wait_for_work() {
     Lock lock(mutex());
     const auto any_urgent = [&] {
@@ -188,27 +210,33 @@ class Writer {
 
   void place_waiting() {
     std::vector<Waiting> later;
+    std::vector<Placed> placed;
     later.reserve(waiting_.size());
+    placed.reserve(waiting_.size());
     for (Waiting& waiting : waiting_) {
       HostNanoseconds begin = 0;
       HostNanoseconds error = 0;
       const Event& event = waiting.event;
       const GpuClock::Answer answer = gpu_clock.place(waiting.extra->gpu.begin, begin, error);
-      if (answer == GpuClock::Answer::kNever) count_unplaced(event);
-      if (answer == GpuClock::Answer::kNotYet) {
+      if (answer == GpuClock::Answer::kPlaced) {
+        placed.emplace_back(std::move(waiting), begin, error);
+      } else if (answer == GpuClock::Answer::kNever) {
+        count_unplaced(event);
+      } else {
         for (Entry* entry : closing_) {  // which cannot wait for it
           if (entry->output.wants(event)) entry->output.count_unplaced();
         }
         later.push_back(std::move(waiting));
-        continue;
-      }
-      for (const auto& entry : entries_) {
-        if (answer == GpuClock::Answer::kPlaced && entry->output.wants(event)) {
-          entry->output.add_gpu(event, waiting.tid, begin, error);
-        }
       }
     }
     waiting_ = std::move(later);
+    std::sort(placed.begin(), placed.end());
+    for (const Placed& each : placed) {
+      for (const auto& entry : entries_) {
+        if (!entry->output.wants(each.waiting.event)) continue;
+        entry->output.add_gpu(each.waiting.event, each.waiting.tid, each.begin, each.error);
+      }
+    }
   }
 
   void count_unplaced(const Event& event) noexcept {
