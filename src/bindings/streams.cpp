@@ -170,6 +170,12 @@ bool framework_is_live() {
 }
 
 std::uintptr_t stream_handle(PyObject* stream) {
+  // A launch or a timer takes a handle each time: this reads one in a tenth of the instructions.
+  if (PyLong_CheckExact(stream) != 0) {
+    int overflow = 0;
+    const long number = PyLong_AsLongAndOverflow(stream, &overflow);
+    if (overflow == 0 && number >= 0) return static_cast<std::uintptr_t>(number);
+  }
   std::uintptr_t handle = 0;
   if (PyLong_Check(stream) != 0 && is_integer(stream) && from_integer(stream, handle)) {
     return handle;

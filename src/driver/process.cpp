@@ -9,7 +9,6 @@
 namespace gpuprof::driver {
 namespace {
 
-std::atomic<std::uint32_t> generation{0};
 std::atomic<bool> initialised{false};
 
 struct ForkHooks {
@@ -44,7 +43,7 @@ void unlock_all() {
 
 void in_child() {
   unlock_all();
-  generation.fetch_add(1, std::memory_order_relaxed);
+  process_generation.fetch_add(1, std::memory_order_relaxed);
   if (initialised.load(std::memory_order_relaxed)) blocked.fetch_or(kForked);
   auto& h = hooks();
   for (std::size_t i = 0; i < h.callback_count; ++i) h.callbacks[i]();
@@ -56,8 +55,6 @@ void install_hooks() noexcept {
 }
 
 }  // namespace
-
-std::uint32_t fork_generation() noexcept { return generation.load(std::memory_order_relaxed); }
 
 void driver_was_initialised() noexcept {
   if (initialised.load(std::memory_order_acquire)) return;

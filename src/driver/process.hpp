@@ -22,7 +22,10 @@ enum Block : std::uint32_t {
 inline std::atomic<std::uint32_t> blocked{0};
 
 // How many forks lie between this process and the one that first loaded the module. Any thread.
-std::uint32_t fork_generation() noexcept;
+inline std::atomic<std::uint32_t> process_generation{0};
+inline std::uint32_t fork_generation() noexcept {
+  return process_generation.load(std::memory_order_relaxed);
+}
 
 // Tells that the driver has been initialised in this process: from now on a fork sets kForked in
 // the child, and exit sets kExiting before the driver takes itself down (exit handlers run last in,

@@ -17,6 +17,10 @@
 #include "graphs/graph_timers.hpp"
 #include "timing/sample.hpp"
 
+namespace gpuprof::driver {
+struct Table;
+}
+
 namespace gpuprof::graphs {
 
 // Why an update was refused; the nodes are indices in the order of the driver's node lists, -1
@@ -103,9 +107,10 @@ class CapturedGraph {
  private:
   struct Handle;
   void throw_if_unusable() const;
-  void check_stream(std::uintptr_t stream) const;
+  void check_stream(const driver::Table& table, std::uintptr_t stream) const;
   void launch_locked(std::uintptr_t stream, int ordinal, timing::Sample* replay);
-  void open_launch(std::uintptr_t stream, int ordinal, timing::Sample* replay);
+  void open_launch(const driver::Table& table, std::uintptr_t stream, int ordinal,
+                   timing::Sample* replay);
   void close_launch(timing::Sample* replay, const timing::Sample& launch) noexcept;
   void fail_launch(timing::Sample* replay) noexcept;
   void note_launch(std::uintptr_t stream) noexcept;

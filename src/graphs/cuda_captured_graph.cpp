@@ -1,13 +1,13 @@
 #include <utility>
 
 #include "driver/cuda_scopes.hpp"
-#include "driver/stopwatch.hpp"
 #include "graphs/captured_graph.hpp"
 #include "graphs/cuda_afterlife.hpp"
 #include "graphs/cuda_handles.hpp"
 #include "timing/cuda_contexts.hpp"
 #include "timing/cuda_event_clock.hpp"
 #include "timing/device.hpp"
+#include "timing/queue_watch.hpp"
 #include "timing/scope.hpp"
 
 namespace gpuprof::graphs {
@@ -202,10 +202,9 @@ void CapturedGraph::lend_exec(void* exec) {
   owns_exec_ = false;
 }
 
-void CapturedGraph::check_stream(std::uintptr_t stream) const {
+void CapturedGraph::check_stream(const Table& table, std::uintptr_t stream) const {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  check(driver::loaded_or_null()->cuStreamIsCapturing(as_stream(stream), &status),
-        "cuStreamIsCapturing");
+  check(table.cuStreamIsCapturing(as_stream(stream), &status), "cuStreamIsCapturing");
   if (status == CU_STREAM_CAPTURE_STATUS_NONE) return;
   throw Error(ErrorKind::kInvalidState,
               "the stream " + std::to_string(stream) +
@@ -215,8 +214,9 @@ void CapturedGraph::check_stream(std::uintptr_t stream) const {
 }
 
 // With the lock held.
-void CapturedGraph::open_launch(std::uintptr_t stream, int ordinal, Sample* replay) {
-  check_stream(stream);
+void CapturedGraph::open_launch(const Table& table, std::uintptr_t stream, int ordinal,
+                                Sample* replay) {
+  check_stream(table, stream);
   if (spans_.collects()) spans_.prepare(exec_, *clock_);
   if (replay == nullptr) return;
   replay->kind = timing::SpanKind::kReplay;
@@ -251,10 +251,10 @@ void CapturedGraph::launch_locked(std::uintptr_t stream, int ordinal, Sample* re
   throw_if_unusable();
   const Table& table = *driver::loaded_or_null();
   const driver::CurrentContext current(table, to_push(stream, *clock_));
-  open_launch(stream, ordinal, replay);
-  const driver::Stopwatch watch;
+  open_launch(table, stream, ordinal, replay);
+  const timing::QueueWatch watch(replays_.load(std::memory_order_relaxed));
   const CUresult status = table.cuGraphLaunch(as_exec(exec_), as_stream(stream));
-  timing::device::note_queue_time(stream, watch.about());
+  watch.note(stream);
   if (status != CUDA_SUCCESS) {
     const Error error = driver::error_of(status, "cuGraphLaunch");
     fail_launch(replay);
@@ -267,8 +267,9 @@ void CapturedGraph::launch_locked(std::uintptr_t stream, int ordinal, Sample* re
 void CapturedGraph::before_launch(std::uintptr_t stream, int ordinal, Sample* replay) {
   const std::lock_guard lock(mutex_);
   throw_if_unusable();
-  const driver::CurrentContext current(driver::ready(), to_push(stream, *clock_));
-  open_launch(stream, ordinal, replay);
+  const Table& table = driver::ready();
+  const driver::CurrentContext current(table, to_push(stream, *clock_));
+  open_launch(table, stream, ordinal, replay);
 }
 
 void CapturedGraph::after_launch(std::uintptr_t stream, Sample* replay, bool launched) {
@@ -289,7 +290,7 @@ void CapturedGraph::upload(std::uintptr_t stream, int ordinal) {
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, clock_->context());
   static_cast<void>(ordinal);
-  check_stream(stream);
+  check_stream(table, stream);
   const std::int64_t before = free_memory();
   check(table.cuGraphUpload(as_exec(exec_), as_stream(stream)), "cuGraphUpload");
   uploaded_.store(true, std::memory_order_relaxed);

@@ -6,7 +6,7 @@
 #include "graphs/cuda_scalar_memory.hpp"
 #include "graphs/device_scalar.hpp"
 #include "timing/cuda_contexts.hpp"
-#include "timing/device.hpp"
+#include "timing/queue_watch.hpp"
 
 namespace gpuprof::graphs {
 
@@ -204,9 +204,11 @@ bool DeviceScalar::update(std::uint64_t bits, std::uintptr_t stream, bool record
                 "writes this value at each replay; update before the replays, or pass record=True "
                 "if that is what you want");
   }
-  const HostNanoseconds before = timing::host_now();
+  const std::uint32_t update = updates_.load(std::memory_order_relaxed);
+  updates_.store(update + 1, std::memory_order_relaxed);
+  const timing::QueueWatch watch(update);
   write(bits, stream);
-  timing::device::note_queue_time(stream, timing::host_now() - before);
+  watch.note(stream);
   if (!captured) last_stream_.store(stream, std::memory_order_relaxed);
   return captured;
 }

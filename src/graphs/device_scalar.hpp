@@ -87,7 +87,8 @@ class DeviceScalar {
   std::shared_ptr<void> memory_;
   std::uint64_t address_ = 0;
   std::atomic<std::uintptr_t> last_stream_{0};
-  std::atomic<bool> in_halves_{false};  // the device has no 64-bit write
+  std::atomic<std::uint32_t> updates_{0};  // about
+  std::atomic<bool> in_halves_{false};     // the device has no 64-bit write
 
   void check_usable() const;
   void check_stream(std::uintptr_t stream) const;

@@ -29,7 +29,7 @@ void begin(Sample& sample, bool /*in_capture*/, int /*ordinal*/) noexcept {
 }
 bool end(Sample& /*sample*/) noexcept { return false; }
 double end_and_wait_for_all(Sample& /*sample*/) { unavailable(); }
-bool is_slow(std::uintptr_t /*stream*/) noexcept { return false; }
+bool is_one_of_the_slow(std::uintptr_t /*stream*/) noexcept { return false; }
 void note_queue_time(std::uintptr_t /*stream*/, HostNanoseconds /*took*/) noexcept {}
 void drain() noexcept {}
 bool wait(Sample& /*sample*/, HostNanoseconds /*until*/) noexcept { return true; }

@@ -35,7 +35,6 @@ EventPair pair_of(const Sample& sample) noexcept { return {start_of(sample), end
 struct SlowStreams {
   driver::ForkMutex mutex;
   std::unordered_set<std::uintptr_t> streams;
-  std::atomic<bool> any{false};
 };
 
 SlowStreams& slow_streams() {
@@ -359,7 +358,7 @@ double end_and_wait_for_all(Sample& sample) {
 void note_queue_time(std::uintptr_t stream, HostNanoseconds took) noexcept {
   auto& slow = slow_streams();
   const bool is_now = took > kSlowRecord;
-  if (!is_now && !slow.any.load(std::memory_order_relaxed)) return;
+  if (!is_now && !any_slow.load(std::memory_order_relaxed)) return;
   try {
     const std::lock_guard lock(slow.mutex);
     if (is_now) {
@@ -367,14 +366,13 @@ void note_queue_time(std::uintptr_t stream, HostNanoseconds took) noexcept {
     } else {
       slow.streams.erase(stream);
     }
-    slow.any.store(!slow.streams.empty(), std::memory_order_relaxed);
+    any_slow.store(!slow.streams.empty(), std::memory_order_relaxed);
   } catch (...) {  // out of memory: the stream stays as it was
   }
 }
 
-bool is_slow(std::uintptr_t stream) noexcept {
+bool is_one_of_the_slow(std::uintptr_t stream) noexcept {
   auto& slow = slow_streams();
-  if (!slow.any.load(std::memory_order_relaxed)) return false;
   const std::lock_guard lock(slow.mutex);
   return slow.streams.count(stream) != 0;
 }

@@ -21,18 +21,15 @@ bool context_is_gone(const Error& error) noexcept {
 
 }  // namespace
 
-bool EventClock::check_alive() noexcept {
-  if (lost()) return false;
-  unsigned long long now = 0;
-  const CUresult status = table_.cuCtxGetId(context_, &now);
-  const bool gone = status == CUDA_SUCCESS ? now != id_ : status == CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  if (!gone) return true;
+// `status` is the answer to a question for the id, which another one has if there was one.
+bool EventClock::is_dead(CUresult status) noexcept {
+  if (status != CUDA_SUCCESS && status != CUDA_ERROR_CONTEXT_IS_DESTROYED) return false;
   try {
     note_failure(Error(CUDA_ERROR_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED",
                        "cuCtxGetId", "the context was destroyed or reset, and its events with it"));
   } catch (...) {  // out of memory: found again at the next look
   }
-  return false;
+  return true;
 }
 
 bool EventClock::take(EventPair& pair) {

@@ -55,7 +55,12 @@ class EventClock {
   // Whether the context is still the one that the events were made in; if not, they are lost. After
   // a reset its handle may be the same and its id is another, and a touch of an old event is
   // undefined: 709, 201 or a crash. One cheap driver call, on no event.
-  bool check_alive() noexcept;
+  bool check_alive() noexcept {
+    if (lost()) return false;
+    unsigned long long now = 0;
+    const CUresult status = table_.cuCtxGetId(context_, &now);
+    return (status == CUDA_SUCCESS && now == id_) || !is_dead(status);
+  }
 
   // A pair, made if need be. False if kMaxPairs are out. Throws driver::Error.
   bool take(EventPair& pair);
@@ -102,6 +107,7 @@ class EventClock {
     std::size_t size = 0;
     std::size_t next_try = kFirstTry;  // the size at which a push drains
   };
+  bool is_dead(CUresult status) noexcept;
   static constexpr std::size_t kFirstTry = 16;
   static constexpr std::size_t kBatch = 32;
   static constexpr std::size_t kMakeAtOnce = 16;

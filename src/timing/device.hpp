@@ -6,6 +6,7 @@
 // is safe from any thread; nothing here waits unless its name says so.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -57,9 +58,15 @@ bool end(Sample& sample) noexcept;
 // driver::Error.
 double end_and_wait_for_all(Sample& sample);
 
+// Whether some stream is slow. For is_slow() and QueueWatch.
+inline std::atomic<bool> any_slow{false};
+bool is_one_of_the_slow(std::uintptr_t stream) noexcept;
+
 // Whether a record on this stream took more than 50 microseconds the last time: its queue is full,
 // and the caller should let other threads run meanwhile.
-bool is_slow(std::uintptr_t stream) noexcept;
+inline bool is_slow(std::uintptr_t stream) noexcept {
+  return any_slow.load(std::memory_order_relaxed) && is_one_of_the_slow(stream);
+}
 
 // How long queueing something on the stream took, for is_slow().
 void note_queue_time(std::uintptr_t stream, HostNanoseconds took) noexcept;
