@@ -9,8 +9,12 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.fake_driver.control import FakeCuda
 
 _REAL_DRIVER = pytest.StashKey[bool]()
 _FAKE_PATH = pytest.StashKey[Path]()
@@ -80,3 +84,11 @@ def fake(fake_path: Path) -> Iterator[object]:
     with primary_context(fake_path) as controls:
         yield controls
     assert_nothing_alive(controls)
+
+
+@pytest.fixture
+def stream(fake: FakeCuda) -> Iterator[int]:
+    """A stream of the fake driver."""
+    handle = fake.stream_create()
+    yield handle
+    fake.stream_destroy(handle)

@@ -14,13 +14,6 @@ from tests.fake_driver.control import FakeCuda
 from tests.processes import check_python
 
 
-@pytest.fixture
-def stream(fake: FakeCuda) -> Iterator[int]:
-    handle = fake.stream_create()
-    yield handle
-    fake.stream_destroy(handle)
-
-
 class Array:
     """Looks like a device array, and must not be taken apart into rows."""
 

@@ -20,13 +20,6 @@ US = 1_000
 MODES = list(gpuprof.CaptureMode)
 
 
-@pytest.fixture
-def stream(fake: FakeCuda) -> Iterator[int]:
-    handle = fake.stream_create()
-    yield handle
-    fake.stream_destroy(handle)
-
-
 def capture_once(fake: FakeCuda, stream: int) -> None:
     """Prove that the stream can be used and captured."""
     assert fake.capture_status(stream) == 0

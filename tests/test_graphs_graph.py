@@ -6,7 +6,6 @@ import gc
 import os
 import threading
 import weakref
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,13 +15,6 @@ from tests.captures import US, Buffer, captured
 from tests.fake_driver.control import FakeCuda
 
 MS = 1_000_000
-
-
-@pytest.fixture
-def stream(fake: FakeCuda) -> Iterator[int]:
-    handle = fake.stream_create()
-    yield handle
-    fake.stream_destroy(handle)
 
 
 def test_each_launch_runs_the_graph_once_on_the_stream_that_is_named(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,6 @@ from tests.fake_driver.control import FakeCuda
 US = 1_000
 MS = 1_000_000
 EMPTY_MS = 0.00128
-
-
-@pytest.fixture
-def stream(fake: FakeCuda) -> Iterator[int]:
-    handle = fake.stream_create()
-    yield handle
-    fake.stream_destroy(handle)
 
 
 def captured(fake: FakeCuda, stream: int, **options: object) -> gpuprof.CapturedGraph:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,6 @@ from tests.fake_driver.control import FakeCuda
 from tests.torch_blocks import check
 
 MS = 1_000_000
-
-
-@pytest.fixture
-def stream(fake: FakeCuda) -> Iterator[int]:
-    handle = fake.stream_create()
-    yield handle
-    fake.stream_destroy(handle)
 
 
 def keeping(

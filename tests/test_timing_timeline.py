@@ -19,13 +19,6 @@ from tests.processes import check_cuda, check_python
 
 
 @pytest.fixture
-def stream(fake: FakeCuda) -> Iterator[int]:
-    handle = fake.stream_create()
-    yield handle
-    fake.stream_destroy(handle)
-
-
-@pytest.fixture
 def wanted(fake: FakeCuda) -> Iterator[None]:
     _core._timeline_want(True)
     yield
