@@ -22,35 +22,6 @@ if TYPE_CHECKING:
     from gpuprof._torch_graph import TorchParts
 
 
-class ByTorch:
-    """What is left to torch of a graph that torch captured: it may have to launch it itself.
-
-    Parameters
-    ----------
-    parts : TorchParts
-    """
-
-    def __init__(self, parts: TorchParts) -> None:
-        self.graph = parts.keep
-        self.lacks = parts.lacks
-        self._probe = parts.probe
-        self._has_exec = parts.exec is not None
-
-    @property
-    def draws_random_numbers(self) -> bool | None:
-        """Whether its kernels draw torch's random numbers; None while that is not known."""
-        return self._probe.uses_random
-
-    @property
-    def must_replay(self) -> bool:
-        """Whether the next launch has to be torch's, which moves the random generators on."""
-        return not self._has_exec or self._probe.must_use_torch
-
-    def replay(self, stream: int) -> None:
-        """Launch the graph by torch on a stream."""
-        self._probe.replay(self.graph, stream)
-
-
 @dataclass(frozen=True)
 class GraphMemory:
     """Device memory that a graph took, in bytes.
@@ -133,6 +104,8 @@ class CapturedGraph(_core.GraphBase):
 
     def _use_torch(self, parts: TorchParts) -> None:
         self._lend_exec(parts.exec or 0)
+        from gpuprof._torch_graph import ByTorch
+
         self._by_torch = ByTorch(parts)
         self._direct = not self._by_torch.must_replay
 
@@ -365,7 +338,9 @@ class CapturedGraph(_core.GraphBase):
 
         What `other` keeps alive, and its pool, this graph keeps alive in place of its own, which go
         once the launches so far are over; `other` may be closed afterwards. The two must have the
-        same nodes in the same order; their parameters may differ.
+        same nodes in the same order; their parameters may differ. With ``timers="last"`` the
+        launches of both write the same events from then on, so `timings` tells of whichever was
+        launched last.
 
         Parameters
         ----------

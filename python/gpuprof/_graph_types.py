@@ -53,15 +53,15 @@ class OpenCapture:
     mode : CaptureMode
     thread : int
         The thread that began it, as `threading.get_ident` counts.
-    num_nodes : int
-        How many nodes it had when last seen.
+    num_nodes : int or None
+        How many nodes it had when last seen; None if nobody has looked.
     """
 
     id: int
     stream: int
     mode: CaptureMode
     thread: int
-    num_nodes: int
+    num_nodes: int | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes as plain data."""

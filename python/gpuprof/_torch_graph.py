@@ -100,6 +100,35 @@ class TorchParts:
     lacks: str
 
 
+class ByTorch:
+    """What is left to torch of a graph that torch captured: it may have to launch it itself.
+
+    Parameters
+    ----------
+    parts : TorchParts
+    """
+
+    def __init__(self, parts: TorchParts) -> None:
+        self.graph = parts.keep
+        self.lacks = parts.lacks
+        self._probe = parts.probe
+        self._has_exec = parts.exec is not None
+
+    @property
+    def draws_random_numbers(self) -> bool | None:
+        """Whether its kernels draw torch's random numbers; None while that is not known."""
+        return self._probe.uses_random
+
+    @property
+    def must_replay(self) -> bool:
+        """Whether the next launch has to be torch's, which moves the random generators on."""
+        return not self._has_exec or self._probe.must_use_torch
+
+    def replay(self, stream: int) -> None:
+        """Launch the graph by torch on a stream."""
+        self._probe.replay(self.graph, stream)
+
+
 def from_torch(graph: Any) -> TorchParts:
     """Return the parts of a graph that torch captured.
 

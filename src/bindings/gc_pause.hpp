@@ -19,7 +19,11 @@ class GcPause {
 
  private:
   bool paused_ = false;
+  unsigned round_ = 0;  // of pauses; end_gc_pauses() begins a new one
 };
+
+// Ends all pauses of this process, in a forked child: its captures are the parent's.
+void end_gc_pauses() noexcept;
 
 // How many pauses there are.
 [[nodiscard]] int gc_pauses() noexcept;

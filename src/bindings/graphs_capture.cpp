@@ -5,11 +5,13 @@
 #include <pybind11/stl.h>
 #include <pybind11/typing.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "bindings/emitters.hpp"
 #include "bindings/errors.hpp"
@@ -38,6 +40,13 @@ class PyCapture {
   PyCapture(const PyCapture&) = delete;
   PyCapture& operator=(const PyCapture&) = delete;
   ~PyCapture() { abort(); }
+
+  // Puts back what captures hold that were ended with their thread.
+  static void close_lost() {
+    for (PyCapture* each : std::vector<PyCapture*>(everyone())) {
+      if (each->capture_ && !each->capture_->attached() && !each->capture_->open()) each->close();
+    }
+  }
 
   void begin(std::uintptr_t stream, int ordinal, const CaptureOptions& options) {
     open();
@@ -78,6 +87,8 @@ class PyCapture {
     if (shown_) open_ranges::close(this, false);
     shown_ = false;
     pause_.end();
+    auto& all = everyone();
+    all.erase(std::remove(all.begin(), all.end(), this), all.end());
   }
 
   void abort() {
@@ -92,8 +103,16 @@ class PyCapture {
   [[nodiscard]] bool is_open() const noexcept { return capture_ && capture_->open(); }
 
  private:
+  // Those that hold something back. With the interpreter lock.
+  static std::vector<PyCapture*>& everyone() {
+    static auto& storage = *new std::vector<PyCapture*>;
+    return storage;
+  }
+
   void open() {
+    close_lost();
     drain_kept();
+    everyone().push_back(this);
     pause_.begin();
     if (listens(kNvtx)) {
       try {
@@ -179,6 +198,8 @@ void bind_capture(py::module_& module) {
 
 }  // namespace
 
+void close_lost_captures() { PyCapture::close_lost(); }
+
 void bind_graphs_capture(py::module_& module) {
   graphs::own_captured_scopes();
   py::class_<EndedCapture>(module, "_EndedCapture")
@@ -207,6 +228,10 @@ void bind_graphs_capture(py::module_& module) {
   module.def("_drop_capture", &graphs::drop_capture, py::arg("stream"));
   module.def("_begin_empty_capture", &graphs::begin_bare_capture, py::arg("stream"));
   module.def("_gc_pauses", &gc_pauses);
+  const auto os = py::module_::import("os");
+  if (py::hasattr(os, "register_at_fork")) {
+    os.attr("register_at_fork")(py::arg("after_in_child") = py::cpp_function(&end_gc_pauses));
+  }
 }
 
 }  // namespace gpuprof::bindings

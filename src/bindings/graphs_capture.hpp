@@ -15,4 +15,8 @@ struct EndedCapture {
   ~EndedCapture() { graphs::discard_graph(parts.graph); }
 };
 
+// Puts back what captures hold that were ended with their thread: the garbage collector's pause, a
+// range. With the interpreter lock.
+void close_lost_captures();
+
 }  // namespace gpuprof::bindings

@@ -25,6 +25,7 @@
 #include "bindings/trace_scope.hpp"
 #include "graphs/captured_graph.hpp"
 #include "timing/device.hpp"
+#include "timing/scope.hpp"
 
 namespace gpuprof::bindings {
 
@@ -46,13 +47,18 @@ class PyGraph {
     auto parts = ended != nullptr ? std::exchange(ended->parts, {}) : graphs::CapturedParts{};
     const bool lent = parts.graph == nullptr;
     void* graph = lent ? reinterpret_cast<void*>(handle) : parts.graph;
-    graph_ = std::make_unique<CapturedGraph>(graph, lent, stream, ordinal, std::move(parts.timers),
+    graph_ = std::make_unique<CapturedGraph>(graph, lent, stream, ordinal, std::move(parts.events),
+                                             std::move(parts.timers),
                                              static_cast<graphs::GraphTimers>(timers));
   }
 
   PyGraph(const PyGraph&) = delete;
   PyGraph& operator=(const PyGraph&) = delete;
-  ~PyGraph() { drop_framework(); }
+  ~PyGraph() {
+    drop_framework();
+    graph_.reset();
+    drain_kept_soon();
+  }
 
   // What a framework has of the graph. Its destruction may call the driver, inside a capture too.
   void set_framework(py::object framework) { framework_ = std::move(framework); }
@@ -100,11 +106,14 @@ class PyGraph {
       notice_ = false;
       py::handle(self).attr("_launched_after_clear")();
     }
-    if (direct_ && !traced && !graph_->collects() && !listens(kNvtx)) {
+    // A graph that collects, launched while timing is off, does not.
+    const bool collects = graph_->collects() && !switches.disabled_for_good &&
+                          timing::scope::enabled.load(std::memory_order_relaxed);
+    if (direct_ && !traced && !collects && !listens(kNvtx)) {
       launch_on(on, nullptr);
       return;
     }
-    launch_seen(self, on, traced);
+    launch_seen(self, on, traced, collects);
   }
 
   [[nodiscard]] CurrentStream launch_stream(PyObject* stream) const {
@@ -154,6 +163,7 @@ class PyGraph {
   void launch_by_framework(PyObject* self, const CurrentStream& on, Sample* replay) {
     std::unique_lock lock(by_framework_, std::defer_lock);
     without_gil([&] {
+      graph_->throw_if_blocked();
       lock.lock();
       graph_->before_launch(on.handle, on.ordinal, replay);
     });
@@ -173,9 +183,9 @@ class PyGraph {
   }
 
   // A launch that somebody watches: a trace, NVTX, or the statistics.
-  void launch_seen(PyObject* self, const CurrentStream& on, bool traced) {
+  void launch_seen(PyObject* self, const CurrentStream& on, bool traced, bool collects) {
     SampleRef replay;
-    if (traced || graph_->collects()) {
+    if (traced || collects) {
       replay = SampleRef(timing::make_sample());
       const Flow& flow = current_flow();
       replay->path = &path_.below(flow.path());

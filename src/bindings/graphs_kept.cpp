@@ -60,4 +60,16 @@ void drain_kept() {
   }
 }
 
+void drain_kept_soon() noexcept {
+  graphs::release_finished();
+  if (released.load() == nullptr) return;
+  // Refused where many calls wait already: the next drain finds the same.
+  Py_AddPendingCall(
+      [](void* /*unused*/) {
+        drain_kept();
+        return 0;
+      },
+      nullptr);
+}
+
 }  // namespace gpuprof::bindings

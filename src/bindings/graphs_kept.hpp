@@ -22,4 +22,7 @@ void release_kept(void* bundle);
 // Cheap where there is nothing. Needs the interpreter lock; runs destructors of any kind.
 void drain_kept();
 
+// The same from the main thread, a moment later, for a caller that must not run destructors.
+void drain_kept_soon() noexcept;
+
 }  // namespace gpuprof::bindings

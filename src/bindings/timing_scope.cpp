@@ -221,7 +221,7 @@ void Scope::exit(bool body_raised) {
   last_ = sample;
   try {
     if (options_.verify_stream && !body_raised && is_cuda &&
-        sample->load_status() == SampleStatus::kOpen && !sample->external) {
+        sample->load_status() == SampleStatus::kOpen && !sample->external()) {
       close_verified(*sample.get());
     } else {
       close_clock(*sample.get(), now);

@@ -8,6 +8,7 @@
 
 #include "bindings/errors.hpp"
 #include "bindings/gil.hpp"
+#include "bindings/graphs_capture.hpp"
 #include "bindings/graphs_kept.hpp"
 #include "bindings/nvtx_own_ranges.hpp"
 #include "bindings/parts.hpp"
@@ -31,6 +32,7 @@ void wait_and_drain() {
 
 void flush() {
   inside_own_range(OwnRange::kFlush, &wait_and_drain);
+  close_lost_captures();
   drain_kept();
   emit_pending_warnings();
 }

@@ -45,9 +45,13 @@ struct CaptureSights {
   std::string last_kernel;  // mangled; empty where none of the newest nodes is a kernel
 };
 
-// What end() gives: the graph, which is the caller's, and the spans recorded into it.
+// Every pair of events that scopes and timers have made nodes of a graph.
+using EventsInGraph = std::vector<std::shared_ptr<const timing::GraphEvents>>;
+
+// What end() gives: the graph, which is the caller's, its events and the whole spans among them.
 struct CapturedParts {
   void* graph = nullptr;
+  EventsInGraph events;
   std::vector<timing::SampleRef> timers;
 };
 
@@ -112,6 +116,7 @@ class Capture {
   bool open_ = false;
   CaptureSights sights_;
   std::vector<timing::SampleRef> timers_;
+  EventsInGraph events_;
 };
 
 // What the driver says of any stream.

@@ -47,7 +47,7 @@ struct Payload {
 class CapturedGraph {
  public:
   // Takes over `graph`, unless it is `lent`. `stream` and `ordinal` tell the context it lives in.
-  CapturedGraph(void* graph, bool lent, std::uintptr_t stream, int ordinal,
+  CapturedGraph(void* graph, bool lent, std::uintptr_t stream, int ordinal, EventsInGraph events,
                 std::vector<timing::SampleRef> spans, GraphTimers keeping);
   CapturedGraph(const CapturedGraph&) = delete;
   CapturedGraph& operator=(const CapturedGraph&) = delete;
@@ -66,13 +66,14 @@ class CapturedGraph {
 
   // One replay on `stream`. `replay`, where the launch itself is to be timed, is a fresh sample
   // with its path, depth and thread set: its events go around the launch, and it is handed on like
-  // any scope's.
+  // any scope's. Without one the spans inside are not collected either.
   void launch(std::uintptr_t stream, int ordinal, timing::Sample* replay);
 
   // The same for a caller that must not wait for another thread: false if one is in a call.
   bool try_launch(std::uintptr_t stream, int ordinal, timing::Sample* replay);
 
-  // The same in two halves, for a launch that a framework makes in between.
+  // The same in two halves, for a launch that a framework makes in between. A close() in between
+  // takes effect with the second.
   void before_launch(std::uintptr_t stream, int ordinal, timing::Sample* replay);
   void after_launch(std::uintptr_t stream, timing::Sample* replay, bool launched);
 
@@ -88,6 +89,9 @@ class CapturedGraph {
   [[nodiscard]] std::vector<SpanTime> times();
 
   void close() noexcept;
+
+  // In a forked child, and when the driver is gone. Takes no lock.
+  void throw_if_blocked() const;
 
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
   [[nodiscard]] std::uint64_t replays() const noexcept { return replays_.load(); }
@@ -106,6 +110,9 @@ class CapturedGraph {
 
  private:
   struct Handle;
+  // Takes the lock, unless a forked child or a dead driver has to be told first: in a child nobody
+  // would ever give it back.
+  [[nodiscard]] std::unique_lock<std::mutex> enter(bool wait = true);
   void throw_if_unusable() const;
   void check_stream(const driver::Table& table, std::uintptr_t stream) const;
   void launch_locked(std::uintptr_t stream, int ordinal, timing::Sample* replay);
@@ -115,6 +122,7 @@ class CapturedGraph {
   void fail_launch(timing::Sample* replay) noexcept;
   void note_launch(std::uintptr_t stream) noexcept;
   void let_go_of_payload() noexcept;
+  void take_apart() noexcept;
   [[nodiscard]] void* make_over_event() const;
   [[nodiscard]] std::int64_t free_memory() const noexcept;
 
@@ -135,6 +143,7 @@ class CapturedGraph {
   GraphSpans spans_;
   GraphMemory memory_;
   bool measured_ = false;
+  int launches_of_framework_ = 0;  // between their two halves
   Payload payload_;
   void* over_ = nullptr;     // CUevent: recorded after each launch, where there is a payload
   bool needed_ = false;      // a launch needs the payload

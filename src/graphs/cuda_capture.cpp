@@ -221,7 +221,7 @@ CapturedParts Capture::end() {
                 "began it has ended");
   }
   if (generation_ != driver::fork_generation()) driver::throw_if_blocked();
-  const bool bound = !attached_ && options_.mode != CaptureMode::kRelaxed;
+  const bool bound = options_.mode != CaptureMode::kRelaxed;
   if (bound && thread_ != this_thread()) {
     throw Error(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD",
                 "cuStreamEndCapture",
@@ -232,8 +232,7 @@ CapturedParts Capture::end() {
   }
   look();
   all.close(*this);
-  CapturedParts parts;
-  parts.timers = all.take_timers(*this);
+  CapturedParts parts = all.take_parts(*this);
   if (attached_) return parts;
   const Table& table = driver::ready();
   if (!clock_->check_alive() || !still_there()) {
@@ -253,7 +252,7 @@ void Capture::abort() noexcept {
   auto& all = OpenCaptures::instance();
   if (!all.close(*this)) return;
   try {
-    all.take_timers(*this);
+    const CapturedParts parts = all.take_parts(*this);  // its events go after the capture
     if (attached_ || generation_ != driver::fork_generation()) return;
     if (driver::blocked.load(std::memory_order_relaxed) != 0) return;
     const Table& table = driver::ready();

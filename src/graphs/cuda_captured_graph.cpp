@@ -46,7 +46,8 @@ std::int64_t index_of(const Table& table, CUgraph graph, CUgraphNode wanted) {
 
 // A CUgraph, destroyed with its last owner unless it is lent.
 struct CapturedGraph::Handle {
-  Handle(void* of_graph, bool is_lent) : graph(of_graph), lent(is_lent) {}
+  Handle(void* of_graph, bool is_lent, EventsInGraph of_nodes)
+      : graph(of_graph), lent(is_lent), events(std::move(of_nodes)) {}
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   ~Handle() {
@@ -62,17 +63,19 @@ struct CapturedGraph::Handle {
 
   void* const graph;
   const bool lent;
+  const EventsInGraph events;  // its nodes record them, and those of executables made of it
   const std::uint32_t generation = driver::fork_generation();
 };
 
 CapturedGraph::CapturedGraph(void* graph, bool lent, std::uintptr_t stream, int ordinal,
-                             std::vector<timing::SampleRef> spans, GraphTimers keeping)
-    : stream_(stream), generation_(driver::fork_generation()), spans_({}, keeping, nullptr) {
+                             EventsInGraph events, std::vector<timing::SampleRef> spans,
+                             GraphTimers keeping)
+    : stream_(stream), generation_(driver::fork_generation()), spans_({}, keeping, nullptr, {}) {
   const Table& table = driver::ready();
   try {
     clock_ = timing::contexts::find(table, stream, ordinal).clock;
     device_ = clock_->ordinal();
-    graph_ = std::make_shared<Handle>(graph, lent);
+    graph_ = std::make_shared<Handle>(graph, lent, std::move(events));
     source_ = graph_;
   } catch (...) {
     if (!graph_ && !lent && graph != nullptr) {
@@ -81,20 +84,30 @@ CapturedGraph::CapturedGraph(void* graph, bool lent, std::uintptr_t stream, int 
     }
     throw;
   }
-  spans_ = GraphSpans(std::move(spans), keeping, graph);
+  spans_ = GraphSpans(std::move(spans), keeping, graph, graph_->events);
   clock_->hold();
 }
 
 CapturedGraph::~CapturedGraph() { close(); }
 
-void CapturedGraph::throw_if_unusable() const {
-  if (driver::blocked.load(std::memory_order_relaxed) != 0 ||
-      generation_ != driver::fork_generation()) {
-    driver::throw_if_blocked();
-    throw Error(ErrorKind::kForked,
-                "this graph was made before the process was forked, and the parent's CUDA objects "
-                "cannot be used here");
+void CapturedGraph::throw_if_blocked() const {
+  if (driver::blocked.load(std::memory_order_relaxed) == 0 &&
+      generation_ == driver::fork_generation()) {
+    return;
   }
+  driver::throw_if_blocked();
+  throw Error(ErrorKind::kForked,
+              "this graph was made before the process was forked, and the parent's CUDA objects "
+              "cannot be used here");
+}
+
+std::unique_lock<std::mutex> CapturedGraph::enter(bool wait) {
+  throw_if_blocked();
+  return wait ? std::unique_lock(mutex_) : std::unique_lock(mutex_, std::try_to_lock);
+}
+
+void CapturedGraph::throw_if_unusable() const {
+  throw_if_blocked();
   if (closed_.load(std::memory_order_relaxed)) {
     throw Error(ErrorKind::kInvalidState, "this graph is closed; capture a new one");
   }
@@ -120,7 +133,7 @@ void* CapturedGraph::make_over_event() const {
 }
 
 void CapturedGraph::retain(const Payload& payload) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   throw_if_unusable();
   const driver::CurrentContext current(driver::ready(), clock_->context());
   over_ = make_over_event();
@@ -154,7 +167,7 @@ std::int64_t CapturedGraph::free_memory() const noexcept {
 }
 
 void CapturedGraph::instantiate() {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   throw_if_unusable();
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, clock_->context());
@@ -175,7 +188,7 @@ void CapturedGraph::instantiate() {
 
 // Asking before and after each instantiation would cost more than all else that a capture adds.
 GraphMemory CapturedGraph::memory() {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   if (measured_ || closed()) return memory_;
   throw_if_unusable();
   if (graph_->graph == nullptr) return memory_;
@@ -197,7 +210,7 @@ GraphMemory CapturedGraph::memory() {
 }
 
 void CapturedGraph::lend_exec(void* exec) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   exec_ = exec;
   owns_exec_ = false;
 }
@@ -217,7 +230,13 @@ void CapturedGraph::check_stream(const Table& table, std::uintptr_t stream) cons
 void CapturedGraph::open_launch(const Table& table, std::uintptr_t stream, int ordinal,
                                 Sample* replay) {
   check_stream(table, stream);
-  if (spans_.collects()) spans_.prepare(exec_, *clock_);
+  if (spans_.collects()) {
+    if (replay == nullptr) {
+      spans_.rest(exec_);
+    } else {
+      spans_.prepare(exec_, *clock_);
+    }
+  }
   if (replay == nullptr) return;
   replay->kind = timing::SpanKind::kReplay;
   replay->stream = stream;
@@ -236,14 +255,14 @@ void CapturedGraph::fail_launch(Sample* replay) noexcept {
 }
 
 bool CapturedGraph::try_launch(std::uintptr_t stream, int ordinal, Sample* replay) {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
+  const auto lock = enter(false);
   if (!lock.owns_lock()) return false;
   launch_locked(stream, ordinal, replay);
   return true;
 }
 
 void CapturedGraph::launch(std::uintptr_t stream, int ordinal, Sample* replay) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   launch_locked(stream, ordinal, replay);
 }
 
@@ -265,26 +284,34 @@ void CapturedGraph::launch_locked(std::uintptr_t stream, int ordinal, Sample* re
 }
 
 void CapturedGraph::before_launch(std::uintptr_t stream, int ordinal, Sample* replay) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   throw_if_unusable();
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, to_push(stream, *clock_));
   open_launch(table, stream, ordinal, replay);
+  ++launches_of_framework_;
 }
 
 void CapturedGraph::after_launch(std::uintptr_t stream, Sample* replay, bool launched) {
   const std::lock_guard lock(mutex_);
-  if (!launched) {
-    fail_launch(replay);
-    return;
+  --launches_of_framework_;
+  try {
+    if (launched) {
+      const driver::CurrentContext current(driver::ready(), to_push(stream, *clock_));
+      note_launch(stream);
+      if (replay != nullptr) close_launch(replay, *replay);
+    } else {
+      fail_launch(replay);
+    }
+  } catch (...) {
+    if (closed() && launches_of_framework_ == 0) take_apart();
+    throw;
   }
-  const driver::CurrentContext current(driver::ready(), to_push(stream, *clock_));
-  note_launch(stream);
-  if (replay != nullptr) close_launch(replay, *replay);
+  if (closed() && launches_of_framework_ == 0) take_apart();
 }
 
 void CapturedGraph::upload(std::uintptr_t stream, int ordinal) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   throw_if_unusable();
   if (uploaded_.load(std::memory_order_relaxed)) return;
   const Table& table = driver::ready();
@@ -299,9 +326,14 @@ void CapturedGraph::upload(std::uintptr_t stream, int ordinal) {
 }
 
 bool CapturedGraph::update(CapturedGraph& other, const Payload& payload, UpdateRefusal& refusal) {
+  throw_if_blocked();
   const std::scoped_lock lock(mutex_, other.mutex_);
   throw_if_unusable();
   other.throw_if_unusable();
+  if (launches_of_framework_ != 0) {
+    throw Error(ErrorKind::kInvalidState,
+                "this graph is being launched; update it when the launch has returned");
+  }
   if (graph_->graph == nullptr || other.graph_->graph == nullptr) {
     throw Error(ErrorKind::kInvalidState,
                 "an update needs both graphs, and one of these is known by its executable copy "
@@ -349,25 +381,25 @@ bool CapturedGraph::update(CapturedGraph& other, const Payload& payload, UpdateR
 }
 
 std::vector<SpanTime> CapturedGraph::times() {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   throw_if_unusable();
   return spans_.read();
 }
 
 void* CapturedGraph::graph() {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   throw_if_unusable();
   return graph_->graph;
 }
 
 void* CapturedGraph::exec() {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   throw_if_unusable();
   return exec_;
 }
 
 std::size_t CapturedGraph::node_count() {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   throw_if_unusable();
   std::size_t count = 0;
   check(driver::ready().cuGraphGetNodes(as_graph(graph_->graph), nullptr, &count),
@@ -382,6 +414,11 @@ void CapturedGraph::close() noexcept {
   }
   const std::lock_guard lock(mutex_);
   if (closed_.exchange(true, std::memory_order_acq_rel)) return;
+  if (launches_of_framework_ == 0) take_apart();
+}
+
+// With the lock held, once.
+void CapturedGraph::take_apart() noexcept {
   if (exec_ != nullptr && owns_exec_ && may_call(generation_, *clock_)) {
     const Table& table = *driver::loaded_or_null();
     const driver::RelaxedCapture relaxed(table);
@@ -390,7 +427,7 @@ void CapturedGraph::close() noexcept {
   exec_ = nullptr;
   graph_.reset();
   source_.reset();
-  spans_ = GraphSpans({}, spans_.keeping(), nullptr);
+  spans_ = GraphSpans({}, spans_.keeping(), nullptr, {});
   let_go_of_payload();
   clock_->let_go();
 }

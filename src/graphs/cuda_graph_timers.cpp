@@ -6,6 +6,7 @@
 #include "graphs/cuda_handles.hpp"
 #include "graphs/graph_timers.hpp"
 #include "timing/cuda_event_clock.hpp"
+#include "timing/cuda_graph_events.hpp"
 #include "timing/device.hpp"
 #include "timing/sinks.hpp"
 #include "timing/statistics.hpp"
@@ -38,7 +39,8 @@ SampleRef sample_of(const Sample& captured, timing::EventClock& clock) {
 
 }  // namespace
 
-GraphSpans::GraphSpans(std::vector<SampleRef> captured, GraphTimers keeping, void* graph)
+GraphSpans::GraphSpans(std::vector<SampleRef> captured, GraphTimers keeping, void* graph,
+                       const EventsInGraph& events)
     : keeping_(keeping) {
   // Scopes are handed over as they end; they are told in the order in which they began.
   std::vector<std::pair<timing::HostNanoseconds, std::size_t>> order;
@@ -50,10 +52,10 @@ GraphSpans::GraphSpans(std::vector<SampleRef> captured, GraphTimers keeping, voi
     spans_.emplace_back();
     spans_.back().captured = std::move(captured[place]);
   }
-  if (collects() && !spans_.empty()) find_nodes(graph);
+  if (collects() && !spans_.empty()) find_nodes(graph, events);
 }
 
-void GraphSpans::find_nodes(void* graph) {
+void GraphSpans::find_nodes(void* graph, const EventsInGraph& events) {
   const driver::Table& table = driver::ready();
   std::size_t count = 0;
   check(table.cuGraphGetNodes(as_graph(graph), nullptr, &count), "cuGraphGetNodes");
@@ -68,6 +70,17 @@ void GraphSpans::find_nodes(void* graph) {
     CUevent event = nullptr;
     check(table.cuGraphEventRecordNodeGetEvent(node, &event), "cuGraphEventRecordNodeGetEvent");
     node_of[event] = node;
+  }
+  std::size_t own = 0;
+  for (const auto& pair : events) {
+    own += node_of.count(pair->pair().start) + node_of.count(pair->pair().end);
+  }
+  if (own < node_of.size()) {
+    throw Error(ErrorKind::kInvalidState,
+                "timers=\"collect\" cannot be had here: the graph records " +
+                    std::to_string(node_of.size() - own) +
+                    " events that are not gpuprof's, and the driver crashes at a launch after one "
+                    "of them was destroyed; use timers=\"last\"");
   }
   for (Span& span : spans_) {
     const auto start = node_of.find(span.captured->start);
@@ -113,6 +126,14 @@ void GraphSpans::prepare(void* exec, timing::EventClock& clock) {
   } catch (...) {
     cancel();
     throw;
+  }
+}
+
+void GraphSpans::rest(void* exec) {
+  for (Span& span : spans_) {
+    if (!span.points_at_pool) continue;
+    point(exec, span, span.captured->start, span.captured->end);
+    span.points_at_pool = false;
   }
 }
 

@@ -38,6 +38,16 @@ timing::CaptureClaim claim(unsigned long long id) noexcept {
                                                           : timing::CaptureClaim::kRecord;
 }
 
+void keep(unsigned long long id,
+          const std::shared_ptr<const timing::GraphEvents>& events) noexcept {
+  try {
+    if (const std::shared_ptr<Capture> capture = find_open(id)) {
+      OpenCaptures::instance().add_events(*capture, events);
+    }
+  } catch (...) {  // out of memory: they live as long as the sample
+  }
+}
+
 void recorded(unsigned long long id, timing::Sample& sample) noexcept {
   try {
     const std::shared_ptr<Capture> capture = find_open(id);
@@ -93,9 +103,15 @@ void OpenCaptures::add_timer(Capture& capture, timing::Sample& sample) {
   capture.timers_.push_back(std::move(reference));
 }
 
-std::vector<timing::SampleRef> OpenCaptures::take_timers(Capture& capture) {
+void OpenCaptures::add_events(Capture& capture,
+                              const std::shared_ptr<const timing::GraphEvents>& events) {
   const std::lock_guard lock(mutex);
-  return std::exchange(capture.timers_, {});
+  capture.events_.push_back(events);
+}
+
+CapturedParts OpenCaptures::take_parts(Capture& capture) {
+  const std::lock_guard lock(mutex);
+  return {nullptr, std::exchange(capture.events_, {}), std::exchange(capture.timers_, {})};
 }
 
 std::shared_ptr<Capture> find_open(unsigned long long id) noexcept {
@@ -125,6 +141,6 @@ std::vector<std::shared_ptr<Capture>> open_captures() {
   return open;
 }
 
-void own_captured_scopes() noexcept { timing::set_capture_owner({&claim, &recorded}); }
+void own_captured_scopes() noexcept { timing::set_capture_owner({&claim, &keep, &recorded}); }
 
 }  // namespace gpuprof::graphs

@@ -28,7 +28,9 @@ struct OpenCaptures {
   CaptureSights sights(const Capture& capture);
   bool is_open(const Capture& capture);
   void add_timer(Capture& capture, timing::Sample& sample);
-  std::vector<timing::SampleRef> take_timers(Capture& capture);
+  void add_events(Capture& capture, const std::shared_ptr<const timing::GraphEvents>& events);
+  // Its timers and events, without a graph.
+  CapturedParts take_parts(Capture& capture);
 };
 
 }  // namespace gpuprof::graphs

@@ -26,8 +26,11 @@ struct SpanTime {
 
 class GraphSpans {
  public:
-  // `captured` are samples whose events are nodes of `graph`.
-  GraphSpans(std::vector<timing::SampleRef> captured, GraphTimers keeping, void* graph);
+  // `captured` are samples whose events are nodes of `graph`, `events` all that gpuprof has made
+  // nodes of it. Throws driver::Error, with kCollect for a graph that records events of others too:
+  // the driver crashes once one of those is destroyed.
+  GraphSpans(std::vector<timing::SampleRef> captured, GraphTimers keeping, void* graph,
+             const EventsInGraph& events);
 
   [[nodiscard]] bool empty() const noexcept { return spans_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return spans_.size(); }
@@ -36,6 +39,8 @@ class GraphSpans {
 
   // Before a launch of `exec`, where collects(): gives each span its events. Throws driver::Error.
   void prepare(void* exec, timing::EventClock& clock);
+  // The same for a launch that is not to be collected: its times go nowhere.
+  void rest(void* exec);
   // After it: `launch` is the sample of the launch itself.
   void launched(const timing::Sample& launch) noexcept;
   // The launch failed: takes the events back.
@@ -58,7 +63,7 @@ class GraphSpans {
     timing::SampleRef next;       // of the launch that is being prepared
     timing::SampleRef last;       // of the launch before
   };
-  void find_nodes(void* graph);
+  void find_nodes(void* graph, const EventsInGraph& events);
   void point(void* exec, Span& span, void* start, void* end);
 
   GraphTimers keeping_;

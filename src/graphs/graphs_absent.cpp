@@ -67,13 +67,14 @@ RelaxedThread::RelaxedThread() noexcept {}
 RelaxedThread::~RelaxedThread() = default;
 
 GraphSpans::GraphSpans(std::vector<timing::SampleRef> /*captured*/, GraphTimers keeping,
-                       void* /*graph*/)
+                       void* /*graph*/, const EventsInGraph& /*events*/)
     : keeping_(keeping) {}
 
 struct CapturedGraph::Handle {};
 CapturedGraph::CapturedGraph(void* /*graph*/, bool /*lent*/, std::uintptr_t stream, int /*ordinal*/,
-                             std::vector<timing::SampleRef> /*spans*/, GraphTimers keeping)
-    : stream_(stream), generation_(0), spans_({}, keeping, nullptr) {
+                             EventsInGraph /*events*/, std::vector<timing::SampleRef> /*spans*/,
+                             GraphTimers keeping)
+    : stream_(stream), generation_(0), spans_({}, keeping, nullptr, {}) {
   unavailable();
 }
 CapturedGraph::~CapturedGraph() = default;

@@ -27,17 +27,19 @@ State state_of(const Table& table, std::uintptr_t stream) {
 }
 
 bool may_record(Sample& sample, const State& state, bool wanted) noexcept {
-  const bool active = state.status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  if (active && sample.keeps_pair) return true;  // a Timer's marks are asked for one by one
-  const CaptureClaim claim = active ? claim_capture(state.id) : CaptureClaim::kForeign;
-  if (claim == CaptureClaim::kRecord) return true;
-  if (claim == CaptureClaim::kForeign) {
-    if (active && wanted) return true;
-    driver::warn_once(
-        driver::Warning::kCaptureSkipped,
-        "gpuprof: a timer scope ran inside a stream capture that gpuprof did not open "
-        "and was skipped; capture with gpuprof.capture(), or pass in_capture=\"record\" to time "
-        "each replay");
+  // A broken capture does not say whose it is, and whoever ends it hears of it.
+  if (state.status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+    if (sample.keeps_pair) return true;  // a Timer's marks are asked for one by one
+    const CaptureClaim claim = claim_capture(state.id);
+    if (claim == CaptureClaim::kRecord) return true;
+    if (claim == CaptureClaim::kForeign) {
+      if (wanted) return true;
+      driver::warn_once(
+          driver::Warning::kCaptureSkipped,
+          "gpuprof: a timer scope ran inside a stream capture that gpuprof did not open "
+          "and was skipped; capture with gpuprof.capture(), or pass in_capture=\"record\" to time "
+          "each replay");
+    }
   }
   sample.finish(SampleStatus::kSkipped);
   return false;

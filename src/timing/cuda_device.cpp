@@ -8,6 +8,7 @@
 #include "timing/cuda_capture.hpp"
 #include "timing/cuda_contexts.hpp"
 #include "timing/cuda_event_clock.hpp"
+#include "timing/cuda_graph_events.hpp"
 #include "timing/device.hpp"
 
 namespace gpuprof::timing::device {
@@ -44,19 +45,16 @@ SlowStreams& slow_streams() {
 
 void forget_pair(Sample& sample) noexcept {
   sample.start = sample.end = nullptr;
-  sample.external = false;
+  sample.in_graph.reset();
 }
 
 // Gives the pair of a failed or dying sample back where that is safe.
 void return_pair(Sample& sample) noexcept {
   if (sample.start == nullptr) return;
   const EventPair pair = pair_of(sample);
-  const bool external = sample.external;
+  const bool external = sample.external();
   forget_pair(sample);
-  if (sample.generation != driver::fork_generation()) return;
-  if (external) {
-    sample.events->destroy_for_graph(pair);
-  } else {
+  if (!external && sample.generation == driver::fork_generation()) {
     sample.events->give_back(pair);
   }
 }
@@ -95,7 +93,7 @@ void fail_record(Sample& sample, const Error& error) noexcept {
 // Returns the host's time after the record.
 HostNanoseconds record(const Table& table, Sample& sample, void* event, HostNanoseconds before) {
   const auto handle = static_cast<CUevent>(event);
-  if (sample.external) {
+  if (sample.external()) {
     check(table.cuEventRecordWithFlags(handle, as_stream(sample.stream), CU_EVENT_RECORD_EXTERNAL),
           "cuEventRecordWithFlags");
   } else {
@@ -107,22 +105,27 @@ HostNanoseconds record(const Table& table, Sample& sample, void* event, HostNano
 }
 
 // Leaves the sample with a pair of the right clock, or false if there is none left.
-bool provide_pair(Sample& sample, EventClock& clock, bool external) {
-  const bool reusable = sample.start != nullptr && sample.events == &clock && !sample.external &&
-                        !external && !clock.lost();
+bool provide_pair(Sample& sample, EventClock& clock) {
+  const bool reusable =
+      sample.start != nullptr && sample.events == &clock && !sample.external() && !clock.lost();
   if (reusable) return true;
   return_pair(sample);
   sample.events = &clock;
   EventPair pair;
-  if (external) {
-    pair = clock.make_for_graph();
-  } else if (!clock.take(pair)) {
-    return false;
-  }
+  if (!clock.take(pair)) return false;
   sample.start = pair.start;
   sample.end = pair.end;
-  sample.external = external;
   return true;
+}
+
+// The same with a pair that becomes nodes of the capture, whose owner keeps it too.
+void provide_pair_for_graph(Sample& sample, EventClock& clock, unsigned long long capture) {
+  return_pair(sample);
+  sample.events = &clock;
+  sample.in_graph = std::make_shared<const GraphEvents>(clock, capture);
+  sample.start = sample.in_graph->pair().start;
+  sample.end = sample.in_graph->pair().end;
+  keep_events(capture, sample.in_graph);
 }
 
 contexts::Found find_clock(const Table& table, Sample& sample, int ordinal) {
@@ -153,7 +156,9 @@ void begin_or_throw(Sample& sample, bool in_capture, int ordinal) {
     if (capture.capturing() && !captures::may_record(sample, capture, in_capture)) return;
   }
   const bool capturing = capture.capturing();
-  if (!provide_pair(sample, *found.clock, capturing)) {
+  if (capturing) {
+    provide_pair_for_graph(sample, *found.clock, capture.id);
+  } else if (!provide_pair(sample, *found.clock)) {
     driver::warn_once(Warning::kDropped,
                       "gpuprof: 4096 timed spans wait to be read, so new ones are dropped and "
                       "counted; call gpuprof.stats() or gpuprof.flush() more often");
@@ -176,11 +181,16 @@ void record_end(Sample& sample) {
   const driver::CurrentContext current(table, context_to_push(sample));
   const captures::State capture = captures::state_of(table, sample.stream);
   const bool capturing = capture.capturing();
-  if (capturing != sample.external) {
+  if (capturing != sample.external()) {
     throw Error(ErrorKind::kInvalidState,
                 capturing
                     ? "a stream capture began between the start and the end of a timed span"
                     : "the stream capture ended between the start and the end of a timed span");
+  }
+  if (capture.id != 0 && capture.id != sample.in_graph->capture()) {
+    throw Error(ErrorKind::kInvalidState,
+                "the stream capture in which a timed span began has ended, and its end is in "
+                "another one");
   }
   sample.host_end = host_now();
   record(table, sample, sample.end, sample.host_end);
@@ -309,7 +319,7 @@ bool end(Sample& sample) noexcept {
     if (sample.generation != driver::fork_generation()) sample.host_end = host_now();
     if (belongs_to_parent(sample)) return false;
     record_end(sample);
-    if (sample.external) {
+    if (sample.external()) {
       sample.finish(SampleStatus::kCaptured);
       return false;
     }

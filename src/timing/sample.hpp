@@ -54,7 +54,6 @@ struct Sample {
   bool counted = true;          // belongs into the statistics
   bool body_raised = false;     // the timed code ended with an exception
   bool device_started = false;  // CUDA came into use while this CPU sample was open
-  bool external = false;        // its events are nodes of a graph
   bool keeps_pair = false;      // a Timer's: the pair stays with it and is read on demand
   const Path* path = nullptr;
   std::uint64_t epoch = 0;  // the statistics' epoch when it was entered
@@ -68,12 +67,15 @@ struct Sample {
   EventClock* events = nullptr;  // whose pair it holds
   void* start = nullptr;         // CUevent
   void* end = nullptr;           // CUevent
+  // Owns the two, where they are nodes of a graph.
+  std::shared_ptr<const GraphEvents> in_graph;
   std::uint32_t generation = 0;  // of the process that entered it
   std::uint32_t thread = 0;      // the kernel's number of the thread that left it; 0: not noted
   std::uint16_t depth = 0;       // how many scopes were open around it
   Sample* next = nullptr;        // in the queue that holds it
   std::shared_ptr<const driver::Error> error;
 
+  [[nodiscard]] bool external() const noexcept { return in_graph != nullptr; }
   [[nodiscard]] double host_ms() const noexcept { return milliseconds(host_end - host_begin); }
   [[nodiscard]] SampleStatus load_status() const noexcept {
     return status.load(std::memory_order_acquire);

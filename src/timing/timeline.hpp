@@ -19,6 +19,7 @@
 namespace gpuprof::timing {
 
 class EventClock;
+class GraphEvents;
 
 // A moment of the GPU: `ms` milliseconds after that clock's anchor number `anchor`, before it if
 // negative. Anchors count from 1; a mark without a clock stands for no moment.
