@@ -180,9 +180,8 @@ class World:
         self.failing[call] = error or InjectedError(call)
 
     def step(self, call: str) -> None:
-        error = self.failing.pop(call, None)
-        if error is not None:
-            raise error
+        if call in self.failing:
+            raise self.failing.pop(call)  # no local name, which would be a cycle with the traceback
 
     def state(self) -> dict[str, object]:
         """Return all that a capture must leave as it found it."""

@@ -7,6 +7,7 @@ import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from gpuprof import _core, errors
 from gpuprof._capture_guard import GraphCaptureGuard
 from tests.captures import on_another_thread
 from tests.fake_driver.control import FakeCuda
+from tests.processes import check_cuda
 
 US = 1_000
 MODES = list(gpuprof.CaptureMode)
@@ -125,6 +127,29 @@ def test_the_per_thread_default_stream_can_be_captured(
         fake.work(2, US)
     cap.graph.launch()
     cap.graph.close()
+
+
+def test_a_frameworks_default_stream_of_another_device_is_captured_and_launched_there(
+    fake_path: Path,
+) -> None:
+    check_cuda(
+        fake_path,
+        """
+        context = fake.use_primary(1)
+        def capture():  # on a thread without a context
+            _core._current_stream = lambda: (2, 1, True)
+            guard = gpuprof.GraphCaptureGuard()
+            fake.set_current(context)
+            fake.work(2, 1000)
+            fake.set_current(0)
+            with guard.finish() as graph:
+                assert graph.device == 1
+                graph.launch()
+        from tests.captures import on_another_thread
+        assert on_another_thread(capture) is None
+        """,
+        FAKECUDA_CONFIG="device_count=2",
+    )
 
 
 def test_a_stream_that_is_captured_already_is_refused_and_its_capture_lives_on(

@@ -184,6 +184,15 @@ def test_an_abort_gives_the_memory_back(world: StandIn) -> None:
     assert world.log == [f"freed in mode {RELAXED}"]
 
 
+def test_a_capture_that_is_dropped_leaves_cupy_as_it_was(world: StandIn) -> None:
+    before = world.state()
+    capture = CupyCapture(0x50)
+    capture.begin()
+    del capture
+    assert world.state() == before
+    assert world.log == [f"freed in mode {RELAXED}"]
+
+
 @pytest.mark.parametrize(
     "step", ["MemoryPool", "using_allocator", "ExternalStream", "enter the stream"]
 )

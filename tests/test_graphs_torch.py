@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -15,8 +16,10 @@ from gpuprof.errors import (
     CaptureUnjoinedError,
     CaptureUnmatchedError,
     CaptureUnsupportedError,
+    CaptureWrongThreadError,
     InvalidStateError,
 )
+from tests.captures import on_another_thread
 from tests.stand_in_torch import InjectedError, World, install
 
 VERSIONS = ["2.7.1", "2.11.0", "2.12.0", "2.14.0"]
@@ -319,6 +322,81 @@ def test_abort_on_another_thread_leaves_that_threads_stream(world: World) -> Non
     thread.join()
     state = world.state()
     assert state.pop("current stream") == stream
+    assert not any(state.values())
+
+
+def test_a_pool_can_be_used_after_an_abort_on_another_thread(world: World) -> None:
+    pool = CapturePool()
+    capture = TorchCapture(None, "thread_local", pool)
+    capture.begin()
+    thread = threading.Thread(target=capture.abort)
+    thread.start()
+    thread.join()
+    world.current = world.torch.cuda.default_stream()
+    capture_in(pool)
+
+
+def test_a_capture_that_is_dropped_leaves_torch_as_it_was(any_world: World) -> None:
+    before = any_world.state()
+    capture = TorchCapture(None, "thread_local")
+    capture.begin()
+    del capture
+    assert any_world.state() == before
+    any_world.generator.draw()
+
+
+def test_a_dropped_capture_tries_again_what_an_abort_could_not_undo(world: World) -> None:
+    before = world.state()
+    capture = TorchCapture(None, "thread_local")
+    capture.begin()
+    world.fail("set_stream")
+    capture.abort()
+    assert world.state()["capturing"]
+    del capture
+    assert world.state() == before
+
+
+def test_nothing_of_a_dropped_capture_is_undone_at_interpreter_exit(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture = TorchCapture(None, "thread_local")
+    capture.begin()
+    inside = world.state()
+    monkeypatch.setattr(sys, "is_finalizing", lambda: True)
+    del capture
+    assert world.state() == inside
+
+
+@pytest.mark.parametrize("mode", ["thread_local", "global"])
+def test_the_end_on_another_thread_is_refused_and_the_capture_goes_on(
+    world: World, mode: str
+) -> None:
+    before = world.state()
+    capture = TorchCapture(None, mode)
+    capture.begin()
+    inside = world.state()
+    world.fail("set_stream")  # what comes first
+    refused = on_another_thread(capture.end)
+    assert isinstance(refused, CaptureWrongThreadError)
+    assert str(threading.get_ident()) in str(refused)
+    assert world.state() == inside
+    assert world.failing.pop("set_stream")
+    capture.end()
+    capture.graph.reset()
+    assert world.state() == before
+
+
+def test_a_relaxed_capture_ends_on_another_thread_and_leaves_that_threads_stream(
+    world: World,
+) -> None:
+    capture = TorchCapture(None, "relaxed")
+    capture.begin()
+    stream = world.current = world.torch.cuda.Stream()  # as of the other thread
+    assert on_another_thread(capture.end) is None
+    assert world.current == stream
+    capture.graph.reset()
+    state = world.state()
+    del state["current stream"]
     assert not any(state.values())
 
 

@@ -328,6 +328,46 @@ check_works_again()
     )
 
 
+@pytest.mark.parametrize("mode", ["thread_local", "global"])
+def test_finishing_on_another_thread_is_refused_and_the_capture_goes_on(
+    fake_path: Path, mode: str
+) -> None:
+    check(
+        fake_path,
+        f"""
+from tests.captures import on_another_thread
+guard = gpuprof.GraphCaptureGuard(mode={mode!r})
+launch("add_k")
+inside = world.state()
+error = on_another_thread(guard.finish)
+assert isinstance(error, errors.CaptureWrongThreadError), error
+assert str(threading.get_ident()) in str(error)
+assert guard.is_open
+assert world.state() == inside
+launch("mul_k")
+assert guard.finish().kernel_names() == ["add_k", "mul_k"]
+check_as_before(but_pools=True)
+""",
+    )
+
+
+def test_what_a_thread_left_open_when_it_ended_is_put_in_order_by_the_next_capture(
+    fake_path: Path,
+) -> None:
+    check(
+        fake_path,
+        """
+lost = torch.cuda.Stream()
+thread = threading.Thread(target=gpuprof.begin_capture, args=(lost,))
+thread.start()
+thread.join()
+world.current = before["current stream"]  # of this thread
+check_works_again()
+check_as_before(but_pools=True)
+""",
+    )
+
+
 def test_an_open_capture_at_exit_ends_the_process_well(fake_path: Path) -> None:
     check(
         fake_path,

@@ -14,6 +14,8 @@ from gpuprof._graph_types import CaptureMode, CaptureModeLike, CaptureStatus
 from gpuprof.errors import CaptureError, EmptyGraphError, InvalidStateError
 
 if TYPE_CHECKING:
+    from threading import Thread
+
     from typing_extensions import Self
 
     from gpuprof._capture_errors import CaptureFacts
@@ -22,6 +24,26 @@ if TYPE_CHECKING:
     from gpuprof._graphs_torch import TorchCapture
 
 _LOGS_SINCE = 12090  # the driver that keeps a log of what it refuses
+_WRONG_THREAD = 908  # of the driver's errors
+
+# The captures of begin_capture() by stream, until end_capture() takes them.
+begun: dict[int, GraphCaptureGuard] = {}
+
+
+def forget_begun(guard: GraphCaptureGuard) -> None:
+    """Take a guard out of `begun`, unless another one is there for its stream by now."""
+    if begun.get(guard.stream) is guard:
+        begun.pop(guard.stream, None)
+
+
+def forget_dead() -> None:
+    """Abort the captures of `begun` that nobody can end any more, as their thread has ended."""
+    for guard in list(begun.values()):
+        if guard._is_orphan:
+            forget_begun(guard)
+            guard.abort()
+        elif not guard._core.is_open:  # of a thread that is not Python's; or it is being ended now
+            forget_begun(guard)
 
 
 class CaptureSettings(NamedTuple):
@@ -69,7 +91,11 @@ class GraphCaptureGuard:
         An argument is not what is listed above.
     """
 
+    # Of the class, for the sake of an object that fails to be made.
     _graph: CapturedGraph | None = None
+    _torch: TorchCapture | None = None
+    _cupy: CupyCapture | None = None
+    _begun_by: Thread | None = None
     _over = "this capture has not begun"
 
     def __init__(
@@ -88,17 +114,22 @@ class GraphCaptureGuard:
         return self
 
     def _begin(self, stream: object, settings: CaptureSettings) -> None:
+        if begun:
+            forget_dead()
         self._settings = settings
         self._stream_object = stream
         self._thread = get_ident()
-        self._torch: TorchCapture | None = None
-        self._cupy: CupyCapture | None = None
+        self._ordinal = 0  # the device, for a default stream on a thread without a context
         self._core = _core._Capture()
-        if self._is_torchs(stream):
-            self._begin_by_torch(stream)
-        else:
-            self._begin_by_driver(stream)
-        self._over = ""
+        try:
+            if self._is_torchs(stream):
+                self._begin_by_torch(stream)
+            else:
+                self._begin_by_driver(stream)
+            self._over = ""
+        except BaseException:
+            self._give_up(GraphCaptureGuard._over)
+            raise
 
     def _is_torchs(self, stream: object) -> bool:
         backend = self._settings.backend
@@ -128,33 +159,20 @@ class GraphCaptureGuard:
             message = f'timers: "collect" cannot be had: {torch.lacks}; use "last"'
             raise InvalidStateError(message)
         self._core.prepare()
-        try:
-            self._stream = torch.begin()
-            try:
-                self._core.attach(self._stream, int(settings.mode), settings.timers)
-            except BaseException:
-                torch.abort()
-                raise
-        finally:
-            if not self._core.is_open:
-                self._core.close()
         self._torch = torch
+        self._stream = torch.begin()
+        self._core.attach(self._stream, int(settings.mode), settings.timers)
 
     def _begin_by_driver(self, stream: object) -> None:
         settings = self._settings
-        self._stream, ordinal = self._pick_stream(stream)
+        self._stream, self._ordinal = self._pick_stream(stream)
         if "cupy" in sys.modules and self._stream > 1:
             from gpuprof import _graphs_cupy
 
             if _graphs_cupy.is_loaded():
                 self._cupy = _graphs_cupy.CupyCapture(self._stream)
                 self._cupy.begin()
-        try:
-            self._core.begin(self._stream, ordinal, int(settings.mode), settings.timers)
-        except BaseException:
-            if self._cupy is not None:
-                self._cupy.abort()
-            raise
+        self._core.begin(self._stream, self._ordinal, int(settings.mode), settings.timers)
 
     def _pick_stream(self, stream: object) -> tuple[int, int]:
         """Return the handle of the stream to capture, and the device of a default stream."""
@@ -189,42 +207,59 @@ class GraphCaptureGuard:
             The capture is over already.
         """
         self._check_open()
+        ended: _core._EndedCapture | None = None
         try:
-            ended = self._core.end()
+            ended = self._end()
             num_nodes = self._core.num_nodes
-            if self._torch is not None:
-                self._torch.end()
-        except BaseException as error:
-            if self._core.is_open and isinstance(error, CaptureError) and error.code == 908:
-                raise  # refused, not broken
-            self._give_up("this capture failed")
-            if isinstance(error, CaptureError):
-                from gpuprof import _capture_errors
-
-                raise _capture_errors.explain(error, self._capture_facts()) from error.__cause__
-            raise
-        self._over = "this capture failed"
-        try:
             self._core.close()
             memory = self._end_cupy()
             if num_nodes == 0 and not self._settings.allow_empty:
                 raise EmptyGraphError(_empty_text(self._settings.name, self._stream))
             graph = self._graph = self._make_graph(ended, memory)
-        finally:
             self._torch = None
-            del ended  # an exception's traceback would keep the graph
-        self._over = "this capture is finished"
+            self._over = "this capture is finished"
+        except BaseException as error:
+            if not self._was_refused(error):
+                self._give_up("this capture failed")
+            raise
+        finally:
+            ended = None  # an exception's traceback would keep the graph
         return graph
+
+    def _end(self) -> _core._EndedCapture:
+        try:
+            ended = self._core.end()
+            if self._torch is not None:
+                self._torch.end()
+        except CaptureError as error:
+            if self._was_refused(error):
+                raise
+            self._give_up("this capture failed")
+            from gpuprof import _capture_errors
+
+            raise _capture_errors.explain(error, self._capture_facts()) from error.__cause__
+        return ended
+
+    def _was_refused(self, error: BaseException) -> bool:
+        """Return whether the capture is open still, because another thread asked for its end."""
+        return (
+            isinstance(error, CaptureError) and error.code == _WRONG_THREAD and self._core.is_open
+        )
 
     def _end_cupy(self) -> object:
         cupy, self._cupy = self._cupy, None
         return None if cupy is None else cupy.end()
 
-    def _make_graph(self, ended: _core._EndedCapture, memory: object) -> CapturedGraph:
+    def _make_graph(self, ended: _core._EndedCapture | None, memory: object) -> CapturedGraph:
         settings = self._settings
         raw = 0 if self._torch is None else (self._torch.raw_graph() or 0)
         graph = CapturedGraph._make(
-            ended, handle=raw, stream=self._stream, timers=settings.timers, name=settings.name
+            ended,
+            handle=raw,
+            stream=self._stream,
+            ordinal=self._ordinal,
+            timers=settings.timers,
+            name=settings.name,
         )
         try:
             graph._stream_object = self._stream_object
@@ -248,11 +283,18 @@ class GraphCaptureGuard:
 
         The stream can be used afterwards.
         """
-        if not self._over:
-            self._give_up("this capture was aborted")
+        if not self._over or self._torch is not None or self._cupy is not None:
+            self._give_up(self._over or "this capture was aborted")
 
     def _give_up(self, why: str) -> None:
         self._over = why
+        try:
+            self._put_back()
+        except BaseException:  # an interrupt; what it cut short is done now
+            self._put_back()
+            raise
+
+    def _put_back(self) -> None:
         if self._torch is not None:
             self._torch.abort()
             self._torch = None
@@ -260,6 +302,11 @@ class GraphCaptureGuard:
         if self._cupy is not None:
             self._cupy.abort()
             self._cupy = None
+
+    @property
+    def _is_orphan(self) -> bool:
+        by = self._begun_by
+        return by is not None and self.mode is not CaptureMode.RELAXED and not by.is_alive()
 
     def status(self) -> CaptureStatus:
         """Return whether the capture is active, broken, or over."""
@@ -317,10 +364,10 @@ class GraphCaptureGuard:
         return f"<gpuprof.GraphCaptureGuard{name}, {state}>"
 
     def __del__(self) -> None:
-        if self._over:
-            return
-        self._give_up("this capture was dropped")
-        if not sys.is_finalizing():
+        was_open = not self._over
+        if was_open or self._torch is not None or self._cupy is not None:
+            self._give_up("this capture was dropped")
+        if was_open and not sys.is_finalizing():
             warnings.warn(
                 "a GraphCaptureGuard was dropped while its capture was open, which was discarded; "
                 "call finish() or abort()",

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Iterable
-from threading import get_ident
+from threading import current_thread, get_ident
 from typing import TYPE_CHECKING, Literal
 
 from gpuprof import _core
-from gpuprof._capture_guard import CaptureSettings, GraphCaptureGuard
+from gpuprof._capture_guard import (
+    CaptureSettings,
+    GraphCaptureGuard,
+    begun,
+    forget_begun,
+    forget_dead,
+)
 from gpuprof._captured_graph import CapturedGraph, GraphMemory
 from gpuprof._graph_arguments import (
     BACKENDS,
@@ -54,14 +60,11 @@ __all__ = [
     "is_stream_capturing",
 ]
 
-# The captures of begin_capture() by stream, until end_capture() takes them.
-_begun: dict[int, GraphCaptureGuard] = {}
-
 
 @atexit.register
 def _abort_begun() -> None:
-    while _begun:
-        _begun.popitem()[1].abort()
+    while begun:
+        begun.popitem()[1].abort()
 
 
 def begin_capture(
@@ -87,16 +90,9 @@ def begin_capture(
     ------
     As `GraphCaptureGuard`.
     """
-    for handle, guard in list(_begun.items()):
-        if not guard._core.is_open:  # its thread has ended, and the capture with it
-            _forget(handle, guard)
-    begun = GraphCaptureGuard(stream, mode=mode, pool=pool)
-    _begun[begun.stream] = begun
-
-
-def _forget(handle: int, guard: GraphCaptureGuard) -> None:
-    if _begun.get(handle) is guard:  # else another thread has begun one there since
-        _begun.pop(handle, None)
+    guard = GraphCaptureGuard(stream, mode=mode, pool=pool)
+    guard._begun_by = current_thread()
+    begun[guard.stream] = guard
 
 
 def end_capture(stream: object = None, *, pool: CapturePool | None = None) -> CapturedGraph:
@@ -122,13 +118,13 @@ def end_capture(stream: object = None, *, pool: CapturePool | None = None) -> Ca
     """
     _core.require_cuda()
     handle = _core.stream_handle(stream)
-    guard = _begun.get(handle)
+    guard = begun.get(handle)
     if guard is None and stream is None:
-        mine = [each for each in list(_begun.values()) if each._thread == get_ident()]
+        mine = [each for each in list(begun.values()) if each._thread == get_ident()]
         if len(mine) == 1:
             guard = mine[0]
     if guard is None:
-        open_on = sorted(_begun) or "none"
+        open_on = sorted(begun) or "none"
         message = (
             f"no capture that begin_capture() began is open on stream {handle}; the streams with "
             f"one are: {open_on}"
@@ -141,7 +137,7 @@ def end_capture(stream: object = None, *, pool: CapturePool | None = None) -> Ca
         return guard.finish()
     finally:
         if not guard.is_open:
-            _forget(guard.stream, guard)
+            forget_begun(guard)
 
 
 def capture_status(stream: object = None) -> CaptureStatus:
@@ -341,15 +337,19 @@ class capture:  # used as a function, and must be cheap
     ) -> None:
         guard = self._guard
         assert guard is not None
-        if self._watching is not None:
-            try:
+        try:
+            if self._watching is not None:
                 self._watching.__exit__(kind, error, traceback)
-            except BaseException:
-                guard.abort()
-                raise
-        if error is not None:
-            self._discard(guard, error)
-            return
+            if error is None:
+                self._finish(guard)
+            elif guard.is_open:
+                _note(error, guard)
+        finally:
+            guard.abort()  # nothing, after a capture that was finished
+            if begun:
+                forget_dead()
+
+    def _finish(self, guard: GraphCaptureGuard) -> None:
         outside = self._outside()
         if guard.is_open:  # else the block has finished or aborted it itself
             try:
@@ -362,7 +362,7 @@ class capture:  # used as a function, and must be cheap
         if outside is not None:
             import warnings
 
-            warnings.warn(outside, RuntimeWarning, stacklevel=2)
+            warnings.warn(outside, RuntimeWarning, stacklevel=3)
 
     def _outside(self) -> str | None:
         """Return what was seen of work that is missing from the graph, in words."""
@@ -372,14 +372,12 @@ class capture:  # used as a function, and must be cheap
 
         return _capture_debug.report_outside(self._watch.outside)
 
-    @staticmethod
-    def _discard(guard: GraphCaptureGuard, error: BaseException) -> None:
-        if not guard.is_open:
-            return
-        try:
-            from gpuprof import _capture_errors
 
-            _capture_errors.note_for_body(error, guard._capture_facts())
-        except Exception:  # the body's own exception matters more than its note
-            pass
-        guard.abort()
+def _note(error: BaseException, guard: GraphCaptureGuard) -> None:
+    """Tell the body's exception what the driver had refused, if anything."""
+    try:
+        from gpuprof import _capture_errors
+
+        _capture_errors.note_for_body(error, guard._capture_facts())
+    except Exception:  # the exception matters more than its note
+        pass

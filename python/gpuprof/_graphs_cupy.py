@@ -75,29 +75,35 @@ class CupyCapture:
         capture, `end` and `abort` after it.
     """
 
+    _undo: contextlib.ExitStack | None = None  # from before the first step of `begin` on
+    _memory: GraphMemory | None = None
+
     def __init__(self, stream: int) -> None:
         self._stream = stream
         self._cupy: Any = sys.modules["cupy"]
-        self._memory: GraphMemory | None = None
-        self._undo: contextlib.ExitStack | None = None
 
     def begin(self) -> None:
         """Allocate from a pool of the graph's, and make the captured stream CuPy's current one."""
+        self._undo = contextlib.ExitStack()
+        try:
+            self._begin(self._undo)
+        except BaseException:
+            self.abort()
+            raise
+
+    def _begin(self, undo: contextlib.ExitStack) -> None:
         cuda = self._cupy.cuda
-        with contextlib.ExitStack() as undo:
-            memory = GraphMemory(self._cupy)
-            undo.enter_context(cuda.using_allocator(memory.pool.malloc))
-            device = int(cuda.runtime.getDevice())
-            # CuPy forgets a stream that was made current with use() when a block over it ends.
-            before = cuda.get_current_stream()
-            undo.callback(_use_again, cuda, device, before)
-            stream = _stream_of(cuda, self._stream, device)
-            if _is_own(stream) and before != stream:
-                stream.wait_event(before.record())
-                undo.callback(lambda: before.wait_event(stream.record()))
-            undo.enter_context(stream)
-            self._memory = memory
-            self._undo = undo.pop_all()
+        self._memory = memory = GraphMemory(self._cupy)
+        undo.enter_context(cuda.using_allocator(memory.pool.malloc))
+        device = int(cuda.runtime.getDevice())
+        # CuPy forgets a stream that was made current with use() when a block over it ends.
+        before = cuda.get_current_stream()
+        undo.callback(_use_again, cuda, device, before)
+        stream = _stream_of(cuda, self._stream, device)
+        if _is_own(stream) and before != stream:
+            stream.wait_event(before.record())
+            undo.callback(lambda: before.wait_event(stream.record()))
+        undo.enter_context(stream)
 
     def end(self) -> object:
         """Undo what `begin` did.
@@ -107,19 +113,26 @@ class CupyCapture:
         object
             To be kept as long as the graph.
         """
-        undo, self._undo = self._undo, None
+        self._put_back()
         memory, self._memory = self._memory, None
-        if undo is not None:
-            undo.close()
         return memory
 
     def abort(self) -> None:
         """Undo what `begin` did and give the memory back. Never raises."""
-        memory: object = None
         with contextlib.suppress(Exception):
-            memory = self.end()
-        if isinstance(memory, GraphMemory):
-            memory.close()
+            self._put_back()
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
+
+    def __del__(self) -> None:
+        if self._undo is not None and not sys.is_finalizing():
+            self.abort()
+
+    def _put_back(self) -> None:
+        if self._undo is not None:
+            self._undo.close()  # the second time only what the first did not come to
+            self._undo = None
 
 
 class _Handle:

@@ -8,6 +8,9 @@ Where such a capture fails, torch up to 2.11 stays as it was inside of it: alloc
 the generators and the current stream. Its own clean-up runs only after an end that succeeded. So it
 is given one: the broken capture is ended by the driver, and torch ends an empty one in its place.
 
+An interrupt can come between any two steps. So each step is noted before it is taken, and the note
+is dropped after the step is undone: `TorchCapture.abort` works in between, and may be called again.
+
 Torch is never imported from here.
 """
 
@@ -32,10 +35,11 @@ from gpuprof._torch_graph import (
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _NONE = 0  # of the driver's capture statuses
 _INVALIDATED = 2
+_WRONG_THREAD = 908  # of its errors
 _BEGIN = "cuStreamBeginCapture"
 _END = "cuStreamEndCapture"
 
@@ -47,10 +51,7 @@ class _Sharing:
 
     def __init__(self) -> None:
         self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.is_open = False
-
-    def close(self) -> None:
-        self.is_open = False
+        self.captured_by: object = None  # what stands for the one that is open
 
 
 _shared: weakref.WeakKeyDictionary[Any, _Sharing] = weakref.WeakKeyDictionary()
@@ -124,6 +125,11 @@ class TorchCapture:
         How to launch the graph, from `end` on.
     """
 
+    # What is to be undone; of the class, for the sake of an object that fails to be made.
+    _before: Any = None  # the stream that the capture's one stands in for
+    _current: Any = None  # the block in which the capture's stream is the current one
+    _in_torch = False  # torch's begin was called, and its end has yet to succeed
+
     def __init__(self, stream: object, mode: str, pool: Any = None) -> None:
         self._asked = stream
         self._mode = mode
@@ -133,10 +139,10 @@ class TorchCapture:
         self._stream: Any = None
         self._device = 0
         self._pool: Any = None
-        self._undo: contextlib.ExitStack | None = None
-        self._thread = 0
-        self._generation = 0
-        self._in_torch = False  # torch's begin was called, and its end has yet to succeed
+        self._me = object()  # for the pool, which must not keep this capture alive
+        self._thread = threading.get_ident()
+        self._generation = _core._fork_generation()
+        self._is_open = False
         self._end_code = 0
         self.graph: Any = None
         self.lacks = what_it_lacks(self._torch)
@@ -157,33 +163,37 @@ class TorchCapture:
         CaptureError
             The stream is the default one, or the driver refused.
         """
+        try:
+            return self._begin()
+        except BaseException:
+            self.abort()
+            raise
+
+    def _begin(self) -> int:
         cuda = self._torch.cuda
         stream, before = self._choose()
         handle = int(stream.cuda_stream)
         if _core._capture_status(handle) != _NONE:
             message = "stream: it is being captured already; end that capture first"
             raise InvalidStateError(message)
-        with contextlib.ExitStack() as undo:
-            if before is not None:
-                stream.wait_stream(before)
-                undo.callback(self._join, before, stream)
-            undo.enter_context(cuda.stream(stream))
-            self._stream = stream
-            self._device = int(cuda.current_device())
-            self._pool = self._pick_pool(undo)
-            self.graph = self._make_graph()
-            undo.callback(self._discard)
-            self._in_torch = True
-            try:
-                self.graph.capture_begin(pool=self._pool, capture_error_mode=self._mode)
-            except Exception as error:
-                typed = capture_error(error, _BEGIN)
-                if typed is None:
-                    raise
-                raise typed from error
-            self._thread = threading.get_ident()
-            self._generation = _core._fork_generation()
-            self._undo = undo.pop_all()
+        self._stream = stream
+        if before is not None:
+            self._before = before
+            stream.wait_stream(before)
+        self._current = cuda.stream(stream)
+        self._current.__enter__()
+        self._device = int(cuda.current_device())
+        self._pool = self._pick_pool()
+        self.graph = self._make_graph()
+        self._in_torch = True
+        try:
+            self.graph.capture_begin(pool=self._pool, capture_error_mode=self._mode)
+        except Exception as error:
+            typed = capture_error(error, _BEGIN)
+            if typed is None:
+                raise
+            raise typed from error
+        self._is_open = True
         return handle
 
     def end(self) -> None:
@@ -193,40 +203,83 @@ class TorchCapture:
         ------
         CaptureError
             The capture was broken, or its end failed. Torch is as it was before all the same.
+        CaptureWrongThreadError
+            Another thread began it, and not in relaxed mode. It is still open.
         """
-        undo = self._take_undo()
-        if undo is None:
+        if not self._is_open:
             message = "this capture is not open"
             raise InvalidStateError(message)
-        with undo:
-            self._torch.cuda.set_stream(self._stream)  # the body may have left another one
-            if _core._capture_status(self._handle) == _INVALIDATED:
-                self._discard()
-                raise refused(self._end_code, _END)
-            try:
-                _end_quietly(self.graph)
-            except Exception as error:
-                self._repair_after_failed_end()
-                typed = capture_error(error, _END)
-                if typed is None:
-                    raise
-                raise typed from error
-            self._in_torch = False
-            if self._sharing is not None:
-                self._sharing.graphs.add(self.graph)
+        if self._is_elsewhere and self._mode != "relaxed":
+            message = (
+                f"thread {self._thread} began this capture and must end it, or begin it with "
+                'mode="relaxed". (Torch was not called. The capture is still open.)'
+            )
+            raise refused(_WRONG_THREAD, _END, message)
+        try:
+            with self._on_its_stream():
+                self._end()
+        finally:
+            self._put_back()
+
+    def _end(self) -> None:
+        if _core._capture_status(self._handle) == _INVALIDATED:
+            self._discard()
+            raise refused(self._end_code, _END)
+        try:
+            _end_quietly(self.graph)
+        except Exception as error:
+            self._repair_after_failed_end()
+            typed = capture_error(error, _END)
+            if typed is None:
+                raise
+            raise typed from error
+        self._in_torch = False
+        if self._sharing is not None:
+            self._sharing.graphs.add(self.graph)
 
     def abort(self) -> None:
         """End the capture and throw its graph away. Never raises; after `end` it does nothing."""
-        undo = self._take_undo()
-        if undo is None or _core._fork_generation() != self._generation:
+        if _core._fork_generation() != self._generation:
             return  # in a forked child there is no CUDA to put in order
         with contextlib.suppress(Exception):
-            if threading.get_ident() == self._thread:
-                undo.close()
-            else:
-                # Current streams belong to threads, and those of the other cannot be put back here.
-                with self._torch.cuda.stream(self._stream):
+            self._put_back()
+
+    def __del__(self) -> None:
+        to_undo = self._in_torch or self._current is not None or self._before is not None
+        if to_undo and not sys.is_finalizing():
+            self.abort()
+
+    def _put_back(self) -> None:
+        """Undo what `begin` did and nobody has undone yet."""
+        self._is_open = False
+        try:
+            if self._in_torch:
+                with self._on_its_stream():
                     self._discard()
+        finally:
+            if self._sharing is not None and self._sharing.captured_by is self._me:
+                self._sharing.captured_by = None
+            try:
+                # Current streams belong to threads, and those of another cannot be put back here.
+                if self._current is not None and not self._is_elsewhere:
+                    self._current.__exit__(None, None, None)
+                self._current = None
+            finally:
+                self._join()
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        return threading.get_ident() != self._thread
+
+    @contextlib.contextmanager
+    def _on_its_stream(self) -> Iterator[None]:
+        """Make the captured stream current on this thread; the body may have left another one."""
+        if self._current is None or self._is_elsewhere:
+            with self._torch.cuda.stream(self._stream):
+                yield
+        else:  # what was current before is put back with the rest
+            self._torch.cuda.set_stream(self._stream)
+            yield
 
     @property
     def has_raw(self) -> bool:
@@ -263,10 +316,6 @@ class TorchCapture:
     def _handle(self) -> int:
         return int(self._stream.cuda_stream)
 
-    def _take_undo(self) -> contextlib.ExitStack | None:
-        undo, self._undo = self._undo, None
-        return undo
-
     def _choose(self) -> tuple[Any, Any]:
         """Return the stream to capture on, and the one that it stands in for, or None."""
         cuda = self._torch.cuda
@@ -293,19 +342,18 @@ class TorchCapture:
             streams[device] = self._torch.cuda.Stream()
         return streams[device]
 
-    def _pick_pool(self, undo: contextlib.ExitStack) -> Any:
+    def _pick_pool(self) -> Any:
         pool = self._shared_pool
         if pool is None:
             return self._torch.cuda.graph_pool_handle()
         self._sharing = sharing = _shared.setdefault(pool, _Sharing())
-        if sharing.is_open:
+        if sharing.captured_by is not None:
             message = (
                 "pool: another capture with it is open; torch captures with one pool one after the "
                 "other, so end that one first, or use a pool for each"
             )
             raise InvalidStateError(message)
-        sharing.is_open = True
-        undo.callback(sharing.close)
+        sharing.captured_by = self._me
         if not sharing.graphs:
             # Torch has let go of what the last graph held, and takes no capture for it any more.
             pool._torch = None
@@ -315,21 +363,35 @@ class TorchCapture:
         kind = self._torch.cuda.CUDAGraph
         return kind(keep_graph=True) if keeps_graphs(self._torch) else kind()
 
-    def _join(self, before: Any, stream: Any) -> None:
+    def _join(self) -> None:
         # On a stream that is still capturing the wait would draw the other one into the capture.
-        if _core._capture_status(int(stream.cuda_stream)) == _NONE:
-            before.wait_stream(stream)
+        if self._before is None:
+            return
+        if not self._is_elsewhere and _core._capture_status(self._handle) == _NONE:
+            self._before.wait_stream(self._stream)
+        self._before = None
 
     def _discard(self) -> None:
         """End what is open of the capture and of torch's, and throw the graph away."""
-        if not self._in_torch:
-            return
-        self._in_torch = False
-        self._torch.cuda.set_stream(self._stream)
         try:
-            self._end_in_its_place()
+            if self._has_ended():
+                self.graph.reset()
+            else:
+                self._end_in_its_place()
         except Exception:
             self._repair_by_hand()
+        self._forget()
+
+    def _has_ended(self) -> bool:
+        """Return whether torch's end has succeeded, and was interrupted before that was noted."""
+        try:
+            self.graph.pool()
+        except Exception:
+            return False
+        return True
+
+    def _forget(self) -> None:
+        self._in_torch = False
         self.graph = None
 
     def _end_in_its_place(self) -> None:
@@ -341,21 +403,19 @@ class TorchCapture:
 
     def _repair_after_failed_end(self) -> None:
         """Bring torch in order after an end that it called and that failed, as for a lost fork."""
-        self._in_torch = False
         pools = _Pools(self._torch, self._device, self._pool)
         try:
-            if pools.can_reopen:
-                if not pools.end():  # 2.12 and newer did it themselves
-                    self.graph.reset()
-                    return
-                pools.begin()
-            self._end_in_its_place()
-            if pools.can_reopen:
-                pools.release()
+            if pools.can_reopen and not pools.end():  # 2.12 and newer did it themselves
+                self.graph.reset()
+            else:
+                if pools.can_reopen:
+                    pools.begin()
+                self._end_in_its_place()
+                if pools.can_reopen:
+                    pools.release()
         except Exception:
             self._repair_by_hand()
-        finally:
-            self.graph = None
+        self._forget()
 
     def _repair_by_hand(self) -> None:
         """Undo piece by piece what torch left, where it cannot be brought to do it."""
