@@ -109,8 +109,10 @@ def test_a_thousand_captures_leave_memory_as_it_was(backend: Literal["driver", "
             graph.capture_end()
             graph.replay()
 
-    # Torch 2.11 itself leaves 48 KiB on the host with each graph.
-    of_torch = growth_kib(once_by_torch, 200) * 5 if backend == "torch" else 0
+    of_torch = 0
+    if backend == "torch":  # 2.11 itself leaves 48 KiB on the host with each graph
+        growth_kib(once_by_torch, 1000)  # fills what earlier tests have left free
+        of_torch = growth_kib(once_by_torch, 1000)
     free, _ = torch.cuda.mem_get_info()
     samples = _core._samples_in_memory()
     assert growth_kib(once, 1000) < of_torch + (16 << 10)
