@@ -81,6 +81,7 @@ trace::GpuWork work_of(timing::SpanKind kind) noexcept {
 }
 
 void note_gpu_span(const Sample& sample) {
+  static std::atomic<std::uint64_t> read_out{0};
   Event event;
   event.kind = Kind::kGpu;
   event.depth = sample.depth;
@@ -93,6 +94,7 @@ void note_gpu_span(const Sample& sample) {
   span.launched = sample.host_begin;
   span.device = timing::device::ordinal_of(sample.gpu_begin.clock);
   span.stream = sample.stream;
+  span.order = read_out.fetch_add(1, std::memory_order_relaxed);
   note_sample(event, sample);
 }
 

@@ -47,10 +47,12 @@ GraphSpans::GraphSpans(std::vector<SampleRef> captured, GraphTimers keeping, voi
   order.reserve(captured.size());
   for (const SampleRef& sample : captured) order.emplace_back(sample->host_begin, order.size());
   std::sort(order.begin(), order.end());
-  spans_.reserve(captured.size());
-  for (const auto& [begin, place] : order) {
-    spans_.emplace_back();
-    spans_.back().captured = std::move(captured[place]);
+  spans_.resize(captured.size());
+  as_ended_.resize(captured.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const std::size_t ended = order[i].second;
+    spans_[i].captured = std::move(captured[ended]);
+    as_ended_[ended] = i;
   }
   if (collects() && !spans_.empty()) find_nodes(graph, events);
 }
@@ -143,7 +145,8 @@ void GraphSpans::cancel() noexcept {
 }
 
 void GraphSpans::launched(const Sample& launch) noexcept {
-  for (Span& span : spans_) {
+  for (const std::size_t index : as_ended_) {  // as any scopes are queued
+    Span& span = spans_[index];
     if (!span.next) continue;
     Sample& sample = *span.next.get();
     sample.stream = launch.stream;

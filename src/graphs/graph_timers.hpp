@@ -67,7 +67,8 @@ class GraphSpans {
   void point(void* exec, Span& span, void* start, void* end);
 
   GraphTimers keeping_;
-  std::vector<Span> spans_;
+  std::vector<Span> spans_;            // as they began
+  std::vector<std::size_t> as_ended_;  // indices of the same, as they ended
 };
 
 }  // namespace gpuprof::graphs

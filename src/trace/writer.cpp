@@ -133,26 +133,19 @@ class Writer {
     std::unique_ptr<Extra> extra;  // the event's
   };
 
-  // One that is placed. Several threads read the GPU's times out, so that spans come in no order;
-  // a track takes them from the left to the right, outer ones first.
+  // One that is placed. Several threads read the GPU's times out, each into a queue of its own; a
+  // track takes its spans in the order in which they were read.
   struct Placed {
-    Placed(Waiting&& of, HostNanoseconds at, HostNanoseconds within)
-        : waiting(std::move(of)),
-          begin(at),
-          error(within),
-          shown(std::max(at, waiting.extra->gpu.launched)),
-          end(static_cast<double>(at) + waiting.extra->gpu.duration_ns) {}
-    bool operator<(const Placed& other) const noexcept {
-      if (shown != other.shown) return shown < other.shown;
-      if (end != other.end) return end > other.end;
-      return waiting.event.depth < other.waiting.event.depth;
-    }
-
     Waiting waiting;
     HostNanoseconds begin;
     HostNanoseconds error;
-    HostNanoseconds shown;  // where the slice begins
-    double end;
+    std::size_t place;  // among those that waited
+
+    bool operator<(const Placed& other) const noexcept {
+      const std::uint64_t own = waiting.extra->gpu.order;
+      const std::uint64_t others = other.waiting.extra->gpu.order;
+      return own != others ? own < others : place < other.place;
+    }
   };
 
   bool wait_for_work() {
@@ -219,7 +212,7 @@ class Writer {
       const Event& event = waiting.event;
       const GpuClock::Answer answer = gpu_clock.place(waiting.extra->gpu.begin, begin, error);
       if (answer == GpuClock::Answer::kPlaced) {
-        placed.emplace_back(std::move(waiting), begin, error);
+        placed.push_back({std::move(waiting), begin, error, placed.size()});
       } else if (answer == GpuClock::Answer::kNever) {
         count_unplaced(event);
       } else {

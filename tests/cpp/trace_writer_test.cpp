@@ -307,6 +307,28 @@ TEST_F(GpuTrace, DrawsASpanAsLongAsWhatRanInIt) {
   EXPECT_EQ(count("#2"), 0U);
 }
 
+TEST_F(GpuTrace, TakesSpansInTheOrderInWhichThreadsReadThemOut) {
+  const std::uint32_t number = start();
+  const auto read_out = [](const char* name, double ms, double duration_ns, std::uint64_t order) {
+    Event event = gpu_span(name, ms, duration_ns, base_time());
+    event.extra->gpu.order = order;
+    event.tid = 1;
+    event.depth = duration_ns < 1'000'000.0 ? 1 : 0;
+    note(event);
+  };
+  // The queue of this thread is looked at first, though the other one has read out earlier spans.
+  read_out("second outer", 5002.0, 1'000'000.0, 4);
+  std::thread([&] {
+    read_out("first inner", 5000.1, 300'000.0, 1);
+    read_out("first outer", 5000.0, 1'000'000.0, 2);
+    read_out("second inner", 5002.1, 300'000.0, 3);
+  }).join();
+  close(number);
+  EXPECT_EQ(count("outer\""), 2U);
+  EXPECT_EQ(count("inner\""), 2U);
+  EXPECT_EQ(count("#2"), 0U) << text();
+}
+
 TEST_F(GpuTrace, CountsWhatCouldNotBePlacedWhenItCloses) {
   can_place = false;
   const std::uint32_t number = start();
