@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timeout(1500)  # a build takes minutes on two cores without a cache
+
 ROOT = Path(__file__).resolve().parents[1]
+PATIENCE_S = 700
 EXTENSION = f"gpuprof/_core{sysconfig.get_config_var('EXT_SUFFIX')}"
 
 # What a C++ program without any special library needs on Linux.
@@ -44,7 +47,7 @@ def run(*command: str | Path, **variables: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=250,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
