@@ -308,6 +308,7 @@ TEST_F(GpuTrace, DrawsASpanAsLongAsWhatRanInIt) {
 }
 
 TEST_F(GpuTrace, TakesSpansInTheOrderInWhichThreadsReadThemOut) {
+  can_place = false;  // until all of them are there
   const std::uint32_t number = start();
   const auto read_out = [](const char* name, double ms, double duration_ns, std::uint64_t order) {
     Event event = gpu_span(name, ms, duration_ns, base_time());
@@ -323,6 +324,8 @@ TEST_F(GpuTrace, TakesSpansInTheOrderInWhichThreadsReadThemOut) {
     read_out("first outer", 5000.0, 1'000'000.0, 2);
     read_out("second inner", 5002.1, 300'000.0, 3);
   }).join();
+  flush(number);
+  can_place = true;
   close(number);
   EXPECT_EQ(count("outer\""), 2U);
   EXPECT_EQ(count("inner\""), 2U);
