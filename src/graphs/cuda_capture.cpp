@@ -81,8 +81,8 @@ CUresult end_for_sure(const Table& table, std::uintptr_t stream, CUgraph& graph)
 }
 
 std::string kernel_of(const Table& table, CUgraphNode node) {
-  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-  if (table.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS || type != CU_GRAPH_NODE_TYPE_KERNEL) {
+  int type = 0;
+  if (type_of(table, node, type) != CUDA_SUCCESS || type != CU_GRAPH_NODE_TYPE_KERNEL) {
     return {};
   }
   CUDA_KERNEL_NODE_PARAMS params{};

@@ -66,8 +66,8 @@ void GraphSpans::find_nodes(void* graph, const EventsInGraph& events) {
   nodes.resize(count);
   std::unordered_map<void*, void*> node_of;  // by event
   for (CUgraphNode node : nodes) {
-    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-    check(table.cuGraphNodeGetType(node, &type), "cuGraphNodeGetType");
+    int type = 0;
+    check(type_of(table, node, type), "cuGraphNodeGetType");
     if (type != CU_GRAPH_NODE_TYPE_EVENT_RECORD) continue;
     CUevent event = nullptr;
     check(table.cuGraphEventRecordNodeGetEvent(node, &event), "cuGraphEventRecordNodeGetEvent");

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "driver/cuda_table.hpp"
+#include "graphs/cuda_handles.hpp"
 #include "graphs/nodes.hpp"
 
 namespace gpuprof::graphs {
@@ -85,8 +86,8 @@ class Reader {
 
  private:
   void read(CUgraphNode handle, int depth, Node& node) const {
-    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-    check(table_.cuGraphNodeGetType(handle, &type), "cuGraphNodeGetType");
+    int type = 0;
+    check(type_of(table_, handle, type), "cuGraphNodeGetType");
     node.type = static_cast<NodeType>(type);
     node.handle = handle;
     switch (node.type) {
