@@ -249,7 +249,7 @@ class capture:  # used as a function, and must be cheap
     timers : {'last', 'collect', 'strip'}
         What `gpuprof.timer` becomes in the block: events that each replay overwrites, read with
         `CapturedGraph.timings`; events whose times are collected from every replay into `stats` and
-        traces; or nothing. An event costs the GPU about 2.4 microseconds a replay on an H200.
+        traces; or nothing. An event costs the GPU about 2 microseconds a replay on an H200.
     allow_empty : bool
         Accept a block that records nothing.
     name : str, optional
