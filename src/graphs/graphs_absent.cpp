@@ -79,6 +79,7 @@ CapturedGraph::CapturedGraph(void* /*graph*/, bool /*lent*/, std::uintptr_t stre
 }
 CapturedGraph::~CapturedGraph() = default;
 void CapturedGraph::retain(const Payload& /*payload*/) { unavailable(); }
+void CapturedGraph::throw_if_blocked() const { unavailable(); }
 void CapturedGraph::instantiate() { unavailable(); }
 void CapturedGraph::lend_exec(void* /*exec*/) { unavailable(); }
 void CapturedGraph::launch(std::uintptr_t /*stream*/, int /*ordinal*/, timing::Sample* /*replay*/) {
