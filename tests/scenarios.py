@@ -192,6 +192,15 @@ def filling_device_memory(stage: Stage) -> None:
 
 
 @scenario
+def work_behind_a_gate(stage: Stage) -> None:
+    gate = _core._Gate(stage.stream)
+    gate.close(60.0)
+    stage.work()
+    assert gate.open()
+    _core._synchronize(stage.stream)
+
+
+@scenario
 def scopes_in_a_trace(stage: Stage) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "run.json")

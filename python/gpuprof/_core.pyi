@@ -7,7 +7,6 @@ import collections.abc
 import typing
 from gpuprof._backends import SyncBackend
 _Function = typing.TypeVar("_Function", bound=typing.Callable[..., typing.Any])
-import typing_extensions
 __all__: list[str] = ['Annotation', 'DeviceBuffer', 'GraphBase', 'GraphNode', 'Sample', 'Scope',
     'Timer', 'annotate', 'build_info', 'calibrate', 'cuda_device', 'cuda_in_use', 'devices',
     'driver_info', 'flush', 'is_enabled', 'mark', 'nvtx_is_enabled', 'nvtx_last_push_result',
@@ -126,8 +125,21 @@ class _PlacedSpan:
 class DeviceBuffer:
     """Device memory that can be filled, as work for demonstrations."""
     def __init__(self, nbytes: typing.SupportsInt | typing.SupportsIndex) -> None: ...
-    def fill(self, repeats: typing.SupportsInt | typing.SupportsIndex) -> None:
-        """Write the whole buffer `repeats` times on the legacy default stream, without waiting."""
+    def fill(self, repeats: typing.SupportsInt | typing.SupportsIndex, stream:
+        typing.SupportsInt | typing.SupportsIndex=0) -> None:
+        """Write the whole buffer `repeats` times on a stream, by its handle, without waiting."""
+
+class _Gate:
+    """Holds back what is queued on a stream, until it is opened or a limit is over."""
+    def __init__(self, stream: typing.SupportsInt | typing.SupportsIndex, device:
+        typing.SupportsInt | typing.SupportsIndex=0) -> None: ...
+    def close(self, limit_s: typing.SupportsFloat | typing.SupportsIndex) -> None:
+        """Close it for at most `limit_s` seconds."""
+    def open(self) -> bool:
+        """Open it. False if the limit was over before, or it was not closed."""
+    @property
+    def closed(self) -> bool:
+        """Whether nobody has opened it yet."""
 
 class Annotation:
     """A named range, shown each time it is entered."""
@@ -356,7 +368,7 @@ class GraphNode:
 class _DeviceScalar:
     """One number in device memory."""
     def __dlpack__(self, *, stream: typing.Any=None, max_version: typing.Any=None, dl_device:
-        typing.Any=None, copy: typing.Any=None) -> typing_extensions.CapsuleType:
+        typing.Any=None, copy: typing.Any=None) -> typing.Any:
         """The number as a DLPack capsule; `stream` is made to wait for the last update."""
     def __dlpack_device__(self) -> tuple[int, int]:
         """(2, device): CUDA memory, in DLPack's numbers."""
@@ -481,6 +493,10 @@ def _restore_sample(path: str, clock: str, status: typing.SupportsInt | typing.S
 def _samples_in_memory() -> int: ...
 
 def _set_switches(disabled_for_good: bool, release_gil: bool) -> None: ...
+
+def _synchronize(stream: typing.SupportsInt | typing.SupportsIndex, device: typing.SupportsInt |
+    typing.SupportsIndex=0) -> None:
+    """Wait for all work in the stream's context, unless the stream is being captured."""
 
 def _timeline_refresh() -> None: ...
 

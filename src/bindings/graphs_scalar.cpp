@@ -222,8 +222,9 @@ bool consumer_stream(py::handle stream, std::uintptr_t& handle) {
   return true;
 }
 
-py::capsule dlpack(const PyScalar& self, py::handle stream, py::handle max_version,
-                   py::handle dl_device, py::handle copy) {
+// A plain object to callers: the name of a capsule's type depends on the version of Python.
+py::object dlpack(const PyScalar& self, py::handle stream, py::handle max_version,
+                  py::handle dl_device, py::handle copy) {
   const std::shared_ptr<DeviceScalar> scalar = self.open();
   if (!dl_device.is_none() && !dl_device.equal(py::make_tuple(kDlpackCuda, scalar->ordinal()))) {
     throw py::buffer_error("dl_device: a DeviceScalar on CUDA device " +

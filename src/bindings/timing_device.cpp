@@ -87,6 +87,7 @@ void bind_timing_device(py::module_& module) {
           entry["total_memory"] = device.total_memory;
           entry["cc"] = py::make_tuple(device.major, device.minor);
           entry["sms"] = device.multiprocessors;
+          entry["l2_bytes"] = device.l2_bytes;
           result.append(entry);
         }
         return result;
@@ -118,8 +119,8 @@ void bind_timing_device(py::module_& module) {
   py::class_<timing::DeviceBuffer>(module, "DeviceBuffer",
                                    "Device memory that can be filled, as work for demonstrations.")
       .def(py::init<std::size_t>(), py::arg("nbytes"))
-      .def("fill", &timing::DeviceBuffer::fill, py::arg("repeats"),
-           "Write the whole buffer `repeats` times on the legacy default stream, without waiting.");
+      .def("fill", &timing::DeviceBuffer::fill, py::arg("repeats"), py::arg("stream") = 0,
+           "Write the whole buffer `repeats` times on a stream, by its handle, without waiting.");
 }
 
 }  // namespace gpuprof::bindings

@@ -1,6 +1,7 @@
 // The seams to the device in a build without CUDA's headers: there is no device.
 #include "timing/device.hpp"
 #include "timing/device_buffer.hpp"
+#include "timing/gate.hpp"
 #include "timing/timeline.hpp"
 
 namespace gpuprof::timing::device {
@@ -58,6 +59,13 @@ Placement place(const GpuMark& /*mark*/, HostMoment& /*moment*/) noexcept {
 
 DeviceBuffer::DeviceBuffer(std::size_t /*bytes*/) { device::require(); }
 DeviceBuffer::~DeviceBuffer() = default;
-void DeviceBuffer::fill(int /*repeats*/) {}
+void DeviceBuffer::fill(int /*repeats*/, std::uintptr_t /*stream*/) {}
+
+struct Gate::Parts {};
+Gate::Gate(std::uintptr_t /*stream*/, int /*ordinal*/) { device::require(); }
+Gate::~Gate() = default;
+void Gate::close(HostNanoseconds /*limit*/) { device::require(); }
+bool Gate::open() noexcept { return false; }
+bool Gate::closed() const noexcept { return false; }
 
 }  // namespace gpuprof::timing

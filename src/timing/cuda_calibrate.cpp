@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "driver/cuda_scopes.hpp"
+#include "timing/cuda_gate_word.hpp"
 #include "timing/device.hpp"
 
 namespace gpuprof::timing::device {
@@ -87,47 +88,15 @@ class Bench {
   std::vector<std::unique_ptr<driver::CurrentContext>> current_;
 };
 
-// A word in host memory that holds a stream back until it is opened. Opens when it dies.
-class Gate {
- public:
-  explicit Gate(const Table& table) : table_(table) {
-    void* memory = nullptr;
-    check(table.cuMemHostAlloc(&memory, sizeof(std::uint32_t), CU_MEMHOSTALLOC_DEVICEMAP),
-          "cuMemHostAlloc");
-    word_ = static_cast<volatile std::uint32_t*>(memory);
-    *word_ = 0;
-  }
-  Gate(const Gate&) = delete;
-  Gate& operator=(const Gate&) = delete;
-  ~Gate() {
-    if (driver::blocked.load(std::memory_order_relaxed) != 0) return;
-    const driver::RelaxedCapture relaxed(table_);
-    table_.cuMemFreeHost(const_cast<std::uint32_t*>(word_));
-  }
-
-  void close_on(CUstream stream) {
-    CUdeviceptr address = 0;
-    check(table_.cuMemHostGetDevicePointer(&address, const_cast<std::uint32_t*>(word_), 0),
-          "cuMemHostGetDevicePointer");
-    check(table_.cuStreamWaitValue32(stream, address, 1, CU_STREAM_WAIT_VALUE_EQ),
-          "cuStreamWaitValue32");
-  }
-  void open() noexcept { *word_ = 1; }
-
- private:
-  const Table& table_;
-  volatile std::uint32_t* word_ = nullptr;
-};
-
 class OpenAtExit {
  public:
-  explicit OpenAtExit(Gate& gate) noexcept : gate_(gate) {}
+  explicit OpenAtExit(CudaGateWord& word) noexcept : word_(word) {}
   OpenAtExit(const OpenAtExit&) = delete;
   OpenAtExit& operator=(const OpenAtExit&) = delete;
-  ~OpenAtExit() { gate_.open(); }
+  ~OpenAtExit() { word_.reach(1); }
 
  private:
-  Gate& gate_;
+  CudaGateWord& word_;
 };
 
 std::vector<double> idle_pairs(Bench& bench) {
@@ -140,10 +109,10 @@ std::vector<double> idle_pairs(Bench& bench) {
   return readings;
 }
 
-std::vector<double> queued_pairs(Bench& bench, Gate& gate) {
+std::vector<double> queued_pairs(Bench& bench, CudaGateWord& gate) {
   {
     const OpenAtExit opens(gate);
-    gate.close_on(bench.stream());
+    gate.hold(bench.stream(), 1);
     for (int i = 0; i < kPairs; ++i) bench.record_pair(i);
   }
   bench.wait(kPairs - 1);
@@ -172,7 +141,7 @@ Calibration calibrate(int ordinal) {
   result.idle_ns = median(readings);
   result.queued_ns = std::numeric_limits<double>::quiet_NaN();
   try {
-    Gate gate(table);
+    CudaGateWord gate(table);
     const std::vector<double> queued = queued_pairs(bench, gate);
     result.queued_ns = median(queued);
     readings.insert(readings.end(), queued.begin(), queued.end());

@@ -1,4 +1,5 @@
 #include "driver/cuda_scopes.hpp"
+#include "timing/cuda_contexts.hpp"
 #include "timing/device_buffer.hpp"
 
 namespace gpuprof::timing {
@@ -38,11 +39,12 @@ DeviceBuffer::~DeviceBuffer() {
   }
 }
 
-void DeviceBuffer::fill(int repeats) {
+void DeviceBuffer::fill(int repeats, std::uintptr_t stream) {
   const driver::Table& table = driver::ready();
   const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
   for (int i = 0; i < repeats; ++i) {
-    check(table.cuMemsetD32Async(address_, static_cast<unsigned>(i), bytes_ / 4, nullptr),
+    check(table.cuMemsetD32Async(address_, static_cast<unsigned>(i), bytes_ / 4,
+                                 contexts::as_stream(stream)),
           "cuMemsetD32Async");
   }
 }

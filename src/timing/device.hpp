@@ -114,6 +114,7 @@ struct Device {
   int major = 0;
   int minor = 0;
   int multiprocessors = 0;
+  int l2_bytes = 0;
 };
 
 // The devices that the driver shows. Throws driver::Error.

@@ -1,8 +1,8 @@
 // A piece of device memory that can be filled: GPU work for demonstrations and tests.
 //
 // Belongs to the context that was current when it was made, else to the primary context of device
-// 0, which it retains. The work goes to the legacy default stream and is not waited for;
-// destruction waits for it, as freeing memory does. One thread at a time.
+// 0, which it retains. The work is not waited for; destruction waits for it, as freeing memory
+// does. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ class DeviceBuffer {
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
   ~DeviceBuffer();
 
-  // Writes the whole buffer `repeats` times. Throws driver::Error.
-  void fill(int repeats);
+  // Writes the whole buffer `repeats` times on `stream`. Throws driver::Error.
+  void fill(int repeats, std::uintptr_t stream);
 
  private:
   std::size_t bytes_ = 0;
