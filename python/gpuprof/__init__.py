@@ -8,6 +8,8 @@ True
 
 Importing this package calls no driver, starts no thread and reads no file of its own; the parts
 are imported when their names are first used.
+
+PYTEST_DONT_REWRITE: pytest loads a plugin from here, and no test is in it.
 """
 
 from __future__ import annotations
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
     from gpuprof._backends import SyncBackend as SyncBackend
     from gpuprof._backends import backends as backends
     from gpuprof._backends import cuda_available as cuda_available
+    from gpuprof._benchmark import benchmark as benchmark
+    from gpuprof._benchmark_compare import CompareResult as CompareResult
+    from gpuprof._benchmark_compare import compare as compare
+    from gpuprof._benchmark_result import BenchResult as BenchResult
+    from gpuprof._benchmark_sweep import SweepResult as SweepResult
+    from gpuprof._benchmark_sweep import sweep as sweep
     from gpuprof._core import Annotation as Annotation
     from gpuprof._core import GraphNode as GraphNode
     from gpuprof._core import Sample as Sample
@@ -33,6 +41,8 @@ if TYPE_CHECKING:
     from gpuprof._core import range_end as range_end
     from gpuprof._core import range_start as range_start
     from gpuprof._core import timer as timer
+    from gpuprof._decision import Decision as Decision
+    from gpuprof._decision import Verdict as Verdict
     from gpuprof._device_scalar import DeviceScalar as DeviceScalar
     from gpuprof._graph_pool import CapturePool as CapturePool
     from gpuprof._graph_pool import GraphPoolHandle as GraphPoolHandle
@@ -56,6 +66,7 @@ if TYPE_CHECKING:
     from gpuprof._graphs import capture_status as capture_status
     from gpuprof._graphs import end_capture as end_capture
     from gpuprof._graphs import is_stream_capturing as is_stream_capturing
+    from gpuprof._ipython import load_ipython_extension as load_ipython_extension
     from gpuprof._nvtx import RangeCatalog as RangeCatalog
     from gpuprof._nvtx import RangeSpec as RangeSpec
     from gpuprof._probes import finish_probe_timer as finish_probe_timer
@@ -84,13 +95,16 @@ __version__ = "0.1.0"
 _MODULE_OF = {
     "Annotation": "_core",
     "Backend": "_backends",
+    "BenchResult": "_benchmark_result",
     "Calibration": "_timing",
     "CaptureInfo": "_graphs",
     "CaptureMode": "_graphs",
     "CapturePool": "_graph_pool",
     "CaptureStatus": "_graphs",
     "CapturedGraph": "_graphs",
+    "CompareResult": "_benchmark_compare",
     "Counter": "_trace_record",
+    "Decision": "_decision",
     "DeviceScalar": "_device_scalar",
     "GraphCaptureGuard": "_graphs",
     "GraphDiff": "_graph_view",
@@ -108,17 +122,21 @@ _MODULE_OF = {
     "SpanTiming": "_graphs",
     "Stats": "_stats",
     "Summary": "_stats",
+    "SweepResult": "_benchmark_sweep",
     "SyncBackend": "_backends",
     "Timer": "_timing",
     "TraceWriter": "_trace",
+    "Verdict": "_decision",
     "annotate": "_core",
     "backends": "_backends",
     "begin_capture": "_graphs",
+    "benchmark": "_benchmark",
     "calibrate": "_timing",
     "capture": "_graphs",
     "capture_info": "_graphs",
     "capture_pool_for_handle": "_graph_pool",
     "capture_status": "_graphs",
+    "compare": "_benchmark_compare",
     "counter": "_trace_record",
     "cuda_available": "_backends",
     "disable": "_timing",
@@ -129,6 +147,7 @@ _MODULE_OF = {
     "flush": "_timing",
     "graph_pool_handle": "_graph_pool",
     "is_stream_capturing": "_graphs",
+    "load_ipython_extension": "_ipython",
     "mark": "_core",
     "name_stream": "_trace_record",
     "range_end": "_core",
@@ -137,6 +156,7 @@ _MODULE_OF = {
     "reset": "_timing",
     "start_probe_timer_if": "_probes",
     "stats": "_timing",
+    "sweep": "_benchmark_sweep",
     "timer": "_core",
     "trace": "_trace",
 }
@@ -152,8 +172,10 @@ __all__ = [
     "TraceWriter",
     "annotate",
     "backends",
+    "benchmark",
     "calibrate",
     "capture",
+    "compare",
     "counter",
     "cuda_available",
     "disable",
@@ -166,6 +188,7 @@ __all__ = [
     "range_start",
     "reset",
     "stats",
+    "sweep",
     "timer",
     "trace",
 ]

@@ -1,8 +1,8 @@
 """The command ``gpuprof``.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. For the commands on traces, 1 is also
-that a trace has faults, and 2 that an input cannot be read as a trace. A reader that goes away
-early, as ``head`` does, is no failure.
+that a trace has faults, and 2 that an input cannot be read as a trace; `_cli_compare` says what
+they are for ``compare``. A reader that goes away early, as ``head`` does, is no failure.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _rows(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from gpuprof import __version__
+    from gpuprof import __version__, _cli_compare
     from gpuprof._demo import DEFAULT_STEPS
 
     parser = argparse.ArgumentParser(
@@ -74,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         help="also write a trace of the steps, for Perfetto; compressed if it ends in .gz",
     )
     _add_trace(commands)
+    _cli_compare.add(commands)
     return parser
 
 
@@ -156,10 +157,12 @@ def _run_trace(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from gpuprof import _demo, _info, _report
+    from gpuprof import _cli_compare, _demo, _info, _report
 
     if options.command == "trace":
         return _run_trace(options)
+    if options.command == "compare":
+        return _cli_compare.run(options)
     if options.command == "demo":
         return _demo.run(sys.stdout, options.steps, options.trace)
     info = _info.collect()
@@ -168,10 +171,10 @@ def _run(options: argparse.Namespace) -> int:
     return OK
 
 
-def _reader_is_gone() -> int:
+def leave_the_reader() -> None:
+    """Write to nobody from here on: the reader of standard output is gone."""
     # Python flushes standard output once more at exit; that must not fail again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return OK
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -183,7 +186,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(options)
         sys.stdout.flush()
     except BrokenPipeError:
-        return _reader_is_gone()
+        leave_the_reader()
+        return OK
     except KeyboardInterrupt:
         return INTERRUPTED
     except (GpuprofError, OSError) as error:

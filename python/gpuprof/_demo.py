@@ -21,7 +21,7 @@ from typing import Any, TextIO
 
 import gpuprof
 from gpuprof import _core, _demo_graph
-from gpuprof._info import cuda_version
+from gpuprof._machine import cuda_version
 from gpuprof._report import shown_text, write_text
 
 DEFAULT_STEPS = 20

@@ -6,24 +6,20 @@ initialises CUDA, and where nvidia-ml-py is installed NVML, but makes no context
 
 from __future__ import annotations
 
-import importlib
-import importlib.metadata
 import os
 import platform
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
+from gpuprof import _nvml
+from gpuprof._machine import FRAMEWORKS, cuda_version, installed
 from gpuprof._report import byte_size, shown_text
 
 FORMAT = "gpuprof-info"
 VERSION = 1
 
-_FRAMEWORKS = {
-    "torch": ("torch",),
-    "cupy": ("cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x"),
-}
 _ENVIRONMENT = (
     "CUDA_VISIBLE_DEVICES",
     "GPUPROF_CUDA_DRIVER",
@@ -32,18 +28,6 @@ _ENVIRONMENT = (
     "GPUPROF_RELEASE_GIL",
     "GPUPROF_TRACE_OUT",
 )
-# The bits of NVML's clocks event reasons, which older headers call throttle reasons.
-_CLOCK_REASONS = {
-    0x001: "idle",
-    0x002: "application clocks setting",
-    0x004: "software power cap",
-    0x008: "hardware slowdown",
-    0x010: "sync boost",
-    0x020: "software thermal slowdown",
-    0x040: "hardware thermal slowdown",
-    0x080: "hardware power brake",
-    0x100: "display clock setting",
-}
 
 
 def collect() -> dict[str, Any]:
@@ -59,9 +43,9 @@ def collect() -> dict[str, Any]:
             "python": _python(),
             "driver": driver,
             "devices": devices,
-            "nvml": _or_reason(lambda: _nvml(devices if isinstance(devices, list) else [])),
+            "nvml": _or_reason(lambda: _nvml_section(devices if isinstance(devices, list) else [])),
             "backends": _or_reason(_backends),
-            "frameworks": {name: _installed(names) for name, names in _FRAMEWORKS.items()},
+            "frameworks": {name: installed(names) for name, names in FRAMEWORKS.items()},
             "environment": {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
         }
     found["warnings"] = list(dict.fromkeys(str(warning.message) for warning in caught))
@@ -112,28 +96,13 @@ def _python() -> dict[str, Any]:
     }
 
 
-def _installed(names: Iterable[str]) -> str | None:
-    """Return the version of the first distribution that is installed, without importing it."""
-    for name in names:
-        try:
-            return importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return None
-
-
-def _nvml(devices: list[dict[str, Any]]) -> dict[str, Any]:
+def _nvml_section(devices: list[dict[str, Any]]) -> dict[str, Any]:
     try:
-        nvml = importlib.import_module("pynvml")
-    except ModuleNotFoundError:
-        reason = "nvidia-ml-py is not installed: pip install 'gpuprof[nvml]'"
-        return {"available": False, "reason": reason}
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError as error:
+        nvml = _nvml.opened()
+    except _nvml.NvmlUnavailable as error:
         return {"available": False, "reason": str(error)}
     try:
-        handles = [(device["index"], _nvml_handle(nvml, device)) for device in devices]
+        handles = [(device["index"], _nvml.handle_of(nvml, device["uuid"])) for device in devices]
         if not devices:
             handles = [
                 (index, nvml.nvmlDeviceGetHandleByIndex(index))
@@ -141,7 +110,7 @@ def _nvml(devices: list[dict[str, Any]]) -> dict[str, Any]:
             ]
         return {
             "available": True,
-            "driver_release": _text(nvml.nvmlSystemGetDriverVersion()),
+            "driver_release": _nvml.text(nvml.nvmlSystemGetDriverVersion()),
             "devices": [
                 {"index": index, **_nvml_device(nvml, handle)}
                 for index, handle in handles
@@ -152,48 +121,19 @@ def _nvml(devices: list[dict[str, Any]]) -> dict[str, Any]:
         nvml.nvmlShutdown()
 
 
-def _nvml_handle(nvml: Any, device: dict[str, Any]) -> Any:
-    """Find CUDA's device by its UUID: NVML counts devices that CUDA_VISIBLE_DEVICES hides."""
-    for prefix in ("GPU-", "MIG-"):
-        try:
-            return nvml.nvmlDeviceGetHandleByUUID(f"{prefix}{device['uuid']}")
-        except nvml.NVMLError:
-            continue
-    return None
-
-
 def _nvml_device(nvml: Any, handle: Any) -> dict[str, Any]:
-    def ask(*names: str, arguments: tuple[Any, ...] = ()) -> Any:
-        for name in names:
-            try:
-                return getattr(nvml, name)(handle, *arguments)
-            except (AttributeError, nvml.NVMLError):  # an older module, or a device without it
-                continue
-        return None
+    def clock(name: str, which: Any) -> Any:
+        return _nvml.ask(nvml, handle, name, arguments=(which,))
 
-    sm, memory = (nvml.NVML_CLOCK_SM,), (nvml.NVML_CLOCK_MEM,)
-    reasons = ask(
-        "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"
-    )
-    mig = ask("nvmlDeviceGetMigMode")
+    mig = _nvml.ask(nvml, handle, "nvmlDeviceGetMigMode")
     return {
-        "name": _text(ask("nvmlDeviceGetName")),
-        "sm_mhz": ask("nvmlDeviceGetClockInfo", arguments=sm),
-        "sm_max_mhz": ask("nvmlDeviceGetMaxClockInfo", arguments=sm),
-        "memory_mhz": ask("nvmlDeviceGetClockInfo", arguments=memory),
-        "clock_reasons": None if reasons is None else _clock_reasons(int(reasons)),
+        "name": _nvml.text(_nvml.ask(nvml, handle, "nvmlDeviceGetName")),
+        "sm_mhz": _nvml.sm_mhz(nvml, handle),
+        "sm_max_mhz": clock("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
+        "memory_mhz": clock("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
+        "clock_reasons": _nvml.clock_reasons(nvml, handle),
         "mig": None if mig is None else bool(mig[0]),
     }
-
-
-def _clock_reasons(bits: int) -> list[str]:
-    known = [name for bit, name in _CLOCK_REASONS.items() if bits & bit]
-    rest = bits & ~sum(_CLOCK_REASONS)
-    return [*known, f"{rest:#x}"] if rest else known
-
-
-def _text(value: Any) -> str | None:
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def render(info: dict[str, Any]) -> str:
@@ -244,11 +184,6 @@ def _driver_lines(driver: dict[str, Any]) -> list[tuple[str, str]]:
     if driver["missing"]:
         found.append(("driver: missing entries", ", ".join(driver["missing"])))
     return found
-
-
-def cuda_version(number: int | None) -> str:
-    """Write CUDA's version number, 13000, as people do, 13.0."""
-    return "of unknown version" if not number else f"{number // 1000}.{number % 1000 // 10}"
 
 
 def _device_lines(devices: Any) -> list[tuple[str, str]]:

@@ -1,0 +1,124 @@
+"""What a comparison says: a verdict, and the figures and the sentence that it rests on.
+
+Plain data without NumPy, so that whoever only shows or stores decisions imports nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Any
+
+
+class Verdict(str, Enum):
+    """What a comparison says.
+
+    Attributes
+    ----------
+    SLOW, FAST
+        Slower or faster, by more than the noise.
+    SAME
+        No change that the noise does not explain.
+    AMBIGUOUS
+        Between the two, or the clock of the GPU is the likelier cause.
+    NODATA
+        Nothing to compare with, or too few samples.
+    INCOMPARABLE
+        Measured on another GPU or in another way.
+    """
+
+    SLOW = "slow"
+    FAST = "fast"
+    SAME = "same"
+    AMBIGUOUS = "ambiguous"
+    NODATA = "nodata"
+    INCOMPARABLE = "incomparable"
+
+    def __str__(self) -> str:
+        return self.value.upper()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A verdict, and what it rests on.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        What the comparison says.
+    base_ms, new_ms : float or None
+        The medians, over the medians of the runs, that were compared.
+    ratio : float or None
+        New over base: 1.1 takes a tenth more time.
+    interval : tuple of float or None
+        The 95 % interval of the ratio.
+    floor : float or None
+        The noise floor as a fraction: a change whose logarithm is below ``log(1 + floor)`` in size
+        is no change.
+    p_value : float or None
+        Of the Mann-Whitney test on the samples, or of the sign test on rounds; not corrected for
+        the number of comparisons.
+    runs : int
+        How many baseline runs, or rounds, were used.
+    rule : str
+        The sentence that decided, with its figures.
+    warnings : tuple of str
+        What else to know.
+    """
+
+    verdict: Verdict
+    base_ms: float | None = None
+    new_ms: float | None = None
+    ratio: float | None = None
+    interval: tuple[float, float] | None = None
+    floor: float | None = None
+    p_value: float | None = None
+    runs: int = 0
+    rule: str = ""
+    warnings: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plain form, for JSON."""
+        data = {each.name: getattr(self, each.name) for each in fields(self)}
+        data["verdict"] = self.verdict.value
+        data["interval"] = None if self.interval is None else list(self.interval)
+        data["warnings"] = list(self.warnings)
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Decision:
+        """Build one from what `to_dict` returned.
+
+        Raises
+        ------
+        ValueError
+            If a field is missing, unknown or no verdict; it names the field.
+        """
+        names = {each.name for each in fields(cls)}
+        wrong = sorted(names ^ set(data))
+        if wrong:
+            message = f"a decision has the fields {', '.join(sorted(names))}; wrong: {wrong}"
+            raise ValueError(message)
+        interval = data["interval"]
+        return cls(
+            **{
+                **data,
+                "verdict": Verdict(data["verdict"]),
+                "interval": None if interval is None else (interval[0], interval[1]),
+                "warnings": tuple(data["warnings"]),
+            }
+        )
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.verdict}: {self.rule}", *(f"note: {w}" for w in self.warnings)])
+
+
+def percent(fraction: float) -> str:
+    """Write a fraction as people do: 0.05 is ``5.0 %``."""
+    return f"{100 * fraction:.{1 if fraction < 1 else 0}f} %"
+
+
+def percent_change(ratio: float) -> str:
+    """Write a ratio of times as a change: 1.1 is ``10.0 % more``."""
+    return f"{percent(abs(ratio - 1.0))} {'more' if ratio >= 1.0 else 'less'}"

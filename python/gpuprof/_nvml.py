@@ -1,0 +1,118 @@
+"""NVIDIA's management library, NVML, through nvidia-ml-py where that is installed.
+
+NVML needs no context and does not initialise CUDA. It counts the devices that
+CUDA_VISIBLE_DEVICES hides, so a device of CUDA's is found by its UUID.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from typing import Any
+
+# The bits of NVML's clocks event reasons, which older headers call throttle reasons.
+_CLOCK_REASONS = {
+    0x001: "idle",
+    0x002: "application clocks setting",
+    0x004: "software power cap",
+    0x008: "hardware slowdown",
+    0x010: "sync boost",
+    0x020: "software thermal slowdown",
+    0x040: "hardware thermal slowdown",
+    0x080: "hardware power brake",
+    0x100: "display clock setting",
+    0x200: "board limit",
+    0x400: "reliability",
+}
+IDLE, APPLICATION_CLOCKS = _CLOCK_REASONS[0x001], _CLOCK_REASONS[0x002]
+
+
+class NvmlUnavailable(Exception):
+    """NVML cannot be used; the text says why. Never leaves this package."""
+
+
+def opened() -> Any:
+    """Import and initialise ``pynvml`` and return it; each call needs its own ``nvmlShutdown()``.
+
+    Raises
+    ------
+    NvmlUnavailable
+    """
+    try:
+        with warnings.catch_warnings():
+            # An old package of the same import name warns that it is not nvidia-ml-py.
+            warnings.simplefilter("ignore")
+            nvml = importlib.import_module("pynvml")
+    except ModuleNotFoundError:
+        message = "nvidia-ml-py is not installed: pip install 'gpuprof[nvml]'"
+        raise NvmlUnavailable(message) from None
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        raise NvmlUnavailable(str(error)) from error
+    return nvml
+
+
+def handle_of(nvml: Any, uuid: str) -> Any:
+    """Return NVML's handle of the device with CUDA's `uuid`; None if NVML does not know it."""
+    for prefix in ("GPU-", "MIG-"):
+        try:
+            return nvml.nvmlDeviceGetHandleByUUID(f"{prefix}{uuid}")
+        except nvml.NVMLError:
+            continue
+    return None
+
+
+def ask(nvml: Any, handle: Any, *names: str, arguments: tuple[Any, ...] = ()) -> Any:
+    """Call the first of the functions `names` that answers; None if none does.
+
+    An older module lacks some, and so does a device.
+    """
+    for name in names:
+        try:
+            return getattr(nvml, name)(handle, *arguments)
+        except (AttributeError, nvml.NVMLError):
+            continue
+    return None
+
+
+def sm_mhz(nvml: Any, handle: Any) -> int | None:
+    """Return the SM clock now, in MHz."""
+    mhz: int | None = ask(
+        nvml, handle, "nvmlDeviceGetClockInfo", arguments=(getattr(nvml, "NVML_CLOCK_SM", 1),)
+    )
+    return mhz
+
+
+def clock_reasons(nvml: Any, handle: Any) -> list[str] | None:
+    """Return what decides the clocks now, in words; None if the device does not tell."""
+    bits = ask(
+        nvml,
+        handle,
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        "nvmlDeviceGetCurrentClocksThrottleReasons",
+    )
+    if bits is None:
+        return None
+    known = [name for bit, name in _CLOCK_REASONS.items() if int(bits) & bit]
+    rest = int(bits) & ~sum(_CLOCK_REASONS)
+    return [*known, f"{rest:#x}"] if rest else known
+
+
+def text(value: Any) -> str | None:
+    """Return a name of NVML's, which older modules give as bytes."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def driver_release() -> str | None:
+    """Return the driver's release, such as 580.159.04; None without NVML."""
+    try:
+        nvml = opened()
+    except NvmlUnavailable:
+        return None
+    try:
+        return text(nvml.nvmlSystemGetDriverVersion())
+    except nvml.NVMLError:
+        return None
+    finally:
+        nvml.nvmlShutdown()

@@ -1,0 +1,335 @@
+"""The pytest plugin: options, ini keys, marker, fixture and hooks.
+
+Every start of pytest loads this module where gpuprof is installed, so it imports pytest and the
+standard library only. The parts that measure, judge and report are imported when a test uses
+``gpu_benchmark``, or when an option needs them.
+
+Tests run in the worker, which measures, judges and puts a dict of plain data on the test's report.
+The controller collects these dicts, saves them and shows them. Without pytest-xdist one process is
+both.
+
+PYTEST_DONT_REWRITE: there is no test's assertion in it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from gpuprof._baselines import Run
+    from gpuprof._pytest_fixture import GpuBenchmark
+    from gpuprof._pytest_session import Results
+
+FIXTURE = "gpu_benchmark"
+# The attribute of a test's report that carries what was measured from worker to controller.
+REPORTED = "gpuprof_benchmark"
+FAIL_ON = ("slow", "ambiguous", "nodata", "incomparable")
+NEVER = "never"
+DEFAULT_STORAGE = ".gpuprof"
+MODES = ("auto", "graph", "batched", "isolated")
+# What the marker takes, with the default of each; None leaves it to `gpuprof.benchmark`.
+MARKER_ARGUMENTS: dict[str, Any] = {
+    "threshold": None,
+    "max_ms": None,
+    "group": None,
+    "mode": "auto",
+    "cold_l2": False,
+    "warmup_s": None,
+    "min_samples": None,
+    "min_time_s": None,
+    "max_time_s": None,
+    "rel_precision": None,
+    "nbytes": None,
+    "flops": None,
+}
+_MARKER_HELP = (
+    f"{FIXTURE}({', '.join(f'{name}={value!r}' for name, value in MARKER_ARGUMENTS.items())}): "
+    "how the test's gpu_benchmark measures and judges; every test that uses the fixture has it"
+)
+_OPTIONS = (
+    ("save", "NAME", "append this run's times to the stored baseline NAME"),
+    ("compare", "NAME", "compare with the stored baseline NAME; a test that got slower fails"),
+    ("storage", "DIR", f"where baselines are kept; default: {DEFAULT_STORAGE} in the root folder"),
+    ("json", "FILE", "write everything that was measured, in pytest-benchmark's form"),
+    (
+        "fail-on",
+        "VERDICTS",
+        f"which verdicts fail a test that is compared: {', '.join(FAIL_ON)}, separated by commas, "
+        f"or {NEVER}; default: slow",
+    ),
+)
+_WORKER_STORAGE = "gpuprof_storage"
+_WORKER_ERROR = "gpuprof_usage_error"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the options and ini keys ask for. Paths are absolute."""
+
+    save: str | None
+    compare: str | None
+    storage: Path
+    json: Path | None
+    disabled: bool
+    fail_on: frozenset[str]
+
+    @cached_property
+    def baseline(self) -> dict[str, list[Run]]:
+        """The runs to compare with, by the kind of machine; read when first used.
+
+        Raises
+        ------
+        gpuprof.errors.BaselineError
+            If there is no such baseline, or a file of it is damaged.
+        """
+        from gpuprof._baselines import Baselines
+
+        return Baselines(self.storage).runs(self.compare) if self.compare else {}
+
+
+SETTINGS = pytest.StashKey[Settings]()
+# Of an item: its identity in baselines, and its fixture once that is set up.
+KEY = pytest.StashKey[str]()
+BENCHMARK = pytest.StashKey["GpuBenchmark"]()
+# Of the config: how many benchmarks run, which is how many comparisons are made.
+COMPARISONS = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--gpu-benchmark-*`` and an ini key for each."""
+    group = parser.getgroup("gpu-benchmark", "benchmarks with gpuprof")
+    for name, metavar, text in _OPTIONS:
+        group.addoption(f"--gpu-benchmark-{name}", metavar=metavar, help=text)
+        key = f"gpu_benchmark_{name.replace('-', '_')}"
+        parser.addini(key, f"{text} (as --gpu-benchmark-{name})", default=None)
+    text = "call each benchmarked function once and measure nothing, as GPUPROF_DISABLE=1 does"
+    group.addoption("--gpu-benchmark-disable", action="store_true", default=None, help=text)
+    parser.addini("gpu_benchmark_disable", f"{text} (as the option)", type="bool", default=False)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the settings; on the controller, listen to the tests' reports."""
+    config.addinivalue_line("markers", _MARKER_HELP)
+    config.stash[SETTINGS] = _settings(config)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Controller(config), "gpuprof-results")
+
+
+def _settings(config: pytest.Config) -> Settings:
+    def given(name: str) -> tuple[str | None, Path]:
+        """Return an option or its ini key, and the folder that a path in it starts from."""
+        value = config.getoption(f"gpu_benchmark_{name}")
+        if value is not None:
+            return value or None, config.invocation_params.dir
+        inifile = config.inipath
+        return config.getini(f"gpu_benchmark_{name}") or None, (
+            inifile.parent if inifile else config.rootpath
+        )
+
+    def path(name: str) -> Path | None:
+        value, start = given(name)
+        return start / value if value else None
+
+    compare, fail_on = given("compare")[0], _fail_on(given("fail_on")[0])
+    switched_off = config.getoption("gpu_benchmark_disable") or config.getini(
+        "gpu_benchmark_disable"
+    )
+    worker = getattr(config, "workerinput", {})
+    storage = worker.get(_WORKER_STORAGE) or path("storage") or config.rootpath / DEFAULT_STORAGE
+    return Settings(
+        save=given("save")[0],
+        compare=compare,
+        storage=Path(storage).absolute(),
+        json=path("json"),
+        disabled=bool(switched_off) or _is_set("GPUPROF_DISABLE"),
+        fail_on=fail_on if compare else frozenset(),
+    )
+
+
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable, "").strip().lower() in {"1", "true", "on", "yes"}
+
+
+def _fail_on(text: str | None) -> frozenset[str]:
+    names = [name.strip().lower() for name in (text or "slow").split(",") if name.strip()]
+    unknown = [name for name in names if name not in (*FAIL_ON, NEVER)]
+    if unknown or (NEVER in names and len(names) > 1):
+        message = (
+            f"--gpu-benchmark-fail-on is {text!r}; expected {NEVER}, or some of "
+            f"{', '.join(FAIL_ON)} separated by commas"
+        )
+        raise pytest.UsageError(message)
+    return frozenset(names) - {NEVER}
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Find out before anything runs that a baseline is missing or cannot be written."""
+    config = session.config
+    settings = config.stash[SETTINGS]
+    asked = settings.compare or settings.save or settings.json
+    if asked and not settings.disabled and not hasattr(config, "workerinput"):
+        from gpuprof import _pytest_session
+
+        _pytest_session.check(settings)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of pytest-xdist where the baselines are: its working folder may differ."""
+    node.workerinput[_WORKER_STORAGE] = str(node.config.stash[SETTINGS].storage)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Raise here what a worker found wrong: pytest-xdist drops a worker's usage errors."""
+    message = getattr(node, "workeroutput", None) or {}
+    if message.get(_WORKER_ERROR):
+        raise pytest.UsageError(message[_WORKER_ERROR])
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests that use the fixture, so that ``-m gpu_benchmark`` selects them."""
+    if FIXTURE in getattr(item, "fixturenames", ()):
+        # Now, because pytest-xdist adds its group to the ids of tests later.
+        item.stash[KEY] = item.nodeid
+        if item.get_closest_marker(FIXTURE) is None:
+            item.add_marker(FIXTURE)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse markers that say what nobody understands."""
+    for item in items:
+        try:
+            marker_arguments(item)
+        except pytest.UsageError as error:
+            if hasattr(config, "workeroutput"):
+                config.workeroutput[_WORKER_ERROR] = str(error)
+            raise
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Count the comparisons: deciding many at once asks for more evidence in each."""
+    session.config.stash[COMPARISONS] = sum(KEY in item.stash for item in session.items)
+
+
+def marker_arguments(item: pytest.Item) -> dict[str, Any]:
+    """Return what the markers of a test say, the closest winning, and the defaults."""
+    given: dict[str, Any] = {}
+    for marker in reversed(list(item.iter_markers(FIXTURE))):
+        if marker.args:
+            problem = f"has the positional argument {marker.args[0]!r}"
+            raise _marker_error(item, problem)
+        given.update(marker.kwargs)
+    for name, value in given.items():
+        if name not in MARKER_ARGUMENTS:
+            raise _marker_error(item, f"has the unknown argument {name!r}")
+        expected = _expected(name, value)
+        if expected and value is not None:
+            raise _marker_error(item, f"has {name}={value!r}; expected {expected}")
+    return {**MARKER_ARGUMENTS, **given}
+
+
+def _expected(name: str, value: Any) -> str | None:
+    """Return what `name` should be, None if `value` is that."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if name == "threshold" and not (number and 0 < value <= 1):
+        return "a fraction above 0 and up to 1, such as 0.05 for 5 %"
+    if name == "max_ms" and not (number and value > 0):
+        return "milliseconds above 0"
+    if name == "group" and not isinstance(value, str):
+        return "text"
+    if name == "mode" and value not in MODES:
+        return f"one of {', '.join(map(repr, MODES))}"
+    return None
+
+
+def _marker_error(item: pytest.Item, problem: str) -> pytest.UsageError:
+    return pytest.UsageError(
+        f"{item.nodeid}: the marker {FIXTURE} {problem}; it takes these arguments, by name: "
+        f"{', '.join(MARKER_ARGUMENTS)}"
+    )
+
+
+@pytest.fixture
+def gpu_benchmark(request: pytest.FixtureRequest) -> GpuBenchmark:
+    """Measure a function, once a test: ``value = gpu_benchmark(fn, *args, **kwargs)``.
+
+    Afterwards ``gpu_benchmark.result`` is the `gpuprof.BenchResult`.
+    """
+    from gpuprof._pytest_fixture import GpuBenchmark
+
+    item = request.node
+    benchmark = GpuBenchmark(
+        key=item.stash.get(KEY, item.nodeid),
+        settings=request.config.stash[SETTINGS],
+        arguments=marker_arguments(item),
+        comparisons=max(1, request.config.stash.get(COMPARISONS, 1)),
+        warn=item.warn,
+    )
+    item.stash[BENCHMARK] = benchmark
+    return benchmark
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Fail the test that got slower: comes after its body, and only if that has passed."""
+    benchmark = item.stash.get(BENCHMARK, None)
+    if benchmark is None:
+        return
+    if not benchmark.used:
+        item.warn(
+            pytest.PytestWarning(
+                f"{item.name} has the fixture {FIXTURE} but measured nothing: call "
+                f"{FIXTURE}(function, *arguments)"
+            )
+        )
+    if benchmark.failure is not None:
+        pytest.fail(benchmark.failure, pytrace=False)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Put what was measured on the report of the test's call."""
+    outcome = yield
+    benchmark = item.stash.get(BENCHMARK, None)
+    if call.when == "call" and benchmark is not None and benchmark.result is not None:
+        setattr(outcome.get_result(), REPORTED, benchmark.record(item))  # type: ignore[attr-defined]
+
+
+class _Controller:
+    """Collects what the reports bring, here or from workers, and hands it on at the end."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._results: Results | None = None
+
+    def _made(self) -> Results:
+        if self._results is None:
+            from gpuprof._pytest_session import Results
+
+            self._results = Results(self._config.stash[SETTINGS], self._config.rootpath)
+        return self._results
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if self._results is not None or hasattr(report, REPORTED):
+            self._made().add(report)
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        wanted = self._results is not None or self._config.stash[SETTINGS].json is not None
+        if wanted and not self._config.getoption("collectonly"):
+            complete = exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}
+            self._made().finish(complete=complete)
+            if self._made().problems and exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._results is not None:
+            self._results.show(terminalreporter)

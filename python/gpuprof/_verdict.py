@@ -1,0 +1,453 @@
+"""Whether code became slower: the rule, in one place.
+
+The unit is the run, not the sample. A process that starts anew finds other clocks, other addresses
+and another temperature, so the samples of one run agree with each other far better than with those
+of the next. A significance test on samples alone, of one run against another, calls 35 to 50 of 100
+unchanged functions slower once runs drift by 0.5 to 2 %. So the noise is taken from how the runs of
+the baseline differ among themselves.
+
+`judge` decides on stored runs. With medians of runs, and their logarithms so that up and down weigh
+the same:
+
+1. A run counts if it has 30 samples or more. Results of another GPU, clock, mode or L2 state are
+   not compared at all.
+2. The change is the new runs' median over the baseline's. The noise floor is the largest of
+
+   - the threshold: 5 %, or 10 % with fewer than 5 baseline runs, or what the caller asks for; on
+     the CPU clock at least 20 %;
+   - 3 standard deviations of the baseline runs;
+   - the distance from the baseline's median to its slowest run (its fastest, for a speed-up);
+   - two ticks of the clock.
+
+3. SLOW (FAST) is a change beyond the floor, if also the Mann-Whitney test on the samples has p
+   below 0.01, divided by the number of comparisons. SAME is a change of less than half the floor.
+   AMBIGUOUS is what lies between. Whoever fails a build on SLOW measures once more first and calls
+   `confirm`.
+4. If the SM clock was recorded and the change is less than half the floor in clock cycles, it is
+   the clock that changed: AMBIGUOUS.
+
+The spread is the plain standard deviation together with the range, not the median absolute
+deviation (MAD). That one is robust, which is the wrong virtue here: a slow run of unchanged code is
+just what the floor must remember. In simulation, five baseline runs against one new, the rule calls
+less than 1 in 1,000 unchanged functions SLOW at up to 1 % drift between runs and 7 in 1,000 at 2 %,
+and misses a slow-down of 12 % in none of 2,000 and in 4 of 100. With 3 scaled MADs in its place it
+would be 9 in 1,000 and 5 of 100 at 2 %; and where one run in five is 10 % slower for no reason, 18
+of 100 unchanged functions instead of 6 or 7. A t quantile in place of the 3 would keep false SLOW
+below 1 % at any drift, but miss 12 % at 2 % drift in 16 of 100.
+`benchmarks/benchmark_verdicts.py` computes the figures of the rule as it stands here.
+
+`judge_paired` decides on two functions measured in turns in one process, where drift falls on both:
+the sign-test interval of the median ratio must lie beyond the threshold as a whole.
+
+NumPy and SciPy are imported by `judge` when it is called; the rest needs neither.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gpuprof import _benchmark_statistics as statistics
+from gpuprof._decision import Decision, Verdict, percent, percent_change
+from gpuprof._significance import holm, mann_whitney, sign_test, student_quantile
+
+if TYPE_CHECKING:
+    from gpuprof._benchmark_result import BenchResult
+
+__all__ = ["Decision", "Verdict", "confirm", "holm", "judge", "judge_all", "judge_paired"]
+
+MIN_SAMPLES = 30
+MIN_ROUNDS = statistics.MIN_FOR_INTERVAL
+ENOUGH_RUNS = 5
+THRESHOLD = 0.05
+THRESHOLD_FEW_RUNS = 0.10
+CPU_FLOOR = 0.20
+SIGMAS = 3.0
+TICKS = 2.0
+P_LIMIT = 0.01
+CONFIDENCE = 0.95
+
+
+def judge(
+    base: Sequence[BenchResult],
+    new: Sequence[BenchResult],
+    *,
+    threshold: float | None = None,
+    comparisons: int = 1,
+) -> Decision:
+    """Decide whether the new runs of a benchmark are slower than those of a baseline.
+
+    Parameters
+    ----------
+    base, new
+        The results of one benchmark, one for each run, oldest first.
+    threshold
+        The smallest change to speak of, as a fraction. None is 0.05 with 5 baseline runs or more,
+        else 0.10.
+    comparisons
+        How many benchmarks are compared along with this one; the test on the samples is corrected
+        for it (Bonferroni).
+
+    Raises
+    ------
+    ModuleNotFoundError
+        Without NumPy and SciPy.
+    """
+    _check_threshold(threshold)
+    if isinstance(comparisons, bool) or not isinstance(comparisons, int) or comparisons < 1:
+        message = f"comparisons is {comparisons!r}; expected a whole number of at least 1"
+        raise ValueError(message)
+    if not base or not new:
+        side = "no baseline run has" if not base else "no new run has"
+        return Decision(Verdict.NODATA, rule=f"{side} a result of this benchmark")
+    warnings: list[str] = []
+    alike = [run for run in base if _difference(run, new[-1]) is None]
+    odd = next((run for run in new if _difference(run, new[-1]) is not None), None)
+    if odd is not None:
+        rule = f"the new runs cannot be taken together: {_difference(odd, new[-1])}"
+        return Decision(Verdict.INCOMPARABLE, rule=rule)
+    if not alike:
+        return Decision(Verdict.INCOMPARABLE, rule=_difference(base[-1], new[-1]) or "")
+    if len(alike) < len(base):
+        reason = next(filter(None, (_difference(run, new[-1]) for run in base)))
+        left_out = _of(len(base) - len(alike), len(base), "baseline run")
+        warnings.append(f"{left_out} left out: {reason}")
+    old = _usable("baseline run", alike, warnings)
+    now = _usable("new run", new, warnings)
+    for side, runs, usable in (("baseline run", alike, old), ("new run", new, now)):
+        if not usable:
+            return Decision(Verdict.NODATA, rule=_why_unusable(side, runs))
+    warnings += _changes(old, now)
+    return _decide(old, now, threshold, P_LIMIT / comparisons, warnings)
+
+
+def confirm(
+    base: Sequence[BenchResult],
+    first: BenchResult,
+    again: BenchResult,
+    *,
+    threshold: float | None = None,
+    comparisons: int = 1,
+) -> Decision:
+    """Decide after a benchmark that was SLOW has been measured once more.
+
+    It stays SLOW if the second measurement is SLOW by itself; the figures are then those of both
+    together. Else it is AMBIGUOUS. This catches what disturbs one measurement; a state that lasts
+    as long as the process, it cannot.
+
+    Parameters
+    ----------
+    base, threshold, comparisons
+        As for `judge`.
+    first, again
+        The two new runs.
+    """
+    options = {"threshold": threshold, "comparisons": comparisons}
+    second = judge(base, [again], **options)  # type: ignore[arg-type]
+    if second.verdict is Verdict.SLOW:
+        return judge(base, [first, again], **options)  # type: ignore[arg-type]
+    once = judge(base, [first], **options)  # type: ignore[arg-type]
+    if once.ratio is None or second.ratio is None:
+        return second
+    rule = (
+        f"measured once, it took {percent_change(once.ratio)} time, measured again "
+        f"{percent_change(second.ratio)}, where the noise floor is {percent(second.floor or 0.0)}"
+    )
+    return replace(second, verdict=Verdict.AMBIGUOUS, rule=rule)
+
+
+def judge_all(
+    pairs: Mapping[str, tuple[Sequence[BenchResult], Sequence[BenchResult]]],
+    *,
+    threshold: float | None = None,
+) -> dict[str, Decision]:
+    """Decide on many benchmarks together.
+
+    As `judge` on each, with the test on the samples corrected for their number by Holm's method,
+    which loses less than Bonferroni's but needs all of them at once.
+
+    Parameters
+    ----------
+    pairs
+        By name, the runs of the baseline and the new runs.
+    threshold
+        As for `judge`.
+    """
+    decisions = {name: judge(*pair, threshold=threshold) for name, pair in pairs.items()}
+    tested = [name for name, decision in decisions.items() if decision.p_value is not None]
+    corrected = holm([decisions[name].p_value or 0.0 for name in tested])
+    for name, p_value in zip(tested, corrected, strict=True):
+        found = decisions[name]
+        if found.verdict in {Verdict.SLOW, Verdict.FAST} and p_value >= P_LIMIT:
+            rule = _vetoed(found.ratio or 1.0, found.floor or 0.0, p_value, P_LIMIT)
+            rule += f", corrected for {len(tested)} comparisons"
+            decisions[name] = replace(found, verdict=Verdict.AMBIGUOUS, rule=rule)
+    return decisions
+
+
+def judge_paired(
+    base_ms: Sequence[float],
+    new_ms: Sequence[float],
+    *,
+    threshold: float = 0.01,
+    confidence: float = CONFIDENCE,
+    tick: float = 0.0,
+) -> Decision:
+    """Decide between two functions that were measured in turns.
+
+    Parameters
+    ----------
+    base_ms, new_ms
+        The times, one of each for every round.
+    threshold
+        The smallest change to speak of, as a fraction.
+    confidence
+        Of the interval of the ratio.
+    tick
+        The smallest step of a time.
+    """
+    _check_threshold(threshold)
+    if len(base_ms) != len(new_ms):
+        message = (
+            f"base_ms has {len(base_ms)} values and new_ms {len(new_ms)}; expected a pair a round"
+        )
+        raise ValueError(message)
+    count = len(base_ms)
+    if count < MIN_ROUNDS:
+        rule = f"{count} rounds; an interval of the ratio needs {MIN_ROUNDS}"
+        return Decision(Verdict.NODATA, runs=count, rule=rule)
+    if not all(value > 0.0 and math.isfinite(value) for value in (*base_ms, *new_ms)):
+        rule = "a time is not above 0: the work is too short for the clock"
+        return Decision(Verdict.NODATA, runs=count, rule=rule)
+    base, new = statistics.median(base_ms), statistics.median(new_ms)
+    logs = [math.log(b) - math.log(a) for a, b in zip(base_ms, new_ms, strict=True)]
+    step = math.log1p(tick / base) + math.log1p(tick / new)
+    low, high = statistics.median_interval(logs, confidence, step)
+    floor = max(threshold, TICKS * tick / min(base, new))
+    limit = math.log1p(floor)
+    if low > limit:
+        verdict, how = Verdict.SLOW, "all above"
+    elif high < -limit:
+        verdict, how = Verdict.FAST, "all below"
+    elif -limit <= low and high <= limit:
+        verdict, how = Verdict.SAME, "all within"
+    else:
+        verdict, how = Verdict.AMBIGUOUS, "partly within"
+    ratio, interval = _exp(statistics.median(logs)), (_exp(low), _exp(high))
+    rule = (
+        f"takes {percent_change(ratio)} time; over {count} rounds the "
+        f"{confidence:.0%} interval of the ratio, {interval[0]:.4f} to {interval[1]:.4f}, "
+        f"is {how} 1 ± {percent(floor)}"
+    )
+    return Decision(verdict, base, new, ratio, interval, floor, sign_test(logs), count, rule)
+
+
+def _decide(
+    base: list[BenchResult],
+    new: list[BenchResult],
+    threshold: float | None,
+    p_limit: float,
+    warnings: list[str],
+) -> Decision:
+    base_logs = [math.log(run.median_ms) for run in base]
+    middle = statistics.median(base_logs)
+    change = statistics.median([math.log(run.median_ms) for run in new]) - middle
+    floor, why = _floor(base, new, base_logs, change, threshold)
+    limit = math.log1p(floor)
+    p_value = mann_whitney(_samples(base), _samples(new))
+    ratio = _exp(change)
+    in_cycles = _change_in_cycles(base, new) if abs(change) > limit else None
+    if abs(change) < limit / 2:
+        verdict = Verdict.SAME
+        rule = f"takes {percent_change(ratio)} time: less than half the noise floor of {why}"
+    elif abs(change) <= limit:
+        verdict = Verdict.AMBIGUOUS
+        rule = (
+            f"takes {percent_change(ratio)} time: between half and all of the noise floor of {why}"
+        )
+    elif p_value >= p_limit:
+        verdict, rule = Verdict.AMBIGUOUS, _vetoed(ratio, floor, p_value, p_limit)
+    elif in_cycles is not None and abs(in_cycles) < limit / 2:
+        verdict = Verdict.AMBIGUOUS
+        rule = (
+            f"clock: takes {percent_change(ratio)} time but "
+            f"{percent_change(_exp(in_cycles))} cycles, for the SM clock was "
+            f"{_clock(new):,.0f} MHz in place of {_clock(base):,.0f} MHz"
+        )
+    else:
+        verdict = Verdict.SLOW if change > 0 else Verdict.FAST
+        rule = f"takes {percent_change(ratio)} time: more than the noise floor of {why}"
+    if floor > 2 * _least(base, threshold):
+        warnings.append(f"the baseline is noisy: only changes above {percent(floor)} can be told")
+    return Decision(
+        verdict,
+        math.exp(middle),
+        math.exp(middle + change),
+        ratio,
+        _interval(base, new, base_logs, change),
+        floor,
+        p_value,
+        len(base),
+        rule,
+        tuple(warnings),
+    )
+
+
+def _floor(
+    base: list[BenchResult],
+    new: list[BenchResult],
+    base_logs: list[float],
+    change: float,
+    threshold: float | None,
+) -> tuple[float, str]:
+    """Return the noise floor as a fraction, and in words."""
+    count = len(base)
+    runs = f"{count} baseline run{'s' * (count > 1)}"
+    named = "the threshold" if threshold is not None else f"the threshold with {runs}"
+    if base[-1].clock == "cpu" and (threshold or 0.0) < CPU_FLOOR:
+        named = "the least on the CPU clock"
+    terms = [(_least(base, threshold), named)]
+    sigma = statistics.stddev(base_logs)
+    terms.append((_exp(SIGMAS * sigma) - 1.0, f"{SIGMAS:g} standard deviations of {runs}"))
+    middle = statistics.median(base_logs)
+    reach, which = max(base_logs) - middle, "slowest"
+    if change < 0:
+        reach, which = middle - min(base_logs), "fastest"
+    terms.append((_exp(reach) - 1.0, f"the {which} of {runs}"))
+    ticks = TICKS * max(run.tick_ms / run.median_ms for run in (*base, *new))
+    terms.append((ticks, f"{TICKS:g} ticks of the clock"))
+    floor, why = max(terms, key=lambda term: term[0])
+    floor = min(floor, _exp(math.inf))
+    return floor, f"{percent(floor)} ({why})"
+
+
+def _least(base: list[BenchResult], threshold: float | None) -> float:
+    """Return the floor of a baseline without noise."""
+    if threshold is None:
+        threshold = THRESHOLD if len(base) >= ENOUGH_RUNS else THRESHOLD_FEW_RUNS
+    return max(threshold, CPU_FLOOR) if base[-1].clock == "cpu" else threshold
+
+
+def _interval(
+    base: list[BenchResult], new: list[BenchResult], base_logs: list[float], change: float
+) -> tuple[float, float]:
+    """Return the 95 % interval of the ratio: by how runs differ, and never less than in the runs.
+
+    Of a single baseline run it is that of the samples alone, which does not know of drift.
+    """
+    within = max(_half_width(run) for run in base) + max(_half_width(run) for run in new)
+    between = 0.0
+    if len(base) > 1:
+        quantile = student_quantile(len(base) - 1, 0.5 + CONFIDENCE / 2)
+        # Two new runs are a measurement and its repetition in one process: they count as one.
+        new_runs = len(new) if len(new) > 2 else 1
+        between = statistics.stddev(base_logs) * math.sqrt(1 / len(base) + 1 / new_runs) * quantile
+    half = max(within, between)
+    return _exp(change - half), _exp(change + half)
+
+
+def _exp(power: float) -> float:
+    """Return e to that power, within what a float holds: files may hold any numbers."""
+    return math.exp(min(max(power, -700.0), 700.0))
+
+
+def _samples(runs: list[BenchResult]) -> list[float]:
+    return [sample for run in runs for sample in run.samples_ms]
+
+
+def _half_width(run: BenchResult) -> float:
+    low, high = run.interval_ms
+    return max(run.median_ms - low, high - run.median_ms) / run.median_ms
+
+
+def _change_in_cycles(base: list[BenchResult], new: list[BenchResult]) -> float | None:
+    """Return the change of the medians in clock cycles; None if a clock was not recorded."""
+    medians = []
+    for runs in (base, new):
+        if not all(run.clock_mhz and min(run.clock_mhz) > 0 for run in runs):
+            return None
+        medians.append(statistics.median([math.log(_median_cycles(run)) for run in runs]))
+    return medians[1] - medians[0]
+
+
+def _median_cycles(run: BenchResult) -> float:
+    pairs = zip(run.samples_ms, run.clock_mhz, strict=True)
+    return max(statistics.median([ms * mhz for ms, mhz in pairs]), math.ulp(0.0))
+
+
+def _clock(runs: list[BenchResult]) -> float:
+    return statistics.median([statistics.median(run.clock_mhz) for run in runs])
+
+
+def _difference(base: BenchResult, new: BenchResult) -> str | None:
+    """Return why two results are not comparable, or None."""
+    facts = [("gpu", "GPU"), ("sms", "number of SMs")]
+    if new.clock == "cpu":  # which GPU is beside it does not matter
+        facts = [("cpu", "CPU")]
+    pairs = [(what, base.machine.get(key), new.machine.get(key)) for key, what in facts]
+    pairs += [
+        ("clock", base.clock, new.clock),
+        ("mode", base.mode, new.mode),
+        ("L2 state", base.l2, new.l2),
+    ]
+    for what, old, now in pairs:
+        if old != now:
+            return f"the baseline has another {what}: {old or 'none'}, not {now or 'none'}"
+    return None
+
+
+def _changes(base: list[BenchResult], new: list[BenchResult]) -> list[str]:
+    """Return warnings of what else changed since the last baseline run."""
+    old, now = base[-1], new[-1]
+    found = []
+    for key in ("driver", "torch", "cupy"):
+        before, after = old.machine.get(key), now.machine.get(key)
+        if before != after:
+            found.append(
+                f"{key} changed: {before or 'none'} in the baseline, now {after or 'none'}"
+            )
+    if old.gate != now.gate:
+        found.append(f"the baseline was measured {old.gate}, the new run {now.gate}")
+    reasons = sorted(set(now.throttle_reasons) - set(old.throttle_reasons))
+    if reasons:
+        found.append(f"the GPU lowered its clocks in the new run: {', '.join(reasons)}")
+    if len(base) == 1:
+        found.append("one baseline run tells nothing of drift between runs; save 5 or more")
+    return found
+
+
+def _usable(side: str, runs: Sequence[BenchResult], warnings: list[str]) -> list[BenchResult]:
+    usable = [run for run in runs if run.count >= MIN_SAMPLES and run.median_ms > 0.0]
+    if len(usable) < len(runs):
+        left_out = _of(len(runs) - len(usable), len(runs), side)
+        warnings.append(f"{left_out} left out: fewer than {MIN_SAMPLES} samples, or not above 0")
+    return usable
+
+
+def _why_unusable(side: str, runs: Sequence[BenchResult]) -> str:
+    most = max(run.count for run in runs)
+    if most < MIN_SAMPLES:
+        return f"the {side} has {most} samples; a verdict needs {MIN_SAMPLES}"
+    return f"the {side} has a median that is not above 0: the work is too short for the clock"
+
+
+def _vetoed(ratio: float, floor: float, p_value: float, limit: float) -> str:
+    return (
+        f"takes {percent_change(ratio)} time, more than the noise floor of {percent(floor)}, "
+        f"but the samples overlap: Mann-Whitney p is {p_value:.2g}, not below {limit:.2g}"
+    )
+
+
+def _check_threshold(threshold: float | None) -> None:
+    if threshold is None:
+        return
+    is_number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
+    if not is_number or not (math.isfinite(threshold) and threshold >= 0.0):
+        message = f"threshold is {threshold!r}; expected a fraction from 0 on, such as 0.05 for 5 %"
+        raise ValueError(message)
+
+
+def _of(count: int, total: int, noun: str) -> str:
+    return f"{count} of {total} {noun}s"
