@@ -5,6 +5,7 @@ The library chooses its driver once per process, so the choice is made here, bef
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.fake_driver.control import FakeCuda
+    from tests.pytest_projects import Project
+
+pytest_plugins = ["pytester"]
 
 _REAL_DRIVER = pytest.StashKey[bool]()
 _FAKE_PATH = pytest.StashKey[Path]()
@@ -92,3 +96,23 @@ def stream(fake: FakeCuda) -> Iterator[int]:
     handle = fake.stream_create()
     yield handle
     fake.stream_destroy(handle)
+
+
+@pytest.fixture(scope="session")
+def scipy_stays() -> None:
+    """SciPy, which cannot be imported twice, where pytester would forget a later import."""
+    importlib.import_module("scipy.special")
+
+
+@pytest.fixture
+def project(
+    scipy_stays: None, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> Project:
+    """A folder of tests to be tested with the pytest plugin, on made-up times."""
+    from tests.pytest_projects import Project
+
+    # Only what a test names: gpuprof's own entry point would load the plugin a second time.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.delenv("GPUPROF_DISABLE", raising=False)
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    return Project(pytester)

@@ -241,7 +241,7 @@ class FakeNvml(types.ModuleType):
 def test_clocks_come_from_nvml_where_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml = FakeNvml()
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    found = _info._nvml([{"index": 0, "uuid": "12-34"}, {"index": 1, "uuid": "56"}])
+    found = _info._nvml_section([{"index": 0, "uuid": "12-34"}, {"index": 1, "uuid": "56"}])
     assert found == {
         "available": True,
         "driver_release": "580.159",

@@ -155,6 +155,8 @@ def nodes_of_a_graph() -> tuple[gpuprof.GraphNode, ...]:
     return chain("first", "second")
 
 
+RESULT = gpuprof.BenchResult("f", "cpu", "auto", "cpu", "n/a", (1.0, 2.0), 1.5)
+
 PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "Annotation": (lambda: gpuprof.annotate("pickled"), id),
     "Backend": (lambda: gpuprof.backends()["cpu"], lambda b: (b.available, b.reason)),
@@ -192,6 +194,20 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "SyncBackend": (
         lambda: gpuprof.SyncBackend("npu", gpuprof.flush),
         lambda b: (b.name, b.synchronize),
+    ),
+    "BenchResult": (lambda: RESULT, lambda r: r),
+    "CompareResult": (
+        lambda: gpuprof.compare({"a": int, "b": int}, rounds=6, warmup_s=0.0),
+        lambda c: c.to_dict(),
+    ),
+    "SweepResult": (
+        lambda: gpuprof.sweep(lambda n: int, {"n": [1]}, warmup_s=0.0, max_time_s=0.1),
+        lambda s: s.to_dict(),
+    ),
+    "Verdict": (lambda: gpuprof.Verdict.SLOW, lambda v: v),
+    "Decision": (
+        lambda: gpuprof.Decision(gpuprof.Verdict.SAME, 1.0, 1.0, 1.0, None, 0.05, None, 1, "rule"),
+        lambda d: d,
     ),
     # What was asked for, as long as it is not entered.
     "capture": (lambda: gpuprof.capture(2, name="pickled"), lambda c: c._settings),

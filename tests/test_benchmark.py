@@ -1,0 +1,259 @@
+"""`benchmark` without a GPU: the CPU's clock, arguments, set-up, when it stops."""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+import gpuprof
+from gpuprof import _benchmark_loop
+from gpuprof._benchmark_clocks import Clocks
+from tests.processes import check_python
+
+QUICK: dict[str, Any] = {"warmup_s": 0.0, "min_time_s": 0.0, "min_samples": 6, "max_time_s": 0.5}
+
+
+def nap() -> None:
+    time.sleep(0.002)
+
+
+def test_a_function_that_uses_no_gpu_is_timed_on_the_cpus_clock() -> None:
+    out = check_python(
+        """
+        import time, gpuprof
+        result = gpuprof.benchmark(lambda: time.sleep(0.002), warmup_s=0, max_time_s=0.5)
+        print(result.mode, result.clock, result.l2, result.gate, result.machine["gpu"])
+        print(2.0 <= result.median_ms < 200.0, result.count >= 30, result.calls_per_sample)
+        """
+    )
+    assert out.split() == ["cpu", "cpu", "n/a", "n/a", "None", "True", "True", "1"]
+
+
+def test_a_reading_agrees_with_an_independent_clock() -> None:
+    result = gpuprof.benchmark(nap, **QUICK)
+    begin = time.perf_counter()
+    nap()
+    own = (time.perf_counter() - begin) * 1e3
+    assert result.min_ms >= 2.0
+    assert result.min_ms <= own * 2.0
+
+
+def test_short_calls_are_timed_many_at_a_time() -> None:
+    calls = []
+    result = gpuprof.benchmark(lambda: calls.append(1), **QUICK)
+    assert result.calls_per_sample > 10
+    assert len(calls) >= result.calls_per_sample * result.count
+
+
+def test_arguments_reach_the_function() -> None:
+    seen = set()
+
+    def function(first: int, *, second: int) -> None:
+        seen.add((first, second))
+
+    gpuprof.benchmark(function, (1,), {"second": 2}, **QUICK)
+    assert seen == {(1, 2)}
+
+
+def test_a_set_up_runs_before_each_sample_and_may_give_its_arguments() -> None:
+    log: list[str] = []
+    made = iter(range(10**9))
+
+    def setup() -> Any:
+        log.append("setup")
+        return ([next(made)],), {}
+
+    def consume(items: list[int]) -> None:
+        items.pop()  # fails if it gets the same list twice
+        log.append("call")
+
+    result = gpuprof.benchmark(consume, setup=setup, **QUICK)
+    assert result.calls_per_sample == 1
+    assert log == ["setup", "call"] * (len(log) // 2)
+
+
+def test_a_set_up_that_returns_something_else_is_an_error() -> None:
+    with pytest.raises(TypeError, match=r"setup: expected it to return None or \(args, kwargs\)"):
+        gpuprof.benchmark(nap, setup=lambda: 5, **QUICK)
+
+
+def test_it_stops_at_the_time_limit_and_says_what_precision_it_has() -> None:
+    wild = iter(0.001 * (1 + i % 7) for i in range(10**9))
+    result = gpuprof.benchmark(
+        lambda: time.sleep(next(wild)),
+        warmup_s=0.0,
+        min_samples=6,
+        max_time_s=0.2,
+        rel_precision=1e-6,
+    )
+    assert result.duration_s < 30.0
+    assert any("max_time_s" in text for text in result.warnings)
+
+
+def test_it_takes_at_least_the_samples_asked_for() -> None:
+    result = gpuprof.benchmark(nap, **{**QUICK, "min_samples": 21, "rel_precision": 1.0})
+    assert result.count >= 21
+
+
+def test_more_samples_are_taken_until_the_median_is_precise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
+    def precision(samples: list[float]) -> float:
+        asked.append(len(samples))
+        return 0.5 if len(samples) < 100 else 0.001
+
+    monkeypatch.setattr(_benchmark_loop, "_precision", precision)
+    result = gpuprof.benchmark(int, **{**QUICK, "max_time_s": 20.0})
+    assert result.count >= 100
+    assert asked[0] >= QUICK["min_samples"]
+
+
+def test_the_generators_are_put_back() -> None:
+    numpy = pytest.importorskip("numpy", reason="Python build without NumPy")
+    random.seed(3)
+    numpy.random.seed(3)
+    expected = random.random(), float(numpy.random.rand())
+    random.seed(3)
+    numpy.random.seed(3)
+    gpuprof.benchmark(lambda: (random.random(), numpy.random.rand()), **QUICK)
+    assert (random.random(), float(numpy.random.rand())) == expected
+
+
+def test_garbage_collection_is_on_again_also_after_an_error() -> None:
+    calls = iter(range(12))
+
+    def fails_later() -> None:
+        if next(calls) == 11:
+            raise KeyError("boom")
+
+    with pytest.raises(KeyError, match="boom"):
+        gpuprof.benchmark(fails_later, setup=lambda: None, **{**QUICK, "min_samples": 100})
+    assert gc.isenabled()
+
+
+def test_the_functions_own_exception_comes_out_unchanged() -> None:
+    error = OSError("mine")
+
+    def raises() -> None:
+        raise error
+
+    with pytest.raises(OSError, match="mine") as caught:
+        gpuprof.benchmark(raises, **QUICK)
+    assert caught.value is error
+
+
+def test_a_result_has_the_functions_name_or_the_one_given() -> None:
+    assert gpuprof.benchmark(nap, **QUICK).name == "nap"
+    assert gpuprof.benchmark(nap, name="other", **QUICK).name == "other"
+
+
+def test_modes_of_the_gpu_are_said_to_be_left_out_on_the_cpu() -> None:
+    result = gpuprof.benchmark(nap, mode="batched", cold_l2=True, **QUICK)
+    assert result.mode == "cpu"
+    assert result.requested_mode == "batched"
+    assert any("'batched'" in text for text in result.warnings)
+    assert any("cold_l2" in text for text in result.warnings)
+
+
+def test_passing_a_result_instead_of_a_function_is_told() -> None:
+    with pytest.raises(TypeError, match=r"fn: pass a function, got int: benchmark\(f, \(x,\)\)"):
+        gpuprof.benchmark(len([]))  # type: ignore[arg-type]
+
+
+async def pauses() -> None:
+    pass
+
+
+def counts() -> Iterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("fn", "kind"),
+    [(pauses, "an async function"), (counts, "a generator"), (partial(counts), "a generator")],
+)
+def test_a_function_whose_call_runs_nothing_is_refused(fn: Any, kind: str) -> None:
+    with pytest.raises(TypeError, match=f"is {kind}, and a call of it runs nothing"):
+        gpuprof.benchmark(fn, **QUICK)
+
+
+def test_a_slow_function_is_called_a_few_times_only() -> None:
+    calls: list[float] = []
+
+    def slow() -> None:
+        calls.append(time.perf_counter())
+        time.sleep(0.06)
+
+    result = gpuprof.benchmark(slow, warmup_s=0.01, max_time_s=0.05)
+    assert len(calls) <= 5
+    assert not any("warm-up" in text for text in result.warnings)
+
+
+def test_too_few_samples_for_an_interval_are_told() -> None:
+    result = gpuprof.benchmark(nap, **{**QUICK, "max_time_s": 1e-4})
+    assert result.count < 6
+    assert any("an interval of the median" in text for text in result.warnings)
+
+
+def test_memory_that_goes_on_growing_does_not_keep_it_from_ending(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Growing:
+        """What is prepared on a GPU whose framework takes more memory for each sample."""
+
+        clock = "cuda"
+        taken = 0
+
+        def sample(self) -> float:
+            self.taken += 1
+            time.sleep(0.02)
+            return 1.0
+
+    growing: Any = Growing()
+    monkeypatch.setattr(_benchmark_loop, "device_allocations", lambda: growing.taken)
+    samples = _benchmark_loop._Taken()
+    deadline = time.perf_counter() + 0.1
+    while not samples.samples and growing.taken < 100:
+        samples.add_chunk(growing, Clocks(None), deadline)
+    assert samples.kept == len(samples.samples) > 0
+    assert samples.discarded == growing.taken - samples.kept
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"args": 5}, TypeError, "args: expected a tuple or list"),
+        ({"kwargs": [1]}, TypeError, "kwargs: expected a mapping"),
+        ({"mode": "fast"}, ValueError, "mode: expected one of"),
+        ({"setup": 3}, TypeError, "setup: expected a function"),
+        ({"setup": nap, "mode": "graph"}, ValueError, "setup: mode 'graph'"),
+        ({"warmup_s": -1}, ValueError, "warmup_s: expected a number"),
+        ({"max_time_s": 0}, ValueError, "max_time_s: expected a number above 0"),
+        ({"rel_precision": float("nan")}, TypeError, "rel_precision: expected a finite number"),
+        ({"min_samples": 0}, TypeError, "min_samples: expected a whole number from 1"),
+        ({"min_samples": True}, TypeError, "min_samples: expected a whole number"),
+        ({"nbytes": 1.5}, TypeError, "nbytes: expected a whole number"),
+        ({"flops": -1}, TypeError, "flops: expected a whole number"),
+        ({"name": ""}, TypeError, "name: expected text"),
+        ({"params": 5}, TypeError, "params: expected a mapping"),
+    ],
+)
+def test_a_bad_argument_is_named(
+    options: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        gpuprof.benchmark(nap, **options)
+
+
+def test_rates_come_from_the_bytes_and_operations_given() -> None:
+    result = gpuprof.benchmark(nap, nbytes=2_000_000, flops=4_000_000, **QUICK)
+    assert result.gbytes_per_s == pytest.approx(2.0 / result.median_ms)
+    assert result.tflops_per_s == pytest.approx(0.004 / result.median_ms)

@@ -1,0 +1,80 @@
+"""The page on verdicts shows the committed shares, and the simulation finds what it promises."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def _benchmarks_importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+
+
+@pytest.fixture
+def page() -> Any:
+    return importlib.import_module("render_verdicts")
+
+
+@pytest.fixture
+def results() -> Any:
+    return importlib.import_module("_results")
+
+
+@pytest.fixture
+def result(results: Any) -> Any:
+    rows = [
+        results.Row("false SLOW", 0.25, "%", target=1.0),
+        results.Row("missed", 7.5, "%", target=5.0),
+        results.Row("drift", 1.25, "%"),
+    ]
+    machine = {"gpu": "Some GPU", "driver": "580.1", "cpu": "Some CPU", "os": "Linux"}
+    versions = {"python": "3.12.3", "gpuprof": "0.1.0"}
+    return results.Result("benchmark_verdicts", "2026-01-31", machine, versions, rows, ["a note"])
+
+
+def test_the_page_shows_the_committed_shares(page: Any, results: Any) -> None:
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert text == page.replace_block(text, page.render(results.load_all()))
+
+
+def test_a_share_stands_beside_what_was_asked_for(page: Any, result: Any, results: Any) -> None:
+    results.validate(result.to_dict())
+    shown = page.render([result]).splitlines()
+    assert shown[0] == "Computed and measured on 2026-01-31, on Some GPU:"
+    assert "| false SLOW | 0.25 % | at most 1.00 % | met |" in shown
+    assert "| missed | 7.50 % | at most 5.00 % | **not met** |" in shown
+    assert "| drift | 1.25 % |  |  |" in shown
+    assert "A note." in shown
+
+
+def test_results_of_other_scripts_are_not_shown(page: Any, result: Any) -> None:
+    from dataclasses import replace
+
+    assert page.render([replace(result, script="timing_import")]) == (
+        "Nothing has been measured yet.\n"
+    )
+    with pytest.raises(page.PageError, match="verdicts:begin"):
+        page.replace_block("no marks", "")
+
+
+def test_a_small_simulation_keeps_the_promises_at_1_percent_drift() -> None:
+    simulation = importlib.import_module("_verdict_simulation").Simulation(seed=1)
+    machine = simulation.drifting(0.01)
+    assert simulation.slow_share(machine, 1.0, 200) == 0.0
+    assert simulation.slow_share(machine, 1.12, 60) > 0.95
+    assert simulation.slow_share_in_turns(0.01, 1.0, 60) == 0.0
+    assert simulation.slow_share_in_turns(0.01, 1.05, 60) > 0.95
+
+
+def test_a_simulated_slow_run_in_five_is_found_out() -> None:
+    # What the rule is not good at must show: a share of 0 would mean that nothing is simulated.
+    simulation = importlib.import_module("_verdict_simulation").Simulation(seed=1)
+    odd = simulation.bimodal(0.2, 0.1)
+    assert odd.name == "20 % of runs 10 % slower"
+    assert 0.0 < simulation.slow_share(odd, 1.0, 200) < 0.15
