@@ -14,6 +14,11 @@ README = Path(__file__).resolve().parents[1] / "README.md"
 BEGIN = "<!-- measured:begin -->"
 END = "<!-- measured:end -->"
 _NOTHING_YET = "Nothing has been measured yet."
+# Scripts whose figures fill a page of their own: the README shows their rows with a target.
+_PAGES = {
+    "benchmark_accuracy": "docs/accuracy.md",
+    "benchmark_verdicts": "docs/verdicts.md",
+}
 
 
 class ReadmeError(ValueError):
@@ -41,12 +46,15 @@ def _section(result: Result) -> str:
     driver = result.machine["driver"]
     facts = [f"{place}", *([f"driver {driver}"] if driver else [])]
     facts += [f"{name} {version}" for name, version in result.versions.items()]
+    page = _PAGES.get(result.script)
+    shown = [row for row in result.rows if page is None or row.target is not None]
     lines = [
         f"`benchmarks/{result.script}.py`, {result.date}: {', '.join(facts)}",
+        *(["", f"Rows with a target; [{page}]({page}) has the others."] if page else []),
         "",
         "| what | best | ratio | to | target | |",
         "|---|---:|---:|---|---:|---|",
-        *(_line(row) for row in result.rows),
+        *(_line(row) for row in shown),
         "",
         *(f"{note[0].upper()}{note[1:]}.\n" for note in result.notes),
     ]
