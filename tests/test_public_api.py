@@ -201,7 +201,7 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda c: c.to_dict(),
     ),
     "SweepResult": (
-        lambda: gpuprof.sweep(lambda n: int, {"n": [1]}, warmup_s=0.0, max_time_s=0.1),
+        lambda: gpuprof.sweep(lambda **_: int, {"n": [1]}, warmup_s=0.0, max_time_s=0.1),
         lambda s: s.to_dict(),
     ),
     "Verdict": (lambda: gpuprof.Verdict.SLOW, lambda v: v),

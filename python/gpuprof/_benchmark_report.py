@@ -127,8 +127,10 @@ def _amounts(result: BenchResult) -> str:
 def _facts(result: BenchResult) -> list[tuple[str, str]]:
     """Return what there is to say besides the median, by heading."""
     shown = cells(result)
+    left_out = ("left out", "the host's time, allocation") if result.mode == "graph" else None
     facts = [
         ("measured", how(result)),
+        *([left_out] if left_out else []),
         ("samples", _amounts(result)),
         (
             "spread",

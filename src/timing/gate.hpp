@@ -3,9 +3,9 @@
 // Work that is queued behind a closed gate runs without the host's gaps once the gate opens. A
 // watchdog opens it after a limit, so that code which waits for the stream hangs no longer than
 // that; open() tells. Never closed on a stream that is being captured. One thread at a time; the
-// watchdog is a thread that knows no Python. The destructor opens, waits for nothing and never
-// throws. What it gets wrong: a queue takes about 1,000 entries, then queueing itself waits for the
-// gate.
+// watchdog is a thread that knows no Python. The destructor opens, may wait for what is queued,
+// as freeing pinned memory does, and never throws. What it gets wrong: a queue takes about 1,000
+// entries, then queueing itself waits for the gate.
 #pragma once
 
 #include <cstdint>
