@@ -6,24 +6,17 @@ a page; nothing else is changed.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import textwrap
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-_DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGE = _DOCS / "when_a_capture_breaks.md"
-DATA = _DOCS / "capture_breaks.json"
-BEGIN = "<!-- breaks:begin -->"
-END = "<!-- breaks:end -->"
+from _pages import ROOT, Block, PageError
+
+DATA = ROOT / "docs" / "capture_breaks.json"
+BLOCK = Block(ROOT / "docs" / "when_a_capture_breaks.md", "breaks")
 _WIDTH = 100
-
-
-class PageError(ValueError):
-    """The page has no place for the messages, or the file holds none."""
 
 
 def load() -> dict[str, Any]:
@@ -37,15 +30,6 @@ def load() -> dict[str, Any]:
 def render(data: Mapping[str, Any]) -> str:
     """Return the Markdown that stands between the two marks."""
     return "\n".join([_source(data), *(_case(case) for case in data["cases"])])
-
-
-def replace_block(text: str, block: str) -> str:
-    """Return `text` with what stands between the two marks replaced by `block`."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise PageError(f"{PAGE.name} needs the lines {BEGIN} and {END}, in this order")
-    return f"{before}{begin}\n{block}{end}{after}"
 
 
 def _source(data: Mapping[str, Any]) -> str:
@@ -81,20 +65,5 @@ def _lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
 
 
-def main() -> int:
-    """Rewrite the page; with --check, return 1 if that would change it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing, tell by the status")
-    options = parser.parse_args()
-    text = PAGE.read_text(encoding="utf-8")
-    wanted = replace_block(text, render(load()))
-    if options.check:
-        if text != wanted:
-            print(f"{PAGE.name} is out of date: run python benchmarks/render_breaks.py")
-        return int(text != wanted)
-    PAGE.write_text(wanted, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(BLOCK.main(__doc__, lambda: render(load())))

@@ -73,8 +73,8 @@ def trace(*activities: tuple[str, float, float]) -> list[dict[str, Any]]:
 
 
 def test_the_page_shows_the_committed_results(page: Any, results: Any) -> None:
-    text = page.PAGE.read_text(encoding="utf-8")
-    assert text == page.replace_block(text, page.render(results.load_all()))
+    text = page.BLOCK.page.read_text(encoding="utf-8")
+    assert text == page.BLOCK.replace(text, page.render(results.load_all()))
 
 
 def test_a_reading_is_compared_with_the_profiler_in_its_own_state(result: Any) -> None:
@@ -127,8 +127,8 @@ def test_without_results_the_page_says_so(page: Any) -> None:
 
 
 def test_a_page_without_marks_is_refused(page: Any) -> None:
-    with pytest.raises(page.PageError, match="benchmark-accuracy:begin"):
-        page.replace_block("# Page\n", "tables")
+    with pytest.raises(ValueError, match="benchmark-accuracy:begin"):
+        page.BLOCK.replace("# Page\n", "tables")
 
 
 def test_a_calls_time_is_from_its_first_kernel_to_its_last(profiler: Any) -> None:

@@ -61,12 +61,12 @@ def test_committed_results_are_valid_and_named_after_their_script(results: Any) 
 
 def test_the_readme_shows_the_committed_results(readme: Any, results: Any) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert text == readme.replace_block(text, readme.render(results.load_all()))
+    assert text == readme.BLOCK.replace(text, readme.render(results.load_all()))
 
 
 def test_the_page_on_broken_captures_shows_the_committed_messages(breaks: Any) -> None:
-    text = breaks.PAGE.read_text(encoding="utf-8")
-    assert text == breaks.replace_block(text, breaks.render(breaks.load()))
+    text = breaks.BLOCK.page.read_text(encoding="utf-8")
+    assert text == breaks.BLOCK.replace(text, breaks.render(breaks.load()))
 
 
 def test_a_message_is_shown_whole_and_in_lines_that_fit(breaks: Any) -> None:
@@ -81,8 +81,8 @@ def test_a_message_is_shown_whole_and_in_lines_that_fit(breaks: Any) -> None:
 
 
 def test_a_page_without_a_place_for_the_messages_is_refused(breaks: Any) -> None:
-    with pytest.raises(breaks.PageError, match="breaks:begin"):
-        breaks.replace_block("# Page\n", "messages")
+    with pytest.raises(ValueError, match="breaks:begin"):
+        breaks.BLOCK.replace("# Page\n", "messages")
 
 
 def test_a_result_comes_back_from_its_file(tmp_path: Path, result: Any, results: Any) -> None:
@@ -158,12 +158,12 @@ def test_without_results_the_table_says_so(readme: Any) -> None:
 
 
 def test_the_block_is_replaced_between_its_marks_and_nowhere_else(readme: Any) -> None:
-    text = f"above\n{readme.BEGIN}\nold\n{readme.END}\nbelow\n"
-    changed = readme.replace_block(text, "new\n")
-    assert changed == f"above\n{readme.BEGIN}\nnew\n{readme.END}\nbelow\n"
-    assert readme.replace_block(changed, "new\n") == changed
+    text = f"above\n{readme.BLOCK.begin}\nold\n{readme.BLOCK.end}\nbelow\n"
+    changed = readme.BLOCK.replace(text, "new\n")
+    assert changed == f"above\n{readme.BLOCK.begin}\nnew\n{readme.BLOCK.end}\nbelow\n"
+    assert readme.BLOCK.replace(changed, "new\n") == changed
 
 
 def test_a_readme_without_marks_is_refused(readme: Any) -> None:
-    with pytest.raises(readme.ReadmeError, match="measured:begin"):
-        readme.replace_block("no marks", "new\n")
+    with pytest.raises(ValueError, match="measured:begin"):
+        readme.BLOCK.replace("no marks", "new\n")

@@ -39,8 +39,8 @@ def result(results: Any) -> Any:
 
 
 def test_the_page_shows_the_committed_shares(page: Any, results: Any) -> None:
-    text = page.PAGE.read_text(encoding="utf-8")
-    assert text == page.replace_block(text, page.render(results.load_all()))
+    text = page.BLOCK.page.read_text(encoding="utf-8")
+    assert text == page.BLOCK.replace(text, page.render(results.load_all()))
 
 
 def test_a_share_stands_beside_what_was_asked_for(page: Any, result: Any, results: Any) -> None:
@@ -59,8 +59,8 @@ def test_results_of_other_scripts_are_not_shown(page: Any, result: Any) -> None:
     assert page.render([replace(result, script="timing_import")]) == (
         "Nothing has been measured yet.\n"
     )
-    with pytest.raises(page.PageError, match="verdicts:begin"):
-        page.replace_block("no marks", "")
+    with pytest.raises(ValueError, match="verdicts:begin"):
+        page.BLOCK.replace("no marks", "")
 
 
 def test_a_small_simulation_keeps_the_promises_at_1_percent_drift() -> None:
