@@ -605,7 +605,7 @@ def cuda_device() -> int:
     """The index of the current context's device, -1 without one."""
 
 def cuda_in_use() -> bool:
-    """Whether something in this process has initialised CUDA. Initialises nothing."""
+    """Whether something in this process has initialised CUDA, also if an error has poisoned it since. Initialises nothing."""
 
 def devices() -> list[dict[str, typing.Any]]:
     """The devices that the driver shows, as dicts. Initialises CUDA."""

@@ -70,8 +70,11 @@ void bind_timeline(py::module_& module) {
 void bind_timing_device(py::module_& module) {
   module.def("require_cuda", &timing::device::require,
              "Initialise CUDA. Raises CudaUnavailableError where there is none.");
-  module.def("cuda_in_use", &timing::device::initialised_in_process,
-             "Whether something in this process has initialised CUDA. Initialises nothing.");
+  module.def(
+      "cuda_in_use",
+      [] { return timing::device::initialised_in_process() || timing::device::poisoned(); },
+      "Whether something in this process has initialised CUDA, also if an error has poisoned it "
+      "since. Initialises nothing.");
   module.def("cuda_device", &timing::device::current_ordinal,
              "The index of the current context's device, -1 without one.");
   module.def(

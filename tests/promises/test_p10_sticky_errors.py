@@ -65,3 +65,23 @@ def test_auto_scopes_do_not_turn_into_cpu_times_after_a_sticky_error(fake_path: 
         """,
     )
     assert out.split() == ["cuda", "cuda", "True"]
+
+
+def test_benchmarks_do_not_turn_into_cpu_times_after_a_sticky_error(fake_path: Path) -> None:
+    out = check_cuda(
+        fake_path,
+        """
+        with scope as pending:
+            fake.trap(stream)
+        try:
+            pending.ms
+        except gpuprof.errors.CudaError:
+            pass
+        for _ in range(2):
+            try:
+                print(gpuprof.benchmark(lambda: None, stream=stream).mode)
+            except gpuprof.errors.CudaError as error:
+                print(error.name)
+        """,
+    )
+    assert out.split() == ["CUDA_ERROR_LAUNCH_FAILED"] * 2
