@@ -101,6 +101,20 @@ def test_it_takes_at_least_the_samples_asked_for() -> None:
     assert result.count >= 21
 
 
+def test_more_samples_are_taken_than_usual_if_asked_for() -> None:
+    result = gpuprof.benchmark(lambda: None, warmup_s=0.0, min_samples=5_500, max_time_s=60.0)
+    assert result.count >= 5_500
+
+
+def test_fewer_samples_than_asked_for_are_told() -> None:
+    result = gpuprof.benchmark(
+        lambda: time.sleep(0.01), warmup_s=0.0, max_time_s=0.15, rel_precision=1.0
+    )
+    assert 6 <= result.count < 30
+    told = f"{result.count} of the 30 samples of min_samples were taken in the 0.15 s of max_time_s"
+    assert told in result.warnings
+
+
 def test_more_samples_are_taken_until_the_median_is_precise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -235,15 +249,19 @@ def test_memory_that_goes_on_growing_does_not_keep_it_from_ending(
         ({"mode": "fast"}, ValueError, "mode: expected one of"),
         ({"setup": 3}, TypeError, "setup: expected a function"),
         ({"setup": nap, "mode": "graph"}, ValueError, "setup: mode 'graph'"),
-        ({"warmup_s": -1}, ValueError, "warmup_s: expected a number"),
-        ({"max_time_s": 0}, ValueError, "max_time_s: expected a number above 0"),
-        ({"rel_precision": float("nan")}, TypeError, "rel_precision: expected a finite number"),
-        ({"min_samples": 0}, TypeError, "min_samples: expected a whole number from 1"),
+        ({"warmup_s": -1}, ValueError, "warmup_s: expected a finite number from 0"),
+        ({"max_time_s": 0}, ValueError, "max_time_s: expected a finite number above 0"),
+        ({"warmup_s": "1"}, TypeError, "warmup_s: expected a finite number from 0"),
+        ({"rel_precision": float("nan")}, ValueError, "rel_precision: expected a finite number"),
+        ({"min_samples": 0}, ValueError, "min_samples: expected a whole number from 1"),
+        ({"min_samples": None}, TypeError, "min_samples: expected a whole number from 1"),
         ({"min_samples": True}, TypeError, "min_samples: expected a whole number"),
         ({"nbytes": 1.5}, TypeError, "nbytes: expected a whole number"),
-        ({"flops": -1}, TypeError, "flops: expected a whole number"),
+        ({"flops": -1}, ValueError, "flops: expected a whole number"),
+        ({"flops": 2**63}, ValueError, "flops: expected a whole number from 0 below"),
         ({"name": ""}, TypeError, "name: expected text"),
         ({"params": 5}, TypeError, "params: expected a mapping"),
+        ({"params": {1: 2}}, TypeError, "params: expected a mapping of text"),
     ],
 )
 def test_a_bad_argument_is_named(
@@ -251,6 +269,13 @@ def test_a_bad_argument_is_named(
 ) -> None:
     with pytest.raises(error, match=text):
         gpuprof.benchmark(nap, **options)
+
+
+def test_amounts_may_be_numbers_of_numpy() -> None:
+    numpy = pytest.importorskip("numpy", reason="Python build without NumPy")
+    result = gpuprof.benchmark(nap, nbytes=numpy.prod((1000, 2000)), **QUICK)
+    assert type(result.nbytes) is int
+    assert result.nbytes == 2_000_000
 
 
 def test_rates_come_from_the_bytes_and_operations_given() -> None:

@@ -153,9 +153,11 @@ def test_an_exception_of_a_function_passes_and_leaves_nothing_open(measurer: Fak
         raise LookupError("the body failed")
 
     measurer.times["b"] = fail
-    with pytest.raises(LookupError, match="the body failed"):
+    with pytest.raises(LookupError, match="the body failed") as caught:
         compare({"a": noop, "b": noop})
     assert measurer.open == 0
+    if sys.version_info >= (3, 11):  # where an exception can have notes
+        assert caught.value.__notes__ == ["gpuprof.compare was measuring 'b'"]
 
 
 def test_arguments_and_options_reach_each_function(measurer: FakeMeasurer) -> None:
@@ -275,6 +277,7 @@ def test_the_mode_asked_for_stays_in_the_results(measurer: FakeMeasurer) -> None
         ({"a": noop, "b": 3.0}, TypeError, "'b' is a float; pass the function itself"),
         ({"a": noop, 1: noop}, TypeError, "a name is 1; expected text"),
         ({"a": noop}, ValueError, "functions has 1; expected two or more"),
+        ({"": noop, "b": noop}, ValueError, "a name is empty"),
     ],
 )
 def test_what_is_no_mapping_of_functions_is_an_error_that_says_so(
@@ -303,7 +306,7 @@ def test_an_option_that_makes_no_sense_is_an_error_that_names_it(name: str, valu
 
 @pytest.mark.parametrize("name", ["name", "params", "min_samples", "rel_precision"])
 def test_an_option_that_has_no_meaning_for_rounds_is_an_error(name: str) -> None:
-    with pytest.raises(TypeError, match=f"^{name} has no meaning here; rounds= and threshold="):
+    with pytest.raises(TypeError, match=f"^{name} has no meaning here: the mapping has the names"):
         compare({"a": noop, "b": noop}, **{name: 1})
 
 
@@ -369,6 +372,13 @@ def test_it_is_a_mapping_in_the_order_given() -> None:
     assert (len(found), "a" in found, "x" in found) == (3, True, False)
     with pytest.raises(KeyError, match="no function 'x'; there are 'b', 'a', 'c'"):
         found["x"]
+
+
+def test_a_row_is_shown_as_its_median_its_ratio_and_the_verdict() -> None:
+    assert repr(COMPARED["old"]) == str(COMPARED["old"].result).splitlines()[0]
+    shown = repr(COMPARED["new"])
+    assert shown.startswith(f"{str(COMPARED['new'].result).splitlines()[0]}; 1.050 (")
+    assert shown.endswith(str(COMPARED["new"].decision))
 
 
 COMPARED = CompareResult(

@@ -263,6 +263,17 @@ def test_an_option_that_benchmark_does_not_have_is_an_error_at_once(option: str)
         sweep(by_size, {"n": [1]}, **{option: 1})
 
 
+def test_a_value_that_benchmark_refuses_is_an_error_at_once() -> None:
+    with pytest.raises(ValueError, match="mode: expected one of"):
+        sweep(by_size, {"n": [1]}, mode="fast")
+
+
+def test_a_point_is_shown_as_its_result_or_its_error() -> None:
+    first, second = sweep(by_size, {"n": [1, 200]})
+    assert repr(first) == repr(first.result)
+    assert repr(second) == "n=200: MemoryError: 200 is too many"
+
+
 def test_a_progress_bar_tells_which_point_is_being_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -251,6 +251,12 @@ def test_an_unknown_name_lists_those_that_exist(store: Baselines, compare: Compa
     )
 
 
+def test_a_name_too_long_for_a_file_ends_with_2(store: Baselines, compare: Compare) -> None:
+    code, _, err = compare("main", "a" * 300)
+    assert code == 2
+    assert "is neither a file nor a baseline" in err
+
+
 def test_without_a_storage_folder_it_says_so(compare: Compare) -> None:
     code, _, err = compare("main", "new", "--storage", "elsewhere")
     assert code == 2

@@ -200,6 +200,11 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda: gpuprof.compare({"a": int, "b": int}, rounds=6, warmup_s=0.0),
         lambda c: c.to_dict(),
     ),
+    "CompareRow": (
+        lambda: gpuprof.compare({"a": int, "b": int}, rounds=6, warmup_s=0.0)["b"],
+        lambda row: row.to_dict(),
+    ),
+    "SweepPoint": (lambda: gpuprof.SweepPoint({"n": 1}, RESULT), lambda p: p.to_dict()),
     "SweepResult": (
         lambda: gpuprof.sweep(lambda **_: int, {"n": [1]}, warmup_s=0.0, max_time_s=0.1),
         lambda s: s.to_dict(),

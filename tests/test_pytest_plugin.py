@@ -119,6 +119,19 @@ def test_pedantic_without_setup_uses_the_arguments_given(project: Project) -> No
 
 
 @pytest.mark.parametrize("wrong", ["rounds=0", "rounds=1.5", "warmup_rounds=-1", "rounds=True"])
+def test_pedantic_refuses_what_setup_returns(project: Project) -> None:
+    project.pytester.makepyfile(
+        """
+        import pytest
+
+        def test_a(gpu_benchmark):
+            with pytest.raises(TypeError, match=r"return None or \\(args, kwargs\\), got int"):
+                gpu_benchmark.pedantic(sum, setup=lambda: 5)
+        """
+    )
+    project.run().assert_outcomes(passed=1)
+
+
 def test_pedantic_refuses_a_number_of_rounds(project: Project, wrong: str) -> None:
     name = wrong.partition("=")[0]
     project.pytester.makepyfile(
@@ -189,10 +202,17 @@ def test_the_markers_arguments_reach_the_measurement_and_the_closest_wins(
 
             def test_b(self, gpu_benchmark):
                 gpu_benchmark(sum, [1])
+
+            @pytest.mark.gpu_benchmark(mode="isolated", nbytes=9)
+            @pytest.mark.parametrize(
+                "size", [pytest.param(1, marks=pytest.mark.gpu_benchmark(mode="graph"))]
+            )
+            def test_c(self, gpu_benchmark, size):
+                gpu_benchmark(sum, [size])
         """
     )
-    project.run().assert_outcomes(passed=2)
-    first, second = project.calls()
+    project.run().assert_outcomes(passed=3)
+    first, second, third = project.calls()
     assert {**first, "name": ""} == {
         "name": "",
         "mode": "isolated",
@@ -201,6 +221,7 @@ def test_the_markers_arguments_reach_the_measurement_and_the_closest_wins(
         "nbytes": 8,
     }
     assert (second["mode"], second["cold_l2"]) == ("batched", False)
+    assert (third["mode"], third["nbytes"], third["min_samples"]) == ("graph", 9, 33)
 
 
 WRONG_MARKERS = {

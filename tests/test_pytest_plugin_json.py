@@ -179,6 +179,57 @@ def test_a_file_that_cannot_be_written_fails_the_session_and_leaves_nothing(
     done.stdout.fnmatch_lines(["the JSON file was not written: *"])
 
 
+def test_a_file_that_is_no_regular_one_is_left_as_it_is(project: Project) -> None:
+    project.pytester.makepyfile(TESTS)
+    os.mkfifo(project.path / "pipe")
+    done = project.run("--gpu-benchmark-json=pipe")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines(["*--gpu-benchmark-json is *pipe', no regular file; expected a file"])
+    assert (project.path / "pipe").is_fifo()
+    assert project.calls() == []
+
+
+def test_a_link_is_written_through(project: Project) -> None:
+    project.pytester.makepyfile(TESTS)
+    (project.path / "sub").mkdir()
+    (project.path / "link").symlink_to("sub/out.json")
+    project.run("--gpu-benchmark-json=link").assert_outcomes(passed=3)
+    assert (project.path / "link").is_symlink()
+    assert len(project.written("sub/out.json")["benchmarks"]) == 3
+
+
+def test_what_no_json_can_hold_fails_the_session_and_the_rest_goes_on(project: Project) -> None:
+    project.pytester.makepyfile(
+        """
+        def test_a(gpu_benchmark):
+            gpu_benchmark(sum, [1])
+            gpu_benchmark.extra_info["digits"] = 10**5000
+        """
+    )
+    done = project.run("--gpu-benchmark-json=out.json", "--gpu-benchmark-save=main")
+    assert done.ret == pytest.ExitCode.TESTS_FAILED
+    done.stdout.fnmatch_lines(
+        ["the JSON file was not written: *", "the baseline 'main' was not saved: *"]
+    )
+    done.assert_outcomes(passed=1)
+
+
+def test_extra_info_takes_nothing_but_a_mapping(project: Project) -> None:
+    project.pytester.makepyfile(
+        """
+        import pytest
+
+        def test_a(gpu_benchmark):
+            gpu_benchmark(sum, [1])
+            gpu_benchmark.extra_info = {"size": 1}
+            with pytest.raises(TypeError, match="extra_info is list; expected a dict"):
+                gpu_benchmark.extra_info = [1]
+        """
+    )
+    project.run("--gpu-benchmark-json=out.json").assert_outcomes(passed=1)
+    assert project.written()["benchmarks"][0]["extra_info"] == {"size": 1}
+
+
 def test_both_fixtures_work_in_one_session(project: Project) -> None:
     project.pytester.makepyfile(
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import warnings
 from pathlib import Path
 
 import pytest
@@ -290,6 +291,7 @@ def test_a_damaged_baseline_is_a_usage_error_and_stays_as_it_is(
     [
         ("--gpu-benchmark-fail-on=slow,wrong", "*is 'slow,wrong'; expected never, or some of *"),
         ("--gpu-benchmark-fail-on=slow,never", "*is 'slow,never'; expected never, or some of *"),
+        ("--gpu-benchmark-fail-on=,", "*is ','; expected never, or some of *"),
         ("--gpu-benchmark-save=a/b", "*--gpu-benchmark-save: a baseline cannot be called 'a/b'*"),
         ("--gpu-benchmark-json=.", "*--gpu-benchmark-json is *, a folder; expected a file"),
     ],
@@ -339,6 +341,17 @@ def test_ini_keys_do_what_the_options_do(stored: Project, tmp_path_factory: obje
     assert list(stored.saved("other")) == ["Test-GPU"]
 
 
+@pytest.mark.parametrize("key", ["save", "fail_on"])
+def test_an_ini_key_that_is_no_text_is_a_usage_error(project: Project, key: str) -> None:
+    text = f'[tool.pytest.ini_options]\ngpu_benchmark_{key} = ["slow"]\n'
+    (project.path / "pyproject.toml").write_text(text, encoding="utf-8")
+    project.pytester.makepyfile(TWO_TESTS)
+    with warnings.catch_warnings(record=True):  # newer releases of pytest warn of it too
+        done = project.run("-c", "pyproject.toml")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines([f"*gpu_benchmark_{key}* expect*"])
+
+
 def test_a_storage_folder_of_ones_own(project: Project, tmp_path: Path) -> None:
     project.pytester.makepyfile(TWO_TESTS)
     project.run(SAVE, "--gpu-benchmark-storage=kept/here").assert_outcomes(passed=2)
@@ -370,21 +383,38 @@ def test_the_cpu_clock_has_the_same_baseline_where_the_process_uses_a_gpu(
     project.run(COMPARE).stdout.fnmatch_lines(["*: 2 SAME"])
 
 
-def test_a_run_that_was_cut_short_is_not_saved(project: Project) -> None:
+@pytest.mark.parametrize(
+    ("how", "status"),
+    [
+        ("raise KeyboardInterrupt", pytest.ExitCode.INTERRUPTED),
+        ("pytest.exit('enough', returncode=0)", pytest.ExitCode.OK),
+    ],
+)
+def test_a_run_that_was_cut_short_is_not_saved(
+    project: Project, how: str, status: pytest.ExitCode
+) -> None:
     project.pytester.makepyfile(
-        """
+        f"""
+        import pytest
+
         def test_a(gpu_benchmark):
             gpu_benchmark(sum, [1])
 
         def test_b():
-            raise KeyboardInterrupt
+            {how}
         """
     )
     done = project.run(SAVE, "--gpu-benchmark-json=out.json")
-    assert done.ret == pytest.ExitCode.INTERRUPTED
+    assert done.ret == status
     done.stdout.fnmatch_lines(["nothing was saved: the run was cut short"])
     assert not (project.path / ".gpuprof").exists()
     assert len(project.written()["benchmarks"]) == 1
+
+
+def test_a_run_without_benchmarks_is_not_said_to_be_cut_short(project: Project) -> None:
+    done = project.run(SAVE, "--gpu-benchmark-json=out.json")
+    assert done.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    done.stdout.no_fnmatch_line("*cut short*")
 
 
 def test_stopping_at_the_first_failure_saves_what_passed(project: Project) -> None:

@@ -86,6 +86,11 @@ def test_the_callers_threshold_replaces_both() -> None:
     assert judge(QUIET, runs(1.12), threshold=0.3).verdict is Verdict.SAME
 
 
+def test_no_change_at_all_is_the_same_without_any_noise() -> None:
+    run = runs(1.0)
+    assert judge(run, run, threshold=0.0).verdict is Verdict.SAME
+
+
 def test_runs_that_differ_raise_the_floor() -> None:
     noisy = runs(1.0, 1.05, 0.96, 1.04, 0.97)
     found = judge(noisy, runs(1.12))

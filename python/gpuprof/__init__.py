@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from gpuprof._benchmark import benchmark as benchmark
     from gpuprof._benchmark_compare import CompareResult as CompareResult
     from gpuprof._benchmark_compare import compare as compare
+    from gpuprof._benchmark_comparison import CompareRow as CompareRow
     from gpuprof._benchmark_result import BenchResult as BenchResult
+    from gpuprof._benchmark_sweep import SweepPoint as SweepPoint
     from gpuprof._benchmark_sweep import SweepResult as SweepResult
     from gpuprof._benchmark_sweep import sweep as sweep
     from gpuprof._core import Annotation as Annotation
@@ -103,6 +105,7 @@ _MODULE_OF = {
     "CaptureStatus": "_graphs",
     "CapturedGraph": "_graphs",
     "CompareResult": "_benchmark_compare",
+    "CompareRow": "_benchmark_comparison",
     "Counter": "_trace_record",
     "Decision": "_decision",
     "DeviceScalar": "_device_scalar",
@@ -122,6 +125,7 @@ _MODULE_OF = {
     "SpanTiming": "_graphs",
     "Stats": "_stats",
     "Summary": "_stats",
+    "SweepPoint": "_benchmark_sweep",
     "SweepResult": "_benchmark_sweep",
     "SyncBackend": "_backends",
     "Timer": "_timing",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpuprof._benchmark_fields import REQUESTED_MODES
 from gpuprof._benchmark_loop import measure, report, warm_up
-from gpuprof._benchmark_prepare import Options, Prepared
+from gpuprof._benchmark_options import checked_options
+from gpuprof._benchmark_prepare import Prepared
 from gpuprof._benchmark_result import BenchResult
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def benchmark(
     >>> result.mode, result.median_ms > 0.0
     ('cpu', True)
     """
-    options = _options(
+    options = checked_options(
         name=name,
         mode=mode,
         cold_l2=cold_l2,
@@ -176,7 +175,7 @@ def prepare(
     **options: Any,
 ) -> Measurer:
     """Get ready to measure `fn`; arguments and errors as `benchmark`."""
-    return Measurer(Prepared(*_call(fn, args, kwargs), _options(**options)))
+    return Measurer(Prepared(*_call(fn, args, kwargs), checked_options(**options)))
 
 
 _ONLY_BEGUN = {
@@ -202,59 +201,12 @@ def _call(  # what is given may be of any type, whatever the callers promise
             )
             raise TypeError(message)
     if not isinstance(args, (tuple, list)):
-        message = f"args: expected a tuple or list of arguments, got {type(args).__name__}"
+        message = (
+            f"args: expected a tuple or list of arguments, got {type(args).__name__}: for one "
+            "argument write (x,)"
+        )
         raise TypeError(message)
     if kwargs is not None and not isinstance(kwargs, Mapping):
         message = f"kwargs: expected a mapping or None, got {type(kwargs).__name__}"
         raise TypeError(message)
     return fn, args, kwargs or {}
-
-
-def _options(**given: Any) -> Options:
-    if given.get("params") is None:
-        given.pop("params", None)
-    options = Options(**given)
-    if options.mode not in REQUESTED_MODES:
-        message = f"mode: expected one of {REQUESTED_MODES}, got {options.mode!r}"
-        raise ValueError(message)
-    setup: Any = options.setup
-    if setup is not None:
-        if not callable(setup):
-            message = f"setup: expected a function or None, got {type(setup).__name__}"
-            raise TypeError(message)
-        if options.mode in {"graph", "batched"}:
-            message = (
-                f"setup: mode {options.mode!r} runs many calls at once and has no place for it; "
-                'use mode="isolated"'
-            )
-            raise ValueError(message)
-    for name in ("warmup_s", "min_time_s", "max_time_s", "rel_precision"):
-        value = _number(name, getattr(options, name))
-        if value < 0.0 or (name == "max_time_s" and value == 0.0):
-            message = f"{name}: expected a number above 0, got {value!r}"
-            raise ValueError(message)
-    _whole("min_samples", options.min_samples, least=1)
-    for name in ("nbytes", "flops"):
-        if getattr(options, name) is not None:
-            _whole(name, getattr(options, name), least=0)
-    params: Any = options.params
-    if not isinstance(params, Mapping):
-        message = f"params: expected a mapping or None, got {type(params).__name__}"
-        raise TypeError(message)
-    if options.name is not None and not (isinstance(options.name, str) and options.name):
-        message = f"name: expected text that is not empty, got {options.name!r}"
-        raise TypeError(message)
-    return options
-
-
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        message = f"{name}: expected a finite number, got {value!r}"
-        raise TypeError(message)
-    return float(value)
-
-
-def _whole(name: str, value: Any, *, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        message = f"{name}: expected a whole number from {least}, got {value!r}"
-        raise TypeError(message)

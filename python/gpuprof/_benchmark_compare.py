@@ -10,14 +10,15 @@ hold what the function left there itself, as in `benchmark`, and not what the ot
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from gpuprof import _benchmark_statistics as statistics
 from gpuprof._benchmark_comparison import CompareResult, joint_confidence
+from gpuprof._benchmark_options import checked_options
 from gpuprof._benchmark_progress import Progress
 from gpuprof._benchmark_progress import progress as progress_bar
 from gpuprof._benchmark_random import random_state_kept
@@ -92,16 +93,22 @@ def compare(
     _check(functions, rounds, threshold, max_time_s)
     for refused in _REFUSED:
         if refused in options:
-            message = f"{refused} has no meaning here; rounds= and threshold= say when to stop"
+            message = (
+                f"{refused} has no meaning here: the mapping has the names, and rounds= and "
+                "threshold= say when to stop"
+            )
             raise TypeError(message)
     from gpuprof._benchmark import prepare
+
+    checked_options(**options)
 
     def ready(name: str, mode: str | None) -> Measurer:
         # How well a median alone is known is no matter, as long as the ratio is.
         chosen = {**options, "rel_precision": _ANY}
         if mode is not None:
             chosen["mode"] = mode
-        return prepare(functions[name], args, kwargs, name=name, **chosen)
+        with _noted(name):
+            return prepare(functions[name], args, kwargs, name=name, **chosen)
 
     with (
         random_state_kept(),
@@ -109,8 +116,9 @@ def compare(
         progress_bar("gpuprof.compare", progress) as bar,
     ):
         prepared, warnings = _in_one_mode([*functions], ready, opened)
-        for each in prepared.values():
-            each.warm_up()
+        for name, each in prepared.items():
+            with _noted(name):
+                each.warm_up()
         taking = _Rounds(prepared, threshold, max_time_s)
         warnings += taking.take(rounds, bar)
         asked = options.get("mode", "auto")
@@ -126,6 +134,18 @@ def compare(
     return CompareResult(results, threshold=threshold, warnings=warnings)
 
 
+@contextmanager
+def _noted(name: str) -> Iterator[None]:
+    """Note on whatever a function raises which one it was."""
+    try:
+        yield
+    except Exception as error:
+        add_note = getattr(error, "add_note", None)  # from Python 3.11 on
+        if add_note is not None:
+            add_note(f"gpuprof.compare was measuring {name!r}")
+        raise
+
+
 def _check(functions: object, rounds: object, threshold: object, max_time_s: object) -> None:
     if not isinstance(functions, Mapping):
         message = (
@@ -137,6 +157,9 @@ def _check(functions: object, rounds: object, threshold: object, max_time_s: obj
         if not isinstance(name, str):
             message = f"a name is {name!r}; expected text"
             raise TypeError(message)
+        if not name:
+            message = "a name is empty; expected text"
+            raise ValueError(message)
         if not callable(function):
             message = (
                 f"{name!r} is a {type(function).__name__}; pass the function itself, "
@@ -228,9 +251,10 @@ class _Rounds:
             begin = monotonic()
             # The two sides of a slope swap places from sample to sample: with one left out or two,
             # those that count have both orders.
-            for _ in range(1 + number % 2):
-                each.sample()
-            self.samples[name].append(each.sample())
+            with _noted(name):
+                for _ in range(1 + number % 2):
+                    each.sample()
+                self.samples[name].append(each.sample())
             self.spent_s[name] += monotonic() - begin
 
     def _known(self) -> bool:

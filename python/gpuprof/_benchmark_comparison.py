@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuprof import _benchmark_statistics as statistics
 from gpuprof._benchmark_grid import Grid, html_list, markdown_list
-from gpuprof._benchmark_report import LEFT, cells, how, warnings_of
+from gpuprof._benchmark_report import LEFT, cells, headline, how, warnings_of
 from gpuprof._benchmark_result import BenchResult
 from gpuprof._decision import Decision, Verdict
 from gpuprof._report import duration, shown_text
@@ -50,6 +50,10 @@ class CompareRow:
     def verdict(self) -> Verdict | None:
         """The verdict against the first function."""
         return None if self.decision is None else self.decision.verdict
+
+    def __repr__(self) -> str:
+        said = "" if self.decision is None else f"; {_ratio(self)} {self.decision}"
+        return shown_text(headline(self.result)) + said
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain data."""

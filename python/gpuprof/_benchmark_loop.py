@@ -63,17 +63,22 @@ def measure(prepared: Prepared) -> BenchResult:
     taken = _Taken()
     with Clocks(_uuid(prepared)) as clocks, progress(_label(prepared), options.progress) as bar:
         started = perf_counter()
-        check_at = options.min_samples
+        check_at, most = options.min_samples, max(MAX_SAMPLES, options.min_samples)
         while True:
             taken.add_chunk(prepared, clocks, started + options.max_time_s)
             count, spent = len(taken.samples), perf_counter() - started
             bar.update(spent / options.max_time_s, f"{count} samples")
-            if count and (spent >= options.max_time_s or count >= MAX_SAMPLES):
+            if count and (spent >= options.max_time_s or count >= most):
                 break
             if count >= check_at and spent >= options.min_time_s:
                 if _precision(taken.samples) <= options.rel_precision:
                     break
                 check_at = count + max(10, count // 5)
+    if statistics.MIN_FOR_INTERVAL <= len(taken.samples) < options.min_samples:
+        prepared.work.warn(
+            f"{len(taken.samples):,} of the {options.min_samples:,} samples of min_samples were "
+            f"taken in the {options.max_time_s:g} s of max_time_s"
+        )
     for count, fate in ((taken.discarded, "were discarded"), (taken.kept, "may be too long")):
         if count:
             prepared.work.warn(

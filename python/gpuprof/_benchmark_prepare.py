@@ -11,13 +11,13 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from time import get_clock_info, perf_counter_ns
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpuprof import _benchmark_samplers as samplers
 from gpuprof import _core
 from gpuprof._benchmark_gate import MAX_ENTRIES, Hold
+from gpuprof._benchmark_options import Options
 from gpuprof._benchmark_probe import SLOW_MS, Facts, probe
 from gpuprof._benchmark_random import random_state_kept
 from gpuprof._benchmark_stream import Where, find, made_current
@@ -40,26 +40,6 @@ _ENTRIES_A_CALL = 8  # queued, as far as is known before the watchdog tells othe
 _LEAST_CALLS = 3  # of a slope: one, and two
 _TRIES = 3
 _LEGACY = {0, 1}  # the handles of the legacy default stream
-
-
-@dataclass(frozen=True)
-class Options:
-    """What `benchmark` was asked for, checked."""
-
-    mode: str = "auto"
-    cold_l2: bool = False
-    setup: Callable[[], Any] | None = None
-    stream: object = None
-    warmup_s: float = 0.2
-    min_samples: int = 30
-    min_time_s: float = 0.1
-    max_time_s: float = 10.0
-    rel_precision: float = 0.01
-    progress: bool | None = None
-    name: str | None = None
-    nbytes: int | None = None
-    flops: int | None = None
-    params: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Prepared:

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from typing import Any, overload
 
 from gpuprof._benchmark_grid import Grid, html_list, markdown_list
+from gpuprof._benchmark_options import checked_options
 from gpuprof._benchmark_progress import progress as progress_bar
 from gpuprof._benchmark_report import LEFT, cells, warnings_of
 from gpuprof._benchmark_result import BenchResult, plain_data
@@ -38,6 +39,11 @@ class SweepPoint:
     params: Mapping[str, Any]
     result: BenchResult | None = None
     error: str | None = None
+
+    def __repr__(self) -> str:
+        if self.result is not None:
+            return repr(self.result)
+        return shown_text(f"{_text(self.params)}: {self.error}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the point as plain data."""
@@ -257,11 +263,11 @@ def sweep(
     ValueError
         If there is no axis, or one without values.
     """
-    from gpuprof._benchmark import benchmark
-
     values = _values(make, axes)
-    # A misspelt option is an error now, not one of each point.
-    inspect.signature(benchmark).bind(make, name=name, params=None, **options)
+    if "params" in options:
+        message = "params has no meaning here; it is the point of the sweep"
+        raise TypeError(message)
+    checked_options(name=name, **options)  # what is wrong is an error now, not one of each point
     grid = [dict(zip(values, point, strict=True)) for point in itertools.product(*values.values())]
     title = name or str(getattr(make, "__name__", type(make).__name__))
     points = []

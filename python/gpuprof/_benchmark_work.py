@@ -48,11 +48,11 @@ class Work:
         if text not in self.warnings:
             self.warnings.append(text)
 
-    def call(self) -> None:
-        """Call the function once; with clones of the arguments, with the next ones."""
+    def call(self) -> Any:
+        """Call the function once, with the next of the clones if there are any; return its value."""
         args, kwargs = self._variants[self._next]
         self._next = (self._next + 1) % len(self._variants)
-        self.fn(*args, **kwargs)
+        return self.fn(*args, **kwargs)
 
     def call_times(self, count: int) -> None:
         """Call it `count` times; with clones of the arguments, each with the next ones."""

@@ -57,7 +57,7 @@ def load(given: str, storage: str) -> Source:
     except BaselineError as error:
         raise InputError(str(error)) from error
     path = Path(given)
-    if path.suffix == ".json" or os.sep in given or path.exists():
+    if path.suffix == ".json" or os.sep in given or os.path.lexists(path):
         return _from_file(path)
     there = ", ".join(map(repr, names)) if names else "none"
     message = f"{given!r} is neither a file nor a baseline saved in {storage} (there: {there})"

@@ -54,7 +54,7 @@ class GpuBenchmark:
     ) -> None:
         self.result: BenchResult | None = None
         self.decision: Decision | None = None
-        self.extra_info: dict[str, Any] = {}
+        self._extra_info: dict[str, Any] = {}
         self.failure: str | None = None
         self.used = False
         self._first: BenchResult | None = None
@@ -63,6 +63,18 @@ class GpuBenchmark:
         self._arguments = arguments
         self._comparisons = comparisons
         self._warn = warn
+
+    @property
+    def extra_info(self) -> dict[str, Any]:
+        """What the test adds; it is stored with the result."""
+        return self._extra_info
+
+    @extra_info.setter
+    def extra_info(self, value: Any) -> None:
+        if not isinstance(value, Mapping):
+            message = f"extra_info is {type(value).__name__}; expected a dict"
+            raise TypeError(message)
+        self._extra_info = dict(value)
 
     def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Measure ``fn(*args, **kwargs)`` and return what its first call returned.
@@ -151,14 +163,14 @@ class GpuBenchmark:
         warmup_rounds: int = 0,
         rounds: int | None = None,
     ) -> Any:
+        from gpuprof._benchmark_work import Work
+
         self._begin(fn)
 
         def call() -> Any:
-            positional, named = args, kwargs
-            made = setup() if setup is not None else None
-            if made is not None:
-                positional, named = made
-            return fn(*positional, **named)
+            work = Work(fn, args, kwargs, setup)  # each anew, so that no arguments are kept
+            work.set_up()
+            return work.call()
 
         if self._settings.disabled:
             return call()

@@ -128,10 +128,12 @@ def _settings(config: pytest.Config) -> Settings:
         value = config.getoption(f"gpu_benchmark_{name}")
         if value is not None:
             return value or None, config.invocation_params.dir
+        value = config.getini(f"gpu_benchmark_{name}")
+        if value is not None and not isinstance(value, str):  # TOML has lists and numbers
+            message = f"the ini key gpu_benchmark_{name} is {value!r}; expected text"
+            raise pytest.UsageError(message)
         inifile = config.inipath
-        return config.getini(f"gpu_benchmark_{name}") or None, (
-            inifile.parent if inifile else config.rootpath
-        )
+        return value or None, inifile.parent if inifile else config.rootpath
 
     def path(name: str) -> Path | None:
         value, start = given(name)
@@ -160,7 +162,7 @@ def _is_set(variable: str) -> bool:
 def _fail_on(text: str | None) -> frozenset[str]:
     names = [name.strip().lower() for name in (text or "slow").split(",") if name.strip()]
     unknown = [name for name in names if name not in (*FAIL_ON, NEVER)]
-    if unknown or (NEVER in names and len(names) > 1):
+    if not names or unknown or (NEVER in names and len(names) > 1):
         message = (
             f"--gpu-benchmark-fail-on is {text!r}; expected {NEVER}, or some of "
             f"{', '.join(FAIL_ON)} separated by commas"
@@ -223,7 +225,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def marker_arguments(item: pytest.Item) -> dict[str, Any]:
     """Return what the markers of a test say, the closest winning, and the defaults."""
     given: dict[str, Any] = {}
-    for marker in reversed(list(item.iter_markers(FIXTURE))):
+    # pytest puts the marks of a set of parameters behind those of the function.
+    of_parameters = getattr(getattr(item, "callspec", None), "marks", ())
+    closer = [marker for marker in of_parameters if marker.name == FIXTURE]
+    for marker in (*reversed(list(item.iter_markers(FIXTURE))), *closer):
         if marker.args:
             problem = f"has the positional argument {marker.args[0]!r}"
             raise _marker_error(item, problem)
@@ -310,6 +315,7 @@ class _Controller:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._results: Results | None = None
+        self._interrupted = False
 
     def _made(self) -> Results:
         if self._results is None:
@@ -322,11 +328,15 @@ class _Controller:
         if self._results is not None or hasattr(report, REPORTED):
             self._made().add(report)
 
+    def pytest_keyboard_interrupt(self) -> None:
+        # Also of pytest.exit, which may ask for any exit status.
+        self._interrupted = True
+
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         wanted = self._results is not None or self._config.stash[SETTINGS].json is not None
         if wanted and not self._config.getoption("collectonly"):
-            complete = exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}
-            self._made().finish(complete=complete)
+            ended = exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}
+            self._made().finish(complete=ended and not self._interrupted)
             if self._made().problems and exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

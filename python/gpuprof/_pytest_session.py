@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import stat
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,8 +37,10 @@ def check(settings: Settings) -> None:
                 "pip install 'gpuprof[bench]'"
             )
             raise pytest.UsageError(message)
-    if settings.json is not None and settings.json.is_dir():
-        message = f"--gpu-benchmark-json is {str(settings.json)!r}, a folder; expected a file"
+    # What is no regular file, such as a device, would be replaced by one.
+    if settings.json is not None and _is_in_the_way(settings.json):
+        what = "a folder" if settings.json.is_dir() else "no regular file"
+        message = f"--gpu-benchmark-json is {str(settings.json)!r}, {what}; expected a file"
         raise pytest.UsageError(message)
     option = "compare"
     try:
@@ -87,12 +91,12 @@ class Results:
             try:
                 _write(self._settings.json, _pytest_json.document(self.records.values(), commit))
                 self.notes.append(f"wrote {_shown(self._settings.json)}")
-            except OSError as error:
+            except (OSError, ValueError) as error:  # ValueError: what no JSON can hold
                 self.problems.append(f"the JSON file was not written: {error}")
         if self._settings.save and not self._settings.disabled:
             if complete:
                 self._save(self._settings.save, commit.get("id"))
-            else:
+            elif self.records:
                 self.notes.append("nothing was saved: the run was cut short")
 
     def _save(self, name: str, commit: str | None) -> None:
@@ -115,7 +119,7 @@ class Results:
                 path = Baselines(self._settings.storage).append(
                     name, Run(created=now, machine=machine, results=results, commit=commit)
                 )
-            except (BaselineError, OSError) as error:
+            except (BaselineError, OSError, ValueError) as error:
                 self.problems.append(f"the baseline {name!r} was not saved: {error}")
             else:
                 self.notes.append(f"saved {len(results)} in the baseline {name!r}: {_shown(path)}")
@@ -133,8 +137,15 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
+def _is_in_the_way(path: Path) -> bool:
+    with suppress(OSError):
+        return not stat.S_ISREG(path.stat().st_mode)
+    return False
+
+
 def _write(path: Path, content: dict[str, Any]) -> None:
-    """Write JSON so that the file is there as a whole or not at all."""
+    """Write JSON so that the file is there as a whole or not at all; a link stays one."""
+    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

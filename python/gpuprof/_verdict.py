@@ -259,7 +259,7 @@ def _decide(
     p_value = mann_whitney(_samples(base), _samples(new))
     ratio = _exp(change)
     in_cycles = _change_in_cycles(base, new) if abs(change) > limit else None
-    if abs(change) < limit / 2:
+    if abs(change) < limit / 2 or change == 0.0:
         verdict = Verdict.SAME
         rule = f"takes {percent_change(ratio)} time: less than half the noise floor of {why}"
     elif abs(change) <= limit:
