@@ -118,20 +118,20 @@ def test_pedantic_without_setup_uses_the_arguments_given(project: Project) -> No
     project.run().assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize("wrong", ["rounds=0", "rounds=1.5", "warmup_rounds=-1", "rounds=True"])
 def test_pedantic_refuses_what_setup_returns(project: Project) -> None:
     project.pytester.makepyfile(
         """
         import pytest
 
         def test_a(gpu_benchmark):
-            with pytest.raises(TypeError, match=r"return None or \\(args, kwargs\\), got int"):
+            with pytest.raises(TypeError, match="got int"):
                 gpu_benchmark.pedantic(sum, setup=lambda: 5)
         """
     )
     project.run().assert_outcomes(passed=1)
 
 
+@pytest.mark.parametrize("wrong", ["rounds=0", "rounds=1.5", "warmup_rounds=-1", "rounds=True"])
 def test_pedantic_refuses_a_number_of_rounds(project: Project, wrong: str) -> None:
     name = wrong.partition("=")[0]
     project.pytester.makepyfile(

@@ -49,7 +49,7 @@ class Work:
             self.warnings.append(text)
 
     def call(self) -> Any:
-        """Call the function once, with the next of the clones if there are any; return its value."""
+        """Call the function once, with the next clones of its arguments; return its value."""
         args, kwargs = self._variants[self._next]
         self._next = (self._next + 1) % len(self._variants)
         return self.fn(*args, **kwargs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -45,6 +45,16 @@ def test_values_that_json_has_no_form_for() -> None:
         pass
     parsed = json.loads(json.dumps(sample.to_dict(), allow_nan=False), parse_constant=_refuse)
     assert parsed["ms"] is None
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+def test_benchmarks_of_a_hostile_name(name: str) -> None:
+    quick: Any = {"warmup_s": 0.0, "max_time_s": 0.01}
+    result = gpuprof.benchmark(int, name=name, params={name: float("nan")}, **quick)
+    compared = gpuprof.compare({name: int, "other": int}, rounds=6, **quick)
+    swept = gpuprof.sweep(lambda **_: int, {name: [name, float("inf")]}, **quick)
+    for each in (result, compared, swept):
+        json.loads(each.to_json().encode("ascii"), parse_constant=_refuse)
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=ascii)
