@@ -153,6 +153,16 @@ def test_garbage_collection_is_on_again_also_after_an_error() -> None:
     assert gc.isenabled()
 
 
+def test_garbage_collection_stays_on_beside_a_benchmark_of_another_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The other one's sample had it off when this one's began, and switches it on again meanwhile.
+    monkeypatch.setattr(gc, "isenabled", lambda: False)
+    gpuprof.benchmark(int, **QUICK)
+    monkeypatch.undo()
+    assert gc.isenabled()
+
+
 def test_the_functions_own_exception_comes_out_unchanged() -> None:
     error = OSError("mine")
 

@@ -369,6 +369,8 @@ def test_an_interval_has_the_digits_that_tell_its_ends_apart(
         (None, ""),
         (0.0, "0.00 B/s"),
         (1234.0, "1.23 kB/s"),
+        (999_400_000.0, "999 MB/s"),
+        (999_600_000.0, "1.00 GB/s"),
         (2e12, "2.00 TB/s"),
         (1e16, "10,000 TB/s"),
     ],

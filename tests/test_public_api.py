@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -239,10 +240,18 @@ def finished_guard(fake: FakeCuda) -> gpuprof.GraphCaptureGuard:
     return guard
 
 
+def fixture_of_a_test() -> gpuprof.GpuBenchmark:
+    settings: Any = SimpleNamespace(compare=None, disabled=True)
+    return gpuprof.GpuBenchmark(
+        key="test_a", settings=settings, arguments={}, comparisons=1, warn=print
+    )
+
+
 REFUSING: dict[str, Callable[[FakeCuda], Any]] = {
     "CapturePool": lambda _: gpuprof.CapturePool(),
     "CapturedGraph": graph_of,
     "DeviceScalar": lambda _: gpuprof.DeviceScalar(1.0, "float32", PER_THREAD_STREAM),
+    "GpuBenchmark": lambda _: fixture_of_a_test(),
     "GraphCaptureGuard": finished_guard,
     "Timer": lambda _: gpuprof.Timer("cpu"),
     "TraceWriter": lambda _: closed_writer(),

@@ -118,6 +118,15 @@ def test_pedantic_without_setup_uses_the_arguments_given(project: Project) -> No
     project.run().assert_outcomes(passed=1)
 
 
+def test_a_few_samples_are_shown_without_a_precision(project: Project) -> None:
+    project.pytester.makepyfile(
+        "def test_a(gpu_benchmark): gpu_benchmark.pedantic(sum, [[1]], rounds=5)"
+    )
+    done = project.run()
+    done.stdout.fnmatch_lines(["test_a *1.00 ms *5 *cpu*"])
+    done.stdout.no_fnmatch_line("test_a *%*")
+
+
 def test_pedantic_refuses_what_setup_returns(project: Project) -> None:
     project.pytester.makepyfile(
         """
@@ -371,6 +380,13 @@ def test_an_xfail_mark_covers_the_time_too(project: Project) -> None:
         """
     )
     project.run().assert_outcomes(xfailed=1)
+
+
+def test_a_run_that_measures_nothing_says_so_where_it_was_to_save(project: Project) -> None:
+    project.pytester.makepyfile("def test_a(): pass")
+    result = project.run("--gpu-benchmark-save=main")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*nothing was measured for --gpu-benchmark-save"])
 
 
 def test_collecting_only_writes_nothing(project: Project) -> None:

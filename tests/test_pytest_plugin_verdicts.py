@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import warnings
 from pathlib import Path
@@ -302,6 +303,18 @@ def test_options_that_cannot_be_followed_are_usage_errors(
     done = stored.run(COMPARE, option)
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     done.stderr.fnmatch_lines([said])
+    assert stored.calls() == []
+
+
+@pytest.mark.parametrize("option", ["save=other", "json=new/out.json"])
+def test_a_folder_that_cannot_be_written_is_a_usage_error_before_anything_is_measured(
+    stored: Project, option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored.calls()
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write in any folder
+    done = stored.run(f"--gpu-benchmark-{option}")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines([f"*--gpu-benchmark-{option[:4]}: the folder * cannot be written"])
     assert stored.calls() == []
 
 

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from gpuprof._probes import finish_probe_timer as finish_probe_timer
     from gpuprof._probes import finish_probe_timer_traced as finish_probe_timer_traced
     from gpuprof._probes import start_probe_timer_if as start_probe_timer_if
+    from gpuprof._pytest_fixture import GpuBenchmark as GpuBenchmark
     from gpuprof._stats import Row as Row
     from gpuprof._stats import Stats as Stats
     from gpuprof._stats import Summary as Summary
@@ -109,6 +110,7 @@ _MODULE_OF = {
     "Counter": "_trace_record",
     "Decision": "_decision",
     "DeviceScalar": "_device_scalar",
+    "GpuBenchmark": "_pytest_fixture",
     "GraphCaptureGuard": "_graphs",
     "GraphDiff": "_graph_view",
     "GraphMemory": "_graphs",

@@ -224,12 +224,15 @@ def _check_plain(data: object) -> None:
 
 
 def _baseline(data: object) -> list[Run]:
-    found = _members(data, "the file", ("format", "version", "runs"))
-    version = found["version"]
-    if found["format"] != FORMAT:
-        raise _wrong(found["format"], "its format", repr(FORMAT))
+    if not isinstance(data, dict):
+        raise _wrong(data, "the file", "an object")
+    version = data.get("version")
+    if data.get("format") != FORMAT:
+        raise _wrong(data.get("format"), "its format", repr(FORMAT))
+    # Before the members, which another version may have others of.
     if version != VERSION or isinstance(version, bool):
         raise _wrong(version, "its version", f"{VERSION}: it is of another version of gpuprof")
+    found = _members(data, "the file", ("format", "version", "runs"))
     if not isinstance(found["runs"], list):
         raise _wrong(found["runs"], "runs", "a list")
     return [Run.from_dict(run, f"runs[{place}]") for place, run in enumerate(found["runs"])]

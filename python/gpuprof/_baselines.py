@@ -1,9 +1,9 @@
 """Baselines: the runs that were saved under a name, in a folder, by kind of machine.
 
-``<root>/baselines/<name>/<machine>.json`` holds the last 20 runs on one kind of machine, with their
-raw samples. Two processes may append at once: a lock lets one after the other read, add and
-replace, and the lock of a process that dies is free again. A file is replaced as a whole, so that
-it is the old one or the new one whenever a process is killed.
+``<root>/baselines/<name>/<machine>.json`` holds the last 20 runs of each benchmark on one kind of
+machine, with their raw samples. Two processes may append at once: a lock lets one after the other
+read, add and replace, and the lock of a process that dies is free again. A file is replaced as a
+whole, so that it is the old one or the new one whenever a process is killed.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from gpuprof import _machine
@@ -23,7 +25,8 @@ from gpuprof.errors import BaselineError
 __all__ = ["DEFAULT_ROOT", "KEPT_RUNS", "Baselines", "Run", "check_name", "load_file"]
 
 DEFAULT_ROOT = ".gpuprof"
-KEPT_RUNS = 20
+KEPT_RUNS = 20  # of each benchmark
+MAX_RUNS = 5 * KEPT_RUNS
 LOCK_TIMEOUT_S = 60.0
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -99,7 +102,7 @@ class Baselines:
             folder.mkdir(parents=True, exist_ok=True)
             with _locked(folder / _LOCK):
                 runs = read(path) if os.path.lexists(path) else []
-                write(path, encode([*runs, run][-KEPT_RUNS:]))
+                write(path, encode(_kept([*runs, run])))
         except OSError as error:
             raise _failed(path, "written", error) from error
         return path
@@ -127,6 +130,22 @@ class Baselines:
             message = f"no baseline is called {name!r} in {self._root}: {there}"
             raise BaselineError(message)
         return {path.stem: read(path) for path in files}
+
+
+def _kept(runs: Sequence[Run]) -> list[Run]:
+    """Leave out results that have enough newer ones, and runs that nothing is left of.
+
+    Benchmarks are counted each by itself: one that is not in a run, because it failed or was not
+    selected, must not lose its baseline to the others.
+    """
+    counts: Counter[str] = Counter()
+    kept: list[Run] = []
+    for run in reversed(runs[-MAX_RUNS:]):
+        results = {name: each for name, each in run.results.items() if counts[name] < KEPT_RUNS}
+        counts.update(list(results))
+        if results or not kept:
+            kept.append(replace(run, results=results))
+    return kept[::-1]
 
 
 def _files(folder: Path) -> list[Path]:

@@ -113,11 +113,12 @@ class CompareResult(Mapping[str, CompareRow]):
             confidence=self.confidence,
             tick=max(base.tick_ms, new.tick_ms),
         )
-        for what in ("mode", "clock", "l2"):
+        for what in ("clock", "mode", "l2"):
             one, other = getattr(base, what), getattr(new, what)
             if one != other:
                 rule = f"{what} is {one!r} for {base.name!r} and {other!r} for {new.name!r}"
                 decision = replace(decision, verdict=Verdict.INCOMPARABLE, rule=rule)
+                break  # what follows from it need not be said
         ratio = decision.ratio
         if ratio is None:
             ratio = new.median_ms / base.median_ms if base.median_ms > 0 else math.nan

@@ -69,7 +69,7 @@ def rate(per_second: float | None, unit: str) -> str:
     """Write an amount a second with three digits and a decimal prefix."""
     if per_second is None:
         return ""
-    scale, prefix = next((each for each in _PREFIXES if per_second >= each[0]), (1.0, ""))
+    scale, prefix = next((each for each in _PREFIXES if per_second >= 0.9995 * each[0]), (1.0, ""))
     value = per_second / scale
     digits = (
         f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:,.0f}"

@@ -261,8 +261,9 @@ class CpuSampler:
     def sample(self) -> float:
         self._work.set_up()
         collecting = gc.isenabled()
-        gc.disable()
         try:
+            if collecting:  # else another thread's sample may switch it on between the two lines
+                gc.disable()
             begin = perf_counter_ns()
             self._work.call_times(self.calls)
             end = perf_counter_ns()

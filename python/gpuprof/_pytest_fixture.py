@@ -13,12 +13,12 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from gpuprof import _pytest_lock
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
+    import pytest
+
     from gpuprof._benchmark_result import BenchResult
     from gpuprof._decision import Decision
     from gpuprof._pytest_plugin import Settings
@@ -31,7 +31,7 @@ _OF_THE_PLUGIN = ("threshold", "max_ms", "group")
 
 
 class GpuBenchmark:
-    """The fixture ``gpu_benchmark`` of one test.
+    """The fixture ``gpu_benchmark`` of one test; pytest makes it.
 
     Attributes
     ----------
@@ -63,6 +63,16 @@ class GpuBenchmark:
         self._arguments = arguments
         self._comparisons = comparisons
         self._warn = warn
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        message = (
+            "gpu_benchmark belongs to one test and cannot be pickled or copied; its .result can"
+        )
+        raise TypeError(message)
+
+    def __repr__(self) -> str:
+        measured = "nothing measured yet" if self.result is None else f"{self.result.median_ms} ms"
+        return f"<gpuprof.GpuBenchmark of {self._key!r}, {measured}>"
 
     @property
     def extra_info(self) -> dict[str, Any]:
@@ -253,6 +263,8 @@ class GpuBenchmark:
         self.decision, self.failure = found.decision, found.failure
 
     def _warn_of(self, text: str) -> None:
+        import pytest  # the class itself is there without it
+
         self._warn(pytest.PytestWarning(f"gpu_benchmark: {text}"))
 
     def record(self, item: pytest.Item) -> dict[str, Any]:

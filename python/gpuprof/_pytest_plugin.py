@@ -343,3 +343,9 @@ class _Controller:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._results is not None:
             self._results.show(terminalreporter)
+            return
+        settings = self._config.stash[SETTINGS]
+        asked = [name for name in ("save", "compare") if getattr(settings, name)]
+        if asked and not settings.disabled and not self._config.getoption("collectonly"):
+            options = " and ".join(f"--gpu-benchmark-{name}" for name in asked)
+            terminalreporter.write_line(f"gpu_benchmark: nothing was measured for {options}")

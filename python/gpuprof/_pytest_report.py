@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gpuprof._benchmark_grid import Grid
 from gpuprof._benchmark_report import bins, cells, percent, warnings_of
 from gpuprof._benchmark_result import BenchResult
+from gpuprof._benchmark_statistics import MIN_FOR_INTERVAL
 from gpuprof._decision import Decision, Verdict
 from gpuprof._pytest_judge import place
 from gpuprof._report import _PLAIN_FORMS, duration, shown_text
@@ -118,7 +119,7 @@ def _line(name: str, result: BenchResult, decision: Decision | None, out: _Lines
     line = {
         "benchmark": name,
         "median": shown["median"],
-        "precision": percent(result.rel_precision),
+        "precision": percent(result.rel_precision) if result.count >= MIN_FOR_INTERVAL else "",
         "min": shown["min"],
         "IQR": shown["IQR"],
         "samples": shown["samples"],

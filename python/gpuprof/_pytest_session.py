@@ -33,7 +33,8 @@ def check(settings: Settings) -> None:
         missing = [name for name in _FOR_VERDICTS if importlib.util.find_spec(name) is None]
         if missing:
             message = (
-                f"--gpu-benchmark-compare needs {' and '.join(missing)}, which is not installed: "
+                f"--gpu-benchmark-compare needs {' and '.join(missing)}, which "
+                f"{'is' if len(missing) == 1 else 'are'} not installed: "
                 "pip install 'gpuprof[bench]'"
             )
             raise pytest.UsageError(message)
@@ -42,6 +43,12 @@ def check(settings: Settings) -> None:
         what = "a folder" if settings.json.is_dir() else "no regular file"
         message = f"--gpu-benchmark-json is {str(settings.json)!r}, {what}; expected a file"
         raise pytest.UsageError(message)
+    folders = {"json": settings.json and Path(os.path.realpath(settings.json)).parent}
+    folders["save"] = settings.storage / "baselines" / settings.save if settings.save else None
+    for option, folder in folders.items():
+        if folder is not None and not _can_be_written(folder):
+            message = f"--gpu-benchmark-{option}: the folder {folder} cannot be written"
+            raise pytest.UsageError(message)
     option = "compare"
     try:
         if settings.compare:
@@ -140,6 +147,15 @@ def _shown(path: Path) -> str:
 def _is_in_the_way(path: Path) -> bool:
     with suppress(OSError):
         return not stat.S_ISREG(path.stat().st_mode)
+    return False
+
+
+def _can_be_written(folder: Path) -> bool:
+    """Return whether files can be made in a folder, which need not exist yet."""
+    with suppress(OSError):
+        while not folder.exists():
+            folder = folder.parent
+        return os.access(folder, os.W_OK)
     return False
 
 
