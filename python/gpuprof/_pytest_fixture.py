@@ -39,8 +39,6 @@ class GpuBenchmark:
         What was measured; None before, and where benchmarks are switched off.
     decision : gpuprof.Decision or None
         What the comparison with the baseline says; None without one.
-    extra_info : dict
-        Whatever the test adds; it is stored with the result.
     """
 
     def __init__(
