@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 
-OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+from gpuprof._cli_exit import FAILED, INTERRUPTED, OK, USAGE, leave_the_reader
+
 MAX_STEPS = 100_000
 MAX_ROWS = 100_000
 EXIT_CODES = "exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted"
@@ -169,12 +169,6 @@ def _run(options: argparse.Namespace) -> int:
     text = json.dumps(info, indent=2) + "\n" if options.json else _info.render(info)
     _report.write_text(sys.stdout, text)
     return OK
-
-
-def leave_the_reader() -> None:
-    """Write to nobody from here on: the reader of standard output is gone."""
-    # Python flushes standard output once more at exit; that must not fail again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

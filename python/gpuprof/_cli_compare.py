@@ -12,14 +12,14 @@ import math
 import sys
 from typing import TYPE_CHECKING
 
-from gpuprof import _cli
+from gpuprof import _cli_exit
 
 if TYPE_CHECKING:
     from gpuprof._benchmark_result import BenchResult
     from gpuprof._cli_compare_inputs import Source
     from gpuprof._cli_compare_report import Comparison
 
-OK, SLOWER, USAGE, INCOMPARABLE = _cli.OK, _cli.FAILED, _cli.USAGE, 3
+OK, SLOWER, USAGE, INCOMPARABLE = _cli_exit.OK, _cli_exit.FAILED, _cli_exit.USAGE, 3
 STORAGE = ".gpuprof"
 NEVER = "never"
 MAY_FAIL = ("slow", "ambiguous", "nodata", "incomparable")
@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
         _report.write_text(sys.stdout, _cli_compare_report.write(found, options.format) + "\n")
         sys.stdout.flush()
     except BrokenPipeError:  # under pipefail a build must still fail
-        _cli.leave_the_reader()
+        _cli_exit.leave_the_reader()
     return code
 
 
