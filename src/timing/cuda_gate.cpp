@@ -1,5 +1,4 @@
 #include <memory>
-#include <optional>
 
 #include "driver/cuda_scopes.hpp"
 #include "driver/process.hpp"
@@ -23,7 +22,7 @@ struct Gate::Parts {
   std::uintptr_t stream;
   std::uint32_t generation = driver::fork_generation();
   std::unique_ptr<CudaGateWord> word;
-  std::optional<Watchdog> watchdog;
+  std::unique_ptr<Watchdog> watchdog;
   std::uint32_t number = 0;  // of the last closing
   bool closed = false;
 };
@@ -37,25 +36,25 @@ Gate::Gate(std::uintptr_t stream, int ordinal) {
     const driver::RelaxedCapture relaxed(table);
     parts_->word = std::make_unique<CudaGateWord>(table);
   }
-  parts_->watchdog.emplace(parts_->word->word());
+  parts_->watchdog = std::make_unique<Watchdog>(parts_->word->word());
   parts_->clock.hold();
 }
 
 Gate::~Gate() {
   open();
   if (parts_->generation != driver::fork_generation()) {
-    static_cast<void>(parts_->word.release());  // the parent's
+    parts_->word->abandon();
     return;
   }
   parts_->watchdog.reset();
   if (driver::blocked.load(std::memory_order_relaxed) != 0 || !parts_->clock.check_alive()) {
-    static_cast<void>(parts_->word.release());  // went with its context
+    parts_->word->abandon();
   } else {
     try {
       const driver::CurrentContext current(driver::ready(), parts_->clock.context());
       parts_->word.reset();
     } catch (...) {
-      static_cast<void>(parts_->word.release());
+      parts_->word->abandon();
     }
   }
   parts_->clock.let_go();

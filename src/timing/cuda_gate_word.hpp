@@ -25,10 +25,13 @@ class CudaGateWord {
   CudaGateWord& operator=(const CudaGateWord&) = delete;
   // Nothing may wait for the word any more, and its context must be there.
   ~CudaGateWord() {
-    if (driver::blocked.load(std::memory_order_relaxed) != 0) return;
+    if (word_ == nullptr || driver::blocked.load(std::memory_order_relaxed) != 0) return;
     const driver::RelaxedCapture relaxed(table_);
     table_.cuMemFreeHost(word_);
   }
+
+  // Leaves the memory alone from now on: its context is gone, or it is another process's.
+  void abandon() noexcept { word_ = nullptr; }
 
   // What is queued on `stream` from now on runs once the word has reached `number`.
   void hold(CUstream stream, std::uint32_t number) {

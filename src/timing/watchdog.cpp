@@ -1,10 +1,10 @@
 #include "timing/watchdog.hpp"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <mutex>
 #include <thread>
 
@@ -65,7 +65,7 @@ Watchdog::Watchdog(std::uint32_t* word) : state_(std::make_unique<State>(word)) 
 Watchdog::~Watchdog() {
   if (state_->generation != driver::fork_generation()) {
     // The thread is the parent's, and so may be the lock.
-    static_cast<void>(state_.release());
+    [[maybe_unused]] const State* left_alone = state_.release();
     return;
   }
   {
