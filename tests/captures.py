@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -41,6 +42,12 @@ def on_another_thread(work: Callable[[], object]) -> object:
     thread.start()
     thread.join()
     return outcome.pop()
+
+
+def await_no_capture(fake: FakeCuda, stream: int) -> None:
+    """Wait until the stream is in no capture: a thread's very end comes after Python's join()."""
+    while fake.capture_status(stream) != control.NONE:
+        time.sleep(0.001)
 
 
 def suppressed(call: Callable[[], object]) -> None:

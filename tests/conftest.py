@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -96,6 +96,20 @@ def stream(fake: FakeCuda) -> Iterator[int]:
     handle = fake.stream_create()
     yield handle
     fake.stream_destroy(handle)
+
+
+@pytest.fixture
+def benchmark_scripts(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the benchmarks, whose scripts can be imported by name."""
+    folder = Path(__file__).resolve().parents[1] / "benchmarks"
+    monkeypatch.syspath_prepend(str(folder))
+    return folder
+
+
+@pytest.fixture
+def results(benchmark_scripts: Path) -> Any:
+    """The module that reads and checks the benchmarks' results."""
+    return importlib.import_module("_results")
 
 
 @pytest.fixture(scope="session")

@@ -12,28 +12,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.fixture(autouse=True)
-def _benchmarks_importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-
-
 @pytest.fixture
-def results() -> Any:
-    return importlib.import_module("_results")
-
-
-@pytest.fixture
-def page() -> Any:
+def page(benchmark_scripts: Path) -> Any:
     return importlib.import_module("render_accuracy")
 
 
 @pytest.fixture
-def profiler() -> Any:
+def profiler(benchmark_scripts: Path) -> Any:
     return importlib.import_module("_profiler")
 
 
 @pytest.fixture
-def script() -> Any:
+def script(benchmark_scripts: Path) -> Any:
     return importlib.import_module("benchmark_accuracy")
 
 

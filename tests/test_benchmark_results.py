@@ -13,23 +13,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.fixture(autouse=True)
-def _benchmarks_importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-
-
 @pytest.fixture
-def results() -> Any:
-    return importlib.import_module("_results")
-
-
-@pytest.fixture
-def readme() -> Any:
+def readme(benchmark_scripts: Path) -> Any:
     return importlib.import_module("render_readme")
 
 
 @pytest.fixture
-def breaks() -> Any:
+def breaks(benchmark_scripts: Path) -> Any:
     return importlib.import_module("render_breaks")
 
 

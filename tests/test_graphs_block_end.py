@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import pytest
 
 import gpuprof
 from gpuprof import _capture_debug, _capture_errors, _capture_guard, _core
-from tests.captures import US, on_another_thread, usable_stream
+from tests.captures import US, await_no_capture, on_another_thread, usable_stream
 from tests.fake_driver.control import FakeCuda
 
 
@@ -123,10 +122,7 @@ def test_the_next_capture_lets_go_of_one_whose_thread_ended_without_ending_it(
         thread = threading.Thread(target=gpuprof.begin_capture, args=(lost,))
         thread.start()
         thread.join()
-        until = time.monotonic() + 10  # Python's join() comes before the thread's very end
-        while fake.capture_status(lost) != 0:
-            assert time.monotonic() < until
-            time.sleep(0.001)
+        await_no_capture(fake, lost)
         guard = weakref.ref(_capture_guard.begun[lost])
         again(stream)
         assert guard() is None
@@ -141,10 +137,7 @@ def test_a_block_lets_go_of_a_capture_whose_thread_ended_meanwhile(
     with usable_stream(fake) as lost:
         with gpuprof.capture(stream, allow_empty=True) as cap:
             on_another_thread(lambda: gpuprof.begin_capture(lost))
-            until = time.monotonic() + 10
-            while fake.capture_status(lost) != 0:
-                assert time.monotonic() < until
-                time.sleep(0.001)
+            await_no_capture(fake, lost)
         assert _capture_guard.begun == {}
         assert gc.isenabled()
         cap.graph.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import pickle
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 import gpuprof
 from gpuprof import _core, errors
 from gpuprof._capture_guard import GraphCaptureGuard
-from tests.captures import on_another_thread
+from tests.captures import await_no_capture, on_another_thread
 from tests.fake_driver.control import FakeCuda
 from tests.processes import check_cuda
 
@@ -398,10 +397,7 @@ def test_a_thread_that_ends_takes_its_captures_with_it(
         kept.append(gpuprof.GraphCaptureGuard(stream, mode=mode))  # type: ignore[arg-type]
 
     assert in_thread(begin) is None
-    until = time.monotonic() + 10  # Python's join() comes before the thread's very end
-    while fake.capture_status(stream) != 0:
-        assert time.monotonic() < until
-        time.sleep(0.001)
+    await_no_capture(fake, stream)
     fake.memory_free(fake.memory_allocate(64))
     with pytest.raises(errors.InvalidStateError, match="over"):
         kept[0].finish()

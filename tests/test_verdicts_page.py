@@ -11,19 +11,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.fixture(autouse=True)
-def _benchmarks_importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-
-
 @pytest.fixture
-def page() -> Any:
+def page(benchmark_scripts: Path) -> Any:
     return importlib.import_module("render_verdicts")
-
-
-@pytest.fixture
-def results() -> Any:
-    return importlib.import_module("_results")
 
 
 @pytest.fixture
@@ -63,7 +53,7 @@ def test_results_of_other_scripts_are_not_shown(page: Any, result: Any) -> None:
         page.BLOCK.replace("no marks", "")
 
 
-def test_a_small_simulation_keeps_the_promises_at_1_percent_drift() -> None:
+def test_a_small_simulation_keeps_the_promises_at_1_percent_drift(benchmark_scripts: Path) -> None:
     simulation = importlib.import_module("_verdict_simulation").Simulation(seed=1)
     machine = simulation.drifting(0.01)
     assert simulation.slow_share(machine, 1.0, 200) == 0.0
@@ -72,7 +62,7 @@ def test_a_small_simulation_keeps_the_promises_at_1_percent_drift() -> None:
     assert simulation.slow_share_in_turns(0.01, 1.05, 60) > 0.95
 
 
-def test_a_simulated_slow_run_in_five_is_found_out() -> None:
+def test_a_simulated_slow_run_in_five_is_found_out(benchmark_scripts: Path) -> None:
     # What the rule is not good at must show: a share of 0 would mean that nothing is simulated.
     simulation = importlib.import_module("_verdict_simulation").Simulation(seed=1)
     odd = simulation.bimodal(0.2, 0.1)

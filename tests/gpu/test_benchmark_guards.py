@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,10 +16,13 @@ from tests.processes import check_python
 from .frameworks import torch_or_skip
 from .scripts import check_script
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
+# A gate that nobody opens holds a test for ever.
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.timeout(60),
+    pytest.mark.filterwarnings("ignore:::torch"),
+]
 
-_HANGS_S = 20.0  # longer than any of these takes; a gate that nobody opens takes for ever
-_GATE_LIMIT_S = 0.2  # a little less than after what the watchdog opens one
 _MODES = ["auto", "graph", "batched", "isolated"]
 
 
@@ -50,13 +51,6 @@ def measure(
     return gpuprof.benchmark(function, arguments, max_time_s=1.0, progress=False, **options)
 
 
-@contextlib.contextmanager
-def no_hang() -> Iterator[None]:
-    begun = time.monotonic()
-    yield
-    assert time.monotonic() - begun < _HANGS_S
-
-
 def says(result: gpuprof.BenchResult, *words: str) -> bool:
     return any(word in warning for warning in result.warnings for word in words)
 
@@ -79,8 +73,7 @@ class Interrupted:
 @pytest.mark.parametrize("mode", _MODES)
 def test_a_function_that_waits_for_the_gpu_is_not_held_back(mode: str, torch: Any) -> None:
     ones = torch.ones(1024, device="cuda")
-    with no_hang():
-        result = measure(lambda: ones.sum().item(), mode=mode)
+    result = measure(lambda: ones.sum().item(), mode=mode)
     assert result.mode == ("isolated" if mode == "isolated" else "batched")
     assert (result.requested_mode, result.gate) == (mode, "ungated")
     assert says(result, "waits for the GPU")
@@ -98,8 +91,7 @@ def test_work_on_a_second_stream_that_nobody_waits_for_is_inside(mode: str, torc
         with torch.cuda.stream(side):
             torch.cuda._sleep(1_000_000)
 
-    with no_hang():
-        result = measure(two_streams, mode=mode)
+    result = measure(two_streams, mode=mode)
     assert (result.mode, result.clock) == ("synchronized", "host")
     assert says(result, "stream")
     assert result.median_ms > 0.2  # a million cycles, which the first stream does not see
@@ -125,8 +117,7 @@ def test_a_second_stream_that_is_joined_is_inside_a_graph(torch: Any) -> None:
 @pytest.mark.parametrize("mode", _MODES)
 def test_a_function_that_keeps_what_it_allocates_ends(mode: str, torch: Any) -> None:
     kept: list[Any] = []
-    with no_hang():
-        result = measure(lambda: kept.append(torch.zeros(1024, device="cuda")), mode=mode)
+    result = measure(lambda: kept.append(torch.zeros(1024, device="cuda")), mode=mode)
     kept.clear()
     torch.cuda.empty_cache()
     assert result.clock == "cuda"
@@ -243,14 +234,14 @@ def test_an_exception_of_the_function_passes_through(mode: str, at: int, torch: 
 
 
 @pytest.mark.parametrize("at", [1, 2, 5, 20, 100, 400])
-def test_an_interrupt_opens_the_gate(at: int, torch: Any) -> None:
+def test_an_interrupt_opens_the_gate(at: int, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # No watchdog comes to help: a gate that stayed shut would hold the stream for an hour.
+    monkeypatch.setattr("gpuprof._benchmark_gate.LIMIT_S", 3600.0)
     ones = torch.ones(1024, device="cuda")
     call = Interrupted(lambda: torch.add(ones, ones), KeyboardInterrupt(), at)
     with pytest.raises(KeyboardInterrupt):
         measure(call, mode="batched", warmup_s=0.0)
-    begun = time.monotonic()
     torch.cuda.synchronize()
-    assert time.monotonic() - begun < _GATE_LIMIT_S
 
 
 def test_an_interrupt_while_capturing_is_passed_on(torch: Any) -> None:
