@@ -7,27 +7,6 @@ using graphs::ScalarKind;
 
 namespace {
 
-struct DlDevice {
-  std::int32_t type;
-  std::int32_t id;
-};
-
-struct DlDataType {
-  std::uint8_t code;
-  std::uint8_t bits;
-  std::uint16_t lanes;
-};
-
-struct DlTensor {
-  void* data;
-  DlDevice device;
-  std::int32_t ndim;
-  DlDataType dtype;
-  std::int64_t* shape;
-  std::int64_t* strides;
-  std::uint64_t byte_offset;
-};
-
 struct DlManaged {
   static constexpr const char* kName = "dltensor";
 
@@ -47,28 +26,28 @@ struct DlManagedVersioned {
   DlTensor tensor;
 };
 
-std::uint8_t code_of(ScalarKind kind) noexcept {
+DlCode code_of(ScalarKind kind) noexcept {
   switch (kind) {
     case ScalarKind::kSigned:
-      return 0;
+      return DlCode::kSigned;
     case ScalarKind::kUnsigned:
-      return 1;
+      return DlCode::kUnsigned;
     case ScalarKind::kFloat:
-      return 2;
+      return DlCode::kFloat;
     case ScalarKind::kBfloat:
-      return 4;
+      return DlCode::kBfloat;
     case ScalarKind::kBool:
       break;
   }
-  return 6;
+  return DlCode::kBool;
 }
 
 DlTensor tensor_of(const DlpackScalar& scalar) noexcept {
   DlTensor tensor{};
   tensor.data = reinterpret_cast<void*>(scalar.address);
   tensor.device = {kDlpackCuda, scalar.ordinal};
-  tensor.dtype = {code_of(scalar.format.kind), static_cast<std::uint8_t>(8 * scalar.format.bytes),
-                  1};
+  tensor.dtype = {static_cast<std::uint8_t>(code_of(scalar.format.kind)),
+                  static_cast<std::uint8_t>(8 * scalar.format.bytes), 1};
   return tensor;
 }
 

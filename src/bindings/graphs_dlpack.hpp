@@ -9,11 +9,10 @@
 #include <cstdint>
 #include <memory>
 
+#include "bindings/dlpack.hpp"
 #include "graphs/device_scalar_type.hpp"
 
 namespace gpuprof::bindings {
-
-inline constexpr int kDlpackCuda = 2;  // DLPack's number for CUDA memory
 
 struct DlpackScalar {
   const graphs::ScalarFormat& format;

@@ -17,6 +17,7 @@
 #include "bindings/gil.hpp"
 #include "bindings/graphs_capture.hpp"
 #include "bindings/graphs_kept.hpp"
+#include "bindings/graphs_launch.hpp"
 #include "bindings/nvtx_own_ranges.hpp"
 #include "bindings/parts.hpp"
 #include "bindings/self_binding.hpp"
@@ -31,12 +32,15 @@ namespace gpuprof::bindings {
 
 namespace py = pybind11;
 using graphs::CapturedGraph;
+using graphs::Pointed;
+using graphs::PointedLaunch;
 using timing::Sample;
 using timing::SampleRef;
 
 namespace {
 
 using Objects = py::typing::Tuple<py::object, py::ellipsis>;
+using CopyList = std::vector<std::tuple<std::uintptr_t, std::uintptr_t, std::size_t>>;
 
 class PyGraph {
  public:
@@ -89,6 +93,18 @@ class PyGraph {
     drain_kept();
   }
 
+  // Each copy is (address inside, address outside, bytes).
+  void add_copies(const CopyList& in, const CopyList& out) {
+    const auto copies = [](const CopyList& list) {
+      std::vector<graphs::EdgeCopy> result;
+      for (const auto& [inside, outside, bytes] : list) result.push_back({inside, outside, bytes});
+      return result;
+    };
+    const auto before = copies(in);
+    const auto after = copies(out);
+    without_gil([&] { graph_->add_copies(before, after); });
+  }
+
   void instantiate() {
     inside_own_range(OwnRange::kInstantiate, [this] { graph_->instantiate(); });
   }
@@ -99,8 +115,8 @@ class PyGraph {
     drain_kept();
   }
 
-  void launch(PyObject* self, PyObject* stream) {
-    const CurrentStream on = launch_stream(stream);
+  // `at` is null for a launch that leaves the copies at the edges out.
+  PointedLaunch launch(PyObject* self, const CurrentStream& on, Pointed* at) {
     const bool traced = listens(kTrace) && trace_records();
     if (notice_) {
       notice_ = false;
@@ -109,11 +125,8 @@ class PyGraph {
     // A graph that collects, launched while timing is off, does not.
     const bool collects = graph_->collects() && !switches.disabled_for_good &&
                           timing::scope::enabled.load(std::memory_order_relaxed);
-    if (direct_ && !traced && !collects && !listens(kNvtx)) {
-      launch_on(on, nullptr);
-      return;
-    }
-    launch_seen(self, on, traced, collects);
+    if (direct_ && !traced && !collects && !listens(kNvtx)) return launch_on(on, nullptr, at);
+    return launch_seen(self, on, at, traced, collects);
   }
 
   [[nodiscard]] CurrentStream launch_stream(PyObject* stream) const {
@@ -152,21 +165,42 @@ class PyGraph {
   }
 
   // With the interpreter lock, as records are, unless that could take long.
-  void launch_on(const CurrentStream& on, Sample* replay) {
-    if (!switches.release_gil && !timing::device::is_slow(on.handle) &&
-        graph_->try_launch(on.handle, on.ordinal, replay)) {
-      return;
+  PointedLaunch launch_on(const CurrentStream& on, Sample* replay, Pointed* at) {
+    if (!switches.release_gil && !timing::device::is_slow(on.handle)) {
+      const PointedLaunch done = try_launch(on, replay, at);
+      if (done != PointedLaunch::kBusy) return done;
     }
-    without_gil([&] { graph_->launch(on.handle, on.ordinal, replay); });
+    PointedLaunch done = PointedLaunch::kLaunched;
+    without_gil([&] {
+      if (at != nullptr) {
+        done = graph_->launch_pointed(on.handle, on.ordinal, replay, *at);
+      } else {
+        graph_->launch(on.handle, on.ordinal, replay);
+      }
+    });
+    return done;
   }
 
-  void launch_by_framework(PyObject* self, const CurrentStream& on, Sample* replay) {
+  PointedLaunch try_launch(const CurrentStream& on, Sample* replay, Pointed* at) {
+    if (at != nullptr) return graph_->try_launch_pointed(on.handle, on.ordinal, replay, *at);
+    return graph_->try_launch(on.handle, on.ordinal, replay) ? PointedLaunch::kLaunched
+                                                             : PointedLaunch::kBusy;
+  }
+
+  PointedLaunch launch_by_framework(PyObject* self, const CurrentStream& on, Sample* replay,
+                                    Pointed* at) {
     std::unique_lock lock(by_framework_, std::defer_lock);
+    PointedLaunch begun = PointedLaunch::kLaunched;
     without_gil([&] {
       graph_->throw_if_blocked();
       lock.lock();
-      graph_->before_launch(on.handle, on.ordinal, replay);
+      if (at != nullptr) {
+        begun = graph_->before_pointed_launch(on.handle, on.ordinal, replay, *at);
+      } else {
+        graph_->before_launch(on.handle, on.ordinal, replay);
+      }
     });
+    if (begun != PointedLaunch::kLaunched) return begun;
     static PyObject* name = PyUnicode_InternFromString("_replay_by_framework");
     PyObject* handle = PyLong_FromUnsignedLongLong(on.handle);
     PyObject* done = PyObject_CallMethodObjArgs(self, name, handle, nullptr);
@@ -180,10 +214,12 @@ class PyGraph {
     without_gil([&] { graph_->after_launch(on.handle, replay, launched); });
     PyErr_Restore(type, value, traceback);
     if (!launched) throw py::error_already_set();
+    return begun;
   }
 
   // A launch that somebody watches: a trace, NVTX, or the statistics.
-  void launch_seen(PyObject* self, const CurrentStream& on, bool traced, bool collects) {
+  PointedLaunch launch_seen(PyObject* self, const CurrentStream& on, Pointed* at, bool traced,
+                            bool collects) {
     SampleRef replay;
     if (traced || collects) {
       replay = SampleRef(timing::make_sample());
@@ -196,15 +232,14 @@ class PyGraph {
         note_thread(*replay.get());
       }
     }
+    PointedLaunch done = PointedLaunch::kLaunched;
     inside_own_range(OwnRange::kReplay, [&] {
-      if (direct_) {
-        launch_on(on, replay.get());
-      } else {
-        launch_by_framework(self, on, replay.get());
-      }
+      done = direct_ ? launch_on(on, replay.get(), at)
+                     : launch_by_framework(self, on, replay.get(), at);
     });
-    if (traced) trace_host_span(*replay.get(), replay->depth);
+    if (traced && done == PointedLaunch::kLaunched) trace_host_span(*replay.get(), replay->depth);
     emit_pending_warnings();
+    return done;
   }
 
   timing::PathCache path_;
@@ -230,7 +265,8 @@ PyObject* launch(PyObject* self, PyObject* const* arguments, Py_ssize_t count, P
     stream = arguments[0];
   }
   return guarded<PyObject*>(nullptr, [&] {
-    unchecked<PyGraph>(self).launch(self, stream);
+    auto& graph = unchecked<PyGraph>(self);
+    graph.launch(self, graph.launch_stream(stream), nullptr);
     Py_INCREF(Py_None);
     return Py_None;
   });
@@ -300,6 +336,13 @@ void bind_making(py::class_<PyGraph>& graph) {
       .def(py::init(&make_graph), py::arg("ended"), py::arg("handle"), py::arg("stream"),
            py::arg("ordinal"), py::arg("timers"), py::arg("name"))
       .def("_retain", &PyGraph::retain, py::arg("objects"))
+      .def(
+          "_take_turns",
+          [](PyGraph& self, const std::shared_ptr<graphs::Turns>& turns) {
+            without_gil([&] { self.graph().take_turns(turns); });
+          },
+          py::arg("turns"))
+      .def("_add_copies", &PyGraph::add_copies, py::arg("before"), py::arg("after"))
       .def("_instantiate", &PyGraph::instantiate)
       .def(
           "_lend_exec",
@@ -366,7 +409,23 @@ void bind_looking(py::class_<PyGraph>& graph) {
 
 }  // namespace
 
+CurrentStream graph_stream(PyObject* graph) {
+  return unchecked<PyGraph>(graph).launch_stream(Py_None);
+}
+
+PointedLaunch launch_pointed(PyObject* graph, const CurrentStream& on, Pointed& at) {
+  return unchecked<PyGraph>(graph).launch(graph, on, &at);
+}
+
+void note_graph_use(PyObject* graph, const CurrentStream& on) {
+  auto& self = unchecked<PyGraph>(graph);
+  without_gil([&] { self.graph().note_use(on.handle, on.ordinal); });
+}
+
 void bind_graphs_graph(py::module_& module) {
+  py::class_<graphs::Turns, std::shared_ptr<graphs::Turns>>(module, "_Turns")
+      .def(py::init(&std::make_shared<graphs::Turns>))
+      .def_property_readonly("launches", &graphs::Turns::launches);
   py::class_<PyGraph> graph(module, "GraphBase", "What `CapturedGraph` has of the driver.");
   bind_making(graph);
   bind_looking(graph);

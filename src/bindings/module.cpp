@@ -22,6 +22,9 @@ PYBIND11_MODULE(_core_main, module) {
   bind_graphs_graph(module);
   bind_graphs_nodes(module);
   bind_graphs_scalar(module);
+  bind_array_facts(module);
+  bind_callable_entry(module);
+  bind_callable(module);
 }
 
 // A subinterpreter gets an ImportError on every Python; up to 3.11 pybind11 would wait for ever

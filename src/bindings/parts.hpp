@@ -23,5 +23,8 @@ void bind_graphs_capture(pybind11::module_& module);
 void bind_graphs_graph(pybind11::module_& module);
 void bind_graphs_nodes(pybind11::module_& module);
 void bind_graphs_scalar(pybind11::module_& module);
+void bind_array_facts(pybind11::module_& module);
+void bind_callable_entry(pybind11::module_& module);
+void bind_callable(pybind11::module_& module);
 
 }  // namespace gpuprof::bindings

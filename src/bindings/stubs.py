@@ -63,6 +63,7 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "Annotation.__reduce__": ("(self) -> tuple[typing.Any, ...]",),
     "Annotation._options": ("(self) -> dict[str, typing.Any]",),
     "Annotation.name": ("(self) -> str | None",),
+    "CallBase.__call__": ("(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any",),
     "Sample.__eq__": ("(self, value: object) -> bool",),
     "Sample.__ne__": ("(self, value: object) -> bool",),
     "Sample.__hash__": ("(self) -> int",),
@@ -104,6 +105,8 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
 
 # The types of attributes that are C getters, and of variables.
 ATTRIBUTES = {
+    "CallBase._entries": "tuple[_CallEntry, ...]",
+    "CallBase._hits": "int",
     "Sample.clock": "str",
     "Sample.cuda_started_inside": "bool",
     "Sample.dropped": "bool",
@@ -118,8 +121,8 @@ ATTRIBUTES = {
     "_scopes": "dict[str, Scope]",
 }
 
-# Order comparisons that only answer NotImplemented.
-LEFT_OUT = {"Sample.__ge__", "Sample.__gt__", "Sample.__le__", "Sample.__lt__"}
+# What a checker knows itself, and order comparisons that only answer NotImplemented.
+LEFT_OUT = {"CallBase.__new__", "Sample.__ge__", "Sample.__gt__", "Sample.__le__", "Sample.__lt__"}
 
 # Types without a Python name; SIGNATURES has the annotation.
 _NAMELESS = r"detail::accessor<.*"

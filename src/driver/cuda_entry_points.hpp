@@ -31,6 +31,7 @@
   X(cuStreamCreate, 2000)                      \
   X(cuStreamDestroy, 4000)                     \
   X(cuStreamGetCtx, 9020)                      \
+  X(cuStreamGetId, 12000)                      \
   X(cuStreamIsCapturing, 10000)                \
   X(cuStreamWaitValue32, 11070)                \
   X(cuThreadExchangeStreamCaptureMode, 10010)  \
@@ -63,6 +64,11 @@
   X(cuGraphUpload, 11010)                      \
   X(cuGraphExecUpdate, 12000)                  \
   X(cuGraphExecEventRecordNodeSetEvent, 11010) \
+  X(cuGraphAddMemcpyNode, 10000)               \
+  X(cuGraphAddDependencies, 10000)             \
+  X(cuGraphMemcpyNodeSetParams, 10000)         \
+  X(cuGraphExecMemcpyNodeSetParams, 10020)     \
+  X(cuGraphNodeSetEnabled, 11060)              \
   X(cuGraphGetNodes, 10000)                    \
   X(cuGraphGetEdges, 12030)                    \
   X(cuGraphNodeGetType, 10000)                 \

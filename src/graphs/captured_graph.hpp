@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "graphs/capture.hpp"
+#include "graphs/edge_copies.hpp"
 #include "graphs/graph_timers.hpp"
+#include "graphs/turns.hpp"
 #include "timing/sample.hpp"
 
 namespace gpuprof::driver {
@@ -44,6 +46,20 @@ struct Payload {
   void (*release)(void*) = nullptr;
 };
 
+// What became of a launch that was pointed at arrays.
+enum class PointedLaunch : std::uint8_t {
+  kLaunched,
+  kCapturing,  // the stream is being captured; nothing was done
+  kRefused,    // the driver takes none of such memory in a copy; nothing was launched
+  kBusy,       // another thread is in a call
+};
+
+// Where the copies at the edges of one launch go: as EdgeCopies::point() wants it.
+struct Pointed {
+  const std::uintptr_t* outside = nullptr;
+  std::ptrdiff_t refused = -1;  // the index of the copy, where kRefused
+};
+
 class CapturedGraph {
  public:
   // Takes over `graph`, unless it is `lent`. `stream` and `ordinal` tell the context it lives in.
@@ -59,9 +75,20 @@ class CapturedGraph {
   // has not taken the payload over then.
   void retain(const Payload& payload);
 
+  // Has the graph run in turn with all others that were given `turns`: each waits on the GPU for
+  // the one before, whatever the streams. Before its first launch and before another thread knows
+  // the graph. From now on each launch records an event. Throws driver::Error.
+  void take_turns(std::shared_ptr<Turns> turns);
+
+  // Adds copies at the edges; once, and before instantiate() or lend_exec(). Launches that are not
+  // pointed leave them out. By the caller's promise the arrays inside live as long as the graph,
+  // and those outside until the executable graph is there. Throws driver::Error, and the graph is
+  // of no use then.
+  void add_copies(const std::vector<EdgeCopy>& in, const std::vector<EdgeCopy>& out);
+
   // Makes the executable graph, which frees at each launch what the one before left allocated.
   void instantiate();
-  // Uses a lent one instead.
+  // Uses a lent one instead, which was made of the graph as it is.
   void lend_exec(void* exec);
 
   // One replay on `stream`. `replay`, where the launch itself is to be timed, is a fresh sample
@@ -72,10 +99,26 @@ class CapturedGraph {
   // The same for a caller that must not wait for another thread: false if one is in a call.
   bool try_launch(std::uintptr_t stream, int ordinal, timing::Sample* replay);
 
-  // The same in two halves, for a launch that a framework makes in between. A close() in between
-  // takes effect with the second.
+  // The same in two halves, on one thread, for a launch that a framework makes in between. Nobody
+  // else launches in these turns meanwhile. A close() in between takes effect with the second.
   void before_launch(std::uintptr_t stream, int ordinal, timing::Sample* replay);
   void after_launch(std::uintptr_t stream, timing::Sample* replay, bool launched);
+
+  // The same three with the copies at the edges pointed at the arrays of a call. A capturing stream
+  // is an answer here and no error. Where before_pointed_launch() did not answer kLaunched there is
+  // no second half.
+  PointedLaunch launch_pointed(std::uintptr_t stream, int ordinal, timing::Sample* replay,
+                               Pointed& at);
+  PointedLaunch try_launch_pointed(std::uintptr_t stream, int ordinal, timing::Sample* replay,
+                                   Pointed& at);
+  PointedLaunch before_pointed_launch(std::uintptr_t stream, int ordinal, timing::Sample* replay,
+                                      Pointed& at);
+
+  // Work that was put on `stream` since the last launch uses what the graphs share: later launches
+  // in these turns wait for what is on the stream now. Where the graph was given turns, later work
+  // on the stream also waits for the launches so far. Waits for a framework's launch under way, as
+  // launch() does. Throws driver::Error, kInvalidState where the stream is being captured.
+  void note_use(std::uintptr_t stream, int ordinal);
 
   // Makes the first launch cheap: copies the graph to the device, once.
   void upload(std::uintptr_t stream, int ordinal);
@@ -113,17 +156,26 @@ class CapturedGraph {
   // Takes the lock, unless a forked child or a dead driver has to be told first: in a child nobody
   // would ever give it back.
   [[nodiscard]] std::unique_lock<std::mutex> enter(bool wait = true);
+  // The same for a launch, which is also kept out while a framework launches on another thread.
+  [[nodiscard]] std::unique_lock<std::mutex> enter_launch(bool wait);
   void throw_if_unusable() const;
+  void throw_unless_alike(const CapturedGraph& other) const;
   void check_stream(const driver::Table& table, std::uintptr_t stream) const;
-  void launch_locked(std::uintptr_t stream, int ordinal, timing::Sample* replay);
-  void open_launch(const driver::Table& table, std::uintptr_t stream, int ordinal,
-                   timing::Sample* replay);
+  // `at` is null for a launch that is not pointed.
+  PointedLaunch launch_locked(std::uintptr_t stream, int ordinal, timing::Sample* replay,
+                              Pointed* at);
+  PointedLaunch open_launch(const driver::Table& table, std::uintptr_t stream, int ordinal,
+                            timing::Sample* replay, Pointed* at);
+  PointedLaunch begin_by_framework(std::uintptr_t stream, int ordinal, timing::Sample* replay,
+                                   Pointed* at);
+  void end_by_framework() noexcept;
+  void wait_for_turn(const driver::Table& table, std::uintptr_t stream);
+  int record_turn(const driver::Table& table, std::uintptr_t stream) noexcept;
   void close_launch(timing::Sample* replay, const timing::Sample& launch) noexcept;
   void fail_launch(timing::Sample* replay) noexcept;
   void note_launch(std::uintptr_t stream) noexcept;
   void let_go_of_payload() noexcept;
   void take_apart() noexcept;
-  [[nodiscard]] void* make_over_event() const;
   [[nodiscard]] std::int64_t free_memory() const noexcept;
 
   const std::uintptr_t stream_;
@@ -134,7 +186,7 @@ class CapturedGraph {
   std::atomic<bool> uploaded_{false};
   std::atomic<std::uint64_t> replays_{0};
 
-  std::mutex mutex_;  // of what follows
+  std::shared_ptr<Turns> turns_;  // whose lock is that of what follows
   std::shared_ptr<Handle>
       graph_;  // what it looks like; shared with a graph that was updated from it
   std::shared_ptr<Handle> source_;  // what the executable graph was made of
@@ -145,9 +197,12 @@ class CapturedGraph {
   bool measured_ = false;
   int launches_of_framework_ = 0;  // between their two halves
   Payload payload_;
-  void* over_ = nullptr;     // CUevent: recorded after each launch, where there is a payload
+  EdgeCopies copies_;
+  bool in_turns_ = false;  // other graphs, or work that was noted, have to be waited for
+  // Recorded after each launch, where there is a payload or others are to wait for it.
+  std::shared_ptr<LaunchEvent> over_;
   bool needed_ = false;      // a launch needs the payload
-  bool lost_track_ = false;  // a record of `over_` failed
+  bool lost_track_ = false;  // the last record of `over_` failed
 };
 
 // Calls the release functions of closed graphs whose last replay is over. Any thread; cheap where

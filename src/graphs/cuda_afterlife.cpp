@@ -25,33 +25,24 @@ Waiting& waiting() {
 
 // A parent's entry in a forked child: its event must not be touched, its payload is the parent's.
 bool is_of_this_process(const Entry& entry) noexcept {
-  return entry.generation == driver::fork_generation();
+  return entry.over->generation == driver::fork_generation();
 }
 
 // With the driver usable.
 bool is_over(const driver::Table& table, const Entry& entry) noexcept {
-  if (entry.never_launched || !entry.clock->check_alive()) return true;
+  if (entry.never_launched || !entry.over->clock.check_alive()) return true;
   if (entry.lost_track) return false;
-  return table.cuEventQuery(static_cast<CUevent>(entry.over)) == CUDA_SUCCESS;
-}
-
-void finish(const driver::Table& table, const Entry& entry) noexcept {
-  if (entry.clock->check_alive()) {
-    table.cuEventDestroy(static_cast<CUevent>(entry.over));
-    entry.clock->let_go();
-  }
-  entry.payload.release(entry.payload.what);
+  return table.cuEventQuery(entry.over->event) == CUDA_SUCCESS;
 }
 
 }  // namespace
 
-void add(const Entry& entry) noexcept {
+void add(Entry entry) noexcept {
   if (!is_of_this_process(entry)) return;
-  if (!entry.clock->lost()) entry.clock->hold();
   try {
     auto& all = waiting();
     const std::lock_guard lock(all.mutex);
-    all.entries.push_back(entry);
+    all.entries.push_back(std::move(entry));
     all.any.store(true, std::memory_order_release);
   } catch (...) {
     return;
@@ -73,15 +64,16 @@ void release_finished() noexcept {
     all.any.store(false, std::memory_order_relaxed);
   }
   const driver::RelaxedCapture relaxed(*table);
-  for (const afterlife::Entry& entry : entries) {
+  for (afterlife::Entry& entry : entries) {
     if (!afterlife::is_of_this_process(entry)) continue;
     if (afterlife::is_over(*table, entry)) {
-      afterlife::finish(*table, entry);
+      entry.over.reset();
+      entry.payload.release(entry.payload.what);
       continue;
     }
     try {
       const std::lock_guard lock(all.mutex);
-      all.entries.push_back(entry);
+      all.entries.push_back(std::move(entry));
       all.any.store(true, std::memory_order_release);
     } catch (...) {  // out of memory: the payload is kept for good
     }

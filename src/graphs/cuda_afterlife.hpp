@@ -5,24 +5,22 @@
 // asking, but it makes each launch dearer by 2 us on an H200, and the next one wait.
 #pragma once
 
-#include <cstdint>
+#include <memory>
 
 #include "graphs/captured_graph.hpp"
-#include "timing/cuda_event_clock.hpp"
+#include "graphs/cuda_launch_event.hpp"
 
 namespace gpuprof::graphs::afterlife {
 
 struct Entry {
   Payload payload;
-  void* over;  // CUevent, owned
-  timing::EventClock* clock;
-  std::uint32_t generation;
+  std::shared_ptr<LaunchEvent> over;
   bool lost_track;      // the event does not tell: kept until the context is gone
   bool never_launched;  // nothing to wait for
 };
 
-// Takes the entry over and looks at once whether it can go. The clock is held meanwhile. Never
-// throws; for lack of memory the payload is kept for good.
-void add(const Entry& entry) noexcept;
+// Takes the entry over and looks at once whether it can go. Never throws; for lack of memory the
+// payload is kept for good.
+void add(Entry entry) noexcept;
 
 }  // namespace gpuprof::graphs::afterlife

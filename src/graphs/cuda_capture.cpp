@@ -354,9 +354,16 @@ void begin_bare_capture(std::uintptr_t stream) {
 }
 
 CaptureMode exchange_thread_mode(CaptureMode mode) {
-  CUstreamCaptureMode exchanged = driver_mode(mode);
-  check(driver::ready().cuThreadExchangeStreamCaptureMode(&exchanged),
-        "cuThreadExchangeStreamCaptureMode");
+  const Table& table = driver::ready();
+  const CUstreamCaptureMode wanted = driver_mode(mode);
+  CUstreamCaptureMode exchanged = wanted;
+  const CUresult status = table.cuThreadExchangeStreamCaptureMode(&exchanged);
+  if (status != CUDA_SUCCESS) {
+    const Error error = driver::error_of(status, "cuThreadExchangeStreamCaptureMode");
+    // It has told the mode before: it may have set the other one all the same.
+    if (exchanged != wanted) table.cuThreadExchangeStreamCaptureMode(&exchanged);
+    throw error;
+  }
   return static_cast<CaptureMode>(exchanged);
 }
 

@@ -6,9 +6,6 @@
 #include "graphs/cuda_handles.hpp"
 #include "timing/cuda_contexts.hpp"
 #include "timing/cuda_event_clock.hpp"
-#include "timing/device.hpp"
-#include "timing/queue_watch.hpp"
-#include "timing/scope.hpp"
 
 namespace gpuprof::graphs {
 
@@ -16,15 +13,9 @@ using driver::check;
 using driver::Error;
 using driver::ErrorKind;
 using driver::Table;
-using timing::Sample;
 using timing::contexts::as_stream;
 
 namespace {
-
-// A default stream is one of whichever context is current.
-CUcontext to_push(std::uintptr_t stream, const timing::EventClock& clock) noexcept {
-  return timing::contexts::is_default_stream(stream) ? clock.context() : nullptr;
-}
 
 bool may_call(std::uint32_t generation, timing::EventClock& clock) noexcept {
   return driver::blocked.load(std::memory_order_relaxed) == 0 &&
@@ -70,7 +61,10 @@ struct CapturedGraph::Handle {
 CapturedGraph::CapturedGraph(void* graph, bool lent, std::uintptr_t stream, int ordinal,
                              EventsInGraph events, std::vector<timing::SampleRef> spans,
                              GraphTimers keeping)
-    : stream_(stream), generation_(driver::fork_generation()), spans_({}, keeping, nullptr, {}) {
+    : stream_(stream),
+      generation_(driver::fork_generation()),
+      turns_(std::make_shared<Turns>()),
+      spans_({}, keeping, nullptr, {}) {
   const Table& table = driver::ready();
   try {
     clock_ = timing::contexts::find(table, stream, ordinal).clock;
@@ -103,7 +97,8 @@ void CapturedGraph::throw_if_blocked() const {
 
 std::unique_lock<std::mutex> CapturedGraph::enter(bool wait) {
   throw_if_blocked();
-  return wait ? std::unique_lock(mutex_) : std::unique_lock(mutex_, std::try_to_lock);
+  return wait ? std::unique_lock(turns_->mutex_)
+              : std::unique_lock(turns_->mutex_, std::try_to_lock);
 }
 
 void CapturedGraph::throw_if_unusable() const {
@@ -117,46 +112,37 @@ void CapturedGraph::throw_if_unusable() const {
   }
 }
 
-// With the graph's context current.
-void* CapturedGraph::make_over_event() const {
-  const Table& table = driver::ready();
-  CUevent over = nullptr;
-  const CUresult status = table.cuEventCreate(&over, CU_EVENT_DISABLE_TIMING);
-  if (status != CUDA_SUCCESS) {
-    const Error error = driver::error_of(status, "cuEventCreate");
-    if (over != nullptr && driver::blocked.load(std::memory_order_relaxed) == 0) {
-      table.cuEventDestroy(over);
-    }
-    throw error;
-  }
-  return over;
-}
-
 void CapturedGraph::retain(const Payload& payload) {
   const auto lock = enter();
   throw_if_unusable();
-  const driver::CurrentContext current(driver::ready(), clock_->context());
-  over_ = make_over_event();
+  if (!over_) over_ = std::make_shared<LaunchEvent>(*clock_);
   payload_ = payload;
 }
 
-// With the lock held, after a launch.
-void CapturedGraph::note_launch(std::uintptr_t stream) noexcept {
-  // Written with the lock held only, so that no atomic addition is needed.
-  uploaded_.store(true, std::memory_order_relaxed);
-  replays_.store(replays_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  if (over_ == nullptr) return;
-  const Table& table = *driver::loaded_or_null();
-  needed_ = true;
-  lost_track_ = table.cuEventRecord(static_cast<CUevent>(over_), as_stream(stream)) != CUDA_SUCCESS;
+void CapturedGraph::take_turns(std::shared_ptr<Turns> turns) {
+  {
+    const auto lock = enter();
+    throw_if_unusable();
+    if (!over_) over_ = std::make_shared<LaunchEvent>(*clock_);
+    in_turns_ = true;
+  }
+  turns_ = std::move(turns);
+}
+
+void CapturedGraph::add_copies(const std::vector<EdgeCopy>& in, const std::vector<EdgeCopy>& out) {
+  const auto lock = enter();
+  throw_if_unusable();
+  if (exec_ != nullptr || graph_->graph == nullptr || !copies_.empty()) {
+    throw Error(ErrorKind::kInvalidState,
+                "copies are added to a graph once, before there is an executable copy of it");
+  }
+  const driver::CurrentContext current(driver::ready(), clock_->context());
+  copies_.add(graph_->graph, clock_->context(), in, out);
 }
 
 void CapturedGraph::let_go_of_payload() noexcept {
   if (payload_.what == nullptr) return;
-  afterlife::add({std::exchange(payload_, {}), over_, clock_, generation_, lost_track_,
-                  !std::exchange(needed_, false)});
-  over_ = nullptr;
-  lost_track_ = false;
+  afterlife::add({std::exchange(payload_, {}), over_, lost_track_, !needed_});
 }
 
 std::int64_t CapturedGraph::free_memory() const noexcept {
@@ -173,14 +159,16 @@ void CapturedGraph::instantiate() {
   const driver::CurrentContext current(table, clock_->context());
   const driver::RelaxedCapture relaxed(table);
   CUgraphExec exec = nullptr;
-  const CUresult status = table.cuGraphInstantiateWithFlags(
-      &exec, as_graph(graph_->graph), CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
-  if (status != CUDA_SUCCESS) {
-    const Error error = driver::error_of(status, "cuGraphInstantiateWithFlags");
+  try {
+    check(table.cuGraphInstantiateWithFlags(&exec, as_graph(graph_->graph),
+                                            CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH),
+          "cuGraphInstantiateWithFlags");
+    copies_.rest();
+  } catch (...) {
     if (exec != nullptr && driver::blocked.load(std::memory_order_relaxed) == 0) {
       table.cuGraphExecDestroy(exec);
     }
-    throw error;
+    throw;
   }
   exec_ = exec;
   owns_exec_ = true;
@@ -211,103 +199,13 @@ GraphMemory CapturedGraph::memory() {
 
 void CapturedGraph::lend_exec(void* exec) {
   const auto lock = enter();
+  throw_if_unusable();
+  if (!copies_.empty()) {
+    const driver::CurrentContext current(driver::ready(), clock_->context());
+    copies_.rest();
+  }
   exec_ = exec;
   owns_exec_ = false;
-}
-
-void CapturedGraph::check_stream(const Table& table, std::uintptr_t stream) const {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  check(table.cuStreamIsCapturing(as_stream(stream), &status), "cuStreamIsCapturing");
-  if (status == CU_STREAM_CAPTURE_STATUS_NONE) return;
-  throw Error(ErrorKind::kInvalidState,
-              "the stream " + std::to_string(stream) +
-                  " is being captured, and a graph cannot be launched into a capture; launch it on "
-                  "another stream, or after the capture. (The driver was not called: it would have "
-                  "broken the capture.)");
-}
-
-// With the lock held.
-void CapturedGraph::open_launch(const Table& table, std::uintptr_t stream, int ordinal,
-                                Sample* replay) {
-  check_stream(table, stream);
-  if (spans_.collects()) {
-    if (replay == nullptr) {
-      spans_.rest(exec_);
-    } else {
-      spans_.prepare(exec_, *clock_);
-    }
-  }
-  if (replay == nullptr) return;
-  replay->kind = timing::SpanKind::kReplay;
-  replay->stream = stream;
-  timing::scope::open_cuda(*replay, false, ordinal);
-}
-
-// With the lock held.
-void CapturedGraph::close_launch(Sample* replay, const Sample& launch) noexcept {
-  if (spans_.collects()) spans_.launched(launch);
-  if (replay != nullptr) timing::scope::close_cuda(*replay);
-}
-
-void CapturedGraph::fail_launch(Sample* replay) noexcept {
-  spans_.cancel();
-  if (replay != nullptr) timing::scope::abandon(*replay, timing::SampleStatus::kFailed);
-}
-
-bool CapturedGraph::try_launch(std::uintptr_t stream, int ordinal, Sample* replay) {
-  const auto lock = enter(false);
-  if (!lock.owns_lock()) return false;
-  launch_locked(stream, ordinal, replay);
-  return true;
-}
-
-void CapturedGraph::launch(std::uintptr_t stream, int ordinal, Sample* replay) {
-  const auto lock = enter();
-  launch_locked(stream, ordinal, replay);
-}
-
-void CapturedGraph::launch_locked(std::uintptr_t stream, int ordinal, Sample* replay) {
-  throw_if_unusable();
-  const Table& table = *driver::loaded_or_null();
-  const driver::CurrentContext current(table, to_push(stream, *clock_));
-  open_launch(table, stream, ordinal, replay);
-  const timing::QueueWatch watch(replays_.load(std::memory_order_relaxed));
-  const CUresult status = table.cuGraphLaunch(as_exec(exec_), as_stream(stream));
-  watch.note(stream);
-  if (status != CUDA_SUCCESS) {
-    const Error error = driver::error_of(status, "cuGraphLaunch");
-    fail_launch(replay);
-    throw error;
-  }
-  note_launch(stream);
-  if (replay != nullptr) close_launch(replay, *replay);
-}
-
-void CapturedGraph::before_launch(std::uintptr_t stream, int ordinal, Sample* replay) {
-  const auto lock = enter();
-  throw_if_unusable();
-  const Table& table = driver::ready();
-  const driver::CurrentContext current(table, to_push(stream, *clock_));
-  open_launch(table, stream, ordinal, replay);
-  ++launches_of_framework_;
-}
-
-void CapturedGraph::after_launch(std::uintptr_t stream, Sample* replay, bool launched) {
-  const std::lock_guard lock(mutex_);
-  --launches_of_framework_;
-  try {
-    if (launched) {
-      const driver::CurrentContext current(driver::ready(), to_push(stream, *clock_));
-      note_launch(stream);
-      if (replay != nullptr) close_launch(replay, *replay);
-    } else {
-      fail_launch(replay);
-    }
-  } catch (...) {
-    if (closed() && launches_of_framework_ == 0) take_apart();
-    throw;
-  }
-  if (closed() && launches_of_framework_ == 0) take_apart();
 }
 
 void CapturedGraph::upload(std::uintptr_t stream, int ordinal) {
@@ -325,11 +223,8 @@ void CapturedGraph::upload(std::uintptr_t stream, int ordinal) {
   if (before >= 0 && after >= 0) memory_.upload = before - after;
 }
 
-bool CapturedGraph::update(CapturedGraph& other, const Payload& payload, UpdateRefusal& refusal) {
-  throw_if_blocked();
-  const std::scoped_lock lock(mutex_, other.mutex_);
-  throw_if_unusable();
-  other.throw_if_unusable();
+// With both locks held: what an update cannot change, and the driver would not tell.
+void CapturedGraph::throw_unless_alike(const CapturedGraph& other) const {
   if (launches_of_framework_ != 0) {
     throw Error(ErrorKind::kInvalidState,
                 "this graph is being launched; update it when the launch has returned");
@@ -346,10 +241,32 @@ bool CapturedGraph::update(CapturedGraph& other, const Payload& payload, UpdateR
                     " timed spans, and an update cannot change their number; capture both with the "
                     "same timers");
   }
+  if (copies_.size() != other.copies_.size()) {
+    throw Error(ErrorKind::kInvalidState,
+                "the graphs have " + std::to_string(copies_.size()) + " and " +
+                    std::to_string(other.copies_.size()) +
+                    " copies at their edges, and an update cannot change their number");
+  }
+}
+
+bool CapturedGraph::update(CapturedGraph& other, const Payload& payload, UpdateRefusal& refusal) {
+  throw_if_blocked();
+  std::unique_lock lock(turns_->mutex_, std::defer_lock);
+  std::unique_lock lock_of_other(other.turns_->mutex_, std::defer_lock);
+  if (turns_ == other.turns_) {
+    lock.lock();
+  } else {
+    std::lock(lock, lock_of_other);
+  }
+  throw_if_unusable();
+  other.throw_if_unusable();
+  throw_unless_alike(other);
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, clock_->context());
   const driver::RelaxedCapture relaxed(table);
-  void* over = payload.what != nullptr ? make_over_event() : nullptr;
+  std::shared_ptr<LaunchEvent> over;  // not the one that the old payload waits for
+  if (payload.what != nullptr || in_turns_) over = std::make_shared<LaunchEvent>(*clock_);
+  other.copies_.rest();
   CUgraphExecUpdateResultInfo info{};
   const CUresult status =
       table.cuGraphExecUpdate(as_exec(exec_), as_graph(other.graph_->graph), &info);
@@ -365,15 +282,15 @@ bool CapturedGraph::update(CapturedGraph& other, const Payload& payload, UpdateR
   if (status != CUDA_SUCCESS) {
     // Also takes the log's lines of a refusal, which are not the next error's.
     const Error error = driver::error_of(status, "cuGraphExecUpdate");
-    if (over != nullptr && driver::blocked.load(std::memory_order_relaxed) == 0) {
-      table.cuEventDestroy(static_cast<CUevent>(over));
-    }
     if (status == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) return false;
     throw error;
   }
   let_go_of_payload();
   payload_ = payload;
-  over_ = over;
+  over_ = std::move(over);
+  needed_ = lost_track_ = false;
+  if (!in_turns_) turns_->last_.reset();
+  copies_.take_over(other.copies_);
   graph_ = other.graph_;
   spans_.take_names(other.spans_);
   uploaded_.store(false, std::memory_order_relaxed);
@@ -412,7 +329,7 @@ void CapturedGraph::close() noexcept {
     closed_.store(true, std::memory_order_release);
     return;
   }
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(turns_->mutex_);
   if (closed_.exchange(true, std::memory_order_acq_rel)) return;
   if (launches_of_framework_ == 0) take_apart();
 }
@@ -429,6 +346,7 @@ void CapturedGraph::take_apart() noexcept {
   source_.reset();
   spans_ = GraphSpans({}, spans_.keeping(), nullptr, {});
   let_go_of_payload();
+  over_.reset();
   clock_->let_go();
 }
 

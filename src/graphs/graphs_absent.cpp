@@ -70,6 +70,18 @@ GraphSpans::GraphSpans(std::vector<timing::SampleRef> /*captured*/, GraphTimers 
                        void* /*graph*/, const EventsInGraph& /*events*/)
     : keeping_(keeping) {}
 
+void EdgeCopies::add(void* /*graph*/, void* /*context*/, const std::vector<EdgeCopy>& /*in*/,
+                     const std::vector<EdgeCopy>& /*out*/) {
+  unavailable();
+}
+void EdgeCopies::rest() { unavailable(); }
+std::ptrdiff_t EdgeCopies::point(void* /*exec*/, const std::uintptr_t* /*outside*/) {
+  unavailable();
+}
+void EdgeCopies::take_over(const EdgeCopies& /*other*/) noexcept {}
+
+struct LaunchEvent {};
+
 struct CapturedGraph::Handle {};
 CapturedGraph::CapturedGraph(void* /*graph*/, bool /*lent*/, std::uintptr_t stream, int /*ordinal*/,
                              EventsInGraph /*events*/, std::vector<timing::SampleRef> /*spans*/,
@@ -78,6 +90,24 @@ CapturedGraph::CapturedGraph(void* /*graph*/, bool /*lent*/, std::uintptr_t stre
   unavailable();
 }
 CapturedGraph::~CapturedGraph() = default;
+void CapturedGraph::take_turns(std::shared_ptr<Turns> /*turns*/) { unavailable(); }
+void CapturedGraph::add_copies(const std::vector<EdgeCopy>& /*in*/,
+                               const std::vector<EdgeCopy>& /*out*/) {
+  unavailable();
+}
+PointedLaunch CapturedGraph::launch_pointed(std::uintptr_t /*stream*/, int /*ordinal*/,
+                                            timing::Sample* /*replay*/, Pointed& /*at*/) {
+  unavailable();
+}
+PointedLaunch CapturedGraph::try_launch_pointed(std::uintptr_t /*stream*/, int /*ordinal*/,
+                                                timing::Sample* /*replay*/, Pointed& /*at*/) {
+  unavailable();
+}
+PointedLaunch CapturedGraph::before_pointed_launch(std::uintptr_t /*stream*/, int /*ordinal*/,
+                                                   timing::Sample* /*replay*/, Pointed& /*at*/) {
+  unavailable();
+}
+void CapturedGraph::note_use(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }
 void CapturedGraph::retain(const Payload& /*payload*/) { unavailable(); }
 void CapturedGraph::throw_if_blocked() const { unavailable(); }
 void CapturedGraph::instantiate() { unavailable(); }

@@ -42,10 +42,10 @@ void run_case(const Case& one) {
 std::vector<Case> all_cases() {
   std::vector<Case> all;
   const Case* const lists[] = {
-      kResolveCases,       kEventCases,     kCaptureCases,   kCaptureCallCases, kCaptureForkCases,
-      kCaptureThreadCases, kGraphCases,     kStickyCases,    kProcessCases,     kExtraCases,
-      kDeviceCases,        kMemoryCases,    kGraphNodeCases, kGraphExecCases,   kGraphUpdateCases,
-      kGraphCaptureCases,  kGraphStateCases};
+      kResolveCases,       kEventCases,      kCaptureCases,   kCaptureCallCases, kCaptureForkCases,
+      kCaptureThreadCases, kGraphCases,      kStickyCases,    kProcessCases,     kExtraCases,
+      kDeviceCases,        kMemoryCases,     kGraphNodeCases, kGraphExecCases,   kGraphUpdateCases,
+      kGraphCaptureCases,  kGraphStateCases, kGraphCopyCases, kGraphFreedCases};
   for (const Case* list : lists) {
     for (; list->name != nullptr; ++list) all.push_back(*list);
   }

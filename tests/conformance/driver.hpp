@@ -126,6 +126,11 @@ struct Launch {
   X(cuMemsetD32Async, (Ptr, unsigned, std::size_t, H))                                      \
   X(cuMemGetInfo_v2, (std::size_t*, std::size_t*))                                          \
   X(cuGraphAddChildGraphNode, (H*, H, const H*, std::size_t, H))                            \
+  X(cuGraphAddMemcpyNode, (H*, H, const H*, std::size_t, const CopyNode*, H))               \
+  X(cuGraphAddDependencies, (H, const H*, const H*, std::size_t))                           \
+  X(cuGraphMemcpyNodeSetParams, (H, const CopyNode*))                                       \
+  X(cuGraphExecMemcpyNodeSetParams, (H, H, const CopyNode*, H))                             \
+  X(cuGraphNodeSetEnabled, (H, H, unsigned))                                                \
   X(cuGraphGetEdges, (H, H*, H*, std::size_t*))                                             \
   X(cuGraphGetEdges_v2, (H, H*, H*, Edge*, std::size_t*))                                   \
   X(cuGraphKernelNodeGetParams, (H, KernelNode*))                                           \
@@ -239,6 +244,8 @@ extern const Case kMemoryCases[];
 extern const Case kGraphNodeCases[];
 extern const Case kGraphExecCases[];
 extern const Case kGraphUpdateCases[];
+extern const Case kGraphCopyCases[];
+extern const Case kGraphFreedCases[];
 extern const Case kGraphCaptureCases[];
 extern const Case kGraphStateCases[];
 

@@ -36,8 +36,10 @@ Result instantiate(State& s, Handle* out, Handle handle, unsigned long long flag
   if (const Result refused = refuse_unsafe(s); refused != kSuccess) return refused;
   const auto graph = find_graph(s, handle);
   if (!graph || (flags & ~kInstantiateFlagsMask) != 0) return kInvalidValue;
+  if (is_circular(*graph)) return kInvalidValue;
   auto exec = std::make_shared<GraphExec>();
   exec->nodes = flattened(*graph);
+  if (copies_freed_memory(s, exec->nodes)) misuse(function, "with a copy of freed memory");
   if (allocates(exec->nodes) && has_exec(s, handle)) return kNotSupported;
   const std::size_t memory = exec->nodes.size() * kBytesPerNode;
   if (memory > s.config.total_memory - s.memory_used) return kOutOfMemory;

@@ -16,12 +16,16 @@ UpdateInfo refused_by_test(const State& s, const Graph& graph) {
 // The nodes keep the handles of the graph that the copy was made of.
 void take_over(GraphExec& exec, const Graph& graph) {
   std::vector<Node> fresh = flattened(graph);
-  for (std::size_t i = 0; i < fresh.size(); ++i) fresh[i].handle = exec.nodes[i].handle;
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    fresh[i].handle = exec.nodes[i].handle;
+    fresh[i].enabled = exec.nodes[i].enabled;
+  }
   exec.nodes = std::move(fresh);
   exec.source = graph.nodes;
 }
 
-Result update(State& s, Handle exec_handle, Handle graph_handle, UpdateInfo& info) {
+Result update(State& s, const char* function, Handle exec_handle, Handle graph_handle,
+              UpdateInfo& info) {
   const auto exec = find_exec(s, exec_handle);
   const auto graph = find_graph(s, graph_handle);
   info = {};
@@ -30,6 +34,7 @@ Result update(State& s, Handle exec_handle, Handle graph_handle, UpdateInfo& inf
                                                    : compare(exec->source, graph->nodes);
   if (info.result != kUpdateSuccess) return kGraphExecUpdateFailure;
   take_over(*exec, *graph);
+  if (copies_freed_memory(s, exec->nodes)) misuse(function, "with a copy of freed memory");
   return kSuccess;
 }
 
@@ -63,7 +68,7 @@ FAKECUDA_EXPORT Result cuGraphExecUpdate(Handle exec, Handle graph, Handle* erro
   return call(function, [&]() -> Result {
     UpdateInfo info{};
     if (result == nullptr) return kInvalidValue;
-    const Result answer = update(state(), exec, graph, info);
+    const Result answer = update(state(), function.symbol, exec, graph, info);
     if (error_node != nullptr) *error_node = info.error_node;
     // The older form knows no reason for another number of nodes or edges.
     *result = info.result == kUpdateTopologyChanged ? kUpdateNotSupported : info.result;
@@ -75,7 +80,7 @@ FAKECUDA_EXPORT Result cuGraphExecUpdate_v2(Handle exec, Handle graph, UpdateInf
   static const Function function{"cuGraphExecUpdate_v2"};
   return call(function, [&]() -> Result {
     if (info == nullptr) return kInvalidValue;
-    return update(state(), exec, graph, *info);
+    return update(state(), function.symbol, exec, graph, *info);
   });
 }
 

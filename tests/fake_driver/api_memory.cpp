@@ -76,7 +76,7 @@ Result allocate_in_capture(State& s, std::size_t size, const std::shared_ptr<Str
   made.size = size;
   made.context = stream->context;
   made.label = new_label(function);
-  made.of_graph = true;
+  made.pooled = made.of_graph = true;
   made.mapped = false;
   made.users = node.memory;
   add_node(s, *stream, std::move(node));
@@ -96,6 +96,7 @@ Result allocate_in_order(State& s, DevicePtr* out, std::size_t size, Handle hand
     answer = allocate_in_capture(s, size, stream, function, address);
   } else if (size != 0) {
     answer = make_memory(s, size, false, *stream->context, function, address);
+    if (answer == kSuccess) s.memory[address].pooled = true;
   }
   if (answer == kSuccess) *out = address;
   return answer;

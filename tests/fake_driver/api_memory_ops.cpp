@@ -3,16 +3,13 @@
 
 #include "call.hpp"
 #include "capture.hpp"
+#include "copies.hpp"
 #include "objects.hpp"
 #include "time.hpp"
 
 using namespace fakecuda;
 
 namespace {
-
-constexpr std::size_t kBytesPerNs = 64;
-
-Ns time_for(std::size_t bytes) { return static_cast<Ns>(bytes / kBytesPerNs); }
 
 Result word_op(State& s, const char* function, Handle handle, Op op) {
   std::shared_ptr<Stream> stream;
@@ -57,17 +54,6 @@ bool is_pinned(const State& s, std::uintptr_t address, std::size_t size) {
   return is_allocated(s, static_cast<DevicePtr>(address), size);
 }
 
-Op copy_op(std::uintptr_t target, std::uintptr_t source, std::size_t size) {
-  Op op;
-  op.kind = OpKind::kMemcpy;
-  op.cost = time_for(size);
-  op.address = target;
-  op.source = source;
-  op.count = size;
-  op.element_size = 1;
-  return op;
-}
-
 Result copy(State& s, const char* function, Op op, Handle handle) {
   std::shared_ptr<Stream> stream;
   const Result answer = find_stream(s, function, handle, stream);
@@ -83,7 +69,7 @@ Result copy(State& s, const char* function, Op op, Handle handle) {
     const auto* first = reinterpret_cast<const char*>(op.source);
     op.staged = std::make_shared<std::vector<char>>(first, first + op.count);
   }
-  const Result submitted = submit(s, stream, node_of(kNodeMemcpy, std::move(op)));
+  const Result submitted = submit(s, stream, copy_node(s, std::move(op)));
   if (submitted != kSuccess || !waits) return submitted;
   const Done done = stream->last;
   wait_until_over(s, done);

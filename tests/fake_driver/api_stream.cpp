@@ -206,7 +206,8 @@ FAKECUDA_EXPORT Result cuStreamGetId(Handle handle, unsigned long long* id) {
   return call(function, [&]() -> Result {
     std::shared_ptr<Stream> stream;
     if (id == nullptr) return kInvalidValue;
-    const Result answer = find_stream(state(), function.symbol, handle, stream);
+    Result answer = find_stream(state(), function.symbol, handle, stream);
+    if (answer == kSuccess) answer = refuse_capturing(*stream);
     if (answer == kSuccess) *id = stream->id;
     return answer;
   });

@@ -3,15 +3,36 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "copies.hpp"
 #include "objects.hpp"
 #include "time.hpp"
 
 namespace fakecuda {
 namespace {
 
+void append_in_order(const Graph& graph, int node, std::vector<bool>& seen,
+                     std::vector<int>& order) {
+  const auto index = static_cast<std::size_t>(node);
+  if (seen[index]) return;
+  seen[index] = true;
+  for (const int before : graph.nodes[index].after) append_in_order(graph, before, seen, order);
+  order.push_back(node);
+}
+
+// As they are listed, but each after those that it comes after: a later edge may lead back.
+std::vector<int> in_order(const Graph& graph) {
+  std::vector<int> order;
+  std::vector<bool> seen(graph.nodes.size(), false);
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    append_in_order(graph, static_cast<int>(i), seen, order);
+  }
+  return order;
+}
+
 void flatten(const Graph& graph, const std::vector<int>& before, std::vector<Node>& flat) {
-  std::vector<int> place;
-  for (const Node& node : graph.nodes) {
+  std::vector<int> place(graph.nodes.size(), 0);
+  for (const int listed : in_order(graph)) {
+    const Node& node = graph.nodes[static_cast<std::size_t>(listed)];
     Node copy = node;
     copy.after.clear();
     for (const int index : node.after) copy.after.push_back(place[static_cast<std::size_t>(index)]);
@@ -21,7 +42,7 @@ void flatten(const Graph& graph, const std::vector<int>& before, std::vector<Nod
       flatten(*node.child, copy.after, flat);
       for (std::size_t i = first; i < flat.size(); ++i) copy.after.push_back(static_cast<int>(i));
     }
-    place.push_back(static_cast<int>(flat.size()));
+    place[static_cast<std::size_t>(listed)] = static_cast<int>(flat.size());
     flat.push_back(std::move(copy));
   }
 }
@@ -107,6 +128,24 @@ const Node* find_node(const State& s, Handle handle) {
 const Node* find_node(const State& s, Handle handle, NodeType type) {
   const Node* node = find_node(s, handle);
   return node != nullptr && node->type == type ? node : nullptr;
+}
+
+bool is_circular(const Graph& graph) {
+  std::vector<bool> seen(graph.nodes.size(), false);
+  for (const int listed : in_order(graph)) {
+    const auto index = static_cast<std::size_t>(listed);
+    for (const int before : graph.nodes[index].after) {
+      if (!seen[static_cast<std::size_t>(before)]) return true;
+    }
+    seen[index] = true;
+  }
+  return false;
+}
+
+bool copies_freed_memory(const State& s, const std::vector<Node>& nodes) {
+  return std::any_of(nodes.begin(), nodes.end(), [&s](const Node& node) {
+    return node.type == kNodeMemcpy && !has_memory(s, node.op);
+  });
 }
 
 std::vector<Node> flattened(const Graph& graph) {

@@ -21,6 +21,12 @@ std::shared_ptr<Graph> clone_into_node(State& s, const Graph& graph);
 const Node* find_node(const State& s, Handle handle);
 const Node* find_node(const State& s, Handle handle, NodeType type);
 
+// Whether a node comes after itself; edges that lead there may be added.
+bool is_circular(const Graph& graph);
+
+// Whether a copy in it is between memory that is freed.
+bool copies_freed_memory(const State& s, const std::vector<Node>& nodes);
+
 // What a launch of the graph runs, in an order in which each node comes after what it waits for.
 std::vector<Node> flattened(const Graph& graph);
 

@@ -21,6 +21,7 @@
 
 namespace fakecuda {
 
+struct Context;
 struct Stream;
 struct Event;
 
@@ -74,6 +75,17 @@ struct Kernel {
   bool programmatic = false;  // may start before what it comes after has ended
 };
 
+// Whose memory an address is: nobody's that the driver knows, a pool's, or other memory that was
+// allocated in a context; whether that is the host's does not matter.
+struct MemoryKind {
+  bool known = false;
+  bool pooled = false;
+  const Context* context = nullptr;
+  bool operator!=(const MemoryKind& other) const {
+    return known != other.known || pooled != other.pooled || context != other.context;
+  }
+};
+
 struct Graph;
 
 struct Node {
@@ -86,6 +98,9 @@ struct Node {
   Handle event_handle = 0;
   std::shared_ptr<Graph> child;
   std::shared_ptr<char> memory;  // keeps the address of an allocation node
+  MemoryKind source_kind;        // of a copy, as it was made
+  MemoryKind target_kind;
+  bool enabled = true;  // in an executable copy
 };
 
 struct Graph {
@@ -165,6 +180,7 @@ struct Allocation {
   bool host = false;
   Context* context = nullptr;
   std::string label;
+  bool pooled = false;    // allocated in the order of a stream
   bool leaving = false;   // its release is queued
   bool of_graph = false;  // there from a launch to its release, and as long as `users` want it
   bool mapped = true;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "copies.hpp"
 #include "objects.hpp"
 
 namespace fakecuda {
@@ -85,14 +86,6 @@ void set_memory(const Op& op) {
 void copy_memory(const Op& op) {
   const void* source = op.staged ? op.staged->data() : reinterpret_cast<const void*>(op.source);
   std::memmove(reinterpret_cast<void*>(op.address), source, op.count);
-}
-
-// Whether the memory that the work touches is still there; the host's is the program's affair.
-bool has_memory(const State& s, const Op& op) {
-  const std::size_t size = op.count * op.element_size;
-  if (!op.to_host && !is_allocated(s, op.address, size)) return false;
-  return op.kind != OpKind::kMemcpy || op.from_host ||
-         is_allocated(s, static_cast<DevicePtr>(op.source), size);
 }
 
 void apply(State& s, const Op& op, Context& context) {
@@ -199,7 +192,8 @@ void enqueue_graph(State& s, const std::shared_ptr<Stream>& stream, GraphExec& e
   join.kind = OpKind::kJoin;
   std::vector<Done> done;
   for (const Node& node : exec.nodes) {
-    Op op = node.op;
+    Op op = node.enabled ? node.op : Op{};
+    if (!node.enabled) op.kind = OpKind::kJoin;
     op.in_order = false;
     op.after = {begun};
     for (const int before : node.after) op.after.push_back(done[static_cast<std::size_t>(before)]);

@@ -1,0 +1,267 @@
+// Launches of a CapturedGraph, and whose turn they are.
+#include <utility>
+
+#include "driver/cuda_scopes.hpp"
+#include "graphs/captured_graph.hpp"
+#include "graphs/cuda_handles.hpp"
+#include "graphs/cuda_launch_event.hpp"
+#include "timing/cuda_contexts.hpp"
+#include "timing/cuda_event_clock.hpp"
+#include "timing/queue_watch.hpp"
+#include "timing/scope.hpp"
+
+namespace gpuprof::graphs {
+
+using driver::check;
+using driver::Error;
+using driver::ErrorKind;
+using driver::Table;
+using timing::Sample;
+using timing::contexts::as_stream;
+
+namespace {
+
+// A default stream is one of whichever context is current, and copies are changed in the graph's.
+CUcontext to_push(std::uintptr_t stream, const EdgeCopies& copies,
+                  const timing::EventClock& clock) noexcept {
+  const bool needed = timing::contexts::is_default_stream(stream) || !copies.empty();
+  return needed ? clock.context() : nullptr;
+}
+
+bool is_capturing(const Table& table, std::uintptr_t stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  check(table.cuStreamIsCapturing(as_stream(stream), &status), "cuStreamIsCapturing");
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// A handle is given out again once its stream is destroyed, and that of a thread's default stream
+// stands for many; its number is one stream's alone. 0 where the driver does not tell.
+unsigned long long id_of(const Table& table, std::uintptr_t stream) noexcept {
+  unsigned long long id = 0;
+  return table.cuStreamGetId(as_stream(stream), &id) == CUDA_SUCCESS ? id : 0;
+}
+
+}  // namespace
+
+std::unique_lock<std::mutex> CapturedGraph::enter_launch(bool wait) {
+  auto lock = enter(wait);
+  if (!lock.owns_lock() || turns_->launches_of_framework_ == 0 ||
+      turns_->framework_thread_ == std::this_thread::get_id()) {
+    return lock;
+  }
+  lock.unlock();
+  if (!wait) return lock;
+  const std::lock_guard framework(turns_->framework_);  // nobody begins one until we are in
+  return enter();
+}
+
+void CapturedGraph::check_stream(const Table& table, std::uintptr_t stream) const {
+  if (!is_capturing(table, stream)) return;
+  throw Error(ErrorKind::kInvalidState,
+              "the stream " + std::to_string(stream) +
+                  " is being captured, and a graph cannot be launched into a capture; launch it on "
+                  "another stream, or after the capture. (The driver was not called: it would have "
+                  "broken the capture.)");
+}
+
+// With the lock held, and the context of a default stream current. The driver itself runs the
+// launches of one executable graph one after the other.
+void CapturedGraph::wait_for_turn(const Table& table, std::uintptr_t stream) {
+  Turns& turns = *turns_;
+  if (!turns.last_ || (turns.last_ == over_ && !turns.is_use_)) return;
+  timing::EventClock& clock = turns.last_->clock;
+  if (&clock != clock_ && !clock.check_alive()) {
+    turns.last_.reset();
+    return;
+  }
+  if (turns.lost_track_) {
+    const driver::CurrentContext current(table, clock.context());
+    const driver::RelaxedCapture relaxed(table);
+    check(table.cuCtxSynchronize(), "cuCtxSynchronize");
+    turns.last_.reset();
+    return;
+  }
+  if (turns.stream_id_ != 0 && turns.stream_id_ == id_of(table, stream)) return;
+  check(table.cuStreamWaitEvent(as_stream(stream), turns.last_->event, CU_EVENT_WAIT_DEFAULT),
+        "cuStreamWaitEvent");
+}
+
+// With the lock held. What the record of the event answered.
+int CapturedGraph::record_turn(const Table& table, std::uintptr_t stream) noexcept {
+  Turns& turns = *turns_;
+  const CUresult status = table.cuEventRecord(over_->event, as_stream(stream));
+  lost_track_ = status != CUDA_SUCCESS;
+  if (turns.last_ != over_) turns.last_ = over_;
+  turns.stream_id_ = in_turns_ ? id_of(table, stream) : 0;
+  turns.lost_track_ = lost_track_;
+  return status;
+}
+
+void CapturedGraph::note_use(std::uintptr_t stream, int ordinal) {
+  const auto lock = enter_launch(true);
+  throw_if_unusable();
+  static_cast<void>(ordinal);
+  const Table& table = driver::ready();
+  const driver::CurrentContext current(table, clock_->context());
+  if (is_capturing(table, stream)) {
+    throw Error(ErrorKind::kInvalidState,
+                "the stream " + std::to_string(stream) +
+                    " is being captured, and launches cannot wait for work in a capture");
+  }
+  if (!over_) over_ = std::make_shared<LaunchEvent>(*clock_);
+  in_turns_ = true;
+  wait_for_turn(table, stream);
+  turns_->is_use_ = true;
+  check(static_cast<CUresult>(record_turn(table, stream)), "cuEventRecord");
+}
+
+// With the lock held, after a launch.
+void CapturedGraph::note_launch(std::uintptr_t stream) noexcept {
+  // Written with the lock held only, so that no atomic addition is needed.
+  uploaded_.store(true, std::memory_order_relaxed);
+  replays_.store(replays_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  turns_->launches_.store(turns_->launches() + 1, std::memory_order_relaxed);
+  if (!over_) return;
+  needed_ = true;
+  turns_->is_use_ = false;
+  record_turn(*driver::loaded_or_null(), stream);
+}
+
+// With the lock held.
+PointedLaunch CapturedGraph::open_launch(const Table& table, std::uintptr_t stream, int ordinal,
+                                         Sample* replay, Pointed* at) {
+  if (at == nullptr) {
+    check_stream(table, stream);
+  } else if (is_capturing(table, stream)) {
+    return PointedLaunch::kCapturing;
+  }
+  if (!copies_.empty()) {
+    const std::ptrdiff_t refused = copies_.point(exec_, at != nullptr ? at->outside : nullptr);
+    if (refused >= 0) {
+      at->refused = refused;
+      return PointedLaunch::kRefused;
+    }
+  }
+  wait_for_turn(table, stream);
+  if (spans_.collects()) {
+    if (replay == nullptr) {
+      spans_.rest(exec_);
+    } else {
+      spans_.prepare(exec_, *clock_);
+    }
+  }
+  if (replay != nullptr) {
+    replay->kind = timing::SpanKind::kReplay;
+    replay->stream = stream;
+    timing::scope::open_cuda(*replay, false, ordinal);
+  }
+  return PointedLaunch::kLaunched;
+}
+
+// With the lock held.
+void CapturedGraph::close_launch(Sample* replay, const Sample& launch) noexcept {
+  if (spans_.collects()) spans_.launched(launch);
+  if (replay != nullptr) timing::scope::close_cuda(*replay);
+}
+
+void CapturedGraph::fail_launch(Sample* replay) noexcept {
+  spans_.cancel();
+  if (replay != nullptr) timing::scope::abandon(*replay, timing::SampleStatus::kFailed);
+}
+
+PointedLaunch CapturedGraph::launch_locked(std::uintptr_t stream, int ordinal, Sample* replay,
+                                           Pointed* at) {
+  throw_if_unusable();
+  const Table& table = *driver::loaded_or_null();
+  const driver::CurrentContext current(table, to_push(stream, copies_, *clock_));
+  const PointedLaunch opened = open_launch(table, stream, ordinal, replay, at);
+  if (opened != PointedLaunch::kLaunched) return opened;
+  const timing::QueueWatch watch(replays_.load(std::memory_order_relaxed));
+  const CUresult status = table.cuGraphLaunch(as_exec(exec_), as_stream(stream));
+  watch.note(stream);
+  if (status != CUDA_SUCCESS) {
+    const Error error = driver::error_of(status, "cuGraphLaunch");
+    fail_launch(replay);
+    throw error;
+  }
+  note_launch(stream);
+  if (replay != nullptr) close_launch(replay, *replay);
+  return PointedLaunch::kLaunched;
+}
+
+void CapturedGraph::launch(std::uintptr_t stream, int ordinal, Sample* replay) {
+  const auto lock = enter_launch(true);
+  launch_locked(stream, ordinal, replay, nullptr);
+}
+
+bool CapturedGraph::try_launch(std::uintptr_t stream, int ordinal, Sample* replay) {
+  const auto lock = enter_launch(false);
+  if (!lock.owns_lock()) return false;
+  launch_locked(stream, ordinal, replay, nullptr);
+  return true;
+}
+
+PointedLaunch CapturedGraph::launch_pointed(std::uintptr_t stream, int ordinal, Sample* replay,
+                                            Pointed& at) {
+  const auto lock = enter_launch(true);
+  return launch_locked(stream, ordinal, replay, &at);
+}
+
+PointedLaunch CapturedGraph::try_launch_pointed(std::uintptr_t stream, int ordinal, Sample* replay,
+                                                Pointed& at) {
+  const auto lock = enter_launch(false);
+  return lock.owns_lock() ? launch_locked(stream, ordinal, replay, &at) : PointedLaunch::kBusy;
+}
+
+void CapturedGraph::before_launch(std::uintptr_t stream, int ordinal, Sample* replay) {
+  begin_by_framework(stream, ordinal, replay, nullptr);
+}
+
+PointedLaunch CapturedGraph::before_pointed_launch(std::uintptr_t stream, int ordinal,
+                                                   Sample* replay, Pointed& at) {
+  return begin_by_framework(stream, ordinal, replay, &at);
+}
+
+PointedLaunch CapturedGraph::begin_by_framework(std::uintptr_t stream, int ordinal, Sample* replay,
+                                                Pointed* at) {
+  throw_if_blocked();
+  std::unique_lock framework(turns_->framework_);
+  const auto lock = enter();
+  throw_if_unusable();
+  const Table& table = driver::ready();
+  const driver::CurrentContext current(table, to_push(stream, copies_, *clock_));
+  const PointedLaunch opened = open_launch(table, stream, ordinal, replay, at);
+  if (opened != PointedLaunch::kLaunched) return opened;
+  ++launches_of_framework_;
+  ++turns_->launches_of_framework_;
+  turns_->framework_thread_ = std::this_thread::get_id();
+  framework.release();  // until end_by_framework()
+  return opened;
+}
+
+// With the lock held.
+void CapturedGraph::end_by_framework() noexcept {
+  --launches_of_framework_;
+  --turns_->launches_of_framework_;
+  turns_->framework_.unlock();
+  if (closed() && launches_of_framework_ == 0) take_apart();
+}
+
+void CapturedGraph::after_launch(std::uintptr_t stream, Sample* replay, bool launched) {
+  const std::lock_guard lock(turns_->mutex_);
+  try {
+    if (launched) {
+      const driver::CurrentContext current(driver::ready(), to_push(stream, copies_, *clock_));
+      note_launch(stream);
+      if (replay != nullptr) close_launch(replay, *replay);
+    } else {
+      fail_launch(replay);
+    }
+  } catch (...) {
+    end_by_framework();
+    throw;
+  }
+  end_by_framework();
+}
+
+}  // namespace gpuprof::graphs

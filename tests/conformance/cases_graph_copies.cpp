@@ -1,0 +1,300 @@
+// Copies that are added to a graph, and what may be changed of them in an executable one.
+#include <cstring>
+
+#include "copies.hpp"
+
+namespace conformance {
+namespace {
+
+void copies_added() {
+  Edges w(false);
+  H s = w.s, x = nullptr, from[2] = {}, to[2] = {};
+  Edge data[2] = {};
+  std::size_t count = 2;
+  CopyNode read = {};
+  nodes(w.g);
+  P(cuGraphGetEdges_v2(w.g, from, to, data, &count));
+  std::printf("  edges %zu type %d %d\n", count, data[0].type, data[1].type);
+  P(cuGraphMemcpyNodeGetParams(w.first, &read));
+  std::printf("  size %zu %zu %zu same %d %d\n", read.width, read.height, read.depth,
+              read.source.device == w.in ? 1 : 0, read.target.device == w.inside ? 1 : 0);
+  P(cuGraphInstantiateWithFlags(&x, w.g, 1));
+  P(cuGraphLaunch(x, s));
+  show("out", w.out);
+}
+
+void copies_add_arguments() {
+  Edges w;
+  H g = w.g, first = w.first, body = w.body, last = w.last, n = nullptr, other = nullptr;
+  H ctx = w.ctx;
+  const CopyNode good = copy_between(w.in, w.inside);
+  CopyNode nothing = copy_between(w.in, w.inside, 0);
+  CopyNode nowhere = copy_between(64, w.inside);
+  CopyNode flat = copy_between(w.in, w.inside);
+  flat.height = 0;
+  Q(cuGraphCreate(&other, 0));
+  P(cuGraphAddMemcpyNode(nullptr, g, nullptr, 0, &good, ctx));
+  P(cuGraphAddMemcpyNode(&n, g, nullptr, 0, nullptr, ctx));
+  P(cuGraphAddMemcpyNode(&n, g, nullptr, 1, &good, ctx));
+  P(cuGraphAddMemcpyNode(&n, other, &first, 1, &good, ctx));
+  P(cuGraphAddMemcpyNode(&n, g, nullptr, 0, &nothing, ctx));
+  P(cuGraphAddMemcpyNode(&n, g, nullptr, 0, &nowhere, ctx));
+  P(cuGraphAddMemcpyNode(&n, g, nullptr, 0, &flat, ctx));
+  P(cuGraphAddMemcpyNode(&n, g, nullptr, 0, &good, nullptr));
+  P(cuGraphAddDependencies(g, nullptr, nullptr, 0));
+  P(cuGraphAddDependencies(g, &first, &body, 1));
+  P(cuGraphAddDependencies(g, &first, &first, 1));
+  P(cuGraphAddDependencies(g, &last, &first, 1));
+  P(cuGraphAddDependencies(other, &first, &body, 1));
+  P(cuGraphAddDependencies(g, &first, &last, 1));
+  nodes(g);
+}
+
+// A launch keeps the addresses that it was launched with, also one that has not begun.
+void copies_pointed() {
+  Edges w;
+  H s = w.s, x = w.x, first = w.first, last = w.last, ctx = w.ctx;
+  const Ptr in = filled(s, 5), out = filled(s, 6);
+  const CopyNode into = copy_between(in, w.inside), from = copy_between(w.between, out);
+  const CopyNode back = copy_between(w.in, w.inside);
+  Q(spin(s, 20000));
+  P(cuGraphLaunch(x, s));
+  P(cuGraphExecMemcpyNodeSetParams(x, first, &into, ctx));
+  P(cuGraphExecMemcpyNodeSetParams(x, last, &from, ctx));
+  P(cuStreamQuery(s));
+  P(cuGraphLaunch(x, s));
+  P(cuGraphExecMemcpyNodeSetParams(x, first, &back, nullptr));
+  show("first out", w.out);
+  show("second out", out);
+  P(cuGraphLaunch(x, s));
+  show("third out", out);
+}
+
+void copies_switched() {
+  Edges w;
+  H s = w.s, x = w.x, first = w.first, body = w.body, last = w.last, ctx = w.ctx;
+  const Ptr in = filled(s, 5);
+  const CopyNode into = copy_between(in, w.inside);
+  P(cuGraphNodeSetEnabled(x, first, 0));
+  P(cuGraphLaunch(x, s));
+  show("out", w.out);
+  P(cuGraphExecMemcpyNodeSetParams(x, first, &into, ctx));
+  P(cuGraphLaunch(x, s));
+  show("out, set while it is off", w.out);
+  P(cuGraphNodeSetEnabled(x, first, 1));
+  P(cuGraphLaunch(x, s));
+  show("out, on again", w.out);
+  Q(cuMemsetD32Async(w.out, 9, kBytes / 4, s));
+  P(cuGraphNodeSetEnabled(x, body, 0));
+  P(cuGraphNodeSetEnabled(x, body, 0));
+  P(cuGraphNodeSetEnabled(x, last, 0));
+  P(cuGraphLaunch(x, s));
+  show("out, all but one off", w.out);
+  P(cuGraphNodeSetEnabled(nullptr, body, 1));
+  P(cuGraphNodeSetEnabled(x, nullptr, 1));
+}
+
+// A launch that has not begun when a copy is switched off does it still.
+void copies_switched_in_flight() {
+  Edges w;
+  H s = w.s, x = w.x, last = w.last;
+  Q(spin(s, 20000));
+  P(cuGraphLaunch(x, s));
+  P(cuGraphNodeSetEnabled(x, last, 0));
+  P(cuStreamQuery(s));
+  show("out", w.out);
+}
+
+void copies_switch_other_nodes() {
+  World w;
+  H s = w.s, x = nullptr, y = nullptr;
+  Ptr d = filled(s, 1);
+  Q(cuStreamBeginCapture_v2(s, 1));
+  Q(spin(s, 10));
+  Q(cuMemsetD32Async(d, 1, 4, s));
+  Q(cuEventRecordWithFlags(w.e, s, 1));
+  Q(cuStreamWaitEvent(s, w.f, 1));
+  H g = end(s);
+  const auto all = nodes_of(g);
+  H kernel = all[0], memset = all[1], record = all[2], wait = all[3];
+  Q(cuGraphInstantiateWithFlags(&x, g, 1));
+  P(cuGraphNodeSetEnabled(x, kernel, 0));
+  P(cuGraphNodeSetEnabled(x, memset, 0));
+  P(cuGraphNodeSetEnabled(x, record, 0));
+  P(cuGraphNodeSetEnabled(x, record, 1));
+  P(cuGraphNodeSetEnabled(x, wait, 0));
+  P(cuGraphLaunch(x, s));
+  P(cuStreamSynchronize(s));
+  H other = nullptr;
+  w.make_graph(&other, &y);
+  P(cuGraphNodeSetEnabled(y, kernel, 0));
+}
+
+// What is refused changes nothing.
+void copies_refused() {
+  Edges w;
+  H s = w.s, x = w.x, y = nullptr, first = w.first, body = w.body, ctx = w.ctx;
+  H other = nullptr;
+  void* pinned = nullptr;
+  Ptr mapped = 0;
+  unsigned pageable[2 * kBytes / 4] = {};
+  const Ptr in = filled(s, 5);
+  Q(cuMemHostAlloc(&pinned, 2 * kBytes, 2));
+  Q(cuMemHostGetDevicePointer_v2(&mapped, pinned, 0));
+  std::memset(pinned, 7, 2 * kBytes);
+  const CopyNode of_pinned = copy_between(mapped, w.inside);
+  CopyNode of_host = copy_between(0, w.inside);
+  of_host.source.type = kOnHost;
+  of_host.source.host = pinned;
+  const CopyNode of_pageable =
+      copy_between(reinterpret_cast<std::uintptr_t>(&pageable[0]), w.inside);
+  const CopyNode of_nothing = copy_between(64, w.inside);
+  CopyNode two_rows = copy_between(in, w.inside, kBytes / 2);
+  two_rows.height = 2;
+  two_rows.source.pitch = two_rows.target.pitch = kBytes / 2;
+  const CopyNode no_bytes = copy_between(in, w.inside, 0);
+  const CopyNode good = copy_between(in, w.inside);
+  P(cuGraphExecMemcpyNodeSetParams(x, first, &of_pinned, ctx));
+  P(cuGraphExecMemcpyNodeSetParams(x, first, &of_host, ctx));
+  P(cuGraphExecMemcpyNodeSetParams(x, first, &of_pageable, ctx));
+  P(cuGraphExecMemcpyNodeSetParams(x, first, &of_nothing, ctx));
+  P(cuGraphExecMemcpyNodeSetParams(x, first, &two_rows, ctx));
+  P(cuGraphExecMemcpyNodeSetParams(x, first, &no_bytes, ctx));
+  P(cuGraphLaunch(x, s));
+  show("out", w.out);
+  w.make_graph(&other, &y);
+  P(cuGraphExecMemcpyNodeSetParams(y, first, &good, ctx));
+  P(cuGraphExecMemcpyNodeSetParams(x, nodes_of(other)[0], &good, ctx));
+  P(cuGraphExecMemcpyNodeSetParams(x, body, &good, ctx));
+  P(cuGraphLaunch(x, s));
+  show("inside", w.inside);
+  P(cuGraphExecMemcpyNodeSetParams(x, first, nullptr, ctx));
+  P(cuGraphExecMemcpyNodeSetParams(nullptr, first, &good, ctx));
+  P(cuGraphExecMemcpyNodeSetParams(x, nullptr, &good, ctx));
+}
+
+void copies_of_another_size() {
+  Edges w;
+  H s = w.s, x = w.x, first = w.first, ctx = w.ctx;
+  const Ptr in = filled(s, 5);
+  const CopyNode shorter = copy_between(in, w.inside, kBytes / 2);
+  const CopyNode longer = copy_between(in, w.inside, 2 * kBytes);
+  const CopyNode too_long = copy_between(in, w.inside, std::size_t{1} << 40);
+  P(cuGraphExecMemcpyNodeSetParams(x, first, &shorter, ctx));
+  P(cuGraphLaunch(x, s));
+  show("inside", w.inside);
+  P(cuGraphExecMemcpyNodeSetParams(x, first, &longer, ctx));
+  P(cuGraphLaunch(x, s));
+  show("inside", w.inside);
+  P(cuGraphExecMemcpyNodeSetParams(x, first, &too_long, ctx));
+}
+
+// Memory that was allocated in the order of a stream, and an address within an array.
+void copies_of_other_memory() {
+  Edges w;
+  H s = w.s, x = w.x, first = w.first, ctx = w.ctx;
+  Ptr pooled = 0;
+  Q(cuMemAllocAsync(&pooled, kBytes, s));
+  Q(cuMemsetD32Async(pooled, 8, kBytes / 4, s));
+  const Ptr in = filled(s, 5);
+  const CopyNode of_pool = copy_between(pooled, w.inside), offset = copy_between(in + 4, w.inside);
+  P(cuGraphExecMemcpyNodeSetParams(x, first, &of_pool, ctx));
+  P(cuGraphLaunch(x, s));
+  show("out", w.out);
+  P(cuGraphExecMemcpyNodeSetParams(x, first, &offset, ctx));
+  P(cuGraphLaunch(x, s));
+  show("out", w.out);
+  P(cuMemFreeAsync(pooled, s));
+}
+
+// An update sets the addresses of the other graph; whether what is off stays off shows at the end.
+void copies_updated() {
+  Edges w;
+  H s = w.s, x = w.x, first = w.first;
+  Update u = {-1, nullptr, nullptr};
+  Edges v(false);
+  P(cuGraphNodeSetEnabled(x, first, 0));
+  Q(cuMemsetD32Async(v.inside, 9, kBytes / 4, v.s));
+  Q(cuCtxSynchronize());
+  P(cuGraphExecUpdate_v2(x, v.g, &u));
+  P(cuGraphLaunch(x, s));
+  show("out", v.out);
+}
+
+// Changes of an executable graph while a stream of this thread is being captured.
+void copies_changed_in_capture() {
+  Edges w;
+  H s = w.s, t = w.t, x = w.x, first = w.first, ctx = w.ctx;
+  unsigned long long id = 0;
+  const CopyNode into = copy_between(w.in, w.inside);
+  Q(cuStreamBeginCapture_v2(t, 0));
+  P(cuGraphExecMemcpyNodeSetParams(x, first, &into, ctx));
+  P(cuGraphNodeSetEnabled(x, first, 0));
+  P(cuStreamGetId(s, &id));
+  P(cuStreamGetId(t, &id));
+  P(cuGraphLaunch(x, s));
+  end(t);
+}
+
+void copies_in_a_circle() {
+  Edges w(false);
+  H g = w.g, first = w.first, last = w.last, x = nullptr;
+  P(cuGraphAddDependencies(g, &last, &first, 1));
+  P(cuGraphInstantiateWithFlags(&x, g, 1));
+}
+
+// What a copy in the graph itself may be changed to.
+void copies_of_a_template() {
+  Edges w;
+  H s = w.s, x = w.x, y = nullptr, first = w.first, other = nullptr, ctx = w.ctx;
+  void* pinned = nullptr;
+  Ptr mapped = 0, pooled = 0;
+  Q(cuMemHostAlloc(&pinned, 2 * kBytes, 2));
+  Q(cuMemHostGetDevicePointer_v2(&mapped, pinned, 0));
+  std::memset(pinned, 7, 2 * kBytes);
+  Q(cuMemAllocAsync(&pooled, 2 * kBytes, s));
+  Q(cuMemsetD32Async(pooled, 8, 2 * kBytes / 4, s));
+  const Ptr in = filled(s, 5);
+  const CopyNode good = copy_between(in, w.inside), no_bytes = copy_between(in, w.inside, 0);
+  const CopyNode nowhere = copy_between(64, w.inside), of_pinned = copy_between(mapped, w.inside);
+  const CopyNode of_pool = copy_between(pooled, w.inside);
+  w.make_graph(&other, nullptr);
+  H kernel = nodes_of(other)[0];
+  P(cuGraphMemcpyNodeSetParams(nullptr, &good));
+  P(cuGraphMemcpyNodeSetParams(first, nullptr));
+  P(cuGraphMemcpyNodeSetParams(kernel, &good));
+  P(cuGraphMemcpyNodeSetParams(first, &no_bytes));
+  P(cuGraphMemcpyNodeSetParams(first, &nowhere));
+  P(cuGraphMemcpyNodeSetParams(first, &of_pinned));
+  P(cuGraphMemcpyNodeSetParams(first, &of_pool));
+  P(cuGraphInstantiateWithFlags(&y, w.g, 1));
+  P(cuGraphLaunch(y, s));
+  show("out", w.out);
+  P(cuGraphLaunch(x, s));
+  show("out of the one before", w.out);
+  P(cuGraphExecMemcpyNodeSetParams(y, first, &good, ctx));
+  P(cuGraphExecMemcpyNodeSetParams(y, first, &of_pinned, ctx));
+  P(cuGraphExecMemcpyNodeSetParams(x, first, &of_pool, ctx));
+  P(cuGraphExecMemcpyNodeSetParams(x, first, &of_pinned, ctx));
+}
+
+}  // namespace
+
+const Case kGraphCopyCases[] = {
+    {"copies_added", copies_added},
+    {"copies_add_arguments", copies_add_arguments},
+    {"copies_pointed", copies_pointed},
+    {"copies_switched", copies_switched},
+    {"copies_switched_in_flight", copies_switched_in_flight},
+    {"copies_switch_other_nodes", copies_switch_other_nodes},
+    {"copies_refused", copies_refused},
+    {"copies_of_another_size", copies_of_another_size},
+    {"copies_of_other_memory", copies_of_other_memory},
+    {"copies_updated", copies_updated},
+    {"copies_changed_in_capture", copies_changed_in_capture},
+    {"copies_in_a_circle", copies_in_a_circle},
+    {"copies_of_a_template", copies_of_a_template},
+    {nullptr, nullptr},
+};
+
+}  // namespace conformance
