@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from gpuprof._benchmark_sweep import SweepPoint as SweepPoint
     from gpuprof._benchmark_sweep import SweepResult as SweepResult
     from gpuprof._benchmark_sweep import sweep as sweep
+    from gpuprof._callable import GraphedCallable as GraphedCallable
+    from gpuprof._callable import make_graphed_callable as make_graphed_callable
+    from gpuprof._callable_stats import GraphedStats as GraphedStats
+    from gpuprof._callable_stats import GraphStats as GraphStats
     from gpuprof._core import Annotation as Annotation
     from gpuprof._core import GraphNode as GraphNode
     from gpuprof._core import Sample as Sample
@@ -116,7 +120,10 @@ _MODULE_OF = {
     "GraphMemory": "_graphs",
     "GraphNode": "_core",
     "GraphPoolHandle": "_graph_pool",
+    "GraphStats": "_callable_stats",
     "GraphTimings": "_graphs",
+    "GraphedCallable": "_callable",
+    "GraphedStats": "_callable_stats",
     "NodeChange": "_graph_view",
     "OpenCapture": "_graphs",
     "RangeCatalog": "_nvtx",
@@ -154,6 +161,7 @@ _MODULE_OF = {
     "graph_pool_handle": "_graph_pool",
     "is_stream_capturing": "_graphs",
     "load_ipython_extension": "_ipython",
+    "make_graphed_callable": "_callable",
     "mark": "_core",
     "name_stream": "_trace_record",
     "range_end": "_core",
@@ -188,6 +196,7 @@ __all__ = [
     "enable",
     "errors",
     "flush",
+    "make_graphed_callable",
     "mark",
     "nvtx",
     "range_end",

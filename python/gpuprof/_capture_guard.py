@@ -14,6 +14,7 @@ from gpuprof._graph_types import CaptureMode, CaptureModeLike, CaptureStatus
 from gpuprof.errors import CaptureError, EmptyGraphError, InvalidStateError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from threading import Thread
 
     from typing_extensions import Self
@@ -58,6 +59,8 @@ class CaptureSettings(NamedTuple):
     allow_empty: bool = False
     name: str | None = None
     own_stream: bool = False  # in place of the legacy default one, if a framework is there
+    # Called with the graph before it is made executable; returns what the graph has to keep alive.
+    prepare: Callable[[CapturedGraph], tuple[object, ...]] | None = None
 
 
 class GraphCaptureGuard:
@@ -264,6 +267,8 @@ class GraphCaptureGuard:
         try:
             graph._stream_object = self._stream_object
             keep = settings.keep_alive if memory is None else (*settings.keep_alive, memory)
+            if settings.prepare is not None:
+                keep = (*keep, *settings.prepare(graph))
             if keep or settings.pool is not None:
                 graph._own(settings.pool, keep)
             if self._torch is None:

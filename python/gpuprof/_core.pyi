@@ -7,12 +7,12 @@ import collections.abc
 import typing
 from gpuprof._backends import SyncBackend
 _Function = typing.TypeVar("_Function", bound=typing.Callable[..., typing.Any])
-__all__: list[str] = ['Annotation', 'DeviceBuffer', 'GraphBase', 'GraphNode', 'Sample', 'Scope',
-    'Timer', 'annotate', 'build_info', 'calibrate', 'cuda_device', 'cuda_in_use', 'devices',
-    'driver_info', 'flush', 'is_enabled', 'mark', 'nvtx_is_enabled', 'nvtx_last_push_result',
-    'nvtx_set_enabled', 'nvtx_tool_listens', 'nvtx_valid_label', 'nvtx_warn_no_tool',
-    'range_end', 'range_start', 'require_cuda', 'reset_stats', 'set_enabled', 'stats_snapshot',
-    'stream_handle', 'timer']
+__all__: list[str] = ['Annotation', 'CallBase', 'DeviceBuffer', 'GraphBase', 'GraphNode',
+    'Sample', 'Scope', 'Timer', 'annotate', 'build_info', 'calibrate', 'cuda_device',
+    'cuda_in_use', 'devices', 'driver_info', 'flush', 'is_enabled', 'mark', 'nvtx_is_enabled',
+    'nvtx_last_push_result', 'nvtx_set_enabled', 'nvtx_tool_listens', 'nvtx_valid_label',
+    'nvtx_warn_no_tool', 'range_end', 'range_start', 'require_cuda', 'reset_stats',
+    'set_enabled', 'stats_snapshot', 'stream_handle', 'timer']
 
 class Sample:
     """One measured span: what entering a scope gives."""
@@ -228,6 +228,11 @@ class _Capture:
     @property
     def num_nodes(self) -> int | None: ...
 
+class _Turns:
+    def __init__(self) -> None: ...
+    @property
+    def launches(self) -> int: ...
+
 class GraphBase:
     """What `CapturedGraph` has of the driver."""
     _by_torch: typing.Any
@@ -237,10 +242,16 @@ class GraphBase:
         typing.SupportsIndex, stream: typing.SupportsInt | typing.SupportsIndex, ordinal:
         typing.SupportsInt | typing.SupportsIndex, timers: typing.SupportsInt |
         typing.SupportsIndex, name: str) -> None: ...
+    def _add_copies(self, before: collections.abc.Sequence[tuple[typing.SupportsInt |
+        typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt |
+        typing.SupportsIndex]], after: collections.abc.Sequence[tuple[typing.SupportsInt |
+        typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt |
+        typing.SupportsIndex]]) -> None: ...
     def _instantiate(self) -> None: ...
     def _lend_exec(self, exec: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     def _memory(self) -> tuple[int, int]: ...
     def _retain(self, objects: tuple[typing.Any, ...]) -> None: ...
+    def _take_turns(self, turns: _Turns) -> None: ...
     def _times(self, wait: bool) -> list[tuple[str, float | None]]: ...
     def _update(self, other: GraphBase, objects: tuple[typing.Any, ...]) -> tuple[int, int,
         int]: ...
@@ -442,6 +453,32 @@ class _DeviceScalar:
     @property
     def ptr(self) -> int:
         """The device address, which never changes."""
+
+class _CallEntry:
+    def __init__(self, described: dict[str, typing.Any]) -> None: ...
+    def flag(self) -> None: ...
+    @property
+    def graph(self) -> typing.Any: ...
+    @property
+    def runs(self) -> int: ...
+
+class CallBase:
+    """What a graphed callable has of its graphs."""
+    def __call__(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        """Call self as a function."""
+    def _add(self, entry: _CallEntry) -> None: ...
+    def _remove(self, entry: _CallEntry) -> bool: ...
+    def _run(self, entry: _CallEntry, args: tuple[typing.Any, ...], kwargs: dict[str,
+        typing.Any]) -> typing.Any: ...
+    @property
+    def _entries(self) -> tuple[_CallEntry, ...]:
+        """The entries, most recently used first."""
+    @property
+    def _hits(self) -> int:
+        """How many calls an entry has answered without Python."""
+
+def _array_facts(object: typing.Any) -> tuple[typing.Any, ...] | None:
+    """(address, device type, device, (code, bits, lanes), shape, strides) of an array, in DLPack's terms; None for what is none."""
 
 def _begin_empty_capture(stream: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
@@ -797,4 +834,6 @@ def timer(name: _Function, *, stream: object = None, backend: str | SyncBackend 
     enabled: bool | None = None, verify_stream: bool = False, in_capture: typing.Literal['auto',
     'record', 'skip'] = 'auto') -> _Function: ...
 _annotations: dict[str, Annotation]
+_is_stale: object
+_no_fit: object
 _scopes: dict[str, Scope]

@@ -6,6 +6,7 @@ import itertools
 import weakref
 from typing import TYPE_CHECKING, NoReturn, final
 
+from gpuprof import _core
 from gpuprof._backends import cuda_available
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class CapturePool:
     1
     """
 
-    __slots__ = ("__weakref__", "_buffers", "_generation", "_graphs", "_sealed", "_torch")
+    __slots__ = ("__weakref__", "_buffers", "_generation", "_graphs", "_sealed", "_torch", "_turns")
 
     def __init__(self) -> None:
         self._buffers: list[object] = []
@@ -45,6 +46,7 @@ class CapturePool:
         self._graphs: weakref.WeakSet[CapturedGraph] = weakref.WeakSet()
         self._sealed = False
         self._torch: object = None
+        self._turns: _core._Turns | None = None
 
     def __del__(self) -> None:
         self._drop_buffers()
@@ -118,6 +120,12 @@ class CapturePool:
 
             self._torch = torch.cuda.graph_pool_handle()
         return self._torch
+
+    def _take_turns(self) -> _core._Turns:
+        """Return what makes graphs that share the memory run one after the other."""
+        if self._turns is None:
+            self._turns = _core._Turns()
+        return self._turns
 
     def __repr__(self) -> str:
         count = self.buffer_count

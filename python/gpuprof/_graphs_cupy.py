@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuprof import _core
+from gpuprof.errors import CudaError
 
 _RELAXED = 2  # of the driver's capture modes
 
@@ -160,7 +161,10 @@ def relaxed() -> Iterator[None]:
     try:
         yield
     finally:
-        _core._exchange_capture_mode(before)
+        try:
+            _core._exchange_capture_mode(before)
+        except CudaError:  # once more: a thread that is left in relaxed mode has no protection
+            _core._exchange_capture_mode(before)
 
 
 def _allocate(cuda: Any, size: int) -> Any:

@@ -99,6 +99,37 @@ def _device_of_current(torch: Any, stream: object) -> int | None:
     return None
 
 
+def stream_to_capture(asked: object) -> Any:
+    """Return the stream of torch's that a capture on its current device would be of.
+
+    Parameters
+    ----------
+    asked : object
+        A ``stream=`` argument. None is the current stream, or where that is the legacy default one
+        this thread's own.
+
+    Returns
+    -------
+    torch.cuda.Stream
+    """
+    torch: Any = sys.modules["torch"]
+    if asked is None:
+        current = torch.cuda.current_stream()
+        return current if current.cuda_stream != 0 else _own_stream(torch)
+    if isinstance(asked, torch.cuda.Stream):
+        return asked
+    return torch.cuda.ExternalStream(_core.stream_handle(asked))
+
+
+def _own_stream(torch: Any) -> Any:
+    """Return this thread's capture stream of the current device: torch never destroys any."""
+    streams: dict[int, Any] = _own_streams.__dict__.setdefault("by_device", {})
+    device = int(torch.cuda.current_device())
+    if device not in streams:
+        streams[device] = torch.cuda.Stream()
+    return streams[device]
+
+
 class TorchCapture:
     """One capture through torch, and all that has to be put back when it is over.
 
@@ -332,15 +363,7 @@ class TorchCapture:
         current = cuda.current_stream(device)
         if current.cuda_stream != 0:
             return current, None
-        return self._own_stream(), current
-
-    def _own_stream(self) -> Any:
-        """Return this thread's capture stream of the current device: torch never destroys any."""
-        streams: dict[int, Any] = _own_streams.__dict__.setdefault("by_device", {})
-        device = int(self._torch.cuda.current_device())
-        if device not in streams:
-            streams[device] = self._torch.cuda.Stream()
-        return streams[device]
+        return _own_stream(self._torch), current
 
     def _pick_pool(self) -> Any:
         pool = self._shared_pool

@@ -1,0 +1,78 @@
+"""Padded calls of a graphed callable: arguments made larger, results cut.
+
+What belongs to which size is decided in `_callable_buckets` and `_callable_padded_results`, which
+know shapes only; here the arrays are dealt with, on the current stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gpuprof._callable_arrays import arrays_of, changed, copies_of
+from gpuprof._callable_leaves import DEVICE, SHAPE
+from gpuprof._callable_padded_results import ResultSlices, learn
+from gpuprof._callable_results import flatten_result, rebuild
+from gpuprof._callable_state import fresh_autocast_cache, kept_buffers, kept_random_state
+
+if TYPE_CHECKING:
+    from gpuprof._callable_buckets import Padding
+    from gpuprof._callable_capture import CapturedCall
+    from gpuprof._callable_structure import Flat
+
+
+def padded_arguments(flat: Flat, padding: Padding) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return (args, kwargs) of a call with what has to be padded made larger, by zeros."""
+    arrays = [leaf.array for leaf in flat.leaves]
+    for number, dim, size in padding.pads:
+        arrays[number] = arrays_of(arrays[number]).padded(arrays[number], dim, size)
+    args, kwargs = rebuild(flat.pattern, arrays)
+    return args, kwargs
+
+
+def learn_slices(
+    function: Callable[..., Any], flat: Flat, padding: Padding, captured: CapturedCall
+) -> ResultSlices:
+    """Run a function on copies of the real arguments to see what its results have to be cut to.
+
+    Raises
+    ------
+    ValueError
+        Its results do not follow the padded sizes, or it writes to its arguments.
+    """
+    copies = copies_of(flat.leaves)
+    args, kwargs = rebuild(flat.pattern, copies)
+    constants = [value for _, value in flat.values]
+    with (
+        kept_random_state(flat.leaves[0].facts[DEVICE]),
+        kept_buffers(captured.watched.modules),
+        fresh_autocast_cache(),
+    ):
+        real = flatten_result(function(*args, **kwargs), constants)[1]
+    written = changed(flat.leaves, copies)
+    if written:
+        message = (
+            f"buckets: the function writes to {', '.join(written)}, and what it writes to a "
+            "padded copy would be lost; drop buckets=, or return the new values"
+        )
+        raise ValueError(message)
+    return learn(
+        padding,
+        [path for path, _ in captured.result_shapes],
+        [shape for _, shape in captured.result_shapes],
+        [tuple(leaf.facts[SHAPE]) for leaf in real],
+    )
+
+
+def cut(
+    result: Any, sizes: Sequence[Sequence[tuple[int, int]]], constants: Sequence[Any] = ()
+) -> Any:
+    """Return a result with each array cut to (dimension, size); `constants` are the arguments'."""
+    pattern, leaves = flatten_result(result, constants)
+    arrays = []
+    for leaf, cuts in zip(leaves, sizes, strict=True):
+        array = leaf.array
+        for dim, size in cuts:
+            array = arrays_of(array).slice(array, dim, size)
+        arrays.append(array)
+    return rebuild(pattern, arrays)
