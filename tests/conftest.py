@@ -5,6 +5,7 @@ The library chooses its driver once per process, so the choice is made here, bef
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import re
@@ -96,6 +97,16 @@ def stream(fake: FakeCuda) -> Iterator[int]:
     handle = fake.stream_create()
     yield handle
     fake.stream_destroy(handle)
+
+
+@pytest.fixture
+def cupy(fake: FakeCuda) -> Iterator[Any]:
+    """A CuPy whose arrays and streams are the fake driver's, with a stream as the current one."""
+    from tests.stand_in_cupy import installed
+
+    with installed(fake) as module:
+        yield module
+        gc.collect()  # what a failure that was expected has left in cycles
 
 
 @pytest.fixture

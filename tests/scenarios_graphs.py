@@ -9,9 +9,12 @@ import json
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Any
 
 import gpuprof
+from tests.callables import twice
 from tests.scenarios import Stage, scenario
+from tests.stand_in_cupy import installed
 
 
 def _graph(stage: Stage, works: int = 1, **options: object) -> gpuprof.CapturedGraph:
@@ -137,3 +140,32 @@ def scalars_on_the_device(stage: Stage) -> None:
         scalar.update(7, stage.stream, record=True)
     cap.graph.launch(stage.stream)
     assert scalar.get() == 7
+
+
+@scenario
+def graphed_calls(stage: Stage) -> None:
+    with installed(stage.fake, stream=stage.stream, spared=True) as cupy:
+        short, long = cupy.array([1.0]), cupy.array([2.0, 3.0])
+        fast = gpuprof.make_graphed_callable(twice(cupy), (short,), warmup=1)
+        for x in (short, long, cupy.array([4.0]), long):
+            assert fast(x).tolist() == x.tolist() * 2
+        fast.reset()
+        assert fast(short).tolist() == [1, 1]
+        del fast
+
+        out = cupy.array([0.0])
+
+        def swap(x: Any) -> Any:
+            out[...] = x
+            x[...] = short
+            return out
+
+        fast = gpuprof.make_graphed_callable(swap, (long[:1],), warmup=1, outputs="static")
+        for value in (5.0, 6.0):
+            x = cupy.array([value])
+            assert (fast(x).tolist(), x.tolist()) == ([value], [1])
+        del fast, x, swap
+
+        fast = gpuprof.make_graphed_callable(out.copy, ())
+        assert fast().tolist() == [6]
+        fast.launch()

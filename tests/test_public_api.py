@@ -35,6 +35,10 @@ CONSTRUCTED = [
     "capture",
 ]
 PER_THREAD_STREAM = 2  # the driver's handle
+STATS = gpuprof.GraphedStats(
+    captures=1,
+    graphs=(gpuprof.GraphStats("step", "args[0]: float32 (2,)", 3, 5, None, 0.5),),
+)
 OPEN = gpuprof.OpenCapture(7, 2, gpuprof.CaptureMode.GLOBAL, 1, 2)
 
 
@@ -178,7 +182,9 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     ),
     "GraphMemory": (lambda: gpuprof.GraphMemory(4096, None), lambda m: m.to_dict()),
     "GraphNode": (lambda: nodes_of_a_graph()[1], lambda node: node.to_dict()),
+    "GraphStats": (lambda: STATS.graphs[0], lambda each: each.to_dict()),
     "GraphTimings": (lambda: gpuprof.GraphTimings([("a", 1.0), ("b", None)]), dict),
+    "GraphedStats": (lambda: STATS, lambda stats: stats.to_dict()),
     "NodeChange": (
         lambda: _graph_view.diff(nodes_of_a_graph(), (), chain("first", "third"), ()).changed[0],
         lambda change: (repr(change), change.to_dict()),
@@ -253,6 +259,7 @@ REFUSING: dict[str, Callable[[FakeCuda], Any]] = {
     "DeviceScalar": lambda _: gpuprof.DeviceScalar(1.0, "float32", PER_THREAD_STREAM),
     "GpuBenchmark": lambda _: fixture_of_a_test(),
     "GraphCaptureGuard": finished_guard,
+    "GraphedCallable": lambda _: gpuprof.make_graphed_callable(str),
     "Timer": lambda _: gpuprof.Timer("cpu"),
     "TraceWriter": lambda _: closed_writer(),
 }
