@@ -15,6 +15,7 @@ _NOTHING_YET = "Nothing has been measured yet."
 _PAGES = {
     "benchmark_accuracy": "docs/accuracy.md",
     "benchmark_verdicts": "docs/verdicts.md",
+    "graphs_callable": "docs/callable.md",
 }
 
 

@@ -51,4 +51,4 @@ def array_facts(value: object) -> tuple[Any, ...] | None:
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make gpuprof see the facts of these arrays, and of no others."""
     monkeypatch.setattr(_core, "_array_facts", array_facts, raising=False)
-    monkeypatch.setattr(_callable_leaves, "is_used_in_place", lambda array: False)
+    monkeypatch.setattr(_callable_leaves, "is_used_in_place", lambda _: False)

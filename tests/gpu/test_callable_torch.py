@@ -103,16 +103,6 @@ def test_keywords_match_by_name_and_dictionaries_in_order(torch: Any) -> None:
     assert_replays(fast, 2, captures=2)
 
 
-def less(batch: dict[str, Any], *, by: Any, scale: Any) -> Any:
-        return (batch["x"] - batch["y"]) * scale - by
-
-    x, y, by, scale = (torch.randn(8, device="cuda") for _ in range(4))
-    fast = gpuprof.make_graphed_callable(less, ({"x": x, "y": y},), {"by": by, "scale": scale})
-    found = fast({"y": x, "x": y}, scale=by, by=scale)
-    assert torch.equal(found, (y - x) * by - scale)
-    assert_replays(fast, 1)
-
-
 def test_a_plain_value_is_part_of_the_key(torch: Any) -> None:
     def scaled(values: Any, by: float) -> Any:
         return values * by
