@@ -125,8 +125,9 @@ class CapturedGraph {
 
   // Takes the topology and parameters of `other` into this executable graph. `payload` is what
   // later launches need, in place of what was retained before, which goes once the launches so far
-  // are over. False with the reason if the graphs do not fit. Then, and where this throws, nothing
-  // has changed and the payload is still the caller's.
+  // are over. False with the reason if the graphs do not fit (nor do copies that were added with
+  // memory of another kind than their inside has, see EdgeCopies::rest). Then, and where this
+  // throws, nothing has changed and the payload is still the caller's.
   bool update(CapturedGraph& other, const Payload& payload, UpdateRefusal& refusal);
 
   [[nodiscard]] std::vector<SpanTime> times();

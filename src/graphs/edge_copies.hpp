@@ -32,9 +32,11 @@ class EdgeCopies {
   void add(void* graph, void* context, const std::vector<EdgeCopy>& in,
            const std::vector<EdgeCopy>& out);
 
-  // Takes the outside addresses out of the graph's nodes: the memory may go, and the driver crashes
-  // where it makes an executable graph of nodes that name freed memory. Once there is the
-  // executable graph, which is not changed; until then the memory is alive by the caller's promise.
+  // Takes the outside addresses out of the graph's nodes: the memory may go, and where nodes name
+  // freed memory the driver may crash as it makes an executable graph of them, and refuses an
+  // update. Once there is the executable graph, which is not changed; until then the memory is
+  // alive by the caller's promise. Updates from the graph then fit executable graphs whose outside
+  // memory is of the kind of the inside one: others are refused, those made for a pool's memory.
   // With the graph's context current. Throws driver::Error; a later call does what is left to do.
   void rest();
 

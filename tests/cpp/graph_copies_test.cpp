@@ -155,8 +155,8 @@ TEST_F(GraphCopies, PinnedMemoryIsReadAndWrittenWhereItIs) {
   table_->cuMemFreeHost(pinned);
 }
 
-// The fake driver aborts, where the real one crashes, if it finds a copy of freed memory in a graph
-// that it makes an executable copy of.
+// The fake driver aborts, where the real one may crash, if it finds a copy of freed memory in a
+// graph that it makes another executable copy of. It refuses an update from such a graph.
 TEST_F(GraphCopies, TheArraysThatTheyWereMadeWithMayGo) {
   source_->free();
   target_->free();
@@ -201,6 +201,7 @@ TEST_F(GraphCopies, AnUpdateMayComeBeforeTheOtherGraphIsExecutable) {
   graphs::UpdateRefusal refusal;
   ASSERT_TRUE(graph_->update(*other, {}, refusal));
   source.free();
+  EXPECT_TRUE(graph_->update(*other, {}, refusal)) << "the graph still names freed memory";
   EXPECT_GT(graph_->memory().instantiate, 0);
   other->instantiate();
   const Array later(21);
@@ -210,6 +211,34 @@ TEST_F(GraphCopies, AnUpdateMayComeBeforeTheOtherGraphIsExecutable) {
     synchronize();
     EXPECT_EQ(out.value(), 21U);
   }
+}
+
+// The other graph names its own arrays only by then, which are of another kind.
+TEST_F(GraphCopies, AnUpdateOfCopiesThatWereMadeForAPoolIsRefusedAndNothingChanges) {
+  static auto* const allocate =
+      entry<CUresult(CUdeviceptr*, std::size_t, CUstream)>("cuMemAllocAsync");
+  static auto* const release = entry<CUresult(CUdeviceptr, CUstream)>("cuMemFreeAsync");
+  CUdeviceptr of_pool = 0;
+  driver::check(allocate(&of_pool, kArrayBytes, stream_), "cuMemAllocAsync");
+  driver::check(table_->cuMemsetD32Async(of_pool, 9, kArrayBytes / 4, stream_), "cuMemsetD32Async");
+  GraphPtr graphs[2];
+  for (GraphPtr& graph : graphs) {
+    graph = copying(*input_, *result_);
+    graph->add_copies({{input_->at(), of_pool, kArrayBytes}}, {edge(*result_, *target_)});
+    graph->instantiate();
+    ASSERT_EQ(launch_at(*graph, stream_, {of_pool, 0}), PointedLaunch::kLaunched);
+  }
+  graphs::UpdateRefusal refusal;
+  EXPECT_FALSE(graphs[0]->update(*graphs[1], {}, refusal));
+  EXPECT_EQ(refusal.result, CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
+  for (const GraphPtr& graph : graphs) {
+    target_->set(4);
+    EXPECT_EQ(launch_at(*graph, stream_, {source_->at(), target_->at()}), PointedLaunch::kRefused);
+    EXPECT_EQ(launch_at(*graph, stream_, {of_pool, target_->at()}), PointedLaunch::kLaunched);
+    synchronize();
+    EXPECT_EQ(target_->value(), 9U);
+  }
+  driver::check(release(of_pool, stream_), "cuMemFreeAsync");
 }
 
 TEST_F(GraphCopies, AnExecutableCopyWhoseGraphCannotBeChangedIsGivenUp) {

@@ -105,10 +105,7 @@ Result set_copy(State& s, Handle exec, Handle handle, const CopyParams* params,
   if (answer == kSuccess) answer = read_params(s, params, op);
   if (answer != kSuccess) return answer;
   const Node changed = copy_node(s, std::move(op));
-  if (changed.op.to_host != node->op.to_host || changed.op.from_host != node->op.from_host ||
-      changed.source_kind != node->source_kind || changed.target_kind != node->target_kind) {
-    return kInvalidValue;
-  }
+  if (!can_become(*node, changed)) return kInvalidValue;
   node->op = changed.op;
   return kSuccess;
 }

@@ -24,17 +24,15 @@ void take_over(GraphExec& exec, const Graph& graph) {
   exec.source = graph.nodes;
 }
 
-Result update(State& s, const char* function, Handle exec_handle, Handle graph_handle,
-              UpdateInfo& info) {
+Result update(State& s, Handle exec_handle, Handle graph_handle, UpdateInfo& info) {
   const auto exec = find_exec(s, exec_handle);
   const auto graph = find_graph(s, graph_handle);
   info = {};
   if (!exec || !graph) return kInvalidValue;
   info = s.config.update_refusal != kUpdateSuccess ? refused_by_test(s, *graph)
-                                                   : compare(exec->source, graph->nodes);
+                                                   : compare(s, exec->source, graph->nodes);
   if (info.result != kUpdateSuccess) return kGraphExecUpdateFailure;
   take_over(*exec, *graph);
-  if (copies_freed_memory(s, exec->nodes)) misuse(function, "with a copy of freed memory");
   return kSuccess;
 }
 
@@ -68,7 +66,7 @@ FAKECUDA_EXPORT Result cuGraphExecUpdate(Handle exec, Handle graph, Handle* erro
   return call(function, [&]() -> Result {
     UpdateInfo info{};
     if (result == nullptr) return kInvalidValue;
-    const Result answer = update(state(), function.symbol, exec, graph, info);
+    const Result answer = update(state(), exec, graph, info);
     if (error_node != nullptr) *error_node = info.error_node;
     // The older form knows no reason for another number of nodes or edges.
     *result = info.result == kUpdateTopologyChanged ? kUpdateNotSupported : info.result;
@@ -80,7 +78,7 @@ FAKECUDA_EXPORT Result cuGraphExecUpdate_v2(Handle exec, Handle graph, UpdateInf
   static const Function function{"cuGraphExecUpdate_v2"};
   return call(function, [&]() -> Result {
     if (info == nullptr) return kInvalidValue;
-    return update(state(), function.symbol, exec, graph, *info);
+    return update(state(), exec, graph, *info);
   });
 }
 

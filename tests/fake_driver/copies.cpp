@@ -45,4 +45,9 @@ Node copy_node(const State& s, Op op) {
   return node;
 }
 
+bool can_become(const Node& own, const Node& other) {
+  return own.op.to_host == other.op.to_host && own.op.from_host == other.op.from_host &&
+         !(own.source_kind != other.source_kind) && !(own.target_kind != other.target_kind);
+}
+
 }  // namespace fakecuda

@@ -23,4 +23,7 @@ bool has_memory(const State& s, const Op& op);
 // The node of a copy, which notes whose memory it is between.
 Node copy_node(const State& s, Op op);
 
+// Whether the copy of an executable graph can be changed to another one.
+bool can_become(const Node& own, const Node& other);
+
 }  // namespace fakecuda

@@ -50,17 +50,14 @@ void flatten(const Graph& graph, const std::vector<int>& before, std::vector<Nod
 // The driver never says where an edge in the way comes from.
 UpdateInfo refusal(UpdateResult result, Handle node = 0) { return {result, node, 0}; }
 
-bool has_same_ends(const Node& own, const Node& other) {
-  return own.op.to_host == other.op.to_host && own.op.from_host == other.op.from_host;
-}
-
-UpdateInfo compare_nodes(const Node& own, const Node& other) {
+UpdateInfo compare_nodes(const State& s, const Node& own, const Node& other) {
   if (own.after != other.after) return refusal(kUpdateTopologyChanged, other.handle);
   if (own.type != other.type) return refusal(kUpdateNodeTypeChanged, other.handle);
-  if (own.type == kNodeMemcpy && !has_same_ends(own, other)) {
+  // The driver looks now at whose memory it is: what is freed is nobody's.
+  if (own.type == kNodeMemcpy && !can_become(own, copy_node(s, other.op))) {
     return refusal(kUpdateParametersChanged, other.handle);
   }
-  if (own.child) return compare(own.child->nodes, other.child->nodes);
+  if (own.child) return compare(s, own.child->nodes, other.child->nodes);
   return {};
 }
 
@@ -154,10 +151,10 @@ std::vector<Node> flattened(const Graph& graph) {
   return flat;
 }
 
-UpdateInfo compare(const std::vector<Node>& own, const std::vector<Node>& other) {
+UpdateInfo compare(const State& s, const std::vector<Node>& own, const std::vector<Node>& other) {
   if (own.size() != other.size()) return refusal(kUpdateTopologyChanged);
   for (std::size_t i = 0; i < own.size(); ++i) {
-    const UpdateInfo info = compare_nodes(own[i], other[i]);
+    const UpdateInfo info = compare_nodes(s, own[i], other[i]);
     if (info.result != kUpdateSuccess) return info;
   }
   return {};

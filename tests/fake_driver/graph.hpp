@@ -31,7 +31,7 @@ bool copies_freed_memory(const State& s, const std::vector<Node>& nodes);
 std::vector<Node> flattened(const Graph& graph);
 
 // Whether an executable copy of `own` can become one of `other`, and if not, why.
-UpdateInfo compare(const std::vector<Node>& own, const std::vector<Node>& other);
+UpdateInfo compare(const State& s, const std::vector<Node>& own, const std::vector<Node>& other);
 
 // Gives up what was waiting for a launch to end, and the memory that no graph wants any more.
 void bury(State& s);
