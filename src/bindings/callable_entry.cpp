@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 #include <pybind11/typing.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -70,10 +71,8 @@ class CallEntry::Run {
   }
 
   [[nodiscard]] bool is_staged() const {
-    for (const std::size_t index : entry_.in_) {
-      if (!arrays_[index].fits) return true;
-    }
-    return false;
+    return std::any_of(entry_.in_.begin(), entry_.in_.end(),
+                       [this](std::size_t index) { return !arrays_[index].fits; });
   }
 
   // Asked before anything is enqueued, which would become part of that capture; otherwise the
@@ -259,14 +258,13 @@ bool CallEntry::is_entangled(const std::vector<CallArray>& arrays) const {
 }
 
 bool CallEntry::state_is_as_captured() const {
-  for (const Probe& probe : probes_) {
+  return std::all_of(probes_.begin(), probes_.end(), [](const Probe& probe) {
     PyObject* answer = PyObject_CallNoArgs(probe.ask.ptr());
     if (answer == nullptr) throw py::error_already_set();
     const bool same = same_value(answer, probe.expected.ptr());
     Py_DECREF(answer);
-    if (!same) return false;
-  }
-  return true;
+    return same;
+  });
 }
 
 CurrentStream CallEntry::stream() const {

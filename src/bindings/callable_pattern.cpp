@@ -1,5 +1,6 @@
 #include "bindings/callable_pattern.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -74,10 +75,7 @@ bool has_strides(const std::int64_t* strides, const ArraySpec& spec) {
 }
 
 bool has_type(PyObject* object, const std::vector<PyTypeObject*>& types) {
-  for (PyTypeObject* type : types) {
-    if (Py_TYPE(object) == type) return true;
-  }
-  return false;
+  return std::find(types.begin(), types.end(), Py_TYPE(object)) != types.end();
 }
 
 // Managed memory is read by the GPU as its own is.
@@ -297,10 +295,8 @@ bool Pattern::matches_entries(PyObject* value, const std::vector<ArraySpec>& spe
 
 bool Pattern::is_simple() const noexcept {
   if (kind_ == Kind::kObject || kind_ == Kind::kMapping) return false;
-  for (const Pattern& child : children_) {
-    if (!child.is_simple()) return false;
-  }
-  return true;
+  return std::all_of(children_.begin(), children_.end(),
+                     [](const Pattern& child) { return child.is_simple(); });
 }
 
 PyObject* Pattern::build(const std::vector<PyObject*>& arrays) const {
