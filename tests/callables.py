@@ -1,8 +1,7 @@
-"""What tests of graphed callables share: functions that count their runs, and threads."""
+"""What tests of graphed callables share: functions that count their runs."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -36,24 +35,3 @@ def twice(cupy: Any, runs: Counted | None = None, ns: int = US) -> Callable[[Any
         return out
 
     return body
-
-
-def in_threads(*works: Callable[[], object]) -> None:
-    """Run all at once on threads of their own; raise the first error of one."""
-    errors: list[BaseException] = []
-    barrier = threading.Barrier(len(works))
-
-    def run(work: Callable[[], object]) -> None:
-        try:
-            barrier.wait()
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]

@@ -11,10 +11,11 @@ import pytest
 import gpuprof
 from gpuprof._callable_streams import Place
 from tests import stand_in_cupy
-from tests.callables import US, Counted, in_threads, twice
+from tests.callables import US, Counted, twice
 from tests.fake_driver.control import FakeCuda
 from tests.stand_in_cupy import MemoryPointer, installed
 from tests.stand_in_exchange import ExchangingArray
+from tests.threads import in_threads
 
 
 @pytest.fixture(params=["interface", "exchange"])

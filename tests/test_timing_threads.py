@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,10 @@ import pytest
 
 import gpuprof
 from tests.processes import check_python
+from tests.threads import PATIENCE_S, in_threads
 
 THREADS = 100
 EXITS = 5
-PATIENCE_S = 30.0
 
 
 def cpu(name: str | None = None, **options: Any) -> gpuprof.Scope:
@@ -34,27 +34,6 @@ def path_here() -> str:
 def ends_at_the_root() -> Iterator[None]:
     yield
     assert path_here() == ""
-
-
-def in_threads(*works: Callable[[], object]) -> None:
-    """Run each in a thread of its own, all at once, and let the first exception out."""
-    errors: list[BaseException] = []
-    barrier = threading.Barrier(len(works))
-
-    def caught(work: Callable[[], object]) -> None:
-        try:
-            barrier.wait(PATIENCE_S)
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=caught, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 def spanning(scope: gpuprof.Scope) -> Iterator[gpuprof.Sample]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuprof._callable_containers import Opened, made, opened
 from gpuprof._callable_leaves import array_facts
-from gpuprof._callable_structure import Leaf, Pattern, check_cycle, check_keys
+from gpuprof._callable_structure import Leaf, Pattern, Walk
 from gpuprof._callable_values import a_type, is_plain
 
 
@@ -37,18 +37,17 @@ def flatten_result(result: Any, given: Iterable[Any] = ()) -> tuple[Pattern, lis
         Something is neither an array on the GPU, nor a container, nor a plain value, or a container
         contains itself. The text begins with its path.
     """
-    walk = _Walk(given)
+    walk = _ResultWalk(given)
     return walk.pattern(result, "result"), walk.leaves
 
 
-class _Walk:
+class _ResultWalk(Walk):
     """One walk through a result."""
 
     def __init__(self, given: Iterable[Any]) -> None:
-        self.leaves: list[Leaf] = []
+        super().__init__()
         self._given = {id(value): value for value in given}
         self._numbers: dict[int, int] = {}  # of arrays, by their id
-        self._around: set[int] = set()
 
     def pattern(self, value: Any, path: str) -> Pattern:
         if is_plain(value) or id(value) in self._given:
@@ -68,22 +67,10 @@ class _Walk:
                 "dataclasses of them"
             )
             raise TypeError(message)
-        return self._container(value, parts, path)
+        return self.container(value, parts, path)
 
-    def _container(self, value: Any, of: Opened, path: str) -> Pattern:
-        check_cycle(value, self._around, path)
-        self._around.add(id(value))
-        if of.kind in {"dict", "mapping"}:
-            check_keys(of.names, path)
-        children = tuple(
-            self.pattern(part, path + step) for part, step in zip(of.parts, of.steps, strict=True)
-        )
-        self._around.discard(id(value))
-        if of.kind == "dict":
-            return "dict", of.names, children
-        if of.kind in {"tuple", "list"}:
-            return of.kind, children
-        return "object", of.make, children
+    def other(self, _: Any, of: Opened, /) -> Pattern:
+        return "object", of.make
 
 
 def rebuild(pattern: Pattern, arrays: Sequence[Any]) -> Any:

@@ -69,33 +69,29 @@ def flatten_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flat:
         Something is neither an array that a graph can work on, nor a container, nor a constant that
         can be told from others, or a container contains itself. The text begins with its path.
     """
-    walk = _Walk()
+    walk = _ArgumentWalk()
     patterns = (walk.pattern(tuple(args), "args"), walk.pattern(dict(kwargs), "kwargs"))
     return Flat(("tuple", patterns), tuple(walk.leaves), tuple(walk.values))
 
 
-class _Walk:
-    """One walk through the arguments of a call."""
+class Walk:
+    """One walk through a structure, in which the arrays are found.
+
+    Attributes
+    ----------
+    leaves : list of Leaf
+    """
 
     def __init__(self) -> None:
         self.leaves: list[Leaf] = []
-        self.values: list[tuple[str, Any]] = []
         self._around: set[int] = set()  # the containers that the current place is inside of
 
     def pattern(self, value: Any, path: str) -> Pattern:
-        if not is_plain(value):
-            facts = array_facts(value, path)
-            if facts is not None:
-                self.leaves.append(Leaf(path, value, facts))
-                return "array", len(self.leaves) - 1
-            parts = opened(value, path, whole=True)
-            if parts is not None:
-                return self._container(value, parts, path)
-            check_constant(value, path)
-        self.values.append((path, value))
-        return "value", value
+        """Return the pattern of what is at a path."""
+        raise NotImplementedError
 
-    def _container(self, value: Any, of: Opened, path: str) -> Pattern:
+    def container(self, value: Any, of: Opened, path: str) -> Pattern:
+        """Return the pattern of a container, whose class comes out as `other` says."""
         check_cycle(value, self._around, path)
         self._around.add(id(value))
         if of.kind in {"dict", "mapping"}:
@@ -108,7 +104,35 @@ class _Walk:
             return "dict", of.names, children
         if of.kind in {"tuple", "list"}:
             return of.kind, children
-        return of.kind, type(value), of.names, children
+        return *self.other(value, of), children
+
+    def other(self, value: Any, of: Opened, /) -> Pattern:
+        """Return how the pattern of a container begins that is no tuple, list or dict."""
+        raise NotImplementedError
+
+
+class _ArgumentWalk(Walk):
+    """One walk through the arguments of a call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: list[tuple[str, Any]] = []
+
+    def pattern(self, value: Any, path: str) -> Pattern:
+        if not is_plain(value):
+            facts = array_facts(value, path)
+            if facts is not None:
+                self.leaves.append(Leaf(path, value, facts))
+                return "array", len(self.leaves) - 1
+            parts = opened(value, path, whole=True)
+            if parts is not None:
+                return self.container(value, parts, path)
+            check_constant(value, path)
+        self.values.append((path, value))
+        return "value", value
+
+    def other(self, value: Any, of: Opened, /) -> Pattern:
+        return of.kind, type(value), of.names
 
 
 def check_cycle(value: object, around: set[int], path: str) -> None:

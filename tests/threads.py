@@ -1,0 +1,29 @@
+"""Running pieces of a test on threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+PATIENCE_S = 30.0  # for what other threads do at once, unless the machine is overloaded
+
+
+def in_threads(*works: Callable[[], object]) -> None:
+    """Run each in a thread of its own, all at once, and let the first exception out."""
+    errors: list[BaseException] = []
+    barrier = threading.Barrier(len(works))
+
+    def caught(work: Callable[[], object]) -> None:
+        try:
+            barrier.wait(PATIENCE_S)
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=caught, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
