@@ -18,12 +18,13 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpuprof import _core
 from gpuprof._callable_arrays import Arrays, arrays_of
+from gpuprof._callable_captured import CapturedCall
 from gpuprof._callable_hooks import on_replaced
+from gpuprof._callable_leaves import extent
 from gpuprof._callable_mismatch import describe_mismatch
 from gpuprof._callable_results import flatten_result, rebuild
 from gpuprof._callable_state import (
@@ -67,24 +68,6 @@ class CallableOptions(NamedTuple):
     outputs: str
     strict: bool
     keywords_in_order: bool  # whether the function may see their order
-
-
-@dataclass
-class CapturedCall:
-    """One graph of a callable, with what is known of the call that it was captured for."""
-
-    entry: _core._CallEntry
-    graph: CapturedGraph
-    key: Any
-    flat: Flat  # without its arrays
-    state: State
-    watched: Watched
-    seconds: float
-    result_shapes: list[tuple[str, tuple[int, ...]]]
-    nbytes: int  # of the arrays that it owns
-    writes: list[str]  # the arguments that the function writes to, by path
-    slices: Any = None  # how results are cut, for a bucket
-    listening: list[Any] = field(default_factory=list)
 
 
 class _Input(NamedTuple):
@@ -139,6 +122,7 @@ class Recording:
         self._pattern: Pattern = ()
         self._makers: list[tuple[Callable[[Any], Any] | None, Any]] = []
         self._modules = tuple(modules)
+        self._taken: tuple[tuple[int, int], ...] = ()
         self._lent: list[Any] = []  # what the copies are made with, until there is an executable
         self.is_running = False
 
@@ -171,11 +155,11 @@ class Recording:
                 self._warm_up(warmup)
             else:
                 self._fill()
+            held = self._held()
             graph = self._capture()
         self._lent.clear()
-        # Constants may hold parameters, too.
-        constants = [value for value in self._constants() if not is_plain(value)]
-        watched = collect(functools.partial(self._function, *constants))
+        self._taken = tuple(extent(facts) for facts in _written_of(held))
+        watched = self._collect()
         entry = self._entry(graph, watched)
         made = CapturedCall(
             entry=entry,
@@ -188,11 +172,22 @@ class Recording:
             result_shapes=[(leaf.path, tuple(leaf.facts[_SHAPE])) for leaf in self._results],
             nbytes=self._owned_bytes(),
             writes=[self._inputs[number].leaf.path for number in sorted(self._written)],
+            taken=self._taken,
         )
         if watched.modules:
             handle = on_replaced(watched.modules, functools.partial(_flag, weakref.ref(made)))
             made.listening.append(weakref.finalize(made, handle.remove))
         return made
+
+    def _collect(self) -> Watched:
+        # Constants may hold parameters, too.
+        constants = [value for value in self._constants() if not is_plain(value)]
+        return collect(functools.partial(self._function, *constants))
+
+    def _held(self) -> list[tuple[Any, object]]:
+        """Return the tensors that the function has besides its arguments, with their versions."""
+        arrays = [item.expected for item in self._collect().items if item.address is not None]
+        return [(array, _version(array)) for array in arrays if _version(array) is not None]
 
     def _warm_up(self, times: int) -> None:
         result: Any = None
@@ -349,6 +344,7 @@ class Recording:
             "put_back": functools.partial(_put_back, statics),
             "fetch": functools.partial(_fetch, results),
             "wrote": _wrote,
+            "taken": self._taken,
             "device": self._place.device,
             "stream_of": self._place.stream_type,
         }
@@ -420,7 +416,16 @@ def _copy(inside: Any, outside: Any, nbytes: int) -> tuple[int, int, int]:
 
 def _version(array: Any) -> object:
     """Return what changes where torch writes to a tensor; of other arrays, nothing."""
-    return getattr(array, "_version", None)
+    try:
+        return getattr(array, "_version", None)
+    except RuntimeError:  # a tensor of inference mode, which has none
+        return None
+
+
+def _written_of(held: Sequence[tuple[Any, object]]) -> list[tuple[Any, ...]]:
+    """Return the facts of those whose version has changed."""
+    facts = [_core._array_facts(array) for array, version in held if _version(array) != version]
+    return [each for each in facts if each is not None]
 
 
 def _may_be_view(facts: tuple[Any, ...]) -> bool:

@@ -188,6 +188,17 @@ def device_name(facts: Facts) -> str:
     return f"cuda:{facts[DEVICE]}"
 
 
+def extent(facts: Facts) -> tuple[int, int]:
+    """Return where an array begins, and the first address after it."""
+    shape, address = facts[SHAPE], int(facts[ADDRESS])
+    if 0 in shape:
+        return address, address
+    steps = [(size - 1) * stride for size, stride in zip(shape, facts[STRIDES], strict=True)]
+    first, last = (sum(pick(0, step) for step in steps) for pick in (min, max))
+    itemsize = facts[DTYPE][1] // 8
+    return address + first * itemsize, address + (last + 1) * itemsize
+
+
 def leaf_key(array: object, facts: Facts) -> tuple[object, ...]:
     """Return what must be the same of two arrays for one graph to serve both.
 

@@ -17,7 +17,7 @@ from gpuprof._callable_state import fresh_autocast_cache, kept_buffers, kept_ran
 
 if TYPE_CHECKING:
     from gpuprof._callable_buckets import Padding
-    from gpuprof._callable_capture import CapturedCall
+    from gpuprof._callable_captured import CapturedCall
     from gpuprof._callable_structure import Flat
 
 

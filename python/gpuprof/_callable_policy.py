@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 import sys
 import threading
 import warnings
@@ -24,7 +23,8 @@ if TYPE_CHECKING:
 
     from gpuprof._callable_arguments import Samples, Settings
     from gpuprof._callable_buckets import Padding
-    from gpuprof._callable_capture import CapturedCall, Recording
+    from gpuprof._callable_capture import Recording
+    from gpuprof._callable_captured import CapturedCall
     from gpuprof._callable_structure import Flat
 
 _MANY_RECAPTURES = 4
@@ -122,7 +122,7 @@ class CapturingCalls(_core.CallBase):
                 watches = captured is None and self._is_last_of_warmup(key)
             if watches:
                 return self._eagerly_watched(flat, key, args, kwargs)
-            if captured is None or (captured.writes and _share_memory(flat)):
+            if captured is None or captured.is_entangled_with(flat):
                 break
             if padding is not None:
                 result = self._run_padded(captured, flat, padding)
@@ -426,23 +426,6 @@ def _sees_order(fn: Callable[..., Any]) -> bool:
     except (TypeError, ValueError):
         return True
     return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
-
-
-def _share_memory(flat: Flat) -> bool:
-    """Return whether arrays of a call lie one over the other, in part or whole."""
-    ends = sorted(_extent(leaf.facts) for leaf in flat.leaves)
-    return any(end > begin for (_, end), (begin, _) in itertools.pairwise(ends))
-
-
-def _extent(facts: tuple[Any, ...]) -> tuple[int, int]:
-    """Return where an array begins, and the first address after it."""
-    address, _, _, dtype, shape, strides = facts
-    if 0 in shape:
-        return address, address
-    steps = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
-    first, last = (sum(pick(0, step) for step in steps) for pick in (min, max))
-    itemsize = dtype[1] // 8
-    return address + first * itemsize, address + (last + 1) * itemsize
 
 
 def _is_captured() -> bool:

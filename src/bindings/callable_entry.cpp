@@ -187,6 +187,10 @@ CallEntry::CallEntry(const py::dict& described)
   }
   const py::tuple watch = get(described, "watch");
   watch_ = Watch(watch[0], watch[1], watch[2].cast<std::size_t>());
+  for (const py::handle range : py::tuple(get(described, "taken"))) {
+    const auto parts = py::cast<py::tuple>(range);
+    taken_.emplace_back(parts[0].cast<std::uintptr_t>(), parts[1].cast<std::uintptr_t>());
+  }
   const py::object result = get(described, "result");
   if (py::isinstance<py::tuple>(result)) {
     result_ = Pattern(result);
@@ -252,6 +256,12 @@ bool CallEntry::is_entangled(const std::vector<CallArray>& arrays) const {
     for (std::size_t other = 0; other < arrays.size(); ++other) {
       const CallArray& array = arrays[other];
       if (other != written && array.begin < target.end && target.begin < array.end) return true;
+    }
+  }
+  for (const auto& [begin, end] : taken_) {
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      // An array that the graph works on in place is written to and read in the function's order.
+      if (!specs_[i].in_place && arrays[i].begin < end && begin < arrays[i].end) return true;
     }
   }
   return false;

@@ -76,8 +76,9 @@ class CallEntry {
     pybind11::object like;
     bool copied = false;
   };
-  // Whether an array that is written to shares memory with another one of the call: then it matters
-  // which copy is made first, and the graph was captured for arrays that do not.
+  // Whether an array that is written to shares memory with another one of the call, or one of the
+  // call with what the function writes to besides: then it matters which copy is made first, and
+  // the graph was captured for arrays that do not.
   [[nodiscard]] bool is_entangled(const std::vector<CallArray>& arrays) const;
   void read_arrays(const pybind11::tuple& described);
   void read_results(const pybind11::tuple& described);
@@ -97,6 +98,8 @@ class CallEntry {
   pybind11::object rebuild_;      // rebuild(arrays), where the pattern is none of simple containers
   std::vector<std::size_t> in_;   // the arrays that are copied in
   std::vector<std::size_t> out_;  // the results that are copied out, and then
+  // Where the function writes besides, from the first byte to the one after the last.
+  std::vector<std::pair<std::uintptr_t, std::uintptr_t>> taken_;
   std::vector<std::size_t> back_;       // the arrays that are copied back
   pybind11::object stage_;              // stage(index, array): a new array that the copies can take
   pybind11::object put_back_;           // put_back(index, array): the array inside into the call's

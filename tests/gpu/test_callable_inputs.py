@@ -193,3 +193,24 @@ def test_arrays_of_the_library_beside_torchs(torch: Any) -> None:
         scale.update(by)
         assert torch.equal(fast(values, scale), values * by)
     assert_replays(fast, 2)
+
+
+def test_an_argument_that_the_function_also_writes_to_by_itself(torch: Any) -> None:
+    class Counting(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(4, device="cuda"))
+
+        def forward(self, values: Any) -> Any:
+            self.count.add_(1)
+            return values * 2
+
+    module = Counting().eval()
+    other = torch.ones(4, device="cuda")
+    fast = gpuprof.make_graphed_callable(module, (other,), warmup=1)
+    module.count.zero_()
+    assert torch.equal(fast(module.count), torch.full((4,), 2.0, device="cuda"))
+    assert torch.equal(fast(module.count), torch.full((4,), 4.0, device="cuda"))
+    assert torch.equal(fast(other), other * 2)
+    assert torch.equal(module.count, torch.full((4,), 3.0, device="cuda"))
+    assert fast.stats().eager_calls == 2
