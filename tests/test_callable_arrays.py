@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from gpuprof import _callable_arrays_numba
-from gpuprof._callable_arrays import arrays_of, grown, is_dense
+from gpuprof._callable_arrays import arrays_of
+from gpuprof._callable_layout import grown, is_dense
 
 numpy: Any = pytest.importorskip("numpy", reason="Python build without NumPy")
 

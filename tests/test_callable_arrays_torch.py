@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpuprof._callable_arrays import arrays_of, is_dense
+from gpuprof._callable_arrays import arrays_of
+from gpuprof._callable_layout import is_dense
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.torch

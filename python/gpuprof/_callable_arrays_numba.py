@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpuprof import _core
-from gpuprof._callable_arrays import is_dense
+from gpuprof._callable_layout import is_dense
 
 _CONTIGUOUS = ("C_CONTIGUOUS", "F_CONTIGUOUS")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpuprof._callable_arrays import grown, is_dense
+from gpuprof._callable_layout import grown, is_dense
 
 
 class TorchArrays:
