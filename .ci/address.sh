@@ -1,4 +1,4 @@
-# C++ tests and the Python tests of timing, graphs and traces under AddressSanitizer, LeakSanitizer and
+# C++ tests and the Python tests of timing, graphs, callables and traces under AddressSanitizer, LeakSanitizer and
 # UndefinedBehaviorSanitizer.
 source .ci/common.sh
 need_debian g++ libgtest-dev
@@ -38,4 +38,5 @@ fake_driver "$folder/cache/d/fake_driver" "${flags[@]}" >/dev/null
 FAKECUDA_CXXFLAGS="${flags[*]}" "${python[@]}" -m pytest -q -o cache_dir="$folder/cache" \
   -k 'not daemon and not fork_while_other_threads' tests/test_timing*.py \
   tests/test_graphs_{capture,graph,update,timers,nodes,scalar,scalar_arrays,scalar_memory}.py \
+  tests/test_callable_{calls,policies,closures,lifetime,stale}.py \
   tests/test_trace_writer.py tests/test_trace_values.py tests/test_trace_tools_hostile.py
