@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -55,7 +54,6 @@ def test_a_trace_of_viztracer_is_read_and_lines_up_with_ours(tmp_path: Path) -> 
 def test_a_trace_of_torch_is_read_and_lines_up_with_ours(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     theirs, ours, merged = (tmp_path / name for name in ("torch.json", "ours.json", "all.json"))
-    before = time.time_ns()
     # Torch writes to standard error what it is doing.
     done = run_python(
         f"""
@@ -79,4 +77,5 @@ def test_a_trace_of_torch_is_read_and_lines_up_with_ours(tmp_path: Path) -> None
     around = next(row for row in summary(merged, top=1000).ranges if row.name == "around")
     lag = begin_ns(merged, "ours") - begin_ns(merged, "around")
     assert 0 <= lag <= around.total_ms * 1e6
-    assert before <= begin_ns(merged, "around") <= time.time_ns()
+    # On the wall clock it is where torch's own file says, to what microseconds can tell.
+    assert abs(begin_ns(merged, "around") - begin_ns(theirs, "around")) <= 1000

@@ -16,6 +16,7 @@ of its own, also where a caller passes one array twice.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -74,7 +75,7 @@ def flatten_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flat:
     return Flat(("tuple", patterns), tuple(walk.leaves), tuple(walk.values))
 
 
-class Walk:
+class Walk(ABC):
     """One walk through a structure, in which the arrays are found.
 
     Attributes
@@ -86,9 +87,9 @@ class Walk:
         self.leaves: list[Leaf] = []
         self._around: set[int] = set()  # the containers that the current place is inside of
 
+    @abstractmethod
     def pattern(self, value: Any, path: str) -> Pattern:
         """Return the pattern of what is at a path."""
-        raise NotImplementedError
 
     def container(self, value: Any, of: Opened, path: str) -> Pattern:
         """Return the pattern of a container, whose class comes out as `other` says."""
@@ -106,9 +107,9 @@ class Walk:
             return of.kind, children
         return *self.other(value, of), children
 
+    @abstractmethod
     def other(self, value: Any, of: Opened, /) -> Pattern:
         """Return how the pattern of a container begins that is no tuple, list or dict."""
-        raise NotImplementedError
 
 
 class _ArgumentWalk(Walk):
