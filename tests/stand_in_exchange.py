@@ -6,27 +6,13 @@ import ctypes
 from typing import Any
 
 from tests import stand_in_cupy
+from tests.dlpack import Tensor
 
 _CUDA = 2
 _CODES = {"i": 0, "u": 1, "f": 2}
 
 
-class _Tensor(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.c_void_p),
-        ("strides", ctypes.c_void_p),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
-_Look = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_Tensor))
+_Look = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(Tensor))
 _Stream = ctypes.PYFUNCTYPE(
     ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p)
 )
@@ -59,7 +45,7 @@ def _look(array: ExchangingArray, out: Any) -> int:
     tensor = out.contents
     # The address in two parts, as the protocol has them.
     tensor.data, tensor.byte_offset = array.data.mem.ptr, array.data.ptr - array.data.mem.ptr
-    tensor.device_type, tensor.device = _CUDA, 0
+    tensor.device_type, tensor.device_id = _CUDA, 0
     tensor.ndim = len(array.shape)
     tensor.code, tensor.bits, tensor.lanes = _CODES[array.dtype[0]], 8 * array.itemsize, 1
     tensor.shape = ctypes.addressof(array._exchanged[0])

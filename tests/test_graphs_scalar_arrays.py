@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gpuprof import DeviceScalar, errors
+from tests.dlpack import Tensor
 from tests.fake_driver.control import FakeCuda
 
 MS = 1_000_000
@@ -28,21 +29,6 @@ CODES = {
     "float64": (FLOAT, 64, "<f8"),
     "bfloat16": (BFLOAT, 16, None),
 }
-
-
-class Tensor(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.c_void_p),
-        ("strides", ctypes.c_void_p),
-        ("byte_offset", ctypes.c_uint64),
-    ]
 
 
 class Managed(ctypes.Structure):
