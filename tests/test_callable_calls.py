@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,6 +14,7 @@ from gpuprof._callable_streams import Place
 from tests import stand_in_cupy
 from tests.callables import US, Counted, twice
 from tests.fake_driver.control import FakeCuda
+from tests.processes import check_cuda
 from tests.stand_in_cupy import MemoryPointer, installed
 from tests.stand_in_exchange import ExchangingArray
 from tests.threads import in_threads
@@ -402,3 +404,20 @@ def test_the_exchange_api_is_asked_for_arrays_and_for_the_stream(
         assert ExchangingArray.asked_for_streams == asked + 1
         assert result.tolist() == [4, 4]
         del fast, result
+
+
+@pytest.mark.parametrize("version", [12000, 12020])
+def test_calls_replay_with_the_oldest_drivers(fake_path: Path, version: int) -> None:
+    check_cuda(
+        fake_path,
+        """
+        from tests.callables import twice
+        from tests.stand_in_cupy import installed
+        with installed(fake) as cupy:
+            fast = gpuprof.make_graphed_callable(twice(cupy), (cupy.array([1.0]),))
+            assert fast(cupy.array([2.0])).tolist() == [2, 2]
+            assert fast.stats().replays == 1
+            del fast
+        """,
+        FAKECUDA_CONFIG=f"driver_version={version}",
+    )

@@ -3,10 +3,11 @@
 // A line is X(name, version): cuGetProcAddress is asked for exactly that version, and the entry has
 // the type PFN_<name>_v<version>, so that newer headers and newer drivers never change an ABI under
 // us. F(name, version, older) asks for `older` where the driver does not have `version`; both have
-// one signature. A new driver call is one new line here.
+// one signature. With S(name, version, older) they do not: the older one is an entry of its own,
+// name_v<older>, for callers to fall back on. A new driver call is one new line here.
 #pragma once
 
-#define GPUPROF_DRIVER_ENTRY_POINTS(X, F)      \
+#define GPUPROF_DRIVER_ENTRY_POINTS(X, F, S)   \
   X(cuInit, 2000)                              \
   X(cuDriverGetVersion, 2020)                  \
   X(cuGetErrorName, 6000)                      \
@@ -70,7 +71,7 @@
   X(cuGraphExecMemcpyNodeSetParams, 10020)     \
   X(cuGraphNodeSetEnabled, 11060)              \
   X(cuGraphGetNodes, 10000)                    \
-  X(cuGraphGetEdges, 12030)                    \
+  S(cuGraphGetEdges, 12030, 10000)             \
   X(cuGraphNodeGetType, 10000)                 \
   X(cuGraphKernelNodeGetParams, 12000)         \
   X(cuGraphMemcpyNodeGetParams, 10000)         \

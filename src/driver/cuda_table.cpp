@@ -78,9 +78,18 @@ void fill_table(State& s, const Resolver& resolver) {
     void* entry = resolver.find(#name, version);                                                  \
     fill(s.table.name, entry != nullptr ? entry : resolver.find(#name, older), #name, s.missing); \
   }
-  GPUPROF_DRIVER_ENTRY_POINTS(GPUPROF_X, GPUPROF_F)
+// What the driver lacks is told only where it has neither form.
+#define GPUPROF_S(name, version, older)                                          \
+  {                                                                              \
+    std::vector<std::string> not_told;                                           \
+    fill(s.table.name##_v##older, resolver.find(#name, older), #name, not_told); \
+    fill(s.table.name, resolver.find(#name, version), #name,                     \
+         not_told.empty() ? not_told : s.missing);                               \
+  }
+  GPUPROF_DRIVER_ENTRY_POINTS(GPUPROF_X, GPUPROF_F, GPUPROF_S)
 #undef GPUPROF_X
 #undef GPUPROF_F
+#undef GPUPROF_S
 }
 
 std::string version_text(int version) {

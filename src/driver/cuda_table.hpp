@@ -22,9 +22,13 @@ namespace gpuprof::driver {
 struct Table {
 #define GPUPROF_X(name, version) PFN_##name##_v##version name;
 #define GPUPROF_F(name, version, older) PFN_##name##_v##version name;
-  GPUPROF_DRIVER_ENTRY_POINTS(GPUPROF_X, GPUPROF_F)
+#define GPUPROF_S(name, version, older) \
+  PFN_##name##_v##version name;         \
+  PFN_##name##_v##older name##_v##older;
+  GPUPROF_DRIVER_ENTRY_POINTS(GPUPROF_X, GPUPROF_F, GPUPROF_S)
 #undef GPUPROF_X
 #undef GPUPROF_F
+#undef GPUPROF_S
 };
 
 // What a call through a missing entry answers: the largest number the enumeration can hold, and far

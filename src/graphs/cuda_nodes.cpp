@@ -25,28 +25,23 @@ std::vector<CUgraphNode> handles_of(const Table& table, CUgraph graph) {
   return handles;
 }
 
-[[noreturn]] void refuse_old_driver(const Table& table) {
-  int version = 0;
-  table.cuDriverGetVersion(&version);
-  throw driver::Error(driver::ErrorKind::kUnavailable,
-                      "reading the edges of a graph needs a driver for CUDA 12.3 or newer; this "
-                      "one is for CUDA " +
-                          std::to_string(version / 1000) + "." +
-                          std::to_string(version % 1000 / 10));
+// Before CUDA 12.3 edges have no data, and the older form leaves `data` as it is.
+CUresult get_edges(const Table& table, CUgraph graph, CUgraphNode* from, CUgraphNode* to,
+                   CUgraphEdgeData* data, std::size_t* count) {
+  const CUresult status = table.cuGraphGetEdges(graph, from, to, data, count);
+  if (status != driver::kMissingEntry) return status;
+  return table.cuGraphGetEdges_v10000(graph, from, to, count);
 }
 
 std::vector<Edge> edges_of(const Table& table, CUgraph graph,
                            const std::vector<CUgraphNode>& handles) {
   std::size_t count = 0;
-  const CUresult counted = table.cuGraphGetEdges(graph, nullptr, nullptr, nullptr, &count);
-  if (counted == driver::kMissingEntry) refuse_old_driver(table);
-  check(counted, "cuGraphGetEdges");
+  check(get_edges(table, graph, nullptr, nullptr, nullptr, &count), "cuGraphGetEdges");
   if (count == 0) return {};
   std::vector<CUgraphNode> from(count);
   std::vector<CUgraphNode> to(count);
   std::vector<CUgraphEdgeData> data(count);
-  check(table.cuGraphGetEdges(graph, from.data(), to.data(), data.data(), &count),
-        "cuGraphGetEdges");
+  check(get_edges(table, graph, from.data(), to.data(), data.data(), &count), "cuGraphGetEdges");
   std::unordered_map<CUgraphNode, std::size_t> known;
   known.reserve(handles.size());
   for (std::size_t i = 0; i < handles.size(); ++i) known.emplace(handles[i], i);

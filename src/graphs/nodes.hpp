@@ -6,7 +6,7 @@
 //
 // The caller passes a CUgraph that is alive and that nobody changes meanwhile: a stale handle
 // crashes the process in the driver. Any thread; nothing is kept between calls. Errors are
-// driver::Error: kUnavailable where the driver is older than 12.3 and cannot tell all edges.
+// driver::Error.
 #pragma once
 
 #include <array>
