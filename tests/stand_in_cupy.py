@@ -411,7 +411,7 @@ def _module(world: World) -> Any:
         MemoryPointer=MemoryPointer,
         MemoryPool=MemoryPool,
         using_allocator=_using_allocator,
-        get_current_stream=lambda: world.streams[-1],
+        get_current_stream=lambda _device=-1: world.streams[-1],
         runtime=types.SimpleNamespace(getDevice=lambda: 0),
     )
     cupy.launch = lambda name="work", ns=1_000: world.fake.kernel(world.handle, name, ns)

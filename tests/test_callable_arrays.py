@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from gpuprof import _callable_arrays_numba
 from gpuprof._callable_arrays import arrays_of
 from gpuprof._callable_layout import grown, is_dense
 
@@ -74,7 +73,7 @@ class Stream:
 
 @pytest.fixture
 def numba(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A Numba whose arrays are `DeviceArray`s; `stream` is the current one of gpuprof."""
+    """A Numba whose arrays are `DeviceArray`s; `on` is the stream of a call."""
     cuda: Any = types.ModuleType("numba.cuda")
     cuda.stream = Stream(7)
     cuda.external_stream = lambda handle: cuda.stream if handle == 7 else None
@@ -84,8 +83,7 @@ def numba(monkeypatch: pytest.MonkeyPatch) -> Any:
     arrays.DeviceNDArray = DeviceArray
     monkeypatch.setitem(sys.modules, "numba.cuda", cuda)
     monkeypatch.setitem(sys.modules, "numba.cuda.cudadrv.devicearray", arrays)
-    core = types.SimpleNamespace(_current_stream=lambda: (cuda.stream.handle, 0, True))
-    monkeypatch.setattr(_callable_arrays_numba, "_core", core)
+    cuda.on = types.SimpleNamespace(handle=lambda: cuda.stream.handle)
     return cuda
 
 
@@ -205,9 +203,9 @@ def test_an_array_of_cupys_is_padded_with_zeros_and_cut(cupy: Any) -> None:
     assert arrays.nbytes(padded) == 24
 
 
-def test_contiguous_arrays_of_numbas_are_copied_on_the_current_stream(numba: Any) -> None:
+def test_contiguous_arrays_of_numbas_are_copied_on_the_stream_of_the_call(numba: Any) -> None:
     array = DeviceArray(numpy.arange(6.0).reshape(2, 3))
-    arrays = arrays_of(array)
+    arrays = arrays_of(array, numba.on)
     static = arrays.static_like(array)
     arrays.fill(static, array)
     assert static.calls == [("copy_to_device", numba.stream)]
@@ -218,7 +216,7 @@ def test_contiguous_arrays_of_numbas_are_copied_on_the_current_stream(numba: Any
 
 def test_other_layouts_of_numbas_are_written_by_a_kernel(numba: Any) -> None:
     array = DeviceArray(numpy.arange(24.0).reshape(2, 3, 4)[:, ::2])
-    arrays = arrays_of(array)
+    arrays = arrays_of(array, numba.on)
     staged = arrays.dense(array)
     assert staged.calls == [("setitem", numba.stream)]
     assert (staged.values == array.values).all()
@@ -232,7 +230,7 @@ def test_other_layouts_of_numbas_are_written_by_a_kernel(numba: Any) -> None:
 
 def test_numbas_arrays_are_compared_once_their_stream_is_done(numba: Any) -> None:
     array = DeviceArray(numpy.array([numpy.nan, 1]))
-    arrays = arrays_of(array)
+    arrays = arrays_of(array, numba.on)
     assert arrays.same_bytes(array, DeviceArray(numpy.array([numpy.nan, 1])))
     assert not arrays.same_bytes(array, DeviceArray(numpy.array([numpy.nan, 2])))
     assert numba.stream.waits == 2
@@ -241,16 +239,17 @@ def test_numbas_arrays_are_compared_once_their_stream_is_done(numba: Any) -> Non
 def test_on_the_default_stream_numba_is_given_none(numba: Any) -> None:
     numba.stream.handle = 0
     array = DeviceArray(numpy.ones(2))
-    static = arrays_of(array).stage(array, array)
-    assert static.calls == [("copy_to_device", 0)]
-    assert arrays_of(array).same_bytes(static, array)
+    for on in (None, numba.on):
+        static = arrays_of(array, on).stage(array, array)
+        assert static.calls == [("copy_to_device", 0)]
+        assert arrays_of(array, on).same_bytes(static, array)
     assert numba.stream.waits == 0
 
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_an_array_of_numbas_is_padded_with_zeros_and_cut(numba: Any, size: int) -> None:
     array = DeviceArray(numpy.ones((2, 3)))
-    arrays = arrays_of(array)
+    arrays = arrays_of(array, numba.on)
     padded = arrays.padded(array, 0, size)
     assert padded.values.tolist() == [[1, 1, 1]] * 2 + [[0, 0, 0]] * (size - 2)
     assert {stream for _, stream in padded.calls} == {numba.stream}

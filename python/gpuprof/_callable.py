@@ -44,10 +44,10 @@ def make_graphed_callable(
     """Make a callable that captures a function as a CUDA graph and replays it when called.
 
     Called like `fn`, with the arguments of `fn`, it returns what `fn` would: the arguments are
-    copied into the graph's own arrays and the results out of them, on the stream that is current
-    for the call. The graph is captured for the types, shapes, dtypes and devices of the arrays, for
-    the values of everything else, and for torch's grad mode, autocast and the like; a call in which
-    any of these differ is treated as `on_new_shape` says. Strides may differ.
+    copied into the graph's own arrays and the results out of them, on the current stream of the
+    arrays' library. The graph is captured for the types, shapes, dtypes and devices of the arrays,
+    for the values of everything else, and for torch's grad mode, autocast and the like; a call in
+    which any of these differ is treated as `on_new_shape` says. Strides may differ.
 
     Parameters
     ----------
@@ -68,7 +68,8 @@ def make_graphed_callable(
     mode : CaptureMode or str
         As for `capture`.
     stream : int or object, optional
-        The stream to capture on; None is the framework's current one, or one of gpuprof's.
+        The stream to capture on; None is the framework's current one, or one of gpuprof's. Calls
+        with Numba's arrays run on it, too, or on the default one: Numba has no current stream.
     pool : CapturePool, optional
         Share its memory with what else is captured with it; all callables of one pool run one after
         the other. By default the graphs of one callable share a pool of their own.

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from gpuprof._callable_streams import CallStream
     from gpuprof._callable_structure import Leaf
 
 
@@ -70,8 +71,14 @@ class Arrays(Protocol):
         """Return how many bytes the elements have."""
 
 
-def arrays_of(array: Any) -> Arrays:
+def arrays_of(array: Any, on: CallStream | None = None) -> Arrays:
     """Return what handles `array`, chosen by its exact type.
+
+    Parameters
+    ----------
+    array : object
+    on : CallStream, optional
+        The stream of the copies where the library has no current one. Needed for copies alone.
 
     Raises
     ------
@@ -95,7 +102,9 @@ def arrays_of(array: Any) -> Arrays:
         return _of_cupy(cupy)
     numba: Any = sys.modules.get("numba.cuda.cudadrv.devicearray")
     if kind is getattr(numba, "DeviceNDArray", None):
-        return _of_numba(sys.modules["numba.cuda"], kind)
+        from gpuprof._callable_arrays_numba import NumbaArrays
+
+        return NumbaArrays(sys.modules["numba.cuda"], kind, on)
     if hasattr(kind, "__cuda_array_interface__") or hasattr(array, "__cuda_array_interface__"):
         return _InPlace(kind)
     message = f"expected an array on a GPU, got {kind.__module__}.{kind.__qualname__}"
@@ -117,29 +126,22 @@ def _of_cupy(cupy: Any) -> Arrays:
     return CupyArrays(cupy)
 
 
-@functools.lru_cache(maxsize=1)
-def _of_numba(cuda: Any, kind: type) -> Arrays:
-    from gpuprof._callable_arrays_numba import NumbaArrays
-
-    return NumbaArrays(cuda, kind)
-
-
-def copies_of(leaves: Sequence[Leaf]) -> list[Any]:
+def copies_of(leaves: Sequence[Leaf], on: CallStream) -> list[Any]:
     """Return copies of the arrays of a call; of one that is used in place, itself."""
     copies = []
     for leaf in leaves:
-        arrays = arrays_of(leaf.array)
+        arrays = arrays_of(leaf.array, on)
         copies.append(arrays.static_like(leaf.array))
         arrays.fill(copies[-1], leaf.array)
     return copies
 
 
-def changed(leaves: Sequence[Leaf], copies: Sequence[Any]) -> list[str]:
+def changed(leaves: Sequence[Leaf], copies: Sequence[Any], on: CallStream) -> list[str]:
     """Wait, and return the paths of those arrays that differ from their copies."""
     return [
         leaf.path
         for leaf, copy in zip(leaves, copies, strict=True)
-        if not arrays_of(leaf.array).same_bytes(leaf.array, copy)
+        if not arrays_of(leaf.array, on).same_bytes(leaf.array, copy)
     ]
 
 

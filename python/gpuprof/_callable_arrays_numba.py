@@ -1,15 +1,17 @@
 """Numba's device arrays in a graphed callable. Numba is never imported from here.
 
-Numba has no current stream: its copies are enqueued on the one that stands for it in gpuprof.
+Numba has no current stream: its copies are enqueued on the one of the call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gpuprof import _core
 from gpuprof._callable_layout import is_dense
+
+if TYPE_CHECKING:
+    from gpuprof._callable_streams import CallStream
 
 _CONTIGUOUS = ("C_CONTIGUOUS", "F_CONTIGUOUS")
 
@@ -23,13 +25,16 @@ class NumbaArrays:
         ``numba.cuda``.
     kind : type
         Of the arrays.
+    on : CallStream or None
+        Of the copies; None is the default stream.
     """
 
     name = "numba"
     in_place = False
 
-    def __init__(self, cuda: Any, kind: type) -> None:
+    def __init__(self, cuda: Any, kind: type, on: CallStream | None = None) -> None:
         self._cuda = cuda
+        self._on = on
         self.types: tuple[type, ...] = (kind,)
 
     def static_like(self, array: Any) -> Any:
@@ -81,7 +86,7 @@ class NumbaArrays:
         return is_dense(array.shape, [stride // itemsize for stride in array.strides])
 
     def _stream(self) -> Any:
-        handle, _, _ = _core._current_stream()
+        handle = 0 if self._on is None else self._on.handle()
         return self._cuda.external_stream(handle) if handle else 0
 
 

@@ -36,7 +36,7 @@ from gpuprof._callable_state import (
     needs_gradients,
     probes,
 )
-from gpuprof._callable_streams import Place
+from gpuprof._callable_streams import CallStream, Place
 from gpuprof._callable_structure import flatten_arguments
 from gpuprof._callable_values import is_plain
 from gpuprof._callable_watch import Watched, collect
@@ -150,7 +150,7 @@ class Recording:
         self._place.check()
         self._refuse_gradients(self._flat.leaves, ())
         with self._place.current():
-            self._inputs = [_input(leaf) for leaf in self._flat.leaves]
+            self._inputs = [_input(leaf, self._place.copies_on) for leaf in self._flat.leaves]
             if warmup > 0:
                 self._warm_up(warmup)
             else:
@@ -271,7 +271,7 @@ class Recording:
         self._pattern, leaves = flatten_result(result, self._constants())
         self._refuse_gradients((), leaves)
         for leaf in leaves:
-            arrays = arrays_of(leaf.array)
+            arrays = arrays_of(leaf.array, self._place.copies_on)
             inside = arrays.dense(leaf.array)
             facts = _core._array_facts(inside)
             assert facts is not None
@@ -317,8 +317,9 @@ class Recording:
     def _entry(self, graph: CapturedGraph, watched: Watched) -> _core._CallEntry:
         args, kwargs = self._flat.pattern[1]
         inputs = tuple(self._inputs)
-        statics = tuple((each.arrays, each.static) for each in inputs)
-        results = tuple((arrays_of(leaf.array), leaf.array) for leaf in self._results)
+        on = self._place.calls_stream({arrays_of(leaf.array).name for leaf in self._results})
+        statics = tuple((arrays_of(each.static, on), each.static) for each in inputs)
+        results = tuple((arrays_of(leaf.array, on), leaf.array) for leaf in self._results)
         simple = _is_simple(self._pattern)
         described = {
             "graph": graph,
@@ -346,7 +347,8 @@ class Recording:
             "wrote": _wrote,
             "taken": self._taken,
             "device": self._place.device,
-            "stream_of": self._place.stream_type,
+            "stream_type": self._place.stream_type,
+            "stream": on.ask,
         }
         return _core._CallEntry(described)
 
@@ -397,8 +399,8 @@ def _flag(captured: weakref.ref[CapturedCall]) -> None:
         found.entry.flag()
 
 
-def _input(leaf: Leaf) -> _Input:
-    arrays = arrays_of(leaf.array)
+def _input(leaf: Leaf, on: CallStream) -> _Input:
+    arrays = arrays_of(leaf.array, on)
     return _Input(leaf, arrays, arrays.static_like(leaf.array))
 
 

@@ -1,7 +1,7 @@
 """Padded calls of a graphed callable: arguments made larger, results cut.
 
 What belongs to which size is decided in `_callable_buckets` and `_callable_padded_results`, which
-know shapes only; here the arrays are dealt with, on the current stream.
+know shapes only; here the arrays are dealt with, on the stream of the call.
 """
 
 from __future__ import annotations
@@ -18,20 +18,27 @@ from gpuprof._callable_state import fresh_autocast_cache, kept_buffers, kept_ran
 if TYPE_CHECKING:
     from gpuprof._callable_buckets import Padding
     from gpuprof._callable_captured import CapturedCall
+    from gpuprof._callable_streams import CallStream
     from gpuprof._callable_structure import Flat
 
 
-def padded_arguments(flat: Flat, padding: Padding) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def padded_arguments(
+    flat: Flat, padding: Padding, on: CallStream
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return (args, kwargs) of a call with what has to be padded made larger, by zeros."""
     arrays = [leaf.array for leaf in flat.leaves]
     for number, dim, size in padding.pads:
-        arrays[number] = arrays_of(arrays[number]).padded(arrays[number], dim, size)
+        arrays[number] = arrays_of(arrays[number], on).padded(arrays[number], dim, size)
     args, kwargs = rebuild(flat.pattern, arrays)
     return args, kwargs
 
 
 def learn_slices(
-    function: Callable[..., Any], flat: Flat, padding: Padding, captured: CapturedCall
+    function: Callable[..., Any],
+    flat: Flat,
+    padding: Padding,
+    captured: CapturedCall,
+    on: CallStream,
 ) -> ResultSlices:
     """Run a function on copies of the real arguments to see what its results have to be cut to.
 
@@ -40,7 +47,7 @@ def learn_slices(
     ValueError
         Its results do not follow the padded sizes, or it writes to its arguments.
     """
-    copies = copies_of(flat.leaves)
+    copies = copies_of(flat.leaves, on)
     args, kwargs = rebuild(flat.pattern, copies)
     constants = [value for _, value in flat.values]
     with (
@@ -49,7 +56,7 @@ def learn_slices(
         fresh_autocast_cache(),
     ):
         real = flatten_result(function(*args, **kwargs), constants)[1]
-    written = changed(flat.leaves, copies)
+    written = changed(flat.leaves, copies, on)
     if written:
         message = (
             f"buckets: the function writes to {', '.join(written)}, and what it writes to a "

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gpuprof._callable_buckets import Padding
     from gpuprof._callable_capture import Recording
     from gpuprof._callable_captured import CapturedCall
+    from gpuprof._callable_streams import CallStream
     from gpuprof._callable_structure import Flat
 
 _MANY_RECAPTURES = 4
@@ -112,11 +113,11 @@ class CapturingCalls(_core.CallBase):
         if self._always_eager:
             return self._eagerly(args, kwargs)
         _core.require_cuda()  # a forked child learns it here, and not from a lock that it inherited
-        if _is_captured():
+        flat = self._flat(args, kwargs)
+        if self._stream_of(flat).is_captured():
             return self._in_capture(args, kwargs)
         for _ in range(_TRIES):
             with self._lock:
-                flat = self._flat(args, kwargs)
                 padding = self._padding(flat)
                 captured, key = self._find(flat, padding)
                 watches = captured is None and self._is_last_of_warmup(key)
@@ -188,14 +189,19 @@ class CapturingCalls(_core.CallBase):
         """Answer a call on a stream that is being captured: the function becomes part of that."""
         return self._eagerly(args, kwargs)
 
-    # Captures and policies; with the lock.
-
     def _flat(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flat:
         from gpuprof._callable_structure import flatten_arguments
 
         if not self._in_order and len(kwargs) > 1:
             kwargs = dict(sorted(kwargs.items()))
         return flatten_arguments(args, kwargs)
+
+    def _stream_of(self, flat: Flat) -> CallStream:
+        from gpuprof._callable_streams import CallStream
+
+        return CallStream.of(flat, self._settings.stream)
+
+    # Captures and policies; with the lock.
 
     def _key(self, flat: Flat) -> Any:
         from gpuprof._callable_state import asks_for_gradients, current
@@ -364,7 +370,8 @@ class CapturingCalls(_core.CallBase):
     def _run_padded(self, captured: CapturedCall, flat: Flat, padding: Padding) -> Any:
         from gpuprof._callable_padding import cut, padded_arguments
 
-        result = self._run(captured.entry, *padded_arguments(flat, padding))
+        padded = padded_arguments(flat, padding, self._stream_of(flat))
+        result = self._run(captured.entry, *padded)
         if result is _core._no_fit or result is _core._is_stale:
             return result
         self._counts["padded"] += 1
@@ -379,14 +386,14 @@ class CapturingCalls(_core.CallBase):
         captured = self._captured.get(key)
         if captured is None:
             self._counts["misses"] += 1
-            args, kwargs = padded_arguments(flat, padding)
+            args, kwargs = padded_arguments(flat, padding, self._stream_of(flat))
             captured = self._captured_for(self._flat(args, kwargs), key)
         else:
             self._hits_of_python += 1
         if captured is not None and (
             captured.slices is None or not captured.slices.covers(padding)
         ):
-            learnt = learn_slices(self._fn, flat, padding, captured)
+            learnt = learn_slices(self._fn, flat, padding, captured, self._stream_of(flat))
             captured.slices = learnt if captured.slices is None else captured.slices.with_(learnt)
         return captured, key
 
@@ -403,9 +410,10 @@ class CapturingCalls(_core.CallBase):
         """Run the function and note which arguments it writes to."""
         from gpuprof._callable_arrays import changed, copies_of
 
-        before = copies_of(flat.leaves)
+        on = self._stream_of(flat)
+        before = copies_of(flat.leaves, on)
         result = self._eagerly(args, kwargs)
-        self._remember(self._written, key, frozenset(changed(flat.leaves, before)))
+        self._remember(self._written, key, frozenset(changed(flat.leaves, before, on)))
         return result
 
     def _remember(self, where: dict[Any, Any], key: Any, value: Any) -> None:
@@ -426,12 +434,6 @@ def _sees_order(fn: Callable[..., Any]) -> bool:
     except (TypeError, ValueError):
         return True
     return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
-
-
-def _is_captured() -> bool:
-    """Return whether the current stream is being captured; the legacy default one cannot be."""
-    handle, ordinal, _ = _core._current_stream()
-    return handle != 0 and _core._capture_status(handle, ordinal) != 0
 
 
 def _outside() -> int:

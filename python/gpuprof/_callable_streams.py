@@ -1,4 +1,4 @@
-"""Where a graphed callable warms up and captures: by which library, on which device and stream.
+"""Where a graphed callable captures and is called: by which library, on which device and stream.
 
 Warm-ups run on the stream of the capture, because libraries keep workspaces for each stream. It is
 the framework's current one, or a stream of gpuprof's where that is the legacy default stream, which
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpuprof import _core, _graphs_cupy, _graphs_torch
@@ -21,6 +21,67 @@ if TYPE_CHECKING:
     from gpuprof._callable_structure import Flat
 
 _DEVICE = 2  # in an array's facts
+
+
+class CallStream:
+    """The stream of calls: the current one of the library of their arrays, on their device.
+
+    Torch's if one of the arrays is torch's, else CuPy's if one is CuPy's. Numba has no current
+    stream: its calls are on the stream that the callable was made with, or on the default one. For
+    other arrays, and for calls without any, it is the framework's.
+
+    Parameters
+    ----------
+    libraries : collection of str
+        The names of the libraries.
+    device : int
+    asked : object
+        The ``stream=`` argument that the callable was made with.
+
+    Attributes
+    ----------
+    ask : callable, int or None
+        ``ask(device)`` is the stream or its handle. An int is the handle; None is the framework's.
+    """
+
+    def __init__(self, libraries: Collection[str], device: int, asked: object) -> None:
+        self.ask: Callable[[int], Any] | int | None = None
+        self._device = device
+        if "torch" in libraries:
+            self.ask = sys.modules["torch"]._C._cuda_getCurrentRawStream
+        elif "cupy" in libraries:
+            self.ask = sys.modules["cupy"].cuda.get_current_stream
+        elif "numba" in libraries:
+            self.ask = 0 if asked is None else _core.stream_handle(asked)
+
+    @classmethod
+    def of(cls, flat: Flat, asked: object) -> CallStream:
+        """Return the stream of a call with these arguments."""
+        device = int(flat.leaves[0].facts[_DEVICE]) if flat.leaves else 0
+        return cls(_libraries(flat), device, asked)
+
+    def handle(self) -> int:
+        """Return the handle of the stream now."""
+        if self.ask is None:
+            return _core._current_stream()[0]
+        return (
+            self.ask if isinstance(self.ask, int) else _core.stream_handle(self.ask(self._device))
+        )
+
+    def is_captured(self) -> bool:
+        """Return whether the stream, or a framework's current one, is being captured.
+
+        In either case this thread cannot capture another graph now.
+        """
+        handles = {self.handle(), _core._current_stream()[0]}
+        if _graphs_cupy.is_loaded():
+            handles.add(int(sys.modules["cupy"].cuda.get_current_stream().ptr))
+        handles.discard(0)  # the legacy default stream cannot be captured
+        return any(_core._capture_status(handle, self._device) != 0 for handle in handles)
+
+
+def _libraries(flat: Flat) -> set[str]:
+    return {arrays_of(leaf.array).name for leaf in flat.leaves}
 
 
 class Place:
@@ -42,7 +103,9 @@ class Place:
     stream : object
         What to capture, once `current` was entered.
     stream_type : type or None
-        A type that tells the current stream of calls; None where the graph finds it out.
+        A type that tells the current stream of calls; None where `calls_stream` is to be asked.
+    copies_on : CallStream
+        The stream of the copies of a library that has no current stream.
     memory : list
         What CuPy's part of a graph of torch's lies in, once `current` was left. To be kept with the
         graph.
@@ -55,7 +118,7 @@ class Place:
 
     def __init__(self, flat: Flat, asked: object) -> None:
         self._asked = asked
-        names = {arrays_of(leaf.array).name for leaf in flat.leaves}
+        names = self._libraries = _libraries(flat)
         has_torch = "torch" in names
         self.backend: Literal["auto", "driver", "torch"] = "auto"
         if has_torch or (not names and _graphs_torch.wants(asked)):
@@ -67,6 +130,10 @@ class Place:
         self.stream = asked
         self.device = self._device_of(flat)
         self.stream_type = sys.modules["torch"].Tensor if self.backend == "torch" else None
+        # Without a stream of its own, Numba's work is captured on the framework's current one.
+        self.copies_on = CallStream(
+            names if asked is not None else names - {"numba"}, self.device, asked
+        )
 
     def check(self) -> None:
         """Refuse a library that gives no graph to add copies to.
@@ -80,6 +147,11 @@ class Place:
         if lacks:
             message = f"graphed callables need more of torch than this one has: {lacks}"
             raise InvalidStateError(message)
+
+    def calls_stream(self, of_results: Collection[str]) -> CallStream:
+        """Return the stream of calls, where the results are of these libraries."""
+        libraries = {"torch"} if self.backend == "torch" else self._libraries or of_results
+        return CallStream(libraries, self.device, self._asked)
 
     def _device_of(self, flat: Flat) -> int:
         first: Any = None

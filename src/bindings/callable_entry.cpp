@@ -32,6 +32,22 @@ py::object get(const py::dict& described, const char* name) {
   return described[name];
 }
 
+// Of what tells a current stream, whose reference this takes: torch gives the handle, CuPy a
+// stream.
+std::uintptr_t take_handle(PyObject* current) {
+  static PyObject* const name = PyUnicode_InternFromString("ptr");
+  PyObject* number = current;
+  if (current != nullptr && PyLong_Check(current) == 0) {
+    number = PyObject_GetAttr(current, name);
+    Py_DECREF(current);
+  }
+  if (number == nullptr) throw py::error_already_set();
+  void* handle = PyLong_AsVoidPtr(number);
+  Py_DECREF(number);
+  if (handle == nullptr && PyErr_Occurred() != nullptr) throw py::error_already_set();
+  return reinterpret_cast<std::uintptr_t>(handle);
+}
+
 }  // namespace
 
 void CallScratch::let_go() {
@@ -177,7 +193,9 @@ CallEntry::CallEntry(const py::dict& described)
       put_back_(get(described, "put_back")),
       fetch_(get(described, "fetch")),
       wrote_(get(described, "wrote")),
-      device_(get(described, "device").cast<int>()) {
+      stream_(get(described, "stream")),
+      device_(get(described, "device")),
+      ordinal_(device_.cast<int>()) {
   prepare_patterns();
   read_arrays(get(described, "arrays"));
   read_results(get(described, "results"));
@@ -197,9 +215,9 @@ CallEntry::CallEntry(const py::dict& described)
   } else {
     rebuild_ = result;
   }
-  const py::object stream_of = get(described, "stream_of");
-  if (!stream_of.is_none()) {
-    api_ = exchange_api(reinterpret_cast<PyTypeObject*>(stream_of.ptr()));
+  const py::object type = get(described, "stream_type");
+  if (!type.is_none()) {
+    api_ = exchange_api(reinterpret_cast<PyTypeObject*>(type.ptr()));
     if (api_ != nullptr && api_->current_stream == nullptr) api_ = nullptr;
   }
 }
@@ -278,10 +296,14 @@ bool CallEntry::state_is_as_captured() const {
 }
 
 CurrentStream CallEntry::stream() const {
-  void* handle = nullptr;
-  if (api_ == nullptr) return graph_stream(graph_.ptr());
-  if (api_->current_stream(kDlpackCuda, device_, &handle) != 0) throw py::error_already_set();
-  return {reinterpret_cast<std::uintptr_t>(handle), device_, true};
+  if (api_ != nullptr) {
+    void* handle = nullptr;
+    if (api_->current_stream(kDlpackCuda, ordinal_, &handle) != 0) throw py::error_already_set();
+    return {reinterpret_cast<std::uintptr_t>(handle), ordinal_, true};
+  }
+  if (stream_.is_none()) return graph_stream(graph_.ptr());
+  if (PyLong_Check(stream_.ptr()) != 0) return {stream_handle(stream_.ptr()), ordinal_, true};
+  return {take_handle(PyObject_CallOneArg(stream_.ptr(), device_.ptr())), ordinal_, true};
 }
 
 PyObject* CallEntry::build(const std::vector<PyObject*>& arrays) const {
@@ -310,6 +332,7 @@ int CallEntry::traverse(visitproc visit, void* arg) const {
   Py_VISIT(put_back_.ptr());
   Py_VISIT(fetch_.ptr());
   Py_VISIT(wrote_.ptr());
+  Py_VISIT(stream_.ptr());
   for (const Probe& probe : probes_) {
     Py_VISIT(probe.ask.ptr());
     Py_VISIT(probe.expected.ptr());
@@ -333,7 +356,7 @@ void CallEntry::clear() {
   out_.clear();
   back_.clear();
   flagged_ = true;
-  rebuild_ = stage_ = put_back_ = fetch_ = wrote_ = py::none();
+  rebuild_ = stage_ = put_back_ = fetch_ = wrote_ = stream_ = py::none();
 }
 
 CallEntry& call_entry(PyObject* object) { return unchecked<CallEntry>(object); }

@@ -100,13 +100,17 @@ class CallEntry {
   std::vector<std::size_t> out_;  // the results that are copied out, and then
   // Where the function writes besides, from the first byte to the one after the last.
   std::vector<std::pair<std::uintptr_t, std::uintptr_t>> taken_;
-  std::vector<std::size_t> back_;       // the arrays that are copied back
-  pybind11::object stage_;              // stage(index, array): a new array that the copies can take
-  pybind11::object put_back_;           // put_back(index, array): the array inside into the call's
-  pybind11::object fetch_;              // fetch(index, array): the result inside into a new one
-  pybind11::object wrote_;              // wrote(index, array): the call's array was copied back to
-  const DlExchangeApi* api_ = nullptr;  // that knows the current stream; null: the graph does
-  int device_ = 0;
+  std::vector<std::size_t> back_;  // the arrays that are copied back
+  pybind11::object stage_;         // stage(index, array): a new array that the copies can take
+  pybind11::object put_back_;      // put_back(index, array): the array inside into the call's
+  pybind11::object fetch_;         // fetch(index, array): the result inside into a new one
+  pybind11::object wrote_;         // wrote(index, array): the call's array was copied back to
+  // Where a call is: asked of the API; where there is none of `stream_`, a handle or what is called
+  // with the device; None is the graph's own stream.
+  const DlExchangeApi* api_ = nullptr;
+  pybind11::object stream_;
+  pybind11::object device_;
+  int ordinal_ = 0;  // of the device
   std::unique_ptr<CallScratch> spare_;
   std::uint64_t runs_ = 0;
   bool flagged_ = false;

@@ -183,6 +183,80 @@ def test_a_kernel_of_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_replays(fast, 3)
 
 
+HELD = 50_000_000  # cycles: torch's stream is busy for some 25 ms
+
+
+def test_calls_inside_a_stream_of_torchs_are_on_cupys(cupy: Any, stream: Any) -> None:
+    torch = torch_or_skip()
+    given = tuple(cupy.zeros((64, 64), dtype=cupy.float32) for _ in range(2))
+    fast = gpuprof.make_graphed_callable(work, given)
+    stream.synchronize()
+    found = []
+    with torch.cuda.stream(torch.cuda.Stream()):
+        torch.cuda._sleep(HELD)
+        for step in range(20):
+            values = cupy.full((64, 64), float(step), dtype=cupy.float32)
+            found.append(fast(values, values)["sum"].copy())
+    stream.synchronize()
+    for step, result in enumerate(found):
+        assert bool((result == (step + 1) * (step - 1) + 2 * step).all()), step
+    assert_replays(fast, 20)
+    torch.cuda.synchronize()
+
+
+@pytest.mark.parametrize("size", [8, 16], ids=["graphed", "new"])
+def test_a_call_in_a_capture_of_cupys_stream_inside_one_of_torchs(
+    cupy: Any, stream: Any, size: int
+) -> None:
+    torch = torch_or_skip()
+    fast = gpuprof.make_graphed_callable(
+        lambda values: values * 2, (cupy.ones(8, dtype=cupy.float32),)
+    )
+    values = cupy.arange(size, dtype=cupy.float32)
+    with torch.cuda.stream(torch.cuda.Stream()), gpuprof.capture(stream) as cap:
+        found = fast(values)
+    seen = fast.stats()
+    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 0, 1), seen
+    values += 1
+    cap.graph.launch(stream)
+    assert bool((found == values * 2).all())
+
+
+def test_calls_with_arrays_of_numba_inside_a_stream_of_torchs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = torch_or_skip()
+    cuda = numba_cuda_or_skip(monkeypatch)
+    numpy = pytest.importorskip("numpy", reason="NumPy (for Numba) is not installed")
+
+    @cuda.jit
+    def add(values: Any, result: Any) -> None:
+        index = cuda.grid(1)
+        if index < values.size:
+            result[index] = values[index] + 1
+
+    handle = device().stream()
+    stream = cuda.external_stream(handle)
+
+    def run(values: Any, result: Any) -> None:
+        add[2, 64, stream](values, result)
+
+    values, result = cuda.to_device(numpy.full(100, 1.0)), cuda.to_device(numpy.zeros(100))
+    fast = gpuprof.make_graphed_callable(run, (values, result), stream=handle)
+    cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        torch.cuda._sleep(HELD)
+        for step in range(3):
+            values = cuda.to_device(numpy.full(100, float(step)), stream=stream)
+            result = cuda.to_device(numpy.zeros(100), stream=stream)
+            fast(values, result)
+            found = result.copy_to_host(stream=stream)
+            stream.synchronize()
+            assert found.tolist() == [step + 1.0] * 100
+    assert_replays(fast, 3)
+    torch.cuda.synchronize()
+
+
 def test_an_array_of_cupy_as_an_argument_of_a_torch_function(cupy: Any) -> None:
     torch = torch_or_skip()
 

@@ -1,0 +1,157 @@
+"""Which stream a call of a graphed callable is on: that of the library of its arrays."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpuprof
+from tests import stand_in_numba
+from tests.callables import US
+from tests.processes import check_cuda
+from tests.stand_in_cupy import Stream
+
+# Torch, and CuPy whose current stream is another one.
+TORCH_AND_CUPY = """
+from tests import stand_in_torch
+from tests.callables import twice
+from tests.stand_in_cupy import installed
+torch = stand_in_torch.install_on(fake).torch
+side = torch.cuda.Stream()
+with installed(fake) as cupy:
+"""
+
+
+def check_beside_torch(fake_path: Path, body: str) -> None:
+    check_cuda(fake_path, TORCH_AND_CUPY + textwrap.indent(textwrap.dedent(body), "    "))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_call_with_cupys_arrays_is_on_cupys_stream(fake_path: Path, stride: int) -> None:
+    check_beside_torch(
+        fake_path,
+        f"""
+        fast = gpuprof.make_graphed_callable(twice(cupy, ns=1_000_000), (cupy.array([0.0]),))
+        given = cupy.array([3.0] * {stride})[::{stride}]
+        cupy.cuda.get_current_stream().synchronize()
+        fake.configure(mode="manual")
+        with torch.cuda.stream(side):
+            seen = fast(given).copy()
+        fake.configure(mode="auto")
+        assert seen.tolist() == [3, 3]
+        assert fast.stats().replays == 1
+        del fast, given, seen
+        """,
+    )
+
+
+def test_a_closure_with_cupys_results_is_on_cupys_stream(fake_path: Path) -> None:
+    check_beside_torch(
+        fake_path,
+        """
+        stream, given = cupy.cuda.get_current_stream(), cupy.array([0.0])
+        fast = gpuprof.make_graphed_callable(
+            lambda: twice(cupy, ns=1_000_000)(given), (), stream=stream
+        )
+        given[...] = cupy.array([3.0])
+        stream.synchronize()
+        fake.configure(mode="manual")
+        with torch.cuda.stream(side):
+            seen = fast().copy()
+        fake.configure(mode="auto")
+        assert seen.tolist() == [3, 3]
+        del fast, given, seen
+        """,
+    )
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_call_is_in_a_capture_of_its_own_librarys_stream(fake_path: Path, size: int) -> None:
+    check_beside_torch(
+        fake_path,
+        f"""
+        fast = gpuprof.make_graphed_callable(twice(cupy), (cupy.array([0.0]),))
+        given = cupy.array([3.0] * {size})
+        with torch.cuda.stream(side):
+            with gpuprof.capture(cupy.cuda.get_current_stream()) as cap:
+                fast(given)
+        assert cap.graph.kernel_names() == ["twice"]
+        seen = fast.stats()
+        assert (seen.captures, seen.replays, seen.eager_calls) == (1, 0, 1)
+        del fast, given, cap
+        """,
+    )
+
+
+@pytest.mark.parametrize(("size", "replays"), [(1, 1), (2, 0)], ids=["graphed", "new"])
+def test_a_call_is_not_in_a_capture_of_another_librarys_stream(
+    fake_path: Path, size: int, replays: int
+) -> None:
+    check_beside_torch(
+        fake_path,
+        f"""
+        fast = gpuprof.make_graphed_callable(twice(cupy), (cupy.array([0.0]),))
+        given = cupy.array([3.0] * {size})
+        fake.begin_capture(side.cuda_stream)
+        with torch.cuda.stream(side):
+            result = fast(given)
+        assert fake.node_types(graph := fake.end_capture(side.cuda_stream)) == []
+        fake.graph_destroy(graph)
+        assert result.tolist() == [3] * {2 * size}
+        assert (fast.stats().replays, fast.stats().eager_calls) == ({replays}, {1 - replays})
+        del fast, given, result
+        """,
+    )
+
+
+@pytest.fixture
+def numba(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A Numba whose arrays are the fake driver's, beside a CuPy with a stream of its own."""
+    return stand_in_numba.install(monkeypatch)
+
+
+def slow_copy(cupy: Any, stream: Any) -> Any:
+    """Return a function that copies one of Numba's arrays to another on a stream, slowly."""
+
+    def body(x: Any, out: Any) -> None:
+        cupy.fake.kernel(stream.ptr, "wait", 1_000 * US)
+        out.copy_to_device(x, stream=stream)
+
+    return body
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_call_with_numbas_arrays_is_on_the_stream_it_was_made_with(
+    cupy: Any, numba: Any, stride: int
+) -> None:
+    stream = Stream(non_blocking=True)
+    samples = numba.to_device([1.0]), numba.to_device([0.0])
+    fast = gpuprof.make_graphed_callable(slow_copy(cupy, stream), samples, stream=stream)
+    x, out = (numba.to_device([value] * stride)[::stride] for value in (3.0, 0.0))
+    seen = numba.to_device([0.0])
+    stream.synchronize()
+    cupy.fake.configure(mode="manual")
+    fast(x, out)
+    seen.setitem((slice(None),), out, stream=stream)
+    cupy.fake.configure(mode="auto")
+    assert seen.copy_to_host(stream) == [3]
+    assert fast.stats().replays == 1
+
+
+def test_without_a_stream_a_call_with_numbas_arrays_is_on_the_default_one(
+    cupy: Any, numba: Any
+) -> None:
+    current = cupy.cuda.get_current_stream()
+    samples = numba.to_device([1.0]), numba.to_device([0.0])
+    fast = gpuprof.make_graphed_callable(slow_copy(cupy, current), samples)
+    x, out, seen = (numba.to_device([value]) for value in (3.0, 0.0, 0.0))
+    Stream._of(0).synchronize()
+    cupy.fake.configure(mode="manual")
+    fast(x, out)
+    seen.copy_to_device(out, stream=0)
+    cupy.fake.configure(mode="auto")
+    assert seen.copy_to_host() == [3]
+    assert fast.stats().replays == 1
