@@ -1,11 +1,18 @@
-"""What tests of graphed callables share: functions that count their runs."""
+"""What tests of graphed callables share: functions that count their runs, calls at odd moments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
+
+from tests.threads import PATIENCE_S
+
 US = 1_000
+BRIEF_S = 0.3  # for what another thread must not do
 
 
 class Counted:
@@ -35,3 +42,29 @@ def twice(cupy: Any, runs: Counted | None = None, ns: int = US) -> Callable[[Any
         return out
 
     return body
+
+
+@contextlib.contextmanager
+def called_before_a_copy(
+    monkeypatch: pytest.MonkeyPatch,
+    library: type[Any],
+    into: Callable[[Any], bool],
+    other: Callable[[], None],
+) -> Iterator[None]:
+    """Call `other` on a thread, with time to end, before a library's first copy into some array."""
+    fill = library.fill
+    threads: list[threading.Thread] = []
+
+    def fill_late(self: Any, static: Any, array: Any) -> None:
+        if into(static) and not threads:
+            threads.append(threading.Thread(target=other))
+            threads[0].start()
+            threads[0].join(BRIEF_S)
+        fill(self, static, array)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(library, "fill", fill_late)
+        yield
+    (thread,) = threads
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()

@@ -72,9 +72,17 @@ class CallEntry::Run {
     const CurrentStream on = entry_.stream();
     if (is_staged() && is_captured(on)) return nullptr;
     point();
-    if (!launch(on)) return nullptr;
+    bool launched = false;
+    try {
+      launched = launch(on);
+      if (launched && finish()) note_graph_use(entry_.graph_.ptr(), on);
+    } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
+      let_others_launch();
+      throw;
+    }
+    let_others_launch();
+    if (!launched) return nullptr;
     ++entry_.runs_;
-    if (finish()) note_graph_use(entry_.graph_.ptr(), on);
     for (const std::size_t index : entry_.back_) call(entry_.wrote_, index, arrays_[index].object);
     return entry_.build(results_);
   }
@@ -133,6 +141,7 @@ class CallEntry::Run {
     // Each copy is refused once at most: after that it is pointed at what the graph's kind of
     // memory is, or left out.
     for (std::size_t tries = 0; tries <= outside_.size(); ++tries) {
+      if (leaves_copies()) keep_turn_once();
       at.refused = -1;
       const PointedLaunch done = launch_pointed(entry_.graph_.ptr(), on, at);
       if (done == PointedLaunch::kLaunched) return true;
@@ -142,6 +151,24 @@ class CallEntry::Run {
     throw_invalid_state(
         "the driver refuses to copy between this graph's arrays and those of the "
         "call, whatever memory they are in");
+  }
+
+  // Whether the array library has copies to make after the launch. Another thread's launch must not
+  // come in between.
+  [[nodiscard]] bool leaves_copies() const {
+    const auto first = outside_.begin() + static_cast<std::ptrdiff_t>(entry_.in_.size());
+    return std::find(first, outside_.end(), 0) != outside_.end();
+  }
+
+  void keep_turn_once() {
+    if (keeps_turn_) return;
+    keep_turn(entry_.graph_.ptr());
+    keeps_turn_ = true;
+  }
+
+  void let_others_launch() {
+    if (keeps_turn_) give_turn_back(entry_.graph_.ptr());
+    keeps_turn_ = false;
   }
 
   void avoid(std::size_t copy) {
@@ -171,6 +198,7 @@ class CallEntry::Run {
   }
 
   CallEntry& entry_;
+  bool keeps_turn_ = false;
   const std::vector<CallArray>& arrays_;
   std::vector<std::uintptr_t>& outside_;
   std::vector<PyObject*>& results_;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -189,11 +188,8 @@ class PyGraph {
 
   PointedLaunch launch_by_framework(PyObject* self, const CurrentStream& on, Sample* replay,
                                     Pointed* at) {
-    std::unique_lock lock(by_framework_, std::defer_lock);
     PointedLaunch begun = PointedLaunch::kLaunched;
     without_gil([&] {
-      graph_->throw_if_blocked();
-      lock.lock();
       if (at != nullptr) {
         begun = graph_->before_pointed_launch(on.handle, on.ordinal, replay, *at);
       } else {
@@ -246,7 +242,6 @@ class PyGraph {
   std::uintptr_t stream_;
   int ordinal_;
   std::unique_ptr<CapturedGraph> graph_;
-  std::recursive_mutex by_framework_;  // one launch at a time; waited for without Python's lock
   py::object framework_ = py::none();
   bool direct_ = true;   // a launch is the driver's alone
   bool notice_ = false;  // the next launch has something to say first
@@ -415,6 +410,16 @@ CurrentStream graph_stream(PyObject* graph) {
 
 PointedLaunch launch_pointed(PyObject* graph, const CurrentStream& on, Pointed& at) {
   return unchecked<PyGraph>(graph).launch(graph, on, &at);
+}
+
+void keep_turn(PyObject* graph) {
+  auto& self = unchecked<PyGraph>(graph);
+  without_gil([&] { self.graph().keep_turn(); });
+}
+
+void give_turn_back(PyObject* graph) {
+  auto& self = unchecked<PyGraph>(graph);
+  without_gil([&] { self.graph().give_turn_back(); });
 }
 
 void note_graph_use(PyObject* graph, const CurrentStream& on) {

@@ -17,6 +17,10 @@ CurrentStream graph_stream(PyObject* graph);
 // Never kBusy: it waits.
 graphs::PointedLaunch launch_pointed(PyObject* graph, const CurrentStream& on, graphs::Pointed& at);
 
+// Until the turn is given back, on the same thread, no other thread launches in the graph's turns.
+void keep_turn(PyObject* graph);
+void give_turn_back(PyObject* graph);
+
 // What the stream was given since the launch uses the graph's own arrays, too.
 void note_graph_use(PyObject* graph, const CurrentStream& on);
 

@@ -114,6 +114,12 @@ class CapturedGraph {
   PointedLaunch before_pointed_launch(std::uintptr_t stream, int ordinal, timing::Sample* replay,
                                       Pointed& at);
 
+  // Keeps the turn: until it is given back, on the same thread, no other thread launches in these
+  // turns, so that a caller's work after its launch still sees what that left. Waits for the
+  // others' launches. A close() in between takes effect at the end. Throws driver::Error.
+  void keep_turn();
+  void give_turn_back() noexcept;
+
   // Work that was put on `stream` since the last launch uses what the graphs share: later launches
   // in these turns wait for what is on the stream now. Where the graph was given turns, later work
   // on the stream also waits for the launches so far. Waits for a framework's launch under way, as
@@ -169,7 +175,8 @@ class CapturedGraph {
                             timing::Sample* replay, Pointed* at);
   PointedLaunch begin_by_framework(std::uintptr_t stream, int ordinal, timing::Sample* replay,
                                    Pointed* at);
-  void end_by_framework() noexcept;
+  void begin_hold(std::unique_lock<std::recursive_mutex> held) noexcept;
+  void end_hold() noexcept;
   void wait_for_turn(const driver::Table& table, std::uintptr_t stream);
   int record_turn(const driver::Table& table, std::uintptr_t stream) noexcept;
   void close_launch(timing::Sample* replay, const timing::Sample& launch) noexcept;
@@ -196,7 +203,7 @@ class CapturedGraph {
   GraphSpans spans_;
   GraphMemory memory_;
   bool measured_ = false;
-  int launches_of_framework_ = 0;  // between their two halves
+  int holds_ = 0;  // launches of a framework between their two halves, and turns that are kept
   Payload payload_;
   EdgeCopies copies_;
   bool in_turns_ = false;  // other graphs, or work that was noted, have to be waited for

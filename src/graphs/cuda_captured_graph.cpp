@@ -225,7 +225,7 @@ void CapturedGraph::upload(std::uintptr_t stream, int ordinal) {
 
 // With both locks held: what an update cannot change, and the driver would not tell.
 void CapturedGraph::throw_unless_alike(const CapturedGraph& other) const {
-  if (launches_of_framework_ != 0) {
+  if (holds_ != 0) {
     throw Error(ErrorKind::kInvalidState,
                 "this graph is being launched; update it when the launch has returned");
   }
@@ -331,7 +331,7 @@ void CapturedGraph::close() noexcept {
   }
   const std::lock_guard lock(turns_->mutex_);
   if (closed_.exchange(true, std::memory_order_acq_rel)) return;
-  if (launches_of_framework_ == 0) take_apart();
+  if (holds_ == 0) take_apart();
 }
 
 // With the lock held, once.

@@ -45,13 +45,12 @@ unsigned long long id_of(const Table& table, std::uintptr_t stream) noexcept {
 
 std::unique_lock<std::mutex> CapturedGraph::enter_launch(bool wait) {
   auto lock = enter(wait);
-  if (!lock.owns_lock() || turns_->launches_of_framework_ == 0 ||
-      turns_->framework_thread_ == std::this_thread::get_id()) {
+  if (!lock.owns_lock() || turns_->holds_ == 0 || turns_->holder_ == std::this_thread::get_id()) {
     return lock;
   }
   lock.unlock();
   if (!wait) return lock;
-  const std::lock_guard framework(turns_->framework_);  // nobody begins one until we are in
+  const std::lock_guard held(turns_->held_);  // nobody begins to until we are in
   return enter();
 }
 
@@ -225,26 +224,43 @@ PointedLaunch CapturedGraph::before_pointed_launch(std::uintptr_t stream, int or
 PointedLaunch CapturedGraph::begin_by_framework(std::uintptr_t stream, int ordinal, Sample* replay,
                                                 Pointed* at) {
   throw_if_blocked();
-  std::unique_lock framework(turns_->framework_);
+  std::unique_lock held(turns_->held_);
   const auto lock = enter();
   throw_if_unusable();
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, to_push(stream, copies_, *clock_));
   const PointedLaunch opened = open_launch(table, stream, ordinal, replay, at);
-  if (opened != PointedLaunch::kLaunched) return opened;
-  ++launches_of_framework_;
-  ++turns_->launches_of_framework_;
-  turns_->framework_thread_ = std::this_thread::get_id();
-  framework.release();  // until end_by_framework()
+  if (opened == PointedLaunch::kLaunched) begin_hold(std::move(held));
   return opened;
 }
 
+void CapturedGraph::keep_turn() {
+  throw_if_blocked();
+  std::unique_lock held(turns_->held_);
+  const auto lock = enter();
+  throw_if_unusable();
+  begin_hold(std::move(held));
+}
+
+void CapturedGraph::give_turn_back() noexcept {
+  const std::lock_guard lock(turns_->mutex_);
+  end_hold();
+}
+
+// With the lock held; until end_hold().
+void CapturedGraph::begin_hold(std::unique_lock<std::recursive_mutex> held) noexcept {
+  ++holds_;
+  ++turns_->holds_;
+  turns_->holder_ = std::this_thread::get_id();
+  held.release();
+}
+
 // With the lock held.
-void CapturedGraph::end_by_framework() noexcept {
-  --launches_of_framework_;
-  --turns_->launches_of_framework_;
-  turns_->framework_.unlock();
-  if (closed() && launches_of_framework_ == 0) take_apart();
+void CapturedGraph::end_hold() noexcept {
+  --holds_;
+  --turns_->holds_;
+  turns_->held_.unlock();
+  if (closed() && holds_ == 0) take_apart();
 }
 
 void CapturedGraph::after_launch(std::uintptr_t stream, Sample* replay, bool launched) {
@@ -258,10 +274,10 @@ void CapturedGraph::after_launch(std::uintptr_t stream, Sample* replay, bool lau
       fail_launch(replay);
     }
   } catch (...) {
-    end_by_framework();
+    end_hold();
     throw;
   }
-  end_by_framework();
+  end_hold();
 }
 
 }  // namespace gpuprof::graphs

@@ -108,6 +108,8 @@ PointedLaunch CapturedGraph::before_pointed_launch(std::uintptr_t /*stream*/, in
   unavailable();
 }
 void CapturedGraph::note_use(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }
+void CapturedGraph::keep_turn() { unavailable(); }
+void CapturedGraph::give_turn_back() noexcept {}
 void CapturedGraph::retain(const Payload& /*payload*/) { unavailable(); }
 void CapturedGraph::throw_if_blocked() const { unavailable(); }
 void CapturedGraph::instantiate() { unavailable(); }

@@ -31,12 +31,13 @@ class Turns {
  private:
   friend class CapturedGraph;
 
-  // A launch that a framework makes holds this from its first half to its second, on one thread,
-  // which may launch other graphs meanwhile; nobody else may. Taken before `mutex_`.
-  std::recursive_mutex framework_;
-  std::mutex mutex_;               // of what follows, and of the graphs that take part
-  int launches_of_framework_ = 0;  // between their two halves
-  std::thread::id framework_thread_;
+  // A launch that a framework makes holds this from its first half to its second, and a turn that
+  // is kept until it is given back. On one thread, which may launch other graphs meanwhile; nobody
+  // else may. Taken before `mutex_`.
+  std::recursive_mutex held_;
+  std::mutex mutex_;  // of what follows, and of the graphs that take part
+  int holds_ = 0;
+  std::thread::id holder_;
   std::shared_ptr<LaunchEvent> last_;  // recorded after everything so far; null: there is nothing
   unsigned long long stream_id_ = 0;   // on this stream; 0: not known
   bool is_use_ = false;                // it is after work that was noted, else after a launch

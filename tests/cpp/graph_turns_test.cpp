@@ -298,6 +298,36 @@ TEST_F(GraphTurns, WhileAFrameworkLaunchesOtherThreadsStayOut) {
   EXPECT_EQ(seen(), 1U);
 }
 
+TEST_F(GraphTurns, WhileATurnIsKeptOtherThreadsStayOut) {
+  share();
+  writer_->keep_turn();
+  write(stream_);
+  std::promise<void> tried;
+  std::thread other([&] {
+    driver::check(table_->cuCtxPushCurrent(context_), "cuCtxPushCurrent");
+    EXPECT_FALSE(reader_->try_launch(number(other_stream_), 0, nullptr));
+    tried.set_value();
+    read(other_stream_);
+  });
+  tried.get_future().wait();
+  EXPECT_EQ(reader_->replays(), 0U);
+  writer_->give_turn_back();
+  other.join();
+  EXPECT_EQ(reader_->replays(), 1U);
+  EXPECT_EQ(seen(), 1U);
+}
+
+TEST_F(GraphTurns, AGraphMayBeClosedWhileItsTurnIsKept) {
+  share();
+  writer_->keep_turn();
+  std::thread([&] { writer_->close(); }).join();
+  writer_->give_turn_back();
+  EXPECT_TRUE(writer_->closed());
+  read(other_stream_);
+  EXPECT_EQ(reader_->replays(), 1U);
+  EXPECT_EQ(error_from([&] { writer_->keep_turn(); }).kind(), ErrorKind::kInvalidState);
+}
+
 TEST_F(GraphTurns, AGraphMayBeClosedWhileAFrameworkLaunchesIt) {
   share();
   writer_->before_launch(number(stream_), 0, nullptr);
