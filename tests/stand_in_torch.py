@@ -62,11 +62,11 @@ class Generator:
     def get_offset(self) -> int:
         return self.state.offset
 
-    def draw(self) -> None:
+    def draw(self, increment: int = 4) -> None:
         if self.state.capturing:
             message = "Offset increment outside graph capture encountered unexpectedly."
             raise RuntimeError(message)
-        self.state.offset += 4
+        self.state.offset += increment
 
 
 class Numbers:
@@ -171,6 +171,7 @@ class World:
         self.failing: dict[str, Exception] = {}
         self.replayed_on: list[int] = []
         self.draws = False
+        self.increment = 4  # of the generator, by a replay of a graph that is captured from now on
         self.empty = False
         self.torch: Any = None
         self.current: Any = None
@@ -278,6 +279,7 @@ def _graph_class(world: World, *, keeps: bool, tells_exec: bool) -> type:
         def capture_begin(self, pool: object, capture_error_mode: str) -> None:
             world.step("capture_begin")
             self.mode = capture_error_mode
+            self.increment = world.increment
             self.stream = world.current
             self.states = [world.generator.state]
             if world.generation < (2, 12):
@@ -342,7 +344,7 @@ def _graph_class(world: World, *, keeps: bool, tells_exec: bool) -> type:
         def replay(self) -> None:
             world.replayed_on.append(world.current.cuda_stream)
             if world.draws:
-                world.generator.draw()
+                world.generator.draw(self.increment)
             if not self.exec:
                 self.instantiate()
             world.driver.launch(self.exec, world.current.cuda_stream)

@@ -171,48 +171,146 @@ assert torchs() is None
     )
 
 
-@pytest.mark.parametrize(
-    ("draws", "kernel", "refused"),
-    [(None, "add_k", ""), (None, "dropout_k", "may draw"), (True, "add_k", "it draws")],
-)
-def test_numbers_that_only_torch_draws_anew_are_not_taken_over(
-    fake_path: Path, draws: bool | None, kernel: str, refused: str
+# A graph by torch whose launches move the generator by `increment`, and one by the driver alone.
+DRAWING = """
+world.draws = True
+
+def captured(increment, **options):
+    world.increment = increment
+    with gpuprof.capture(**options) as cap:
+        launch("dropout_k")
+    return cap.graph
+
+def captured_by_the_driver():
+    with gpuprof.capture(stream) as cap:
+        launch("dropout_k", stream)
+    return cap.graph
+
+def drawn_by(graph):
+    before = world.generator.get_offset()
+    graph.launch(stream)
+    return world.generator.get_offset() - before
+"""
+
+
+@pytest.mark.parametrize("first", ["captured(4)", "captured_by_the_driver()"])
+@pytest.mark.parametrize("launched", ["neither", "this", "other", "both"])
+@pytest.mark.parametrize("version", ["2.11.0", "2.13.0"])
+def test_launches_draw_as_many_numbers_as_those_of_the_graph_of_the_update(
+    fake_path: Path, first: str, launched: str, version: str
 ) -> None:
     check(
         fake_path,
-        f"""
-with gpuprof.capture(stream) as cap:
-    launch("add_k", stream)
-graph = cap.graph
-with gpuprof.capture() as cap:
-    launch({kernel!r})
-if {draws!r}:
-    world.draws = True
-    cap.graph.launch()
-try:
-    graph.update(cap.graph)
-except errors.GraphUpdateError as error:
-    assert {refused!r} and {refused!r} in str(error), error
-else:
-    assert not {refused!r}
-graph.launch(stream)
+        DRAWING
+        + f"""
+graph, other = {first}, captured(16)
+if {launched!r} in ("this", "both"):
+    graph.launch(stream)
+if {launched!r} in ("other", "both"):
+    other.launch(stream)
+graph.update(other)
+other.close()
+assert [drawn_by(graph) for _ in range(3)] == [16] * 3
+""",
+        version,
+    )
+
+
+def test_a_graph_that_turns_out_to_draw_nothing_is_launched_by_the_driver_after_an_update(
+    fake_path: Path,
+) -> None:
+    check(
+        fake_path,
+        DRAWING
+        + """
+graph = captured(4)
+assert drawn_by(graph) == 4
+world.draws = False
+graph.update(captured(0))
+replays = len(world.replayed_on)
+for _ in range(3):
+    assert drawn_by(graph) == 0
+assert len(world.replayed_on) == replays + 1
 """,
     )
 
 
-def test_what_draws_is_updated_from_what_draws_and_stays_torchs_to_launch(fake_path: Path) -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_an_update_from_a_graph_of_the_driver_ends_the_launches_by_torch(
+    fake_path: Path, known: bool
+) -> None:
     check(
         fake_path,
-        """
-graphs = []
-for _ in range(2):
-    with gpuprof.capture() as cap:
+        DRAWING
+        + f"""
+graph = captured(4)
+if {known}:
+    graph.launch(stream)
+graph.update(captured(16))
+graph.update(captured_by_the_driver())
+assert drawn_by(graph) == 0
+""",
+    )
+
+
+def test_over_a_chain_of_updates_each_launch_draws_what_its_last_graph_does(
+    fake_path: Path,
+) -> None:
+    check(
+        fake_path,
+        DRAWING
+        + """
+graph, second, third = captured(4), captured(8), captured(16)
+second.update(third)
+graph.update(second)
+assert drawn_by(graph) == drawn_by(second) == 16
+graph.update(captured(32))
+assert [drawn_by(each) for each in (graph, second, third)] == [32, 16, 16]
+""",
+    )
+
+
+def test_a_graph_that_another_one_is_launched_through_is_not_updated(fake_path: Path) -> None:
+    check(
+        fake_path,
+        DRAWING
+        + """
+graph, other = captured(4), captured(16)
+graph.update(other)
+for newer in (captured(8), captured_by_the_driver()):
+    try:
+        other.update(newer)
+    except errors.GraphUpdateError as error:
+        assert "launched through it" in str(error), error
+    else:
+        raise AssertionError("it was updated")
+graph.close()
+other.update(newer)
+""",
+    )
+
+
+def test_collected_timers_and_launches_by_torch_are_refused_together(fake_path: Path) -> None:
+    check(
+        fake_path,
+        DRAWING
+        + """
+def timed():
+    with gpuprof.capture(timers="collect") as cap, gpuprof.timer("step"):
         launch("dropout_k")
-    graphs.append(cap.graph)
-world.draws = True
-graphs[0].launch()
-graphs[0].update(graphs[1])
-graphs[0].launch()
-assert len(world.replayed_on) == 2
+    return cap.graph
+
+graph, other = timed(), timed()
+try:
+    graph.update(other)
+except errors.GraphUpdateError as error:
+    assert "collect" in str(error), error
+else:
+    raise AssertionError("it was updated")
+world.draws = False
+other.launch(stream)
+graph.update(other)
+fake.stream_synchronize(stream)
+gpuprof.flush()
 """,
     )

@@ -106,7 +106,7 @@ class CapturedGraph(_core.GraphBase):
         self._lend_exec(parts.exec or 0)
         from gpuprof._torch_graph import ByTorch
 
-        self._by_torch = ByTorch(parts)
+        self._by_torch = ByTorch(parts, parts)
         self._direct = not self._by_torch.must_replay
 
     @classmethod
@@ -340,7 +340,9 @@ class CapturedGraph(_core.GraphBase):
         once the launches so far are over; `other` may be closed afterwards. The two must have the
         same nodes in the same order; their parameters may differ. With ``timers="last"`` the
         launches of both write the same events from then on, so `timings` tells of whichever was
-        launched last.
+        launched last. Where torch has to launch `other`, because it draws random numbers or may do
+        so, it launches this graph from then on, through the executable copy of `other`: the numbers
+        are those that launches of `other` would draw, and `other` cannot be updated meanwhile.
 
         Parameters
         ----------
@@ -349,7 +351,9 @@ class CapturedGraph(_core.GraphBase):
         Raises
         ------
         GraphUpdateError
-            They do not fit. The text says why and at which node; this graph is as it was.
+            They do not fit. The text says why and at which node; this graph is as it was. Or torch
+            has to launch `other`, and this graph has ``timers="collect"``; or a graph that was
+            updated from this one is launched through it.
         InvalidStateError
             One of them is closed, or known by its executable copy alone.
         """
@@ -359,11 +363,12 @@ class CapturedGraph(_core.GraphBase):
         for graph in (self, other):
             graph._graph_handle()
         self._check_exec()
-        self._check_random_numbers(other)
+        self._check_launches(other)
         kept = other._kept if other._by_torch is None else (*other._kept, other._by_torch.graph)
         result, node, of_other = self._update(other, kept)
         if result != 0:
             raise GraphUpdateError(self._refusal_text(other, result, node, of_other))
+        self._launch_as(other)
         self._kept = kept
         self._nodes = other._nodes
         if self._pool is not other._pool:
@@ -373,19 +378,32 @@ class CapturedGraph(_core.GraphBase):
             if self._pool is not None:
                 self._pool._used_by(self)
 
-    def _check_random_numbers(self, other: CapturedGraph) -> None:
-        """Refuse what would draw the same numbers in each replay: who moves the generator on?"""
-        theirs, own = other._by_torch, self._by_torch
-        if theirs is None or not theirs.must_replay or (own is not None and own.must_replay):
+    def _check_launches(self, other: CapturedGraph) -> None:
+        """Refuse what would change, or not reach, the executable graph of a launch by torch."""
+        if self._by_torch is not None and self._by_torch.lends_exec:
+            message = (
+                "this graph cannot be updated: another one was updated from it and is launched "
+                "through it, because it may draw torch's random numbers; close that one first, or "
+                "capture a new graph"
+            )
+            raise GraphUpdateError(message)
+        if self._collects and self._span_count and not other._direct:
+            message = (
+                "other: torch has to launch it, because it may draw random numbers, and then the "
+                'timers="collect" of this graph cannot follow; capture both with timers="last", or '
+                "launch the other graph itself"
+            )
+            raise GraphUpdateError(message)
+
+    def _launch_as(self, other: CapturedGraph) -> None:
+        if self._by_torch is None and other._direct:
             return
-        if not theirs.draws_random_numbers and self.kernel_names() == other.kernel_names():
-            return
-        does = "draws" if theirs.draws_random_numbers else "may draw"
-        message = (
-            f"other: it {does} random numbers by torch, which this graph does not: its launches "
-            "would repeat them. Launch the other graph itself"
+        from gpuprof import _torch_graph
+
+        self._by_torch = _torch_graph.after_update(
+            self._by_torch, None if other._direct else other._by_torch
         )
-        raise GraphUpdateError(message)
+        self._direct = other._direct
 
     def _refusal_text(self, other: CapturedGraph, result: int, node: int, of_other: int) -> str:
         from gpuprof import _graph_view

@@ -280,6 +280,8 @@ class GraphBase:
         Idempotent; a launch does it too. Does not wait.
         """
     @property
+    def _collects(self) -> bool: ...
+    @property
     def _span_count(self) -> int: ...
     @property
     def device(self) -> int:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from dataclasses import dataclass
+import threading
+import weakref
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuprof.errors import InvalidStateError
@@ -38,6 +40,7 @@ class RandomnessProbe:
     def __init__(self, torch: Any, *, only_default: bool = True) -> None:
         self._torch = torch
         self._can_tell = only_default and _version(torch) < (2, 12)
+        self._lock = threading.RLock()  # torch's replay is not for two threads at once
         self.uses_random: bool | None = None
 
     @property
@@ -54,7 +57,7 @@ class RandomnessProbe:
         stream : int, optional
             The handle of the stream to launch on. Torch's current one by default.
         """
-        with self._on(stream):
+        with self._lock, self._on(stream):
             before = self._offsets() if self.uses_random is None and self._can_tell else None
             graph.replay()
             if before is not None:
@@ -91,6 +94,8 @@ class TorchParts:
     probe : RandomnessProbe
     lacks : str
         What cannot be had of it and why, in words; empty if nothing.
+    launched_for : weakref.WeakSet of ByTorch
+        Of other graphs, which were updated from this one and are launched through it.
     """
 
     graph: int | None
@@ -98,35 +103,63 @@ class TorchParts:
     keep: Any
     probe: RandomnessProbe
     lacks: str
+    launched_for: weakref.WeakSet[ByTorch] = field(default_factory=weakref.WeakSet)
 
 
 class ByTorch:
-    """What is left to torch of a graph that torch captured: it may have to launch it itself.
+    """What is left to torch of a graph: it may have to launch it itself.
 
     Parameters
     ----------
     parts : TorchParts
+        What torch launches.
+    exec_of : TorchParts, optional
+        Whose executable graph the driver launches where torch need not.
     """
 
-    def __init__(self, parts: TorchParts) -> None:
+    def __init__(self, parts: TorchParts, exec_of: TorchParts | None = None) -> None:
         self.graph = parts.keep
         self.lacks = parts.lacks
-        self._probe = parts.probe
+        self._parts = parts
+        self._exec_of = exec_of
         self._has_exec = parts.exec is not None
-
-    @property
-    def draws_random_numbers(self) -> bool | None:
-        """Whether its kernels draw torch's random numbers; None while that is not known."""
-        return self._probe.uses_random
 
     @property
     def must_replay(self) -> bool:
         """Whether the next launch has to be torch's, which moves the random generators on."""
-        return not self._has_exec or self._probe.must_use_torch
+        return not self._has_exec or self._parts.probe.must_use_torch
+
+    @property
+    def lends_exec(self) -> bool:
+        """Whether another graph is launched through the executable graph that an update changes."""
+        return self._exec_of is not None and any(
+            each.must_replay for each in list(self._exec_of.launched_for)
+        )
 
     def replay(self, stream: int) -> None:
         """Launch the graph by torch on a stream."""
-        self._probe.replay(self.graph, stream)
+        self._parts.probe.replay(self.graph, stream)
+
+
+def after_update(own: ByTorch | None, other: ByTorch | None) -> ByTorch | None:
+    """Return what is left to torch of a graph that was updated from another one.
+
+    Parameters
+    ----------
+    own : ByTorch or None
+        What was left to torch of it so far.
+    other : ByTorch or None
+        How the other graph is launched; None where the driver does it. Its random numbers differ
+        from launch to launch only if its own `torch.cuda.CUDAGraph` is replayed: that one knows
+        how many it draws, and from torch 2.12 on from which memory its kernels read the seed.
+    """
+    exec_of = None if own is None else own._exec_of
+    if other is None:
+        return None if exec_of is None else ByTorch(exec_of, exec_of)
+    result = ByTorch(other._parts, exec_of)
+    result._has_exec = True  # the updated one, at least
+    other._parts.launched_for.add(result)
+    return result
 
 
 def from_torch(graph: Any) -> TorchParts:

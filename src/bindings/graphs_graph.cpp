@@ -64,7 +64,10 @@ class PyGraph {
   }
 
   // What a framework has of the graph. Its destruction may call the driver, inside a capture too.
-  void set_framework(py::object framework) { framework_ = std::move(framework); }
+  void set_framework(py::object framework) {
+    drop_framework();
+    framework_ = std::move(framework);
+  }
   [[nodiscard]] const py::object& framework() const noexcept { return framework_; }
 
   void retain(const Objects& objects) {
@@ -398,8 +401,8 @@ void bind_looking(py::class_<PyGraph>& graph) {
       .def_property_readonly(
           "device", [](PyGraph& self) { return self.graph().device(); },
           "The index of the device that the graph is on.")
-      .def_property_readonly("_span_count",
-                             [](PyGraph& self) { return self.graph().span_count(); });
+      .def_property_readonly("_span_count", [](PyGraph& self) { return self.graph().span_count(); })
+      .def_property_readonly("_collects", [](PyGraph& self) { return self.graph().collects(); });
 }
 
 }  // namespace

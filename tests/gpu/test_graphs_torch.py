@@ -123,6 +123,31 @@ def test_random_operators_differ_from_replay_to_replay(torch: Any) -> None:
     assert torch.equal(dropped, first)
 
 
+@pytest.mark.parametrize("first_draws", [True, False])
+@pytest.mark.parametrize("launched", [True, False])
+def test_launches_after_an_update_draw_the_numbers_that_calls_would(
+    torch: Any, first_draws: bool, launched: bool
+) -> None:
+    few = torch.zeros(1 << 10, device="cuda")
+    many = torch.zeros(1 << 24, device="cuda")  # a launch moves the generator further on
+    with gpuprof.capture() as cap:
+        few.uniform_() if first_draws else few.add_(1)
+    with gpuprof.capture() as cap_of_other:
+        many.uniform_()
+    if launched:
+        cap.graph.launch()
+        cap_of_other.graph.launch()
+    cap.graph.update(cap_of_other.graph)
+    cap_of_other.graph.close()
+    torch.manual_seed(7)
+    expected = [torch.empty_like(many).uniform_() for _ in range(3)]
+    torch.manual_seed(7)
+    for numbers in expected:
+        cap.graph.launch()
+        assert torch.equal(many, numbers)
+    cap.graph.close()
+
+
 def test_another_librarys_object_for_torchs_stream_is_captured_by_torch(torch: Any) -> None:
     class Stream:
         def __init__(self, handle: int) -> None:
