@@ -15,13 +15,14 @@ import struct
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gpuprof import _graphs_cupy
-from tests.fake_driver.control import DISABLE_TIMING, FakeCuda
+from tests.fake_driver.control import DISABLE_TIMING, DriverCallError, FakeCuda
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -53,6 +54,7 @@ class World:
         self.fake = fake
         self.pool = MemoryPool()
         self.array_type: type[ndarray] = ndarray
+        self.memory_outlives_its_pool = True
         self.null = Stream._of(0)
         self._thread = threading.local()
 
@@ -84,6 +86,8 @@ def _world() -> World:
 class Memory:
     """Memory of the driver's."""
 
+    device_id = 0
+
     def __init__(self, size: int) -> None:
         self.size = size
         self._fake = _world().fake
@@ -103,15 +107,31 @@ class MemoryPointer:
         return MemoryPointer(self.mem, self.ptr - self.mem.ptr + offset)
 
 
+class UnownedMemory:
+    """Memory of `owner`, which it keeps alive."""
+
+    def __init__(self, ptr: int, size: int, owner: object, device_id: int) -> None:
+        assert device_id == 0
+        self.ptr, self.size, self.device_id = ptr, size, device_id
+        self._owner = owner
+
+
 class _Pooled:
-    def __init__(self, pool: MemoryPool, memory: Memory, stream: int) -> None:
-        self.ptr = memory.ptr
-        self._back = (pool, memory, stream)
+    device_id = 0
+
+    def __init__(self, pool: MemoryPool, memory: Any, stream: int) -> None:
+        self.ptr, self.size = memory.ptr, memory.size
+        self._pool = weakref.ref(pool)
+        pool._in_use[self.ptr] = (memory, stream)
+        # From CuPy 14.1 on memory lives as long as what uses it; before, no longer than its pool.
+        self._memory = memory if _world().memory_outlives_its_pool else None
 
     def __del__(self) -> None:
-        pool, memory, stream = self._back
-        if not pool.is_over:
-            pool._free.setdefault((stream, memory.size), []).append(memory)
+        pool = self._pool()
+        if pool is not None:
+            memory, stream = pool._in_use.pop(self.ptr)
+            if not pool.is_over:
+                pool._free.setdefault((stream, memory.size), []).append(memory)
 
 
 class MemoryPool:
@@ -119,14 +139,22 @@ class MemoryPool:
 
     def __init__(self, allocator: Callable[[int], MemoryPointer] | None = None) -> None:
         self._allocator = allocator or (lambda size: MemoryPointer(Memory(size), 0))
-        self._free: dict[tuple[int, int], list[Memory]] = {}
+        self._free: dict[tuple[int, int], list[Any]] = {}
+        self._in_use: dict[int, tuple[Any, int]] = {}
 
     def malloc(self, size: int) -> MemoryPointer:
         size = max(math.ceil(size / _ALIGNMENT), 1) * _ALIGNMENT
         stream = _world().handle
         free = self._free.get((stream, size))
-        memory = free.pop() if free else self._allocator(size).mem
+        memory = free.pop() if free else self._new(size)
         return MemoryPointer(_Pooled(self, memory, stream), 0)
+
+    def _new(self, size: int) -> Any:
+        try:
+            return self._allocator(size).mem
+        except DriverCallError:
+            self.free_all_blocks()
+            return self._allocator(size).mem
 
     def free_all_blocks(self) -> None:
         self._free.clear()
@@ -159,12 +187,14 @@ class Stream:
     def __init__(self, *, non_blocking: bool = False) -> None:
         self._own = _world().fake
         self.ptr = self._own.stream_create(int(non_blocking))
+        self._graph_host_funcargs: list[Any] | None = None
 
     @classmethod
     def _of(cls, handle: int) -> Stream:
         self = cls.__new__(cls)
         self._own = None  # type: ignore[assignment]
         self.ptr = handle
+        self._graph_host_funcargs = None
         return self
 
     @classmethod
@@ -199,6 +229,15 @@ class Stream:
 
     def synchronize(self) -> None:
         _world().fake.stream_synchronize(self.ptr)
+
+    def is_capturing(self) -> bool:
+        return bool(_world().fake.capture_status(self.ptr))
+
+    def launch_host_func(self, callback: Callable[[Any], None], arg: Any) -> None:
+        """In a capture, add a node, which does not keep what it is given; nothing runs here."""
+        assert self.is_capturing()
+        _world().fake.kernel(self.ptr, "host function", 1_000)
+        self._graph_host_funcargs.append((callback, arg))  # type: ignore[union-attr]
 
 
 class Device:
@@ -410,12 +449,18 @@ def _module(world: World) -> Any:
         Memory=Memory,
         MemoryPointer=MemoryPointer,
         MemoryPool=MemoryPool,
+        UnownedMemory=UnownedMemory,
         using_allocator=_using_allocator,
         get_current_stream=lambda _device=-1: world.streams[-1],
-        runtime=types.SimpleNamespace(getDevice=lambda: 0),
+        runtime=types.SimpleNamespace(
+            getDevice=lambda: 0,
+            malloc=world.fake.memory_allocate,
+            free=lambda address: world.fake.call("cuMemFree_v2", address, expect=None),
+        ),
     )
     cupy.launch = lambda name="work", ns=1_000: world.fake.kernel(world.handle, name, ns)
     cupy.fake = world.fake
+    cupy.world = world
     return cupy
 
 

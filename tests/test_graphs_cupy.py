@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import types
+import weakref
 from typing import Any
 
 import pytest
 
+import gpuprof
 from gpuprof import _core, _graphs_cupy
 from gpuprof._graphs_cupy import CupyCapture, is_loaded, own_stream, relaxed
+from tests.stand_in_cupy import MemoryPointer, UnownedMemory
 
 RELAXED = 2
 
@@ -29,7 +33,6 @@ class StandIn:
         self.allocator: object = "the usual one"
         self.current: Any = None
         self.stack: list[Any] = []
-        self.allocated_in: list[int] = []
         self.cupy: Any = types.ModuleType("cupy")
         self.cupy.cuda = self._cuda()
         monkeypatch.setitem(sys.modules, "cupy", self.cupy)
@@ -85,12 +88,12 @@ class StandIn:
                 world.step("MemoryPool")
                 self.allocator = allocator
 
-            def malloc(self, size: int) -> object:
+            def malloc(self, size: int) -> Any:
                 return self.allocator(size)
 
             def free_all_blocks(self) -> None:
                 world.step("free_all_blocks")
-                world.log.append(f"freed in mode {world.mode}")
+                world.log.append("the pool is emptied")
 
         class UsingAllocator:
             def __init__(self, allocator: object) -> None:
@@ -103,10 +106,15 @@ class StandIn:
             def __exit__(self, *_error: object) -> None:
                 world.allocator = self.before
 
-        class Memory:
-            def __init__(self, _size: int) -> None:
-                world.step("Memory")
-                world.allocated_in.append(world.mode)
+        def malloc(_size: int) -> int:
+            world.step("malloc")
+            world.log.append(f"allocated in mode {world.mode}")
+            return 0x700
+
+        def free(address: int) -> None:
+            world.step("free")
+            assert address == 0x700
+            world.log.append(f"freed in mode {world.mode}")
 
         class Device:
             def __init__(self, number: int) -> None:
@@ -123,11 +131,11 @@ class StandIn:
             Stream=lambda non_blocking: Stream(0x40 if non_blocking else 0x30),
             MemoryPool=MemoryPool,
             using_allocator=UsingAllocator,
-            Memory=Memory,
-            MemoryPointer=lambda memory, offset: (memory, offset),
+            UnownedMemory=UnownedMemory,
+            MemoryPointer=MemoryPointer,
             Device=Device,
             get_current_stream=lambda: world.current,
-            runtime=types.SimpleNamespace(getDevice=lambda: 0),
+            runtime=types.SimpleNamespace(getDevice=lambda: 0, malloc=malloc, free=free),
         )
 
 
@@ -152,14 +160,17 @@ def test_the_body_allocates_from_the_graphs_pool_on_the_captured_stream(world: S
     capture = CupyCapture(0x50)
     capture.begin()
     assert world.current.ptr == 0x50
-    world.allocator(64)  # type: ignore[operator]
-    assert world.allocated_in == [RELAXED]
+    array = world.allocator(64)  # type: ignore[operator]
+    assert world.log == [f"allocated in mode {RELAXED}"]
     assert world.mode == 0
     memory = capture.end()
     assert world.state() == before
     assert isinstance(memory, _graphs_cupy.GraphMemory)
-    assert memory.pool is not None
-    assert world.log == []
+    del array
+    assert world.log == [f"allocated in mode {RELAXED}"]  # the graph writes there
+    del memory, capture
+    assert f"freed in mode {RELAXED}" in world.log
+    assert world.mode == 0
 
 
 def test_the_pool_lives_as_long_as_what_the_end_gives(world: StandIn) -> None:
@@ -169,7 +180,7 @@ def test_the_pool_lives_as_long_as_what_the_end_gives(world: StandIn) -> None:
     del capture
     assert world.log == []
     del memory
-    assert world.log == [f"freed in mode {RELAXED}"]
+    assert world.log == ["the pool is emptied"]
     assert world.mode == 0
 
 
@@ -179,9 +190,9 @@ def test_an_abort_gives_the_memory_back(world: StandIn) -> None:
     capture.begin()
     capture.abort()
     assert world.state() == before
-    assert world.log == [f"freed in mode {RELAXED}"]
+    assert world.log == ["the pool is emptied"]
     capture.abort()
-    assert world.log == [f"freed in mode {RELAXED}"]
+    assert world.log == ["the pool is emptied"]
 
 
 def test_a_capture_that_is_dropped_leaves_cupy_as_it_was(world: StandIn) -> None:
@@ -190,7 +201,7 @@ def test_a_capture_that_is_dropped_leaves_cupy_as_it_was(world: StandIn) -> None
     capture.begin()
     del capture
     assert world.state() == before
-    assert world.log == [f"freed in mode {RELAXED}"]
+    assert world.log == ["the pool is emptied"]
 
 
 @pytest.mark.parametrize(
@@ -253,8 +264,8 @@ def test_an_own_stream_that_cannot_wait_leaves_cupy_as_it_was(
 def test_an_allocation_that_fails_puts_the_threads_mode_back(world: StandIn) -> None:
     capture = CupyCapture(0x50)
     capture.begin()
-    world.failing = "Memory"
-    with pytest.raises(RuntimeError, match="Memory"):
+    world.failing = "malloc"
+    with pytest.raises(RuntimeError, match="malloc"):
         world.allocator(64)  # type: ignore[operator]
     assert world.mode == 0
     capture.abort()
@@ -271,6 +282,96 @@ def test_relaxed_puts_back_the_mode_that_it_found(world: StandIn, before: int) -
 def test_memory_that_cannot_be_freed_raises_into_nobodys_code(world: StandIn) -> None:
     capture = CupyCapture(0x50)
     capture.begin()
+    array = world.allocator(64)  # type: ignore[operator]
     world.failing = "free_all_blocks"
     capture.abort()
+    world.failing = "free"
+    del array
+    assert world.failing == ""
     assert world.mode == 0
+
+
+def test_a_body_may_free_an_array_of_a_graph_that_is_closed(cupy: Any) -> None:
+    given, other = cupy.array([1.0]), cupy.array([0.0])
+    with gpuprof.capture() as first:
+        result = cupy.empty_like(given)
+        result[...] = given
+    first.graph.close()
+    allocated = cupy.fake.live("memory")
+    with gpuprof.capture() as second:
+        del result
+        other[...] = given
+    assert cupy.fake.live("memory") == allocated - 1
+    second.graph.launch()
+    assert other.tolist() == [1]
+
+
+@pytest.mark.parametrize("outlives", [False, True], ids=["to 14.0", "from 14.1"])
+def test_an_array_of_the_body_outlives_its_graph(cupy: Any, outlives: bool) -> None:
+    cupy.world.memory_outlives_its_pool = outlives
+    given = cupy.array([1.0])
+    with gpuprof.capture() as cap:
+        result = cupy.empty_like(given)
+        result[...] = given
+    cap.graph.launch()
+    cap.graph.close()
+    gpuprof.flush()
+    others = [cupy.array([9.0]) for _ in range(8)]
+    assert result.tolist() == [1]
+    assert [each.tolist() for each in others] == [[9]] * 8
+
+
+class _Given:
+    """What a host function is given, which can be referred to weakly."""
+
+
+@pytest.mark.parametrize("how", ["given", "current", "another object"])
+def test_a_host_function_is_captured_and_kept_as_long_as_its_graph(cupy: Any, how: str) -> None:
+    stream = cupy.cuda.Stream(non_blocking=True)
+    seen: list[_Given] = []
+    with stream:
+        given = {"given": stream, "current": None, "another object": stream.ptr}[how]
+        argument = _Given()
+        gone = weakref.ref(argument)
+        with gpuprof.capture(given) as cap:
+            current = cupy.cuda.get_current_stream()
+            user = current if how == "another object" else stream
+            user.launch_host_func(seen.append, argument)
+    del argument
+    gc.collect()
+    assert gone() is not None
+    assert stream._graph_host_funcargs is None
+    assert cap.graph.kernel_names() == ["host function"]
+    cap.graph.close()
+    del cap
+    gpuprof.flush()
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_capture_that_fails_lets_go_of_its_host_functions(cupy: Any) -> None:
+    argument = _Given()
+    gone = weakref.ref(argument)
+    stream = cupy.cuda.get_current_stream()
+    with pytest.raises(KeyError), gpuprof.capture():
+        stream.launch_host_func(print, argument)
+        raise KeyError
+    del argument
+    gc.collect()
+    assert gone() is None
+    assert stream._graph_host_funcargs is None
+
+
+def test_where_memory_runs_short_what_the_graph_writes_to_stays(cupy: Any) -> None:
+    """CuPy empties its pool and tries again."""
+    with gpuprof.capture(allow_empty=True) as cap:
+        temporary = cupy.empty((1 << 10,))
+        address = temporary.data.ptr
+        del temporary
+        with cupy.fake.faults("cuMemAlloc@1=2"):
+            cupy.empty((1 << 12,))
+    others = [cupy.fake.memory_allocate(4 << 10) for _ in range(8)]
+    assert address not in others
+    for each in others:
+        cupy.fake.memory_free(each)
+    cap.graph.close()

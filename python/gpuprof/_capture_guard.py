@@ -173,7 +173,7 @@ class GraphCaptureGuard:
             from gpuprof import _graphs_cupy
 
             if _graphs_cupy.is_loaded():
-                self._cupy = _graphs_cupy.CupyCapture(self._stream)
+                self._cupy = _graphs_cupy.CupyCapture(self._stream, self._stream_object)
                 self._cupy.begin()
         self._core.begin(self._stream, self._ordinal, int(settings.mode), settings.timers)
 

@@ -1,8 +1,12 @@
 """What a capture of CuPy's work needs around its body: memory of its own, and the right stream.
 
 CuPy's pool would hand a temporary's memory out again after the body, although the graph writes
-there at every launch. So the body allocates from a pool that belongs to the graph. That pool grows
-by ``cudaMalloc``, which a capture does not allow on its thread, save in relaxed mode.
+there at every launch. So the body allocates from a pool that belongs to the graph. Its arrays
+may outlive the graph, and be freed in the body of another capture. A capture does not allow
+``cudaMalloc`` and ``cudaFree`` on its thread, save in relaxed mode.
+
+CuPy's streams keep the host functions of captures that they began themselves, until the graph takes
+them over. A capture that gpuprof began gives them a list for it, which the graph keeps.
 
 CuPy is never imported from here.
 """
@@ -20,6 +24,7 @@ from gpuprof import _core
 from gpuprof.errors import CudaError
 
 _RELAXED = 2  # of the driver's capture modes
+_HOST_FUNCTIONS = "_graph_host_funcargs"  # where a stream of CuPy 14 keeps them
 
 _own_streams = threading.local()
 
@@ -43,25 +48,82 @@ def own_stream() -> Any:
 
 
 class GraphMemory:
-    """The memory pool of one graph; dropping it gives back what no array uses any more."""
+    """What CuPy's work in one graph needs; dropping it gives back what no array uses any more.
+
+    Attributes
+    ----------
+    pool : _Pool
+    host_functions : list
+        Those of the graph's host nodes with their arguments, which the nodes do not keep.
+    """
 
     def __init__(self, cupy: Any) -> None:
-        self.pool: Any = None
-        # A function of the module: one of this object would be a cycle, which only the collector
-        # ends, whenever that is.
-        self.pool = cupy.cuda.MemoryPool(functools.partial(_allocate, cupy.cuda))
-
-    def close(self) -> None:
-        """Let the pool go. What arrays still hold of it lives on with them. Never raises."""
-        pool, self.pool = self.pool, None
-        if pool is None:
-            return
-        with contextlib.suppress(Exception), relaxed():
-            pool.free_all_blocks()
-            del pool
+        self.host_functions: list[Any] = []
+        self.pool = _Pool(cupy.cuda)
 
     def __del__(self) -> None:
-        self.close()
+        if hasattr(self, "pool"):
+            self.pool.close()
+
+
+class _Pool:
+    """A pool of CuPy's that lives as long as its arrays, whose memory would go with it up to 14.0.
+
+    From 14.1 on, part of a block whose pool has gone is never freed.
+    """
+
+    def __init__(self, cuda: Any) -> None:
+        self._cuda = cuda
+        self._is_closed = False
+        # Held here because CuPy's pool lets go of some where memory runs short.
+        self._blocks: list[_Block] = []
+        # Not a method of this object, which would be a cycle, for only the collector to end.
+        self._pool = cuda.MemoryPool(functools.partial(_new_block, cuda, self._blocks))
+
+    def malloc(self, size: int) -> Any:
+        """Return memory, as an allocator of CuPy's does."""
+        lent = self._pool.malloc(size)
+        return _pointer(self._cuda, lent.ptr, size, _Lent(self, lent), lent.mem.device_id)
+
+    def close(self) -> None:
+        """Keep no memory from now on that no array uses. Never raises."""
+        self._is_closed = True
+        self._blocks.clear()
+        self.trim()
+
+    def trim(self) -> None:
+        """Free what no array uses, if the pool is closed. Never raises."""
+        if self._is_closed and not sys.is_finalizing():
+            with contextlib.suppress(Exception):
+                self._pool.free_all_blocks()
+
+
+class _Lent:
+    """Memory of a pool, which it keeps alive."""
+
+    def __init__(self, pool: _Pool, memory: Any) -> None:
+        self._pool = pool
+        self._memory = memory
+
+    def __del__(self) -> None:
+        self._memory = None
+        self._pool.trim()
+
+
+class _Block:
+    """Memory of the device, which may come and go in a capture."""
+
+    address = 0
+
+    def __init__(self, runtime: Any, size: int) -> None:
+        self._runtime = runtime
+        with relaxed():
+            self.address = int(runtime.malloc(size))
+
+    def __del__(self) -> None:
+        if self.address and not sys.is_finalizing():
+            with contextlib.suppress(Exception), relaxed():
+                self._runtime.free(self.address)
 
 
 class CupyCapture:
@@ -74,13 +136,16 @@ class CupyCapture:
     stream : int
         The handle of the stream to capture, of CuPy's current device. `begin` comes before the
         capture, `end` and `abort` after it.
+    given : object, optional
+        What the caller has for that stream.
     """
 
     _undo: contextlib.ExitStack | None = None  # from before the first step of `begin` on
     _memory: GraphMemory | None = None
 
-    def __init__(self, stream: int) -> None:
+    def __init__(self, stream: int, given: object = None) -> None:
         self._stream = stream
+        self._given = given
         self._cupy: Any = sys.modules["cupy"]
 
     def begin(self) -> None:
@@ -104,6 +169,9 @@ class CupyCapture:
         if _is_own(stream) and before != stream:
             stream.wait_event(before.record())
             undo.callback(lambda: before.wait_event(stream.record()))
+        for each in (self._given, before, stream):
+            if each is self._given or each == stream:
+                _keep_host_functions(each, memory.host_functions, undo)
         undo.enter_context(stream)
 
     def end(self) -> object:
@@ -122,9 +190,7 @@ class CupyCapture:
         """Undo what `begin` did and give the memory back. Never raises."""
         with contextlib.suppress(Exception):
             self._put_back()
-        if self._memory is not None:
-            self._memory.close()
-            self._memory = None
+        self._memory = None
 
     def __del__(self) -> None:
         if self._undo is not None and not sys.is_finalizing():
@@ -167,9 +233,21 @@ def relaxed() -> Iterator[None]:
             _core._exchange_capture_mode(before)
 
 
-def _allocate(cuda: Any, size: int) -> Any:
-    with relaxed():
-        return cuda.MemoryPointer(cuda.Memory(size), 0)
+def _new_block(cuda: Any, blocks: list[_Block], size: int) -> Any:
+    block = _Block(cuda.runtime, size)
+    blocks.append(block)
+    return _pointer(cuda, block.address, size, block, int(cuda.runtime.getDevice()))
+
+
+def _pointer(cuda: Any, address: int, size: int, owner: object, device: int) -> Any:
+    return cuda.MemoryPointer(cuda.UnownedMemory(address, size, owner, device), 0)
+
+
+def _keep_host_functions(stream: Any, functions: list[Any], undo: contextlib.ExitStack) -> None:
+    """Let a stream object of CuPy's put the host functions of a capture into `functions`."""
+    if hasattr(stream, _HOST_FUNCTIONS):
+        undo.callback(setattr, stream, _HOST_FUNCTIONS, getattr(stream, _HOST_FUNCTIONS))
+        setattr(stream, _HOST_FUNCTIONS, functions)
 
 
 def _is_own(stream: Any) -> bool:

@@ -73,6 +73,75 @@ def test_an_array_of_the_body_outlives_the_graph(cupy: Any, stream: Any) -> None
     assert float(result[5]) == 7.0
 
 
+def test_a_body_may_free_an_array_of_a_graph_that_is_closed(cupy: Any, stream: Any) -> None:
+    given = cupy.full(1 << 16, 3.0, dtype=cupy.float32)
+    out = cupy.zeros_like(given)
+    cupy.cuda.Device().synchronize()
+    with gpuprof.capture(stream) as first:
+        result = given + 4
+    first.graph.close()
+    with gpuprof.capture(stream) as second:
+        del result
+        out[...] = given
+    second.graph.launch(stream)
+    stream.synchronize()
+    assert float(out[5]) == 3.0
+
+
+def test_captures_in_a_loop_replace_the_last_ones_arrays(cupy: Any, stream: Any) -> None:
+    given = cupy.full(1 << 16, 3.0, dtype=cupy.float32)
+    cupy.cuda.Device().synchronize()
+    with stream:
+        result = (given * 2).sum()[None] + 1  # loads the kernels
+    for step in range(20):
+        with gpuprof.capture(stream) as cap:
+            result = (given * step).sum()[None] + 1
+        cap.graph.launch(stream)
+        stream.synchronize()
+        assert float(result[0]) == 3.0 * step * given.size + 1
+
+
+def test_an_array_of_a_closed_graph_is_nobody_elses(cupy: Any, stream: Any) -> None:
+    given = cupy.full(1 << 16, 3.0, dtype=cupy.float32)
+    cupy.cuda.Device().synchronize()
+    with gpuprof.capture(stream) as cap:
+        temporary = given * 2
+        result = temporary[: 1 << 12] + 1
+        del temporary
+    cap.graph.launch(stream)
+    stream.synchronize()
+    del cap
+    gpuprof.flush()  # sees that the replay is over, so that the graph's memory can go
+    others = [cupy.full(1 << 16, -1.0, dtype=cupy.float32) for _ in range(8)]
+    cupy.cuda.Device().synchronize()
+    assert float(result[5]) == 7.0
+    assert all(float(each[5]) == -1.0 for each in others)
+
+
+@pytest.mark.parametrize("how", ["given", "current", "of the block"])
+def test_a_host_function_runs_at_each_replay(cupy: Any, stream: Any, how: str) -> None:
+    seen: list[list[int]] = []
+    values = cupy.zeros(16)
+    cupy.cuda.Device().synchronize()
+    with stream:
+        captured = {"given": stream, "current": None}.get(how, stream.ptr)
+        with gpuprof.capture(captured, backend="driver") as cap:
+            values += 1
+            user = cupy.cuda.get_current_stream() if how == "of the block" else stream
+            user.launch_host_func(seen.append, [7])  # a list that nobody else keeps
+            values += 1
+    gc.collect()
+    for _ in range(3):
+        cap.graph.launch(stream)
+    stream.synchronize()
+    assert seen == [[7]] * 3
+    assert float(values[0]) == 6.0
+    # Without a capture it is CuPy's as before.
+    stream.launch_host_func(seen.append, [8])
+    stream.synchronize()
+    assert seen[3:] == [[8]]
+
+
 def test_the_default_stream_is_stood_in_for_by_one_of_gpuprofs(cupy: Any) -> None:
     given = cupy.zeros(1 << 20, dtype=cupy.float32)
     result = cupy.zeros_like(given)
