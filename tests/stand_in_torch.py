@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 import types
 import warnings
 from collections import Counter
@@ -169,6 +170,8 @@ class World:
         self.waits: list[tuple[int, int]] = []
         self.pools = iter(range(1, 1000))
         self.failing: dict[str, Exception] = {}
+        self.blas_threads: set[int] = set()  # that have cuBLAS' handle
+        self.blas_streams: set[int] = set()  # that have a workspace of cuBLAS
         self.replayed_on: list[int] = []
         self.draws = False
         self.increment = 4  # of the generator, by a replay of a graph that is captured from now on
@@ -198,6 +201,16 @@ class World:
         """Let the driver refuse something in the open capture."""
         for stream in self.driver.capturing():
             self.driver.captures[stream] = INVALIDATED
+
+    def current_blas_handle(self) -> int:
+        self.step("current_blas_handle")
+        if threading.get_ident() not in self.blas_threads:
+            if self.driver.capturing():
+                message = "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling cublasCreate"
+                raise RuntimeError(message)
+            self.blas_threads.add(threading.get_ident())
+        self.blas_streams.add(self.current.cuda_stream)
+        return 0xB1A5
 
     def begin(self, handle: int) -> None:
         self.step("driver begin")
@@ -447,6 +460,7 @@ def _module(world: World, *, keeps: bool, tells_exec: bool, private: bool) -> An
         CUDAGraph=_graph_class(world, keeps=keeps, tells_exec=tells_exec),
         graph_pool_handle=graph_pool_handle,
         is_initialized=lambda: True,
+        current_blas_handle=world.current_blas_handle,
         current_device=lambda: 0,
         device_count=lambda: 1,
         default_generators=(world.generator,),

@@ -29,6 +29,7 @@ from gpuprof._torch_graph import (
     RandomnessProbe,
     TorchParts,
     keeps_graphs,
+    make_blas_handle,
     raw_exec,
     what_it_lacks,
 )
@@ -214,6 +215,7 @@ class TorchCapture:
         self._current = cuda.stream(stream)
         self._current.__enter__()
         self._device = int(cuda.current_device())
+        make_blas_handle(self._torch)
         self._pool = self._pick_pool()
         self.graph = self._make_graph()
         self._in_torch = True

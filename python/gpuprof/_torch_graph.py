@@ -1,5 +1,7 @@
 """What a graph that torch captured offers: the driver's handles of it, and how it is launched.
 
+Also what torch must have before the capture begins.
+
 Torch is never imported from here.
 """
 
@@ -13,6 +15,7 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuprof._graphs_cupy import relaxed
 from gpuprof.errors import InvalidStateError
 
 
@@ -160,6 +163,21 @@ def after_update(own: ByTorch | None, other: ByTorch | None) -> ByTorch | None:
     result._has_exec = True  # the updated one, at least
     other._parts.launched_for.add(result)
     return result
+
+
+def make_blas_handle(torch: Any) -> None:
+    """Make torch's cuBLAS handle of this thread and device, which a capture would not allow.
+
+    A workspace comes with it, of the current stream. It is made for the default stream: the body's,
+    which the graph uses, comes from the graph's memory. Never raises: the body may not need it.
+
+    Parameters
+    ----------
+    torch : module
+    """
+    cuda = torch.cuda
+    with contextlib.suppress(Exception), relaxed(), cuda.stream(cuda.default_stream()):
+        cuda.current_blas_handle()
 
 
 def from_torch(graph: Any) -> TorchParts:
