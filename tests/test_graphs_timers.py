@@ -47,6 +47,21 @@ def test_the_last_replays_times_are_read_from_the_graph(fake: FakeCuda, stream: 
     assert "outer" not in gpuprof.stats()
 
 
+def test_a_slash_in_a_name_is_a_row_of_its_own(fake: FakeCuda, stream: int) -> None:
+    with gpuprof.capture(stream) as cap:
+        with gpuprof.timer("a", stream=stream), gpuprof.timer("b", stream=stream):
+            fake.work(stream, 2 * MS)
+        with gpuprof.timer("a/b", stream=stream):
+            fake.work(stream, 6 * MS)
+    with cap.graph as graph:
+        graph.launch()
+        times = graph.timings()
+        assert list(times) == ["a", ("a", "b"), ("a/b",)]
+        assert (times["a", "b"].ms, times["a/b",].ms) == (near(2), near(6))
+        assert "a/b" not in times
+        assert list(times.to_dict()) == ["a", "a/b", "a\\/b"]
+
+
 def test_before_the_first_launch_there_are_no_times(fake: FakeCuda, stream: int) -> None:
     with captured(fake, stream) as graph, pytest.raises(errors.NotReplayedError):
         graph.timings()

@@ -183,7 +183,7 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "GraphMemory": (lambda: gpuprof.GraphMemory(4096, None), lambda m: m.to_dict()),
     "GraphNode": (lambda: nodes_of_a_graph()[1], lambda node: node.to_dict()),
     "GraphStats": (lambda: STATS.graphs[0], lambda each: each.to_dict()),
-    "GraphTimings": (lambda: gpuprof.GraphTimings([("a", 1.0), ("b", None)]), dict),
+    "GraphTimings": (lambda: gpuprof.GraphTimings([(("a",), 1.0), (("b",), None)]), dict),
     "GraphedStats": (lambda: STATS, lambda stats: stats.to_dict()),
     "NodeChange": (
         lambda: _graph_view.diff(nodes_of_a_graph(), (), chain("first", "third"), ()).changed[0],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import sys
 import unicodedata
@@ -81,6 +82,16 @@ def test_a_row_whose_parent_has_none_shows_the_rest_of_its_path() -> None:
         ("a/b", 0),
         ("/x", 0),
         ("y//z", 0),
+    ]
+
+
+def test_a_slash_in_a_name_does_not_indent() -> None:
+    flat = dataclasses.replace(row("step/load"), names=("step/load",))
+    found = lines(Stats([row("step"), flat, row("step/load")]))
+    assert [(line.label, line.depth) for line in found] == [
+        ("step", 0),
+        ("load", 1),
+        ("step/load", 0),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -81,7 +82,7 @@ def test_more_rows_need_more_certainty() -> None:
     old, new = (row("a", ms, p90=1.3 * ms, count=1000) for ms in (1.0, 1.15))
     others = [row(f"b{place}", 1.0) for place in range(50)]
     alone = decide(old, new, 0.0)
-    among = judge_stats(Stats([old, *others]), Stats([new, *others]), threshold=0.0)["a", "cuda"]
+    among = judge_stats(Stats([old, *others]), Stats([new, *others]), threshold=0.0)[("a",), "cuda"]
     assert alone.floor is not None
     assert among.floor is not None
     assert among.floor > 1.3 * alone.floor
@@ -127,6 +128,20 @@ def test_each_clock_is_compared_with_its_own() -> None:
         "cuda": Verdict.SLOW,
         "cpu": Verdict.SAME,
     }
+
+
+def test_paths_that_read_the_same_are_compared_each_with_its_own() -> None:
+    def side(flat: float, nested: float) -> Stats:
+        named = dataclasses.replace(row("a/b", flat), names=("a/b",))
+        return Stats([named, row("a/b", nested)])
+
+    found = judge_stats(side(1.0, 1.0), side(2.0, 1.0))
+    assert {names: decision.verdict for (names, _), decision in found.items()} == {
+        ("a/b",): Verdict.SLOW,
+        ("a", "b"): Verdict.SAME,
+    }
+    only_flat = Stats([dataclasses.replace(row("a/b", 1.0), names=("a/b",))])
+    assert judge_stats(only_flat, Stats([row("a/b", 9.0)])) == {}
 
 
 def test_paths_of_one_side_are_left_out() -> None:

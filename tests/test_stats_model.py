@@ -129,6 +129,48 @@ def test_host_bound_begins_at_nine_tenths_of_the_gpu(host: float, bound: bool) -
     assert gpu_row("step", 10.0, host=host).host_bound is bound
 
 
+def flat_row(name: str, total: float) -> Row:
+    return Row(name, "cuda", summary(10, total / 10), None, names=(name,))
+
+
+SLASHES = Stats([gpu_row("train", 10.0), flat_row("train/load", 50.0), gpu_row("train/load", 4.0)])
+
+
+def test_a_slash_in_a_name_makes_no_parent() -> None:
+    assert SLASHES.self_ms(SLASHES["train"]) == pytest.approx(6.0)
+    assert SLASHES.share(SLASHES[("train/load",), "cuda"]) is None
+    assert SLASHES.share(SLASHES[("train", "load"), "cuda"]) == pytest.approx(0.4)
+
+
+def test_paths_that_read_the_same_are_found_by_their_names() -> None:
+    assert list(SLASHES) == ["train", (("train/load",), "cuda"), (("train", "load"), "cuda")]
+    assert [SLASHES[key] for key in SLASHES] == list(SLASHES.values())
+    assert [SLASHES[row.names, row.clock].time.total for row in SLASHES.values()] == [10, 50, 4]
+
+
+@pytest.mark.parametrize("key", ["train/load", ("train/load", "cuda")])
+def test_a_text_that_means_several_paths_is_no_key(key: Any) -> None:
+    assert key not in SLASHES
+    with pytest.raises(KeyError) as caught:
+        SLASHES[key]
+    assert (
+        "stats[('train/load',), 'cuda'] or stats[('train', 'load'), 'cuda']"
+        in (caught.value.args[0])
+    )
+
+
+def test_paths_that_read_the_same_come_back_from_json_and_pickles() -> None:
+    again = Stats.from_dict(json.loads(SLASHES.to_json()))
+    assert list(again) == list(pickle.loads(pickle.dumps(SLASHES))) == list(SLASHES)
+
+
+def test_rows_without_names_have_those_between_the_slashes() -> None:
+    data = NESTED.to_dict()
+    for row in data["rows"]:
+        del row["names"]
+    assert Stats.from_dict(data)["step/fwd"].names == ("step", "fwd")
+
+
 def test_a_row_without_gpu_time_is_not_host_bound() -> None:
     assert not cpu_row("step", 10.0).host_bound
 

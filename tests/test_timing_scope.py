@@ -93,13 +93,32 @@ def test_huge_names_that_differ_only_at_the_end_stay_apart() -> None:
     assert len(gpuprof.stats()) == 2
 
 
-def test_a_slash_in_a_name_is_the_same_as_nesting() -> None:
-    measured("slash/inner")
-    with cpu("slash"), cpu("inner"):
+def test_a_slash_in_a_name_makes_no_parent() -> None:
+    with cpu("slash") as outer:
         pass
+    flat = measured("slash/inner")
+    assert (flat.path, flat.names) == ("slash/inner", ("slash/inner",))
     row = gpuprof.stats()["slash/inner"]
-    assert row.host is not None
-    assert row.host.count == 2
+    assert (row.names, row.name, row.parent, row.depth) == (
+        ("slash/inner",),
+        "slash/inner",
+        None,
+        0,
+    )
+    stats = gpuprof.stats()
+    assert stats.self_ms(stats["slash"]) == pytest.approx(outer.host_ms)
+    assert stats.share(row) is None
+
+
+def test_nesting_and_a_slash_in_a_name_are_rows_of_their_own() -> None:
+    flat = measured("slash/inner")
+    for _ in range(2):
+        with cpu("slash"), cpu("inner") as nested:
+            pass
+    assert (nested.path, nested.names) == ("slash/inner", ("slash", "inner"))
+    stats = gpuprof.stats()
+    counts = {names: stats[names, "cpu"].time.count for names in (flat.names, nested.names)}
+    assert counts == {("slash/inner",): 1, ("slash", "inner"): 2}
 
 
 # One object per name
@@ -444,8 +463,10 @@ def test_samples_are_equal_if_they_are_of_one_entry() -> None:
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_samples_pickle_with_all_they_measured(protocol: int) -> None:
-    sample = measured("pickled/sample")
+    with cpu("pickled"):
+        sample = measured("a/sample")
     back = pickle.loads(pickle.dumps(sample, protocol))
+    assert back.names == sample.names == ("pickled", "a/sample")
     assert back.to_dict() == sample.to_dict()
     assert back != sample
 

@@ -158,10 +158,10 @@ def _compare_stats(base: Source, new: Source, threshold: float | None) -> Compar
     assert old is not None
     assert now is not None
     decisions = judge_stats(old, now, threshold=threshold)
-    lines = [Line(path, clock, decision) for (path, clock), decision in decisions.items()]
-    paths, new_paths = ({row.path: None for row in stats.values()} for stats in (old, now))
-    only_base = [path for path in paths if path not in new_paths]
-    only_new = [path for path in new_paths if path not in paths]
+    lines = [Line(now[key].path, key[1], decision) for key, decision in decisions.items()]
+    paths, new_paths = ({row.names: row.path for row in stats.values()} for stats in (old, now))
+    only_base = [path for names, path in paths.items() if names not in new_paths]
+    only_new = [path for names, path in new_paths.items() if names not in paths]
     return Comparison(base, new, lines, only_base, only_new, [WEAKER])
 
 

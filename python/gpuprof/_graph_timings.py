@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import html
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
+Names: TypeAlias = tuple[str, ...]
 _HEAD = ("count", "ms", "mean")
 
 
@@ -61,48 +63,67 @@ class SpanTiming:
         return str(self.count), f"{self.ms:.4f}", f"{self.mean:.4f}"
 
 
-class GraphTimings(Mapping[str, SpanTiming]):
+class GraphTimings(Mapping["str | Names", SpanTiming]):
     """The last replay's times by path, in the order in which the scopes were captured.
+
+    A key is the names joined by ``/``. Where two paths read the same, because a name has a ``/``
+    in it, the key of each is the tuple of its names, which finds every row.
 
     Parameters
     ----------
-    spans : list of (str, float or None)
-        Path and milliseconds of each span.
+    spans : list of (tuple of str, float or None)
+        The names of each span's path, outermost first, and its milliseconds.
     """
 
-    def __init__(self, spans: list[tuple[str, float | None]]) -> None:
-        values: dict[str, list[float | None]] = {}
-        for path, ms in spans:
-            values.setdefault(path, []).append(ms)
-        self._rows = {path: SpanTiming(tuple(all_ms)) for path, all_ms in values.items()}
+    def __init__(self, spans: list[tuple[Names, float | None]]) -> None:
+        values: dict[Names, list[float | None]] = {}
+        for names, ms in spans:
+            values.setdefault(names, []).append(ms)
+        self._rows = {names: SpanTiming(tuple(all_ms)) for names, all_ms in values.items()}
+        paths = Counter(map("/".join, self._rows))
+        self._names = {path: names for names in self._rows if paths[path := "/".join(names)] == 1}
 
-    def __getitem__(self, path: str) -> SpanTiming:
-        return self._rows[path]
+    def __getitem__(self, key: str | Names) -> SpanTiming:
+        return self._rows[self._names[key] if isinstance(key, str) else key]
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
+    def __iter__(self) -> Iterator[str | Names]:
+        for names in self._rows:
+            path = "/".join(names)
+            yield path if path in self._names else names
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the rows as plain data."""
-        return {path: row.to_dict() for path, row in self._rows.items()}
+        """Return the rows as plain data, by path.
+
+        Where two paths read the same, a slash in a name has a backslash before it, and so has a
+        backslash.
+        """
+        unique = len(self._names) == len(self._rows)
+        return {
+            "/".join(names if unique else map(_escaped, names)): row.to_dict()
+            for names, row in self._rows.items()
+        }
 
     def __repr__(self) -> str:
         if not self._rows:
             return "<gpuprof.GraphTimings: no timer in the graph>"
-        width = max(len(path) for path in self._rows)
+        width = max(len("/".join(names)) for names in self._rows)
         lines = [f"{'span':<{width}}  count        ms      mean"]
         lines += [
-            f"{path:<{width}}  {row.count:>5}  {row.ms:>8.4f}  {row.mean:>8.4f}"
-            for path, row in self._rows.items()
+            f"{'/'.join(names):<{width}}  {row.count:>5}  {row.ms:>8.4f}  {row.mean:>8.4f}"
+            for names, row in self._rows.items()
         ]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        rows = ((path, *row._cells()) for path, row in self._rows.items())
+        rows = (("/".join(names), *row._cells()) for names, row in self._rows.items())
         return _table(("span", *_HEAD), rows)
+
+
+def _escaped(name: str) -> str:
+    return name.replace("\\", "\\\\").replace("/", "\\/")
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -104,22 +104,23 @@ def lines(stats: Stats) -> list[Line]:
 
     A path stands below the closest path around it that has a row.
     """
-    rows: dict[str, list[Row]] = {}
+    rows: dict[tuple[str, ...], list[Row]] = {}
     for row in stats.values():
-        rows.setdefault(row.path, []).append(row)
-    inside: dict[str, list[str]] = {}
-    for path in rows:
-        outer = path.rpartition("/")[0]
+        rows.setdefault(row.names, []).append(row)
+    inside: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for names in rows:
+        outer = names[:-1]
         while outer and outer not in rows:
-            outer = outer.rpartition("/")[0]
-        inside.setdefault(outer, []).append(path)
+            outer = outer[:-1]
+        inside.setdefault(outer, []).append(names)
     result = []
-    waiting = [(path, 0, path) for path in reversed(inside.get("", []))]
+    waiting = [(names, 0, 0) for names in reversed(inside.get((), []))]
     while waiting:
-        path, depth, label = waiting.pop()
-        result += [Line(row, depth, shown_text(label)) for row in rows[path]]
-        below = inside.get(path, []) if path else []
-        waiting += [(child, depth + 1, child[len(path) + 1 :]) for child in reversed(below)]
+        names, depth, above = waiting.pop()
+        label = shown_text("/".join(names[above:]))
+        result += [Line(row, depth, label) for row in rows[names]]
+        below = reversed(inside.get(names, []))
+        waiting += [(child, depth + 1, len(names)) for child in below]
     return result
 
 

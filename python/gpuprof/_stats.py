@@ -27,7 +27,9 @@ FORMAT = "gpuprof-stats"
 VERSION = 1
 HOST_BOUND_RATIO = 0.9
 
-Key: TypeAlias = "str | tuple[str, str]"
+Names: TypeAlias = tuple[str, ...]
+Key: TypeAlias = "str | tuple[str, str] | tuple[Names, str]"
+Exact: TypeAlias = tuple[Names, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +65,17 @@ class Summary:
         return {name: value if math.isfinite(value) else None for name, value in values}
 
 
+_COUNTS = ("dropped", "pending", "failed", "skipped")
 EMPTY = Summary(0, 0.0, *[math.nan] * 7)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """The samples of one path on one clock.
+
+    `names` are the scopes of the path, outermost first; `path` is for people and joins them by
+    ``/``. A ``/`` in a name is part of it. Without `names` they are what `path` has between its
+    slashes.
 
     `gpu` is None on clocks that are not the GPU's. `dropped` samples found no room to wait for
     their result, `pending` ones have none yet, `failed` ones were left by an exception or lost to
@@ -83,21 +90,26 @@ class Row:
     pending: int = 0
     failed: int = 0
     skipped: int = 0
+    names: Names = ()
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            object.__setattr__(self, "names", tuple(self.path.split("/")))
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
-        return self.path.rpartition("/")[2] or self.path
+        """The last of the names."""
+        return self.names[-1]
 
     @property
     def depth(self) -> int:
-        """How many parts stand before the name."""
-        return self.path.count("/")
+        """How many names stand before the last."""
+        return len(self.names) - 1
 
     @property
     def parent(self) -> str | None:
-        """The path without its last part; None at the root."""
-        return self.path.rpartition("/")[0] or None
+        """The names before the last, joined by ``/``; None at the root."""
+        return "/".join(self.names[:-1]) or None
 
     @property
     def time(self) -> Summary:
@@ -122,13 +134,15 @@ class Row:
             None if data[which] is None else Summary.from_dict(data[which])
             for which in ("gpu", "host")
         )
-        counts = (int(data[which]) for which in ("dropped", "pending", "failed", "skipped"))
-        return cls(str(data["path"]), str(data["clock"]), gpu, host, *counts)
+        counts = {which: int(data[which]) for which in _COUNTS}
+        names = tuple(map(str, data.get("names", ())))
+        return cls(str(data["path"]), str(data["clock"]), gpu, host, **counts, names=names)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plain form."""
         return {
             "path": _report.output_text(self.path),
+            "names": list(map(_report.output_text, self.names)),
             "clock": _report.output_text(self.clock),
             "dropped": self.dropped,
             "pending": self.pending,
@@ -143,8 +157,10 @@ class Stats(Mapping[Key, Row]):
     """All rows at one moment, by path.
 
     ``stats["step/fwd"]`` is the row of that path; where several clocks measured it, the GPU's
-    comes first and ``stats["step/fwd", "cpu"]`` names one exactly. Iterating gives a key for each
-    row: the path, or path and clock where the path alone is not enough.
+    comes first and ``stats["step/fwd", "cpu"]`` names a clock. A ``/`` in a name makes no parent,
+    so two paths may read the same: such a text is no key, and ``stats[("step", "fwd"), "cuda"]``
+    is the row of exactly these names. Iterating gives a key for each row: the path, or path and
+    clock, or names and clock, whichever is enough.
 
     Parameters
     ----------
@@ -170,7 +186,7 @@ class Stats(Mapping[Key, Row]):
         self.dropped = dropped
         self.memory = list(memory)
         self.created = created or datetime.now(timezone.utc).isoformat(timespec="seconds")
-        self._exact = {(row.path, row.clock): row for row in self._rows}
+        self._exact = {(row.names, row.clock): row for row in self._rows}
         self._by_path: dict[str, list[Row]] = {}
         for row in self._exact.values():
             self._by_path.setdefault(row.path, []).append(row)
@@ -216,8 +232,12 @@ class Stats(Mapping[Key, Row]):
         return self._find(key) is not None
 
     def __iter__(self) -> Iterator[Key]:
-        for path, clock in self._exact:
-            yield path if len(self._by_path[path]) == 1 else (path, clock)
+        for exact, row in self._exact.items():
+            same_path = self._by_path[row.path]
+            if len(same_path) == 1:
+                yield row.path
+            else:
+                yield exact if _read_the_same(same_path) else (row.path, row.clock)
 
     def __len__(self) -> int:
         return len(self._exact)
@@ -226,17 +246,25 @@ class Stats(Mapping[Key, Row]):
         return _rebuild, (self._rows, self.dropped, self.memory, self.created)
 
     def _find(self, key: object) -> Row | None:
-        if isinstance(key, str):
-            same_path = self._by_path.get(key)
-            return same_path[0] if same_path else None
-        return self._exact.get(cast("tuple[str, str]", key)) if isinstance(key, tuple) else None
+        if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str):
+            path, clock = key
+            found = [row for row in self._by_path.get(path, ()) if row.clock == clock]
+        elif isinstance(key, str):
+            found = self._by_path.get(key, [])
+        else:
+            return self._exact.get(cast("Exact", key)) if isinstance(key, tuple) else None
+        return found[0] if found and not _read_the_same(found) else None
 
     def _no_such_row(self, key: object) -> str:
         if not self._exact:
             return f"no row {key!r}: nothing was measured yet"
         path = key[0] if isinstance(key, tuple) and key else key
         if path in self._by_path:
-            clocks = ", ".join(repr(row.clock) for row in self._by_path[path])
+            same_path = self._by_path[cast("str", path)]
+            if _read_the_same(same_path):
+                exact = " or ".join(f"stats[{row.names!r}, {row.clock!r}]" for row in same_path)
+                return f"several paths read {path!r}; name one by its names and clock: {exact}"
+            clocks = ", ".join(repr(row.clock) for row in same_path)
             return f"no row {key!r}; the clocks of {path!r} are {clocks}"
         wanted = str(path)
         below = [known for known in self._by_path if known.endswith(f"/{wanted}")]
@@ -246,23 +274,23 @@ class Stats(Mapping[Key, Row]):
         return f"no row {key!r}; the paths are {', '.join(map(repr, list(self._by_path)[:10]))}"
 
     @cached_property
-    def _enclosing(self) -> dict[tuple[str, str], Row]:
+    def _enclosing(self) -> dict[Exact, Row]:
         """For each row the closest one around it on the same clock."""
         found = {}
-        for path, clock in self._exact:
-            outer = path.rpartition("/")[0]
+        for names, clock in self._exact:
+            outer = names[:-1]
             while outer and (outer, clock) not in self._exact:
-                outer = outer.rpartition("/")[0]
+                outer = outer[:-1]
             if outer:
-                found[path, clock] = self._exact[outer, clock]
+                found[names, clock] = self._exact[outer, clock]
         return found
 
     @cached_property
-    def _inside_ms(self) -> dict[tuple[str, str], float]:
+    def _inside_ms(self) -> dict[Exact, float]:
         """For each row with others inside, what those add up to."""
-        sums: dict[tuple[str, str], float] = {}
+        sums: dict[Exact, float] = {}
         for key, outer in self._enclosing.items():
-            outer_key = outer.path, outer.clock
+            outer_key = outer.names, outer.clock
             sums[outer_key] = sums.get(outer_key, 0.0) + self._exact[key].time.total
         return sums
 
@@ -271,12 +299,12 @@ class Stats(Mapping[Key, Row]):
 
         Below zero where those overlap one another or outlast it.
         """
-        key = row.path, row.clock
+        key = row.names, row.clock
         return self[key].time.total - self._inside_ms.get(key, 0.0)
 
     def share(self, row: Row) -> float | None:
         """Return the row's part of the total around it on the same clock; None at the root."""
-        key = row.path, row.clock
+        key = row.names, row.clock
         total = self[key].time.total
         outer = self._enclosing.get(key)
         return total / outer.time.total if outer and outer.time.total > 0 else None
@@ -348,6 +376,11 @@ class Stats(Mapping[Key, Row]):
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         yield _report.rich_table(self, options.max_width)
+
+
+def _read_the_same(rows: list[Row]) -> bool:
+    """Whether rows of one text are of several paths."""
+    return any(row.names != rows[0].names for row in rows)
 
 
 def _rebuild(rows: tuple[Row, ...], dropped: int, memory: list[TorchMemory], created: str) -> Stats:

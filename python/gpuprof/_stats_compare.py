@@ -40,30 +40,41 @@ _MEDIAN_ERROR = math.sqrt(math.pi / 2)  # of a normal sample's median, in errors
 
 def judge_stats(
     base: Stats, new: Stats, *, threshold: float | None = None
-) -> dict[tuple[str, str], Decision]:
-    """Decide on each row that both sides have, by path and clock.
+) -> dict[tuple[tuple[str, ...], str], Decision]:
+    """Decide on each row that both sides have, by the names of its path and its clock.
 
     A path that they measured on different clocks is INCOMPARABLE, under the new clock.
     """
     pairs = list(_pairs(base, new))
-    compared = max(1, sum(old is not None for _, old in pairs))
+    compared = max(1, sum(old.clock == row.clock for row, old in pairs))
     return {
-        (row.path, row.clock): _other_clock(base[row.path], row)
-        if old is None
+        (row.names, row.clock): _other_clock(old, row)
+        if old.clock != row.clock
         else _judge(old, row, threshold, compared)
         for row, old in pairs
     }
 
 
-def _pairs(base: Stats, new: Stats) -> Iterator[tuple[Row, Row | None]]:
-    """Yield each new row of a known path with its old one; None where only other clocks have it."""
-    for row in new.values():
-        if (row.path, row.clock) in base:
-            yield row, base[row.path, row.clock]
-        elif row.path in base and not any(
-            (row.path, other.clock) in base for other in new.values() if other.path == row.path
-        ):
-            yield row, None
+def _pairs(base: Stats, new: Stats) -> Iterator[tuple[Row, Row]]:
+    """Yield each new row of a known path with its old one, of another clock if it has to be."""
+    old_rows, new_rows = (_by_names(stats) for stats in (base, new))
+    for names, rows in new_rows.items():
+        old = old_rows.get(names)
+        if old is None:
+            continue
+        shared = old.keys() & rows.keys()
+        for clock, row in rows.items():
+            if clock in shared:
+                yield row, old[clock]
+            elif not shared:
+                yield row, next(iter(old.values()))
+
+
+def _by_names(stats: Stats) -> dict[tuple[str, ...], dict[str, Row]]:
+    found: dict[tuple[str, ...], dict[str, Row]] = {}
+    for row in stats.values():
+        found.setdefault(row.names, {})[row.clock] = row
+    return found
 
 
 def _other_clock(old: Row, row: Row) -> Decision:

@@ -21,6 +21,7 @@
 #include "bindings/parts.hpp"
 #include "bindings/self_binding.hpp"
 #include "bindings/streams.hpp"
+#include "bindings/timing_path.hpp"
 #include "bindings/timing_switch.hpp"
 #include "bindings/trace_scope.hpp"
 #include "graphs/captured_graph.hpp"
@@ -285,16 +286,16 @@ PyMethodDef launch_method{
     "CudaError\n"
     "    The driver refused the launch.\n"};
 
-using Times = py::typing::List<py::typing::Tuple<py::str, py::typing::Optional<py::float_>>>;
+using Times = py::typing::List<
+    py::typing::Tuple<py::typing::Tuple<py::str, py::ellipsis>, py::typing::Optional<py::float_>>>;
 
 Times times_of(const std::vector<graphs::SpanTime>& times) {
   Times result;
   for (const graphs::SpanTime& time : times) {
-    const std::string path = time.named ? time.path->text : "(unnamed)";
-    result.append(
-        py::make_tuple(py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(
-                           path.data(), static_cast<Py_ssize_t>(path.size()), "replace")),
-                       time.known ? py::object(py::float_(time.ms)) : py::object(py::none())));
+    const py::tuple names =
+        time.named ? py::tuple(path_names(*time.path)) : py::make_tuple("(unnamed)");
+    result.append(py::make_tuple(
+        names, time.known ? py::object(py::float_(time.ms)) : py::object(py::none())));
   }
   return result;
 }

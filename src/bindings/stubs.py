@@ -113,6 +113,7 @@ ATTRIBUTES = {
     "Sample.failed": "bool",
     "Sample.host_ms": "float",
     "Sample.ms": "float",
+    "Sample.names": "tuple[str, ...]",
     "Sample.path": "str",
     "Sample.ready": "bool",
     "Sample.state": "str",

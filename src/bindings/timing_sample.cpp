@@ -1,6 +1,7 @@
 #include "bindings/timing_sample.hpp"
 
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 #include <structmember.h>
 
 #include <array>
@@ -8,10 +9,12 @@
 #include <cstdio>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "bindings/errors.hpp"
 #include "bindings/gil.hpp"
 #include "bindings/parts.hpp"
+#include "bindings/timing_path.hpp"
 #include "timing/device.hpp"
 
 namespace gpuprof::bindings {
@@ -130,8 +133,13 @@ PyObject* get_host_ms(PyObject* self, void* /*closure*/) {
 }
 
 PyObject* get_path(PyObject* self, void* /*closure*/) {
-  const std::string& text = sample_of(self).path->text;
-  return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+  return guarded<PyObject*>(nullptr,
+                            [&] { return path_text(*sample_of(self).path).release().ptr(); });
+}
+
+PyObject* get_names(PyObject* self, void* /*closure*/) {
+  return guarded<PyObject*>(nullptr,
+                            [&] { return path_names(*sample_of(self).path).release().ptr(); });
 }
 
 PyObject* get_clock(PyObject* self, void* /*closure*/) {
@@ -224,7 +232,8 @@ PyObject* to_dict(PyObject* self, PyObject* /*unused*/) {
     const SampleStatus status = sample.load_status();
     const bool left = status != SampleStatus::kOpen && status != SampleStatus::kDisabled;
     py::dict result;
-    result["path"] = py::reinterpret_steal<py::object>(get_path(self, nullptr));
+    result["path"] = path_text(*sample.path);
+    result["names"] = path_names(*sample.path);
     result["clock"] = timing::clock_name(sample.clock);
     result["state"] = state_name(status);
     result["ms"] = known ? py::object(py::float_(sample_milliseconds(sample))) : py::none();
@@ -242,9 +251,8 @@ PyObject* reduce(PyObject* self, PyObject* /*unused*/) {
     if (status == SampleStatus::kOpen || status == SampleStatus::kCaptured)
       throw_unmeasured(sample);
     const py::object restore = py::module_::import("gpuprof._core").attr("_restore_sample");
-    const auto path = py::reinterpret_steal<py::object>(get_path(self, nullptr));
     return py::make_tuple(restore,
-                          py::make_tuple(path, timing::clock_name(sample.clock),
+                          py::make_tuple(path_names(*sample.path), timing::clock_name(sample.clock),
                                          static_cast<int>(status), sample.body_raised,
                                          sample.device_ms, sample.host_end - sample.host_begin))
         .release()
@@ -252,8 +260,8 @@ PyObject* reduce(PyObject* self, PyObject* /*unused*/) {
   });
 }
 
-py::object restore_sample(const std::string& path, const std::string& clock, int status,
-                          bool body_raised, double device_ms, std::int64_t host_span) {
+py::object restore_sample(const std::vector<std::string>& names, const std::string& clock,
+                          int status, bool body_raised, double device_ms, std::int64_t host_span) {
   const auto restored = static_cast<SampleStatus>(status);
   if (status < 0 || status > static_cast<int>(SampleStatus::kFailed) ||
       restored == SampleStatus::kOpen || restored == SampleStatus::kPending ||
@@ -261,8 +269,8 @@ py::object restore_sample(const std::string& path, const std::string& clock, int
     throw py::value_error("not a pickled Sample: status " + std::to_string(status));
   }
   SampleRef sample(timing::make_sample());
-  sample->path =
-      path.empty() ? &timing::root_path() : &timing::path_below(timing::root_path(), path);
+  sample->path = &timing::root_path();
+  for (const std::string& name : names) sample->path = &timing::path_below(*sample->path, name);
   sample->clock = timing::clock_id(clock);
   sample->body_raised = body_raised;
   sample->device_ms = device_ms;
@@ -298,6 +306,9 @@ PyGetSetDef getset[] = {
     {"host_ms", get_host_ms, nullptr, "Milliseconds that the host spent inside the scope.",
      nullptr},
     {"path", get_path, nullptr, "The names of the open scopes, outermost first: 'step/fwd'.",
+     nullptr},
+    {"names", get_names, nullptr,
+     "The names that `path` joins, as a tuple: ('step', 'fwd'). A '/' in a name is part of it.",
      nullptr},
     {"clock", get_clock, nullptr, "What measured: 'cuda', 'cpu', 'metal' or a SyncBackend's name.",
      nullptr},
@@ -386,7 +397,7 @@ void bind_timing_sample(py::module_& module) {
   off->finish(SampleStatus::kDisabled);
   disabled = wrap_sample(off);
   if (disabled == nullptr) throw py::error_already_set();
-  module.def("_restore_sample", &restore_sample, py::arg("path"), py::arg("clock"),
+  module.def("_restore_sample", &restore_sample, py::arg("names"), py::arg("clock"),
              py::arg("status"), py::arg("body_raised"), py::arg("device_ms"), py::arg("host_span"));
 }
 

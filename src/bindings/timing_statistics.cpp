@@ -12,6 +12,7 @@
 #include "bindings/graphs_kept.hpp"
 #include "bindings/nvtx_own_ranges.hpp"
 #include "bindings/parts.hpp"
+#include "bindings/timing_path.hpp"
 #include "timing/device.hpp"
 
 namespace gpuprof::bindings {
@@ -60,14 +61,10 @@ PendingByPath pending_by_path() {
   return pending;
 }
 
-py::str path_text(const timing::Path& path) {
-  return py::reinterpret_steal<py::str>(
-      PyUnicode_DecodeUTF8(path.text.data(), static_cast<Py_ssize_t>(path.text.size()), "replace"));
-}
-
 py::dict row_dict(const timing::Row& row, std::uint64_t pending) {
   py::dict result;
   result["path"] = path_text(*row.path);
+  result["names"] = path_names(*row.path);
   result["clock"] = timing::clock_name(row.clock);
   result["dropped"] = row.dropped;
   result["pending"] = pending;

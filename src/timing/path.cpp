@@ -1,5 +1,6 @@
 #include "timing/path.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -12,9 +13,23 @@
 namespace gpuprof::timing {
 namespace {
 
+struct Key {
+  const Path* parent;
+  std::string_view name;  // the Path's own, for a key in the map
+  bool operator==(const Key& other) const noexcept {
+    return parent == other.parent && name == other.name;
+  }
+};
+
+struct KeyHash {
+  std::size_t operator()(const Key& key) const noexcept {
+    return std::hash<const void*>{}(key.parent) ^ std::hash<std::string_view>{}(key.name);
+  }
+};
+
 struct Paths {
   driver::ForkMutex mutex;
-  std::unordered_map<std::string, std::unique_ptr<const Path>> by_text;
+  std::unordered_map<Key, std::unique_ptr<const Path>, KeyHash> by_key;
 };
 
 Paths& paths() {
@@ -25,13 +40,20 @@ Paths& paths() {
 }  // namespace
 
 const Path& root_path() noexcept {
-  static const Path& root = *new Path{{}, 0, {}};
+  static const Path& root = *new Path{{}, 0, {}, nullptr};
   return root;
 }
 
 const Path& other_path() noexcept {
-  static const Path& other = *new Path{"(other)", ~std::uint64_t{0}, "(other)"};
+  static const Path& other = *new Path{"(other)", ~std::uint64_t{0}, "(other)", &root_path()};
   return other;
+}
+
+std::vector<const Path*> lineage(const Path& path) {
+  std::vector<const Path*> around;
+  for (const Path* p = &path; p->parent != nullptr; p = p->parent) around.push_back(p);
+  std::reverse(around.begin(), around.end());
+  return around;
 }
 
 // Cuts at a character, not inside one.
@@ -48,18 +70,25 @@ std::string shortened_path(std::string text) {
 
 const Path& path_below(const Path& parent, std::string_view name) {
   if (&parent == &other_path()) return parent;
-  std::string text = parent.text;
-  if (!text.empty()) text += '/';
-  text += name;
-  text = shortened_path(std::move(text));
+  std::string cut;
+  if (name.size() > kMaxPathBytes) {
+    cut = shortened_path(std::string(name));
+    name = cut;
+  }
   auto& p = paths();
   {
     const std::lock_guard lock(p.mutex);
-    if (const auto found = p.by_text.find(text); found != p.by_text.end()) return *found->second;
-    if (p.by_text.size() < kMaxPaths) {
+    if (const auto found = p.by_key.find({&parent, name}); found != p.by_key.end()) {
+      return *found->second;
+    }
+    if (p.by_key.size() < kMaxPaths) {
+      std::string text = parent.text;
+      if (!text.empty()) text += '/';
+      text += name;
       auto path = std::make_unique<const Path>(
-          Path{text, p.by_text.size(), shortened_path(std::string(name))});
-      return *p.by_text.emplace(std::move(text), std::move(path)).first->second;
+          Path{shortened_path(std::move(text)), p.by_key.size(), std::string(name), &parent});
+      const Key key{&parent, path->name};
+      return *p.by_key.emplace(key, std::move(path)).first->second;
     }
   }
   driver::warn_once(driver::Warning::kPathsFull,

@@ -1,8 +1,9 @@
 // Names of nested scopes: `step/fwd`.
 //
-// A Path is made once for each different text and lives as long as the process, so that a pointer
-// to it is its identity. At most kMaxPaths exist; what comes after shares one row, `(other)`. Any
-// thread.
+// A Path is a name inside a parent. It is made once for each different pair and lives as long as
+// the process, so that a pointer to it is its identity. A `/` in a name is part of that name: two
+// paths may have the same text. At most kMaxPaths exist; what comes after shares one row,
+// `(other)`. Any thread.
 #pragma once
 
 #include <atomic>
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gpuprof::timing {
 
@@ -17,10 +19,14 @@ inline constexpr std::size_t kMaxPaths = 10000;
 inline constexpr std::size_t kMaxPathBytes = 4096;
 
 struct Path {
-  std::string text;     // UTF-8, at most kMaxPathBytes; empty for the root
+  std::string text;     // for people: the names joined by '/', UTF-8, at most kMaxPathBytes
   std::uint64_t order;  // when it was first entered, counting from 0
-  std::string name;     // the last scope's, at most kMaxPathBytes
+  std::string name;     // the last scope's, at most kMaxPathBytes; empty for the root
+  const Path* parent;   // null for the root
 };
+
+// The path and those around it, outermost first, without the root.
+std::vector<const Path*> lineage(const Path& path);
 
 // Where a thread or a task starts.
 const Path& root_path() noexcept;
@@ -28,9 +34,9 @@ const Path& root_path() noexcept;
 // The row that takes the overflow.
 const Path& other_path() noexcept;
 
-// The path of `name` inside `parent`. A text longer than kMaxPathBytes is cut and ends in a digest
-// of the whole, so that different texts stay different. Past kMaxPaths: other_path(), with one
-// warning.
+// The path of `name` inside `parent`. A name or text longer than kMaxPathBytes is cut and ends in a
+// digest of the whole, so that different ones stay different. Past kMaxPaths: other_path(), with
+// one warning.
 const Path& path_below(const Path& parent, std::string_view name);
 
 // A text as a path holds it: cut, with a digest, if it is too long.

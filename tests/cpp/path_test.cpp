@@ -24,11 +24,21 @@ TEST(Path, JoinsNamesWithASlash) {
   EXPECT_EQ(path_below(step, "fwd").text, "join/fwd");
 }
 
-TEST(Path, OfOneTextIsOneObject) {
+TEST(Path, OfTheSameNamesIsOneObject) {
   const Path& first = path_below(path_below(root_path(), "one"), "text");
   const Path& second = path_below(path_below(root_path(), "one"), "text");
   EXPECT_EQ(&first, &second);
-  EXPECT_EQ(&path_below(root_path(), "one/text"), &first);
+}
+
+TEST(Path, OfANameWithASlashIsNotThatOfTwoNames) {
+  const Path& outer = path_below(root_path(), "slash");
+  const Path& nested = path_below(outer, "load");
+  const Path& flat = path_below(root_path(), "slash/load");
+  EXPECT_NE(&nested, &flat);
+  EXPECT_EQ(nested.text, flat.text);
+  EXPECT_EQ(lineage(nested), (std::vector<const Path*>{&outer, &nested}));
+  EXPECT_EQ(lineage(flat), std::vector<const Path*>{&flat});
+  EXPECT_TRUE(lineage(root_path()).empty());
 }
 
 TEST(Path, OrderIsThatOfTheFirstUse) {
