@@ -50,7 +50,7 @@ def test_patterns_are_filled_in(tmp_path: Path) -> None:
 
 def test_a_trace_left_open_is_closed_at_exit(tmp_path: Path) -> None:
     out = tmp_path / "run.json"
-    check_python(SCOPES + f"gpuprof.trace({str(out)!r}); work('a')")
+    check_python(SCOPES + f"gpuprof.trace({str(out)!r}).start(); work('a')")
     assert names(out) == ["a"]
 
 
@@ -59,7 +59,7 @@ def test_scopes_of_other_exit_handlers_are_harmless(tmp_path: Path) -> None:
     check_python(
         "import atexit\natexit.register(lambda: work('late'))\n"
         + SCOPES
-        + f"gpuprof.trace({str(out)!r}); work('a')"
+        + f"gpuprof.trace({str(out)!r}).start(); work('a')"
     )
     assert names(out) == ["a"]
 
@@ -70,7 +70,7 @@ def test_a_relative_path_is_that_of_the_opening(tmp_path: Path) -> None:
         SCOPES
         + f"""
 os.chdir({str(tmp_path)!r})
-trace = gpuprof.trace("run.json")
+trace = gpuprof.trace("run.json").start()
 os.chdir("elsewhere")
 work("a")
 trace.close()
@@ -89,7 +89,7 @@ def test_a_killed_process_loses_less_than_a_second(tmp_path: Path, suffix: str) 
     code = (
         SCOPES
         + f"""
-gpuprof.trace({str(out)!r})
+gpuprof.trace({str(out)!r}).start()
 number = 0
 while True:
     with gpuprof.timer(f"n{{number}}", backend="cpu"):
@@ -129,7 +129,7 @@ def test_what_a_killed_run_left_is_kept_beside_the_next_one(tmp_path: Path) -> N
 
 def test_os_exit_leaves_what_was_flushed(tmp_path: Path) -> None:
     out = tmp_path / "run.json"
-    check_python(SCOPES + f"t = gpuprof.trace({str(out)!r}); work('a'); t.flush(); os._exit(0)")
+    check_python(SCOPES + f"t = gpuprof.trace({str(out)!r}).start(); work('a'); t.flush(); os._exit(0)")
     assert files(tmp_path) == {"run.json.part"}
     assert [e["name"] for e in complete_lines(tmp_path / "run.json.part") if e["ph"] == "X"] == [
         "a"
@@ -141,9 +141,9 @@ def test_os_exit_leaves_what_was_flushed(tmp_path: Path) -> None:
 
 def test_two_traces_of_one_path_keep_apart(tmp_path: Path) -> None:
     out = tmp_path / "run.json"
-    first = gpuprof.TraceWriter(out)
-    second = gpuprof.TraceWriter(out)
-    third = gpuprof.TraceWriter(out)
+    first = gpuprof.TraceWriter(out).start()
+    second = gpuprof.TraceWriter(out).start()
+    third = gpuprof.TraceWriter(out).start()
     for writer, name in ((first, "1"), (second, "2"), (third, "3")):
         writer.push(name, "test", 0.1)
         writer.close()
@@ -347,11 +347,11 @@ def test_a_trace_opened_while_another_of_its_path_is_compressed_keeps_apart(
     second: list[gpuprof.TraceWriter] = []
     compress = _trace_path._compress
 
-    def meanwhile(part: str, path: str) -> str:
+    def meanwhile(descriptor: int, path: str) -> None:
         if not second:
             second.append(gpuprof.TraceWriter(out))
             second[0].push("second", "test", 0.1)
-        return compress(part, path)
+        compress(descriptor, path)
 
     monkeypatch.setattr(_trace_path, "_compress", meanwhile)
     first.close()

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from gpuprof._core import Scope as Scope
     from gpuprof._core import annotate as annotate
     from gpuprof._core import mark as mark
+    from gpuprof._core import push as push
     from gpuprof._core import range_end as range_end
     from gpuprof._core import range_start as range_start
     from gpuprof._core import timer as timer
@@ -164,6 +165,7 @@ _MODULE_OF = {
     "make_graphed_callable": "_callable",
     "mark": "_core",
     "name_stream": "_trace_record",
+    "push": "_core",
     "range_end": "_core",
     "range_start": "_core",
     "release_graph_pool_handle": "_graph_pool",
@@ -199,6 +201,7 @@ __all__ = [
     "make_graphed_callable",
     "mark",
     "nvtx",
+    "push",
     "range_end",
     "range_start",
     "reset",

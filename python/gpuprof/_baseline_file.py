@@ -22,6 +22,7 @@ from typing import Any
 
 from gpuprof._benchmark_result import FORMAT as RESULT_FORMAT
 from gpuprof._benchmark_result import BenchResult
+from gpuprof._trace_path import output_path
 from gpuprof.errors import BaselineError
 
 FORMAT = "gpuprof-baseline"
@@ -142,8 +143,9 @@ def encode(runs: Sequence[Run]) -> bytes:
 def write(path: Path, data: bytes) -> None:
     """Replace a file with `data`, all or nothing, and wait until it is on the disk.
 
-    Call it with the folder locked: what an interrupted write left behind is removed.
+    A link is followed. Call it with the folder locked: what an interrupted write left behind is removed.
     """
+    path = Path(output_path(str(path)))
     for left in path.parent.glob(f".{path.name}.*{_TEMPORARY}"):
         left.unlink(missing_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_TEMPORARY}")
@@ -151,7 +153,7 @@ def write(path: Path, data: bytes) -> None:
     try:
         with os.fdopen(os.open(temporary, flags, 0o666), "wb") as file:
             with suppress(FileNotFoundError):  # keep what the user allowed others to do
-                os.fchmod(file.fileno(), stat.S_IMODE(path.lstat().st_mode) & 0o777)
+                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode) & 0o777)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -11,7 +11,7 @@ __all__: list[str] = ['Annotation', 'CallBase', 'DeviceBuffer', 'GraphBase', 'Gr
     'Sample', 'Scope', 'Timer', 'annotate', 'build_info', 'calibrate', 'cuda_device',
     'cuda_in_use', 'devices', 'driver_info', 'flush', 'is_enabled', 'mark', 'nvtx_is_enabled',
     'nvtx_last_push_result', 'nvtx_set_enabled', 'nvtx_tool_listens', 'nvtx_valid_label',
-    'nvtx_warn_no_tool', 'range_end', 'range_start', 'require_cuda', 'reset_stats',
+    'nvtx_warn_no_tool', 'push', 'range_end', 'range_start', 'require_cuda', 'reset_stats',
     'set_enabled', 'stats_snapshot', 'stream_handle', 'timer']
 
 class Sample:
@@ -171,6 +171,44 @@ class Annotation:
     @property
     def name(self) -> str | None:
         """The name, or None."""
+
+class _TraceEvents:
+    def __init__(self) -> None: ...
+    def _set_number(self, number: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def complete(self, name: str, begin_ns: int, dur_ns: int, *, cat: str | None = None, tid:
+        int | None = None, args: typing.Mapping[str, object] | None = None) -> None:
+        """Write a slice with given times.
+
+        Slices of one track nest if they come in the order of their ends or of their beginnings;
+        one that crosses others of its track is shown on a track of its own. What lies before
+        gpuprof was imported is cut off.
+
+        Parameters
+        ----------
+        name : str
+            What to show.
+        begin_ns, dur_ns : int
+            When it began, by ``time.monotonic_ns()``, and how long it took.
+        cat : str, optional
+            Its category.
+        tid : int, optional
+            As for `push`.
+        args : Mapping, optional
+            Plain data to show with it.
+        """
+    def push(self, name: str, cat: str, dur_ms: float, tid: int | None = None) -> None:
+        """Write a slice that ends now.
+
+        Parameters
+        ----------
+        name, cat : str
+            What to show, and its category.
+        dur_ms : float
+            How long it took, in milliseconds.
+        tid : int, optional
+            The track: a thread's native id, or any other number below 2**28. None and 0 are the
+            calling thread.
+        """
 
 class _TraceSummary:
     def __init__(self, by: str) -> None: ...
@@ -574,8 +612,8 @@ def _trace_name_thread(tid: typing.SupportsInt | typing.SupportsIndex, name:
 def _trace_open(descriptor: typing.SupportsInt | typing.SupportsIndex, where: typing.Any,
     collects: bool, from_start: bool, process: typing.Any, rank: typing.SupportsInt |
     typing.SupportsIndex, world_size: typing.SupportsInt | typing.SupportsIndex, args:
-    typing.Any) -> int:
-    """Start a trace in an empty file, which is taken over, and return its number."""
+    typing.Any, buffer_mib: typing.SupportsInt | typing.SupportsIndex) -> int:
+    """Start a trace in an empty file, which is lent until it is closed; return its number."""
 
 def _trace_records() -> bool: ...
 
@@ -708,6 +746,38 @@ def nvtx_tool_listens() -> bool:
 def nvtx_valid_label(label: bytes) -> bool: ...
 
 def nvtx_warn_no_tool(message: str) -> None: ...
+
+def push(name: str, cat: str, dur_ms: float, tid: int | None = None) -> None:
+    """Write a slice that ends now to every trace that is open.
+
+    Without one it does nothing. A `TraceWriter` that collects nothing takes its own `push` alone.
+
+    Parameters
+    ----------
+    name : str
+        What to show.
+    cat : str
+        Its category; None and an empty text are none.
+    dur_ms : float
+        How long it took, in milliseconds.
+    tid : int, optional
+        The track: a thread's native id, or any other number below 2**28. None and 0 are the calling
+        thread.
+
+    Returns
+    -------
+    None
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is not what is listed above.
+
+    Examples
+    --------
+    >>> import gpuprof
+    >>> gpuprof.push("decode", "engine", 1.5)
+    """
 
 def range_end(id: int, /) -> None:
     """End a range of `range_start`, on any thread.

@@ -108,9 +108,7 @@ def finish_probe_timer_traced(
     """
     microseconds = finish_probe_timer(timer, stream)
     if microseconds is not None and _core._trace_records():
-        from gpuprof._trace_record import record_span
-
-        record_span(name, cat, microseconds / 1000.0, tid)
+        _core.push(name, cat, microseconds / 1000.0, tid)
     return microseconds
 
 

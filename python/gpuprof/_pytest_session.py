@@ -161,7 +161,9 @@ def _can_be_written(folder: Path) -> bool:
 
 def _write(path: Path, content: dict[str, Any]) -> None:
     """Write JSON so that the file is there as a whole or not at all; a link stays one."""
-    path = Path(os.path.realpath(path))
+    from gpuprof._trace_path import output_path
+
+    path = Path(output_path(str(path)))
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

@@ -8,19 +8,20 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import finalize
 
 from gpuprof import _core, _trace_open, _trace_path
 from gpuprof._trace_checks import (
     checked_args,
+    checked_buffer,
     checked_category,
-    checked_number,
     checked_path,
     checked_text,
     checked_tid,
-    checked_time,
     moment,
     series,
 )
+from gpuprof.errors import GpuprofError, InvalidStateError, TraceError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,13 +29,15 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class TraceWriter:
+class TraceWriter(_core._TraceEvents):
     """A trace file that is being written: Chrome trace JSON, as Perfetto and Chrome read it.
 
-    While it is open it is ``PATH.part``, which can be loaded at any moment; `close` makes it
-    ``PATH``. It takes the events that its methods are given, and with ``collect=True`` all that
-    gpuprof sees: timer scopes, annotations, marks, counters. Failures to write are one warning,
-    and end the trace, not the program; `error` says why.
+    It takes the events that its methods are given, and with ``collect=True`` all that gpuprof sees:
+    timer scopes, annotations, marks, counters. It begins when its ``with`` block is entered, or with
+    `start`; one that does not collect also with the first event that it is given. While it is open
+    it is ``PATH.part``, which can be loaded at any moment; `close` makes it ``PATH``. It may then
+    be used again, which writes ``PATH`` with the number of the use before its suffix: `path` says
+    where. Failures to write are one warning, and end the trace, not the program; `error` says why.
 
     Parameters
     ----------
@@ -42,16 +45,22 @@ class TraceWriter:
         Where to write; compressed if it ends in ``.gz``. ``%p`` is replaced by the process, ``%h``
         by the host's name, ``%r`` by the rank, ``%q{VAR}`` by an environment variable. A path that
         another open trace has gets the process's number before its suffix, and so does the file of
-        a forked child.
+        a forked child. A link is followed.
     collect : bool
         Whether to take what scopes and annotations of the whole process do.
     args : Mapping, optional
         Plain data to keep in the file, of the run as a whole; a few hundred bytes.
+    buffer_mib : int, optional
+        How many MiB of events may wait to be written; what finds no room is dropped and counted.
+        None is what ``GPUPROF_TRACE_BUFFER_MIB`` says, or 32. Open traces share the largest.
 
     Raises
     ------
     TypeError, ValueError
-        `path` is no path, or has an unknown pattern.
+        `path` is no path, or has an unknown pattern, or `buffer_mib` is no such number.
+    TraceError
+        `path` is relative and the working directory is gone; at the start, that no thread can be
+        started.
 
     Notes
     -----
@@ -76,18 +85,53 @@ class TraceWriter:
         *,
         collect: bool = False,
         args: Mapping[str, object] | None = None,
+        buffer_mib: int | None = None,
         _from_start: bool = False,  # the event that opens it belongs to it
     ) -> None:
-        self._pattern = checked_path(path)
+        super().__init__()
+        pattern = checked_path(path)
+        self._path = _trace_path.expand(pattern)
+        self._pattern = _trace_path.absolute(pattern)  # a later use is in the same folder
         self._collect = bool(collect)
         self._args = checked_args(args)
+        self._buffer_mib = checked_buffer(buffer_mib)
+        self._open = False
         self._closed = False
+        self._entered = False
         self._from_start = _from_start
         self._number = 0
+        self._uses: dict[str, int] = {}
+        self._process = os.getpid()
         self._last_state: dict[str, Any] | None = None
-        self._start(_trace_path.expand(self._pattern))
+        # Who only makes one, and leaves the with statement out, would find no file.
+        self._say_unused = finalize(self, _warn_of_unused, self._path, self._process)
+        if not self._collect:
+            self._say_unused.detach()
 
-    def _start(self, path: str) -> None:
+    def start(self) -> Self:
+        """Begin to write, as entering the ``with`` block does; returns the writer.
+
+        Raises
+        ------
+        InvalidStateError
+            It is being written already.
+        TraceError
+            No thread can be started to write it, or the working directory is gone.
+        """
+        if self._open:
+            message = f"the trace {self._path} is being written already; close it first"
+            raise InvalidStateError(message)
+        path = _trace_path.expand(self._pattern)
+        use = self._uses.get(path, 0) + 1
+        self._last_state = None
+        self._begin(_trace_path.with_use(path, use))
+        self._uses[path] = use
+        self._open = True
+        self._closed = False
+        self._say_unused.detach()
+        return self
+
+    def _begin(self, path: str) -> None:
         self._process = os.getpid()
         self._path = path
         if self._collect and not self._from_start:
@@ -95,14 +139,10 @@ class TraceWriter:
         try:
             descriptor, self._path = _trace_path.claim(path)
         except OSError as error:
-            self._number = 0
-            self._last_state = {**_core._trace_state(0), "error": f"{error.strerror or error}"}
-            _warn(
-                f"gpuprof: cannot write the trace {path}: {error.strerror or error}; "
-                "the program goes on without it"
-            )
+            self._fail(error.strerror or str(error))
             return
-        self._descriptor = descriptor  # the writer's from here on, which closes it
+        self._descriptor = descriptor
+        self._identity = _trace_path.identity(descriptor)
         try:
             self._number = _core._trace_open(
                 descriptor,
@@ -113,36 +153,54 @@ class TraceWriter:
                 rank=_trace_path.rank(),
                 world_size=_trace_path.world_size(),
                 args=self._args,
+                buffer_mib=self._buffer_mib,
             )
-        except TypeError:  # the args have no text
+        except BaseException as error:
+            _trace_path.discard(descriptor, f"{self._path}.part")
             os.close(descriptor)
+            if isinstance(error, RuntimeError):
+                message = f"the trace {self._path} cannot be written: no thread can start: {error}"
+                raise TraceError(message) from error
             raise
+        self._set_number(self._number)
         _trace_open.remember(self, self._number)
         if self._collect:
             _core._trace_wanted(True)
             _trace_open.name_threads()
+
+    def _fail(self, why: str) -> None:
+        self._number = 0
+        self._last_state = {**_core._trace_state(0), "error": why}
+        _warn(
+            f"gpuprof: cannot write the trace {self._path}: {why}; the program goes on without it"
+        )
 
     def reopen_in_child(self) -> None:
         """Give a trace that a forked child has from its parent a file of the child's own.
 
         gpuprof calls it when the child first has something to write.
         """
-        if self._process == os.getpid() or self._closed:
+        if self._process == os.getpid() or not self._open:
             return
         _trace_open.forget(self)
         self._last_state = None
         self._from_start = True
-        path = _trace_path.expand(self._pattern)
-        self._start(path if "%p" in self._pattern else _trace_path.with_process(path))
+        try:
+            path = _trace_path.expand(self._pattern)
+            path = _trace_path.with_use(path, self._uses.get(path, 1))
+            self._begin(path if "%p" in self._pattern else _trace_path.with_process(path))
+        except TraceError as error:  # the program asked for the parent's, not for this one
+            self._fail(str(error))
 
     def _current(self) -> int:
         """Return the number of the open trace; in a forked child that of a file of its own."""
         self.reopen_in_child()
-        if self._closed:
-            from gpuprof.errors import InvalidStateError
-
-            message = f"the trace {self._path} is closed; make a new TraceWriter"
-            raise InvalidStateError(message)
+        if not self._open:
+            if self._closed or self._collect:
+                state = "closed" if self._closed else "not begun"
+                message = f"the trace {self._path} is {state}; use it in a with statement, or start()"
+                raise InvalidStateError(message)
+            self.start()
         return self._number
 
     @property
@@ -157,7 +215,7 @@ class TraceWriter:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """Whether `close` was called, and it was not begun again."""
         return self._closed
 
     @property
@@ -179,70 +237,6 @@ class TraceWriter:
         if self._last_state is not None:
             return dict(self._last_state)
         return dict(_core._trace_state(self._number if self._process == os.getpid() else 0))
-
-    def push(self, name: str, cat: str, dur_ms: float, tid: int | None = None) -> None:
-        """Write a slice that ends now.
-
-        Parameters
-        ----------
-        name, cat : str
-            What to show, and its category.
-        dur_ms : float
-            How long it took, in milliseconds.
-        tid : int, optional
-            The track: a thread's native id, or any other number below 2**28. None and 0 are the
-            calling thread.
-        """
-        duration = round(checked_number("dur_ms", dur_ms) * 1e6)
-        end = _core._host_now()
-        self._slice(name, cat, end - duration, end, tid=tid)
-
-    def complete(
-        self,
-        name: str,
-        begin_ns: int,
-        dur_ns: int,
-        *,
-        cat: str | None = None,
-        tid: int | None = None,
-        args: Mapping[str, object] | None = None,
-    ) -> None:
-        """Write a slice with given times.
-
-        Slices of one track nest if they come in the order of their ends or of their beginnings;
-        one that crosses others of its track is shown on a track of its own. What lies before
-        gpuprof was imported is cut off.
-
-        Parameters
-        ----------
-        name : str
-            What to show.
-        begin_ns, dur_ns : int
-            When it began, by ``time.monotonic_ns()``, and how long it took.
-        cat : str, optional
-            Its category.
-        tid : int, optional
-            As for `push`.
-        args : Mapping, optional
-            Plain data to show with it.
-        """
-        begin = checked_time("begin_ns", begin_ns)
-        duration = checked_time("dur_ns", dur_ns)
-        self._slice(name, cat, begin, begin + duration, tid=tid, args=args)
-
-    def _slice(
-        self,
-        name: str,
-        cat: str | None,
-        begin: int,
-        end: int,
-        *,
-        tid: int | None,
-        args: Mapping[str, object] | None = None,
-    ) -> None:
-        event = (checked_text("name", name), checked_category(cat), begin, end, checked_tid(tid))
-        if number := self._current():
-            _core._trace_slice(number, *event, checked_args(args))
 
     def instant(
         self,
@@ -313,9 +307,10 @@ class TraceWriter:
         A collecting trace first waits for the GPU time of the scopes that were left, so that they
         are in it.
         """
-        if self._closed:
+        self._say_unused.detach()
+        was_open, self._open, self._closed = self._open, False, True
+        if not was_open:
             return
-        self._closed = True
         is_own = self._process == os.getpid()  # else a forked child that wrote nothing
         try:
             if is_own and self._collect:
@@ -324,23 +319,27 @@ class TraceWriter:
         finally:
             _trace_open.forget(self)
             if is_own and self._number != 0:
-                # Until the file is in its place, nobody else may take it for one left behind.
-                locked = os.dup(self._descriptor)
                 try:
                     self._finish()
                 finally:
-                    os.close(locked)
+                    # Until the file is in its place, nobody else may take it for one left behind.
+                    _trace_path.release(self._descriptor, self._identity)
 
     def _finish(self) -> None:
-        self._last_state = state = dict(_core._trace_close(self._number))
+        number, self._number = self._number, 0
+        self._set_number(0)
+        self._last_state = state = dict(_core._trace_close(number))
         if self._collect and not _trace_open.any_collects():
             _core._trace_wanted(False)
         if state["dropped"]:
-            _warn(f"gpuprof: the trace {self._path} lacks {state['dropped']} events, no room")
+            _warn(
+                f"gpuprof: the trace {self._path} lacks {state['dropped']} events, for which there "
+                "was no room: give it more with buffer_mib= or GPUPROF_TRACE_BUFFER_MIB"
+            )
         if state["error"] is not None:
             return  # the warning came with the failure
         try:
-            _trace_path.complete(f"{self._path}.part", self._path)
+            _trace_path.complete(self._descriptor, self._path)
         except OSError as error:
             state["error"] = error.strerror or str(error)
             _warn(
@@ -349,6 +348,12 @@ class TraceWriter:
             )
 
     def __enter__(self) -> Self:
+        if self._entered:
+            message = f"the trace {self._path} is in use by a with statement; make another one"
+            raise InvalidStateError(message)
+        if not self._open:
+            self.start()
+        self._entered = True
         return self
 
     def __exit__(
@@ -357,10 +362,13 @@ class TraceWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._entered = False
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"{self.stats()['events']} events"
+        state = "closed" if self._closed else "not begun"
+        if self._open:
+            state = f"{self.stats()['events']} events"
         return f"<gpuprof.TraceWriter {self._path!r}, {state}>"
 
     def _repr_html_(self) -> str:
@@ -373,7 +381,12 @@ class TraceWriter:
         raise TypeError(message)
 
 
-def trace(path: str | os.PathLike[str], *, args: Mapping[str, object] | None = None) -> TraceWriter:
+def trace(
+    path: str | os.PathLike[str],
+    *,
+    args: Mapping[str, object] | None = None,
+    buffer_mib: int | None = None,
+) -> TraceWriter:
     """Write a trace of all that gpuprof sees, until the block is left.
 
     Timer scopes and annotations appear on the track of their thread, and timer scopes also on a
@@ -385,15 +398,18 @@ def trace(path: str | os.PathLike[str], *, args: Mapping[str, object] | None = N
         Where to write, as for `TraceWriter`.
     args : Mapping, optional
         Plain data to keep in the file, as for `TraceWriter`.
+    buffer_mib : int, optional
+        How many MiB of events may wait to be written, as for `TraceWriter`.
 
     Returns
     -------
     TraceWriter
-        Open already; a context manager that closes it.
+        A context manager that begins and closes it; its `~TraceWriter.start` does so too. Used
+        again, it writes another file.
 
     Raises
     ------
-    TypeError, ValueError
+    TypeError, ValueError, TraceError
         As for `TraceWriter`.
 
     Examples
@@ -407,16 +423,24 @@ def trace(path: str | os.PathLike[str], *, args: Mapping[str, object] | None = N
     1
     >>> folder.cleanup()
     """
-    return TraceWriter(path, collect=True, args=args)
+    return TraceWriter(path, collect=True, args=args, buffer_mib=buffer_mib)
 
 
 def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
-def _flush_scopes() -> None:
-    from gpuprof.errors import GpuprofError
+def _warn_of_unused(path: str, process: int) -> None:
+    if process == os.getpid():  # else a forked child
+        warnings.warn(
+            f"gpuprof: the trace {path} was never begun, so there is no file: use it in a with "
+            "statement, or call its start()",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
+
+def _flush_scopes() -> None:
     try:
         _core.flush()
     except GpuprofError:  # a driver that is gone: the host's part of the trace is still good

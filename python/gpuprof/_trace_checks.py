@@ -1,13 +1,25 @@
-"""What the methods of traces accept."""
+"""What the methods of traces accept.
+
+`complete` and `push` are what `_core` calls for those of a `TraceWriter` where the arguments are not
+of the usual types, or the trace is not open.
+"""
 
 from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from gpuprof import _core
 
+if TYPE_CHECKING:
+    from gpuprof._trace import TraceWriter
+
+_BUFFER_VARIABLE = "GPUPROF_TRACE_BUFFER_MIB"
+_BUFFER_MIB = 32
+_MAX_BUFFER_MIB = 65536
 _MAX_TID = 2**28 - 1  # from there on they are the GPU's tracks
 
 
@@ -55,6 +67,35 @@ def checked_time(what: str, value: object) -> int:
         message = f"{what}: expected nanoseconds from 0 to 2**62 - 1, got {value!r}"
         raise ValueError(message)
     return value
+
+
+def checked_buffer(buffer_mib: object) -> int:
+    """Return the MiB that may wait to be written; None is what the environment says, or 32."""
+    if buffer_mib is None:
+        return _buffer_of_environment()
+    expected = f"a whole number of MiB from 1 to {_MAX_BUFFER_MIB}"
+    if isinstance(buffer_mib, bool) or not isinstance(buffer_mib, int):
+        message = f"buffer_mib: expected {expected}, got {buffer_mib!r}"
+        raise TypeError(message)
+    if not 1 <= buffer_mib <= _MAX_BUFFER_MIB:
+        message = f"buffer_mib: expected {expected}, got {buffer_mib}"
+        raise ValueError(message)
+    return buffer_mib
+
+
+def _buffer_of_environment() -> int:
+    text = os.environ.get(_BUFFER_VARIABLE, "").strip()
+    if not text:
+        return _BUFFER_MIB
+    if text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= _MAX_BUFFER_MIB:
+        return int(text[:9])
+    warnings.warn(
+        f"gpuprof: {_BUFFER_VARIABLE} was ignored: expected a whole number of MiB from 1 to "
+        f"{_MAX_BUFFER_MIB}, got {text!r}",
+        RuntimeWarning,
+        stacklevel=4,
+    )
+    return _BUFFER_MIB
 
 
 def moment(at_ns: int | None) -> int:
@@ -106,3 +147,37 @@ def _checked_value(value: object) -> float:
         return float(value)  # which is how viewers read it
     except OverflowError:
         return math.inf
+
+
+def complete(
+    writer: TraceWriter,
+    name: str,
+    begin_ns: int,
+    dur_ns: int,
+    *,
+    cat: str | None = None,
+    tid: int | None = None,
+    args: Mapping[str, object] | None = None,
+) -> None:
+    """Write a slice as `TraceWriter.complete` does."""
+    begin = checked_time("begin_ns", begin_ns)
+    end = begin + checked_time("dur_ns", dur_ns)
+    event = (checked_text("name", name), checked_category(cat), begin, end, checked_tid(tid))
+    if number := writer._current():
+        _core._trace_slice(number, *event, checked_args(args))
+
+
+def push(writer: TraceWriter, name: str, cat: str, dur_ms: float, tid: int | None = None) -> None:
+    """Write a slice as `TraceWriter.push` does."""
+    event = pushed(name, cat, dur_ms, tid)
+    if number := writer._current():
+        _core._trace_slice(number, *event, None)
+
+
+def pushed(
+    name: object, cat: object, dur_ms: object, tid: object
+) -> tuple[str, str | None, int, int, int]:
+    """Return the slice that ends now: name, category, begin, end, track."""
+    duration = round(checked_number("dur_ms", dur_ms) * 1e6)
+    end = _core._host_now()
+    return checked_text("name", name), checked_category(cat), end - duration, end, checked_tid(tid)

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import warnings
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from gpuprof import _core
@@ -60,14 +61,15 @@ def _open_from_environment() -> None:
     if _environment_read or not path:
         return
     _environment_read = True
-    from gpuprof import _trace_path
-    from gpuprof._trace import TraceWriter
-
     try:
+        from gpuprof import _trace_path
+        from gpuprof._trace import TraceWriter
+
         if _core._fork_generation() and "%p" not in path:
             path = _trace_path.with_process(path)
-        TraceWriter(path, collect=True, _from_start=True)
-    except ValueError as error:
+        TraceWriter(path, collect=True, _from_start=True).start()
+    except Exception as error:
+        # Whatever it is, a scope that the program happens to leave must not raise it.
         warnings.warn(
             f"gpuprof: GPUPROF_TRACE_OUT was ignored: {error}", RuntimeWarning, stacklevel=2
         )
@@ -86,8 +88,9 @@ def _close_at_exit() -> None:
 
 
 def _close_all() -> None:
-    for writer in list(_writers.values()):
-        writer.close()
+    with ExitStack() as each:  # one that fails, as by a warning made an error, is not the last
+        for writer in list(_writers.values()):
+            each.callback(writer.close)
 
 
 def name_threads() -> None:

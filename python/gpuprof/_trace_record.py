@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from gpuprof import _core
-from gpuprof._trace_checks import (
-    checked_category,
-    checked_number,
-    checked_text,
-    checked_tid,
-    series,
-)
+from gpuprof._trace_checks import checked_text, pushed, series
 
 
 class Counter:
@@ -68,18 +62,11 @@ def counter(name: str) -> Counter:
     return Counter(name)
 
 
-def record_span(name: str, cat: str, dur_ms: float, tid: int | None) -> None:
-    """Write a slice that ends now to every collecting trace."""
-    end = _core._host_now()
-    _core._trace_slice(
-        0,
-        checked_text("name", name),
-        checked_category(cat),
-        end - round(checked_number("dur_ms", dur_ms) * 1e6),
-        end,
-        checked_tid(tid),
-        None,
-    )
+def push(name: str, cat: str, dur_ms: float, tid: int | None = None) -> None:
+    """Write a slice as `gpuprof.push` does, which calls it for arguments of unusual types."""
+    event = pushed(name, cat, dur_ms, tid)
+    if _core._trace_records():
+        _core._trace_slice(0, *event, None)
 
 
 def name_stream(stream: object, name: str, device: int | None = None) -> None:
@@ -98,6 +85,8 @@ def name_stream(stream: object, name: str, device: int | None = None) -> None:
     ------
     TypeError, ValueError
         `stream` is no stream, or `name` not a text.
+    InvalidStateError
+        The stream is being captured.
     """
     ordinal = max(_core.cuda_device(), 0) if device is None else device
     _core._trace_name_stream(ordinal, _core.stream_handle(stream), checked_text("name", name))

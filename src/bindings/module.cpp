@@ -16,6 +16,7 @@ PYBIND11_MODULE(_core_main, module) {
   bind_nvtx_annotation(module);
   bind_nvtx_functions(module);
   bind_trace_writer(module);
+  bind_trace_events(module);
   bind_trace_scope(module);
   bind_trace_tools(module);
   bind_graphs_capture(module);

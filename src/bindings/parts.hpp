@@ -17,6 +17,7 @@ void bind_timing_gate(pybind11::module_& module);
 void bind_nvtx_annotation(pybind11::module_& module);
 void bind_nvtx_functions(pybind11::module_& module);
 void bind_trace_writer(pybind11::module_& module);
+void bind_trace_events(pybind11::module_& module);
 void bind_trace_scope(pybind11::module_& module);
 void bind_trace_tools(pybind11::module_& module);
 void bind_graphs_capture(pybind11::module_& module);

@@ -85,6 +85,13 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "_TraceRepair.result": ("(self) -> dict[str, typing.Any]",),
     "_TraceSummary.result": ("(self, most: int, most_gaps: int) -> dict[str, typing.Any]",),
     "_TraceValidation.result": ("(self) -> dict[str, typing.Any]",),
+    "_TraceEvents.complete": (
+        "(self, name: str, begin_ns: int, dur_ns: int, *, cat: str | None = None, "
+        "tid: int | None = None, args: typing.Mapping[str, object] | None = None) -> None",
+    ),
+    "_TraceEvents.push": (
+        "(self, name: str, cat: str, dur_ms: float, tid: int | None = None) -> None",
+    ),
     "annotate": (
         f"(name: str | None = None, {_RANGE_OPTIONS}) -> Annotation",
         f"(name: _Function, {_RANGE_OPTIONS}) -> _Function",
@@ -94,6 +101,7 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "devices": ("() -> list[dict[str, typing.Any]]",),
     "driver_info": ("() -> dict[str, typing.Any]",),
     "mark": (f"(name: str, {_RANGE_OPTIONS}) -> None",),
+    "push": ("(name: str, cat: str, dur_ms: float, tid: int | None = None) -> None",),
     "range_end": ("(id: int, /) -> None",),
     "range_start": (f"(name: str, {_RANGE_OPTIONS}) -> int",),
     "stats_snapshot": ("(wait: bool) -> dict[str, typing.Any]",),

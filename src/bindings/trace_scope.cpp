@@ -93,7 +93,7 @@ void note_gpu_span(const Sample& sample) {
   span.duration_ns = sample.device_ms * 1e6;
   span.launched = sample.host_begin;
   span.device = timing::device::ordinal_of(sample.gpu_begin.clock);
-  span.stream = sample.stream;
+  span.stream = trace::stream_key(sample.stream, sample.stream_id);
   span.order = read_out.fetch_add(1, std::memory_order_relaxed);
   note_sample(event, sample);
 }

@@ -7,10 +7,12 @@
 #include <string>
 #include <utility>
 
+#include "bindings/errors.hpp"
 #include "bindings/gil.hpp"
 #include "bindings/parts.hpp"
 #include "bindings/trace_args.hpp"
 #include "bindings/utf8.hpp"
+#include "timing/device.hpp"
 #include "trace/names.hpp"
 #include "trace/recorder.hpp"
 
@@ -38,7 +40,7 @@ py::typing::Dict<py::str, py::object> as_dict(const trace::State& state) {
 
 std::uint32_t open_trace(int descriptor, py::handle where, bool collects, bool from_start,
                          py::handle process, std::int64_t rank, std::int64_t world_size,
-                         py::handle args) {
+                         py::handle args, std::size_t buffer_mib) {
   trace::OutputOptions options;
   options.descriptor = descriptor;
   options.where = utf8(where.ptr());
@@ -48,6 +50,7 @@ std::uint32_t open_trace(int descriptor, py::handle where, bool collects, bool f
   options.rank = rank;
   options.world_size = world_size;
   options.args = members_of(args.ptr());
+  options.buffer_bytes = buffer_mib << 20U;
   std::uint32_t number = 0;
   without_gil([&] { number = trace::open(std::move(options)); });
   return number;
@@ -57,6 +60,7 @@ template <trace::State (*kFunction)(std::uint32_t)>
 py::typing::Dict<py::str, py::object> waited(std::uint32_t number) {
   trace::State state;
   without_gil([&] { state = kFunction(number); });
+  emit_pending_warnings();
   return as_dict(state);
 }
 
@@ -127,8 +131,8 @@ void note_flow(std::uint32_t number, const std::string& phase, std::uint64_t id,
 void bind_trace_writer(py::module_& module) {
   module.def("_trace_open", &open_trace, py::arg("descriptor"), py::arg("where"),
              py::arg("collects"), py::arg("from_start"), py::arg("process"), py::arg("rank"),
-             py::arg("world_size"), py::arg("args"),
-             "Start a trace in an empty file, which is taken over, and return its number.");
+             py::arg("world_size"), py::arg("args"), py::arg("buffer_mib"),
+             "Start a trace in an empty file, which is lent until it is closed; return its number.");
   module.def("_trace_close", &waited<&trace::close>, py::arg("number"));
   module.def("_trace_flush", &waited<&trace::flush>, py::arg("number"));
   module.def(
@@ -149,7 +153,8 @@ void bind_trace_writer(py::module_& module) {
   module.def(
       "_trace_name_stream",
       [](int device, std::uintptr_t stream, py::handle name) {
-        trace::name_stream(device, stream, utf8(name.ptr()));
+        const std::uint64_t key = trace::stream_key(stream, timing::device::stream_id(stream));
+        trace::name_stream(device, key, utf8(name.ptr()));
       },
       py::arg("device"), py::arg("stream"), py::arg("name"));
   module.def(

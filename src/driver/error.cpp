@@ -54,6 +54,16 @@ void warn_once(Warning kind, const std::string& message) noexcept {
   }
 }
 
+void warn(const std::string& message) noexcept {
+  try {
+    auto& w = warnings();
+    const std::lock_guard lock(w.mutex);
+    w.pending.push_back(message);
+    any_pending.store(true, std::memory_order_relaxed);
+  } catch (...) {  // out of memory: the warning is lost, the program is not
+  }
+}
+
 bool warnings_pending() noexcept { return any_pending.load(std::memory_order_relaxed); }
 
 std::vector<std::string> take_warnings() {

@@ -59,13 +59,15 @@ enum class Warning : std::uint8_t {
   kNvtxNoTool,       // NVTX was asked for and no tool listens
   kNvtxLabel,        // a range has a label that NVTX cannot show
   kForeignRange,     // an annotation was left on another thread or out of order
-  kTraceFailed,      // a trace cannot be written any further
   kCount,
 };
 
 // Notes `message` unless a warning of this kind was noted before in this process. Any thread, never
 // throws; the text waits until take_warnings() is called.
 void warn_once(Warning kind, const std::string& message) noexcept;
+
+// The same without asking what was noted before.
+void warn(const std::string& message) noexcept;
 
 // Whether take_warnings() would return something: one relaxed load.
 [[nodiscard]] bool warnings_pending() noexcept;

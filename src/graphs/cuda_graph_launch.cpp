@@ -18,6 +18,7 @@ using driver::ErrorKind;
 using driver::Table;
 using timing::Sample;
 using timing::contexts::as_stream;
+using timing::contexts::id_of;
 
 namespace {
 
@@ -32,13 +33,6 @@ bool is_capturing(const Table& table, std::uintptr_t stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   check(table.cuStreamIsCapturing(as_stream(stream), &status), "cuStreamIsCapturing");
   return status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-// A handle is given out again once its stream is destroyed, and that of a thread's default stream
-// stands for many; its number is one stream's alone. 0 where the driver does not tell.
-unsigned long long id_of(const Table& table, std::uintptr_t stream) noexcept {
-  unsigned long long id = 0;
-  return table.cuStreamGetId(as_stream(stream), &id) == CUDA_SUCCESS ? id : 0;
 }
 
 }  // namespace

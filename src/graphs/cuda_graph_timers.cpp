@@ -150,6 +150,7 @@ void GraphSpans::launched(const Sample& launch) noexcept {
     if (!span.next) continue;
     Sample& sample = *span.next.get();
     sample.stream = launch.stream;
+    sample.stream_id = launch.stream_id;
     sample.host_begin = sample.host_end = launch.host_begin;
     sample.thread = launch.thread;
     sample.depth = static_cast<std::uint16_t>(sample.depth + launch.depth + 1);

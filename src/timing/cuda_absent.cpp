@@ -40,6 +40,7 @@ std::vector<PendingCount> pending_counts() { return {}; }
 void forget_events(Sample& /*sample*/) noexcept {}
 std::size_t release_idle() noexcept { return 0; }
 void synchronize(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }
+std::uint64_t stream_id(std::uintptr_t /*stream*/) { return 0; }
 std::vector<Device> devices() { unavailable(); }
 Calibration calibrate(int /*ordinal*/) { unavailable(); }
 

@@ -19,6 +19,13 @@ inline CUstream as_stream(std::uintptr_t stream) noexcept {
 // A stream handle that stands for a stream of whichever context is current.
 inline bool is_default_stream(std::uintptr_t stream) noexcept { return stream <= 2; }
 
+// The number of a stream, which no other of the process ever has; its handle is given out again
+// once it is destroyed. 0 where the driver does not tell. Never of a stream that is being captured.
+inline std::uint64_t id_of(const driver::Table& table, std::uintptr_t stream) noexcept {
+  unsigned long long id = 0;
+  return table.cuStreamGetId(as_stream(stream), &id) == CUDA_SUCCESS ? id : 0;
+}
+
 struct Found {
   EventClock* clock;
   CUcontext to_push;  // what must be current for a call on the stream, null if it is already

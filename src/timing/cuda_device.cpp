@@ -167,6 +167,7 @@ void begin_or_throw(Sample& sample, bool in_capture, int ordinal) {
   }
   if (!capturing && timeline::wanted.load(std::memory_order_relaxed)) {
     sample.gpu_begin.anchor = found.clock->timeline().newest();
+    if (!is_default) sample.stream_id = contexts::id_of(table, sample.stream);
   }
   sample.host_begin = record(table, sample, sample.start, host_now());
 }
@@ -434,6 +435,22 @@ void synchronize(std::uintptr_t stream, int ordinal) {
   const driver::CurrentContext current(table, found.clock->context());
   if (captures::state_of(table, stream).capturing()) return;
   check(table.cuCtxSynchronize(), "cuCtxSynchronize");
+}
+
+std::uint64_t stream_id(std::uintptr_t stream) {
+  if (contexts::is_default_stream(stream)) return 0;
+  bool capturing = false;
+  try {
+    const Table& table = driver::ready();
+    capturing = captures::state_of(table, stream).capturing();
+    if (!capturing) return contexts::id_of(table, stream);
+  } catch (const Error&) {
+    return 0;
+  }
+  throw Error(ErrorKind::kInvalidState,
+              "the stream " + std::to_string(stream) +
+                  " is being captured, and the driver does not tell its number then; name it "
+                  "before the capture or after");
 }
 
 std::vector<Device> devices() {

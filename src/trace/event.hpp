@@ -48,7 +48,7 @@ struct GpuSpan {
   double duration_ns = 0.0;
   HostNanoseconds launched = 0;  // it cannot have begun before
   int device = 0;
-  std::uintptr_t stream = 0;
+  std::uint64_t stream = 0;  // stream_key()
   std::uint64_t order = 0;  // in which it was read out, among all of the process
 };
 

@@ -4,9 +4,10 @@
 
 namespace gpuprof::trace {
 
-bool Lane::add(Time begin, Time& end, std::uint16_t depth, Time slack) {
+bool Lane::add(Time begin, Time& end, std::uint16_t depth, std::uint64_t& line,
+               Time slack) {
   if (outermost_.empty() || begin >= outermost_.back().end) {
-    push({begin, end, depth}, begin);
+    push({begin, end, depth, line}, begin);
     return true;
   }
   if (add_inside(begin, end)) return true;
@@ -15,7 +16,7 @@ bool Lane::add(Time begin, Time& end, std::uint16_t depth, Time slack) {
       std::partition_point(outermost_.begin(), outermost_.end(),
                            [begin](const Slice& slice) { return slice.end <= begin; });
   if (end <= inside->begin && end > begin) {  // late, in a gap
-    outermost_.insert(inside, {begin, end, depth});
+    outermost_.insert(inside, {begin, end, depth, line});
     return true;
   }
   if (inside->begin < begin) return false;
@@ -24,9 +25,9 @@ bool Lane::add(Time begin, Time& end, std::uint16_t depth, Time slack) {
     if (last - end > slack) return false;
     end = last;
   }
-  if (inside->begin == begin && last == end) ++end;
+  if (inside->begin == begin && last == end) line = inside->line;
   outermost_.erase(inside, outermost_.end());
-  push({begin, end, depth}, end);
+  push({begin, end, depth, line}, end);
   return true;
 }
 

@@ -24,9 +24,10 @@ class Lane {
   static constexpr std::size_t kMost = 4096;
 
   // Takes [begin, end] in if it fits. One that ends up to `slack` before what it surrounds is made
-  // longer (`end` is raised), and so is, by a nanosecond, one that is just as long: the first of
-  // two equal slices in a file would be shown as the outer one.
-  bool add(Time begin, Time& end, std::uint16_t depth, Time slack = 0);
+  // longer (`end` is raised). `line` is where its line in the file begins; if it is just as long as
+  // a slice that it surrounds, `line` becomes that one's, because viewers show the first of two
+  // equal slices in a file as the outer one.
+  bool add(Time begin, Time& end, std::uint16_t depth, std::uint64_t& line, Time slack = 0);
 
   [[nodiscard]] std::size_t size() const noexcept { return outermost_.size() + open_.size(); }
 
@@ -35,6 +36,7 @@ class Lane {
     Time begin;
     Time end;
     std::uint16_t depth;
+    std::uint64_t line;  // of the first of neighbours that were joined
   };
   struct OpenSlice {  // a slice that may get further children
     Time end;

@@ -49,16 +49,16 @@ std::string get(NameOf what, std::int64_t first, std::uint64_t second) {
 void name_thread(std::uint32_t tid, const std::string& name) noexcept {
   set(NameOf::kThread, 0, tid, name);
 }
-void name_stream(int device, std::uintptr_t stream, const std::string& name) noexcept {
-  set(NameOf::kStream, device, stream, name);
+void name_stream(int device, std::uint64_t key, const std::string& name) noexcept {
+  set(NameOf::kStream, device, key, name);
 }
 void name_device(int device, const std::string& name) noexcept {
   set(NameOf::kDevice, device, 0, name);
 }
 
 std::string thread_name(std::uint32_t tid) { return get(NameOf::kThread, 0, tid); }
-std::string stream_name(int device, std::uintptr_t stream) {
-  return get(NameOf::kStream, device, stream);
+std::string stream_name(int device, std::uint64_t key) {
+  return get(NameOf::kStream, device, key);
 }
 std::string device_name(int device) { return get(NameOf::kDevice, device, 0); }
 

@@ -99,10 +99,13 @@ void Output::add(const Event& event, std::uint32_t noted_by) {
   const Position at = on(tid);
   const HostNanoseconds begin = std::max(event.begin, base) - base;
   HostNanoseconds end = std::max(event.end, base) - base;
+  const std::size_t from = text_.size();
+  std::uint64_t line = next_line();
   switch (event.kind) {
     case Kind::kSlice:
-      if (lane.add(begin, end, event.depth)) {
+      if (lane.add(begin, end, event.depth, line)) {
         append_slice(text_, head_of(event, tid), event, begin, end - begin);
+        move_before(line, from);
         break;
       }
       note_crossing(tid, event.begin);
@@ -129,6 +132,15 @@ void Output::add(const Event& event, std::uint32_t noted_by) {
       break;
   }
   if (text_.size() >= kFlushBytes) flush();
+}
+
+// Only among what is not in the file yet. A line that was moved before others leaves those of other
+// tracks with places that are no longer theirs: then this one stays where it is.
+void Output::move_before(std::uint64_t line, std::size_t from) noexcept {
+  if (line < flushed_) return;
+  const auto to = static_cast<std::size_t>(line - flushed_);
+  if (to >= from || (to != 0 && text_.view()[to - 1] != '\n')) return;
+  text_.move_end(from, to);
 }
 
 // The heads of the slices that come over and over. A name that is not interned may be freed, and
@@ -165,7 +177,9 @@ void Output::add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
   const HostNanoseconds early = std::max<HostNanoseconds>(span.launched - begin, 0);
   begin += early;
   HostNanoseconds end = begin + std::max(measured - early, measured / 2);
-  const std::uint32_t tid = gpu_tid(gpu_track(key), key, begin, end, event.depth);
+  const std::size_t from = text_.size();
+  std::uint64_t line = next_line();
+  const std::uint32_t tid = gpu_tid(gpu_track(key), key, begin, end, event.depth, line);
   const std::string_view head = head_of(event, tid);
   Extra stretched;
   if (end != begin + measured) {  // the measured time is an argument then
@@ -187,6 +201,7 @@ void Output::add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
   if (arrow) {
     append_flow(text_, on(tid), 'f', "\"launch\"", "\"launch\"", begin - base, next_flow_++);
   }
+  move_before(line, from);
   if (text_.size() >= kFlushBytes) flush();
 }
 
@@ -220,14 +235,14 @@ Output::GpuTrack& Output::gpu_track(const TrackKey& key) {
 }
 
 std::uint32_t Output::gpu_tid(GpuTrack& track, const TrackKey& key, HostNanoseconds begin,
-                              HostNanoseconds& end, std::uint16_t depth) {
+                              HostNanoseconds& end, std::uint16_t depth, std::uint64_t& line) {
   for (GpuLane& entry : track.lanes) {
     const HostNanoseconds slack = kStretch + (end - begin) / kStretchPart;
-    if (entry.lane.add(begin, end, depth, slack)) return entry.tid;
+    if (entry.lane.add(begin, end, depth, line, slack)) return entry.tid;
   }
   track.lanes.push_back({next_gpu_tid_++, {}});
   GpuLane& added = track.lanes.back();
-  added.lane.add(begin, end, depth);
+  added.lane.add(begin, end, depth, line);
   name_gpu_track(added.tid, key, track);
   return added.tid;
 }
@@ -239,9 +254,9 @@ void Output::name_gpu_track(std::uint32_t tid, const TrackKey& key, const GpuTra
   const std::string known = stream_name(device, stream);
   if (!known.empty()) {
     name += ", " + known;
-  } else if (stream == 0 || stream == 1) {
+  } else if (stream == stream_key(0, 0) || stream == stream_key(1, 0)) {
     name += ", default stream";
-  } else if (stream == 2) {
+  } else if (stream == stream_key(2, 0)) {
     name += ", per-thread default stream";
   } else {
     name += ", stream " + std::to_string(track.number);
@@ -255,6 +270,7 @@ void Output::name_gpu_track(std::uint32_t tid, const TrackKey& key, const GpuTra
 void Output::flush() noexcept {
   if (text_.size() == 0) return;
   file_.write(text_.view());
+  flushed_ += text_.size();
   text_.clear();
 }
 

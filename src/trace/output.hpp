@@ -19,6 +19,7 @@
 #include "trace/format.hpp"
 #include "trace/lanes.hpp"
 #include "trace/part_file.hpp"
+#include "trace/recorder.hpp"
 #include "trace/text.hpp"
 
 namespace gpuprof::trace {
@@ -31,7 +32,7 @@ HostNanoseconds base_time() noexcept;
 std::int64_t unix_offset() noexcept;
 
 struct OutputOptions {
-  int descriptor = -1;      // an empty file, taken over
+  int descriptor = -1;      // an empty file; lent until close() has returned
   std::string where;        // its name for messages
   bool collects = true;     // takes what the program does, not only what is meant for it alone
   bool from_start = false;  // also what ended before it was opened and was noted after
@@ -39,6 +40,7 @@ struct OutputOptions {
   std::int64_t rank = 0;
   std::int64_t world_size = 1;
   std::string args;  // of the run as a whole: members of a JSON object; left out if too long
+  std::size_t buffer_bytes = kDefaultBufferBytes;  // the largest of the open traces counts
 };
 
 struct OutputCounts {
@@ -54,6 +56,7 @@ class Output {
   // Fixed.
   [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
   [[nodiscard]] bool collects() const noexcept { return options_.collects; }
+  [[nodiscard]] std::size_t buffer_bytes() const noexcept { return options_.buffer_bytes; }
 
   // Whether the event belongs here: it is meant for this one, or ended while this was open.
   [[nodiscard]] bool wants(const Event& event) const noexcept {
@@ -85,7 +88,7 @@ class Output {
   [[nodiscard]] const PartFile& file() const noexcept { return file_; }
 
  private:
-  using TrackKey = std::tuple<int, std::uintptr_t, std::uint32_t>;  // device, stream, host thread
+  using TrackKey = std::tuple<int, std::uint64_t, std::uint32_t>;  // device, stream, host thread
   struct Head {
     const Label* name = nullptr;
     const Label* category = nullptr;
@@ -111,11 +114,14 @@ class Output {
 
   [[nodiscard]] Position on(std::uint32_t tid) const noexcept { return {pid_, tid}; }
   Lane& lane_of(std::uint32_t tid);
+  // Where the next line will begin, counted from the first one's beginning.
+  [[nodiscard]] std::uint64_t next_line() const noexcept { return flushed_ + text_.size(); }
+  void move_before(std::uint64_t line, std::size_t from) noexcept;
   [[nodiscard]] std::string_view head_of(const Event& event, std::uint32_t tid);
   void note_crossing(std::uint32_t tid, HostNanoseconds begin);
   void name_thread_track(std::uint32_t tid);
   std::uint32_t gpu_tid(GpuTrack& track, const TrackKey& key, HostNanoseconds begin,
-                        HostNanoseconds& end, std::uint16_t depth);
+                        HostNanoseconds& end, std::uint16_t depth, std::uint64_t& line);
   GpuTrack& gpu_track(const TrackKey& key);
   void name_gpu_track(std::uint32_t tid, const TrackKey& key, const GpuTrack& track);
   void name_track(std::uint32_t tid, const std::string& name, std::uint32_t order);
@@ -129,14 +135,15 @@ class Output {
   bool finished_ = false;
   const std::uint32_t main_tid_;
   const std::string pid_;
-  Text text_;  // formatted, not written yet
+  Text text_;                  // formatted, not written yet
+  std::uint64_t flushed_ = 0;  // what was before it
   PartFile file_;
   std::unordered_map<std::uint32_t, Lane> lanes_;  // by host thread
   std::array<Head, 64> heads_;
   std::uint32_t last_tid_ = 0;
   Lane* last_lane_ = nullptr;
   std::map<TrackKey, GpuTrack> gpu_tracks_;
-  std::map<int, std::map<std::uintptr_t, std::size_t>> streams_;  // of each device, numbered
+  std::map<int, std::map<std::uint64_t, std::size_t>> streams_;  // of each device, numbered
   std::uint32_t next_gpu_tid_ = kFirstGpuTid;
   std::uint64_t next_async_ = 1;
   std::uint64_t next_flow_ = kFirstFlow;

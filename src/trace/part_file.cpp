@@ -1,5 +1,6 @@
 #include "trace/part_file.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -7,6 +8,24 @@
 #include <utility>
 
 namespace gpuprof::trace {
+
+PartFile::PartFile(int descriptor, std::string where) noexcept
+    : descriptor_(descriptor), where_(std::move(where)) {
+  struct stat now {};
+  if (::fstat(descriptor_, &now) != 0) return;
+  device_ = now.st_dev;
+  inode_ = now.st_ino;
+}
+
+bool PartFile::is_ours() const noexcept {
+  struct stat now {};
+  return ::fstat(descriptor_, &now) == 0 && now.st_dev == device_ && now.st_ino == inode_;
+}
+
+bool PartFile::check_ours() noexcept {
+  if (!failed() && !is_ours()) fail("the program closed its file descriptor");
+  return !failed();
+}
 
 void PartFile::begin(const std::string& first_event) {
   std::string header = "[" + first_event;
@@ -16,7 +35,7 @@ void PartFile::begin(const std::string& first_event) {
 }
 
 void PartFile::write(std::string_view text) noexcept {
-  while (!text.empty() && !failed()) {
+  while (!text.empty() && check_ours()) {
     const ssize_t written = ::write(descriptor_, text.data(), text.size());
     if (written < 0) {
       if (errno != EINTR) fail("write to", errno);
@@ -34,19 +53,18 @@ void PartFile::finish(const std::string& last_event, const std::string& members)
   std::string header = "{" + members + ",\"traceEvents\":[";
   header.resize(kHeaderBytes - 1, ' ');
   header += '\n';
-  if (failed()) return;
+  if (!check_ours()) return;
   const ssize_t written = ::pwrite(descriptor_, header.data(), header.size(), 0);
   if (written != static_cast<ssize_t>(header.size()))
     fail("write to", written < 0 ? errno : ENOSPC);
 }
 
 void PartFile::sync() noexcept {
-  if (!failed() && ::fsync(descriptor_) != 0 && errno != EINVAL) fail("sync", errno);
-  if (descriptor_ >= 0 && ::close(std::exchange(descriptor_, -1)) != 0) fail("close", errno);
+  if (check_ours() && ::fsync(descriptor_) != 0 && errno != EINVAL) fail("sync", errno);
 }
 
 void PartFile::abandon() noexcept {
-  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+  if (is_ours()) ::close(descriptor_);
 }
 
 void PartFile::fail(const char* why) noexcept {

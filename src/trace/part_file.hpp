@@ -2,8 +2,12 @@
 //
 // It begins as a JSON array, which viewers read even if it ends anywhere. Closing it turns it into
 // a JSON object: the first event, which is padded to kHeaderBytes, is overwritten by the object's
-// keys. Not thread safe. No function throws; the first failure of the system stays in error().
+// keys. The descriptor is lent: it stays open. A program may close it, as by closing all that it
+// does not know, and the system then gives the number to another file; so each write first compares
+// device and inode. Not thread safe. No function throws; the first failure stays in error().
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -16,12 +20,11 @@ class PartFile {
  public:
   static constexpr std::size_t kHeaderBytes = 512;
 
-  // Takes over an empty file that is open for writing; `where` names it in messages.
-  PartFile(int descriptor, std::string where) noexcept
-      : descriptor_(descriptor), where_(std::move(where)) {}
+  // An empty file that is open for writing; `where` names it in messages.
+  PartFile(int descriptor, std::string where) noexcept;
   PartFile(const PartFile&) = delete;
   PartFile& operator=(const PartFile&) = delete;
-  ~PartFile() { abandon(); }
+  ~PartFile() = default;
 
   // Begins the array with an event, given without its comma.
   void begin(const std::string& first_event);
@@ -29,9 +32,9 @@ class PartFile {
   // Ends the array and makes it an object with these members before the events. `last_event` is
   // without its comma.
   void finish(const std::string& last_event, const std::string& members);
-  // Puts the finished file on the disk, which may take long, and closes it.
+  // Puts the finished file on the disk, which may take long.
   void sync() noexcept;
-  // Closes the file as it is.
+  // Closes a forked child's copy of the descriptor, which would keep the parent's lock.
   void abandon() noexcept;
   // Writes nothing any more, for this reason.
   void fail(const char* why) noexcept;
@@ -42,8 +45,12 @@ class PartFile {
 
  private:
   void fail(const char* what, int code) noexcept;
+  [[nodiscard]] bool is_ours() const noexcept;
+  bool check_ours() noexcept;
 
-  int descriptor_;
+  const int descriptor_;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
   std::string where_;
   std::string error_;
   std::uint64_t bytes_ = 0;

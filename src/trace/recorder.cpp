@@ -27,7 +27,6 @@ struct Registry {
   driver::ForkMutex mutex;
   std::vector<SharedQueue*> queues;
   std::vector<Chunk*> spare;
-  std::size_t chunks = 0;  // made, spare ones included
 };
 
 Registry& registry() {
@@ -37,15 +36,36 @@ Registry& registry() {
 
 std::atomic<std::uint64_t> dropped_count{0};
 
+std::atomic<std::size_t> limit{kDefaultBufferBytes};
+std::atomic<std::size_t> waiting{0};  // bytes: chunks in use, and what events have on the heap
+
+bool reserve(std::size_t bytes) noexcept {
+  const std::size_t before = waiting.fetch_add(bytes, std::memory_order_relaxed);
+  if (before + bytes <= limit.load(std::memory_order_relaxed)) return true;
+  waiting.fetch_sub(bytes, std::memory_order_relaxed);
+  return false;
+}
+void give_back(std::size_t bytes) noexcept {
+  waiting.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+// With the allocator's part, and the writer's note of a GPU span that it cannot place yet.
+constexpr std::size_t kExtraBytes = sizeof(Extra) + 128;
+std::size_t size_of(const Extra& extra) noexcept {
+  const std::size_t own = extra.own ? sizeof(Label) + extra.own->json.capacity() : 0;
+  return kExtraBytes + extra.args.capacity() + own;
+}
+
 // The two sides run on different cores, so a line of memory takes as long as formatting an event.
 constexpr std::uint32_t kAhead = 4;
 
 // A thread that notes without end must not keep the writer from the others.
-constexpr std::size_t kMostChunksAtOnce = kMaxChunks;
+constexpr std::size_t kMostChunksAtOnce = 2048;
 
 __attribute__((tls_model("initial-exec"))) thread_local SharedQueue* own = nullptr;
 
 Chunk* get_chunk() noexcept {
+  if (!reserve(sizeof(Chunk))) return nullptr;
   auto& r = registry();
   {
     const std::lock_guard lock(r.mutex);
@@ -54,22 +74,25 @@ Chunk* get_chunk() noexcept {
       r.spare.pop_back();
       return chunk;
     }
-    if (r.chunks >= kMaxChunks) return nullptr;
-    ++r.chunks;
   }
   auto* chunk = new (std::nothrow) Chunk;
-  if (chunk != nullptr) return chunk;
-  const std::lock_guard lock(r.mutex);
-  --r.chunks;
-  return nullptr;
+  if (chunk == nullptr) give_back(sizeof(Chunk));
+  return chunk;
 }
 
 void give_chunk(Chunk* chunk) noexcept {
+  give_back(sizeof(Chunk));
   chunk->written.store(0, std::memory_order_relaxed);
   chunk->next.store(nullptr, std::memory_order_relaxed);
   auto& r = registry();
-  const std::lock_guard lock(r.mutex);
-  r.spare.push_back(chunk);  // never grows past what make_queue reserved
+  {
+    const std::lock_guard lock(r.mutex);
+    if (r.spare.size() < r.spare.capacity()) {
+      r.spare.push_back(chunk);
+      return;
+    }
+  }
+  delete chunk;
 }
 
 // What is noted while the locals of a thread are destroyed comes too late.
@@ -102,7 +125,7 @@ SharedQueue* make_queue() noexcept {
   try {
     auto& r = registry();
     const std::lock_guard lock(r.mutex);
-    r.spare.reserve(kMaxChunks);
+    r.spare.reserve(limit.load(std::memory_order_relaxed) / sizeof(Chunk));
     r.queues.push_back(queue);
   } catch (...) {  // out of memory
     give_chunk(chunk);
@@ -145,7 +168,7 @@ bool read_out(SharedQueue& queue, Take take, void* context) {
 void forget_all_in_child() noexcept {
   auto& r = registry();
   r.queues.clear();
-  r.chunks = r.spare.size();
+  waiting.store(0, std::memory_order_relaxed);
   own = nullptr;
 }
 
@@ -171,15 +194,30 @@ Event* claim(Queue& queue) noexcept {
 }
 
 void note(const Event& event) noexcept {
-  Queue* queue = queue_of_this_thread();
+  const std::size_t extra = event.extra != nullptr ? size_of(*event.extra) : 0;
+  const bool has_room = extra == 0 || reserve(extra);
+  Queue* queue = has_room ? queue_of_this_thread() : nullptr;
   Event* place = queue != nullptr ? claim(*queue) : nullptr;
   if (place == nullptr) {
     if (queue == nullptr) dropped_count.fetch_add(1, std::memory_order_relaxed);
+    if (has_room) give_back(extra);
     delete event.extra;
     return;
   }
   *place = event;
   publish(*queue);
+}
+
+void FreeExtra::operator()(Extra* extra) const noexcept {
+  give_back(size_of(*extra));
+  delete extra;
+}
+
+void set_buffer_limit(std::size_t bytes) {
+  auto& r = registry();
+  const std::lock_guard lock(r.mutex);
+  r.spare.reserve(bytes / sizeof(Chunk));
+  limit.store(bytes, std::memory_order_relaxed);
 }
 
 std::uint32_t thread_id() noexcept {
@@ -216,7 +254,6 @@ void release_chunks() noexcept {
   auto& r = registry();
   const std::lock_guard lock(r.mutex);
   for (Chunk* chunk : r.spare) delete chunk;
-  r.chunks -= r.spare.size();
   r.spare.clear();
 }
 

@@ -1,14 +1,15 @@
 // Where threads leave events for the writer.
 //
 // Each thread has a queue of chunks of its own: it writes, the writer thread reads, and neither
-// takes a lock but to get the next chunk (once in Chunk::kEvents events). All chunks together are
-// bounded; with none left, an event is dropped and counted. The thread that forked finds its queue
-// empty in the child.
+// takes a lock but to get the next chunk (once in Chunk::kEvents events). All that waits, chunks and
+// what events have on the heap, is bounded together; past the limit an event is dropped and
+// counted. The thread that forked finds its queue empty in the child.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <string>
 
@@ -34,7 +35,11 @@ struct Chunk {
     return *std::launder(static_cast<Event*>(place(index)));
   }
 };
-inline constexpr std::size_t kMaxChunks = 2048;  // 32 MiB
+
+inline constexpr std::size_t kDefaultBufferBytes = std::size_t{32} << 20U;
+
+// How much may wait. Throws std::bad_alloc, and then the limit is what it was.
+void set_buffer_limit(std::size_t bytes);
 
 // One thread's queue, from the thread's side.
 struct Queue {
@@ -63,9 +68,15 @@ std::uint32_t thread_id() noexcept;
 // How many events found no room since the process began.
 std::uint64_t dropped() noexcept;
 
+// Deletes the extra of an event that was taken, which leaves room for others.
+struct FreeExtra {
+  void operator()(Extra* extra) const noexcept;
+};
+using TakenExtra = std::unique_ptr<Extra, FreeExtra>;
+
 // Calls `take(event, tid)` for all that is published, oldest first for each thread; `tid` is that
-// of the thread that noted it, and the event's extra is the callee's to delete. One caller at a
-// time: the writer.
+// of the thread that noted it, and the event's extra is the callee's, as a TakenExtra. One caller
+// at a time: the writer.
 using Take = void (*)(void* context, const Event& event, std::uint32_t tid);
 void take_published(Take take, void* context);
 

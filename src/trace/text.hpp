@@ -27,6 +27,11 @@ class Text {
     size_ += text.size();
   }
 
+  // Moves what stands from `from` on to `to`, before what is there.
+  void move_end(std::size_t from, std::size_t to) noexcept {
+    std::rotate(data_.get() + to, data_.get() + from, data_.get() + size_);
+  }
+
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] std::string_view view() const noexcept { return {data_.get(), size_}; }
   void clear() noexcept { size_ = 0; }

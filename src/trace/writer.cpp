@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kTakeEvery = 10ms;
 constexpr HostNanoseconds kWriteEvery = 250'000'000;
-constexpr std::size_t kMostWaiting = 500'000;
+constexpr std::size_t kMostWaiting = 100'000;
 
 GpuClock gpu_clock{
     [](bool) noexcept {},
@@ -94,10 +94,20 @@ void update_recording(const Shared& s) noexcept {
   recording.store(any, std::memory_order_relaxed);
 }
 
+// With `lifecycle` held. The limit is the largest of the open traces; `added` is one more.
+void update_buffer_limit(const Shared& s, std::size_t added = 0) {
+  std::size_t most = added;
+  {
+    const Lock lock(mutex());
+    for (const auto& entry : s.entries) most = std::max(most, entry->output.buffer_bytes());
+  }
+  if (most != 0) set_buffer_limit(most);
+}
+
 void warn_of(const std::string& failure) noexcept {
   try {
-    driver::warn_once(driver::Warning::kTraceFailed,
-                      "gpuprof: " + failure + ". The trace ends here; the program goes on");
+    driver::warn("gpuprof: " + failure +
+                 ". The trace is incomplete and ends here; the program goes on");
   } catch (...) {  // out of memory: no warning
   }
 }
@@ -130,7 +140,7 @@ class Writer {
   struct Waiting {  // a GPU span that cannot be placed yet
     Event event;
     std::uint32_t tid;
-    std::unique_ptr<Extra> extra;  // the event's
+    TakenExtra extra;  // the event's
   };
 
   // One that is placed. Several threads read the GPU's times out, each into a queue of its own; a
@@ -187,7 +197,7 @@ class Writer {
   }
 
   void take(const Event& event, std::uint32_t tid) {
-    std::unique_ptr<Extra> extra(event.extra);
+    TakenExtra extra(event.extra);
     if (event.kind == Kind::kGpu) {
       if (waiting_.size() < kMostWaiting) {
         waiting_.push_back({event, tid, std::move(extra)});
@@ -310,6 +320,7 @@ std::unique_ptr<std::thread> start_thread(Shared& s) {
 
 void stop_thread_if_idle(Shared& s) {
   const std::lock_guard lifecycle(s.lifecycle);
+  update_buffer_limit(s);
   {
     const Lock lock(mutex());
     if (!s.entries.empty() || !s.thread) return;
@@ -360,6 +371,7 @@ std::uint32_t open(OutputOptions options) {
     lock.unlock();
     entry = std::make_shared<Entry>(number, std::move(options));
   }
+  update_buffer_limit(s, entry->output.buffer_bytes());
   if (!s.thread) s.thread = start_thread(s);
   if (collects) gpu_clock.want(true);
   Lock lock(mutex());

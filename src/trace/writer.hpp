@@ -26,7 +26,7 @@ struct GpuClock {
 void set_gpu_clock(const GpuClock& clock) noexcept;
 
 // Starts a trace and returns its number, from 1. Throws std::bad_alloc, std::system_error (no
-// thread); the descriptor is closed then.
+// thread).
 std::uint32_t open(OutputOptions options);
 
 struct State {

@@ -10,7 +10,8 @@ namespace gpuprof::trace {
 namespace {
 
 bool fits(Lane& lane, Lane::Time begin, Lane::Time end, std::uint16_t depth = Lane::kUnknownDepth) {
-  return lane.add(begin, end, depth);
+  std::uint64_t line = 0;
+  return lane.add(begin, end, depth, line);
 }
 
 TEST(Lane, TakesDisjointAndNestedSlicesInTheOrderOfTheirEnds) {
@@ -55,19 +56,26 @@ TEST(Lane, StretchesASliceThatEndsALittleTooEarly) {
   Lane lane;
   EXPECT_TRUE(fits(lane, 10, 100));
   Lane::Time end = 97;
-  EXPECT_FALSE(lane.add(5, end, 0, 2));
+  std::uint64_t line = 0;
+  EXPECT_FALSE(lane.add(5, end, 0, line, 2));
   EXPECT_EQ(end, 97);
-  EXPECT_TRUE(lane.add(5, end, 0, 3));
+  EXPECT_TRUE(lane.add(5, end, 0, line, 3));
   EXPECT_EQ(end, 100);
 }
 
-TEST(Lane, MakesTheOuterOfTwoEqualSlicesLonger) {
+TEST(Lane, PutsTheLineOfTheOuterOfTwoEqualSlicesFirst) {
   Lane lane;
-  EXPECT_TRUE(fits(lane, 5, 6));
-  EXPECT_TRUE(fits(lane, 0, 10));
-  Lane::Time end = 10;
-  EXPECT_TRUE(lane.add(0, end, 0));
-  EXPECT_EQ(end, 11);
+  Lane::Time end = 6;
+  std::uint64_t line = 100;
+  EXPECT_TRUE(lane.add(5, end, 0, line));
+  for (const std::uint64_t next : {200U, 300U, 400U}) {
+    end = 10;
+    line = next;
+    EXPECT_TRUE(lane.add(0, end, 0, line));
+    EXPECT_EQ(end, 10);
+    EXPECT_EQ(line, 200U);
+  }
+  EXPECT_TRUE(fits(lane, 10, 20));
 }
 
 TEST(Lane, NeedsNoMoreMemoryThanSlicesAreDeep) {
@@ -106,7 +114,8 @@ TEST(Lane, NeverTakesTwoThatCross) {
       if (end < begin) std::swap(begin, end);
       const bool known = round % 2 == 0;
       const auto level = static_cast<std::uint16_t>(known ? depth(random) : Lane::kUnknownDepth);
-      if (lane.add(begin, end, level, round % 3)) taken.emplace_back(begin, end);
+      std::uint64_t line = 0;
+      if (lane.add(begin, end, level, line, round % 3)) taken.emplace_back(begin, end);
     }
     for (const auto& [b1, e1] : taken) {
       for (const auto& [b2, e2] : taken) {
