@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import gc
+import json
 import random
+import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -295,3 +299,86 @@ def test_rates_come_from_the_bytes_and_operations_given() -> None:
     result = gpuprof.benchmark(nap, nbytes=2_000_000, flops=4_000_000, **QUICK)
     assert result.gbytes_per_s == pytest.approx(2.0 / result.median_ms)
     assert result.tflops_per_s == pytest.approx(0.004 / result.median_ms)
+
+
+def with_scopes(name: str) -> Callable[[], None]:
+    """Return a function that is full of what the process records."""
+    scope, note = gpuprof.timer(f"{name} scope"), gpuprof.annotate(f"{name} range")
+
+    def function() -> None:
+        with scope, note:
+            gpuprof.mark(f"{name} mark")
+            gpuprof.counter(f"{name} counter").set(1)
+            gpuprof.range_end(gpuprof.range_start(f"{name} started"))
+            probe = gpuprof.start_probe_timer_if(True)
+            gpuprof.finish_probe_timer_traced(probe, f"{name} probe", "c", None)
+
+    return function
+
+
+def counted(name: str) -> int:
+    return sum(row.time.count for row in gpuprof.stats().values() if row.name == f"{name} scope")
+
+
+@pytest.mark.parametrize("how", ["benchmark", "compare", "sweep"])
+def test_scopes_and_ranges_are_off_while_a_benchmark_measures(how: str, tmp_path: Path) -> None:
+    function = with_scopes(how)
+    with gpuprof.trace(tmp_path / "t.json"):
+        if how == "benchmark":
+            gpuprof.benchmark(function, **QUICK)
+        elif how == "compare":
+            gpuprof.compare({"a": function, "b": function}, rounds=2, warmup_s=0.0)
+        else:
+            gpuprof.sweep(lambda **_: function, {"n": [1, 2]}, **QUICK)
+        assert counted(how) == 0
+        function()
+    assert counted(how) == 1
+    events = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))["traceEvents"]
+    names = Counter(event["name"] for event in events if event["name"].startswith(how))
+    assert names.pop(f"{how} started") in {1, 2}  # a beginning and an end
+    kinds = ("scope", "range", "mark", "counter", "probe")
+    assert names == {f"{how} {kind}": 1 for kind in kinds}
+
+
+def test_scopes_are_measured_with_the_function_if_asked_for() -> None:
+    result = gpuprof.benchmark(with_scopes("with"), scopes=True, **QUICK)
+    assert counted("with") >= result.count * result.calls_per_sample
+    with pytest.raises(TypeError, match=r"^scopes: expected True or False, got 1"):
+        gpuprof.benchmark(nap, scopes=1, **QUICK)  # type: ignore[arg-type]
+
+
+def test_scopes_are_on_again_after_a_benchmark_that_failed() -> None:
+    def fail() -> None:
+        with_scopes("failed")()
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        gpuprof.benchmark(fail, **QUICK)
+    assert counted("failed") == 0
+    with_scopes("failed")()
+    assert counted("failed") == 1
+
+
+def test_a_benchmark_within_a_benchmark_leaves_the_outer_ones_scopes_off() -> None:
+    def nested() -> None:
+        gpuprof.benchmark(nap, warmup_s=0.0, min_time_s=0.0, min_samples=1, max_time_s=0.001)
+        with_scopes("nested")()
+
+    gpuprof.benchmark(nested, warmup_s=0.0, min_time_s=0.0, min_samples=1, max_time_s=0.001)
+    assert counted("nested") == 0
+
+
+def test_scopes_of_other_threads_count_beside_a_benchmark() -> None:
+    def beside() -> None:
+        thread = threading.Thread(target=with_scopes("beside"))
+        thread.start()
+        thread.join()
+
+    result = gpuprof.benchmark(beside, **QUICK)
+    assert counted("beside") >= result.count
+
+
+def test_a_scope_around_a_benchmark_counts() -> None:
+    with gpuprof.timer("around scope"):
+        gpuprof.benchmark(nap, **QUICK)
+    assert counted("around") == 1

@@ -2,46 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import pickle
 import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import count, groupby
+from itertools import count, groupby, islice
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gpuprof import _benchmark_compare
-from gpuprof._benchmark_compare import compare, order
+from gpuprof._benchmark_compare import compare, turns
 from gpuprof._benchmark_comparison import CompareResult
 from gpuprof._benchmark_result import BenchResult
 from gpuprof._decision import Verdict
+from tests.benchmark_results import bench
 from tests.fake_driver.control import FakeCuda
-
-HOSTILE = "b\x1b[31m\n\u202e|`<b>"
 
 
 def noop() -> None:
     pass
-
-
-def bench(name: str, samples: Sequence[float], **changes: Any) -> BenchResult:
-    values = {
-        "mode": "graph",
-        "requested_mode": "auto",
-        "clock": "cuda",
-        "l2": "hot",
-        "duration_s": 0.5,
-    }
-    return BenchResult(name=name, samples_ms=tuple(samples), **{**values, **changes})
-
-
-def wavering(ms: float, rounds: int = 40) -> list[float]:
-    """Samples that drift by a tenth over the rounds, as all functions of a round do."""
-    return [ms * (1 + place / (10 * rounds)) * (1 + (place % 3) * 1e-4) for place in range(rounds)]
 
 
 class FakeMeasurer:
@@ -51,6 +32,8 @@ class FakeMeasurer:
         self.times: dict[str, Callable[[int], float]] = {}
         self.modes: dict[str, list[str]] = {}  # the first is what auto takes
         self.falls: dict[tuple[str, str], str] = {}  # what a mode asked for ends in
+        self.calls: dict[str, int] = {}  # in a sample, if it is left to the function
+        self.most_calls: dict[str, int] = {}
         self.log: list[tuple[str, str]] = []
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.open = 0
@@ -66,12 +49,13 @@ class FakeMeasurer:
         self.open += 1
         self.log.append(("open", name))
         mode = self.falls.get((name, wanted), wanted if wanted in modes else modes[0])
-        return FakePrepared(self, name, mode)
+        calls = options.get("calls", self.calls.get(name, 1))
+        return FakePrepared(self, name, mode, min(calls, self.most_calls.get(name, calls)))
 
 
 class FakePrepared:
-    def __init__(self, measurer: FakeMeasurer, name: str, mode: str) -> None:
-        self.measurer, self.name, self.mode = measurer, name, mode
+    def __init__(self, measurer: FakeMeasurer, name: str, mode: str, calls: int) -> None:
+        self.measurer, self.name, self.mode, self.calls = measurer, name, mode, calls
         self.clock = "cpu" if mode == "cpu" else "cuda"
         self.taken = count()
 
@@ -83,7 +67,8 @@ class FakePrepared:
         return self.measurer.times.get(self.name, lambda _: 1.0)(next(self.taken))
 
     def result(self, samples: Sequence[float]) -> BenchResult:
-        return bench("ready", samples, mode=self.mode, clock=self.clock, requested_mode="batched")
+        facts = {"mode": self.mode, "clock": self.clock, "calls_per_sample": self.calls}
+        return bench("ready", samples, requested_mode="batched", **facts)
 
     def close(self) -> None:
         self.measurer.open -= 1
@@ -100,44 +85,67 @@ def measurer(monkeypatch: pytest.MonkeyPatch) -> FakeMeasurer:
 # Measuring
 
 
-def turns(log: list[tuple[str, str]]) -> list[tuple[str, int]]:
-    """Return who was sampled in turn, and how many times each."""
-    names = [name for what, name in log if what == "sample"]
-    return [(name, len([*group])) for name, group in groupby(names)]
+def taken(log: list[tuple[str, str]]) -> list[str]:
+    """Return whose sample was taken, in order."""
+    return [name for what, name in log if what == "sample"]
 
 
-def test_two_functions_are_measured_in_the_order_abba(measurer: FakeMeasurer) -> None:
-    compare({"a": noop, "b": noop}, rounds=4)
-    # Where a turn is the same function's as the one before it, the two are one group.
-    assert turns(measurer.log) == [
-        ("a", 2),
-        ("b", 2 + 3),
-        ("a", 3),
-        ("b", 2),
-        ("a", 2 + 3),
-        ("b", 3),
-    ]
-
-
-def test_the_sample_of_a_turn_is_its_last_and_has_each_order_of_the_slope_in_turns(
+def test_each_round_has_a_sample_of_each_function_after_one_or_two_that_are_left_out(
     measurer: FakeMeasurer,
 ) -> None:
+    compare({"a": noop, "b": noop}, rounds=8, seed=1)
+    names = taken(measurer.log)
+    lengths = [len([*group]) for _, group in groupby(names)]
+    assert names.count("a") == names.count("b") == 8 + 4 * 1 + 4 * 2
+    # Two turns of one function may follow each other.
+    assert set(lengths) <= {2, 3, 4, 5, 6}
+
+
+def test_the_sample_of_a_turn_is_its_last(measurer: FakeMeasurer) -> None:
     measurer.times["b"] = lambda number: float(number + 1)
-    found = compare({"a": noop, "b": noop}, rounds=8)
-    taken = [int(ms) - 1 for ms in found["b"].result.samples_ms]
-    assert taken == [1, 4, 6, 9, 11, 14, 16, 19]
-    assert sum(number % 2 for number in taken) == 4
+    found = compare({"a": noop, "b": noop}, rounds=8, seed=1)
+    places = [int(ms) for ms in found["b"].result.samples_ms]
+    steps = [now - before for before, now in zip([0, *places[:-1]], places, strict=True)]
+    assert sorted(steps) == [2] * 4 + [3] * 4
+
+
+def test_the_order_is_drawn_by_chance_and_its_seed_is_in_the_result(measurer: FakeMeasurer) -> None:
+    def measured(**seed: int) -> tuple[list[str], CompareResult]:
+        measurer.log.clear()
+        found = compare({"a": noop, "b": noop}, rounds=40, **seed)
+        return taken(measurer.log), found
+
+    names, found = measured()
+    assert isinstance(found.seed, int)
+    assert found.to_dict()["seed"] == found.seed
+    assert measured(seed=found.seed)[0] == names
+    assert len({tuple(measured(seed=seed)[0]) for seed in range(5)}) == 5
+
+
+def test_a_call_that_is_slow_each_time_after_a_number_of_calls_meets_both_sides_alike(
+    measurer: FakeMeasurer,
+) -> None:
+    calls = count()
+    for name in "ab":
+        measurer.times[name] = lambda _: 1.3 if next(calls) % 4 == 3 else 1.0
+    found = compare({"a": noop, "b": noop}, rounds=400, seed=1)
+    slow = [sum(ms > 1.1 for ms in row.result.samples_ms) for row in found.values()]
+    assert min(slow) > 70  # of the 100 that chance gives each; one side had 200, or none
+    assert found["b"].verdict is Verdict.SAME
 
 
 @pytest.mark.parametrize("functions", range(2, 6))
 def test_every_function_is_measured_as_often_at_each_place_of_a_round(functions: int) -> None:
     names = [str(number) for number in range(functions)]
     places: Counter[tuple[str, int]] = Counter()
-    for number in range(2 * functions):
-        turn = order(names, number)
-        assert sorted(turn) == names
-        places.update((name, place) for place, name in enumerate(turn))
+    left_out: Counter[tuple[str, int]] = Counter()
+    for turn in islice(turns(names, random.Random(1)), 2 * functions):
+        assert sorted(name for name, _ in turn) == names
+        places.update((name, place) for place, (name, _) in enumerate(turn))
+        left_out.update(turn)
     assert set(places.values()) == {2}
+    assert {*left_out.values()} == {functions}
+    assert {number for _, number in left_out} == {1, 2}
 
 
 def test_all_are_warm_before_the_first_sample_and_closed_at_the_end(
@@ -241,6 +249,33 @@ def test_a_mode_further_down_is_found_step_by_step(measurer: FakeMeasurer) -> No
     assert len(found.warnings) == 2
 
 
+@pytest.mark.parametrize(
+    ("calls", "most", "found"),
+    [
+        ({"a": 300, "b": 512}, {}, [512, 512]),
+        ({"a": 512, "b": 300}, {}, [512, 512]),
+        ({"a": 300, "b": 512}, {"a": 400}, [400, 400]),
+        ({"a": 10, "b": 330}, {}, [10, 330]),  # it would take too long
+    ],
+)
+def test_samples_of_all_functions_have_as_many_calls(
+    measurer: FakeMeasurer, calls: dict[str, int], most: dict[str, int], found: list[int]
+) -> None:
+    measurer.calls, measurer.most_calls = calls, most
+    results = compare({"a": noop, "b": noop}, rounds=1).results
+    assert [result.calls_per_sample for result in results] == found
+    assert measurer.open == 0
+
+
+def test_a_function_that_cannot_have_as_many_calls_does_not_keep_it_from_ending(
+    measurer: FakeMeasurer,
+) -> None:
+    measurer.calls = {"a": 4, "b": 8}
+    measurer.most_calls = {"a": 2, "b": 8}
+    results = compare({"a": noop, "b": noop}, rounds=1).results
+    assert [result.calls_per_sample for result in results] == [2, 2]
+
+
 def test_functions_are_closed_in_the_reverse_order_before_they_are_prepared_again(
     measurer: FakeMeasurer,
 ) -> None:
@@ -290,10 +325,13 @@ def test_what_is_no_mapping_of_functions_is_an_error_that_says_so(
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("seed", -1),
+        ("seed", 1.5),
         ("rounds", 0),
         ("rounds", 2.5),
         ("rounds", True),
         ("threshold", 0),
+        ("threshold", 5),
         ("threshold", "1%"),
         ("max_time_s", float("inf")),
         ("max_time_s", None),
@@ -310,150 +348,20 @@ def test_an_option_that_has_no_meaning_for_rounds_is_an_error(name: str) -> None
         compare({"a": noop, "b": noop}, **{name: 1})
 
 
-# What it says
-
-
-def test_the_ratio_is_that_within_the_rounds_and_free_of_what_drifts() -> None:
-    slow = [1.05 * ms for ms in wavering(1.0)]
-    row = CompareResult([bench("a", wavering(1.0)), bench("b", slow)])["b"]
-    assert row.ratio == pytest.approx(1.05)
-    assert row.interval == pytest.approx((1.05, 1.05))
-    assert row.verdict is Verdict.SLOW
-
-
-@pytest.mark.parametrize(
-    ("factor", "verdict"),
-    [(1.0, Verdict.SAME), (1.03, Verdict.SLOW), (0.9, Verdict.FAST), (1.004, Verdict.SAME)],
-)
-def test_the_verdict_is_against_the_first_function(factor: float, verdict: Verdict) -> None:
-    new = [factor * ms for ms in wavering(1.0)]
-    found = CompareResult([bench("a", wavering(1.0)), bench("b", new)], threshold=0.01)
-    assert found["b"].verdict is verdict
-    assert (found["a"].ratio, found["a"].verdict, found.base) == (1.0, None, "a")
-
-
-def test_an_interval_is_never_narrower_than_the_tick() -> None:
-    base, new = (bench(name, [1.0] * 40, tick_ms=0.1) for name in "ab")
-    interval = CompareResult([base, new])["b"].interval
-    assert interval is not None
-    assert interval[0] <= 0.9
-    assert interval[1] >= 1.1
-
-
-def test_several_ratios_hold_together_at_95_percent() -> None:
-    results = [bench(name, wavering(1.0)) for name in "abcd"]
-    assert CompareResult(results[:2]).confidence == pytest.approx(0.95)
-    assert CompareResult(results).confidence == pytest.approx(1 - 0.05 / 3)
-    assert "hold at 95 % together" in str(CompareResult(results))
-
-
-def test_too_few_rounds_have_a_ratio_and_no_verdict() -> None:
-    row = CompareResult([bench("a", [1.0] * 5), bench("b", [2.0] * 5)])["b"]
-    assert (row.ratio, row.interval, row.verdict) == (2.0, None, Verdict.NODATA)
-
-
-def test_a_time_that_is_not_above_0_gives_no_verdict() -> None:
-    row = CompareResult([bench("a", [0.0] * 40), bench("b", [1.0] * 40)])["b"]
-    assert row.verdict is Verdict.NODATA
-    assert row.to_dict()["ratio"] is None
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"mode": "batched"}, {"clock": "cpu", "mode": "cpu", "l2": "n/a"}, {"l2": "flushed"}],
-)
-def test_what_was_measured_differently_is_incomparable(change: dict[str, str]) -> None:
-    found = CompareResult([bench("a", wavering(1.0)), bench("b", wavering(1.0), **change)])
-    assert found["b"].verdict is Verdict.INCOMPARABLE
-    what = next(iter(change))  # of several the first one is told
-    assert f"b: {what} is {bench('a', [1.0]).to_dict()[what]!r} for 'a'" in str(found)
-
-
-def test_it_is_a_mapping_in_the_order_given() -> None:
-    found = CompareResult([bench(name, wavering(1.0)) for name in ("b", "a", "c")])
-    assert [*found] == ["b", "a", "c"]
-    assert (len(found), "a" in found, "x" in found) == (3, True, False)
-    with pytest.raises(KeyError, match="no function 'x'; there are 'b', 'a', 'c'"):
-        found["x"]
-
-
-def test_a_row_is_shown_as_its_median_its_ratio_and_the_verdict() -> None:
-    assert repr(COMPARED["old"]) == str(COMPARED["old"].result).splitlines()[0]
-    shown = repr(COMPARED["new"])
-    assert shown.startswith(f"{str(COMPARED['new'].result).splitlines()[0]}; 1.050 (")
-    assert shown.endswith(str(COMPARED["new"].decision))
-
-
-COMPARED = CompareResult(
-    [
-        bench("old", wavering(1.0), warnings=("the clocks are not locked", "only old")),
-        bench("new", [1.05 * ms for ms in wavering(1.0)], warnings=("the clocks are not locked",)),
-    ],
-    warnings=["measured in batched mode"],
-)
-
-
-def test_the_text_has_a_line_a_function_the_rule_and_each_warning_once() -> None:
-    lines = str(COMPARED).splitlines()
-    assert lines[0].split() == [
-        "name",
-        "median",
-        "95",
-        "%",
-        "interval",
-        "min",
-        "ratio",
-        "to",
-        "old",
-        "verdict",
-    ]
-    assert lines[2].startswith("old   1.05 ms")
-    assert lines[3].endswith("1.050 (1.050 to 1.050)  SLOW")
-    text = "\n".join(lines[4:])
-    assert "graph mode, CUDA event times, L2 hot; 40 rounds in turns, 1.00 s in all" in text
-    assert "new: takes 5.0 % more time" in text
-    assert text.count("clocks are not locked") == 1
-    assert "warning: old: only old" in text
-    assert "warning: measured in batched mode" in text
-
-
-def test_markdown_and_html_show_the_same_and_no_markup_of_names() -> None:
-    assert COMPARED.to_markdown().splitlines()[3].endswith("| 1.050 (1.050 to 1.050) | SLOW |")
-    assert "<td" in COMPARED._repr_html_()
-    assert "SLOW" in COMPARED._repr_html_()
-    hostile = CompareResult([bench(HOSTILE, wavering(1.0)), bench("b", wavering(1.0))])
-    for text in (str(hostile), hostile.to_markdown(), hostile._repr_html_()):
-        assert not {"\x1b", "\u202e"} & set(text)
-    assert "<b>" not in hostile.to_markdown() + hostile._repr_html_()
-
-
-def test_the_json_holds_every_row_with_its_samples() -> None:
-    data = json.loads(COMPARED.to_json(), parse_constant=pytest.fail)
-    assert (data["format"], data["version"], data["rounds"]) == ("gpuprof-comparison", 1, 40)
-    assert [row["result"]["name"] for row in data["rows"]] == ["old", "new"]
-    assert data["rows"][1]["decision"]["verdict"] == "slow"
-    samples = BenchResult.from_dict(data["rows"][1]["result"]).samples_ms
-    assert samples == COMPARED["new"].result.samples_ms
-
-
-def test_it_comes_back_from_a_pickle() -> None:
-    again = pickle.loads(pickle.dumps(COMPARED))
-    assert (again.to_dict(), str(again)) == (COMPARED.to_dict(), str(COMPARED))
-
-
-def test_the_plot_has_a_bar_for_each_function() -> None:
-    pytest.importorskip("matplotlib")
-    figure = COMPARED.plot()
-    figure.draw_without_rendering()
-    (axes,) = figure.axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["old", "new (x 1.050)"]
-    assert len(axes.patches) == 2
+# Real functions
 
 
 def test_functions_without_a_gpu_are_compared_on_the_cpus_clock() -> None:
     found = compare({"one": sorted, "again": sorted}, (list(range(50)),), rounds=6, warmup_s=0.001)
     assert [(result.clock, result.count) for result in found.results] == [("cpu", 6)] * 2
     assert "no GPU time was measured; 6 rounds in turns" in str(found)
+
+
+def test_one_short_function_is_never_slower_than_itself() -> None:
+    found = compare({"one": noop, "again": noop}, rounds=6, warmup_s=0.001)
+    calls = {result.calls_per_sample for result in found.results}
+    assert len(calls) == 1
+    assert calls.pop() > 256
 
 
 def test_an_unknown_option_is_an_error() -> None:

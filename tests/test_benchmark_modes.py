@@ -427,3 +427,21 @@ def test_the_default_stream_given_as_such_is_measured_like_none(fake_path: Path)
         """,
     )
     assert out.splitlines() == ["graph 5.0 ()"] * 3
+
+
+@pytest.mark.parametrize("scopes", [False, True])
+def test_a_scope_in_the_function_is_in_the_graphs_only_if_asked_for(
+    fake: FakeCuda, stream: int, scopes: bool
+) -> None:
+    name = f"in a graph, {scopes}"
+    seen = set()
+
+    def function() -> None:
+        with gpuprof.timer(name, stream=stream) as sample:
+            fake.kernel(stream, "step_k", 5 * US)
+        seen.add(repr(sample))
+
+    result = measure(function, stream, scopes=scopes)
+    assert result.mode == "graph"
+    assert any("captured" in text for text in seen) is scopes
+    assert any(row.name == name for row in gpuprof.stats().values()) is scopes

@@ -74,7 +74,12 @@ def test_a_statement_runs_in_the_users_namespace(
 ) -> None:
     assert shell.magic("calls.append(1)") is None
     assert shell.user_ns["calls"] == [1]
-    assert measured.options == {"name": "calls.append(1)", "mode": "auto", "cold_l2": False}
+    assert measured.options == {
+        "name": "calls.append(1)",
+        "mode": "auto",
+        "cold_l2": False,
+        "scopes": False,
+    }
     assert capsys.readouterr().out == "a result\n"
 
 
@@ -89,11 +94,28 @@ def test_the_result_is_returned_instead_of_shown_with_o(
 @pytest.mark.parametrize(
     ("line", "options", "value"),
     [
-        ("-m graph -c -n add 1 + 2", {"mode": "graph", "cold_l2": True, "name": "add"}, 3),
-        ("-c  -m isolated 4", {"mode": "isolated", "cold_l2": True, "name": "4"}, 4),
-        ("-- -5 ", {"mode": "auto", "cold_l2": False, "name": "-5"}, -5),
-        ("{'a': 1}['a'] - 1", {"mode": "auto", "cold_l2": False, "name": "{'a': 1}['a'] - 1"}, 0),
-        (f"{'1 + ' * 40}1", {"mode": "auto", "cold_l2": False, "name": f"{'1 + ' * 14}1 …"}, 41),
+        (
+            "-m graph -c -n add 1 + 2",
+            {"mode": "graph", "cold_l2": True, "scopes": False, "name": "add"},
+            3,
+        ),
+        (
+            "-c  -m isolated 4",
+            {"mode": "isolated", "cold_l2": True, "scopes": False, "name": "4"},
+            4,
+        ),
+        ("-s 6", {"mode": "auto", "cold_l2": False, "scopes": True, "name": "6"}, 6),
+        ("-- -5 ", {"mode": "auto", "cold_l2": False, "scopes": False, "name": "-5"}, -5),
+        (
+            "{'a': 1}['a'] - 1",
+            {"mode": "auto", "cold_l2": False, "scopes": False, "name": "{'a': 1}['a'] - 1"},
+            0,
+        ),
+        (
+            f"{'1 + ' * 40}1",
+            {"mode": "auto", "cold_l2": False, "scopes": False, "name": f"{'1 + ' * 14}1 …"},
+            41,
+        ),
     ],
 )
 def test_options_stand_before_the_statement(

@@ -226,6 +226,7 @@ def test_the_markers_arguments_reach_the_measurement_and_the_closest_wins(
         "name": "",
         "mode": "isolated",
         "cold_l2": True,
+        "scopes": False,
         "min_samples": 33,
         "nbytes": 8,
     }

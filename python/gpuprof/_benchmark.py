@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from gpuprof import _core
 from gpuprof._benchmark_loop import measure, report, warm_up
-from gpuprof._benchmark_options import checked_options
+from gpuprof._benchmark_options import Options, checked_options
 from gpuprof._benchmark_prepare import Prepared
 from gpuprof._benchmark_result import BenchResult
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+_Returned = TypeVar("_Returned")
 
 __all__ = ["BenchResult", "Measurer", "benchmark", "prepare"]
 
@@ -27,6 +30,7 @@ def benchmark(
     cold_l2: bool = False,
     setup: Callable[[], Any] | None = None,
     stream: object = None,
+    scopes: bool = False,
     nbytes: int | None = None,
     flops: int | None = None,
     warmup_s: float = 0.2,
@@ -62,6 +66,10 @@ def benchmark(
     stream : int or object, optional
         Where `fn` gives its work to, made the framework's current stream meanwhile. None is the
         current one.
+    scopes : bool
+        Whether the scopes and ranges of `fn` are on while it is measured. They are off without
+        this, so that they neither cost time nor add to statistics and traces; those of other
+        threads stay on.
     nbytes : int, optional
         How many bytes a call moves, for the rate in the result.
     flops : int, optional
@@ -115,6 +123,7 @@ def benchmark(
         cold_l2=cold_l2,
         setup=setup,
         stream=stream,
+        scopes=scopes,
         nbytes=nbytes,
         flops=flops,
         warmup_s=warmup_s,
@@ -125,8 +134,13 @@ def benchmark(
         progress=progress,
         params=params,
     )
-    with Prepared(*_call(fn, args, kwargs), options) as prepared:
-        return measure(prepared)
+    call = _call(fn, args, kwargs)
+
+    def measured() -> BenchResult:
+        with Prepared(*call, options) as prepared:
+            return measure(prepared)
+
+    return paused(options, measured)
 
 
 class Measurer:
@@ -145,13 +159,18 @@ class Measurer:
         """As `BenchResult.clock`."""
         return self._prepared.clock
 
+    @property
+    def calls(self) -> int:
+        """As `BenchResult.calls_per_sample`."""
+        return self._prepared.sampler.calls
+
     def warm_up(self) -> None:
         """Run until the time of a call is stable."""
-        warm_up(self._prepared)
+        paused(self._prepared.options, warm_up, self._prepared)
 
     def sample(self) -> float:
         """Return the time of one call, in milliseconds."""
-        return self._prepared.sample()
+        return paused(self._prepared.options, self._prepared.sample)
 
     def result(self, samples_ms: Sequence[float]) -> BenchResult:
         """Make the result of samples that were taken."""
@@ -172,10 +191,23 @@ def prepare(
     fn: Callable[..., Any],
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
+    *,
+    calls: int | None = None,
     **options: Any,
 ) -> Measurer:
-    """Get ready to measure `fn`; arguments and errors as `benchmark`."""
-    return Measurer(Prepared(*_call(fn, args, kwargs), checked_options(**options)))
+    """Get ready to measure `fn`; arguments and errors as `benchmark`.
+
+    `calls` is over how many calls a sample is taken, as far as the mode can; None leaves it to how
+    long a call takes.
+    """
+    call, checked = _call(fn, args, kwargs), checked_options(**options)
+    return Measurer(paused(checked, Prepared, *call, checked, calls))
+
+
+def paused(options: Options, work: Callable[..., _Returned], *args: Any) -> _Returned:
+    """Call `work`; this thread records no scope meanwhile, unless the options ask for them."""
+    result: _Returned = work(*args) if options.scopes else _core._paused(work, *args)
+    return result
 
 
 _ONLY_BEGUN = {

@@ -1,15 +1,19 @@
 """Functions measured in turns in one process, so that what drifts falls on all of them alike.
 
-A round takes one sample of each function, in an order that changes from round to round and has each
-function as often early as late: a b, b a, b a, a b. The ratio of a round is free of what changes
-slowly (temperature, clocks, another process), which is why far smaller differences show than
-between two runs. Before a sample that counts, one or two are taken that do not, so that the caches
-hold what the function left there itself, as in `benchmark`, and not what the other one did.
+A round takes one sample of each function. The ratio of a round is free of what changes slowly
+(temperature, clocks, another process), which is why far smaller differences show than between two
+runs. Before a sample that counts, one or two are taken that do not, so that the caches hold what
+the function left there itself, as in `benchmark`, and not what the other one did.
+
+The order is drawn by chance, in blocks in which each function is as often early as late: in a fixed
+order a function whose every fourth call is slow could meet the same side each time. All samples
+have as many calls, because a loop of few calls costs more a call than one of many.
 """
 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -22,6 +26,7 @@ from gpuprof._benchmark_options import checked_options
 from gpuprof._benchmark_progress import Progress
 from gpuprof._benchmark_progress import progress as progress_bar
 from gpuprof._benchmark_random import random_state_kept
+from gpuprof._decision import check_threshold
 
 __all__ = ["CompareResult", "compare"]
 
@@ -29,6 +34,10 @@ MIN_ROUNDS = 30
 MAX_ROUNDS = 1000
 _ANY = 1e6
 _ENOUGH = 0.1  # of a large difference
+# Beyond this, as many calls for all would take too long; the share of a loop's own cost is nothing
+# beside such a difference.
+_MOST_TIMES_AS_MANY_CALLS = 32
+_SEEDS = 2**32
 
 # Every function that can be measured in one of these can be in those after it.
 _MODES = ("graph", "batched", "isolated")
@@ -38,7 +47,7 @@ _REFUSED = ("name", "params", "min_samples", "min_time_s", "rel_precision")
 if TYPE_CHECKING:
     from gpuprof._benchmark import Measurer
 
-    Prepare = Callable[[str, str | None], Measurer]
+    Prepare = Callable[[str, str | None, int | None], Measurer]
 
 
 def compare(
@@ -49,6 +58,7 @@ def compare(
     rounds: int | None = None,
     threshold: float = 0.01,
     max_time_s: float = 10.0,
+    seed: int | None = None,
     progress: bool | None = None,
     **options: Any,
 ) -> CompareResult:
@@ -73,6 +83,8 @@ def compare(
         The smallest change to speak of, as a fraction.
     max_time_s : float
         After how many seconds no further round begins, warm-up not counted.
+    seed : int, optional
+        What the order of the rounds is drawn from, by chance if left out; it is in the result.
     progress : bool, optional
         Whether to show a progress bar; None shows it on a terminal and in a notebook.
     options : Any
@@ -90,7 +102,8 @@ def compare(
     ValueError
         If there are fewer than two functions, or an option has a value that makes no sense.
     """
-    _check(functions, rounds, threshold, max_time_s)
+    _check(functions, rounds, threshold, max_time_s, seed)
+    seed = random.SystemRandom().randrange(_SEEDS) if seed is None else seed
     for refused in _REFUSED:
         if refused in options:
             message = (
@@ -102,11 +115,13 @@ def compare(
 
     checked_options(**options)
 
-    def ready(name: str, mode: str | None) -> Measurer:
+    def ready(name: str, mode: str | None, calls: int | None) -> Measurer:
         # How well a median alone is known is no matter, as long as the ratio is.
         chosen = {**options, "rel_precision": _ANY}
         if mode is not None:
             chosen["mode"] = mode
+        if calls is not None:
+            chosen["calls"] = calls
         with _noted(name):
             return prepare(functions[name], args, kwargs, name=name, **chosen)
 
@@ -115,11 +130,11 @@ def compare(
         ExitStack() as opened,
         progress_bar("gpuprof.compare", progress) as bar,
     ):
-        prepared, warnings = _in_one_mode([*functions], ready, opened)
+        prepared, warnings = _alike([*functions], ready, opened)
         for name, each in prepared.items():
             with _noted(name):
                 each.warm_up()
-        taking = _Rounds(prepared, threshold, max_time_s)
+        taking = _Rounds(prepared, threshold, max_time_s, seed)
         warnings += taking.take(rounds, bar)
         asked = options.get("mode", "auto")
         results = [
@@ -131,7 +146,7 @@ def compare(
             )
             for name, each in prepared.items()
         ]
-    return CompareResult(results, threshold=threshold, warnings=warnings)
+    return CompareResult(results, threshold=threshold, warnings=warnings, seed=seed)
 
 
 @contextmanager
@@ -146,7 +161,9 @@ def _noted(name: str) -> Iterator[None]:
         raise
 
 
-def _check(functions: object, rounds: object, threshold: object, max_time_s: object) -> None:
+def _check(
+    functions: object, rounds: object, threshold: object, max_time_s: object, seed: object
+) -> None:
     if not isinstance(functions, Mapping):
         message = (
             f"functions is a {type(functions).__name__}; expected a mapping of names to functions: "
@@ -169,45 +186,58 @@ def _check(functions: object, rounds: object, threshold: object, max_time_s: obj
     if len(functions) < 2:
         message = f"functions has {len(functions)}; expected two or more"
         raise ValueError(message)
-    if rounds is not None and (
-        isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1
-    ):
-        message = f"rounds is {rounds!r}; expected None or a whole number of at least 1"
-        raise ValueError(message)
-    for what, value in (("threshold", threshold), ("max_time_s", max_time_s)):
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, (int, float))
-            or not 0 < value < math.inf
-        ):
-            message = f"{what} is {value!r}; expected a number above 0"
+    for what, number, least in (("rounds", rounds, 1), ("seed", seed, 0)):
+        if number is None:
+            continue
+        if isinstance(number, bool) or not isinstance(number, int) or number < least:
+            message = f"{what} is {number!r}; expected None or a whole number of at least {least}"
             raise ValueError(message)
+    check_threshold(threshold, above_0=True)
+    if (
+        isinstance(max_time_s, bool)
+        or not isinstance(max_time_s, (int, float))
+        or not 0 < max_time_s < math.inf
+    ):
+        message = f"max_time_s is {max_time_s!r}; expected a number above 0"
+        raise ValueError(message)
 
 
-def _in_one_mode(
+def _alike(
     names: Sequence[str], ready: Prepare, opened: ExitStack
 ) -> tuple[dict[str, Measurer], list[str]]:
-    """Prepare all functions; again if they would be measured in different modes."""
+    """Prepare all functions; again where their modes differ, or the calls of a sample."""
     chosen: dict[str, str | None] = dict.fromkeys(names)
+    wanted: list[int] = []  # calls in a sample, tried in turn
     warnings: list[str] = []
     while True:
         prepared: dict[str, Measurer] = {}
         for name, mode in chosen.items():
-            prepared[name] = ready(name, mode)
+            prepared[name] = ready(name, mode, wanted[-1] if wanted else None)
             opened.callback(prepared[name].close)
         modes = {name: each.mode for name, each in prepared.items()}
         common = max(modes.values(), key=_rank)
         moved = [name for name, mode in modes.items() if mode != common]
-        if not moved or common not in _MODES:
+        if not moved:
+            counts = [each.calls for each in prepared.values()]
+            if not _should_agree(counts) or len(wanted) == 2:
+                return prepared, warnings
+            # As many as the shortest function needs; if they are too many for one, as it can do.
+            wanted.append(min(counts) if wanted else max(counts))
+        elif common not in _MODES:
             return prepared, warnings
-        cause = next(name for name, mode in modes.items() if mode == common)
-        warnings.append(
-            f"all are measured in {common} mode because of {cause!r}; {moved[0]!r} alone would be "
-            f"in {modes[moved[0]]} mode"
-        )
+        else:
+            cause = next(name for name, mode in modes.items() if mode == common)
+            warnings.append(
+                f"all are measured in {common} mode because of {cause!r}; {moved[0]!r} alone would "
+                f"be in {modes[moved[0]]} mode"
+            )
+            chosen.update(dict.fromkeys(moved, common))
         # All again, for each may have made its stream the current one: the last in is first out.
         opened.close()
-        chosen.update(dict.fromkeys(moved, common))
+
+
+def _should_agree(counts: Sequence[int]) -> bool:
+    return min(counts) < max(counts) <= _MOST_TIMES_AS_MANY_CALLS * min(counts)
 
 
 def _rank(mode: str) -> int:
@@ -218,11 +248,12 @@ class _Rounds:
     """Takes the samples, one of each function a round."""
 
     def __init__(
-        self, prepared: Mapping[str, Measurer], threshold: float, max_time_s: float
+        self, prepared: Mapping[str, Measurer], threshold: float, max_time_s: float, seed: int
     ) -> None:
         self._prepared = prepared
         self._threshold = threshold
         self._max_time_s = max_time_s
+        self._turns = turns([*prepared], random.Random(seed))
         self.samples: dict[str, list[float]] = {name: [] for name in prepared}
         self.spent_s = dict.fromkeys(prepared, 0.0)
 
@@ -231,7 +262,7 @@ class _Rounds:
         most = MAX_ROUNDS if rounds is None else rounds
         least = MIN_ROUNDS if rounds is None else rounds
         for done in range(1, most + 1):
-            self._round(done - 1)
+            self._round()
             if done >= least and (done == most or self._known()):
                 break
             taken = sum(self.spent_s.values())
@@ -245,14 +276,14 @@ class _Rounds:
                 ]
         return []
 
-    def _round(self, number: int) -> None:
-        for name in order([*self._prepared], number):
+    def _round(self) -> None:
+        for name, left_out in next(self._turns):
             each = self._prepared[name]
             begin = monotonic()
             # The two sides of a slope swap places from sample to sample: with one left out or two,
             # those that count have both orders.
             with _noted(name):
-                for _ in range(1 + number % 2):
+                for _ in range(left_out):
                     each.sample()
                 self.samples[name].append(each.sample())
             self.spent_s[name] += monotonic() - begin
@@ -274,8 +305,19 @@ class _Rounds:
         return True
 
 
-def order(names: Sequence[str], number: int) -> list[str]:
-    """Return the order of a round: each second is the one before it backwards."""
-    begin = (number // 2) % len(names)
-    turned = [*names[begin:], *names[:begin]]
-    return turned[::-1] if number % 2 else turned
+def turns(names: Sequence[str], chance: random.Random) -> Iterator[list[tuple[str, int]]]:
+    """Yield round after round: the functions in order, and how many samples each leaves out first.
+
+    In each block of twice as many rounds as there are functions, each function is twice at each
+    place, and leaves out one sample as often as two.
+    """
+    while True:
+        once = chance.sample(names, len(names))
+        rounds = [
+            [*order[begin:], *order[:begin]]
+            for order in (once, once[::-1])
+            for begin in range(len(names))
+        ]
+        chance.shuffle(rounds)
+        left_out = {name: chance.sample([1, 2] * len(names), 2 * len(names)) for name in names}
+        yield from ([(name, left_out[name].pop()) for name in order] for order in rounds)

@@ -81,6 +81,8 @@ class CompareResult(Mapping[str, CompareRow]):
         at 95 %.
     warnings : tuple of str
         What holds for the comparison as a whole; the results have their own.
+    seed : int or None
+        What the order of the rounds was drawn from; None if it is not known.
     created : str
         When, as ISO 8601 text in UTC.
     """
@@ -91,10 +93,12 @@ class CompareResult(Mapping[str, CompareRow]):
         *,
         threshold: float = 0.01,
         warnings: Sequence[str] = (),
+        seed: int | None = None,
         created: str | None = None,
     ) -> None:
         self.threshold = threshold
         self.warnings = tuple(warnings)
+        self.seed = seed
         self.created = created or datetime.now(timezone.utc).isoformat(timespec="seconds")
         self.rounds = min(result.count for result in results)
         self.confidence = joint_confidence(len(results) - 1)
@@ -153,6 +157,7 @@ class CompareResult(Mapping[str, CompareRow]):
             "version": VERSION,
             "created": self.created,
             "rounds": self.rounds,
+            "seed": self.seed,
             "threshold": self.threshold,
             "confidence": self.confidence,
             "warnings": [*self.warnings],

@@ -25,6 +25,7 @@ class Options:
     cold_l2: bool = False
     setup: Callable[[], Any] | None = None
     stream: object = None
+    scopes: bool = False
     warmup_s: float = 0.2
     min_samples: int = 30
     min_time_s: float = 0.1
@@ -72,6 +73,10 @@ def checked_options(**given: Any) -> Options:
                 'use mode="isolated"'
             )
             raise ValueError(message)
+    scopes: Any = options.scopes
+    if not isinstance(scopes, bool):
+        message = f"scopes: expected True or False, got {scopes!r}"
+        raise TypeError(message)
     for name in ("warmup_s", "min_time_s", "max_time_s", "rel_precision"):
         _number(name, getattr(options, name), above_0=name == "max_time_s")
     params: Any = options.params

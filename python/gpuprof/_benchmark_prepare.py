@@ -39,6 +39,7 @@ _CAPTURE_MS = 2000.0  # for how long the host may be busy with capturing
 _ENTRIES_A_CALL = 8  # queued, as far as is known before the watchdog tells otherwise
 _LEAST_CALLS = 3  # of a slope: one, and two
 _TRIES = 3
+_LONG_BESIDE_DISTURBANCES_MS = 20.0
 _LEGACY = {0, 1}  # the handles of the legacy default stream
 
 
@@ -55,8 +56,10 @@ class Prepared:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         options: Options,
+        calls: int | None = None,
     ) -> None:
         self.options = options
+        self._calls = calls
         self.work = Work(fn, args, kwargs, options.setup)
         self.host_ms = math.nan
         self._clock_tick_ms = get_clock_info("perf_counter").resolution * 1e3
@@ -136,11 +139,17 @@ class Prepared:
             self.work.warn("cold_l2 is of the GPU and was left out")
         calls = 1
         if self.work.setup is None:
-            begin = perf_counter_ns()
-            self.work.call()
-            once_ms = (perf_counter_ns() - begin) * 1e-6
-            calls = max(1, math.ceil(CPU_SAMPLE_MS / max(once_ms, 1e-5)))
+            calls = self._calls or _cpu_calls(self.work)
         return samplers.CpuSampler(self.work, calls)
+
+    def _sizes(self, call_ms: float, most: int) -> tuple[int, int]:
+        """Return how many calls the two sides of a slope have, for calls of about `call_ms`."""
+        least = 1 if call_ms >= LONG_MS else 3
+        more = self._calls or min(max(math.ceil(SLOPE_MS / call_ms), least), MAX_SLOPE)
+        few = max(1, more // 3)
+        if few + few + more > most:
+            few, more = 1, max(1, min(more, most - 2))
+        return few, few + more
 
     def _on_gpu(self, where: Where, hold: Hold, facts: Facts) -> samplers.Sampler:
         if facts.elsewhere:
@@ -190,7 +199,7 @@ class Prepared:
             once_ms = _gpu_ms(once, on, hold, facts)
             in_time = max(_LEAST_CALLS, int(_CAPTURE_MS / max(facts.host_ms, 1e-3)))
             most = min(_MAX_NODES // max(once.num_nodes, 1), in_time)
-            sizes = _whole_rounds(_sizes(once_ms, most), self.work.clones)
+            sizes = _whole_rounds(self._sizes(once_ms, most), self.work.clones)
             if self.work.clones > 1 and sum(sizes) > most:
                 raise _TooManyCallsError(sum(sizes), self.work.clones)
             few = self._captured(where, sizes[0])[0]
@@ -220,7 +229,8 @@ class Prepared:
         if where.handle in _LEGACY:  # which cannot be captured; None takes one in its place
             given = None
         name = self.options.name or "benchmark"
-        with capture(given, backend=self._backend, timers="strip", name=name) as cap:
+        timers: Literal["last", "strip"] = "last" if self.options.scopes else "strip"
+        with capture(given, backend=self._backend, timers=timers, name=name) as cap:
             self.work.call_times(calls)
         return cap.graph, Where(where.given, cap.stream, where.device)
 
@@ -231,9 +241,9 @@ class Prepared:
         if hold.state == "gated":
             hold.allow(_LEAST_CALLS * facts.host_ms)
             in_time = hold.limit_s * 1e3 / 1.5 / max(facts.host_ms, 1e-3)
-            sizes = _sizes(facts.gpu_ms, min(most, int(in_time)))
+            sizes = self._sizes(facts.gpu_ms, min(most, int(in_time)))
         else:
-            sizes = _sizes(facts.wall_ms, most)
+            sizes = self._sizes(facts.wall_ms, most)
         self._say_why_ungated(hold)
         return samplers.BatchedSampler(self.work, where, hold, sizes)
 
@@ -249,7 +259,7 @@ class Prepared:
     def _synchronized(self, where: Where, facts: Facts) -> samplers.Sampler:
         if self.options.cold_l2:
             self.work.warn("cold_l2 was left out: the function uses several streams")
-        sizes = (0, 1) if self.work.setup is not None else _sizes(facts.wall_ms, MAX_SLOPE)
+        sizes = (0, 1) if self.work.setup is not None else self._sizes(facts.wall_ms, MAX_SLOPE)
         return samplers.SynchronizedSampler(self.work, where, sizes)
 
     def _say_why_ungated(self, hold: Hold) -> None:
@@ -299,14 +309,26 @@ class _TooManyCallsError(Exception):
         super().__init__(f"{clones} clones of the arguments take {calls:,} calls, too many for it")
 
 
-def _sizes(call_ms: float, most: int) -> tuple[int, int]:
-    """Return how many calls the two sides of a slope have, for calls that take about `call_ms`."""
-    least = 1 if call_ms >= LONG_MS else 3
-    more = min(max(math.ceil(SLOPE_MS / call_ms), least), MAX_SLOPE)
-    few = max(1, more // 3)
-    if few + few + more > most:
-        few, more = 1, max(1, min(more, most - 2))
-    return few, few + more
+def _cpu_calls(work: Work) -> int:
+    """Return how many calls a sample of the CPU's clock has: a power of 2.
+
+    So that it is seldom another number in another run, whose samples would have another share of
+    what a loop and a reading of the clock cost.
+    """
+    calls = 1
+    while True:
+        # The least of some, because the first ones may be disturbed.
+        spent_ms = math.inf
+        for _ in range(_TRIES):
+            begin = perf_counter_ns()
+            work.call_times(calls)
+            spent_ms = min(spent_ms, (perf_counter_ns() - begin) * 1e-6)
+            if spent_ms > _LONG_BESIDE_DISTURBANCES_MS:
+                break
+        if spent_ms >= CPU_SAMPLE_MS / 8:
+            more = CPU_SAMPLE_MS / spent_ms
+            return max(1, round(calls * 2.0 ** round(math.log2(more))))
+        calls *= 8
 
 
 def _whole_rounds(sizes: tuple[int, int], clones: int) -> tuple[int, int]:

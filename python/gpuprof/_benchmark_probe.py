@@ -117,9 +117,14 @@ def _works_elsewhere(work: Work, where: Where, wall_ms: float) -> bool:
         calls = 1
     scope = _core.timer(None, stream=where.handle, backend="cuda", enabled=True, verify_stream=True)
     _set_up(work, where)
+    sample = _core._enter_unpaused(scope)
     try:
-        with scope as sample:
-            work.call_times(calls)
+        work.call_times(calls)
+    except BaseException:
+        scope.__exit__(*sys.exc_info())
+        raise
+    try:
+        scope.__exit__(None, None, None)
     except StreamMismatchError:
         return True
     # With GPUPROF_DISABLE no scope measures.

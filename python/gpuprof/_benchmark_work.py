@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 from gpuprof import _benchmark_arrays as arrays
@@ -61,7 +62,8 @@ class Work:
                 self.call()
             return
         fn, (args, kwargs) = self.fn, self._variants[0]
-        for _ in range(count):  # on the CPU's clock, every step in here is in the result
+        # On the CPU's clock every step in here is in the result, and counting makes ints.
+        for _ in repeat(None, count):
             fn(*args, **kwargs)
 
     def set_up(self) -> None:

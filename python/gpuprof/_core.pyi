@@ -541,6 +541,9 @@ def _drain_kept() -> None: ...
 
 def _drop_capture(stream: typing.SupportsInt | typing.SupportsIndex) -> int: ...
 
+def _enter_unpaused(scope: Scope) -> typing.Any:
+    """Enter a scope of gpuprof's own where the thread is paused."""
+
 def _exchange_capture_mode(arg0: typing.SupportsInt | typing.SupportsIndex) -> int: ...
 
 def _forget_warnings() -> None: ...
@@ -562,6 +565,9 @@ def _host_now() -> int:
 def _look_for_torch() -> None: ...
 
 def _open_captures() -> list[dict[str, typing.Any]]: ...
+
+def _paused(work: collections.abc.Callable[..., typing.Any], *args: typing.Any) -> typing.Any:
+    """Call `work(*args)`; meanwhile this thread records no scope and shows no range."""
 
 def _release_idle() -> int:
     """Destroy pooled events and let go of idle contexts; the number of event pairs in use."""

@@ -114,6 +114,20 @@ class Decision:
         return "\n".join([f"{self.verdict}: {self.rule}", *(f"note: {w}" for w in self.warnings)])
 
 
+def check_threshold(threshold: object, *, above_0: bool = False) -> None:
+    """Raise ValueError unless it is a fraction up to 1; the text says how percent are written."""
+    is_number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
+    if is_number and 0 <= threshold <= 1 and (threshold or not above_0):  # type: ignore[operator]
+        return
+    expected = f"a fraction {'above' if above_0 else 'from'} 0 and up to 1, such as 0.05 for 5 %"
+    hint = ""
+    if is_number and 1 < threshold <= 100:  # type: ignore[operator]
+        hint = f"; {threshold:g} would be {100 * threshold:g} %: for {threshold:g} % write "  # type: ignore[operator]
+        hint += f"{threshold / 100:g}"  # type: ignore[operator]
+    message = f"threshold is {threshold!r}; expected {expected}{hint}"
+    raise ValueError(message)
+
+
 def percent(fraction: float) -> str:
     """Write a fraction as people do: 0.05 is ``5.0 %``."""
     return f"{100 * fraction:.{1 if fraction < 1 else 0}f} %"

@@ -25,9 +25,10 @@ _FILE = "<gputime>"
 _FUNCTION = "gputime_statement"
 _WORD = re.compile(r"\s*(\S+)")
 _MAX_NAME = 60
+_FLAGS = {"-c": "cold_l2", "-s": "scopes", "-o": "returns"}
 USAGE = (
-    "usage: %gputime [-m MODE] [-c] [-n NAME] [-o] STATEMENT, or "
-    "%%gputime [-m MODE] [-c] [-n NAME] [-o] [SETUP] above a cell"
+    "usage: %gputime [-m MODE] [-c] [-s] [-n NAME] [-o] STATEMENT, or "
+    "%%gputime [-m MODE] [-c] [-s] [-n NAME] [-o] [SETUP] above a cell"
 )
 
 
@@ -53,8 +54,8 @@ def load_ipython_extension(ipython: Any) -> None:
         ``%timeit``.
 
         Options: ``-m MODE`` (auto, graph, batched, isolated), ``-c`` with a cold L2 cache,
-        ``-n NAME`` of the result, ``-o`` return the result in place of showing it, ``--`` ends the
-        options.
+        ``-s`` with the code's own scopes on, ``-n NAME`` of the result, ``-o`` return the result in
+        place of showing it, ``--`` ends the options.
         """
         return _gputime(ipython, line, cell)
 
@@ -67,6 +68,7 @@ def load_ipython_extension(ipython: Any) -> None:
 class _Options:
     mode: Any = "auto"
     cold_l2: bool = False
+    scopes: bool = False
     name: str | None = None
     returns: bool = False
 
@@ -86,7 +88,9 @@ def _gputime(shell: Any, line: str, cell: str | None) -> BenchResult | None:
             exec(compile(_transformed(shell, rest), _FILE, "exec"), namespace)
     function = _function(_transformed(shell, code), namespace)
     name = options.name or _name_of(code)
-    result = gpuprof.benchmark(function, name=name, mode=options.mode, cold_l2=options.cold_l2)
+    result = gpuprof.benchmark(
+        function, name=name, mode=options.mode, cold_l2=options.cold_l2, scopes=options.scopes
+    )
     if options.returns:
         return result
     _show(result)
@@ -102,8 +106,8 @@ def _options(line: str) -> tuple[_Options, str]:
         if word == "--":
             rest = after
             break
-        if word in {"-c", "-o"}:
-            found["cold_l2" if word == "-c" else "returns"] = True
+        if word in _FLAGS:
+            found[_FLAGS[word]] = True
         elif word in {"-m", "-n"}:
             value = _WORD.match(after)
             if value is None:

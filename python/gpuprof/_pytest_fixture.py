@@ -13,7 +13,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from gpuprof import _pytest_lock
+from gpuprof import _core, _pytest_lock
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class GpuBenchmark:
             value = call()
             place_may_have_changed()
             for _ in range(warmup_rounds):
-                call()
+                call() if self._arguments["scopes"] else _core._paused(call)
 
             def measure() -> BenchResult:
                 return self._taken(fn, args, kwargs, setup=setup, rounds=rounds)

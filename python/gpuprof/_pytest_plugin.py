@@ -41,6 +41,7 @@ MARKER_ARGUMENTS: dict[str, Any] = {
     "group": None,
     "mode": "auto",
     "cold_l2": False,
+    "scopes": False,
     "warmup_s": None,
     "min_samples": None,
     "min_time_s": None,

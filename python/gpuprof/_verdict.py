@@ -50,7 +50,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuprof import _benchmark_statistics as statistics
-from gpuprof._decision import Decision, Verdict, percent, percent_change
+from gpuprof._decision import Decision, Verdict, check_threshold, percent, percent_change
 from gpuprof._significance import holm, mann_whitney, sign_test, student_quantile
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ def judge(
     ModuleNotFoundError
         Without NumPy and SciPy.
     """
-    _check_threshold(threshold)
+    if threshold is not None:
+        check_threshold(threshold)
     if isinstance(comparisons, bool) or not isinstance(comparisons, int) or comparisons < 1:
         message = f"comparisons is {comparisons!r}; expected a whole number of at least 1"
         raise ValueError(message)
@@ -208,7 +209,7 @@ def judge_paired(
     tick
         The smallest step of a time.
     """
-    _check_threshold(threshold)
+    check_threshold(threshold)
     if len(base_ms) != len(new_ms):
         message = (
             f"base_ms has {len(base_ms)} values and new_ms {len(new_ms)}; expected a pair a round"
@@ -438,15 +439,6 @@ def _vetoed(ratio: float, floor: float, p_value: float, limit: float) -> str:
         f"takes {percent_change(ratio)} time, more than the noise floor of {percent(floor)}, "
         f"but the samples overlap: Mann-Whitney p is {p_value:.2g}, not below {limit:.2g}"
     )
-
-
-def _check_threshold(threshold: float | None) -> None:
-    if threshold is None:
-        return
-    is_number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
-    if not is_number or not (math.isfinite(threshold) and threshold >= 0.0):
-        message = f"threshold is {threshold!r}; expected a fraction from 0 on, such as 0.05 for 5 %"
-        raise ValueError(message)
 
 
 def _of(count: int, total: int, noun: str) -> str:

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "bindings/timing_switch.hpp"
+
 namespace gpuprof::bindings {
 
 enum Emitter : std::uint32_t {
@@ -24,9 +26,9 @@ inline void set_emitter(Emitter which, bool on) noexcept {
   }
 }
 
-inline bool anyone_listens() noexcept { return emitters.load(std::memory_order_relaxed) != 0; }
+// Whether this thread tells it anything.
 inline bool listens(Emitter which) noexcept {
-  return (emitters.load(std::memory_order_relaxed) & which) != 0;
+  return (emitters.load(std::memory_order_relaxed) & which) != 0 && !is_paused();
 }
 
 }  // namespace gpuprof::bindings

@@ -126,7 +126,7 @@ class PyGraph {
       py::handle(self).attr("_launched_after_clear")();
     }
     // A graph that collects, launched while timing is off, does not.
-    const bool collects = graph_->collects() && !switches.disabled_for_good &&
+    const bool collects = graph_->collects() && !switches.disabled_for_good && !is_paused() &&
                           timing::scope::enabled.load(std::memory_order_relaxed);
     if (direct_ && !traced && !collects && !listens(kNvtx)) return launch_on(on, nullptr, at);
     return launch_seen(self, on, at, traced, collects);

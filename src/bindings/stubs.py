@@ -63,6 +63,9 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "Annotation.__reduce__": ("(self) -> tuple[typing.Any, ...]",),
     "Annotation._options": ("(self) -> dict[str, typing.Any]",),
     "Annotation.name": ("(self) -> str | None",),
+    "_paused": (
+        "(work: collections.abc.Callable[..., typing.Any], *args: typing.Any) -> typing.Any",
+    ),
     "CallBase.__call__": ("(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any",),
     "Sample.__eq__": ("(self, value: object) -> bool",),
     "Sample.__ne__": ("(self, value: object) -> bool",),

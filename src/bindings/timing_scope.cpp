@@ -86,7 +86,7 @@ Scope::~Scope() {
 }
 
 bool Scope::is_enabled() const noexcept {
-  if (switches.disabled_for_good) return false;
+  if (switches.disabled_for_good || is_paused()) return false;
   return options_.enabled.value_or(timing::scope::enabled.load(std::memory_order_relaxed));
 }
 

@@ -165,6 +165,25 @@ py::object last_sample(const Scope& scope) {
   return py::reinterpret_steal<py::object>(object);
 }
 
+void bind_pauses(py::module_& module) {
+  module.def(
+      "_paused",
+      [](const py::function& work, const py::args& arguments) {
+        // In one call, so that no interrupt can come between the pause and its end.
+        const Pause pause;
+        return work(*arguments);
+      },
+      py::arg("work"),
+      "Call `work(*args)`; meanwhile this thread records no scope and shows no range.");
+  module.def(
+      "_enter_unpaused",
+      [](Scope& scope) {
+        const Unpause unpause;
+        return py::reinterpret_steal<py::object>(scope.enter());
+      },
+      py::arg("scope"), "Enter a scope of gpuprof's own where the thread is paused.");
+}
+
 }  // namespace
 
 void bind_timing_scope(py::module_& module) {
@@ -214,12 +233,14 @@ void bind_timing_scope(py::module_& module) {
       "set_enabled", [](bool on) { timing::scope::enabled.store(on, std::memory_order_relaxed); },
       py::arg("on"), "Switch scopes that follow the global switch on or off.");
   module.def("is_enabled", [] {
-    return !switches.disabled_for_good && timing::scope::enabled.load(std::memory_order_relaxed);
+    return !switches.disabled_for_good && !is_paused() &&
+           timing::scope::enabled.load(std::memory_order_relaxed);
   });
   module.def(
       "_set_switches",
       [](bool disabled_for_good, bool release_gil) { switches = {disabled_for_good, release_gil}; },
       py::arg("disabled_for_good"), py::arg("release_gil"));
+  bind_pauses(module);
 }
 
 }  // namespace gpuprof::bindings
