@@ -8,7 +8,7 @@ GPU_SITE := $(CURDIR)/build/gpu
 BENCHMARKS := timing_scope_overhead timing_import timing_accuracy timing_timeline nvtx_overhead \
   trace_write trace_summary graphs_launch graphs_callable graphs_breaks benchmark_accuracy benchmark_verdicts
 
-.PHONY: build test lint gpu docs clean
+.PHONY: build test lint gpu gpu-build gpu-test docs clean
 
 build:
 	$(PYTHON) -m pip install '.[test]'
@@ -23,12 +23,18 @@ lint:
 	find src tests benchmarks -name '*.cpp' -o -name '*.hpp' -o -name '*.h' | \
 	  xargs clang-format --dry-run -Werror
 
-# Builds into a folder of its own, tests, measures; fails if a test or a benchmark failed, but
-# measures all the same.
-gpu:
+gpu-build:
 	rm -rf $(GPU_SITE)
 	$(PYTHON) -m pip install --no-build-isolation --no-deps --target $(GPU_SITE) .
 	mkdir -p $(OUT)
+
+# `make gpu-test TESTS=tests/gpu/test_trace.py` runs some of them.
+gpu-test: gpu-build
+	PYTHONPATH=$(GPU_SITE) PYTHONUNBUFFERED=1 $(PYTHON) -m pytest -m gpu -q --junitxml=$(OUT)/pytest.xml $(TESTS)
+
+# Builds into a folder of its own, tests, measures; fails if a test or a benchmark failed, but
+# measures all the same.
+gpu: gpu-build
 	@export PYTHONPATH=$(GPU_SITE) PYTHONUNBUFFERED=1; status=0; \
 	$(PYTHON) -m pytest -m gpu -q --junitxml=$(OUT)/pytest.xml || status=1; \
 	for name in $(BENCHMARKS); do \
