@@ -147,10 +147,10 @@ def test_a_closed_graph_that_runs_keeps_what_it_needs() -> None:
     with gpuprof.capture(keep_alive=[kept]) as cap:
         spin(400_000_000)
     del kept
+    gc.collect()  # now, because it can take longer than the kernel
     cap.graph.launch()
     cap.graph.close()
     del cap
-    gc.collect()
     assert alive() is not None
     torch.cuda.synchronize()
     for _ in range(100):
