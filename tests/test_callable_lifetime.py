@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import textwrap
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ import gpuprof
 from gpuprof import _core
 from tests.callables import twice
 from tests.cuda import kinds_alive
+from tests.processes import check_cuda
 
 
 def make(fn: Any, *args: Any, **options: Any) -> gpuprof.GraphedCallable:
@@ -195,6 +198,78 @@ def test_callables_of_one_pool_run_one_after_the_other(cupy: Any) -> None:
         stream.synchronize()
     assert cupy.fake.now() - before >= 2_000_000
     assert [each.tolist() for each in results] == [[4, 4]] * 2
+
+
+# Two callables of one pool, and a thread in whose launch of the first one the driver blocks.
+BLOCKED = """
+from tests.callables import twice
+from tests.stand_in_cupy import installed
+with installed(fake) as cupy:
+    pool = gpuprof.CapturePool()
+    x = cupy.array([1.0])
+    def make(**options):
+        return gpuprof.make_graphed_callable(twice(cupy), (x,), pool=pool, **options)
+    first, second = make(), make(max_graphs=1)
+    second(x)
+    results = []
+    def call():
+        fake.set_current(context)
+        with cupy.cuda.Stream(non_blocking=True):
+            results.append(first(x))
+    execs = fake.live("exec")
+    fake.script("cuGraphLaunch@1=0:block")
+    thread = threading.Thread(target=call)
+    thread.start()
+    while not fake.report()["blocked_calls"]:
+        time.sleep(0.001)
+"""
+
+
+def check_beside_a_blocked_launch(fake_path: Path, body: str) -> None:
+    code = BLOCKED + textwrap.indent(textwrap.dedent(body), "    ")
+    check_cuda(fake_path, code, timeout=20, GPUPROF_RELEASE_GIL="1")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("let_go", ["del second", "second.reset()"])
+def test_a_graph_is_let_go_without_a_wait_for_anothers_launch(fake_path: Path, let_go: str) -> None:
+    check_beside_a_blocked_launch(
+        fake_path,
+        f"""
+        {let_go}
+        assert results == [] and fake.live("exec") == execs
+        fake.release()
+        thread.join()
+        assert fake.live("exec") == execs - 1
+        second = make()
+        assert second(x).tolist() == [1, 1] == results[0].tolist()
+        del first, second
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "second(cupy.array([1.0, 2.0]))",
+        "second.graph.timings()",
+        "second.graph.close()",
+        "make(warmup=0)",
+    ],
+    ids=["eviction", "timings", "close", "capture"],
+)
+def test_other_threads_run_while_one_waits_for_anothers_launch(
+    fake_path: Path, action: str
+) -> None:
+    check_beside_a_blocked_launch(
+        fake_path,
+        f"""
+        threading.Timer(0.05, fake.release).start()
+        {action}  # would never end if the lock were held: nobody could call release()
+        thread.join()
+        assert results[0].tolist() == [1, 1]
+        del first, second
+        """,
+    )
 
 
 @pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])

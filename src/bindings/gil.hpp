@@ -40,12 +40,18 @@ bool poll_without_gil(Poll& poll, timing::HostNanoseconds until) {
 // Calls `poll(until)` until it answers true, without the lock, and lets Python handle signals at
 // least every 50 ms. Throws what the handler raised (KeyboardInterrupt).
 template <typename Poll>
-void wait_without_gil(Poll&& poll) {
+void keep_polling_without_gil(Poll&& poll) {
   constexpr timing::HostNanoseconds kSlice = 50'000'000;
-  if (poll(timing::monotonic_now())) return;
   while (!poll_without_gil(poll, timing::monotonic_now() + kSlice)) {
     if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
   }
+}
+
+// The same for a poll that waits for nothing the first time, when it is called with the lock.
+template <typename Poll>
+void wait_without_gil(Poll&& poll) {
+  if (poll(timing::monotonic_now())) return;
+  keep_polling_without_gil(poll);
 }
 
 }  // namespace gpuprof::bindings

@@ -58,9 +58,13 @@ class PyGraph {
 
   PyGraph(const PyGraph&) = delete;
   PyGraph& operator=(const PyGraph&) = delete;
+  // With the interpreter lock, which is not to be waited with and, here, not to be let go.
   ~PyGraph() {
-    drop_framework();
-    graph_.reset();
+    if (graph_->try_close()) {
+      drop_framework();
+    } else {
+      graphs::close_later(std::move(graph_), payload_of(std::move(framework_)));
+    }
     drain_kept_soon();
   }
 
@@ -75,7 +79,7 @@ class PyGraph {
     if (objects.empty()) return;
     Kept* kept = make_kept(objects);
     try {
-      graph_->retain({kept, &release_kept});
+      without_gil([&] { graph_->retain({kept, &release_kept}); });
     } catch (...) {
       release_kept(kept);
       throw;
@@ -109,7 +113,8 @@ class PyGraph {
   }
 
   void instantiate() {
-    inside_own_range(OwnRange::kInstantiate, [this] { graph_->instantiate(); });
+    inside_own_range(OwnRange::kInstantiate,
+                     [this] { without_gil([this] { graph_->instantiate(); }); });
   }
 
   void close() {
@@ -141,7 +146,8 @@ class PyGraph {
   // The spans' times once all are known; waits.
   std::vector<graphs::SpanTime> wait_for_times() {
     std::vector<graphs::SpanTime> times;
-    wait_without_gil([&](timing::HostNanoseconds until) {
+    // Not even once with the lock: another thread may be in a launch that takes long.
+    keep_polling_without_gil([&](timing::HostNanoseconds until) {
       for (;;) {
         times = graph_->times();
         if (std::all_of(times.begin(), times.end(), [](const auto& t) { return t.known; })) {
@@ -161,6 +167,15 @@ class PyGraph {
   void set_notice(bool notice) noexcept { notice_ = notice; }
 
  private:
+  static graphs::Payload payload_of(py::object object) noexcept {
+    try {
+      return {make_kept(py::make_tuple(object)), &release_kept};
+    } catch (const std::exception&) {  // out of memory: kept for good
+      object.release();
+      return {};
+    }
+  }
+
   void drop_framework() {
     if (framework_.is_none()) return;
     const graphs::RelaxedThread relaxed;
@@ -180,7 +195,9 @@ class PyGraph {
       } else {
         graph_->launch(on.handle, on.ordinal, replay);
       }
+      graphs::release_finished();  // graphs that were let go meanwhile may have waited for this
     });
+    drain_kept_soon();
     return done;
   }
 
@@ -346,7 +363,7 @@ void bind_making(py::class_<PyGraph>& graph) {
       .def(
           "_lend_exec",
           [](PyGraph& self, std::uintptr_t exec) {
-            self.graph().lend_exec(reinterpret_cast<void*>(exec));
+            without_gil([&] { self.graph().lend_exec(reinterpret_cast<void*>(exec)); });
           },
           py::arg("exec"))
       .def("_update", &update, py::arg("other"), py::arg("objects"))

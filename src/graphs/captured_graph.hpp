@@ -140,6 +140,10 @@ class CapturedGraph {
 
   void close() noexcept;
 
+  // The same for a caller that must not wait for another thread: false, with nothing done, if one
+  // is in a call.
+  bool try_close() noexcept;
+
   // In a forked child, and when the driver is gone. Takes no lock.
   void throw_if_blocked() const;
 
@@ -183,6 +187,7 @@ class CapturedGraph {
   void fail_launch(timing::Sample* replay) noexcept;
   void note_launch(std::uintptr_t stream) noexcept;
   void let_go_of_payload() noexcept;
+  void close_locked() noexcept;
   void take_apart() noexcept;
   [[nodiscard]] std::int64_t free_memory() const noexcept;
 
@@ -213,8 +218,13 @@ class CapturedGraph {
   bool lost_track_ = false;  // the last record of `over_` failed
 };
 
-// Calls the release functions of closed graphs whose last replay is over. Any thread; cheap where
-// there is none, and breaks nobody's capture.
+// Closes and destroys a graph that nobody uses any more, and then releases the payload: in a later
+// release_finished(), once no thread is in a call of a graph with the same turns.
+void close_later(std::unique_ptr<CapturedGraph> graph, const Payload& payload) noexcept;
+
+// Does what close_later() was given, and calls the release functions of closed graphs whose last
+// replay is over. Any thread; waits for none, is cheap where there is nothing, and breaks nobody's
+// capture.
 void release_finished() noexcept;
 
 }  // namespace gpuprof::graphs

@@ -1,4 +1,5 @@
-// What closed graphs still need, until their last replay is over.
+// What closed graphs still need, until their last replay is over; and graphs that could not be
+// closed yet.
 //
 // The launches of one executable graph run one after the other on whatever streams, so that one
 // event after the last of them tells. A user object of the driver would tell too, without anybody

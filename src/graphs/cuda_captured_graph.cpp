@@ -82,7 +82,9 @@ CapturedGraph::CapturedGraph(void* graph, bool lent, std::uintptr_t stream, int 
   clock_->hold();
 }
 
-CapturedGraph::~CapturedGraph() { close(); }
+CapturedGraph::~CapturedGraph() {
+  if (!closed()) close();
+}
 
 void CapturedGraph::throw_if_blocked() const {
   if (driver::blocked.load(std::memory_order_relaxed) == 0 &&
@@ -330,6 +332,20 @@ void CapturedGraph::close() noexcept {
     return;
   }
   const std::lock_guard lock(turns_->mutex_);
+  close_locked();
+}
+
+bool CapturedGraph::try_close() noexcept {
+  if (generation_ != driver::fork_generation()) {
+    closed_.store(true, std::memory_order_release);
+    return true;
+  }
+  const std::unique_lock lock(turns_->mutex_, std::try_to_lock);
+  if (lock.owns_lock()) close_locked();
+  return lock.owns_lock();
+}
+
+void CapturedGraph::close_locked() noexcept {
   if (closed_.exchange(true, std::memory_order_acq_rel)) return;
   if (holds_ == 0) take_apart();
 }

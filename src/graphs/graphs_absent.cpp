@@ -134,8 +134,10 @@ bool CapturedGraph::update(CapturedGraph& /*other*/, const Payload& /*payload*/,
 }
 std::vector<SpanTime> CapturedGraph::times() { unavailable(); }
 GraphMemory CapturedGraph::memory() { unavailable(); }
+void close_later(std::unique_ptr<CapturedGraph> /*graph*/, const Payload& /*payload*/) noexcept {}
 void release_finished() noexcept {}
 void CapturedGraph::close() noexcept {}
+bool CapturedGraph::try_close() noexcept { return true; }
 void* CapturedGraph::graph() { unavailable(); }
 void* CapturedGraph::exec() { unavailable(); }
 std::size_t CapturedGraph::node_count() { unavailable(); }

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import gpuprof
+from tests.processes import run_python
 
 from .callables import assert_replays
 from .frameworks import cupy_or_skip, numba_cuda_or_skip, torch_or_skip
@@ -255,6 +256,46 @@ def test_calls_with_arrays_of_numba_inside_a_stream_of_torchs(
             assert found.tolist() == [step + 1.0] * 100
     assert_replays(fast, 3)
     torch.cuda.synchronize()
+
+
+# A host function of Python's holds a stream, until so many launches wait behind it that the driver
+# lets the next one wait, too. Then a graph of the same pool is let go.
+BLOCKED = """
+warnings.simplefilter("ignore")
+import threading, time
+import cupy
+import gpuprof
+go = threading.Event()
+pool = gpuprof.CapturePool()
+with cupy.cuda.Stream(non_blocking=True) as stream:
+    x = cupy.ones(8, dtype=cupy.float32)
+    first, second = (
+        gpuprof.make_graphed_callable(lambda values: values * 2, (x,), pool=pool) for _ in range(2)
+    )
+    stream.synchronize()
+    stream.launch_host_func(lambda _: go.wait(), None)
+    def call():
+        with stream:
+            while not go.is_set():
+                first(x)
+    thread = threading.Thread(target=call)
+    thread.start()
+    before = -1
+    while before != (now := first.graph.num_replays) or now == 0:
+        before = now
+        time.sleep(0.5)
+    del second
+    go.set()
+    thread.join()
+    stream.synchronize()
+    print("done")
+    del first
+"""
+
+
+def test_a_graph_is_let_go_while_another_threads_launch_waits(cupy: Any) -> None:
+    done = run_python(BLOCKED, timeout=120, GPUPROF_RELEASE_GIL="1")
+    assert (done.returncode, done.stdout.split()) == (0, ["done"]), done.stderr
 
 
 def test_an_array_of_cupy_as_an_argument_of_a_torch_function(cupy: Any) -> None:
