@@ -343,3 +343,26 @@ def test_everything_works_beside_somebodys_capture(fake: FakeCuda, stream: int, 
     assert fake.capture_status(stream) == ACTIVE
     fake.graph_destroy(fake.end_capture(stream))
     assert fake.capture_status(stream) == NONE
+
+
+def test_a_scalar_keeps_the_stream_that_was_current_at_its_last_write(cupy: Any) -> None:
+    gone: list[weakref.ref[Any]] = []
+
+    def on_a_stream(work: Any) -> Any:
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            gone.append(weakref.ref(stream))
+            return work()
+
+    scalar = on_a_stream(lambda: DeviceScalar(1.0))
+    assert gone[0]() is not None
+    assert scalar.get() == 1.0
+    for value in (2.0, 3.0):
+        on_a_stream(lambda value=value: scalar.update(value))
+        assert gone[-2]() is None
+        assert scalar.get() == value
+    with cupy.fake.faults("cuMemsetD32Async@1=2"), pytest.raises(errors.CudaError):
+        on_a_stream(lambda: scalar.update(4.0))
+    assert gone[-1]() is None
+    assert scalar.get() == 3.0
+    scalar.close()
+    assert [each() for each in gone] == [None] * 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -69,3 +70,53 @@ def test_a_sample_that_fails_has_no_negative_host_time(fake: FakeCuda) -> None:
             pass
     assert sample.failed
     assert sample.host_ms >= 0.0
+
+
+def test_an_open_scope_keeps_the_stream_that_was_current(cupy: Any) -> None:
+    scope: Any = gpuprof.timer("step")
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        sample = scope.__enter__()
+        cupy.launch("work", 5 * MS)
+    gone = weakref.ref(stream)
+    del stream
+    assert gone() is not None
+    scope.__exit__(None, None, None)
+    assert gone() is None
+    assert sample.ms >= 5
+
+
+def test_scopes_that_are_left_in_any_order_let_their_streams_go(cupy: Any) -> None:
+    scope: Any = gpuprof.timer("step", backend="cuda")
+    gone = []
+
+    def step() -> Any:
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            gone.append(weakref.ref(stream))
+            scope.__enter__()
+        del stream
+        yield
+        scope.__exit__(None, None, None)
+
+    steps = [step() for _ in range(3)]
+    for each in steps:
+        next(each)
+    assert None not in [each() for each in gone]
+    next(steps[1], None)
+    assert [each() is None for each in gone] == [False, True, False]
+    next(steps[0], None)
+    assert [each() is None for each in gone] == [True, True, False]
+    del scope, steps
+    assert [each() for each in gone] == [None] * 3
+
+
+def test_a_timer_keeps_the_stream_that_was_current(cupy: Any) -> None:
+    timer = gpuprof.Timer("cuda")
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        timer.record_start()
+        cupy.launch("work", 5 * MS)
+    gone = weakref.ref(stream)
+    del stream
+    timer.record_end()
+    assert timer.elapsed_ms() >= 5
+    timer.close()
+    assert gone() is None

@@ -129,7 +129,7 @@ class DeviceScalar(_core._DeviceScalar):
     stream : int or object, optional
         The stream of the first write, and of each `update` that names no other: a CUDA stream
         handle, or an object with ``__cuda_stream__``, ``.cuda_stream`` or ``.ptr``, which is kept
-        alive. None is the framework's current stream at each call.
+        alive. None is the framework's current stream at each call, kept alive until the next one.
 
     Raises
     ------

@@ -35,22 +35,34 @@ std::uintptr_t numbered(std::uintptr_t stream) noexcept { return stream == 0 ? 1
 // A DeviceScalar with what only Python has: the streams to keep alive.
 class PyScalar {
  public:
-  PyScalar(std::shared_ptr<DeviceScalar> scalar, py::handle stream, std::uintptr_t handle)
+  // `first` is what the stream of the first write lives as long as; its reference is taken.
+  PyScalar(std::shared_ptr<DeviceScalar> scalar, py::handle stream, std::uintptr_t handle,
+           PyObject* first)
       : format_(scalar->format()),
         own_stream_(py::reinterpret_borrow<py::object>(stream)),
         own_handle_(handle),
+        last_stream_(py::reinterpret_steal<py::object>(first)),
         scalar_(std::move(scalar)) {}
 
   void update(PyObject* value, PyObject* stream, bool record) {
     const std::uint64_t bits = scalar_bits(value, format_);
-    const std::uintptr_t on = stream_of(stream);
     // A copy: another thread may close this while the lock is let go.
     const std::shared_ptr<DeviceScalar> scalar = open();
+    PyObject* owner = stream;
+    const std::uintptr_t on = stream_of(stream, owner);
     bool recorded = false;
-    on_stream(on, [&] { recorded = scalar->update(bits, on, record); });
-    if (recorded || stream == last_stream_.ptr()) return;
+    try {
+      on_stream(on, [&] { recorded = scalar->update(bits, on, record); });
+    } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
+      Py_DECREF(owner);
+      throw;
+    }
+    if (recorded || owner == last_stream_.ptr()) {
+      Py_DECREF(owner);
+      return;
+    }
     py::object before = std::move(last_stream_);
-    last_stream_ = py::reinterpret_borrow<py::object>(stream);
+    last_stream_ = py::reinterpret_steal<py::object>(owner);
   }
 
   // A daemon thread may end in here at exit, by unwinding without the interpreter lock: the frames
@@ -89,29 +101,47 @@ class PyScalar {
   }
 
  private:
-  // None is the scalar's own stream, and if it has none the framework's current one.
-  [[nodiscard]] std::uintptr_t stream_of(PyObject* stream) const {
-    if (stream != Py_None) return stream_handle(stream);
-    return own_stream_.is_none() ? current_stream().handle : own_handle_;
+  // None is the scalar's own stream, and if it has none the framework's current one. `owner`
+  // becomes a new reference to what the stream lives as long as.
+  [[nodiscard]] std::uintptr_t stream_of(PyObject* stream, PyObject*& owner) const {
+    std::uintptr_t handle = own_handle_;
+    owner = nullptr;
+    if (stream != Py_None) {
+      handle = stream_handle(stream);
+    } else if (own_stream_.is_none()) {
+      handle = current_stream(&owner).handle;
+    }
+    if (owner == nullptr) {
+      owner = stream;
+      Py_INCREF(owner);
+    }
+    return handle;
   }
 
   const ScalarFormat& format_;
   py::object own_stream_;
   std::uintptr_t own_handle_;
-  py::object last_stream_ = py::none();
+  py::object last_stream_;
   std::shared_ptr<DeviceScalar> scalar_;
 };
 
 std::unique_ptr<PyScalar> make(py::handle value, const std::string& dtype, py::handle stream) {
   const ScalarFormat& format = format_named(dtype);
   const std::uint64_t bits = scalar_bits(value.ptr(), format);
-  const CurrentStream on =
-      stream.is_none() ? current_stream() : CurrentStream{stream_handle(stream.ptr()), 0, false};
+  PyObject* owner = nullptr;
+  const CurrentStream on = stream.is_none() ? current_stream(&owner)
+                                            : CurrentStream{stream_handle(stream.ptr()), 0, false};
+  if (owner == nullptr) owner = stream.inc_ref().ptr();
   // Memory may have to be freed first, which waits.
   std::shared_ptr<DeviceScalar> scalar;
-  without_gil(
-      [&] { scalar = std::make_shared<DeviceScalar>(format, bits, on.handle, on.ordinal); });
-  return std::make_unique<PyScalar>(std::move(scalar), stream, on.handle);
+  try {
+    without_gil(
+        [&] { scalar = std::make_shared<DeviceScalar>(format, bits, on.handle, on.ordinal); });
+  } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
+    Py_DECREF(owner);
+    throw;
+  }
+  return std::make_unique<PyScalar>(std::move(scalar), stream, on.handle, owner);
 }
 
 struct UpdateArguments {

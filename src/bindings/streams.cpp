@@ -94,18 +94,19 @@ class Torch {
 
 Torch torch;
 
+constexpr std::uintptr_t kPerThreadStream = 2;  // a larger handle is no default stream's
+
 // CuPy's current stream, 0 if CuPy is not imported.
-std::uintptr_t cupy_stream(bool& is_there) {
+std::uintptr_t cupy_stream(bool& is_there, PyObject** owner) {
   static PyObject* name = interned("cupy");
   PyObject* cupy = imported(name);
   if (cupy == nullptr) return 0;
   is_there = true;
   try {
-    return py::handle(cupy)
-        .attr("cuda")
-        .attr("get_current_stream")()
-        .attr("ptr")
-        .cast<std::uintptr_t>();
+    py::object stream = py::handle(cupy).attr("cuda").attr("get_current_stream")();
+    const auto handle = stream.attr("ptr").cast<std::uintptr_t>();
+    if (owner != nullptr && handle > kPerThreadStream) *owner = stream.release().ptr();
+    return handle;
   } catch (const std::exception&) {  // half imported, or without a driver
     PyErr_Clear();
     return 0;
@@ -151,7 +152,7 @@ std::uintptr_t from_protocol(const py::object& protocol) {
 
 }  // namespace
 
-CurrentStream current_stream() {
+CurrentStream current_stream(PyObject** owner) {
   CurrentStream current;
   if (torch.ready()) {
     current.of_framework = true;
@@ -159,7 +160,7 @@ CurrentStream current_stream() {
     current.ordinal = std::max(on_thread >= 0 ? on_thread : torch.ordinal(), 0);
     current.handle = torch.stream(current.ordinal);
   }
-  if (current.handle == 0) current.handle = cupy_stream(current.of_framework);
+  if (current.handle == 0) current.handle = cupy_stream(current.of_framework, owner);
   return current;
 }
 

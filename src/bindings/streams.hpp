@@ -19,7 +19,10 @@ struct CurrentStream {
 };
 
 // The stream that None stands for now. Never raises: a framework that fails is passed over.
-CurrentStream current_stream();
+//
+// Who uses the handle later gives `owner`: it becomes a new reference to the object that the stream
+// lives as long as, or stays null. Streams that torch has made live as long as the process.
+CurrentStream current_stream(PyObject** owner = nullptr);
 
 // Whether a framework of this process works on a device that has a live context, for threads that
 // have none current.

@@ -83,6 +83,7 @@ Scope::~Scope() {
     const SampleRef sample = take_entry({&flow, innermost(flow.entries(), this)});
     if (open_ranges::count != 0) open_ranges::abandon(sample.get());
   }
+  for (const auto& [sample, owner] : streams_) Py_DECREF(owner);
 }
 
 bool Scope::is_enabled() const noexcept {
@@ -185,8 +186,10 @@ void Scope::open_clock(Sample& sample) {
 }
 
 void Scope::open_on_stream(Sample& sample) {
+  PyObject* owner = nullptr;
   const CurrentStream stream =
-      options_.stream.is_none() ? current_stream() : CurrentStream{stream_, 0};
+      options_.stream.is_none() ? current_stream(&owner) : CurrentStream{stream_, 0};
+  if (owner != nullptr) streams_.emplace_back(&sample, owner);
   sample.stream = stream.handle;
   if (options_.verify_stream) {
     try {
@@ -228,8 +231,10 @@ void Scope::exit(bool body_raised) {
     }
   } catch (const std::exception&) {
     if (open_ranges::count != 0) open_ranges::close(sample.get(), false);
+    let_go_of_stream(sample.get());
     throw;
   }
+  let_go_of_stream(sample.get());
   open_ranges::Closed range;
   if (open_ranges::count != 0) range = open_ranges::close(sample.get(), false);
   if (traced && trace_records()) {  // after the clock: the first time this opens the trace
@@ -237,6 +242,16 @@ void Scope::exit(bool body_raised) {
     trace_host_span(*sample.get(), range.depth);
   }
   emit_pending_warnings();
+}
+
+void Scope::let_go_of_stream(const Sample* sample) {
+  if (streams_.empty()) return;
+  const auto found = std::find_if(streams_.begin(), streams_.end(),
+                                  [sample](const auto& each) { return each.first == sample; });
+  if (found == streams_.end()) return;
+  PyObject* owner = found->second;
+  streams_.erase(found);
+  Py_DECREF(owner);
 }
 
 void Scope::close_clock(Sample& sample, HostNanoseconds now) {

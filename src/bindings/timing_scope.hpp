@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bindings/flow.hpp"
@@ -70,6 +71,7 @@ class Scope {
   bool synchronize_backend();
   [[nodiscard]] Place find_open() const;
   void open_range(const timing::Sample& sample, std::uint32_t who);
+  void let_go_of_stream(const timing::Sample* sample);
 
   ScopeOptions options_;
   ClockChoice choice_ = ClockChoice::kAuto;
@@ -80,6 +82,8 @@ class Scope {
   std::vector<Flow*> open_in_;  // the flow of each open entry, oldest first
   std::size_t unmeasured_ = 0;  // open entries without a place, because timing was off
   timing::SampleRef last_;
+  // What the streams of open samples live as long as, where the scope was given none.
+  std::vector<std::pair<const timing::Sample*, PyObject*>> streams_;
   std::unique_ptr<RangeFace> face_;  // made when somebody listens
 };
 

@@ -33,8 +33,10 @@ class PyTimer {
     synchronize();
     CurrentStream on;
     if (timer_.clock() == timing::kCudaClock) {
-      on = started_on_.is_none() ? current_stream()
+      PyObject* owner = nullptr;
+      on = started_on_.is_none() ? current_stream(&owner)
                                  : CurrentStream{stream_handle(started_on_.ptr()), 0};
+      if (owner != nullptr) started_on_ = py::reinterpret_steal<py::object>(owner);
     }
     on_stream(on.handle, [&] { timer_.start(on.handle, on.ordinal); });
   }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 
 import gpuprof
@@ -107,3 +109,23 @@ def test_stream_objects_of_torch_and_cupy_name_their_stream() -> None:
         with gpuprof.timer(stream=stream) as sample:
             spin.launch()
         assert sample.ms == pytest.approx(spin.milliseconds(), abs=_WITHIN_MS)
+
+
+def test_a_stream_of_cupys_lives_as_long_as_it_is_used() -> None:
+    cupy = cupy_or_skip()
+    scope = gpuprof.timer("step", backend="cuda")
+    timer = gpuprof.Timer("cuda")
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        sample = scope.__enter__()
+        timer.record_start()
+        scalar = gpuprof.DeviceScalar(1.5)
+    gone = weakref.ref(stream)
+    del stream
+    timer.record_end()
+    scope.__exit__(None, None, None)
+    assert gone() is not None
+    assert sample.ms >= 0
+    assert timer.elapsed_ms() >= 0
+    assert scalar.get() == 1.5
+    timer.close()
+    scalar.close()
