@@ -89,7 +89,7 @@ def test_scopes_that_are_left_in_any_order_let_their_streams_go(cupy: Any) -> No
     scope: Any = gpuprof.timer("step", backend="cuda")
     gone = []
 
-    def step() -> Any:
+    def step(scope: Any) -> Any:
         with cupy.cuda.Stream(non_blocking=True) as stream:
             gone.append(weakref.ref(stream))
             scope.__enter__()
@@ -97,7 +97,7 @@ def test_scopes_that_are_left_in_any_order_let_their_streams_go(cupy: Any) -> No
         yield
         scope.__exit__(None, None, None)
 
-    steps = [step() for _ in range(3)]
+    steps = [step(scope) for _ in range(3)]
     for each in steps:
         next(each)
     assert None not in [each() for each in gone]
@@ -105,7 +105,7 @@ def test_scopes_that_are_left_in_any_order_let_their_streams_go(cupy: Any) -> No
     assert [each() is None for each in gone] == [False, True, False]
     next(steps[0], None)
     assert [each() is None for each in gone] == [True, True, False]
-    del scope, steps
+    del scope, steps, each
     assert [each() for each in gone] == [None] * 3
 
 
