@@ -331,6 +331,19 @@ def test_the_permissions_of_a_file_are_kept(store: Baselines) -> None:
     assert path.stat().st_mode & 0o777 == 0o664
 
 
+def test_a_baseline_that_is_a_link_stays_one(store: Baselines, tmp_path: Path) -> None:
+    path = store.append("main", run(1))
+    kept = tmp_path / "kept.json"
+    path.rename(kept)
+    kept.chmod(0o640)
+    path.symlink_to(kept)
+    store.append("main", run(2))
+    assert path.is_symlink()
+    assert kept.stat().st_mode & 0o777 == 0o640
+    assert [each.commit for each in load_file(kept)] == [run(1).commit, run(2).commit]
+    assert sorted(each.name for each in path.parent.iterdir()) == [".lock", path.name]
+
+
 APPEND = """
 import sys
 from gpuprof._baselines import Baselines

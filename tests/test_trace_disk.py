@@ -100,3 +100,111 @@ def test_a_compression_that_fails_leaves_the_part_and_the_old_file(
     assert out.read_bytes() == b"old"
     assert files(tmp_path) == {"run.json.gz", "run.json.gz.part"}
     assert names(tmp_path / "run.json.gz.part") == ["a"]
+
+
+# The end of a trace
+
+
+@pytest.mark.parametrize("end", ["exit", "close"])
+def test_a_disk_that_is_full_at_the_end_is_told_for_each_trace(tmp_path: Path, end: str) -> None:
+    done = run_python(
+        SCOPES
+        + f"""
+import resource
+for name in ("first", "second"):
+    trace = gpuprof.trace(f"{tmp_path}/{{name}}.json").start()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
+    work("a", 100)
+    if {end == "close"}:
+        trace.close()
+        assert "File too large" in trace.error
+""",
+    )
+    assert done.returncode == 0, done.stderr
+    for name in ("first", "second"):
+        told = [line for line in done.stderr.splitlines() if f"{name}.json.part" in line]
+        assert len(told) == 1, done.stderr
+        assert "The trace is incomplete" in told[0]
+    assert files(tmp_path) == {"first.json.part", "second.json.part"}
+
+
+# A program that closes what it did not open
+
+
+@pytest.mark.parametrize("suffix", ["json", "json.gz"])
+def test_a_trace_closes_where_no_descriptor_is_free(tmp_path: Path, suffix: str) -> None:
+    out = tmp_path / f"run.{suffix}"
+    done = run_python(
+        SCOPES
+        + f"""
+import resource
+trace = gpuprof.trace({str(out)!r}).start()
+work("a")
+taken = []
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+try:
+    while True:
+        taken.append(os.dup(0))
+except OSError:
+    pass
+trace.close()
+print(trace.error)
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    if suffix == "json":
+        assert (done.stdout, done.stderr) == ("None\n", "")
+        assert names(out) == ["a"]
+    else:  # there is no way to make a second file
+        assert done.stdout == "Too many open files\n"
+        assert done.stderr.count("RuntimeWarning") == 1
+        assert names(tmp_path / "run.json.gz.part") == ["a"]
+
+
+def test_a_trace_whose_descriptor_the_program_closed_is_said_to_be_incomplete(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "run.json"
+    done = run_python(
+        SCOPES
+        + f"""
+trace = gpuprof.trace({str(out)!r}).start()
+work("a")
+trace.flush()
+os.closerange(3, 100)
+work("b")
+trace.close()
+print(trace.error)
+with gpuprof.trace({str(tmp_path / "next.json")!r}):
+    work("c")
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().endswith("the program closed its file descriptor")
+    assert done.stderr.count("RuntimeWarning") == 1
+    assert "The trace is incomplete" in done.stderr
+    part = complete_lines(tmp_path / "run.json.part")
+    assert [event["name"] for event in part if event["ph"] == "X"] == ["a"]
+    assert names(tmp_path / "next.json") == ["c"]
+
+
+def test_a_descriptor_that_is_another_file_s_now_is_left_alone(tmp_path: Path) -> None:
+    done = run_python(
+        SCOPES
+        + f"""
+trace = gpuprof.trace({str(tmp_path / "run.json")!r}).start()
+work("a")
+trace.flush()
+os.closerange(3, 100)
+for number in range(3, 40):  # one of them is what the trace had
+    os.dup2(os.open({str(tmp_path / "mine")!r}, os.O_RDWR | os.O_CREAT), number)
+work("b", 1000)
+trace.close()
+for number in range(3, 40):
+    os.fstat(number)  # nor was it closed
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert "The trace is incomplete" in done.stderr
+    assert (tmp_path / "mine").read_bytes() == b""

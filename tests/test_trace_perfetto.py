@@ -133,6 +133,17 @@ def test_slices_that_cross_are_all_shown(engine: TraceProcessor, path: Path) -> 
     assert {each.name for each in found.slices} == {f"n{i}" for i in range(300)}
 
 
+def test_equal_slices_are_shown_one_in_the_other(engine: TraceProcessor, path: Path) -> None:
+    now = time.monotonic_ns()
+    with gpuprof.TraceWriter(path) as writer:
+        for name, duration in (("first", 50), ("second", 50), ("both", 100), ("outer", 100)):
+            writer.complete(name, now + (50 if name == "second" else 0), duration)
+        writer.complete("next", now + 100, 7)
+    found = check_closed(engine, path)
+    assert found.one("first").inside == found.one("second").inside == ("outer", "both")
+    assert [found.one(name).duration for name in ("both", "outer", "next")] == [100, 100, 7]
+
+
 @pytest.mark.parametrize("text", HOSTILE, ids=brief)
 def test_hostile_texts_are_shown_everywhere(
     engine: TraceProcessor, tmp_path: Path, text: str
@@ -411,7 +422,7 @@ def test_what_was_flushed_before_a_kill_is_shown(
     code = f"""
         import os, signal
         import gpuprof
-        writer = gpuprof.trace({str(path)!r})
+        writer = gpuprof.trace({str(path)!r}).start()
         for i in range(1000):
             with gpuprof.timer("step", backend="cpu"):
                 with gpuprof.timer("inner", backend="cpu"):
@@ -435,7 +446,7 @@ def test_what_a_kill_in_the_middle_leaves_is_shown(
     code = f"""if True:
         import time
         import gpuprof
-        writer = gpuprof.trace({str(path)!r})
+        writer = gpuprof.trace({str(path)!r}).start()
         while True:
             with gpuprof.timer("step", backend="cpu"):
                 with gpuprof.timer("inner", backend="cpu"):

@@ -129,7 +129,9 @@ def test_what_a_killed_run_left_is_kept_beside_the_next_one(tmp_path: Path) -> N
 
 def test_os_exit_leaves_what_was_flushed(tmp_path: Path) -> None:
     out = tmp_path / "run.json"
-    check_python(SCOPES + f"t = gpuprof.trace({str(out)!r}).start(); work('a'); t.flush(); os._exit(0)")
+    check_python(
+        SCOPES + f"t = gpuprof.trace({str(out)!r}).start(); work('a'); t.flush(); os._exit(0)"
+    )
     assert files(tmp_path) == {"run.json.part"}
     assert [e["name"] for e in complete_lines(tmp_path / "run.json.part") if e["ph"] == "X"] == [
         "a"

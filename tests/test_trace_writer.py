@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import math
-import random
 import threading
 import time
 import warnings
-from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -226,61 +221,6 @@ def test_a_user_s_slices_that_cross_do_not_share_a_track(path: Path) -> None:
         writer.complete("two", now + 500, 1000, tid=5)
     assert names(path) == ["one"]
     assert names(path, "b") == ["two"]
-
-
-Tree = tuple[int, int, list[Any]]
-
-
-def tiled(randomly: random.Random, begin: int, end: int, depth: int = 0) -> Tree:
-    """Return a slice, filled with others that are."""
-    if depth == 5 or randomly.random() < 0.2:
-        return begin, end, []
-    cuts = sorted(randomly.randint(begin, end) for _ in range(randomly.randint(0, 3)))
-    edges = itertools.pairwise([begin, *cuts, end])
-    return begin, end, [tiled(randomly, left, right, depth + 1) for left, right in edges]
-
-
-def in_order(tree: Tree, order: str, inside: str = "") -> Iterator[tuple[str, int, int]]:
-    begin, end, parts = tree
-    if order == "beginnings":
-        yield f"{inside}.", begin, end
-    for number, part in enumerate(parts):
-        yield from in_order(part, order, f"{inside}.{number}")
-    if order == "ends":
-        yield f"{inside}.", begin, end
-
-
-@pytest.mark.parametrize("order", ["ends", "beginnings"])
-def test_nested_slices_are_written_as_they_were_given(path: Path, order: str) -> None:
-    randomly = random.Random(7)
-    zero = time.monotonic_ns()
-    given: dict[str, tuple[int, int, int]] = {}
-    with gpuprof.TraceWriter(path) as writer:
-        for number in range(300):
-            tid, length = randomly.randint(1, 3), randomly.choice((3, 5_000, 10_000))
-            tree = tiled(randomly, number * 10_000, number * 10_000 + length)
-            for name, begin, end in in_order(tree, order, str(number)):
-                given[name] = (tid, begin, end - begin)
-                writer.complete(name, zero + begin, end - begin, tid=tid)
-    exact = json.loads(path.read_text(), parse_float=Decimal)
-    found = [event for event in exact["traceEvents"] if event["ph"] == "X"]
-    offset = found[0]["ts"] * 1000 - given[found[0]["name"]][1]
-    assert {e["name"]: (e["tid"], e["ts"] * 1000 - offset, e["dur"] * 1000) for e in found} == given
-
-
-def test_the_outer_one_of_equal_slices_comes_first(path: Path) -> None:
-    now = time.monotonic_ns()
-    with gpuprof.TraceWriter(path) as writer:
-        for name, begin, duration in (("inmost", 10, 30), ("inner", 0, 50), ("outer", 0, 50)):
-            writer.complete(name, now + begin, duration, tid=4)
-            writer.complete("elsewhere", now, 1, tid=5)
-        writer.complete("outmost", now, 50, tid=4)
-    assert [name for name in names(path) if name != "elsewhere"] == [
-        "inmost",
-        "outmost",
-        "outer",
-        "inner",
-    ]
 
 
 # Wrong calls

@@ -143,7 +143,8 @@ def encode(runs: Sequence[Run]) -> bytes:
 def write(path: Path, data: bytes) -> None:
     """Replace a file with `data`, all or nothing, and wait until it is on the disk.
 
-    A link is followed. Call it with the folder locked: what an interrupted write left behind is removed.
+    A link is followed. Call it with the folder locked: what an interrupted write left behind is
+    removed.
     """
     path = Path(output_path(str(path)))
     for left in path.parent.glob(f".{path.name}.*{_TEMPORARY}"):

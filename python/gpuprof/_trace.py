@@ -33,11 +33,12 @@ class TraceWriter(_core._TraceEvents):
     """A trace file that is being written: Chrome trace JSON, as Perfetto and Chrome read it.
 
     It takes the events that its methods are given, and with ``collect=True`` all that gpuprof sees:
-    timer scopes, annotations, marks, counters. It begins when its ``with`` block is entered, or with
-    `start`; one that does not collect also with the first event that it is given. While it is open
-    it is ``PATH.part``, which can be loaded at any moment; `close` makes it ``PATH``. It may then
-    be used again, which writes ``PATH`` with the number of the use before its suffix: `path` says
-    where. Failures to write are one warning, and end the trace, not the program; `error` says why.
+    timer scopes, annotations, marks, counters. It begins when its ``with`` block is entered, or
+    with `start`; one that does not collect also with the first event that it is given. While it is
+    open it is ``PATH.part``, which can be loaded at any moment; `close` makes it ``PATH``. It may
+    then be used again, which writes ``PATH`` with the number of the use before its suffix: `path`
+    says where. Failures to write are one warning, and end the trace, not the program; `error` says
+    why.
 
     Parameters
     ----------
@@ -121,6 +122,7 @@ class TraceWriter(_core._TraceEvents):
         if self._open:
             message = f"the trace {self._path} is being written already; close it first"
             raise InvalidStateError(message)
+        self._say_unused.detach()
         path = _trace_path.expand(self._pattern)
         use = self._uses.get(path, 0) + 1
         self._last_state = None
@@ -128,7 +130,6 @@ class TraceWriter(_core._TraceEvents):
         self._uses[path] = use
         self._open = True
         self._closed = False
-        self._say_unused.detach()
         return self
 
     def _begin(self, path: str) -> None:
@@ -198,7 +199,9 @@ class TraceWriter(_core._TraceEvents):
         if not self._open:
             if self._closed or self._collect:
                 state = "closed" if self._closed else "not begun"
-                message = f"the trace {self._path} is {state}; use it in a with statement, or start()"
+                message = (
+                    f"the trace {self._path} is {state}; use it in a with statement, or start()"
+                )
                 raise InvalidStateError(message)
             self.start()
         return self._number

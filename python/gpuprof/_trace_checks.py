@@ -1,7 +1,7 @@
 """What the methods of traces accept.
 
-`complete` and `push` are what `_core` calls for those of a `TraceWriter` where the arguments are not
-of the usual types, or the trace is not open.
+`complete` and `push` are what `_core` calls for those of a `TraceWriter` where the arguments are
+not of the usual types, or the trace is not open.
 """
 
 from __future__ import annotations

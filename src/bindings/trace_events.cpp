@@ -1,4 +1,5 @@
-// The calls of gpuprof._trace that come often: a slice for one trace, and one for all that are open.
+// The calls of gpuprof._trace that come often: a slice for one trace, and one for all that are
+// open.
 //
 // A Python method that checks its arguments and calls a pybind11 function costs 1.7 us a slice, a
 // method descriptor a fraction of that. It takes arguments of the usual types; any other call goes
@@ -91,9 +92,9 @@ bool read_milliseconds(PyObject* value, trace::HostNanoseconds& into) {
   } else {
     return false;
   }
-  if (!(milliseconds >= 0.0 && milliseconds < kEndOfMilliseconds)) return false;  // nor NaN
-  into = std::llrint(milliseconds * 1e6);
-  return true;
+  const bool fits = milliseconds >= 0.0 && milliseconds < kEndOfMilliseconds;  // not NaN
+  if (fits) into = std::llrint(milliseconds * 1e6);
+  return fits;
 }
 
 bool read_text(PyObject* value, std::string_view& into) {
@@ -304,15 +305,14 @@ Examples
 }  // namespace
 
 void bind_trace_events(py::module_& module) {
-  const auto events =
-      py::class_<TraceEvents>(module, "_TraceEvents")
-          .def(py::init<>())
-          .def(
-              "_set_number",
-              [](TraceEvents& self, std::uint32_t number) {
-                self = {number, driver::fork_generation()};
-              },
-              py::arg("number"));
+  const auto events = py::class_<TraceEvents>(module, "_TraceEvents")
+                          .def(py::init<>())
+                          .def(
+                              "_set_number",
+                              [](TraceEvents& self, std::uint32_t number) {
+                                self = {number, driver::fork_generation()};
+                              },
+                              py::arg("number"));
   for (PyMethodDef* method : {&complete_method, &writer_push_method}) {
     const auto descriptor = py::reinterpret_steal<py::object>(
         PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(events.ptr()), method));

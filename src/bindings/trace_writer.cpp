@@ -129,10 +129,11 @@ void note_flow(std::uint32_t number, const std::string& phase, std::uint64_t id,
 }  // namespace
 
 void bind_trace_writer(py::module_& module) {
-  module.def("_trace_open", &open_trace, py::arg("descriptor"), py::arg("where"),
-             py::arg("collects"), py::arg("from_start"), py::arg("process"), py::arg("rank"),
-             py::arg("world_size"), py::arg("args"), py::arg("buffer_mib"),
-             "Start a trace in an empty file, which is lent until it is closed; return its number.");
+  module.def(
+      "_trace_open", &open_trace, py::arg("descriptor"), py::arg("where"), py::arg("collects"),
+      py::arg("from_start"), py::arg("process"), py::arg("rank"), py::arg("world_size"),
+      py::arg("args"), py::arg("buffer_mib"),
+      "Start a trace in an empty file, which is lent until it is closed; return its number.");
   module.def("_trace_close", &waited<&trace::close>, py::arg("number"));
   module.def("_trace_flush", &waited<&trace::flush>, py::arg("number"));
   module.def(

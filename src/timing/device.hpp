@@ -106,9 +106,9 @@ std::size_t release_idle() noexcept;
 // being captured, which that would break. Throws driver::Error.
 void synchronize(std::uintptr_t stream, int ordinal);
 
-// The number of a stream, which no other of the process ever has, as its handle may; 0 for a default
-// stream, and where the driver does not tell. Throws driver::Error (kInvalidState) if the stream is
-// being captured, which the question would not survive.
+// The number of a stream, which no other of the process ever has, as its handle may; 0 for a
+// default stream, and where the driver does not tell. Throws driver::Error (kInvalidState) if the
+// stream is being captured, which the question would not survive.
 std::uint64_t stream_id(std::uintptr_t stream);
 
 struct Device {

@@ -49,7 +49,7 @@ struct GpuSpan {
   HostNanoseconds launched = 0;  // it cannot have begun before
   int device = 0;
   std::uint64_t stream = 0;  // stream_key()
-  std::uint64_t order = 0;  // in which it was read out, among all of the process
+  std::uint64_t order = 0;   // in which it was read out, among all of the process
 };
 
 // What few events have.

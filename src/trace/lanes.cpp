@@ -4,8 +4,7 @@
 
 namespace gpuprof::trace {
 
-bool Lane::add(Time begin, Time& end, std::uint16_t depth, std::uint64_t& line,
-               Time slack) {
+bool Lane::add(Time begin, Time& end, std::uint16_t depth, std::uint64_t& line, Time slack) {
   if (outermost_.empty() || begin >= outermost_.back().end) {
     push({begin, end, depth, line}, begin);
     return true;

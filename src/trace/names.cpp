@@ -57,9 +57,7 @@ void name_device(int device, const std::string& name) noexcept {
 }
 
 std::string thread_name(std::uint32_t tid) { return get(NameOf::kThread, 0, tid); }
-std::string stream_name(int device, std::uint64_t key) {
-  return get(NameOf::kStream, device, key);
-}
+std::string stream_name(int device, std::uint64_t key) { return get(NameOf::kStream, device, key); }
 std::string device_name(int device) { return get(NameOf::kDevice, device, 0); }
 
 }  // namespace gpuprof::trace

@@ -11,14 +11,14 @@ namespace gpuprof::trace {
 
 PartFile::PartFile(int descriptor, std::string where) noexcept
     : descriptor_(descriptor), where_(std::move(where)) {
-  struct stat now {};
+  struct stat now{};
   if (::fstat(descriptor_, &now) != 0) return;
   device_ = now.st_dev;
   inode_ = now.st_ino;
 }
 
 bool PartFile::is_ours() const noexcept {
-  struct stat now {};
+  struct stat now{};
   return ::fstat(descriptor_, &now) == 0 && now.st_dev == device_ && now.st_ino == inode_;
 }
 

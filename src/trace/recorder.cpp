@@ -45,9 +45,7 @@ bool reserve(std::size_t bytes) noexcept {
   waiting.fetch_sub(bytes, std::memory_order_relaxed);
   return false;
 }
-void give_back(std::size_t bytes) noexcept {
-  waiting.fetch_sub(bytes, std::memory_order_relaxed);
-}
+void give_back(std::size_t bytes) noexcept { waiting.fetch_sub(bytes, std::memory_order_relaxed); }
 
 // With the allocator's part, and the writer's note of a GPU span that it cannot place yet.
 constexpr std::size_t kExtraBytes = sizeof(Extra) + 128;

@@ -1,8 +1,8 @@
 // Where threads leave events for the writer.
 //
 // Each thread has a queue of chunks of its own: it writes, the writer thread reads, and neither
-// takes a lock but to get the next chunk (once in Chunk::kEvents events). All that waits, chunks and
-// what events have on the heap, is bounded together; past the limit an event is dropped and
+// takes a lock but to get the next chunk (once in Chunk::kEvents events). All that waits, chunks
+// and what events have on the heap, is bounded together; past the limit an event is dropped and
 // counted. The thread that forked finds its queue empty in the child.
 #pragma once
 

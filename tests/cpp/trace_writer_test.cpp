@@ -339,6 +339,98 @@ TEST_F(GpuTrace, CountsWhatCouldNotBePlacedWhenItCloses) {
   EXPECT_EQ(close(number).unplaced, 1U);
 }
 
+// A pipe that nobody reads is a disk that takes nothing.
+class SlowDisk : public Trace {
+ protected:
+  void SetUp() override {
+    Trace::SetUp();
+    ::close(descriptor_);
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    reading_ = ends[0];
+    descriptor_ = ends[1];
+  }
+  std::size_t read_all() const {
+    std::vector<char> piece(1U << 20U);
+    std::size_t bytes = 0;
+    for (;;) {
+      const ssize_t got = ::read(reading_, piece.data(), piece.size());
+      if (got <= 0) return bytes;
+      bytes += static_cast<std::size_t>(got);
+    }
+  }
+  int reading_ = -1;
+};
+
+TEST_F(SlowDisk, BoundsWhatWaitsWithItsArguments) {
+  const std::uint32_t number = start();
+  const std::string args = "\"text\":\"" + std::string(8192, 'x') + "\"";
+  constexpr std::size_t kEvents = 3 * kDefaultBufferBytes / 8192;
+  for (std::size_t i = 0; i < kEvents; ++i) {
+    Event event = slice("large", driver::host_now(), driver::host_now());
+    set_args(event, args);
+    note(event);
+  }
+  const std::uint64_t dropped = state(number).dropped;
+  std::size_t bytes = 0;
+  std::thread reader([&] { bytes = read_all(); });
+  close(number);
+  ::close(descriptor_);
+  reader.join();
+  ::close(reading_);
+  EXPECT_GT(dropped, kEvents / 2);
+  EXPECT_LT(bytes, kDefaultBufferBytes + (2U << 20U));
+  EXPECT_GT(bytes, kDefaultBufferBytes / 2);
+}
+
+TEST_F(Trace, TakesAsMuchAsTheLargestOfTheOpenTracesMayHoldBack) {
+  const auto room = [](std::size_t mib) {
+    OutputOptions options;
+    std::string name = ::testing::TempDir() + "trace-XXXXXX";
+    options.descriptor = ::mkstemp(name.data());
+    options.where = name;
+    options.buffer_bytes = mib << 20U;
+    const std::uint32_t number = open(std::move(options));
+    ::unlink(name.c_str());
+    return number;
+  };
+  const auto takes = [](std::size_t mib, std::uint32_t number) {
+    const std::uint64_t before = dropped();
+    Event event = slice("large", driver::host_now(), driver::host_now());
+    event.target = number;
+    std::string args = "\"text\":\"";
+    args.reserve(mib << 20U);  // what counts is the memory
+    args.append((mib << 20U) - 4096, 'x').append("\"");
+    set_args(event, std::move(args));
+    note(event);
+    flush(number);
+    return dropped() == before;
+  };
+  const std::uint32_t small = room(2);
+  EXPECT_TRUE(takes(1, small));
+  EXPECT_FALSE(takes(3, small));
+  const std::uint32_t large = room(8);
+  EXPECT_TRUE(takes(3, small));
+  close(large);
+  EXPECT_FALSE(takes(3, small));
+  close(small);
+}
+
+TEST_F(Trace, WritesNothingIntoAnotherFileThatHasItsDescriptor) {
+  const std::uint32_t number = start();
+  flush(number);
+  std::string other = ::testing::TempDir() + "trace-XXXXXX";
+  const int opened = ::mkstemp(other.data());
+  ASSERT_EQ(::dup2(opened, descriptor_), descriptor_);
+  note_now("lost");
+  const State last = close(number);
+  EXPECT_TRUE(last.failed);
+  EXPECT_NE(last.error.find("closed its file descriptor"), std::string::npos) << last.error;
+  EXPECT_EQ(::lseek(opened, 0, SEEK_END), 0);
+  ::close(opened);
+  ::unlink(other.c_str());
+}
+
 TEST_F(Trace, TakesNothingOnceItIsComplete) {
   const std::uint32_t number = start();
   const HostNanoseconds before = driver::host_now();
