@@ -272,6 +272,7 @@ def test_without_a_storage_folder_it_says_so(compare: Compare) -> None:
         ("main", "main", "--threshold", "-1%"),
         ("main", "main", "--threshold", "nan"),
         ("main", "main", "--threshold", "much"),
+        ("main", "main", "--storage", ""),
         ("main", "main", "--fail-on", "fast"),
         ("main", "main", "--fail-on", ""),
         ("main", "main", "--fail-on", "never,slow"),

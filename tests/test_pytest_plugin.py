@@ -234,36 +234,6 @@ def test_the_markers_arguments_reach_the_measurement_and_the_closest_wins(
     assert (third["mode"], third["nbytes"], third["min_samples"]) == ("graph", 9, 33)
 
 
-WRONG_MARKERS = {
-    "treshold=0.1": "has the unknown argument 'treshold'; it takes these arguments",
-    "0.1": "has the positional argument 0.1; it takes these arguments",
-    "threshold=5": "has threshold=5; expected a fraction above 0 and up to 1",
-    "max_ms=0": "has max_ms=0; expected milliseconds above 0",
-    "mode='fast'": "has mode='fast'; expected one of 'auto', 'graph', 'batched', 'isolated'",
-    "group=1": "has group=1; expected text",
-}
-
-
-@pytest.mark.parametrize("arguments", WRONG_MARKERS)
-def test_a_wrong_marker_is_a_usage_error_that_names_what_is_accepted(
-    project: Project, arguments: str
-) -> None:
-    project.pytester.makepyfile(
-        f"""
-        import pytest
-
-        @pytest.mark.gpu_benchmark({arguments})
-        def test_a(gpu_benchmark):
-            gpu_benchmark(sum, [1])
-        """
-    )
-    done = project.run()
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    error = done.stderr.str()
-    assert f"test_a: the marker gpu_benchmark {WRONG_MARKERS[arguments]}" in error
-    assert "by name: threshold, max_ms, group, mode, cold_l2, " in error
-
-
 @pytest.mark.parametrize("how", ["option", "ini", "environment"])
 def test_switched_off_it_calls_the_function_once(
     project: Project, how: str, monkeypatch: pytest.MonkeyPatch

@@ -22,7 +22,7 @@ HOLDER = """
 import sys
 from gpuprof import _pytest_lock
 _pytest_lock.place = lambda: sys.argv[1]
-with _pytest_lock.measuring(sys.exit):
+with _pytest_lock.measuring(sys.exit, sys.exit):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -76,7 +76,7 @@ def test_a_second_process_waits_until_the_first_is_done(
     order: list[str] = []
 
     def second() -> None:
-        with _pytest_lock.measuring(warnings.append):
+        with _pytest_lock.measuring(warnings.append, warnings.append):
             order.append("second measures")
 
     thread = threading.Thread(target=second)
@@ -95,7 +95,7 @@ def test_another_gpu_is_not_waited_for(
 ) -> None:
     first = holder("GPU-1")
     monkeypatch.setattr(_pytest_lock, "place", lambda: "GPU-2")
-    with _pytest_lock.measuring(warnings.append):
+    with _pytest_lock.measuring(warnings.append, warnings.append):
         assert not is_free("GPU-1")
         assert not is_free("GPU-2")
     assert is_free("GPU-2")
@@ -116,7 +116,7 @@ def test_the_lock_changes_when_cuda_comes_into_use(
 ) -> None:
     places = ["cpu"]
     monkeypatch.setattr(_pytest_lock, "place", lambda: places[-1])
-    with _pytest_lock.measuring(warnings.append) as change:
+    with _pytest_lock.measuring(warnings.append, warnings.append) as change:
         assert not is_free("cpu")
         change()
         assert not is_free("cpu")
@@ -128,7 +128,7 @@ def test_the_lock_changes_when_cuda_comes_into_use(
 
 
 def test_it_is_let_go_when_the_measurement_fails(warnings: list[str]) -> None:
-    with pytest.raises(ZeroDivisionError), _pytest_lock.measuring(warnings.append):
+    with pytest.raises(ZeroDivisionError), _pytest_lock.measuring(warnings.append, warnings.append):
         _ = 1 / 0
     assert is_free(_pytest_lock.place())
 
@@ -139,7 +139,7 @@ def test_a_forked_child_that_lives_on_does_not_keep_it(
 ) -> None:
     monkeypatch.setattr(_pytest_lock, "place", lambda: "GPU-1")
     read, write = os.pipe()
-    with _pytest_lock.measuring(warnings.append):
+    with _pytest_lock.measuring(warnings.append, warnings.append):
         child = os.fork()
         if child == 0:
             os.close(write)
@@ -160,7 +160,7 @@ def test_the_folder_is_the_users_alone(folder: Path) -> None:
     assert file.parent.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize("how", ["a file", "a link", "a link for the lock"])
+@pytest.mark.parametrize("how", ["a file", "a link", "a link for the lock", "a FIFO for the lock"])
 def test_what_is_in_the_way_is_warned_of_and_nothing_is_locked(
     folder: Path, how: str, warnings: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,15 +171,41 @@ def test_what_is_in_the_way_is_warned_of_and_nothing_is_locked(
     elif how == "a link":
         target.mkdir()
         place.symlink_to(target)
+    elif how == "a FIFO for the lock":
+        os.mkfifo(_pytest_lock.lock_file("cpu"))
     else:
         _pytest_lock.lock_file("cpu").symlink_to(target)
     monkeypatch.setattr(_pytest_lock, "place", lambda: "cpu")
-    with _pytest_lock.measuring(warnings.append):
+    with _pytest_lock.measuring(warnings.append, warnings.append):
         pass
     (text,) = warnings
     assert text.startswith("measured without a lock, so another process may have disturbed it: ")
     assert not target.is_file()
     assert not list(target.glob("*"))
+
+
+def test_a_wait_that_takes_long_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, warnings: list[str]
+) -> None:
+    monkeypatch.setattr(_pytest_lock, "place", lambda: "GPU-1")
+    monkeypatch.setattr(_pytest_lock, "SILENT_S", 0.0)
+    process = holder("GPU-1")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        assert process.stdin is not None
+        process.stdin.close()  # which lets the lock go
+
+    with _pytest_lock.measuring(warnings.append, say):
+        (text,) = said
+    assert text.startswith("waiting until another process has measured on this device; it holds ")
+    assert text.endswith("GPU-1.lock")
+    assert not warnings
+    process.stdout.close()
+    process.wait()
 
 
 def test_without_cuda_the_place_is_the_cpu() -> None:

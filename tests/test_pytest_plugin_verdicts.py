@@ -354,6 +354,21 @@ def test_ini_keys_do_what_the_options_do(stored: Project, tmp_path_factory: obje
     assert list(stored.saved("other")) == ["Test-GPU"]
 
 
+def test_why_there_is_no_verdict_stands_in_the_terminal(stored: Project) -> None:
+    stored.on_gpu(1.04)
+    done = stored.run(COMPARE)
+    done.assert_outcomes(passed=2)
+    done.stdout.fnmatch_lines(
+        [
+            "AMBIGUOUS *::test_a, *::test_b: takes 4.0 % more time: between half and all of the "
+            "noise floor of 5.0 % (the threshold with 5 baseline runs)"
+        ]
+    )
+    stored.on_gpu(1.0, mode="batched")
+    done = stored.run(COMPARE)
+    done.stdout.fnmatch_lines(["INCOMPARABLE *: the baseline has another mode: graph, not batched"])
+
+
 @pytest.mark.parametrize("key", ["save", "fail_on"])
 def test_an_ini_key_that_is_no_text_is_a_usage_error(project: Project, key: str) -> None:
     text = f'[tool.pytest.ini_options]\ngpu_benchmark_{key} = ["slow"]\n'
@@ -448,15 +463,6 @@ def test_a_baseline_that_cannot_be_written_fails_the_session(
     done = project.run(SAVE)
     assert done.ret == pytest.ExitCode.TESTS_FAILED
     done.stdout.fnmatch_lines(["the baseline 'main' was not saved: the disk is full"])
-
-
-def test_a_storage_folder_that_cannot_be_one_is_a_usage_error(project: Project) -> None:
-    project.pytester.makepyfile(TWO_TESTS)
-    (project.path / ".gpuprof").mkdir()
-    (project.path / ".gpuprof" / "baselines").write_text("in the way", encoding="utf-8")
-    done = project.run(SAVE)
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines(["*--gpu-benchmark-save: *baselines cannot be read*"])
 
 
 def test_groups_have_tables_of_their_own(project: Project) -> None:

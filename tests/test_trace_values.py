@@ -123,3 +123,27 @@ def test_more_categories_than_are_kept_share_one(path: Path) -> None:
     assert len(categories) == 1_501
     assert categories[-1] == "category 0"
     assert categories[1_499] == "(other)"
+
+
+def test_numbers_of_numpy_are_numbers(path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    with gpuprof.trace(path):
+        gpuprof.counter("queue").set(numpy.int64(3))
+        gpuprof.counter("load").set(numpy.float32(0.5))
+        with pytest.raises(TypeError, match="expected numbers, got"):
+            gpuprof.counter("queue").set(numpy.zeros(1))
+        with pytest.raises(TypeError, match="expected numbers, got"):
+            gpuprof.counter("queue").set(numpy.bool_(True))
+    values = {event["name"]: event["args"]["value"] for event in events(path, "C")}
+    assert values == {"queue": 3, "load": 0.5}
+
+
+def test_a_writer_takes_numbers_of_numpy_too(path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    with gpuprof.TraceWriter(path) as writer:
+        writer.push("slice", "c", numpy.float32(0.5), numpy.int64(7))
+        writer.counter("queue", {"a": numpy.int32(4)}, at_ns=numpy.int64(10**9))
+    (slice_,) = events(path)
+    assert (slice_["dur"], slice_["tid"]) == (500, 7)
+    (counter,) = events(path, "C")
+    assert counter["args"] == {"a": 4}

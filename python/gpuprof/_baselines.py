@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import stat
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -160,8 +161,13 @@ def _files(folder: Path) -> list[Path]:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Keep other processes and threads out; a process that dies lets go."""
-    file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    # A FIFO would be waited for.
+    flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    file = os.open(path, flags, 0o666)
     try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            message = f"{path} is in the way: it is the lock of the baseline, and no regular file"
+            raise BaselineError(message)
         deadline = time.monotonic() + LOCK_TIMEOUT_S
         while True:
             try:

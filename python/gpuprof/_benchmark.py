@@ -15,6 +15,8 @@ from gpuprof._benchmark_result import BenchResult
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+__tracebackhide__ = True  # pytest shows the frames of the test and of its function
+
 _Returned = TypeVar("_Returned")
 
 __all__ = ["BenchResult", "Measurer", "benchmark", "prepare"]

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from gpuprof import _core
 from gpuprof.errors import CudaError
 
+__tracebackhide__ = True  # pytest shows the frames of the test and of its function
+
 LIMIT_S = 0.25  # after which a gate opens by itself, beside the time that queueing takes
 MAX_ENTRIES = 900  # of a queue that blocks after 1,020
 _NOT_SUPPORTED = {500, 801}  # the driver has no such call; the device cannot do it

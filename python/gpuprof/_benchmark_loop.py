@@ -18,6 +18,8 @@ from gpuprof._report import duration
 if TYPE_CHECKING:
     from gpuprof._benchmark_prepare import Prepared
 
+__tracebackhide__ = True  # pytest shows the frames of the test and of its function
+
 STABLE = 0.02  # by how much the medians of warm-up batches may still differ
 STABLE_BATCHES = 3
 BATCH_S = 0.02

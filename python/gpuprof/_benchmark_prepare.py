@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from gpuprof._captured_graph import CapturedGraph
 
+__tracebackhide__ = True  # pytest shows the frames of the test and of its function
+
 SLOPE_MS = 0.4  # what the calls of a slope add up to, if they are short
 LONG_MS = 5.0  # a call that makes a slope of one call exact enough
 MAX_SLOPE = 400  # calls

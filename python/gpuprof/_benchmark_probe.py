@@ -18,6 +18,8 @@ from gpuprof.errors import StreamMismatchError
 
 _MIN_CALLS, _MAX_CALLS = 3, 50
 _PROBE_MS = 50.0
+__tracebackhide__ = True  # pytest shows the frames of the test and of its function
+
 SLOW_MS = 1000.0  # a call that takes longer is looked at once, not several times
 _STRAY_CALLS = 32  # so that short work elsewhere adds up to more than what goes unseen
 _LEAST_GPU_NS = 250.0  # over an empty interval: under half of the shortest kernel

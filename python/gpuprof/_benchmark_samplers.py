@@ -21,6 +21,8 @@ from gpuprof._timing import Timer
 if TYPE_CHECKING:
     from gpuprof._captured_graph import CapturedGraph
 
+__tracebackhide__ = True  # pytest shows the frames of the test and of its function
+
 MAX_TRIES = 3  # of a sample, before the gate is given up
 
 

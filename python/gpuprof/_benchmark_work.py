@@ -9,6 +9,8 @@ from typing import Any
 
 from gpuprof import _benchmark_arrays as arrays
 
+__tracebackhide__ = True  # pytest shows the frames of the test and of its function
+
 MAX_CLONES = 256  # of the arguments; with smaller ones the L2 is flushed instead
 _SHOWN = 5
 

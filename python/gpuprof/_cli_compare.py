@@ -42,6 +42,15 @@ def _threshold(text: str) -> float:
     return value
 
 
+def _storage(text: str) -> str:
+    if not text.strip():
+        message = (
+            f"{text!r}: expected a folder, not an empty text as from a variable that is not set"
+        )
+        raise argparse.ArgumentTypeError(message)
+    return text
+
+
 def _fail_on(text: str) -> frozenset[str]:
     names = frozenset(name.strip().lower() for name in text.split(",")) - {""}
     if not names or names - {*MAY_FAIL, NEVER} or (NEVER in names and len(names) > 1):
@@ -86,6 +95,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     compare.add_argument(
         "--storage",
+        type=_storage,
         default=STORAGE,
         metavar="DIR",
         help=f"where baselines are saved (default {STORAGE})",

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from gpuprof._decision import Decision
     from gpuprof._pytest_plugin import Settings
 
+__tracebackhide__ = True  # pytest shows the frames of the test and of its function
+
 DEFAULT_ROUNDS = 30  # as many samples as a verdict needs
 # For `pedantic`, where the caller says what is enough.
 _ANY_PRECISION = 1e9
@@ -49,11 +51,14 @@ class GpuBenchmark:
         arguments: Mapping[str, Any],
         comparisons: int,
         warn: Callable[[Warning], None],
+        say: Callable[[str], None],
+        refused: str | None = None,
     ) -> None:
         self.result: BenchResult | None = None
         self.decision: Decision | None = None
         self._extra_info: dict[str, Any] = {}
-        self.failure: str | None = None
+        self._group: str | None = arguments["group"]
+        self.failure = refused
         self.used = False
         self._first: BenchResult | None = None
         self._key = key
@@ -61,6 +66,8 @@ class GpuBenchmark:
         self._arguments = arguments
         self._comparisons = comparisons
         self._warn = warn
+        self._say = say
+        self._refused = refused
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         message = (
@@ -83,6 +90,18 @@ class GpuBenchmark:
             message = f"extra_info is {type(value).__name__}; expected a dict"
             raise TypeError(message)
         self._extra_info = dict(value)
+
+    @property
+    def group(self) -> str | None:
+        """The table that the test is in: the marker's `group`, or what the test sets."""
+        return self._group
+
+    @group.setter
+    def group(self, value: Any) -> None:
+        if value is not None and not isinstance(value, str):
+            message = f"group is {value!r}; expected text or None"
+            raise TypeError(message)
+        self._group = value
 
     def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Measure ``fn(*args, **kwargs)`` and return what its first call returned.
@@ -182,7 +201,7 @@ class GpuBenchmark:
 
         if self._settings.disabled:
             return call()
-        with _pytest_lock.measuring(self._warn_of) as place_may_have_changed:
+        with _pytest_lock.measuring(self._warn_of, self._say) as place_may_have_changed:
             value = call()
             place_may_have_changed()
             for _ in range(warmup_rounds):
@@ -220,6 +239,11 @@ class GpuBenchmark:
         return _placed(replace(result, duration_s=perf_counter() - begun))
 
     def _begin(self, fn: object) -> None:
+        if self._refused is not None:
+            import pytest
+
+            self.used = True
+            pytest.fail(self._refused, pytrace=False)
         if not callable(fn):
             message = (
                 f"gpu_benchmark got {type(fn).__name__}, which cannot be called: pass a function "
@@ -274,7 +298,7 @@ class GpuBenchmark:
         return {
             "key": self._key,
             "name": item.name,
-            "group": self._arguments["group"],
+            "group": self._group,
             "params": _plain(call.params) if call else None,
             "param": call.id if call else None,
             "options": _plain(self._arguments),

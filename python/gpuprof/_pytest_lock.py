@@ -15,8 +15,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic, sleep
+
+__tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
 CPU = "cpu"
+SILENT_S = 2.0
+_POLL_S = 0.02
 
 
 def place() -> str:
@@ -27,8 +32,12 @@ def place() -> str:
 
 
 @contextmanager
-def measuring(warn: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+def measuring(
+    warn: Callable[[str], None], say: Callable[[str], None]
+) -> Iterator[Callable[[], None]]:
     """Hold the lock of the place that this process measures on; wait for it without a limit.
+
+    Where that takes longer than two seconds, it calls `say` with a sentence, once.
 
     Gives a function to call when the place may have changed, because CUDA has come into use since:
     it changes the lock then. Never two are held, so that processes cannot block each other.
@@ -43,10 +52,10 @@ def measuring(warn: Callable[[str], None]) -> Iterator[Callable[[], None]]:
         if now != name:
             _release(held)
             held, name = -1, now
-            held = _acquire(name, warn)
+            held = _acquire(name, warn, say)
 
     try:
-        held = _acquire(name, warn)
+        held = _acquire(name, warn, say)
         yield change
     finally:
         _release(held)
@@ -71,20 +80,41 @@ def lock_file(name: str) -> Path:
     return folder / f"{safe}.lock"
 
 
-def _acquire(name: str, warn: Callable[[str], None]) -> int:
+def _acquire(name: str, warn: Callable[[str], None], say: Callable[[str], None]) -> int:
     descriptor = -1
     try:
-        descriptor = os.open(lock_file(name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        file = lock_file(name)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(file, flags, 0o600)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            message = f"{file} is no regular file"
+            raise OSError(message)
+        if not _locked_within(descriptor, SILENT_S):
+            say(f"waiting until another process has measured on this device; it holds {file}")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
     except OSError as error:
         if descriptor >= 0:
             os.close(descriptor)
         warn(f"measured without a lock, so another process may have disturbed it: {error}")
         return -1
     except BaseException:  # a timeout or Ctrl-C while it waits
-        os.close(descriptor)
+        if descriptor >= 0:
+            os.close(descriptor)
         raise
     return descriptor
+
+
+def _locked_within(descriptor: int, seconds: float) -> bool:
+    until = monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if monotonic() >= until:
+                return False
+            sleep(_POLL_S)
+        else:
+            return True
 
 
 def _release(descriptor: int) -> None:

@@ -14,9 +14,11 @@ PYTEST_DONT_REWRITE: there is no test's assertion in it.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +69,6 @@ _OPTIONS = (
     ),
 )
 _WORKER_STORAGE = "gpuprof_storage"
-_WORKER_ERROR = "gpuprof_usage_error"
 
 
 @dataclass(frozen=True)
@@ -128,13 +129,16 @@ def _settings(config: pytest.Config) -> Settings:
         """Return an option or its ini key, and the folder that a path in it starts from."""
         value = config.getoption(f"gpu_benchmark_{name}")
         if value is not None:
-            return value or None, config.invocation_params.dir
+            _check_given(f"--gpu-benchmark-{name.replace('_', '-')}", value)
+            return value, config.invocation_params.dir
         value = config.getini(f"gpu_benchmark_{name}")
         if value is not None and not isinstance(value, str):  # TOML has lists and numbers
             message = f"the ini key gpu_benchmark_{name} is {value!r}; expected text"
             raise pytest.UsageError(message)
+        if value is not None:
+            _check_given(f"the ini key gpu_benchmark_{name}", value)
         inifile = config.inipath
-        return value or None, inifile.parent if inifile else config.rootpath
+        return value, inifile.parent if inifile else config.rootpath
 
     def path(name: str) -> Path | None:
         value, start = given(name)
@@ -154,6 +158,12 @@ def _settings(config: pytest.Config) -> Settings:
         disabled=bool(switched_off) or _is_set("GPUPROF_DISABLE"),
         fail_on=fail_on if compare else frozenset(),
     )
+
+
+def _check_given(what: str, value: str) -> None:
+    if not value.strip():
+        message = f"{what} is empty, as from an unset variable; give it a value or leave it out"
+        raise pytest.UsageError(message)
 
 
 def _is_set(variable: str) -> bool:
@@ -189,14 +199,6 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput[_WORKER_STORAGE] = str(node.config.stash[SETTINGS].storage)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """Raise here what a worker found wrong: pytest-xdist drops a worker's usage errors."""
-    message = getattr(node, "workeroutput", None) or {}
-    if message.get(_WORKER_ERROR):
-        raise pytest.UsageError(message[_WORKER_ERROR])
-
-
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark the tests that use the fixture, so that ``-m gpu_benchmark`` selects them."""
     if FIXTURE in getattr(item, "fixturenames", ()):
@@ -206,25 +208,23 @@ def pytest_itemcollected(item: pytest.Item) -> None:
             item.add_marker(FIXTURE)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse markers that say what nobody understands."""
-    for item in items:
-        try:
-            marker_arguments(item)
-        except pytest.UsageError as error:
-            if hasattr(config, "workeroutput"):
-                config.workeroutput[_WORKER_ERROR] = str(error)
-            raise
-
-
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Count the comparisons: deciding many at once asks for more evidence in each."""
     session.config.stash[COMPARISONS] = sum(KEY in item.stash for item in session.items)
 
 
+class MarkerError(Exception):
+    """A marker says what nobody understands."""
+
+
 def marker_arguments(item: pytest.Item) -> dict[str, Any]:
-    """Return what the markers of a test say, the closest winning, and the defaults."""
+    """Return what the markers of a test say, the closest winning, and the defaults.
+
+    Raises
+    ------
+    MarkerError
+        An argument is none of the marker's, or has a value that makes no sense; it is named.
+    """
     given: dict[str, Any] = {}
     # pytest puts the marks of a set of parameters behind those of the function.
     of_parameters = getattr(getattr(item, "callspec", None), "marks", ())
@@ -257,8 +257,8 @@ def _expected(name: str, value: Any) -> str | None:
     return None
 
 
-def _marker_error(item: pytest.Item, problem: str) -> pytest.UsageError:
-    return pytest.UsageError(
+def _marker_error(item: pytest.Item, problem: str) -> MarkerError:
+    return MarkerError(
         f"{item.nodeid}: the marker {FIXTURE} {problem}; it takes these arguments, by name: "
         f"{', '.join(MARKER_ARGUMENTS)}"
     )
@@ -272,16 +272,31 @@ def gpu_benchmark(request: pytest.FixtureRequest) -> GpuBenchmark:
     """
     from gpuprof._pytest_fixture import GpuBenchmark
 
-    item = request.node
+    item, refused = request.node, None
+    arguments = MARKER_ARGUMENTS
+    try:
+        arguments = marker_arguments(item)
+    except MarkerError as error:
+        refused = str(error)  # the test fails for it, not its set-up
     benchmark = GpuBenchmark(
         key=item.stash.get(KEY, item.nodeid),
         settings=request.config.stash[SETTINGS],
-        arguments=marker_arguments(item),
+        arguments=arguments,
         comparisons=max(1, request.config.stash.get(COMPARISONS, 1)),
         warn=item.warn,
+        say=partial(_say, request.config),
+        refused=refused,
     )
     item.stash[BENCHMARK] = benchmark
     return benchmark
+
+
+def _say(config: pytest.Config, text: str) -> None:
+    """Write a line at once, past what pytest captures. A worker has no terminal but this."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else nullcontext():
+        sys.stderr.write(f"\n{FIXTURE}: {text}\n")
+        sys.stderr.flush()
 
 
 @pytest.hookimpl(trylast=True)
@@ -290,7 +305,7 @@ def pytest_runtest_call(item: pytest.Item) -> None:
     benchmark = item.stash.get(BENCHMARK, None)
     if benchmark is None:
         return
-    if not benchmark.used:
+    if not benchmark.used and benchmark.failure is None:
         item.warn(
             pytest.PytestWarning(
                 f"{item.name} has the fixture {FIXTURE} but measured nothing: call "

@@ -31,6 +31,7 @@ _MARKUP = {
     Verdict.AMBIGUOUS: {"yellow": True},
     Verdict.INCOMPARABLE: {"yellow": True},
 }
+_UNDECIDED = {Verdict.AMBIGUOUS, Verdict.INCOMPARABLE}
 _MAX_WARNINGS = 20
 
 
@@ -49,7 +50,7 @@ def show(results: Results, reporter: pytest.TerminalReporter) -> None:
         _table(members, out)
         out.line("")
     measured = [BenchResult.from_dict(record["results"][-1]) for record in records]
-    warnings = warnings_of(measured) + _notes(records)
+    warnings = _reasons(records) + warnings_of(measured) + _notes(records)
     for text in warnings[:_MAX_WARNINGS]:
         out.line(text)
     if len(warnings) > _MAX_WARNINGS:
@@ -87,6 +88,20 @@ def counts(records: Iterable[Mapping[str, Any]]) -> str:
         Verdict(record["decision"]["verdict"]) for record in records if record["decision"]
     )
     return ", ".join(f"{found[verdict]} {verdict}" for verdict in Verdict if found[verdict])
+
+
+def _reasons(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return why there is no verdict for or against; each text once, with the tests it is about."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for record in records:
+        decision = record["decision"]
+        if decision and Verdict(decision["verdict"]) in _UNDECIDED:
+            reason = Verdict(decision["verdict"]).name, decision["rule"]
+            found.setdefault(reason, []).append(record["key"])
+    return [
+        shown_text(f"{verdict} {', '.join(keys)}: {rule}")
+        for (verdict, rule), keys in found.items()
+    ]
 
 
 def _notes(records: Iterable[Mapping[str, Any]]) -> list[str]:

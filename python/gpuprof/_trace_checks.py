@@ -7,6 +7,7 @@ not of the usual types, or the trace is not open.
 from __future__ import annotations
 
 import math
+import numbers
 import os
 import warnings
 from collections.abc import Mapping
@@ -49,8 +50,15 @@ def checked_category(cat: object) -> str | None:
     return None if cat is None or cat == "" else checked_text("cat", cat)
 
 
+def _plain(value: object) -> object:
+    """Return a number of another type, such as a scalar of NumPy's, as an int or a float."""
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    return float(value) if isinstance(value, numbers.Real) else value
+
+
 def checked_number(what: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value := _plain(value), (int, float)):
         message = f"{what}: expected a number, got {value!r}"
         raise TypeError(message)
     if not 0 <= value < 1e12:  # also not NaN
@@ -60,7 +68,7 @@ def checked_number(what: str, value: object) -> float:
 
 
 def checked_time(what: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value := _plain(value), int):
         message = f"{what}: expected nanoseconds as an int, got {value!r}"
         raise TypeError(message)
     if not 0 <= value < 2**62:
@@ -105,7 +113,7 @@ def moment(at_ns: int | None) -> int:
 def checked_tid(tid: object) -> int:
     if tid is None:
         return 0
-    if isinstance(tid, bool) or not isinstance(tid, int):
+    if isinstance(tid, bool) or not isinstance(tid := _plain(tid), int):
         message = f"tid: expected an int or None, got {tid!r}"
         raise TypeError(message)
     if not 0 <= tid <= _MAX_TID:
@@ -138,7 +146,7 @@ def series(values: object) -> dict[str, object]:
 
 
 def _checked_value(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value := _plain(value), (int, float)):
         message = f"values: expected numbers, got {value!r}"
         raise TypeError(message)
     if abs(value) <= 2**53:
