@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof import _benchmark_loop
+from gpuprof import _benchmark, _benchmark_loop
 from gpuprof._benchmark_clocks import Clocks
 from tests.processes import check_python
 
@@ -382,3 +382,33 @@ def test_a_scope_around_a_benchmark_counts() -> None:
     with gpuprof.timer("around scope"):
         gpuprof.benchmark(nap, **QUICK)
     assert counted("around") == 1
+
+
+def test_samples_that_are_alike_widen_the_interval_and_that_is_said() -> None:
+    rise = [1.0 + place / 1000 for place in range(200)]
+    turns = rise[::2] + rise[1::2][::-1]  # up and down again: the same values
+    mixed = random.Random(1).sample(rise, len(rise))
+    with _benchmark.prepare(nap, **QUICK) as measurer:
+        independent, alike = measurer.result(mixed), measurer.result(turns)
+    assert independent.independent_samples == 200
+    assert alike.independent_samples < 10
+    (low, high), (least, most) = alike.interval_ms, independent.interval_ms
+    assert low < least < independent.median_ms == alike.median_ms < most < high
+    said = "samples that follow each other are alike: 200 of them tell as much as "
+    assert any(text.startswith(said) for text in alike.warnings)
+    assert not any(text.startswith(said) for text in independent.warnings)
+    assert "200 samples (as " in str(alike)
+
+
+def test_it_measures_on_where_samples_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance, level = random.Random(1), [1.0]
+
+    def wandering(_: object) -> float:
+        level.append(0.95 * level[-1] + 0.05 + chance.gauss(0.0, 0.01))
+        return level[-1]
+
+    monkeypatch.setattr("gpuprof._benchmark_samplers.CpuSampler.sample", wandering)
+    options = {**QUICK, "min_samples": 30, "max_time_s": 60.0}
+    result = gpuprof.benchmark(nap, rel_precision=0.01, **options)
+    assert result.count > 200
+    assert result.rel_precision <= 0.01

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import statistics as reference
 from fractions import Fraction
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from gpuprof._benchmark_statistics import (
     MIN_FOR_INTERVAL,
+    independent_count,
     interval_rank,
     mad,
     median,
@@ -147,3 +149,46 @@ def test_the_interval_holds_the_median_and_grows_with_the_confidence(
     wider_low, wider_high = median_interval(values, 0.999)
     assert wider_low <= low
     assert wider_high >= high
+
+
+def wandering(count: int, memory: float, seed: int) -> list[float]:
+    """Return values of which each keeps that share of the one before it (AR(1))."""
+    chance = random.Random(seed)
+    values = [chance.gauss(0.0, 1.0)]
+    while len(values) < count:
+        fresh = math.sqrt(1 - memory**2) * chance.gauss(0.0, 1.0)
+        values.append(memory * values[-1] + fresh)
+    return values
+
+
+@pytest.mark.parametrize(("count", "least"), [(100, 0.85), (500, 0.9)])
+def test_the_interval_of_samples_that_are_alike_holds_the_median(count: int, least: float) -> None:
+    held = {True: 0, False: 0}
+    for seed in range(100):
+        values = wandering(count, 0.9, seed)
+        for aware in held:
+            known = independent_count(values) if aware else None
+            low, high = median_interval(values, independent=known)
+            held[aware] += low <= 0.0 <= high
+    assert held[False] < 60
+    assert held[True] >= 100 * least
+
+
+def test_independent_samples_count_as_they_are() -> None:
+    counts = [independent_count(wandering(200, 0.0, seed)) for seed in range(100)]
+    assert sum(count == 200.0 for count in counts) >= 95
+    assert min(counts) > 40
+
+
+@pytest.mark.parametrize(
+    "values", [[], [1.0], [1.0] * 50, [1.0, 2.0] * 50, list(range(8)), [1.0] * 49 + [2.0]]
+)
+def test_samples_without_a_memory_are_all_independent(values: list[float]) -> None:
+    assert independent_count(values) == len(values)
+
+
+def test_a_steady_rise_tells_little_about_the_median() -> None:
+    rise = [float(place) for place in range(1000)]
+    assert independent_count(rise) < 5
+    known = independent_count(rise)
+    assert median_interval(rise, independent=known) == (0.0, 999.0)

@@ -414,3 +414,13 @@ def test_a_missing_package_is_named_with_what_installs_it(
         judge(QUIET, runs(1.2))
     assert caught.value.name == missing.partition(".")[0]
     assert judge_paired(*_rounds(1.05)).verdict is Verdict.SLOW, "needs neither"
+
+
+def test_rounds_that_are_alike_count_as_fewer() -> None:
+    # The ratio wanders slowly about 1.02: as many independent rounds would be SLOW.
+    wander = [0.02 * math.sin(place / 20) for place in range(120)]
+    mixed = random.Random(1).sample(wander, len(wander))
+    found = judge_paired([1.0] * 120, [1.02 + each for each in wander])
+    assert found.verdict is Verdict.AMBIGUOUS
+    assert "over 120 rounds, as few as " in found.rule
+    assert judge_paired([1.0] * 120, [1.02 + each for each in mixed]).verdict is not found.verdict

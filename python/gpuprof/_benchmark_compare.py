@@ -298,7 +298,11 @@ class _Rounds:
             return False
         for other in others:
             ratios = [new / old for old, new in zip(base, other, strict=True)]
-            low, high = statistics.median_interval(ratios, joint_confidence(len(others)))
+            low, high = statistics.median_interval(
+                ratios,
+                joint_confidence(len(others)),
+                independent=statistics.independent_count(ratios),
+            )
             ratio = statistics.median(ratios)
             if high - low > max(self._threshold * ratio, _ENOUGH * abs(ratio - 1)):
                 return False

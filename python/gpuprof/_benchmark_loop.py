@@ -29,6 +29,7 @@ CHUNK_S = 0.02  # between two looks at the clocks and the framework's memory
 MAX_DISCARDED = 0.5  # of the samples, for growing memory
 MIN_DISCARDED = 1000
 NOISY = 0.1  # IQR over median
+DEPENDENT = 0.5  # of the samples
 FEW_TICKS = 50
 CLOCK_VARIES = 0.02
 
@@ -163,7 +164,9 @@ def _limit(samples: list[float]) -> str:
 
 def _precision(samples: list[float]) -> float:
     # Without the tick, which more samples do not make finer.
-    low, high = statistics.median_interval(samples)
+    low, high = statistics.median_interval(
+        samples, independent=statistics.independent_count(samples)
+    )
     middle = statistics.median(samples)
     return (high - low) / 2.0 / middle if middle > 0.0 else 0.0
 
@@ -189,6 +192,12 @@ def _warn_of_quality(
         warn(
             f"the median is known to {100 * precision:.2g} % only, where "
             f"{100 * options.rel_precision:.2g} % was wanted, {_limit(samples)}"
+        )
+    independent = statistics.independent_count(samples)
+    if independent < DEPENDENT * len(samples):
+        warn(
+            f"samples that follow each other are alike: {len(samples):,} of them tell as much as "
+            f"{independent:,.0f} independent ones, and the interval is as wide as that of those"
         )
     spread = (statistics.quantile(samples, 0.75) - statistics.quantile(samples, 0.25)) / middle
     if spread > NOISY:

@@ -121,6 +121,8 @@ def _amounts(result: BenchResult) -> str:
     calls = "1 call" if result.calls_per_sample == 1 else f"{result.calls_per_sample:,} calls"
     samples = "1 sample" if result.count == 1 else f"{result.count:,} samples"
     tick = f", tick {duration(result.tick_ms)}" if result.tick_ms >= 5e-7 else ""
+    if result.independent_samples < result.count:
+        samples += f" (as {result.independent_samples:,.0f} independent ones)"
     return f"{samples} of {calls} in {duration(1e3 * result.duration_s)}{tick}"
 
 

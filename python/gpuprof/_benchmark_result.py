@@ -174,13 +174,23 @@ class BenchResult:
 
     @cached_property
     def interval_ms(self) -> tuple[float, float]:
-        """The 95 % interval of the median: exact, by order statistics.
+        """The 95 % interval of the median, by order statistics: exact for independent samples.
 
-        It reaches at least a tick to both sides of the median. With fewer than 6 samples it is
-        from the smallest to the largest. It tells how well this run knows its median; another run
-        of the same code may differ by more.
+        It is as wide as that of `independent_samples`, and reaches at least a tick to both sides of
+        the median. With fewer than 6 it is from the smallest to the largest. It tells how well this
+        run knows its median; another run of the same code may differ by more.
         """
-        return statistics.median_interval(self._sorted, tick=self.tick_ms)
+        return statistics.median_interval(
+            self._sorted, tick=self.tick_ms, independent=self.independent_samples
+        )
+
+    @cached_property
+    def independent_samples(self) -> float:
+        """As many independent samples would tell as much about the median as these.
+
+        It is fewer than `count` where samples that follow each other are alike.
+        """
+        return statistics.independent_count(self.samples_ms)
 
     @property
     def rel_precision(self) -> float:
@@ -314,6 +324,7 @@ _SUMMARY = (
     "count",
     "median_ms",
     "interval_ms",
+    "independent_samples",
     "min_ms",
     "max_ms",
     "mean_ms",

@@ -225,7 +225,8 @@ def judge_paired(
     base, new = statistics.median(base_ms), statistics.median(new_ms)
     logs = [math.log(b) - math.log(a) for a, b in zip(base_ms, new_ms, strict=True)]
     step = math.log1p(tick / base) + math.log1p(tick / new)
-    low, high = statistics.median_interval(logs, confidence, step)
+    independent = statistics.independent_count(logs)
+    low, high = statistics.median_interval(logs, confidence, step, independent=independent)
     floor = max(threshold, TICKS * tick / min(base, new))
     limit = math.log1p(floor)
     if low > limit:
@@ -237,8 +238,9 @@ def judge_paired(
     else:
         verdict, how = Verdict.AMBIGUOUS, "partly within"
     ratio, interval = _exp(statistics.median(logs)), (_exp(low), _exp(high))
+    as_few = f", as few as {independent:.0f} independent ones," if independent < count else ""
     rule = (
-        f"takes {percent_change(ratio)} time; over {count} rounds the "
+        f"takes {percent_change(ratio)} time; over {count} rounds{as_few} the "
         f"{confidence:.0%} interval of the ratio, {interval[0]:.4f} to {interval[1]:.4f}, "
         f"is {how} 1 ± {percent(floor)}"
     )
