@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import _thread
 import gc
+import signal
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -74,6 +76,24 @@ def test_an_interrupt_at_the_end_of_a_block_leaves_nothing_open(
         assert fake.capture_status(stream) == 0
         assert gc.isenabled()
         assert _core._gc_pauses() == 0
+
+
+class Interrupt:
+    """``del interrupt[signal.SIGINT]`` is a Ctrl-C, heard where Python next looks for signals."""
+
+    __delitem__ = _thread.interrupt_main  # no function of Python's, which would hear it itself
+
+
+def test_a_ctrl_c_as_the_block_ends_leaves_nothing_open(fake: FakeCuda) -> None:
+    interrupt = Interrupt()
+    with usable_stream(fake) as stream:
+        with pytest.raises(KeyboardInterrupt) as caught, gpuprof.capture(stream) as cap:
+            fake.work(stream, US)
+            del interrupt[signal.SIGINT]  # type: ignore[attr-defined]
+        assert caught.tb is not None  # whose frames would keep the capture
+        assert not cap.is_open
+        assert fake.capture_status(stream) == 0
+        assert _core._open_captures() == []
 
 
 def test_a_warning_of_a_block_that_is_made_an_error_leaves_its_graph(

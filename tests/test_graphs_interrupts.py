@@ -42,27 +42,32 @@ class Countdown:
                 raise Interrupt
         return self.step
 
-def interrupted_at(step, capture):
+def interrupted_at(step, capture, look=None):
     countdown = Countdown(step)
     sys.settrace(countdown.enter)
     try:
         capture()
     except (Interrupt, KeyError):
-        pass
+        sys.settrace(None)
+        if look is not None:
+            look(countdown.where)  # while the traceback keeps all frames
     finally:
         sys.settrace(None)
     return countdown.where
 
-def sweep(capture, state):
+def sweep(capture, state, held=False):
     warnings.simplefilter("ignore")
     sys.unraisablehook = lambda _: None  # an interrupt in a destructor, and nobody to tell
     interrupted_at(-1, capture)  # imports what it needs
     gc.collect()
     gc.freeze()  # the collections below become cheap
     before = state()
+    def look(where):
+        assert state() == before, (where, state())
+        assert _core._open_captures() == [], where
     step = 1
     while True:
-        where = interrupted_at(step, capture)
+        where = interrupted_at(step, capture, look if held else None)
         if where is None:
             break
         gc.collect()
@@ -74,11 +79,11 @@ def sweep(capture, state):
     assert step > 100, step
 
 def block():
-    with gpuprof.capture(given):
+    with gpuprof.capture(given) as cap:
         launch("add_k")
 
 def raising_block():
-    with gpuprof.capture(given):
+    with gpuprof.capture(given) as cap:
         launch("add_k")
         raise KeyError
 
@@ -103,6 +108,19 @@ given = stream
 def launch(name):
     fake.kernel(stream, name, 1000)
 sweep({way}, lambda: fake.capture_status(stream))
+"""
+    check_cuda(fake_path, SWEEP + body)
+
+
+@pytest.mark.parametrize("way", ["block", "raising_block"])
+def test_a_block_leaves_no_capture_behind_to_who_handles_the_interrupt(
+    fake_path: Path, way: str
+) -> None:
+    body = f"""
+given = stream
+def launch(name):
+    fake.kernel(stream, name, 1000)
+sweep({way}, lambda: fake.capture_status(stream), held=True)
 """
     check_cuda(fake_path, SWEEP + body)
 

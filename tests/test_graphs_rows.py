@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from gpuprof import errors
 from tests.captures import MODES, US, graph_of, on_another_thread, suppressed, usable_stream
 from tests.fake_driver import control
 from tests.fake_driver.control import DriverCallError, FakeCuda
+from tests.processes import check_cuda
 
 
 @pytest.fixture
@@ -96,6 +98,74 @@ def test_an_exception_in_the_body_leaves_no_graph_and_passes_unchanged(
     with pytest.raises(errors.InvalidStateError, match="abort"):
         cap.finish()
     assert (fake.live("graph"), fake.live("exec")) == (0, 0)
+
+
+# Default streams, which are others on another thread and another device
+
+CAPTURES_OF_THE_PER_THREAD_STREAM = {
+    "block": """
+with gpuprof.capture(2) as cap:
+    body()
+graph = cap.graph
+""",
+    "guard": """
+cap = gpuprof.GraphCaptureGuard(2)
+body()
+graph = cap.finish()
+""",
+    "functions": """
+gpuprof.begin_capture(2)
+body()
+graph = gpuprof.end_capture(2)
+""",
+}
+
+
+@pytest.mark.parametrize("way", CAPTURES_OF_THE_PER_THREAD_STREAM)
+def test_a_capture_of_a_default_stream_ends_after_a_change_of_device(
+    fake_path: Path, way: str
+) -> None:
+    check_cuda(
+        fake_path,
+        f"""
+second = fake.context_create(1)
+fake.set_current(context)
+
+def body():
+    fake.kernel(2, "add_k", 5_000_000)
+    fake.set_current(second)
+{CAPTURES_OF_THE_PER_THREAD_STREAM[way]}
+assert fake.current_context() == second
+assert (graph.device, graph.num_nodes) == (0, 1)
+fake.set_current(context)
+assert fake.capture_status(2) == 0
+fake.set_current(second)
+graph.launch(2)
+assert fake.stream_query(2) == 0, "it ran on the wrong device"
+fake.set_current(context)
+assert fake.stream_query(2) == 600
+fake.stream_synchronize(2)
+graph.close()
+""",
+        FAKECUDA_CONFIG="device_count=2",
+    )
+
+
+def test_two_threads_capture_their_own_default_streams_at_once(fake: FakeCuda) -> None:
+    context = fake.current_context()
+
+    def capture(kernel: str, meanwhile: Callable[[], object]) -> list[str]:
+        fake.set_current(context)
+        gpuprof.begin_capture(control.PER_THREAD_STREAM)
+        fake.kernel(control.PER_THREAD_STREAM, kernel)
+        meanwhile()
+        with gpuprof.end_capture(control.PER_THREAD_STREAM) as graph:
+            return graph.kernel_names()
+
+    def capture_there() -> None:
+        assert on_another_thread(lambda: capture("inner_k", lambda: None)) == ["inner_k"]
+
+    assert capture("outer_k", capture_there) == ["outer_k"]
 
 
 # A body that breaks the capture

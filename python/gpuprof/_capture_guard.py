@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import Thread
 
-    from typing_extensions import Self
-
     from gpuprof._capture_errors import CaptureFacts
     from gpuprof._graph_pool import CapturePool
     from gpuprof._graphs_cupy import CupyCapture
@@ -27,14 +25,22 @@ if TYPE_CHECKING:
 _LOGS_SINCE = 12090  # the driver that keeps a log of what it refuses
 _WRONG_THREAD = 908  # of the driver's errors
 
-# The captures of begin_capture() by stream, until end_capture() takes them.
+_PER_THREAD = 2  # the handle of each thread's own default stream
+
+# The captures of begin_capture() by `begun_key`, until end_capture() takes them.
 begun: dict[int, GraphCaptureGuard] = {}
+
+
+def begun_key(stream: int) -> int:
+    """Return what tells a stream from those of other threads that have the same handle."""
+    return -get_ident() if stream == _PER_THREAD else stream
 
 
 def forget_begun(guard: GraphCaptureGuard) -> None:
     """Take a guard out of `begun`, unless another one is there for its stream by now."""
-    if begun.get(guard.stream) is guard:
-        begun.pop(guard.stream, None)
+    for key, each in list(begun.items()):
+        if each is guard:
+            begun.pop(key, None)
 
 
 def forget_dead() -> None:
@@ -99,6 +105,7 @@ class GraphCaptureGuard:
     _torch: TorchCapture | None = None
     _cupy: CupyCapture | None = None
     _begun_by: Thread | None = None
+    _is_to_undo = False  # it has begun, and was neither finished nor put back
     _over = "this capture has not begun"
 
     def __init__(
@@ -110,12 +117,6 @@ class GraphCaptureGuard:
     ) -> None:
         self._begin(stream, CaptureSettings(mode=capture_mode(mode), pool=check_pool(pool)))
 
-    @classmethod
-    def _with(cls, stream: object, settings: CaptureSettings) -> Self:
-        self = cls.__new__(cls)
-        self._begin(stream, settings)
-        return self
-
     def _begin(self, stream: object, settings: CaptureSettings) -> None:
         if begun:
             forget_dead()
@@ -124,6 +125,7 @@ class GraphCaptureGuard:
         self._thread = get_ident()
         self._ordinal = 0  # the device, for a default stream on a thread without a context
         self._core = _core._Capture()
+        self._is_to_undo = True
         try:
             if self._is_torchs(stream):
                 self._begin_by_torch(stream)
@@ -221,6 +223,7 @@ class GraphCaptureGuard:
             graph = self._graph = self._make_graph(ended, memory)
             self._torch = None
             self._over = "this capture is finished"
+            self._is_to_undo = False
         except BaseException as error:
             if not self._was_refused(error):
                 self._give_up("this capture failed")
@@ -288,7 +291,7 @@ class GraphCaptureGuard:
 
         The stream can be used afterwards.
         """
-        if not self._over or self._torch is not None or self._cupy is not None:
+        if not self._over or self._is_to_undo:
             self._give_up(self._over or "this capture was aborted")
 
     def _give_up(self, why: str) -> None:
@@ -307,6 +310,7 @@ class GraphCaptureGuard:
         if self._cupy is not None:
             self._cupy.abort()
             self._cupy = None
+        self._is_to_undo = False
 
     @property
     def _is_orphan(self) -> bool:
@@ -370,7 +374,7 @@ class GraphCaptureGuard:
 
     def __del__(self) -> None:
         was_open = not self._over
-        if was_open or self._torch is not None or self._cupy is not None:
+        if was_open or self._is_to_undo:
             self._give_up("this capture was dropped")
         if was_open and not sys.is_finalizing():
             warnings.warn(

@@ -245,6 +245,13 @@ class _Merge:
     def finish(self) -> bytes: ...
     def result(self) -> dict[str, typing.Any]: ...
 
+class _CaptureBlock:
+    """The block of a capture."""
+    def __enter__(self) -> typing.Any:
+        """Begin the capture."""
+    def __exit__(self, type: typing.Any, value: typing.Any, traceback: typing.Any) -> None:
+        """End the capture, or discard it after an exception."""
+
 class _EndedCapture:
     @property
     def graph(self) -> int: ...

@@ -12,6 +12,7 @@ from gpuprof._capture_guard import (
     CaptureSettings,
     GraphCaptureGuard,
     begun,
+    begun_key,
     forget_begun,
     forget_dead,
 )
@@ -36,7 +37,7 @@ from gpuprof._graph_types import (
 from gpuprof.errors import EmptyGraphError, InvalidStateError
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+    from contextlib import _GeneratorContextManager
     from types import TracebackType
 
     from gpuprof._capture_debug import Watch
@@ -90,9 +91,15 @@ def begin_capture(
     ------
     As `GraphCaptureGuard`.
     """
-    guard = GraphCaptureGuard(stream, mode=mode, pool=pool)
-    guard._begun_by = current_thread()
-    begun[guard.stream] = guard
+    settings = CaptureSettings(mode=capture_mode(mode), pool=check_pool(pool))
+    guard = GraphCaptureGuard.__new__(GraphCaptureGuard)
+    try:
+        guard._begin(stream, settings)
+        guard._begun_by = current_thread()
+        begun[begun_key(guard.stream)] = guard
+    except BaseException:  # an interrupt may come as soon as it has begun
+        guard.abort()
+        raise
 
 
 def end_capture(stream: object = None, *, pool: CapturePool | None = None) -> CapturedGraph:
@@ -118,13 +125,13 @@ def end_capture(stream: object = None, *, pool: CapturePool | None = None) -> Ca
     """
     _core.require_cuda()
     handle = _core.stream_handle(stream)
-    guard = begun.get(handle)
+    guard = begun.get(begun_key(handle))
     if guard is None and stream is None:
         mine = [each for each in list(begun.values()) if each._thread == get_ident()]
         if len(mine) == 1:
             guard = mine[0]
     if guard is None:
-        open_on = sorted(begun) or "none"
+        open_on = sorted(each.stream for each in list(begun.values())) or "none"
         message = (
             f"no capture that begin_capture() began is open on stream {handle}; the streams with "
             f"one are: {open_on}"
@@ -217,7 +224,7 @@ def _stream(stream: object) -> tuple[int, int]:
     return handle, ordinal
 
 
-class capture:  # used as a function, and must be cheap
+class capture(_core._CaptureBlock):  # used as a function, and must be cheap
     """Capture what a ``with`` block gives to a stream, as a graph that can be replayed.
 
     ``with gpuprof.capture(stream) as cap: ...`` yields the `GraphCaptureGuard`; afterwards
@@ -308,28 +315,30 @@ class capture:  # used as a function, and must be cheap
         self._stream = stream
         self._debug = bool(debug)
         self._guard: GraphCaptureGuard | None = None
-        self._watching: AbstractContextManager[Watch] | None = None
+        self._watching: _GeneratorContextManager[Watch] | None = None
         self._watch: Watch | None = None
 
-    def __enter__(self) -> GraphCaptureGuard:
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> GraphCaptureGuard: ...
+
+    def _enter(self) -> GraphCaptureGuard:
         if self._guard is not None:
             message = "a capture is entered once; call gpuprof.capture() again for another one"
             raise InvalidStateError(message)
-        guard = self._guard = GraphCaptureGuard._with(self._stream, self._settings)
+        # Known before it begins: an interrupt may come as soon as it has.
+        guard = self._guard = GraphCaptureGuard.__new__(GraphCaptureGuard)
+        guard._begin(self._stream, self._settings)
         if self._debug:
             from gpuprof import _capture_debug
 
-            try:
-                self._watching = _capture_debug.watch(
-                    guard.stream, guard._capture_facts, guard._core.look
-                )
-                self._watch = self._watching.__enter__()
-            except BaseException:
-                guard.abort()
-                raise
+            self._watching = _capture_debug.watch(
+                guard.stream, guard._capture_facts, guard._core.look
+            )
+            self._watch = self._watching.__enter__()
         return guard
 
-    def __exit__(
+    def _leave(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
@@ -338,8 +347,9 @@ class capture:  # used as a function, and must be cheap
         guard = self._guard
         assert guard is not None
         try:
-            if self._watching is not None:
-                self._watching.__exit__(kind, error, traceback)
+            watching, self._watching = self._watching, None
+            if watching is not None:
+                watching.__exit__(kind, error, traceback)
             if error is None:
                 self._finish(guard)
             elif guard.is_open:
@@ -348,6 +358,13 @@ class capture:  # used as a function, and must be cheap
             guard.abort()  # nothing, after a capture that was finished
             if begun:
                 forget_dead()
+
+    def _discard(self) -> None:
+        """Leave nothing open, wherever an exception has come out of the two above."""
+        if self._watching is not None:
+            self._watching.gen.close()
+        if self._guard is not None:
+            self._guard.abort()
 
     def _finish(self, guard: GraphCaptureGuard) -> None:
         outside = self._outside()

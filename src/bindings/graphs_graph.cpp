@@ -50,9 +50,8 @@ class PyGraph {
       : path_(name), stream_(stream), ordinal_(ordinal) {
     auto parts = ended != nullptr ? std::exchange(ended->parts, {}) : graphs::CapturedParts{};
     const bool lent = parts.graph == nullptr;
-    void* graph = lent ? reinterpret_cast<void*>(handle) : parts.graph;
-    graph_ = std::make_unique<CapturedGraph>(graph, lent, stream, ordinal, std::move(parts.events),
-                                             std::move(parts.timers),
+    if (lent) parts.graph = reinterpret_cast<void*>(handle);
+    graph_ = std::make_unique<CapturedGraph>(std::move(parts), lent, stream, ordinal,
                                              static_cast<graphs::GraphTimers>(timers));
   }
 

@@ -16,7 +16,8 @@ struct ForkHooks {
   std::atomic<std::size_t> mutex_count{0};
   std::array<void (*)() noexcept, 8> callbacks{};
   std::size_t callback_count = 0;
-  std::size_t locked = 0;  // how many mutexes the fork under way holds
+  std::mutex forking;      // held by the thread that forks, from before until after
+  std::size_t locked = 0;  // how many mutexes it holds
 };
 
 // Never destroyed: a fork may happen while static destructors run.
@@ -25,8 +26,13 @@ ForkHooks& hooks() noexcept {
   return storage;
 }
 
+// A child's callbacks read such variables, whose memory a thread gets with the first access.
+thread_local volatile bool touched = false;
+
 void before_fork() {
   auto& h = hooks();
+  touched = true;
+  h.forking.lock();
   h.locked = 0;
   for (auto& place : h.mutexes) {
     ForkMutex* mutex = place.load(std::memory_order_acquire);
@@ -39,6 +45,7 @@ void before_fork() {
 void unlock_all() {
   auto& h = hooks();
   for (std::size_t i = h.locked; i > 0; --i) h.mutexes[i - 1].load()->unlock();
+  h.forking.unlock();
 }
 
 void in_child() {

@@ -53,6 +53,7 @@ struct CapturedParts {
   void* graph = nullptr;
   EventsInGraph events;
   std::vector<timing::SampleRef> timers;
+  timing::EventClock* clock = nullptr;  // of the context that was captured
 };
 
 // Destroys a graph that nobody took over. Never throws; breaks nobody's capture.

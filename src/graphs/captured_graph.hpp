@@ -62,9 +62,10 @@ struct Pointed {
 
 class CapturedGraph {
  public:
-  // Takes over `graph`, unless it is `lent`. `stream` and `ordinal` tell the context it lives in.
-  CapturedGraph(void* graph, bool lent, std::uintptr_t stream, int ordinal, EventsInGraph events,
-                std::vector<timing::SampleRef> spans, GraphTimers keeping);
+  // Takes over `parts.graph`, unless it is `lent`. Without `parts.clock` it lives in the context
+  // that `stream` and `ordinal` tell.
+  CapturedGraph(CapturedParts parts, bool lent, std::uintptr_t stream, int ordinal,
+                GraphTimers keeping);
   CapturedGraph(const CapturedGraph&) = delete;
   CapturedGraph& operator=(const CapturedGraph&) = delete;
   ~CapturedGraph();

@@ -233,15 +233,16 @@ CapturedParts Capture::end() {
   look();
   all.close(*this);
   CapturedParts parts = all.take_parts(*this);
+  parts.clock = clock_;
   if (attached_) return parts;
   const Table& table = driver::ready();
+  const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
   if (!clock_->check_alive() || !still_there()) {
     throw Error(ErrorKind::kInvalidState,
                 "the capture on stream " + std::to_string(stream_) +
                     " is gone: the stream or its context was destroyed, or somebody else ended the "
                     "capture");
   }
-  const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
   CUgraph graph = nullptr;
   check(end_for_sure(table, stream_, graph), "cuStreamEndCapture");
   parts.graph = graph;
@@ -271,6 +272,7 @@ void Capture::look() noexcept {
   if (generation_ != driver::fork_generation() || !clock_->check_alive()) return;
   try {
     const Table& table = driver::ready();
+    const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     cuuint64_t id = 0;
     CUgraph graph = nullptr;

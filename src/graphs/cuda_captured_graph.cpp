@@ -58,18 +58,19 @@ struct CapturedGraph::Handle {
   const std::uint32_t generation = driver::fork_generation();
 };
 
-CapturedGraph::CapturedGraph(void* graph, bool lent, std::uintptr_t stream, int ordinal,
-                             EventsInGraph events, std::vector<timing::SampleRef> spans,
+CapturedGraph::CapturedGraph(CapturedParts parts, bool lent, std::uintptr_t stream, int ordinal,
                              GraphTimers keeping)
     : stream_(stream),
       generation_(driver::fork_generation()),
       turns_(std::make_shared<Turns>()),
       spans_({}, keeping, nullptr, {}) {
   const Table& table = driver::ready();
+  void* graph = parts.graph;
   try {
-    clock_ = timing::contexts::find(table, stream, ordinal).clock;
+    clock_ = parts.clock;
+    if (clock_ == nullptr) clock_ = timing::contexts::find(table, stream, ordinal).clock;
     device_ = clock_->ordinal();
-    graph_ = std::make_shared<Handle>(graph, lent, std::move(events));
+    graph_ = std::make_shared<Handle>(graph, lent, std::move(parts.events));
     source_ = graph_;
   } catch (...) {
     if (!graph_ && !lent && graph != nullptr) {
@@ -78,7 +79,7 @@ CapturedGraph::CapturedGraph(void* graph, bool lent, std::uintptr_t stream, int 
     }
     throw;
   }
-  spans_ = GraphSpans(std::move(spans), keeping, graph, graph_->events);
+  spans_ = GraphSpans(std::move(parts.timers), keeping, graph, graph_->events);
   clock_->hold();
 }
 

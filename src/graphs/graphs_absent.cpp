@@ -83,9 +83,8 @@ void EdgeCopies::take_over(const EdgeCopies& /*other*/) noexcept {}
 struct LaunchEvent {};
 
 struct CapturedGraph::Handle {};
-CapturedGraph::CapturedGraph(void* /*graph*/, bool /*lent*/, std::uintptr_t stream, int /*ordinal*/,
-                             EventsInGraph /*events*/, std::vector<timing::SampleRef> /*spans*/,
-                             GraphTimers keeping)
+CapturedGraph::CapturedGraph(CapturedParts /*parts*/, bool /*lent*/, std::uintptr_t stream,
+                             int /*ordinal*/, GraphTimers keeping)
     : stream_(stream), generation_(0), spans_({}, keeping, nullptr, {}) {
   unavailable();
 }

@@ -22,6 +22,12 @@ struct Registry {
   // Moves on whenever a clock leaves, which empties every thread's cache.
   std::atomic<std::uint64_t> version{1};
 
+  // With the mutex held. There is room for all to retire, because a forked child may not allocate.
+  void add(EventClock* clock) {
+    retired.reserve(retired.size() + clocks.size() + 1);
+    clocks.push_back(clock);
+  }
+
   // With the mutex held, except in a forked child.
   void retire_from(std::vector<EventClock*>::iterator first) {
     retired.insert(retired.end(), first, clocks.end());
@@ -79,7 +85,7 @@ EventClock* enter(const Table& table, EventClock* made) {
     for (EventClock* clock : r.clocks) {
       if (clock->context() == made->context() && clock->id() == made->id()) winner = clock;
     }
-    if (winner == made) r.clocks.push_back(made);
+    if (winner == made) r.add(made);
   }
   if (winner != made && made->retained()) table.cuDevicePrimaryCtxRelease(made->ordinal());
   if (winner != made) delete made;
@@ -136,6 +142,7 @@ void forget_all_in_child() noexcept {
 }
 
 const bool fork_hook = [] {
+  registry();  // a child may not make it
   driver::on_fork_child(forget_all_in_child);
   return true;
 }();

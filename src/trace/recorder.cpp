@@ -171,6 +171,7 @@ void forget_all_in_child() noexcept {
 }
 
 const bool fork_hook = [] {
+  registry();  // a child may not make it
   driver::on_fork_child(forget_all_in_child);
   return true;
 }();

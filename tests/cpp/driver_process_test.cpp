@@ -7,15 +7,34 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "driver/cuda_table.hpp"
 #include "driver/process.hpp"
 #include "driver_errors.hpp"
 #include "fake.hpp"
 #include "own_process.hpp"
+#include "timing/cuda_contexts.hpp"
+
+namespace {
+std::atomic<std::uint64_t> allocations{0};
+}  // namespace
+
+// Counts. The other forms of it call this one.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  ++allocations;
+  if (void* memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t /*bytes*/) noexcept {
+  std::free(memory);
+}
 
 namespace gpuprof::tests {
 namespace {
@@ -104,6 +123,60 @@ TEST(Fork, ALockHeldByAnotherThreadIsFreeInTheChild) {
     EXPECT_EQ(status, 0);
     mutex.lock();
     mutex.unlock();
+  });
+}
+
+// Waits until a thread of this process waits for something.
+void await_sleep(const std::atomic<pid_t>& thread) {
+  for (std::string state; state != "S"; std::this_thread::yield()) {
+    std::ifstream file("/proc/self/task/" + std::to_string(thread.load()) + "/stat");
+    std::string rest;
+    if (std::getline(file, rest, ')')) file >> state;
+  }
+}
+
+TEST(Fork, AThreadMayForkWhileAnotherOneIsAboutTo) {
+  in_own_process([] {
+    alarm(10);  // threads that wait for each other would do so for ever
+    driver::ForkMutex& first = *new driver::ForkMutex;
+    driver::ForkMutex& last = *new driver::ForkMutex;
+    const auto fork_now = [&](std::atomic<pid_t>& thread) {
+      thread = gettid();
+      EXPECT_EQ(forked([&] {
+                  alarm(5);
+                  const std::lock_guard one(first);
+                  const std::lock_guard other(last);
+                  return 0;
+                }),
+                0);
+    };
+    std::atomic<pid_t> ids[2]{};
+    std::unique_lock lock(last);
+    std::thread one([&] { fork_now(ids[0]); });
+    await_sleep(ids[0]);  // it waits for the last lock
+    std::thread other([&] { fork_now(ids[1]); });
+    await_sleep(ids[1]);
+    lock.unlock();
+    one.join();
+    other.join();
+    const std::lock_guard again(last);
+  });
+}
+
+TEST(Fork, AChildAllocatesNothingBeforeTheProgramGoesOn) {
+  in_own_process([] {
+    const driver::Table& table = driver::ready();
+    for (int number = 0; number < 9; ++number) {  // each makes an entry in a registry
+      CUcontext context = nullptr;
+      driver::check(entry<CUresult(CUcontext*, unsigned, int)>("cuCtxCreate_v2")(&context, 0, 0),
+                    "cuCtxCreate");
+      timing::contexts::find(table, 0, 0);
+    }
+    // A thread that has used nothing of the library yet, whose variables have no memory so far.
+    std::thread([] {
+      const std::uint64_t before = allocations;
+      EXPECT_EQ(forked([before] { return allocations == before ? 0 : 1; }), 0);
+    }).join();
   });
 }
 

@@ -81,9 +81,10 @@ GraphPtr captured(CUstream stream, Body&& body) {
   driver::check(begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture");
   body();
   driver::check(end(stream, &graph), "cuStreamEndCapture");
-  return std::make_unique<graphs::CapturedGraph>(
-      graph, false, number(stream), 0, graphs::EventsInGraph{}, std::vector<timing::SampleRef>{},
-      graphs::GraphTimers::kStrip);
+  graphs::CapturedParts parts;
+  parts.graph = graph;
+  return std::make_unique<graphs::CapturedGraph>(std::move(parts), false, number(stream), 0,
+                                                 graphs::GraphTimers::kStrip);
 }
 
 inline graphs::PointedLaunch launch_at(graphs::CapturedGraph& graph, CUstream stream,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import gc
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -145,6 +147,31 @@ def test_launches_after_an_update_draw_the_numbers_that_calls_would(
     for numbers in expected:
         cap.graph.launch()
         assert torch.equal(many, numbers)
+    cap.graph.close()
+
+
+class Interrupt:
+    """``del interrupt[signal.SIGINT]`` is a Ctrl-C, heard where Python next looks for signals."""
+
+    __delitem__ = _thread.interrupt_main  # no function of Python's, which would hear it itself
+
+
+def test_a_ctrl_c_as_the_block_ends_leaves_torch_as_it_was(torch: Any) -> None:
+    interrupt = Interrupt()
+    values = torch.zeros(64, device="cuda")
+    before = torch.cuda.current_stream()
+    with pytest.raises(KeyboardInterrupt) as caught, gpuprof.capture() as cap:
+        values += 1
+        del interrupt[signal.SIGINT]  # type: ignore[attr-defined]
+    assert caught.tb is not None  # whose frames would keep the capture
+    assert not cap.is_open
+    assert gpuprof.capture_info().open_captures == ()
+    assert torch.cuda.current_stream() == before
+    assert torch.rand(4, device="cuda").sum().item() > 0
+    with gpuprof.capture() as cap:
+        values += 1
+    cap.graph.launch()
+    assert values.eq(1).all().item()
     cap.graph.close()
 
 
