@@ -64,6 +64,24 @@ def test_a_failure_stays_the_same_at_every_try(fake_path: Path) -> None:
     assert first == second
 
 
+def test_a_system_that_was_not_ready_is_asked_again(fake_path: Path) -> None:
+    out = check_python(
+        _TRY_CUDA
+        + """
+import os
+from tests.fake_driver.control import FakeCuda
+FakeCuda(os.environ["GPUPROF_CUDA_DRIVER"]).configure("init=0")
+gpuprof.Timer("cuda")
+print(gpuprof.cuda_available(), gpuprof.backends()["cuda"].available)
+""",
+        driver=fake_path,
+        FAKECUDA_CONFIG="init=802",
+    )
+    first, second = out.strip().splitlines()
+    assert "CUDA_ERROR_SYSTEM_NOT_READY (802)" in first
+    assert second == "True True"
+
+
 def test_a_missing_entry_point_is_named_when_it_is_used_and_not_before(fake_path: Path) -> None:
     out = check_python(
         """

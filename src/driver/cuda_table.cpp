@@ -28,8 +28,8 @@ struct State {
   Table table{};
   OpenedLibrary opened;
   std::vector<std::string> missing;
-  std::string load_failure;
-  std::string init_failure;
+  std::string load_failure;  // one that stays
+  std::string init_failure;  // one that stays
   int version = 0;
   std::unique_ptr<const Error> sticky;
   std::atomic<bool> has_table{false};
@@ -49,89 +49,128 @@ class Resolver {
 
   [[nodiscard]] bool usable() const noexcept { return get_ != nullptr; }
 
-  [[nodiscard]] void* find(const char* name, int version) const noexcept {
+  // Null where the driver has no such entry, and where `status` says that it failed to tell.
+  void* find(const char* name, int version, CUresult& status) const noexcept {
     void* entry = nullptr;
     CUdriverProcAddressQueryResult found{};
-    const CUresult status = get_(name, &entry, version, CU_GET_PROC_ADDRESS_DEFAULT, &found);
-    return status == CUDA_SUCCESS && found == CU_GET_PROC_ADDRESS_SUCCESS ? entry : nullptr;
+    status = get_(name, &entry, version, CU_GET_PROC_ADDRESS_DEFAULT, &found);
+    if (status == CUDA_SUCCESS && found == CU_GET_PROC_ADDRESS_SUCCESS) return entry;
+    if (status == CUDA_ERROR_NOT_FOUND || status == CUDA_ERROR_NOT_SUPPORTED) status = CUDA_SUCCESS;
+    return nullptr;
   }
 
  private:
   PFN_cuGetProcAddress_v12000 get_;
 };
 
-template <typename Function>
-void fill(Function& slot, void* entry, const char* name, std::vector<std::string>& missing) {
-  if (entry != nullptr) {
-    slot = reinterpret_cast<Function>(entry);
-    return;
-  }
-  slot = &Missing<Function>::call;
-  missing.emplace_back(name);
-}
+}  // namespace
 
-void fill_table(State& s, const Resolver& resolver) {
-#define GPUPROF_X(name, version) \
-  fill(s.table.name, resolver.find(#name, version), #name, s.missing);
-#define GPUPROF_F(name, version, older)                                                           \
-  {                                                                                               \
-    void* entry = resolver.find(#name, version);                                                  \
-    fill(s.table.name, entry != nullptr ? entry : resolver.find(#name, older), #name, s.missing); \
+struct TableFiller {
+  State& s;
+  const Resolver& resolver;
+  CUresult failure = CUDA_SUCCESS;  // of the driver to tell whether it has an entry point
+  const char* failed = "";          // its name
+
+  template <typename Function>
+  void fill(Function& slot, const char* name, int version, int older = 0) {
+    void* entry = find(name, version);
+    if (entry == nullptr && older != 0) entry = find(name, older);
+    slot = entry != nullptr ? reinterpret_cast<Function>(entry) : &Missing<Function>::call;
+    if (entry == nullptr) s.missing.emplace_back(name);
   }
-// What the driver lacks is told only where it has neither form.
-#define GPUPROF_S(name, version, older)                                          \
-  {                                                                              \
-    std::vector<std::string> not_told;                                           \
-    fill(s.table.name##_v##older, resolver.find(#name, older), #name, not_told); \
-    fill(s.table.name, resolver.find(#name, version), #name,                     \
-         not_told.empty() ? not_told : s.missing);                               \
+
+  // Two forms with types of their own; the name is missing only where the driver has neither.
+  template <typename Function, typename Older>
+  void fill_both(Function& slot, Older& older_slot, const char* name, int version, int older) {
+    const std::size_t others = s.missing.size();
+    fill(older_slot, name, older);
+    const bool has_older = s.missing.size() == others;
+    s.missing.resize(others);
+    fill(slot, name, version);
+    if (has_older) s.missing.resize(others);
   }
-  GPUPROF_DRIVER_ENTRY_POINTS(GPUPROF_X, GPUPROF_F, GPUPROF_S)
+
+  // A version above its own, which a driver refuses as a bad argument, it does not have.
+  void* find(const char* name, int version) {
+    CUresult status = CUDA_SUCCESS;
+    void* entry = version <= s.version ? resolver.find(name, version, status) : nullptr;
+    if (status != CUDA_SUCCESS) {
+      failure = status;
+      failed = name;
+    }
+    return entry;
+  }
+
+  void fill_all() {
+    s.version = kOldestDriver;  // until it is known
+    fill(s.table.cuDriverGetVersion, "cuDriverGetVersion", 2020);
+    int version = 0;
+    if (s.table.cuDriverGetVersion(&version) == CUDA_SUCCESS) s.version = version;
+    s.missing.clear();
+#define GPUPROF_X(name, version) fill(s.table.name, #name, version);
+#define GPUPROF_F(name, version, older) fill(s.table.name, #name, version, older);
+#define GPUPROF_S(name, version, older) \
+  fill_both(s.table.name, s.table.name##_v##older, #name, version, older);
+    GPUPROF_DRIVER_ENTRY_POINTS(GPUPROF_X, GPUPROF_F, GPUPROF_S)
+    GPUPROF_EVENT_ENTRY_POINTS(GPUPROF_X, GPUPROF_F)
 #undef GPUPROF_X
 #undef GPUPROF_F
 #undef GPUPROF_S
-}
+  }
+};
+
+namespace {
 
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// With the mutex held. Leaves either a table or a reason, for good.
-void load(State& s) {
-  s.opened = open_library();
+std::string name_in(const Table& table, CUresult status) {
+  const char* text = nullptr;
+  const bool known = table.cuGetErrorName(status, &text) == CUDA_SUCCESS && text != nullptr;
+  return known ? text : "CUDA_ERROR_UNRECOGNISED";
+}
+
+// With the mutex held: leaves a table, or returns the reason why there is none.
+std::string load(State& s) {
+  if (!s.load_failure.empty()) return s.load_failure;
+  if (s.opened.handle == nullptr) s.opened = open_library();
   if (s.opened.handle == nullptr) {
-    s.load_failure = "the CUDA driver cannot be opened: " + s.opened.reason;
-    return;
+    return s.load_failure = "the CUDA driver cannot be opened: " + s.opened.reason;
   }
   const Resolver resolver(s.opened.handle);
   if (!resolver.usable()) {
-    s.load_failure =
-        s.opened.path +
-        " is too old or no CUDA driver: it has no cuGetProcAddress_v2; gpuprof needs a "
-        "driver for CUDA 12.0 or later";
-    return;
+    return s.load_failure =
+               s.opened.path +
+               " is too old or no CUDA driver: it has no cuGetProcAddress_v2; gpuprof needs a "
+               "driver for CUDA 12.0 or later";
   }
-  fill_table(s, resolver);
-  if (s.table.cuDriverGetVersion(&s.version) == CUDA_SUCCESS && s.version < kOldestDriver) {
-    s.load_failure = s.opened.path + " is too old: it supports CUDA " + version_text(s.version) +
-                     "; gpuprof needs a driver for CUDA 12.0 or later";
-    return;
+  TableFiller filler{s, resolver};
+  filler.fill_all();
+  if (filler.failure != CUDA_SUCCESS) {
+    return "cuGetProcAddress of " + s.opened.path + " answered " +
+           name_in(s.table, filler.failure) + " (" +
+           std::to_string(static_cast<int>(filler.failure)) + ") when it was asked for " +
+           filler.failed;
+  }
+  if (s.version < kOldestDriver) {
+    return s.load_failure = s.opened.path + " is too old: it supports CUDA " +
+                            version_text(s.version) +
+                            "; gpuprof needs a driver for CUDA 12.0 or later";
   }
   s.has_table.store(true, std::memory_order_release);
+  return {};
 }
 
-bool ensure_loaded(State& s) {
-  if (s.has_table.load(std::memory_order_acquire)) return true;
+// The reason why there is no table; empty where there is one.
+std::string ensure_loaded(State& s) {
+  if (s.has_table.load(std::memory_order_acquire)) return {};
   const std::lock_guard lock(s.mutex);
-  if (!s.has_table.load(std::memory_order_relaxed) && s.load_failure.empty()) load(s);
-  return s.has_table.load(std::memory_order_relaxed);
+  return s.has_table.load(std::memory_order_relaxed) ? std::string() : load(s);
 }
 
 std::string name_of(CUresult status) {
-  if (const Table* table = loaded_or_null(); table != nullptr) {
-    const char* text = nullptr;
-    if (table->cuGetErrorName(status, &text) == CUDA_SUCCESS && text != nullptr) return text;
-  }
+  if (const Table* table = loaded_or_null(); table != nullptr) return name_in(*table, status);
   return status == CUDA_ERROR_DEINITIALIZED ? "CUDA_ERROR_DEINITIALIZED"
                                             : "CUDA_ERROR_UNRECOGNISED";
 }
@@ -163,45 +202,56 @@ Error describe(const State& s, CUresult status, const char* call) {
   return {static_cast<int>(status), name_of(status), call, std::move(detail)};
 }
 
-std::string no_device(const State& s) {
-  return s.opened.path + " finds no device (does CUDA_VISIBLE_DEVICES hide them?)";
+// Answers of cuInit that the same process gets again, however often it asks. Others pass: a system
+// that is not ready yet, a service that is just starting, too little memory.
+bool stays(CUresult status) noexcept {
+  switch (status) {
+    case CUDA_ERROR_NOT_INITIALIZED:
+    case CUDA_ERROR_STUB_LIBRARY:
+    case CUDA_ERROR_NO_DEVICE:
+    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+    case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
+      return true;
+    default:
+      return status == kMissingEntry;
+  }
 }
 
-// With the mutex held: initialises CUDA, or leaves the reason why not.
-void initialise(State& s) {
-  const CUresult status = s.table.cuInit(0);
+std::string init_failure_of(const State& s, CUresult status, const char* call) {
   if (status == CUDA_ERROR_NOT_INITIALIZED) {
-    s.init_failure =
-        "cuInit answered CUDA_ERROR_NOT_INITIALIZED (3), as it does in a process forked after its "
-        "parent had used CUDA; use the 'spawn' or 'forkserver' start method";
-    return;
+    return "cuInit answered CUDA_ERROR_NOT_INITIALIZED (3), as it does in a process forked after "
+           "its parent had used CUDA; use the 'spawn' or 'forkserver' start method";
   }
   if (status == CUDA_ERROR_STUB_LIBRARY) {
-    s.init_failure = s.opened.path +
-                     " is the CUDA Toolkit's stub for linking, not a driver; take the toolkit's "
-                     "lib64/stubs out of LD_LIBRARY_PATH";
-    return;
+    return s.opened.path +
+           " is the CUDA Toolkit's stub for linking, not a driver; take the toolkit's lib64/stubs "
+           "out of LD_LIBRARY_PATH";
   }
   if (status == CUDA_ERROR_NO_DEVICE) {
-    s.init_failure = no_device(s);
-    return;
+    return s.opened.path + " finds no device (does CUDA_VISIBLE_DEVICES hide them?)";
   }
-  if (status != CUDA_SUCCESS) {
-    s.init_failure = describe(s, status, "cuInit").what();
-    return;
-  }
+  return describe(s, status, call).what();
+}
+
+// With the mutex held: initialises CUDA, or returns the reason why not.
+std::string initialise(State& s) {
+  const char* call = "cuInit";
+  CUresult status = s.table.cuInit(0);
   int count = 0;
-  if (const CUresult counted = s.table.cuDeviceGetCount(&count); counted != CUDA_SUCCESS) {
-    s.init_failure = describe(s, counted, "cuDeviceGetCount").what();
-    return;
+  if (status == CUDA_SUCCESS) {
+    call = "cuDeviceGetCount";
+    status = s.table.cuDeviceGetCount(&count);
   }
-  if (count == 0) {
-    s.init_failure = no_device(s);
-    return;
+  if (status == CUDA_SUCCESS && count == 0) status = CUDA_ERROR_NO_DEVICE;
+  if (status != CUDA_SUCCESS) {
+    std::string failure = init_failure_of(s, status, call);
+    if (stays(status)) s.init_failure = failure;
+    return failure;
   }
   driver_was_initialised();
   start_log(s.table);
   s.is_ready.store(true, std::memory_order_release);
+  return {};
 }
 
 bool is_sticky(CUresult status) noexcept {
@@ -235,7 +285,8 @@ void remember_sticky(const Error& error) {
 
 const Table& loaded() {
   auto& s = state();
-  if (!ensure_loaded(s)) throw Error(ErrorKind::kUnavailable, s.load_failure);
+  const std::string failure = ensure_loaded(s);
+  if (!failure.empty()) throw Error(ErrorKind::kUnavailable, failure);
   return s.table;
 }
 
@@ -249,11 +300,14 @@ const Table& ready() {
   if (blocked.load(std::memory_order_relaxed) != 0) throw_if_blocked();
   if (s.is_ready.load(std::memory_order_acquire)) return s.table;
   loaded();
+  std::string failure;
   {
     const std::lock_guard lock(s.mutex);
-    if (!s.is_ready.load(std::memory_order_relaxed) && s.init_failure.empty()) initialise(s);
+    if (!s.is_ready.load(std::memory_order_relaxed)) {
+      failure = s.init_failure.empty() ? initialise(s) : s.init_failure;
+    }
   }
-  if (!s.init_failure.empty()) throw Error(ErrorKind::kUnavailable, s.init_failure);
+  if (!failure.empty()) throw Error(ErrorKind::kUnavailable, failure);
   return s.table;
 }
 
@@ -263,7 +317,7 @@ const Table* in_use_or_null() noexcept {
   if (s.is_ready.load(std::memory_order_acquire)) return &s.table;
   try {
     if (!s.has_table.load(std::memory_order_acquire) && !library_is_loaded()) return nullptr;
-    if (!ensure_loaded(s)) return nullptr;
+    if (!ensure_loaded(s).empty()) return nullptr;
     CUcontext context = nullptr;
     if (s.table.cuCtxGetCurrent(&context) != CUDA_SUCCESS) return nullptr;
     return &ready();  // CUDA is initialised already, so this starts nothing

@@ -1,9 +1,10 @@
 // The CUDA driver as a table of functions, opened on first use.
 //
 // loaded() is the table once somebody needed it; ready() also initialises CUDA. Both are safe from
-// any thread, and a failure stays what it was: the same words each time. An entry that the driver
-// does not have points at a function that answers kMissingEntry, so that a call through it becomes
-// an error that names it; nothing ever jumps to null.
+// any thread. A failure stays what it was, the same words each time, except where the driver may
+// answer something else the next time. An entry that the driver does not have points at a function
+// that answers kMissingEntry, so that a call through it becomes an error that names it; nothing
+// ever jumps to null.
 #pragma once
 
 #include <cuda.h>
@@ -19,17 +20,27 @@
 
 namespace gpuprof::driver {
 
-struct Table {
 #define GPUPROF_X(name, version) PFN_##name##_v##version name;
 #define GPUPROF_F(name, version, older) PFN_##name##_v##version name;
 #define GPUPROF_S(name, version, older) \
   PFN_##name##_v##version name;         \
   PFN_##name##_v##older name##_v##older;
+
+struct EventEntries {
+  GPUPROF_EVENT_ENTRY_POINTS(GPUPROF_X, GPUPROF_F)
+};
+
+struct Table : private EventEntries {
   GPUPROF_DRIVER_ENTRY_POINTS(GPUPROF_X, GPUPROF_F, GPUPROF_S)
+
+ private:
+  friend class EventAccess;  // of cuda_events.hpp: whoever calls these has asked whether they may
+  friend struct TableFiller;
+};
+
 #undef GPUPROF_X
 #undef GPUPROF_F
 #undef GPUPROF_S
-};
 
 // What a call through a missing entry answers: the largest number the enumeration can hold, and far
 // from those that drivers use.

@@ -20,8 +20,9 @@
 #include "timing/sample.hpp"
 
 namespace gpuprof::driver {
+class EventAccess;
 struct Table;
-}
+}  // namespace gpuprof::driver
 
 namespace gpuprof::graphs {
 
@@ -170,23 +171,26 @@ class CapturedGraph {
   [[nodiscard]] std::unique_lock<std::mutex> enter(bool wait = true);
   // The same for a launch, which is also kept out while a framework launches on another thread.
   [[nodiscard]] std::unique_lock<std::mutex> enter_launch(bool wait);
-  void throw_if_unusable() const;
+  driver::EventAccess throw_if_unusable() const;
   void throw_unless_alike(const CapturedGraph& other) const;
   void check_stream(const driver::Table& table, std::uintptr_t stream) const;
   // `at` is null for a launch that is not pointed.
   PointedLaunch launch_locked(std::uintptr_t stream, int ordinal, timing::Sample* replay,
                               Pointed* at);
-  PointedLaunch open_launch(const driver::Table& table, std::uintptr_t stream, int ordinal,
-                            timing::Sample* replay, Pointed* at);
+  PointedLaunch open_launch(const driver::Table& table, const driver::EventAccess& access,
+                            std::uintptr_t stream, int ordinal, timing::Sample* replay,
+                            Pointed* at);
   PointedLaunch begin_by_framework(std::uintptr_t stream, int ordinal, timing::Sample* replay,
                                    Pointed* at);
   void begin_hold(std::unique_lock<std::recursive_mutex> held) noexcept;
   void end_hold() noexcept;
-  void wait_for_turn(const driver::Table& table, std::uintptr_t stream);
-  int record_turn(const driver::Table& table, std::uintptr_t stream) noexcept;
+  void wait_for_turn(const driver::Table& table, const driver::EventAccess& access,
+                     std::uintptr_t stream);
+  int record_turn(const driver::Table& table, const driver::EventAccess& access,
+                  std::uintptr_t stream) noexcept;
   void close_launch(timing::Sample* replay, const timing::Sample& launch) noexcept;
   void fail_launch(timing::Sample* replay) noexcept;
-  void note_launch(std::uintptr_t stream) noexcept;
+  void note_launch(const driver::EventAccess& access, std::uintptr_t stream) noexcept;
   void let_go_of_payload() noexcept;
   void close_locked() noexcept;
   void take_apart() noexcept;

@@ -40,10 +40,12 @@ bool is_of_this_process(const Entry& entry) noexcept {
 }
 
 // With the driver usable.
-bool is_over(const driver::Table& table, const Entry& entry) noexcept {
-  if (entry.never_launched || !entry.over->clock.check_alive()) return true;
+bool is_over(const Entry& entry) noexcept {
+  if (entry.never_launched) return true;
+  const auto access = entry.over->clock.try_access();
+  if (!access) return true;
   if (entry.lost_track) return false;
-  return table.cuEventQuery(entry.over->event) == CUDA_SUCCESS;
+  return access->query(entry.over->event) == CUDA_SUCCESS;
 }
 
 void keep_for_good(Unclosed& one) noexcept {
@@ -100,7 +102,7 @@ void release_entries() noexcept {
   const driver::RelaxedCapture relaxed(*table);
   for (Entry& entry : entries) {
     if (!is_of_this_process(entry)) continue;
-    if (is_over(*table, entry)) {
+    if (is_over(entry)) {
       entry.over.reset();
       entry.payload.release(entry.payload.what);
       continue;

@@ -104,15 +104,14 @@ std::unique_lock<std::mutex> CapturedGraph::enter(bool wait) {
               : std::unique_lock(turns_->mutex_, std::try_to_lock);
 }
 
-void CapturedGraph::throw_if_unusable() const {
+driver::EventAccess CapturedGraph::throw_if_unusable() const {
   throw_if_blocked();
   if (closed_.load(std::memory_order_relaxed)) {
     throw Error(ErrorKind::kInvalidState, "this graph is closed; capture a new one");
   }
-  if (!clock_->check_alive()) {
-    throw Error(CUDA_ERROR_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "cuCtxGetId",
-                "the graph's context was destroyed or reset, and the graph with it");
-  }
+  if (const auto access = clock_->try_access()) return *access;
+  throw Error(CUDA_ERROR_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "cuCtxGetId",
+              "the graph's context was destroyed or reset, and the graph with it");
 }
 
 void CapturedGraph::retain(const Payload& payload) {

@@ -42,8 +42,9 @@ bool surely_same_stream(std::uintptr_t one, std::uintptr_t other) noexcept {
   return (one == other && one != kPerThreadStream) || (one <= 1 && other <= 1);
 }
 
-void throw_if_gone(EventClock& clock) {
-  if (clock.check_alive()) return;
+driver::EventAccess access_to(EventClock& clock) {
+  if (const auto access = clock.try_access()) return *access;
+  driver::throw_if_blocked();
   timing::contexts::forget_lost();
   throw Error(CUDA_ERROR_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "cuCtxGetId",
               "the context that this DeviceScalar lies in was destroyed or reset, and its memory "
@@ -91,11 +92,10 @@ bool DeviceScalar::Reading::poll(HostNanoseconds until) {
   const HostNanoseconds begun = timing::monotonic_now();
   HostNanoseconds pause = kFirstSleep;
   for (;;) {
-    throw_if_gone(state_->clock);
+    const driver::EventAccess access = access_to(state_->clock);
     {
-      const Table& table = driver::ready();
-      const driver::RelaxedCapture relaxed(table);
-      const CUresult status = table.cuEventQuery(state_->mark.event());
+      const driver::RelaxedCapture relaxed(driver::ready());
+      const CUresult status = access.query(state_->mark.event());
       if (status == CUDA_SUCCESS) return true;
       if (status != CUDA_ERROR_NOT_READY) throw driver::error_of(status, "cuEventQuery");
     }
@@ -109,7 +109,7 @@ bool DeviceScalar::Reading::poll(HostNanoseconds until) {
 
 std::uint64_t DeviceScalar::Reading::fetch() {
   const Table& table = driver::ready();
-  throw_if_gone(state_->clock);
+  access_to(state_->clock);
   const driver::CurrentContext current(table, state_->clock.context());
   // A stream of our own: what was queued on the user's meanwhile is not waited for, and a capture
   // that has begun there is not met.
@@ -146,7 +146,7 @@ void DeviceScalar::check_usable() const {
                 "this DeviceScalar was made before the process was forked, and the parent's CUDA "
                 "objects cannot be used here; use the 'spawn' or 'forkserver' start method");
   }
-  throw_if_gone(*clock_);
+  access_to(*clock_);
 }
 
 // A default stream is one of whichever context is current, and that is the scalar's.
@@ -222,7 +222,7 @@ DeviceScalar::Reading DeviceScalar::reading(std::uintptr_t stream) const {
                  "DeviceScalar.get() on a stream that is being captured: nothing runs there until "
                  "the graph is launched; end the capture first, or pass another stream");
   auto state = std::make_unique<Reading::State>(*clock_, memory_, address_, format_.bytes);
-  check(table.cuEventRecord(state->mark.event(), as_stream(stream)), "cuEventRecord");
+  check(access_to(*clock_).record(state->mark.event(), as_stream(stream)), "cuEventRecord");
   return Reading(std::move(state));
 }
 
@@ -238,9 +238,9 @@ void DeviceScalar::order_before(std::uintptr_t stream) const {
   refuse_capture(table, stream, kMessage);
   refuse_capture(table, last, kMessage);
   const Mark mark(*clock_);
-  check(table.cuEventRecord(mark.event(), as_stream(last)), "cuEventRecord");
-  check(table.cuStreamWaitEvent(as_stream(stream), mark.event(), CU_EVENT_WAIT_DEFAULT),
-        "cuStreamWaitEvent");
+  const driver::EventAccess access = access_to(*clock_);
+  check(access.record(mark.event(), as_stream(last)), "cuEventRecord");
+  check(access.let_wait(as_stream(stream), mark.event()), "cuStreamWaitEvent");
 }
 
 }  // namespace gpuprof::graphs

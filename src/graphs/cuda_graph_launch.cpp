@@ -15,6 +15,7 @@ namespace gpuprof::graphs {
 using driver::check;
 using driver::Error;
 using driver::ErrorKind;
+using driver::EventAccess;
 using driver::Table;
 using timing::Sample;
 using timing::contexts::as_stream;
@@ -59,11 +60,13 @@ void CapturedGraph::check_stream(const Table& table, std::uintptr_t stream) cons
 
 // With the lock held, and the context of a default stream current. The driver itself runs the
 // launches of one executable graph one after the other.
-void CapturedGraph::wait_for_turn(const Table& table, std::uintptr_t stream) {
+void CapturedGraph::wait_for_turn(const Table& table, const EventAccess& access,
+                                  std::uintptr_t stream) {
   Turns& turns = *turns_;
   if (!turns.last_ || (turns.last_ == over_ && !turns.is_use_)) return;
   timing::EventClock& clock = turns.last_->clock;
-  if (&clock != clock_ && !clock.check_alive()) {
+  const auto access_to_last = &clock != clock_ ? clock.try_access() : access;
+  if (!access_to_last) {
     turns.last_.reset();
     return;
   }
@@ -75,14 +78,14 @@ void CapturedGraph::wait_for_turn(const Table& table, std::uintptr_t stream) {
     return;
   }
   if (turns.stream_id_ != 0 && turns.stream_id_ == id_of(table, stream)) return;
-  check(table.cuStreamWaitEvent(as_stream(stream), turns.last_->event, CU_EVENT_WAIT_DEFAULT),
-        "cuStreamWaitEvent");
+  check(access_to_last->let_wait(as_stream(stream), turns.last_->event), "cuStreamWaitEvent");
 }
 
 // With the lock held. What the record of the event answered.
-int CapturedGraph::record_turn(const Table& table, std::uintptr_t stream) noexcept {
+int CapturedGraph::record_turn(const Table& table, const EventAccess& access,
+                               std::uintptr_t stream) noexcept {
   Turns& turns = *turns_;
-  const CUresult status = table.cuEventRecord(over_->event, as_stream(stream));
+  const CUresult status = access.record(over_->event, as_stream(stream));
   lost_track_ = status != CUDA_SUCCESS;
   if (turns.last_ != over_) turns.last_ = over_;
   turns.stream_id_ = in_turns_ ? id_of(table, stream) : 0;
@@ -92,7 +95,7 @@ int CapturedGraph::record_turn(const Table& table, std::uintptr_t stream) noexce
 
 void CapturedGraph::note_use(std::uintptr_t stream, int ordinal) {
   const auto lock = enter_launch(true);
-  throw_if_unusable();
+  const EventAccess access = throw_if_unusable();
   static_cast<void>(ordinal);
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, clock_->context());
@@ -103,13 +106,13 @@ void CapturedGraph::note_use(std::uintptr_t stream, int ordinal) {
   }
   if (!over_) over_ = std::make_shared<LaunchEvent>(*clock_);
   in_turns_ = true;
-  wait_for_turn(table, stream);
+  wait_for_turn(table, access, stream);
   turns_->is_use_ = true;
-  check(static_cast<CUresult>(record_turn(table, stream)), "cuEventRecord");
+  check(static_cast<CUresult>(record_turn(table, access, stream)), "cuEventRecord");
 }
 
 // With the lock held, after a launch.
-void CapturedGraph::note_launch(std::uintptr_t stream) noexcept {
+void CapturedGraph::note_launch(const EventAccess& access, std::uintptr_t stream) noexcept {
   // Written with the lock held only, so that no atomic addition is needed.
   uploaded_.store(true, std::memory_order_relaxed);
   replays_.store(replays_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -117,12 +120,13 @@ void CapturedGraph::note_launch(std::uintptr_t stream) noexcept {
   if (!over_) return;
   needed_ = true;
   turns_->is_use_ = false;
-  record_turn(*driver::loaded_or_null(), stream);
+  record_turn(*driver::loaded_or_null(), access, stream);
 }
 
 // With the lock held.
-PointedLaunch CapturedGraph::open_launch(const Table& table, std::uintptr_t stream, int ordinal,
-                                         Sample* replay, Pointed* at) {
+PointedLaunch CapturedGraph::open_launch(const Table& table, const EventAccess& access,
+                                         std::uintptr_t stream, int ordinal, Sample* replay,
+                                         Pointed* at) {
   if (at == nullptr) {
     check_stream(table, stream);
   } else if (is_capturing(table, stream)) {
@@ -135,12 +139,12 @@ PointedLaunch CapturedGraph::open_launch(const Table& table, std::uintptr_t stre
       return PointedLaunch::kRefused;
     }
   }
-  wait_for_turn(table, stream);
+  wait_for_turn(table, access, stream);
   if (spans_.collects()) {
     if (replay == nullptr) {
-      spans_.rest(exec_);
+      spans_.rest(access, exec_);
     } else {
-      spans_.prepare(exec_, *clock_);
+      spans_.prepare(access, exec_, *clock_);
     }
   }
   if (replay != nullptr) {
@@ -164,10 +168,10 @@ void CapturedGraph::fail_launch(Sample* replay) noexcept {
 
 PointedLaunch CapturedGraph::launch_locked(std::uintptr_t stream, int ordinal, Sample* replay,
                                            Pointed* at) {
-  throw_if_unusable();
+  const EventAccess access = throw_if_unusable();
   const Table& table = *driver::loaded_or_null();
   const driver::CurrentContext current(table, to_push(stream, copies_, *clock_));
-  const PointedLaunch opened = open_launch(table, stream, ordinal, replay, at);
+  const PointedLaunch opened = open_launch(table, access, stream, ordinal, replay, at);
   if (opened != PointedLaunch::kLaunched) return opened;
   const timing::QueueWatch watch(replays_.load(std::memory_order_relaxed));
   const CUresult status = table.cuGraphLaunch(as_exec(exec_), as_stream(stream));
@@ -177,7 +181,7 @@ PointedLaunch CapturedGraph::launch_locked(std::uintptr_t stream, int ordinal, S
     fail_launch(replay);
     throw error;
   }
-  note_launch(stream);
+  note_launch(access, stream);
   if (replay != nullptr) close_launch(replay, *replay);
   return PointedLaunch::kLaunched;
 }
@@ -220,10 +224,10 @@ PointedLaunch CapturedGraph::begin_by_framework(std::uintptr_t stream, int ordin
   throw_if_blocked();
   std::unique_lock held(turns_->held_);
   const auto lock = enter();
-  throw_if_unusable();
+  const EventAccess access = throw_if_unusable();
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, to_push(stream, copies_, *clock_));
-  const PointedLaunch opened = open_launch(table, stream, ordinal, replay, at);
+  const PointedLaunch opened = open_launch(table, access, stream, ordinal, replay, at);
   if (opened == PointedLaunch::kLaunched) begin_hold(std::move(held));
   return opened;
 }
@@ -261,8 +265,9 @@ void CapturedGraph::after_launch(std::uintptr_t stream, Sample* replay, bool lau
   const std::lock_guard lock(turns_->mutex_);
   try {
     if (launched) {
+      const EventAccess access = clock_->access();
       const driver::CurrentContext current(driver::ready(), to_push(stream, copies_, *clock_));
-      note_launch(stream);
+      note_launch(access, stream);
       if (replay != nullptr) close_launch(replay, *replay);
     } else {
       fail_launch(replay);

@@ -2,7 +2,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "driver/cuda_table.hpp"
+#include "driver/cuda_events.hpp"
 #include "graphs/cuda_handles.hpp"
 #include "graphs/graph_timers.hpp"
 #include "timing/cuda_event_clock.hpp"
@@ -93,18 +93,18 @@ void GraphSpans::find_nodes(void* graph, const EventsInGraph& events) {
   }
 }
 
-void GraphSpans::point(void* exec, Span& span, void* start, void* end) {
-  const driver::Table& table = driver::ready();
+void GraphSpans::point(const driver::EventAccess& access, void* exec, Span& span, void* start,
+                       void* end) {
   span.points_at_pool = true;  // at least one of them may
-  check(table.cuGraphExecEventRecordNodeSetEvent(as_exec(exec), as_node(span.start_node),
-                                                 static_cast<CUevent>(start)),
-        "cuGraphExecEventRecordNodeSetEvent");
-  check(table.cuGraphExecEventRecordNodeSetEvent(as_exec(exec), as_node(span.end_node),
-                                                 static_cast<CUevent>(end)),
-        "cuGraphExecEventRecordNodeSetEvent");
+  const auto point = [&](void* node, void* event) {
+    check(access.point_node(as_exec(exec), as_node(node), static_cast<CUevent>(event)),
+          "cuGraphExecEventRecordNodeSetEvent");
+  };
+  point(span.start_node, start);
+  point(span.end_node, end);
 }
 
-void GraphSpans::prepare(void* exec, timing::EventClock& clock) {
+void GraphSpans::prepare(const driver::EventAccess& access, void* exec, timing::EventClock& clock) {
   try {
     for (Span& span : spans_) {
       if (span.start_node == nullptr) continue;
@@ -114,14 +114,14 @@ void GraphSpans::prepare(void* exec, timing::EventClock& clock) {
         sample->start = pair.start;
         sample->end = pair.end;
         span.next = std::move(sample);
-        point(exec, span, pair.start, pair.end);
+        point(access, exec, span, pair.start, pair.end);
         continue;
       }
       sample->finish(SampleStatus::kDropped);
       span.next = std::move(sample);
       // The events that it pointed at so far are somebody else's by now.
       if (span.points_at_pool) {
-        point(exec, span, span.captured->start, span.captured->end);
+        point(access, exec, span, span.captured->start, span.captured->end);
         span.points_at_pool = false;
       }
     }
@@ -131,10 +131,10 @@ void GraphSpans::prepare(void* exec, timing::EventClock& clock) {
   }
 }
 
-void GraphSpans::rest(void* exec) {
+void GraphSpans::rest(const driver::EventAccess& access, void* exec) {
   for (Span& span : spans_) {
     if (!span.points_at_pool) continue;
-    point(exec, span, span.captured->start, span.captured->end);
+    point(access, exec, span, span.captured->start, span.captured->end);
     span.points_at_pool = false;
   }
 }

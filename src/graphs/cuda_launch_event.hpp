@@ -21,8 +21,8 @@ struct LaunchEvent {
     const CUresult status = table.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
     if (status != CUDA_SUCCESS) {
       const driver::Error error = driver::error_of(status, "cuEventCreate");
-      if (event != nullptr && driver::blocked.load(std::memory_order_relaxed) == 0) {
-        table.cuEventDestroy(event);
+      if (const auto access = clock.try_access(); access && event != nullptr) {
+        access->destroy(event);
       }
       throw error;
     }
@@ -32,10 +32,9 @@ struct LaunchEvent {
   LaunchEvent& operator=(const LaunchEvent&) = delete;
   ~LaunchEvent() {
     if (generation != driver::fork_generation()) return;
-    if (driver::blocked.load(std::memory_order_relaxed) == 0 && clock.check_alive()) {
-      const driver::Table& table = *driver::loaded_or_null();
-      const driver::RelaxedCapture relaxed(table);
-      table.cuEventDestroy(event);
+    if (const auto access = clock.try_access()) {
+      const driver::RelaxedCapture relaxed(*driver::loaded_or_null());
+      access->destroy(event);
     }
     clock.let_go();
   }

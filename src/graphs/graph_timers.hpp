@@ -14,6 +14,10 @@
 #include "graphs/capture.hpp"
 #include "timing/sample.hpp"
 
+namespace gpuprof::driver {
+class EventAccess;
+}
+
 namespace gpuprof::graphs {
 
 // One span's last time. `ms` counts only where `known`.
@@ -38,9 +42,9 @@ class GraphSpans {
   [[nodiscard]] GraphTimers keeping() const noexcept { return keeping_; }
 
   // Before a launch of `exec`, where collects(): gives each span its events. Throws driver::Error.
-  void prepare(void* exec, timing::EventClock& clock);
+  void prepare(const driver::EventAccess& access, void* exec, timing::EventClock& clock);
   // The same for a launch that is not to be collected: its times go nowhere.
-  void rest(void* exec);
+  void rest(const driver::EventAccess& access, void* exec);
   // After it: `launch` is the sample of the launch itself.
   void launched(const timing::Sample& launch) noexcept;
   // The launch failed: takes the events back.
@@ -64,7 +68,8 @@ class GraphSpans {
     timing::SampleRef last;       // of the launch before
   };
   void find_nodes(void* graph, const EventsInGraph& events);
-  void point(void* exec, Span& span, void* start, void* end);
+  static void point(const driver::EventAccess& access, void* exec, Span& span, void* start,
+                    void* end);
 
   GraphTimers keeping_;
   std::vector<Span> spans_;            // as they began

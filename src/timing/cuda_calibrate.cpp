@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "driver/cuda_events.hpp"
 #include "driver/cuda_scopes.hpp"
 #include "timing/cuda_gate_word.hpp"
 #include "timing/device.hpp"
@@ -26,6 +27,10 @@ class Bench {
   Bench(const Table& table, int ordinal) : table_(table) {
     check(table.cuDeviceGet(&device_, ordinal), "cuDeviceGet");
     check(table.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
+    if (const CUresult told = table.cuCtxGetId(context_, &id_); told != CUDA_SUCCESS) {
+      table.cuDevicePrimaryCtxRelease(device_);
+      check(told, "cuCtxGetId");
+    }
     try {
       current_.emplace_back(std::make_unique<driver::CurrentContext>(table, context_));
       check(table.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
@@ -45,14 +50,15 @@ class Bench {
   [[nodiscard]] CUstream stream() const noexcept { return stream_; }
 
   void record_pair(int index) {
-    check(table_.cuEventRecord(events_[at(index, 0)], stream_), "cuEventRecord");
-    check(table_.cuEventRecord(events_[at(index, 1)], stream_), "cuEventRecord");
+    const driver::EventAccess events = access();
+    check(events.record(events_[at(index, 0)], stream_), "cuEventRecord");
+    check(events.record(events_[at(index, 1)], stream_), "cuEventRecord");
   }
 
   void wait(int index) {
     const driver::RelaxedCapture relaxed(table_);
     for (;;) {
-      const CUresult status = table_.cuEventQuery(events_[at(index, 1)]);
+      const CUresult status = access().query(events_[at(index, 1)]);
       if (status == CUDA_SUCCESS) return;
       if (status != CUDA_ERROR_NOT_READY) check(status, "cuEventQuery");
     }
@@ -60,8 +66,7 @@ class Bench {
 
   [[nodiscard]] double elapsed_ns(int index) const {
     float ms = 0.0F;
-    check(table_.cuEventElapsedTime(&ms, events_[at(index, 0)], events_[at(index, 1)]),
-          "cuEventElapsedTime");
+    check(access().elapsed(ms, events_[at(index, 0)], events_[at(index, 1)]), "cuEventElapsedTime");
     return std::round(static_cast<double>(ms) * 1e6);
   }
 
@@ -70,10 +75,17 @@ class Bench {
     return static_cast<std::size_t>(index) * 2 + static_cast<std::size_t>(which);
   }
 
+  [[nodiscard]] driver::EventAccess access() const {
+    if (const auto access = driver::EventAccess::ask(table_, context_, id_)) return *access;
+    driver::throw_if_blocked();
+    throw driver::error_of(CUDA_ERROR_CONTEXT_IS_DESTROYED, "cuCtxGetId");
+  }
+
   void close() noexcept {
-    if (driver::blocked.load(std::memory_order_relaxed) != 0) return;
+    const auto access = driver::EventAccess::ask(table_, context_, id_);
+    if (!access) return;
     for (CUevent event : events_) {
-      if (event != nullptr) table_.cuEventDestroy(event);
+      if (event != nullptr) access->destroy(event);
     }
     if (stream_ != nullptr) table_.cuStreamDestroy(stream_);
     current_.clear();
@@ -83,6 +95,7 @@ class Bench {
   const Table& table_;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
+  unsigned long long id_ = 0;
   CUstream stream_ = nullptr;
   std::vector<CUevent> events_;
   std::vector<std::unique_ptr<driver::CurrentContext>> current_;

@@ -51,10 +51,10 @@ namespace device {
 
 bool read_captured(const Sample& sample, double& ms) {
   if (sample.generation != driver::fork_generation()) driver::throw_if_blocked();
-  const Table& table = driver::ready();
+  driver::throw_if_blocked();
   float value = 0.0F;
-  const CUresult status = table.cuEventElapsedTime(&value, static_cast<CUevent>(sample.start),
-                                                   static_cast<CUevent>(sample.end));
+  const CUresult status = sample.events->access().elapsed(value, static_cast<CUevent>(sample.start),
+                                                          static_cast<CUevent>(sample.end));
   if (status == CUDA_ERROR_NOT_READY) return false;
   if (status == CUDA_ERROR_INVALID_HANDLE || status == CUDA_ERROR_CAPTURED_EVENT) {
     throw Error(ErrorKind::kNotReplayed,

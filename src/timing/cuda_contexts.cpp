@@ -100,28 +100,33 @@ EventClock* make(const Table& table, CUcontext context, unsigned long long id) {
   return enter(table, new EventClock(table, context, id, device, retained));
 }
 
-EventClock* clock_of(const Table& table, CUcontext context) {
+Found clock_of(const Table& table, CUcontext context) {
   std::uint64_t version = registry().version.load(std::memory_order_acquire);
   if (cached.context == context && cached.version == version) {
-    if (cached.clock->check_alive()) return cached.clock;
+    if (const auto access = cached.clock->try_access()) return {cached.clock, nullptr, *access};
     forget_lost();
     version = registry().version.load(std::memory_order_acquire);  // before the look-up
   }
   const unsigned long long id = id_of(table, context);
   EventClock* clock = lookup(context, id);
   if (clock == nullptr) clock = make(table, context, id);
-  // The address of a context that we do not hold may come back for another one.
-  if (clock->retained()) cached = {context, clock, version};
-  return clock;
+  cached = {context, clock, version};
+  return {clock, nullptr, clock->access()};
 }
 
-EventClock* primary_clock(const Table& table, int ordinal) {
-  {
-    auto& r = registry();
-    const std::lock_guard lock(r.mutex);
-    for (EventClock* clock : r.clocks) {
-      if (clock->retained() && clock->ordinal() == ordinal) return clock;
-    }
+EventClock* retained_clock(int ordinal) {
+  auto& r = registry();
+  const std::lock_guard lock(r.mutex);
+  for (EventClock* clock : r.clocks) {
+    if (clock->retained() && clock->ordinal() == ordinal) return clock;
+  }
+  return nullptr;
+}
+
+Found primary_clock(const Table& table, int ordinal) {
+  if (EventClock* clock = retained_clock(ordinal); clock != nullptr) {
+    if (const auto access = clock->try_access()) return {clock, clock->context(), *access};
+    forget_lost();
   }
   CUdevice device = 0;
   CUcontext context = nullptr;
@@ -132,7 +137,8 @@ EventClock* primary_clock(const Table& table, int ordinal) {
     table.cuDevicePrimaryCtxRelease(device);
     throw driver::error_of(status, "cuCtxGetId");
   }
-  return enter(table, new EventClock(table, context, id, device, true));
+  EventClock* clock = enter(table, new EventClock(table, context, id, device, true));
+  return {clock, context, clock->access()};
 }
 
 // The clocks of a parent are its own: in a forked child none of their handles may be touched.
@@ -153,12 +159,19 @@ Found find(const Table& table, std::uintptr_t stream, int ordinal) {
   CUcontext context = nullptr;
   if (!is_default_stream(stream)) {
     check(table.cuStreamGetCtx(as_stream(stream), &context), "cuStreamGetCtx");
-    return {clock_of(table, context), nullptr};
+    return clock_of(table, context);
   }
   check(table.cuCtxGetCurrent(&context), "cuCtxGetCurrent");
-  if (context != nullptr) return {clock_of(table, context), nullptr};
-  EventClock* clock = primary_clock(table, ordinal);
-  return {clock, clock->context()};
+  return context != nullptr ? clock_of(table, context) : primary_clock(table, ordinal);
+}
+
+// No handle looks like the numbers of threads: handles are addresses, or less than three.
+std::uintptr_t queue_of(std::uintptr_t stream) noexcept {
+  constexpr std::uintptr_t kPerThreadStream = 2;
+  if (stream != kPerThreadStream) return stream;
+  static std::atomic<std::uintptr_t> threads{0};
+  thread_local const std::uintptr_t own = threads.fetch_add(4, std::memory_order_relaxed) + 3;
+  return own;
 }
 
 std::vector<EventClock*> all() {
@@ -182,6 +195,7 @@ std::size_t release_idle() noexcept {
     const Table* table = driver::loaded_or_null();
     for (EventClock* clock : all()) {
       const std::size_t of_clock = clock->destroy_idle();
+      if (clock->lost()) continue;  // nothing of it can be let go
       out += of_clock;
       if (of_clock != 0) continue;
       clock->timeline().close();
@@ -195,6 +209,7 @@ std::size_t release_idle() noexcept {
         table->cuDevicePrimaryCtxRelease(clock->ordinal());
       }
     }
+    forget_lost();
   } catch (...) {  // out of memory: nothing more is released
   }
   return out;

@@ -26,9 +26,14 @@ inline std::uint64_t id_of(const driver::Table& table, std::uintptr_t stream) no
   return table.cuStreamGetId(as_stream(stream), &id) == CUDA_SUCCESS ? id : 0;
 }
 
+// What tells a stream's queue from others in this process: its handle, but for that of the
+// per-thread default stream, behind which each thread has a stream of its own.
+std::uintptr_t queue_of(std::uintptr_t stream) noexcept;
+
 struct Found {
   EventClock* clock;
   CUcontext to_push;  // what must be current for a call on the stream, null if it is already
+  driver::EventAccess access;
 };
 
 // Throws driver::Error. `ordinal` is the device whose primary context a default stream means on a

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <mutex>
 #include <thread>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "driver/cuda_scopes.hpp"
 #include "timing/capture_owner.hpp"
@@ -17,25 +17,35 @@ using contexts::as_stream;
 using driver::check;
 using driver::Error;
 using driver::ErrorKind;
+using driver::EventAccess;
 using driver::Table;
 using driver::Warning;
 
 namespace {
 
 constexpr HostNanoseconds kSlowRecord = 50'000;
+constexpr HostNanoseconds kSlowFor = 1'000'000'000;
 constexpr HostNanoseconds kSpin = 50'000;
 constexpr HostNanoseconds kLongestSleep = 1'000'000;
-
-bool blocked() noexcept { return driver::blocked.load(std::memory_order_relaxed) != 0; }
 
 CUevent start_of(const Sample& sample) noexcept { return static_cast<CUevent>(sample.start); }
 CUevent end_of(const Sample& sample) noexcept { return static_cast<CUevent>(sample.end); }
 EventPair pair_of(const Sample& sample) noexcept { return {start_of(sample), end_of(sample)}; }
 
-// Streams on which the last record waited for room in the queue.
+// Streams on which the last record waited for room in the queue, and when. One that nobody uses is
+// forgotten: it may be destroyed, and as long as there is any, each record costs more.
 struct SlowStreams {
   driver::ForkMutex mutex;
-  std::unordered_set<std::uintptr_t> streams;
+  std::unordered_map<std::uintptr_t, HostNanoseconds> streams;  // by queue_of()
+  HostNanoseconds next_look = 0;
+
+  void forget_unused(HostNanoseconds now) {
+    if (now < next_look) return;
+    next_look = now + kSlowFor;
+    for (auto it = streams.begin(); it != streams.end();) {
+      it = it->second + kSlowFor <= now ? streams.erase(it) : std::next(it);
+    }
+  }
 };
 
 SlowStreams& slow_streams() {
@@ -91,13 +101,12 @@ void fail_record(Sample& sample, const Error& error) noexcept {
 }
 
 // Returns the host's time after the record.
-HostNanoseconds record(const Table& table, Sample& sample, void* event, HostNanoseconds before) {
-  const auto handle = static_cast<CUevent>(event);
+HostNanoseconds record(const EventAccess& access, Sample& sample, CUevent event,
+                       HostNanoseconds before) {
   if (sample.external()) {
-    check(table.cuEventRecordWithFlags(handle, as_stream(sample.stream), CU_EVENT_RECORD_EXTERNAL),
-          "cuEventRecordWithFlags");
+    check(access.record_in_graph(event, as_stream(sample.stream)), "cuEventRecordWithFlags");
   } else {
-    check(table.cuEventRecord(handle, as_stream(sample.stream)), "cuEventRecord");
+    check(access.record(event, as_stream(sample.stream)), "cuEventRecord");
   }
   const HostNanoseconds after = host_now();
   device::note_queue_time(sample.stream, after - before);
@@ -169,7 +178,7 @@ void begin_or_throw(Sample& sample, bool in_capture, int ordinal) {
     sample.gpu_begin.anchor = found.clock->timeline().newest();
     if (!is_default) sample.stream_id = contexts::id_of(table, sample.stream);
   }
-  sample.host_begin = record(table, sample, sample.start, host_now());
+  sample.host_begin = record(found.access, sample, start_of(sample), host_now());
 }
 
 // A default stream is one of whichever context is current, and the body may have changed that.
@@ -179,6 +188,8 @@ CUcontext context_to_push(const Sample& sample) {
 
 void record_end(Sample& sample) {
   const Table& table = driver::ready();
+  // Before anything else: a stream dies with its context too, and may not even be asked.
+  const EventAccess access = sample.events->access();
   const driver::CurrentContext current(table, context_to_push(sample));
   const captures::State capture = captures::state_of(table, sample.stream);
   const bool capturing = capture.capturing();
@@ -194,7 +205,7 @@ void record_end(Sample& sample) {
                 "another one");
   }
   sample.host_end = host_now();
-  record(table, sample, sample.end, sample.host_end);
+  record(access, sample, end_of(sample), sample.host_end);
   if (capturing && !sample.keeps_pair) hand_over(capture.id, sample);
 }
 
@@ -210,22 +221,24 @@ bool belongs_to_parent(Sample& sample) {
   return true;
 }
 
-void note_gpu_begin(Sample& sample) noexcept {
+// Reads both events of a sample whose end is over.
+void read_pair(Sample& sample, const EventAccess& access) {
+  float ms = 0.0F;
+  check(access.elapsed(ms, start_of(sample), end_of(sample)), "cuEventElapsedTime");
+  sample.device_ms = static_cast<double>(ms);
   CudaTimeline::Held anchor;
-  sample.events->timeline().mark(sample, anchor);
+  sample.events->timeline().mark(sample, anchor, access);
 }
 
 // One look at the GPU. True once the sample is final.
 bool poll_kept_pair(Sample& sample) {
   const Table& table = driver::ready();
+  const EventAccess access = sample.events->access();
   const driver::RelaxedCapture relaxed(table);
-  const CUresult status = table.cuEventQuery(end_of(sample));
+  const CUresult status = access.query(end_of(sample));
   if (status == CUDA_ERROR_NOT_READY) return false;
   check(status, "cuEventQuery");
-  float ms = 0.0F;
-  check(table.cuEventElapsedTime(&ms, start_of(sample), end_of(sample)), "cuEventElapsedTime");
-  sample.device_ms = static_cast<double>(ms);
-  note_gpu_begin(sample);
+  read_pair(sample, access);
   sample.finish(SampleStatus::kDone);
   return true;
 }
@@ -233,16 +246,15 @@ bool poll_kept_pair(Sample& sample) {
 bool poll_queued(Sample& sample) {
   EventClock& clock = *sample.events;
   // The query comes before the drain, because it is what surfaces a failure of the work itself.
-  if (!blocked() && clock.check_alive()) {
+  if (const auto access = clock.try_access()) {
     if (const CUevent end = clock.pending_end(sample); end != nullptr) {
-      const Table& table = driver::ready();
-      const driver::RelaxedCapture relaxed(table);
-      const CUresult status = table.cuEventQuery(end);
+      const driver::RelaxedCapture relaxed(driver::ready());
+      const CUresult status = access->query(end);
       if (status == CUDA_ERROR_NOT_READY) return false;
       if (status != CUDA_SUCCESS) clock.note_failure(driver::error_of(status, "cuEventQuery"));
     }
   }
-  clock.drain(sample.stream);
+  clock.drain(sample.queue);
   contexts::forget_lost();
   return sample.load_status() != SampleStatus::kPending;
 }
@@ -349,13 +361,11 @@ double end_and_wait_for_all(Sample& sample) {
   float tail_ms = 0.0F;
   try {
     check(table.cuCtxSynchronize(), "cuCtxSynchronize");
-    check(table.cuEventRecord(after.end, as_stream(sample.stream)), "cuEventRecord");
+    check(sample.events->access().record(after.end, as_stream(sample.stream)), "cuEventRecord");
     check(table.cuCtxSynchronize(), "cuCtxSynchronize");
-    float ms = 0.0F;
-    check(table.cuEventElapsedTime(&ms, start_of(sample), end_of(sample)), "cuEventElapsedTime");
-    check(table.cuEventElapsedTime(&tail_ms, end_of(sample), after.end), "cuEventElapsedTime");
-    sample.device_ms = static_cast<double>(ms);
-    note_gpu_begin(sample);
+    const EventAccess access = sample.events->access();
+    check(access.elapsed(tail_ms, end_of(sample), after.end), "cuEventElapsedTime");
+    read_pair(sample, access);
   } catch (...) {
     sample.events->give_back(after);
     throw;
@@ -371,11 +381,14 @@ void note_queue_time(std::uintptr_t stream, HostNanoseconds took) noexcept {
   const bool is_now = took > kSlowRecord;
   if (!is_now && !any_slow.load(std::memory_order_relaxed)) return;
   try {
+    const std::uintptr_t queue = contexts::queue_of(stream);
+    const HostNanoseconds now = host_now();
     const std::lock_guard lock(slow.mutex);
+    slow.forget_unused(now);
     if (is_now) {
-      slow.streams.insert(stream);
+      slow.streams[queue] = now;
     } else {
-      slow.streams.erase(stream);
+      slow.streams.erase(queue);
     }
     any_slow.store(!slow.streams.empty(), std::memory_order_relaxed);
   } catch (...) {  // out of memory: the stream stays as it was
@@ -385,7 +398,7 @@ void note_queue_time(std::uintptr_t stream, HostNanoseconds took) noexcept {
 bool is_one_of_the_slow(std::uintptr_t stream) noexcept {
   auto& slow = slow_streams();
   const std::lock_guard lock(slow.mutex);
-  return slow.streams.count(stream) != 0;
+  return slow.streams.count(contexts::queue_of(stream)) != 0;
 }
 
 void drain() noexcept {

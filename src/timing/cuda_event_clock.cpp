@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "driver/cuda_scopes.hpp"
+#include "timing/cuda_contexts.hpp"
 #include "timing/sinks.hpp"
 #include "timing/statistics.hpp"
 
@@ -21,15 +22,21 @@ bool context_is_gone(const Error& error) noexcept {
 
 }  // namespace
 
-// `status` is the answer to a question for the id, which another one has if there was one.
-bool EventClock::is_dead(CUresult status) noexcept {
-  if (status != CUDA_SUCCESS && status != CUDA_ERROR_CONTEXT_IS_DESTROYED) return false;
+void EventClock::note_loss() noexcept {
+  if (driver::blocked.load(std::memory_order_relaxed) != 0) return;  // that is why
   try {
     note_failure(Error(CUDA_ERROR_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED",
                        "cuCtxGetId", "the context was destroyed or reset, and its events with it"));
   } catch (...) {  // out of memory: found again at the next look
   }
-  return true;
+}
+
+driver::EventAccess EventClock::access() {
+  if (const auto access = try_access()) return *access;
+  driver::throw_if_blocked();
+  const std::lock_guard lock(mutex_);
+  if (loss_) throw Error(*loss_);
+  throw Error(driver::ErrorKind::kGone, "the CUDA context is gone");
 }
 
 bool EventClock::take(EventPair& pair) {
@@ -41,7 +48,8 @@ bool EventClock::take(EventPair& pair) {
   // one reads out may be taken by others first.
   for (int tries = 0; tries < kTries; ++tries) {
     while (draining_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
-    drain_all();
+    if (const auto access = try_access()) drain_all(*access);
+    finish_drain();
     if (pop_free(pair)) return true;
   }
   return false;
@@ -61,9 +69,10 @@ bool EventClock::make_pairs() {
     if (made_ >= kMaxPairs) return false;
     free_.reserve(made_ + kMakeAtOnce);  // so that giving back never allocates
   }
+  const driver::EventAccess access = this->access();
   const driver::CurrentContext current(table_, context_);
   for (std::size_t i = 0; i < kMakeAtOnce; ++i) {
-    const EventPair pair = make_pair();
+    const EventPair pair = make_pair(access);
     const std::lock_guard lock(mutex_);
     free_.push_back(pair);
     ++made_;
@@ -71,20 +80,21 @@ bool EventClock::make_pairs() {
   return true;
 }
 
-EventPair EventClock::make_pair() const {
+EventPair EventClock::make_pair(const driver::EventAccess& access) const {
   EventPair pair;
   driver::check(table_.cuEventCreate(&pair.start, CU_EVENT_DEFAULT), "cuEventCreate");
   if (const CUresult status = table_.cuEventCreate(&pair.end, CU_EVENT_DEFAULT);
       status != CUDA_SUCCESS) {
-    table_.cuEventDestroy(pair.start);
+    access.destroy(pair.start);
     throw driver::error_of(status, "cuEventCreate");
   }
   return pair;
 }
 
 EventPair EventClock::make_for_graph() {
+  const driver::EventAccess access = this->access();
   const driver::CurrentContext current(table_, context_);
-  const EventPair pair = make_pair();
+  const EventPair pair = make_pair(access);
   const std::lock_guard lock(mutex_);
   ++in_graphs_;
   return pair;
@@ -101,9 +111,10 @@ void EventClock::destroy_for_graph(EventPair pair) noexcept {
     const std::lock_guard lock(mutex_);
     --in_graphs_;
   }
-  if (lost() || driver::blocked.load(std::memory_order_relaxed) != 0) return;
-  table_.cuEventDestroy(pair.start);
-  table_.cuEventDestroy(pair.end);
+  if (const auto access = try_access()) {
+    access->destroy(pair.start);
+    access->destroy(pair.end);
+  }
 }
 
 void EventClock::hold() noexcept {
@@ -117,30 +128,35 @@ void EventClock::let_go() noexcept {
 }
 
 void EventClock::push(Sample* sample) {
-  const std::uintptr_t stream = sample->stream;  // once queued, a drain may free the sample
+  const std::uintptr_t key =
+      contexts::queue_of(sample->stream);  // once queued, a drain may free the sample
+  sample->queue = key;
   bool full = false;
   {
     const std::lock_guard lock(mutex_);
-    Queue& queue = queues_[stream];
+    Queue& queue = queues_[key];
     sample->next = nullptr;
     (queue.tail != nullptr ? queue.tail->next : queue.head) = sample;
     queue.tail = sample;
     full = ++queue.size >= queue.next_try;
   }
-  if (full) drain(stream);
+  if (full) drain(key);
 }
 
-EventClock::Queue* EventClock::find_queue(std::uintptr_t stream) noexcept {
+EventClock::Queue* EventClock::find_queue(std::uintptr_t queue) noexcept {
   const std::lock_guard lock(mutex_);
-  const auto found = queues_.find(stream);
+  const auto found = queues_.find(queue);
   return found != queues_.end() ? &found->second : nullptr;
 }
 
-void EventClock::drain(std::uintptr_t stream) noexcept {
-  if (driver::blocked.load(std::memory_order_relaxed) == 0) check_alive();
+void EventClock::drain(std::uintptr_t queue) noexcept {
+  const auto access = try_access();
   if (draining_.test_and_set(std::memory_order_acquire)) return;
   // Only the drainer erases queues, so the pointer stays good without the lock.
-  if (Queue* queue = find_queue(stream); queue != nullptr) drain_queue(*queue);
+  if (access) {
+    if (Queue* found = find_queue(queue); found != nullptr) drain_queue(*found, *access);
+    forget_if_empty(queue);
+  }
   finish_drain();
 }
 
@@ -150,13 +166,14 @@ void EventClock::settle() noexcept {
 }
 
 void EventClock::drain() noexcept {
-  if (driver::blocked.load(std::memory_order_relaxed) == 0) check_alive();
+  const auto access = try_access();
   if (draining_.test_and_set(std::memory_order_acquire)) return;
-  drain_all();
+  if (access) drain_all(*access);
+  finish_drain();
 }
 
-// With `draining_` held; gives it back.
-void EventClock::drain_all() noexcept {
+// With `draining_` held.
+void EventClock::drain_all(const driver::EventAccess& access) noexcept {
   std::vector<Queue*> waiting;
   try {
     const std::lock_guard lock(mutex_);
@@ -165,9 +182,8 @@ void EventClock::drain_all() noexcept {
     }
   } catch (...) {  // out of memory: another drain will find them
   }
-  for (Queue* queue : waiting) drain_queue(*queue);
+  for (Queue* queue : waiting) drain_queue(*queue, access);
   forget_empty_queues();
-  finish_drain();
 }
 
 // A program that makes streams without end must not grow the table without end.
@@ -179,15 +195,23 @@ void EventClock::forget_empty_queues() noexcept {
   }
 }
 
-void EventClock::drain_queue(Queue& queue) noexcept {
-  while (!lost() && driver::blocked.load(std::memory_order_relaxed) == 0 && read_batch(queue)) {
+void EventClock::forget_if_empty(std::uintptr_t queue) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (queues_.size() <= kIdleQueues) return;
+  const auto found = queues_.find(queue);
+  if (found != queues_.end() && found->second.head == nullptr) queues_.erase(found);
+}
+
+void EventClock::drain_queue(Queue& queue, const driver::EventAccess& access) noexcept {
+  while (!lost() && driver::blocked.load(std::memory_order_relaxed) == 0 &&
+         read_batch(queue, access)) {
   }
   const std::lock_guard lock(mutex_);
   queue.next_try = queue.size + kFirstTry;
 }
 
 // True if a whole batch was finished, so that another one may be.
-bool EventClock::read_batch(Queue& queue) noexcept {
+bool EventClock::read_batch(Queue& queue, const driver::EventAccess& access) noexcept {
   std::array<Sample*, kBatch> batch{};
   std::size_t count = 0;
   {
@@ -199,12 +223,11 @@ bool EventClock::read_batch(Queue& queue) noexcept {
   for (; finished < count; ++finished) {
     Sample& sample = *batch[finished];
     float ms = 0.0F;
-    const CUresult status =
-        table_.cuEventElapsedTime(&ms, as_event(sample.start), as_event(sample.end));
+    const CUresult status = access.elapsed(ms, as_event(sample.start), as_event(sample.end));
     if (status == CUDA_ERROR_NOT_READY) break;
     if (status == CUDA_SUCCESS) {
       sample.device_ms = static_cast<double>(ms);
-      if (timeline_.mark(sample, anchor)) continue;
+      if (timeline_.mark(sample, anchor, access)) continue;
       pop_finished(queue, batch.data(), finished + 1);
       return false;
     }
@@ -331,10 +354,11 @@ std::size_t EventClock::destroy_idle() noexcept {
     made_ -= idle.size();
     out = made_ + in_graphs_ + holders_;
   }
-  if (lost() || driver::blocked.load(std::memory_order_relaxed) != 0) return out;
-  for (const EventPair& pair : idle) {
-    table_.cuEventDestroy(pair.start);
-    table_.cuEventDestroy(pair.end);
+  if (const auto access = try_access()) {
+    for (const EventPair& pair : idle) {
+      access->destroy(pair.start);
+      access->destroy(pair.end);
+    }
   }
   return out;
 }

@@ -17,10 +17,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
-#include "driver/cuda_table.hpp"
+#include "driver/cuda_events.hpp"
 #include "timing/cuda_timeline.hpp"
 #include "timing/device.hpp"
 #include "timing/sample.hpp"
@@ -52,15 +53,19 @@ class EventClock {
   // Where this context's GPU times lie on the host's clock.
   [[nodiscard]] CudaTimeline& timeline() noexcept { return timeline_; }
 
-  // Whether the context is still the one that the events were made in; if not, they are lost. After
-  // a reset its handle may be the same and its id is another, and a touch of an old event is
-  // undefined: 709, 201 or a crash. One cheap driver call, on no event.
-  bool check_alive() noexcept {
-    if (lost()) return false;
-    unsigned long long now = 0;
-    const CUresult status = table_.cuCtxGetId(context_, &now);
-    return (status == CUDA_SUCCESS && now == id_) || !is_dead(status);
+  // What every call on one of this clock's events needs. Empty while the driver is blocked, and
+  // once the context is not the one that the events were made in; then they are lost. One cheap
+  // driver call, on no event.
+  std::optional<driver::EventAccess> try_access() noexcept {
+    if (lost()) return {};
+    auto access = driver::EventAccess::ask(table_, context_, id_);
+    if (!access) note_loss();
+    return access;
   }
+  // The same, or what took the events is thrown as driver::Error.
+  driver::EventAccess access();
+
+  bool check_alive() noexcept { return try_access().has_value(); }
 
   // A pair, made if need be. False if kMaxPairs are out. Throws driver::Error.
   bool take(EventPair& pair);
@@ -77,12 +82,12 @@ class EventClock {
   void hold() noexcept;
   void let_go() noexcept;
 
-  // Queues a sample whose end has been recorded; takes over one reference to it.
+  // Queues a sample whose end this thread has recorded; takes over one reference to it.
   void push(Sample* sample);
 
-  // Reads out what is finished.
+  // Reads out what is finished: in all queues, or in that of one sample that was pushed.
   void drain() noexcept;
-  void drain(std::uintptr_t stream) noexcept;
+  void drain(std::uintptr_t queue) noexcept;
 
   // Returns once no drain is under way: what one took out of a queue has been delivered.
   void settle() noexcept;
@@ -107,7 +112,6 @@ class EventClock {
     std::size_t size = 0;
     std::size_t next_try = kFirstTry;  // the size at which a push drains
   };
-  bool is_dead(CUresult status) noexcept;
   static constexpr std::size_t kFirstTry = 16;
   static constexpr std::size_t kBatch = 32;
   static constexpr std::size_t kMakeAtOnce = 16;
@@ -115,16 +119,18 @@ class EventClock {
   static constexpr int kTries = 8;
 
   bool pop_free(EventPair& pair) noexcept;
-  [[nodiscard]] EventPair make_pair() const;
+  void note_loss() noexcept;
+  [[nodiscard]] EventPair make_pair(const driver::EventAccess& access) const;
   bool make_pairs();
-  void drain_all() noexcept;
-  void drain_queue(Queue& queue) noexcept;
-  bool read_batch(Queue& queue) noexcept;
+  void drain_all(const driver::EventAccess& access) noexcept;
+  void drain_queue(Queue& queue, const driver::EventAccess& access) noexcept;
+  bool read_batch(Queue& queue, const driver::EventAccess& access) noexcept;
   void pop_finished(Queue& queue, Sample* const* batch, std::size_t count) noexcept;
   void finish_drain() noexcept;
   void fail_pending(const driver::Error& error) noexcept;
-  Queue* find_queue(std::uintptr_t stream) noexcept;
+  Queue* find_queue(std::uintptr_t queue) noexcept;
   void forget_empty_queues() noexcept;
+  void forget_if_empty(std::uintptr_t queue) noexcept;
 
   const driver::Table& table_;
   const CUcontext context_;
@@ -140,7 +146,7 @@ class EventClock {
   std::size_t in_graphs_ = 0;  // pairs made for graphs
   std::size_t holders_ = 0;
   std::shared_ptr<const driver::Error> loss_;
-  std::unordered_map<std::uintptr_t, Queue> queues_;
+  std::unordered_map<std::uintptr_t, Queue> queues_;  // by Sample::queue
 };
 
 }  // namespace gpuprof::timing

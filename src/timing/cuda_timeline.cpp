@@ -37,13 +37,12 @@ bool wanted() noexcept { return timeline::wanted.load(std::memory_order_relaxed)
 
 }  // namespace
 
-AnchorEvent::AnchorEvent(const driver::Table& driver_table, const EventClock& of_clock)
-    : table(driver_table), clock(of_clock) {
+AnchorEvent::AnchorEvent(const driver::Table& table, EventClock& of_clock) : clock(of_clock) {
   check(table.cuEventCreate(&handle, CU_EVENT_DEFAULT), "cuEventCreate");
 }
 
 AnchorEvent::~AnchorEvent() {
-  if (!clock.lost() && !blocked()) table.cuEventDestroy(handle);
+  if (const auto access = clock.try_access()) access->destroy(handle);
 }
 
 // The right to talk to the driver for new anchors; waits for whoever has it.
@@ -94,7 +93,7 @@ void CudaTimeline::take_first() noexcept {
 // With the turn.
 void CudaTimeline::take(HostNanoseconds patience) noexcept {
   tried_.store(true, std::memory_order_relaxed);
-  if (stopped_.load(std::memory_order_relaxed) || clock_.lost() || blocked()) return;
+  if (stopped_.load(std::memory_order_relaxed) || !clock_.check_alive()) return;
   try {
     const driver::CurrentContext current(table_, clock_.context());
     const driver::RelaxedCapture relaxed(table_);
@@ -116,7 +115,7 @@ CudaTimeline::Sighting CudaTimeline::observe(HostNanoseconds patience) {
   for (int tries = 0; tries < kTries; ++tries) {
     if (!spare_) spare_ = std::make_shared<AnchorEvent>(table_, clock_);
     Sighting found{spare_, host_now(), 0};
-    check(table_.cuEventRecord(found.event->handle, stream_), "cuEventRecord");
+    check(clock_.access().record(found.event->handle, stream_), "cuEventRecord");
     const HostNanoseconds until = begun + (best.event ? kBudget : std::max(patience, kBudget));
     if (!await(*found.event, until, begun + kBudget, found.after)) break;
     if (!best.event || found.width() < best.width()) {
@@ -134,15 +133,18 @@ CudaTimeline::Sighting CudaTimeline::observe(HostNanoseconds patience) {
 // Polls until the event is over, from `nap_from` on with naps. False at `until`: the event is left
 // as it is, and the next try records it anew.
 bool CudaTimeline::await(const AnchorEvent& event, HostNanoseconds until, HostNanoseconds nap_from,
-                         HostNanoseconds& after) const {
+                         HostNanoseconds& after) {
+  driver::EventAccess access = clock_.access();
   for (int looks = 1;; ++looks) {
-    const CUresult status = table_.cuEventQuery(event.handle);
+    const CUresult status = access.query(event.handle);
     after = host_now();
     if (status == CUDA_SUCCESS) return true;
     if (status != CUDA_ERROR_NOT_READY) throw driver::error_of(status, "cuEventQuery");
     const HostNanoseconds now = monotonic_now();
     if (now >= until && looks >= kLooks) return false;
-    if (now >= nap_from) pause_briefly();
+    if (now < nap_from) continue;
+    pause_briefly();
+    access = clock_.access();
   }
 }
 
@@ -154,7 +156,7 @@ void CudaTimeline::append(const Sighting& found) {
   }
   float elapsed_ms = 0.0F;
   if (last) {
-    check(table_.cuEventElapsedTime(&elapsed_ms, last->handle, found.event->handle),
+    check(clock_.access().elapsed(elapsed_ms, last->handle, found.event->handle),
           "cuEventElapsedTime");
   }
   found.event->over = found.after;
@@ -175,7 +177,7 @@ void CudaTimeline::append(const Sighting& found) {
   newest_.store(map_.newest(), std::memory_order_release);
 }
 
-bool CudaTimeline::mark(Sample& sample, Held& held) noexcept {
+bool CudaTimeline::mark(Sample& sample, Held& held, const driver::EventAccess& access) noexcept {
   if (!wanted() || stopped_.load(std::memory_order_relaxed)) return true;
   const std::uint32_t noted = sample.gpu_begin.anchor;
   if (!held.event || held.noted != noted) hold(noted, held);
@@ -187,11 +189,11 @@ bool CudaTimeline::mark(Sample& sample, Held& held) noexcept {
     if (!held.event) return !clock_.lost() && !blocked();
   }
   double ms = 0.0;
-  CUresult status = measure(sample, held, ms);
+  CUresult status = measure(sample, held, access, ms);
   if (status == CUDA_SUCCESS && std::abs(ms) > kFarMs) {
     const std::uint32_t from = held.number;
     hold_nearest(ms, held);
-    if (held.number != from) status = measure(sample, held, ms);
+    if (held.number != from) status = measure(sample, held, access, ms);
   }
   if (status != CUDA_SUCCESS) {
     stop(driver::error_of(status, "cuEventElapsedTime"));
@@ -201,19 +203,20 @@ bool CudaTimeline::mark(Sample& sample, Held& held) noexcept {
   return true;
 }
 
-CUresult CudaTimeline::measure(const Sample& sample, const Held& held, double& ms) const noexcept {
+CUresult CudaTimeline::measure(const Sample& sample, const Held& held,
+                               const driver::EventAccess& access, double& ms) noexcept {
   float value = 0.0F;
   const CUresult status =
-      table_.cuEventElapsedTime(&value, held.event->handle, static_cast<CUevent>(sample.start));
+      access.elapsed(value, held.event->handle, static_cast<CUevent>(sample.start));
   ms = static_cast<double>(value);
   return status;
 }
 
 // Leaves in `held` the anchor `noted`, or the oldest that has an event if that one has none.
 void CudaTimeline::hold(std::uint32_t noted, Held& held) noexcept {
+  const std::shared_ptr<const AnchorEvent> before = std::move(held.event);  // goes without the lock
   const std::lock_guard lock(mutex_);
   held.noted = noted;
-  held.event.reset();
   if (events_.empty()) return;
   const std::uint32_t oldest = map_.newest() - static_cast<std::uint32_t>(events_.size()) + 1;
   held.number = std::clamp(noted, oldest, map_.newest());
@@ -221,6 +224,7 @@ void CudaTimeline::hold(std::uint32_t noted, Held& held) noexcept {
 }
 
 void CudaTimeline::hold_nearest(double ms, Held& held) noexcept {
+  const std::shared_ptr<const AnchorEvent> before = held.event;  // goes without the lock
   const std::lock_guard lock(mutex_);
   if (events_.empty() || held.number < map_.oldest()) return;
   const std::uint32_t oldest = map_.newest() - static_cast<std::uint32_t>(events_.size()) + 1;
@@ -272,8 +276,7 @@ void CudaTimeline::release() noexcept {
     newest_.store(0, std::memory_order_release);
   }
   const CUstream stream = std::exchange(stream_, nullptr);
-  const bool callable = !clock_.lost() && !blocked();
-  if (callable && (stream != nullptr || !events.empty())) {
+  if ((stream != nullptr || !events.empty()) && clock_.check_alive()) {
     const driver::RelaxedCapture relaxed(table_);
     events.clear();
     spare_.reset();
@@ -304,7 +307,6 @@ std::atomic<int> wants{0};
 void forget_all() noexcept {
   try {
     for (EventClock* clock : contexts::all()) {
-      if (!blocked()) clock->check_alive();
       clock->timeline().forget();
     }
     contexts::forget_lost();

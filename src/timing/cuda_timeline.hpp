@@ -16,7 +16,7 @@
 #include <memory>
 #include <mutex>
 
-#include "driver/cuda_table.hpp"
+#include "driver/cuda_events.hpp"
 #include "timing/clock_map.hpp"
 #include "timing/sample.hpp"
 #include "timing/timeline.hpp"
@@ -25,13 +25,12 @@ namespace gpuprof::timing {
 
 // An event that is destroyed with its last owner, unless the driver or the context is gone.
 struct AnchorEvent {
-  AnchorEvent(const driver::Table& driver_table, const EventClock& of_clock);  // driver::Error
+  AnchorEvent(const driver::Table& table, EventClock& of_clock);  // driver::Error
   AnchorEvent(const AnchorEvent&) = delete;
   AnchorEvent& operator=(const AnchorEvent&) = delete;
   ~AnchorEvent();
 
-  const driver::Table& table;
-  const EventClock& clock;
+  EventClock& clock;
   CUevent handle = nullptr;
   HostNanoseconds over = 0;  // when the host saw that it was over
 };
@@ -60,7 +59,7 @@ class CudaTimeline {
 
   // Notes when the sample's start was, if somebody wants to know. Its start must be over, and its
   // events not yet given away. False if the driver or the context turned out to be gone.
-  bool mark(Sample& sample, Held& held) noexcept;
+  bool mark(Sample& sample, Held& held, const driver::EventAccess& access) noexcept;
 
   timeline::Placement place(const GpuMark& mark, timeline::HostMoment& moment) noexcept;
 
@@ -79,13 +78,14 @@ class CudaTimeline {
   void take(HostNanoseconds patience) noexcept;
   Sighting observe(HostNanoseconds patience);
   bool await(const AnchorEvent& event, HostNanoseconds until, HostNanoseconds nap_from,
-             HostNanoseconds& after) const;
+             HostNanoseconds& after);
   void append(const Sighting& found);
   void release() noexcept;
   void stop(const driver::Error& error) noexcept;
   void hold(std::uint32_t noted, Held& held) noexcept;
   void hold_nearest(double ms, Held& held) noexcept;
-  CUresult measure(const Sample& sample, const Held& held, double& ms) const noexcept;
+  static CUresult measure(const Sample& sample, const Held& held, const driver::EventAccess& access,
+                          double& ms) noexcept;
 
   const driver::Table& table_;
   EventClock& clock_;

@@ -203,6 +203,30 @@ TEST(Loading, NamesAFailedInitialisation) {
   });
 }
 
+TEST(Loading, AsksAgainWhereTheSystemWasNotReady) {
+  for (const char* answer : {"init=802", "init=2", "init=999"}) {
+    in_own_process([=] {
+      configure(answer);
+      EXPECT_TRUE(contains(error_of_ready().what(), "cuInit"));
+      EXPECT_TRUE(contains(error_of_ready().what(), "cuInit"));
+      EXPECT_EQ(calls_of("cuInit"), 2U);
+      ASSERT_EQ(entry<int(const char*)>("fakecuda_configure")("init=0"), 0);
+      driver::ready();
+      EXPECT_TRUE(driver::driver_info().available);
+    });
+  }
+}
+
+TEST(Loading, AsksNoMoreWhereTheAnswerStays) {
+  for (const char* answer : {"init=3", "init=34", "init=100", "init=803"}) {
+    in_own_process([=] {
+      configure(answer);
+      EXPECT_STREQ(error_of_ready().what(), error_of_ready().what());
+      EXPECT_EQ(calls_of("cuInit"), 1U);
+    });
+  }
+}
+
 TEST(Loading, KnowsTheToolkitsStub) {
   in_own_process([] {
     configure("init=34");
@@ -275,6 +299,17 @@ TEST(EntryPoints, AMissingOneIsNamedWhenItIsCalled) {
   });
 }
 
+TEST(EntryPoints, ADriverThatFailsToTellIsNotTakenToLackOne) {
+  in_own_process([] {
+    script("cuGetProcAddress_v2@30=2");
+    const Error error = error_of_ready();
+    EXPECT_TRUE(contains(error.what(), "cuGetProcAddress")) << error.what();
+    EXPECT_TRUE(contains(error.what(), "CUDA_ERROR_OUT_OF_MEMORY (2)")) << error.what();
+    driver::ready();
+    EXPECT_EQ(driver::driver_info().missing, std::vector<std::string>{});
+  });
+}
+
 TEST(EntryPoints, ADriverOfCuda12LacksOnlyWhatCameLater) {
   in_own_process([] {
     configure("driver_version=12000");
@@ -289,8 +324,14 @@ TEST(EntryPoints, ElapsedTimeFallsBackToItsOlderVersion) {
   in_own_process([] {
     configure("driver_version=12020");
     const driver::Table& table = driver::ready();
+    CUcontext context = nullptr;
+    unsigned long long id = 0;
+    driver::check(table.cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
+    driver::check(table.cuCtxGetId(context, &id), "cuCtxGetId");
+    const auto access = driver::EventAccess::ask(table, context, id);
+    ASSERT_TRUE(access);
     float ms = 0.0F;
-    EXPECT_NE(table.cuEventElapsedTime(&ms, nullptr, nullptr), driver::kMissingEntry);
+    EXPECT_NE(access->elapsed(ms, nullptr, nullptr), driver::kMissingEntry);
     EXPECT_EQ(calls_of("cuEventElapsedTime"), 1U);
     EXPECT_EQ(calls_of("cuEventElapsedTime_v2"), 0U);
   });
@@ -300,7 +341,7 @@ class DriverErrors : public OnDevice {};
 
 TEST_F(DriverErrors, HoldCallNameCodeAndDescription) {
   const Error error =
-      error_from([&] { driver::check(table_->cuEventRecord(nullptr, stream_), "cuEventRecord"); });
+      error_from([&] { driver::check(access().record(nullptr, stream_), "cuEventRecord"); });
   EXPECT_EQ(error.kind(), ErrorKind::kCuda);
   EXPECT_EQ(error.code(), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(error.name(), "CUDA_ERROR_INVALID_HANDLE");
@@ -312,13 +353,13 @@ TEST_F(DriverErrors, HoldCallNameCodeAndDescription) {
 
 TEST_F(DriverErrors, HoldWhatTheDriversLogSays) {
   const Error error =
-      error_from([&] { driver::check(table_->cuEventRecord(nullptr, stream_), "cuEventRecord"); });
+      error_from([&] { driver::check(access().record(nullptr, stream_), "cuEventRecord"); });
   EXPECT_TRUE(contains(error.detail(), "the driver's log says")) << error.detail();
   EXPECT_TRUE(contains(error.detail(), "from cuEventRecord")) << error.detail();
 }
 
 TEST_F(DriverErrors, HoldOnlyTheLogOfTheirOwnCall) {
-  driver::error_of(table_->cuEventRecord(nullptr, stream_), "cuEventRecord");
+  driver::error_of(access().record(nullptr, stream_), "cuEventRecord");
   const Error second = driver::error_of(table_->cuMemFreeHost(nullptr), "cuMemFreeHost");
   EXPECT_FALSE(contains(second.detail(), "cuEventRecord")) << second.detail();
 }

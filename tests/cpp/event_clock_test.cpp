@@ -75,6 +75,48 @@ TEST_F(EventClockTest, AStreamThatWaitsHoldsBackNoOtherStream) {
   EXPECT_TRUE(wait_for(held));
 }
 
+TEST_F(EventClockTest, TheDefaultStreamsOfTwoThreadsHoldEachOtherNotBack) {
+  const auto per_thread = reinterpret_cast<CUstream>(2);
+  Gate gate(*table_, per_thread);
+  const SampleRef held = span(per_thread);
+  SampleRef free;
+  std::thread([&] {
+    const driver::CurrentContext current(*table_, context_);
+    free = span(per_thread, kMillisecond);
+    EXPECT_TRUE(wait_for(free));
+  }).join();
+  EXPECT_EQ(free->load_status(), SampleStatus::kDone);
+  EXPECT_EQ(held->load_status(), SampleStatus::kPending);
+  gate.open();
+  EXPECT_TRUE(wait_for(held));
+}
+
+timing::HostNanoseconds host_time = 0;
+
+TEST_F(EventClockTest, ASlowStreamIsForgottenOnceNobodyUsesIt) {
+  constexpr std::uintptr_t kGone = 0x1000;
+  constexpr std::uintptr_t kOther = 0x2000;
+  timing::host_clock = +[]() noexcept { return host_time; };
+  timing::device::note_queue_time(kGone, kMillisecond);
+  EXPECT_TRUE(timing::device::is_slow(kGone));
+  EXPECT_FALSE(timing::device::is_slow(kOther));
+  host_time += 500 * kMillisecond;
+  timing::device::note_queue_time(kOther, 0);
+  EXPECT_TRUE(timing::device::is_slow(kGone));
+  host_time += 3'000 * kMillisecond;
+  timing::device::note_queue_time(kOther, 0);
+  EXPECT_FALSE(timing::device::any_slow.load());
+  timing::host_clock = &timing::monotonic_now;
+}
+
+TEST_F(EventClockTest, AThreadsDefaultStreamThatIsSlowIsNoOtherThreads) {
+  timing::device::note_queue_time(2, kMillisecond);
+  EXPECT_TRUE(timing::device::is_slow(2));
+  std::thread([] { EXPECT_FALSE(timing::device::is_slow(2)); }).join();
+  timing::device::note_queue_time(2, 0);
+  EXPECT_FALSE(timing::device::is_slow(2));
+}
+
 TEST_F(EventClockTest, HandsOutTheLastPairGivenBackFirst) {
   unsigned long long id = 0;
   driver::check(table_->cuCtxGetId(context_, &id), "cuCtxGetId");

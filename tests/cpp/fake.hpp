@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "driver/cuda_events.hpp"
 #include "driver/cuda_scopes.hpp"
-#include "driver/cuda_table.hpp"
 #include "timing/device.hpp"
 #include "timing/sample.hpp"
 #include "timing/scope.hpp"
@@ -195,6 +195,13 @@ class OnDevice : public testing::Test {
     driver::check(table_->cuStreamCreate(&stream, flags), "cuStreamCreate");
     streams_.push_back(stream);
     return stream;
+  }
+
+  // What calls on events of this context need.
+  [[nodiscard]] driver::EventAccess access() const {
+    unsigned long long id = 0;
+    driver::check(table_->cuCtxGetId(context_, &id), "cuCtxGetId");
+    return driver::EventAccess::ask(*table_, context_, id).value();
   }
 
   // The statistics' row of a path on the CUDA clock; all zero if there is none.

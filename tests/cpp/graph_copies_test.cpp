@@ -343,15 +343,15 @@ TEST_F(GraphCopies, AllInputsComeBeforeEverythingAndAllResultsAfterIt) {
   CUevent forked = nullptr;
   driver::check(table_->cuEventCreate(&forked, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
   GraphPtr graph = captured(stream_, [&] {
-    driver::check(table_->cuEventRecord(forked, stream_), "cuEventRecord");
-    driver::check(table_->cuStreamWaitEvent(branch, forked, 0), "cuStreamWaitEvent");
+    driver::check(access().record(forked, stream_), "cuEventRecord");
+    driver::check(access().let_wait(branch, forked), "cuStreamWaitEvent");
     copy(stream_, first, one);
     work(branch, 5'000);
     copy(branch, second, two);
-    driver::check(table_->cuEventRecord(forked, branch), "cuEventRecord");
-    driver::check(table_->cuStreamWaitEvent(stream_, forked, 0), "cuStreamWaitEvent");
+    driver::check(access().record(forked, branch), "cuEventRecord");
+    driver::check(access().let_wait(stream_, forked), "cuStreamWaitEvent");
   });
-  table_->cuEventDestroy(forked);
+  access().destroy(forked);
   Array sources[2];
   Array targets[2];
   sources[0].set(10);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,128 @@ def test_a_context_destroyed_under_us_fails_what_is_pending_and_nothing_else(
         """,
     )
     assert out.split() == ["CUDA_ERROR_CONTEXT_IS_DESTROYED", "True"]
+
+
+RESET = """
+def reset():
+    fake.primary_reset()
+    fake.set_current(fake.primary_retain())  # a touch of what was in the old one crashes now
+
+def refused(call):
+    try:
+        print("value", call())
+    except gpuprof.errors.CudaError as error:
+        print(error.name)
+
+warnings.simplefilter("ignore")
+timer = gpuprof.Timer("cuda", stream)
+"""
+
+AFTER_A_RESET = {
+    "the end of a scope": """
+        with scope as sample:
+            reset()
+        refused(lambda: sample.ms)
+    """,
+    "the end of a timer": """
+        timer.record_start()
+        reset()
+        refused(timer.record_end)
+    """,
+    "the reading of a timer": """
+        with timer:
+            fake.work(stream, 1000)
+        reset()
+        assert timer.ready is False
+        refused(timer.elapsed_ms)
+    """,
+    "the end of a verified scope": """
+        def verify():
+            with gpuprof.timer("verified", stream=stream, verify_stream=True):
+                reset()
+        refused(verify)
+    """,
+    "the reading of a captured scope": """
+        fake.begin_capture(stream)
+        with gpuprof.timer("captured", stream=stream, in_capture="record") as sample:
+            fake.work(stream, 1000)
+        fake.graph_launch(fake.instantiate(fake.end_capture(stream)), stream)
+        assert sample.ms > 0.0
+        reset()
+        refused(lambda: sample.ms)
+    """,
+    "the timings of a graph": """
+        with gpuprof.capture(stream) as cap, gpuprof.timer("captured", stream=stream):
+            fake.work(stream, 1000)
+        cap.graph.launch(stream)
+        assert cap.graph.timings()
+        reset()
+        refused(cap.graph.timings)
+    """,
+    "the collected timings of a graph": """
+        with gpuprof.capture(stream, timers="collect") as cap:
+            with gpuprof.timer("captured", stream=stream):
+                fake.work(stream, 1000)
+        cap.graph.launch(stream)
+        reset()
+        refused(cap.graph.timings)
+    """,
+    "letting a captured scope go": """
+        fake.begin_capture(stream)
+        scope = gpuprof.timer(stream=stream, in_capture="record")
+        with scope as sample:
+            fake.work(stream, 1000)
+        fake.end_capture(stream)
+        reset()
+        refused(lambda: sample.ms)
+        del sample, scope
+    """,
+    "letting the events go": """
+        with scope as sample, timer:
+            fake.work(stream, 1000)
+        assert sample.ms > 0.0
+        timer.close()
+        reset()
+        print("value" if _core._release_idle() else "CUDA_ERROR_CONTEXT_IS_DESTROYED")
+        fake.call("cuCtxSynchronize")  # the new context is somebody else's, and still there
+    """,
+    "a scope on the default stream of a thread without a context": """
+        fake.set_current(0)
+        with gpuprof.timer("default", backend="cuda", stream=0) as sample:
+            pass
+        assert sample.ms >= 0.0
+        fake.primary_reset()
+        fake.primary_retain()
+        with gpuprof.timer("default", backend="cuda", stream=0) as sample:
+            pass
+        assert sample.ms >= 0.0
+        print("CUDA_ERROR_CONTEXT_IS_DESTROYED")
+    """,
+}
+
+
+@pytest.mark.parametrize("use", AFTER_A_RESET)
+def test_no_event_is_touched_after_its_context_was_reset(fake_path: Path, use: str) -> None:
+    out = check_cuda(fake_path, RESET + textwrap.dedent(AFTER_A_RESET[use]))
+    assert out.split() == ["CUDA_ERROR_CONTEXT_IS_DESTROYED"]
+
+
+def test_a_timer_measures_again_in_the_context_that_follows_a_reset(fake_path: Path) -> None:
+    out = check_cuda(
+        fake_path,
+        RESET
+        + """
+timer.record_start()
+reset()
+refused(timer.record_end)
+stream = fake.stream_create()
+timer.record_start(stream)
+fake.work(stream, 1_000_000)
+timer.record_end()
+print(round(timer.elapsed_ms()))
+""",
+    )
+    assert out.split() == ["CUDA_ERROR_CONTEXT_IS_DESTROYED", "1"]
 
 
 def test_the_primary_context_is_retained_while_events_live(fake_path: Path) -> None:
