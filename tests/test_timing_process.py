@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.processes import SETUP_CUDA, check_cuda, check_python, run_python
 
 
@@ -49,25 +51,38 @@ def test_ctrl_c_ends_a_wait_and_leaves_the_sample_usable(fake_path: Path) -> Non
     assert out.split() == ["interrupted", "True", "True"]
 
 
-def test_a_subinterpreter_gets_a_clear_import_error() -> None:
+@pytest.mark.parametrize("first", ["main", "subinterpreter"])
+@pytest.mark.parametrize("kind", ["isolated", "legacy"])
+def test_a_subinterpreter_gets_a_clear_import_error_and_the_main_one_goes_on(
+    kind: str, first: str
+) -> None:
     inside = (
         "try:\n    import gpuprof._core\n"
         "except ImportError as error:\n    print('ImportError', 'subinterpreters' in str(error))\n"
     )
     out = check_python(
         f"""
-        import gpuprof
-        gpuprof.timer("main")
-        try:
+        import sys
+        if {first!r} == "main":
+            import gpuprof
+            gpuprof.timer("main")
+        if sys.version_info >= (3, 13):
             import _interpreters as interpreters
-        except ImportError:
+            create = lambda: interpreters.create({kind!r})
+        else:
             import _xxsubinterpreters as interpreters
-        one = interpreters.create()
-        interpreters.run_string(one, {inside!r})
-        interpreters.destroy(one)
+            create = lambda: interpreters.create(isolated={kind == "isolated"})
+        for _ in range(2):
+            one = create()
+            interpreters.run_string(one, {inside!r})
+            interpreters.destroy(one)
+        import gpuprof
+        with gpuprof.timer("after", backend="cpu"):
+            pass
+        print(gpuprof.stats()["after"].host.count)
         """
     )
-    assert out.split() == ["ImportError", "True"]
+    assert out.split() == ["ImportError", "True"] * 2 + ["1"]
 
 
 def test_a_blocked_record_lets_other_threads_run_from_then_on(fake_path: Path) -> None:

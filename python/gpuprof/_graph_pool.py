@@ -40,13 +40,23 @@ class CapturePool:
 
     __slots__ = ("__weakref__", "_buffers", "_generation", "_graphs", "_sealed", "_torch", "_turns")
 
-    def __init__(self) -> None:
-        self._buffers: list[object] = []
-        self._generation = 0  # how often the buffers were cleared
-        self._graphs: weakref.WeakSet[CapturedGraph] = weakref.WeakSet()
+    _buffers: list[object]
+    _generation: int  # how often the buffers were cleared
+    _graphs: weakref.WeakSet[CapturedGraph]
+    _sealed: bool
+    _torch: object
+    _turns: _core._Turns | None
+
+    def __new__(cls) -> CapturePool:
+        """Make an empty pool: here, because a destructor runs also where ``__init__`` did not."""
+        self = super().__new__(cls)
+        self._buffers = []
+        self._generation = 0
+        self._graphs = weakref.WeakSet()
         self._sealed = False
-        self._torch: object = None
-        self._turns: _core._Turns | None = None
+        self._torch = None
+        self._turns = None
+        return self
 
     def __del__(self) -> None:
         self._drop_buffers()

@@ -4,6 +4,7 @@
 
 #include "bindings/errors.hpp"
 #include "bindings/parts.hpp"
+#include "bindings/utf8.hpp"
 #include "driver/library.hpp"
 #include "driver/process.hpp"
 #ifdef GPUPROF_HAS_CUDA
@@ -21,12 +22,16 @@ py::dict driver_info() {
 #ifdef GPUPROF_HAS_CUDA
   const driver::DriverInfo info = driver::driver_info();
   result["available"] = info.available;
-  result["reason"] = info.reason;
-  result["path"] = info.path.empty() ? py::object(py::none()) : py::str(info.path);
-  result["override"] =
-      info.override_path.empty() ? py::object(py::none()) : py::str(info.override_path);
+  const auto text_or_none = [](const std::string& text) {
+    return text.empty() ? py::object(py::none()) : py::object(from_utf8(text));
+  };
+  result["reason"] = from_utf8(info.reason);
+  result["path"] = text_or_none(info.path);
+  result["override"] = text_or_none(info.override_path);
   result["version"] = info.version == 0 ? py::object(py::none()) : py::int_(info.version);
-  result["tried"] = info.tried;
+  py::list tried;
+  for (const std::string& candidate : info.tried) tried.append(from_utf8(candidate));
+  result["tried"] = tried;
   result["missing"] = info.missing;
 #else
   result["available"] = false;

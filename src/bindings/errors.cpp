@@ -1,6 +1,7 @@
 #include "bindings/errors.hpp"
 
 #include "bindings/parts.hpp"
+#include "bindings/utf8.hpp"
 
 namespace gpuprof::bindings {
 
@@ -36,8 +37,9 @@ void set_error(const Error& error) {
     const py::module_ errors = py::module_::import("gpuprof.errors");
     const py::object instance =
         error.kind() == ErrorKind::kCuda
-            ? errors.attr("cuda_error")(error.code(), error.name(), error.call(), error.detail())
-            : errors.attr(class_name(error.kind()))(error.what());
+            ? errors.attr("cuda_error")(error.code(), error.name(), error.call(),
+                                        from_utf8(error.detail()))
+            : errors.attr(class_name(error.kind()))(from_utf8(error.what()));
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(instance.ptr())), instance.ptr());
   } catch (py::error_already_set& failure) {
     failure.restore();
@@ -59,7 +61,8 @@ void emit_warnings() {
   PyErr_Fetch(&type, &value, &traceback);
   try {
     for (const std::string& message : driver::take_warnings()) {
-      if (PyErr_WarnEx(PyExc_RuntimeWarning, message.c_str(), 1) != 0) {
+      const py::str text = from_utf8(message);
+      if (PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "%U", text.ptr()) != 0) {
         PyErr_WriteUnraisable(nullptr);
       }
     }

@@ -194,28 +194,19 @@ class Maker {
 
 using Nodes = py::typing::Tuple<GraphNode, py::ellipsis>;
 
-GraphNode make_node(std::size_t index, const py::str& type, const py::str& name,
-                    const py::str& symbol, const Extent& grid, const Extent& block,
-                    std::optional<std::uint64_t> shared_memory, std::optional<std::uint64_t> nbytes,
-                    std::optional<std::uint32_t> value, std::optional<unsigned> element_size,
-                    const std::vector<std::size_t>& dependencies,
-                    const std::vector<std::size_t>& programmatic,
-                    const std::vector<std::size_t>& dependents, const Nodes& children) {
+std::unique_ptr<GraphNode> make_node(
+    std::size_t index, const py::str& type, const py::str& name, const py::str& symbol,
+    const Extent& grid, const Extent& block, std::optional<std::uint64_t> shared_memory,
+    std::optional<std::uint64_t> nbytes, std::optional<std::uint32_t> value,
+    std::optional<unsigned> element_size, const std::vector<std::size_t>& dependencies,
+    const std::vector<std::size_t>& programmatic, const std::vector<std::size_t>& dependents,
+    const Nodes& children) {
   for (const py::handle child : children) py::cast<const GraphNode&>(child);  // or it throws
-  return {index,
-          type,
-          name,
-          symbol,
-          grid ? py::object(extent(*grid)) : py::none(),
-          block ? py::object(extent(*block)) : py::none(),
-          py::cast(shared_memory),
-          py::cast(nbytes),
-          py::cast(value),
-          py::cast(element_size),
-          indices(dependencies),
-          indices(programmatic),
-          indices(dependents),
-          children};
+  return std::make_unique<GraphNode>(
+      GraphNode{index, type, name, symbol, grid ? py::object(extent(*grid)) : py::none(),
+                block ? py::object(extent(*block)) : py::none(), py::cast(shared_memory),
+                py::cast(nbytes), py::cast(value), py::cast(element_size), indices(dependencies),
+                indices(programmatic), indices(dependents), children});
 }
 
 py::object listed(const py::object& sequence) {

@@ -1,8 +1,79 @@
+#include <unordered_map>
+
 #include "bindings/parts.hpp"
+
+namespace gpuprof::bindings {
+namespace {
+
+namespace py = pybind11;
+
+constexpr const char* kMainOnly =
+    "gpuprof does not support subinterpreters; import it in the main interpreter";
+
+bool is_main_interpreter() { return PyInterpreterState_Get() == PyInterpreterState_Main(); }
+
+// For an object that came from __new__ alone pybind11 would allocate memory here, and call methods
+// on it that nobody initialised.
+[[noreturn]] void* refuse_uninitialised(std::size_t /*bytes*/) {
+  throw py::type_error("this object was never initialised; call its class, not __new__");
+}
+
+using InitInstance = void (*)(py::detail::instance*, const void*);
+
+std::unordered_map<const py::detail::type_info*, InitInstance>& original_inits() {
+  static auto& storage = *new std::unordered_map<const py::detail::type_info*, InitInstance>;
+  return storage;
+}
+
+// Out of memory, the caller's holder deletes the C++ object; pybind11 would delete it once more.
+void init_or_forget(py::detail::instance* instance, const void* holder) {
+  const auto* type = py::detail::get_type_info(Py_TYPE(reinterpret_cast<PyObject*>(instance)));
+  try {
+    original_inits().at(type)(instance, holder);
+  } catch (const std::exception&) {
+    instance->get_value_and_holder(type).value_ptr() = nullptr;
+    throw;
+  }
+}
+
+PyObject* refuse_reduce(PyObject* self, PyObject* /*unused*/) {
+  return PyErr_Format(PyExc_TypeError, "cannot pickle '%s' object", Py_TYPE(self)->tp_name);
+}
+
+PyMethodDef refuse_reduce_method{"__reduce__", refuse_reduce, METH_NOARGS,
+                                 "__reduce__(self) -> typing.NoReturn"};
+
+// copyreg makes an object of pybind11's own base class, which ends the process.
+void refuse_pickling(PyObject* type) {
+  if (py::handle(type).attr("__dict__").contains("__reduce__")) return;
+  const auto method = py::reinterpret_steal<py::object>(
+      PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type), &refuse_reduce_method));
+  if (!method) throw py::error_already_set();
+  py::setattr(type, refuse_reduce_method.ml_name, method);
+}
+
+// Every class of the module, once all are bound.
+void harden_classes(const py::module_& module) {
+  for (const auto& item : module.attr("__dict__").cast<py::dict>()) {
+    if (PyType_Check(item.second.ptr()) == 0) continue;
+    py::detail::type_info* type =
+        py::detail::get_type_info(reinterpret_cast<PyTypeObject*>(item.second.ptr()));
+    if (type == nullptr) continue;
+    type->operator_new = &refuse_uninitialised;
+    original_inits().emplace(type, type->init_instance);
+    type->init_instance = &init_or_forget;
+    refuse_pickling(item.second.ptr());
+  }
+}
+
+}  // namespace
+}  // namespace gpuprof::bindings
 
 // The module's own entry point is below: this one is for the main interpreter only.
 PYBIND11_MODULE(_core_main, module) {
   using namespace gpuprof::bindings;
+  // From Python 3.13 on the entry point runs in the main interpreter also for a subinterpreter.
+  if (!is_main_interpreter()) throw py::import_error(kMainOnly);
   module.doc() = "The compiled part of gpuprof. Private: use the names in gpuprof.";
   bind_errors(module);
   bind_driver(module);
@@ -27,14 +98,14 @@ PYBIND11_MODULE(_core_main, module) {
   bind_array_facts(module);
   bind_callable_entry(module);
   bind_callable(module);
+  harden_classes(module);
 }
 
 // A subinterpreter gets an ImportError on every Python; up to 3.11 pybind11 would wait for ever
 // there.
 extern "C" PYBIND11_EXPORT PyObject* PyInit__core() {
-  if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
-    PyErr_SetString(PyExc_ImportError,
-                    "gpuprof does not support subinterpreters; import it in the main interpreter");
+  if (!gpuprof::bindings::is_main_interpreter()) {
+    PyErr_SetString(PyExc_ImportError, gpuprof::bindings::kMainOnly);
     return nullptr;
   }
   return PyInit__core_main();

@@ -15,8 +15,6 @@ namespace py = pybind11;
 
 namespace {
 
-constexpr const char* kReplacement = "\xEF\xBF\xBD";  // U+FFFD
-
 std::string type_name(const py::object& value) { return Py_TYPE(value.ptr())->tp_name; }
 
 [[noreturn]] void wrong_type(const char* argument, const char* expected, const py::object& value) {
@@ -27,14 +25,11 @@ std::string type_name(const py::object& value) { return Py_TYPE(value.ptr())->tp
 // A name of a category or domain, cut as labels are. NVTX takes C strings, so that a NUL has to go.
 std::string checked_text(const char* argument, const py::object& value) {
   if (!PyUnicode_Check(value.ptr())) wrong_type(argument, "a str or None", value);
-  std::string text = utf8(value.ptr());
+  const std::string text = utf8(value.ptr());
   if (text.empty()) {
     throw py::value_error(std::string(argument) + ": expected a non-empty str or None, got ''");
   }
-  for (std::size_t at = text.find('\0'); at != std::string::npos; at = text.find('\0', at)) {
-    text.replace(at, 1, kReplacement);
-  }
-  return nvtx::shown_label(text);
+  return nvtx::shown_label(without_nul(text));
 }
 
 std::uint32_t checked_color(const py::object& value) {

@@ -58,7 +58,7 @@ void bind_timeline(py::module_& module) {
       py::arg("on"));
   module.def("_timeline_refresh", [] { without_gil([] { timing::timeline::refresh(); }); });
   py::class_<PlacedSpan>(module, "_PlacedSpan")
-      .def(py::init<std::uintptr_t>(), py::arg("stream"))
+      .def(py::init(&std::make_unique<PlacedSpan, std::uintptr_t>), py::arg("stream"))
       .def("start", &PlacedSpan::start)
       .def("stop", &PlacedSpan::stop)
       .def("elapsed_ms", &PlacedSpan::elapsed_ms)
@@ -121,7 +121,7 @@ void bind_timing_device(py::module_& module) {
   bind_timeline(module);
   py::class_<timing::DeviceBuffer>(module, "DeviceBuffer",
                                    "Device memory that can be filled, as work for demonstrations.")
-      .def(py::init<std::size_t>(), py::arg("nbytes"))
+      .def(py::init(&std::make_unique<timing::DeviceBuffer, std::size_t>), py::arg("nbytes"))
       .def("fill", &timing::DeviceBuffer::fill, py::arg("repeats"), py::arg("stream") = 0,
            "Write the whole buffer `repeats` times on a stream, by its handle, without waiting.");
 }

@@ -25,4 +25,24 @@ std::string utf8(PyObject* text) {
   return {bytes, static_cast<std::size_t>(size)};
 }
 
+std::string without_nul(std::string text) {
+  if (text.find('\0') == std::string::npos) return text;
+  std::string result;
+  for (const char c : text) {
+    if (c == '\0') {
+      result += "\xEF\xBF\xBD";  // U+FFFD
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
+py::str from_utf8(const std::string& text) {
+  PyObject* decoded =
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+  if (decoded == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::str>(decoded);
+}
+
 }  // namespace gpuprof::bindings
