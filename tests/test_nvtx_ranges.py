@@ -41,6 +41,62 @@ with gpuprof.annotate("d"):
     assert after == before + ", push d, pop"
 
 
+def test_a_scope_that_is_dropped_while_open_takes_no_range_of_others_with_it(tool: Path) -> None:
+    code = """
+gpuprof.nvtx.disable()
+scope = gpuprof.timer(backend="cpu")
+scope.__enter__()
+gpuprof.disable()
+scope.__enter__()  # not measured, so it has no sample
+gpuprof.enable()
+gpuprof.nvtx.enable()
+def generate(name):
+    with gpuprof.annotate(name):
+        yield
+generators = [generate("a"), generate("b")]
+for generator in generators:
+    next(generator)
+with gpuprof.annotate("above"):
+    for generator in generators:
+        generator.close()  # their pops wait
+    del scope
+    with gpuprof.timer("later", backend="cpu"):
+        pass
+    print(*tool.calls(), sep=", ", end=";")
+"""
+    during = calls_under_tool(tool, code).split(";")[0]
+    assert during == "push a, push b, push above, push later, pop"
+
+
+def test_many_tasks_that_end_in_any_order_pop_each_range_once(
+    tool: Path,
+) -> None:
+    code = """
+import asyncio, random
+shared = gpuprof.annotate("shared")
+async def task(number, go):
+    with shared, gpuprof.timer("step", backend="cpu"):
+        await go
+async def main(order):
+    loop = asyncio.get_running_loop()
+    gates = [loop.create_future() for _ in range(300)]
+    tasks = [asyncio.create_task(task(i, gate)) for i, gate in enumerate(gates)]
+    await asyncio.sleep(0)
+    for number in order:
+        gates[number].set_result(None)
+        await tasks[number]
+order = list(range(300))
+asyncio.run(main(order))
+random.Random(1).shuffle(order)
+asyncio.run(main(order))
+asyncio.run(main(sorted(order, reverse=True)))
+kinds = [call.split()[0] for call in tool.calls()]
+depth = [kinds[:i].count("push") - kinds[:i].count("pop") for i in range(0, 3601, 1200)]
+print(len(kinds), depth, end=";")
+"""
+    assert calls_under_tool(tool, code).split(";")[0] == "3600 [0, 0, 0, 0]"
+
+
 def test_a_range_in_another_domain_does_not_hold_back_a_pop(tool: Path) -> None:
     code = """
 a, b = gpuprof.annotate("a"), gpuprof.annotate("b", domain="other")

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,10 @@
 namespace gpuprof::bindings::open_ranges {
 namespace {
 
+constexpr std::uint32_t kNone = UINT32_MAX;
+constexpr std::uint32_t kFew = 64;          // entries are looked through one by one
+constexpr std::uint32_t kCountDepth = 256;  // entries, at the most, to tell a depth
+
 struct Entry {
   const void* owner;
   driver::HostNanoseconds begin;
@@ -22,13 +28,119 @@ struct Entry {
   PyObject* torch;       // an owned record_function, or null
   const void* frame;
   bool frame_may_suspend;
-  bool closed;  // only its pop is left to do
+  std::uint32_t pops = 0;  // of ranges below it in its domain that were closed before it
+  std::uint32_t below = kNone;
+  std::uint32_t above = kNone;
+  std::uint32_t older = kNone;  // the next older one of its key, where there is an index
+};
+
+// Entries of one owner are told apart by their frames where those may be suspended.
+struct Key {
+  const void* owner;
+  const void* frame;
+  bool operator==(const Key& other) const noexcept {
+    return owner == other.owner && frame == other.frame;
+  }
+};
+
+struct KeyHash {
+  std::size_t operator()(const Key& key) const noexcept {
+    const std::hash<const void*> hash;
+    return hash(key.owner) ^ (hash(key.frame) * 31);
+  }
+};
+
+Key key_of(const Entry& entry) noexcept {
+  return {entry.owner, entry.frame_may_suspend ? entry.frame : nullptr};
+}
+
+// The open entries of a thread, linked in the order of their opening, so that each can be taken out
+// at the same cost. Many are found by an index, which is made when it is first needed and goes when
+// all are closed.
+class Entries {
+ public:
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  [[nodiscard]] std::uint32_t top() const noexcept { return top_; }
+  Entry& operator[](std::uint32_t place) noexcept { return entries_[place]; }
+  const Entry& operator[](std::uint32_t place) const noexcept { return entries_[place]; }
+
+  Entry& push(const Entry& entry) {
+    std::uint32_t place = free_;
+    if (place == kNone) {
+      place = static_cast<std::uint32_t>(entries_.size());
+      entries_.emplace_back();
+    } else {
+      free_ = entries_[place].below;
+    }
+    Entry& added = entries_[place] = entry;
+    added.below = std::exchange(top_, place);
+    if (added.below != kNone) entries_[added.below].above = place;
+    ++size_;
+    if (indexed_) add_to_index(place);
+    return added;
+  }
+
+  Entry take(std::uint32_t place) noexcept {
+    const Entry entry = entries_[place];
+    if (indexed_) take_from_index(place);
+    if (entry.below != kNone) entries_[entry.below].above = entry.above;
+    (entry.above != kNone ? entries_[entry.above].below : top_) = entry.below;
+    entries_[place].below = std::exchange(free_, place);
+    if (--size_ == 0) forget_index();
+    return entry;
+  }
+
+  // The newest one of this key; kNone without one.
+  std::uint32_t find(const Key& key) {
+    if (!indexed_) make_index();
+    const auto found = newest_.find(key);
+    return found != newest_.end() ? found->second : kNone;
+  }
+
+ private:
+  void make_index() {
+    std::uint32_t oldest = top_;
+    while (entries_[oldest].below != kNone) oldest = entries_[oldest].below;
+    for (std::uint32_t i = oldest; i != kNone; i = entries_[i].above) add_to_index(i);
+    indexed_ = true;
+  }
+  void add_to_index(std::uint32_t place) {
+    Entry& entry = entries_[place];
+    const auto [newest, is_new] = newest_.try_emplace(key_of(entry), place);
+    entry.older = is_new ? kNone : std::exchange(newest->second, place);
+  }
+  void take_from_index(std::uint32_t place) noexcept {
+    const auto newest = newest_.find(key_of(entries_[place]));
+    std::uint32_t* link = &newest->second;
+    while (*link != place) link = &entries_[*link].older;
+    *link = entries_[place].older;
+    if (newest->second == kNone) newest_.erase(newest);
+  }
+  void forget_index() noexcept {
+    newest_.clear();
+    indexed_ = false;
+  }
+
+  std::vector<Entry> entries_;
+  std::uint32_t top_ = kNone;
+  std::uint32_t free_ = kNone;
+  std::size_t size_ = 0;
+  bool indexed_ = false;
+  std::unordered_map<Key, std::uint32_t, KeyHash> newest_;
+};
+
+// What another thread closed, and this one has still to tell its tools.
+struct Late {
+  nvtx::Domain* domain;
+  std::uint32_t pops;
+  PyObject* torch;
 };
 
 // Written with the interpreter lock only, but for `thread_gone`.
 struct Stack {
-  std::vector<Entry> entries;
-  std::size_t closed = 0;  // entries that wait for their pop
+  Entries open;
+  std::vector<Late> late;
   std::uint32_t tid = trace::thread_id();
   std::uint32_t process = driver::fork_generation();  // that its thread is in
   bool named = false;                                 // traces of that process know the name
@@ -84,8 +196,11 @@ void drop_stacks_of_ended_threads() {
   gone.assign(first_gone, all.end());
   all.erase(first_gone, all.end());
   for (Stack* stack : gone) {
-    count -= stack->entries.size() - stack->closed;
-    for (const Entry& entry : stack->entries) Py_XDECREF(entry.torch);
+    count -= stack->open.size();
+    for (std::uint32_t i = stack->open.top(); i != kNone; i = stack->open[i].below) {
+      Py_XDECREF(stack->open[i].torch);
+    }
+    for (const Late& late : stack->late) Py_XDECREF(late.torch);
     delete stack;
   }
 }
@@ -101,93 +216,90 @@ Stack& stack_of_this_thread() {
   return *own;
 }
 
-void take_out(Stack& stack, std::size_t index) {
-  stack.entries.erase(stack.entries.begin() + static_cast<std::ptrdiff_t>(index));
+void pop(nvtx::Domain* domain, std::uint32_t pops) noexcept {
+  for (; domain != nullptr && pops > 0; --pops) nvtx::pop(*domain);
 }
 
-// Pops what is closed and on top of its domain's stack. Takes Python objects out before it lets
-// their code run, because that may come back here.
+// Takes Python objects out before it lets their code run, because that may come back here.
 void settle(Stack& stack) {
-  std::vector<PyObject*> records;
-  std::vector<const nvtx::Domain*> covered;  // domains with an open range above
-  for (std::size_t i = stack.entries.size(); i > 0; --i) {
-    Entry& entry = stack.entries[i - 1];
-    if (!entry.closed) {
-      if (entry.domain != nullptr) covered.push_back(entry.domain);
-      continue;
-    }
-    if (entry.torch != nullptr) records.push_back(std::exchange(entry.torch, nullptr));
-    if (entry.domain != nullptr) {
-      if (std::find(covered.begin(), covered.end(), entry.domain) != covered.end()) continue;
-      nvtx::pop(*entry.domain);
-    }
-    take_out(stack, i - 1);
-    --stack.closed;
+  std::vector<Late> late;
+  late.swap(stack.late);
+  for (const Late& one : late) pop(one.domain, one.pops);
+  for (const Late& one : late) {
+    if (one.torch != nullptr) torch_profiler::leave(one.torch);
   }
-  for (PyObject* record : records) torch_profiler::leave(record);
+}
+
+bool is_plain(const Entry& entry, FrameMark now) noexcept {
+  return entry.frame == nullptr || !(entry.frame_may_suspend || now.may_suspend);
 }
 
 // Which of the owner's entries the current frame closes: the one that it opened, if that can be
-// told; else the newest, passing over those of suspended generators. Past the end: none.
-std::size_t pick(const Stack& stack, const void* owner, bool several) {
-  const std::size_t none = stack.entries.size();
+// told; else the newest, passing over those of suspended generators. kNone: none.
+std::uint32_t pick(Entries& open, const void* owner, bool several) {
   const FrameMark now = several ? current_frame() : FrameMark{};
-  std::size_t newest = none;
-  std::size_t newest_plain = none;
-  for (std::size_t i = none; i > 0; --i) {
-    const Entry& entry = stack.entries[i - 1];
-    if (entry.closed || entry.owner != owner) continue;
-    if (!several) return i - 1;
-    if (entry.frame_may_suspend && entry.frame == now.frame) return i - 1;
-    const bool plain = entry.frame == nullptr || !(entry.frame_may_suspend || now.may_suspend);
-    if (newest == none) newest = i - 1;
-    if (plain && newest_plain == none) newest_plain = i - 1;
+  if (open.size() > kFew) {
+    if (now.frame != nullptr) {
+      const std::uint32_t own_frames = open.find({owner, now.frame});
+      if (own_frames != kNone) return own_frames;
+    }
+    const std::uint32_t place = open.find({owner, nullptr});
+    if (place != kNone && is_plain(open[place], now)) return place;
   }
-  return newest_plain != none ? newest_plain : newest;
+  std::uint32_t newest = kNone;
+  std::uint32_t newest_plain = kNone;
+  for (std::uint32_t i = open.top(); i != kNone; i = open[i].below) {
+    const Entry& entry = open[i];
+    if (entry.owner != owner) continue;
+    if (!several || (entry.frame_may_suspend && entry.frame == now.frame)) return i;
+    if (newest == kNone) newest = i;
+    if (newest_plain == kNone && is_plain(entry, now)) newest_plain = i;
+  }
+  return newest_plain != kNone ? newest_plain : newest;
 }
 
 std::uint16_t clipped(std::size_t depth) {
   return static_cast<std::uint16_t>(std::min<std::size_t>(depth, kUnknownDepth - 1));
 }
 
-Closed describe(const Stack& stack, std::size_t index) {
-  Closed closed;
-  const auto above = stack.entries.begin() + static_cast<std::ptrdiff_t>(index) + 1;
-  closed.found = true;
-  closed.crossed =
-      std::any_of(above, stack.entries.end(), [](const Entry& e) { return !e.closed; });
-  closed.depth = clipped(static_cast<std::size_t>(
-      std::count_if(stack.entries.begin(), above - 1, [](const Entry& e) { return !e.closed; })));
-  closed.begin = stack.entries[index].begin;
+std::uint16_t depth_of(const Entries& open, std::uint32_t place) noexcept {
+  std::size_t above = 0;
+  for (std::uint32_t i = open[place].above; i != kNone; i = open[i].above) {
+    if (++above > kCountDepth) return kUnknownDepth;
+  }
+  return clipped(open.size() - 1 - above);
+}
+
+// Takes an entry out. Its pops are left for now where a range of its domain is open on top of it.
+Closed take_out(Stack& stack, std::uint32_t place, Late& late) {
+  const Entry& entry = stack.open[place];
+  const Closed closed{true, entry.above != kNone, depth_of(stack.open, place), 0, entry.begin};
+  late = {entry.domain, entry.domain != nullptr ? entry.pops + 1 : 0, entry.torch};
+  std::uint32_t over = entry.above;
+  while (over != kNone && stack.open[over].domain != entry.domain) over = stack.open[over].above;
+  if (over != kNone) stack.open[over].pops += std::exchange(late.pops, 0);
+  stack.open.take(place);
+  --count;
   return closed;
 }
 
-void mark_closed(Stack& stack, Entry& entry) {
-  entry.closed = true;
-  entry.owner = nullptr;
-  ++stack.closed;
-  --count;
-}
-
-// The usual case. Nothing waits for its pop.
-Closed close_newest(Stack& stack) {
-  const Entry entry = stack.entries.back();
-  stack.entries.pop_back();
-  --count;
-  if (entry.domain != nullptr) nvtx::pop(*entry.domain);
-  if (entry.torch != nullptr) torch_profiler::leave(entry.torch);
-  return {true, false, clipped(stack.entries.size()), 0, entry.begin};
+Closed close_on_this_thread(Stack& stack, std::uint32_t place) {
+  Late late{};
+  const Closed closed = take_out(stack, place, late);
+  pop(late.domain, late.pops);
+  if (late.torch != nullptr) torch_profiler::leave(late.torch);
+  return closed;
 }
 
 Closed close_on_another_thread(const void* owner) {
   for (Stack* stack : stacks()) {
     if (stack == own || has_ended(*stack)) continue;
-    const std::size_t index = pick(*stack, owner, false);
-    if (index == stack->entries.size()) continue;
-    Closed closed = describe(*stack, index);
+    const std::uint32_t place = pick(stack->open, owner, false);
+    if (place == kNone) continue;
+    stack->late.emplace_back();
+    Closed closed = take_out(*stack, place, stack->late.back());
     closed.crossed = true;  // for that thread it is not over
     closed.tid = stack->tid;
-    mark_closed(*stack, stack->entries[index]);
     driver::warn_once(driver::Warning::kForeignRange,
                       "gpuprof: an annotation or timer scope was left on another thread than it "
                       "was entered on; tools see it end when its own thread next opens or closes "
@@ -201,7 +313,7 @@ Closed close_on_another_thread(const void* owner) {
 
 void open(const void* owner, const Shown& shown, std::uint32_t who, FrameMark frame) {
   Stack& stack = stack_of_this_thread();
-  if (stack.closed != 0) settle(stack);
+  if (!stack.late.empty()) settle(stack);
   const bool to_nvtx = (who & kNvtx) != 0;
   if (to_nvtx) shown.range.prepare();
   if ((who & kTrace) != 0 && !stack.named) {
@@ -209,40 +321,43 @@ void open(const void* owner, const Shown& shown, std::uint32_t who, FrameMark fr
     name_this_thread();
   }
   PyObject* torch = (who & kTorchImported) != 0 ? torch_profiler::enter(shown.name) : nullptr;
-  stack.entries.push_back({owner, 0, to_nvtx ? &shown.range.domain() : nullptr, torch, frame.frame,
-                           frame.may_suspend, false});
+  Entry& entry = stack.open.push(
+      {owner, 0, to_nvtx ? &shown.range.domain() : nullptr, torch, frame.frame, frame.may_suspend});
   ++count;
   if (to_nvtx) shown.range.push();
-  if ((who & kTrace) != 0) stack.entries.back().begin = driver::host_now();
+  if ((who & kTrace) != 0) entry.begin = driver::host_now();
 }
 
 Closed close(const void* owner, bool several, bool elsewhere) {
   Stack* stack = own;
-  if (stack != nullptr && !several && stack->closed == 0 && !stack->entries.empty() &&
-      stack->entries.back().owner == owner) {
-    return close_newest(*stack);
+  std::uint32_t place = kNone;
+  if (stack != nullptr) {
+    if (!stack->late.empty()) settle(*stack);
+    place = stack->open.top();
+    if (several || place == kNone || stack->open[place].owner != owner) {
+      place = pick(stack->open, owner, several);
+    }
   }
-  const std::size_t index = stack != nullptr ? pick(*stack, owner, several) : 0;
-  if (stack == nullptr || index == stack->entries.size()) {
-    return elsewhere ? close_on_another_thread(owner) : Closed{};
-  }
-  const Closed closed = describe(*stack, index);
-  mark_closed(*stack, stack->entries[index]);
-  settle(*stack);
-  return closed;
+  if (place == kNone) return elsewhere ? close_on_another_thread(owner) : Closed{};
+  return close_on_this_thread(*stack, place);
 }
 
 bool is_pushed(const void* owner) noexcept {
   if (own == nullptr) return false;
-  return std::any_of(own->entries.begin(), own->entries.end(), [owner](const Entry& entry) {
-    return entry.owner == owner && entry.domain != nullptr;
-  });
+  const Entries& open = own->open;
+  for (std::uint32_t i = open.top(); i != kNone; i = open[i].below) {
+    if (open[i].owner == owner && open[i].domain != nullptr) return true;
+  }
+  return false;
 }
 
 void abandon(const void* owner) {
   for (Stack* stack : stacks()) {
-    for (Entry& entry : stack->entries) {
-      if (entry.owner == owner) mark_closed(*stack, entry);
+    for (;;) {
+      const std::uint32_t place = pick(stack->open, owner, false);
+      if (place == kNone) break;
+      stack->late.emplace_back();
+      take_out(*stack, place, stack->late.back());
     }
   }
 }

@@ -79,9 +79,9 @@ Scope::Scope(ScopeOptions options)
 
 Scope::~Scope() {
   while (!open_in_.empty()) {
-    Flow& flow = *open_in_.back();
+    Flow& flow = open_in_.newest();
     const SampleRef sample = take_entry({&flow, innermost(flow.entries(), this)});
-    if (open_ranges::count != 0) open_ranges::abandon(sample.get());
+    if (sample && open_ranges::count != 0) open_ranges::abandon(sample.get());
   }
   for (const auto& [sample, owner] : streams_) Py_DECREF(owner);
 }
@@ -130,19 +130,20 @@ void Scope::enter_disabled() {
 }
 
 void Scope::push_entry(Flow& flow, NestingEntry entry) {
-  if (unmeasured_ > 0 || std::find(open_in_.begin(), open_in_.end(), &flow) != open_in_.end()) {
+  const auto& entries = flow.entries();
+  if (unmeasured_ > 0 || (!open_in_.empty() && innermost(entries, this) < entries.size())) {
     const FrameMark frame = current_frame();
     entry.frame = frame.frame;
     entry.frame_may_suspend = frame.may_suspend;
   }
-  open_in_.push_back(&flow);
+  entry.place = open_in_.add(flow);
   flow.open(entry);
 }
 
 SampleRef Scope::take_entry(const Place& place) {
-  SampleRef sample(place.flow->entries()[place.index].sample);
-  const auto newest = std::find(open_in_.rbegin(), open_in_.rend(), place.flow);
-  open_in_.erase(std::next(newest).base());
+  const NestingEntry& entry = place.flow->entries()[place.index];
+  SampleRef sample(entry.sample);
+  open_in_.remove(entry.place);
   place.flow->close(place.index);  // last: letting the context go may run Python code
   return sample;
 }
@@ -330,12 +331,8 @@ Scope::Place Scope::find_open() const {
   driver::warn_once(driver::Warning::kForeignExit,
                     "gpuprof: a timer scope was left on another thread or task than it was entered "
                     "on; its newest entry was closed");
-  Flow& other = *open_in_.back();
-  const auto& others = other.entries();
-  const auto found =
-      std::find_if(others.rbegin(), others.rend(),
-                   [this](const NestingEntry& entry) { return entry.owner == this; });
-  return {&other, static_cast<std::size_t>(std::distance(found, others.rend())) - 1};
+  Flow& other = open_in_.newest();
+  return {&other, innermost(other.entries(), this)};
 }
 
 }  // namespace gpuprof::bindings

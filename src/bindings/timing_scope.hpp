@@ -16,6 +16,7 @@
 
 #include "bindings/flow.hpp"
 #include "bindings/nvtx_range_face.hpp"
+#include "bindings/open_flows.hpp"
 #include "bindings/open_ranges.hpp"
 #include "timing/path.hpp"
 #include "timing/sample.hpp"
@@ -79,7 +80,7 @@ class Scope {
   pybind11::object synchronize_;
   std::uintptr_t stream_ = 0;
   timing::PathCache path_;
-  std::vector<Flow*> open_in_;  // the flow of each open entry, oldest first
+  OpenFlows open_in_;
   std::size_t unmeasured_ = 0;  // open entries without a place, because timing was off
   timing::SampleRef last_;
   // What the streams of open samples live as long as, where the scope was given none.

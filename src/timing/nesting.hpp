@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "timing/path.hpp"
@@ -19,6 +20,7 @@ struct NestingEntry {
   const Path* inside;  // the path that scopes entered inside this one continue
   const void* frame;   // told apart where the owner is open more than once, else null
   bool frame_may_suspend;
+  std::uint32_t place = 0;  // for the owner, among all of its entries
 };
 
 class Nesting {
