@@ -301,12 +301,113 @@ def test_timer_is_exact_and_keeps_one_pair(fake: FakeCuda, stream: int) -> None:
         timer.record_start()
 
 
-def test_timer_refuses_an_end_on_another_stream(fake: FakeCuda, stream: int) -> None:
+def test_a_timer_spans_from_one_stream_to_another(fake: FakeCuda, stream: int) -> None:
+    other = fake.stream_create()
+    timer = gpuprof.Timer("cuda", stream)
+    assert timer.streams == ()
+    timer.record_start()
+    assert timer.streams == (stream,)
+    fake.work(stream, 3 * MS)
+    fake.fork(stream, other)
+    fake.work(other, 2 * MS)
+    timer.record_end(other)
+    assert timer.streams == (stream, other)
+    assert timer.elapsed_ms() == pytest.approx(5, abs=0.01)
+    timer.record_start()
+    timer.record_end()
+    assert timer.streams == (stream, stream)
+    assert timer.elapsed_ms() == pytest.approx(0, abs=0.01)
+    timer.close()
+    assert timer.streams == ()
+    fake.stream_destroy(other)
+
+
+def test_a_timer_whose_end_is_over_first_waits_for_its_start(fake: FakeCuda, stream: int) -> None:
+    other = fake.stream_create()
+    fake.work(stream, 3 * MS)
     timer = gpuprof.Timer("cuda", stream)
     timer.record_start()
-    with pytest.raises(ValueError, match="record_start"):
-        timer.record_end(stream=0)
+    timer.record_end(other)
+    assert fake.complete(other) == 0
+    assert timer.ready is False
+    assert timer.elapsed_ms() == pytest.approx(-3, abs=0.1)
     timer.close()
+    fake.stream_destroy(other)
+
+
+def test_a_timer_may_end_on_a_default_stream(fake: FakeCuda, stream: int) -> None:
+    timer = gpuprof.Timer("cuda", stream)
+    timer.record_start()
+    fake.work(0, 2 * MS)
+    timer.record_end(0)
+    assert timer.streams == (stream, 0)
+    assert timer.elapsed_ms() == pytest.approx(2, abs=0.01)
+    timer.close()
+
+
+def test_a_timer_refuses_an_end_in_another_context_and_stays_usable(
+    fake: FakeCuda, stream: int
+) -> None:
+    mine = fake.current_context()
+    other = fake.context_create()
+    foreign = fake.stream_create()
+    fake.set_current(mine)
+    timer = gpuprof.Timer("cuda", stream)
+    timer.record_start()
+    with pytest.raises(ValueError, match=f"stream: record_end.* got stream {foreign} of another"):
+        timer.record_end(stream=foreign)
+    assert timer.streams == (stream,)
+    timer.record_end()
+    assert timer.elapsed_ms() > 0.0
+    timer.close()
+    fake.set_current(other)
+    fake.stream_destroy(foreign)
+    fake.context_destroy(other)
+    fake.set_current(mine)
+
+
+def test_a_timer_spans_the_streams_of_one_capture(fake: FakeCuda, stream: int) -> None:
+    other = fake.stream_create()
+    timer = gpuprof.Timer("cuda", stream)
+    fake.begin_capture(stream)
+    timer.record_start()
+    fake.fork(stream, other)
+    fake.work(other, 2 * MS)
+    timer.record_end(other)
+    fake.join(stream, other)
+    graph = fake.end_capture(stream)
+    launched = fake.instantiate(graph)
+    fake.graph_launch(launched, stream)
+    assert timer.elapsed_ms() == pytest.approx(2, abs=0.01)
+    assert timer.streams == (stream, other)
+    timer.close()
+    fake.exec_destroy(launched)
+    fake.graph_destroy(graph)
+    fake.stream_destroy(other)
+
+
+def test_a_timer_that_began_outside_a_capture_does_not_end_in_one(
+    fake: FakeCuda, stream: int
+) -> None:
+    other = fake.stream_create()
+    timer = gpuprof.Timer("cuda", stream)
+    timer.record_start()
+    fake.begin_capture(other)
+    with pytest.raises(gpuprof.errors.InvalidStateError, match="a stream capture began"):
+        timer.record_end(other)
+    assert fake.capture_status(other) == 1
+    fake.graph_destroy(fake.end_capture(other))
+    timer.close()
+    fake.stream_destroy(other)
+
+
+def test_a_probe_may_end_on_another_stream(fake: FakeCuda, stream: int) -> None:
+    other = fake.stream_create()
+    probe = gpuprof.start_probe_timer_if(True, stream)
+    fake.fork(stream, other)
+    fake.work(other, 250 * US)
+    assert gpuprof.finish_probe_timer(probe, other) == pytest.approx(250, abs=10)
+    fake.stream_destroy(other)
 
 
 def test_probe_reads_microseconds(fake: FakeCuda, stream: int) -> None:

@@ -108,7 +108,7 @@ class Timer:
     def elapsed_ms(self) -> float:
         """Milliseconds between the marks; waits for the GPU. 0.0 while a mark is missing."""
     def record_end(self, stream: typing.Any=None) -> None:
-        """Set the second mark on the stream of the first."""
+        """Set the second mark, on `stream` or that of the first."""
     def record_start(self, stream: typing.Any=None) -> None:
         """Set the first mark, on `stream` or the timer's own, and forget the second."""
     @property
@@ -117,6 +117,9 @@ class Timer:
     @property
     def ready(self) -> bool:
         """Whether elapsed_ms() would return a measurement at once."""
+    @property
+    def streams(self) -> tuple[int, ...]:
+        """The handles of the streams of the marks that are set."""
 
 class _PlacedSpan:
     def __init__(self, stream: typing.SupportsInt | typing.SupportsIndex) -> None: ...

@@ -51,7 +51,7 @@ def finish_probe_timer(timer: _timing.Timer | None, stream: object = None) -> fl
     timer : Timer or None
         What `start_probe_timer_if` returned.
     stream : int or object, optional
-        Only for being explicit: it must be the start's stream.
+        As for `Timer.record_end`: None is the start's stream.
 
     Returns
     -------

@@ -174,19 +174,21 @@ class Timer:
         self._timer.record_start(stream)
 
     def record_end(self, stream: object = None) -> None:
-        """Set the end mark, on the stream of the start.
+        """Set the end mark.
 
         Parameters
         ----------
         stream : int or object, optional
-            Only for being explicit: it must be the start's stream.
+            None is the start's stream. Another stream of the same device times from the one to the
+            other, and should wait for the work of the start's stream: without that the end may come
+            first on the GPU, and the time is negative.
 
         Raises
         ------
         InvalidStateError
             There is no start, or the timer is closed.
         ValueError
-            Another stream than the start's.
+            A stream of another device or context than the start's.
         CudaError
             The driver refused the record.
         """
@@ -213,6 +215,14 @@ class Timer:
     def ready(self) -> bool:
         """Whether `elapsed_ms` would return a measurement at once."""
         return self._timer.ready
+
+    @property
+    def streams(self) -> tuple[int, ...]:
+        """The handles of the streams of the start and of the end, as far as they are set.
+
+        Two that differ show a span from one stream to another. Empty on other clocks than CUDA's.
+        """
+        return self._timer.streams
 
     @property
     def clock(self) -> str:

@@ -2,6 +2,7 @@
 #include "timing/timer.hpp"
 
 #include <pybind11/pybind11.h>
+#include <pybind11/typing.h>
 
 #include <memory>
 #include <string>
@@ -42,15 +43,17 @@ class PyTimer {
   }
 
   void stop(py::handle stream) {
-    if (!stream.is_none() && timer_.clock() == timing::kCudaClock && timer_.sample() &&
-        stream_handle(stream.ptr()) != timer_.sample()->stream) {
-      throw py::value_error(
-          "stream: record_end() must be on the stream of record_start(), because an interval "
-          "across "
-          "streams has no meaning of its own; leave stream out");
-    }
+    std::uintptr_t on = timer_.sample() ? timer_.sample()->stream : 0;
+    if (!stream.is_none() && timer_.clock() == timing::kCudaClock) on = stream_handle(stream.ptr());
     synchronize();
-    on_stream(timer_.sample() ? timer_.sample()->stream : 0, [&] { timer_.stop(); });
+    on_stream(on, [&] { timer_.stop(on); });
+  }
+
+  // The streams of the marks that are set.
+  [[nodiscard]] py::typing::Tuple<py::int_, py::ellipsis> streams() const {
+    if (timer_.clock() != timing::kCudaClock || !timer_.started()) return py::tuple();
+    if (!timer_.stopped()) return py::make_tuple(timer_.start_stream());
+    return py::make_tuple(timer_.start_stream(), timer_.end_stream());
   }
 
   double elapsed_ms() {
@@ -113,11 +116,13 @@ void bind_timing_timer(py::module_& module) {
       .def("record_start", &PyTimer::start, py::arg("stream") = py::none(),
            "Set the first mark, on `stream` or the timer's own, and forget the second.")
       .def("record_end", &PyTimer::stop, py::arg("stream") = py::none(),
-           "Set the second mark on the stream of the first.")
+           "Set the second mark, on `stream` or that of the first.")
       .def("elapsed_ms", &PyTimer::elapsed_ms,
            "Milliseconds between the marks; waits for the GPU. 0.0 while a mark is missing.")
       .def_property_readonly("ready", &PyTimer::ready,
                              "Whether elapsed_ms() would return a measurement at once.")
+      .def_property_readonly("streams", &PyTimer::streams,
+                             "The handles of the streams of the marks that are set.")
       .def_property_readonly("clock", &PyTimer::clock, "What measures: 'cuda', 'cpu', ...")
       .def("close", &PyTimer::close, "Give the events back. Idempotent; never raises.")
       .def("__repr__", &PyTimer::describe);

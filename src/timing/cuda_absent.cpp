@@ -28,7 +28,8 @@ int current_ordinal() noexcept { return -1; }
 void begin(Sample& sample, bool /*in_capture*/, int /*ordinal*/) noexcept {
   sample.finish(SampleStatus::kFailed);
 }
-bool end(Sample& /*sample*/) noexcept { return false; }
+bool end(Sample& /*sample*/, std::uintptr_t /*stream*/) noexcept { return false; }
+bool may_end_on(const Sample& /*sample*/, std::uintptr_t /*stream*/) { return true; }
 double end_and_wait_for_all(Sample& /*sample*/) { unavailable(); }
 bool is_one_of_the_slow(std::uintptr_t /*stream*/) noexcept { return false; }
 void note_queue_time(std::uintptr_t /*stream*/, HostNanoseconds /*took*/) noexcept {}

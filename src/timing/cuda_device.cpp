@@ -101,15 +101,15 @@ void fail_record(Sample& sample, const Error& error) noexcept {
 }
 
 // Returns the host's time after the record.
-HostNanoseconds record(const EventAccess& access, Sample& sample, CUevent event,
-                       HostNanoseconds before) {
+HostNanoseconds record(const EventAccess& access, const Sample& sample, CUevent event,
+                       std::uintptr_t stream, HostNanoseconds before) {
   if (sample.external()) {
-    check(access.record_in_graph(event, as_stream(sample.stream)), "cuEventRecordWithFlags");
+    check(access.record_in_graph(event, as_stream(stream)), "cuEventRecordWithFlags");
   } else {
-    check(access.record(event, as_stream(sample.stream)), "cuEventRecord");
+    check(access.record(event, as_stream(stream)), "cuEventRecord");
   }
   const HostNanoseconds after = host_now();
-  device::note_queue_time(sample.stream, after - before);
+  device::note_queue_time(stream, after - before);
   return after;
 }
 
@@ -178,20 +178,20 @@ void begin_or_throw(Sample& sample, bool in_capture, int ordinal) {
     sample.gpu_begin.anchor = found.clock->timeline().newest();
     if (!is_default) sample.stream_id = contexts::id_of(table, sample.stream);
   }
-  sample.host_begin = record(found.access, sample, start_of(sample), host_now());
+  sample.host_begin = record(found.access, sample, start_of(sample), sample.stream, host_now());
 }
 
 // A default stream is one of whichever context is current, and the body may have changed that.
-CUcontext context_to_push(const Sample& sample) {
-  return contexts::is_default_stream(sample.stream) ? sample.events->context() : nullptr;
+CUcontext context_to_push(const Sample& sample, std::uintptr_t stream) {
+  return contexts::is_default_stream(stream) ? sample.events->context() : nullptr;
 }
 
-void record_end(Sample& sample) {
+void record_end(Sample& sample, std::uintptr_t stream) {
   const Table& table = driver::ready();
   // Before anything else: a stream dies with its context too, and may not even be asked.
   const EventAccess access = sample.events->access();
-  const driver::CurrentContext current(table, context_to_push(sample));
-  const captures::State capture = captures::state_of(table, sample.stream);
+  const driver::CurrentContext current(table, context_to_push(sample, stream));
+  const captures::State capture = captures::state_of(table, stream);
   const bool capturing = capture.capturing();
   if (capturing != sample.external()) {
     throw Error(ErrorKind::kInvalidState,
@@ -205,7 +205,7 @@ void record_end(Sample& sample) {
                 "another one");
   }
   sample.host_end = host_now();
-  record(access, sample, end_of(sample), sample.host_end);
+  record(access, sample, end_of(sample), stream, sample.host_end);
   if (capturing && !sample.keeps_pair) hand_over(capture.id, sample);
 }
 
@@ -221,13 +221,17 @@ bool belongs_to_parent(Sample& sample) {
   return true;
 }
 
-// Reads both events of a sample whose end is over.
-void read_pair(Sample& sample, const EventAccess& access) {
+// Reads both events of a sample whose end is over. False where its start is not: it is on another
+// stream, which the end did not wait for.
+bool read_pair(Sample& sample, const EventAccess& access) {
   float ms = 0.0F;
-  check(access.elapsed(ms, start_of(sample), end_of(sample)), "cuEventElapsedTime");
+  const CUresult status = access.elapsed(ms, start_of(sample), end_of(sample));
+  if (status == CUDA_ERROR_NOT_READY) return false;
+  check(status, "cuEventElapsedTime");
   sample.device_ms = static_cast<double>(ms);
   CudaTimeline::Held anchor;
   sample.events->timeline().mark(sample, anchor, access);
+  return true;
 }
 
 // One look at the GPU. True once the sample is final.
@@ -238,7 +242,7 @@ bool poll_kept_pair(Sample& sample) {
   const CUresult status = access.query(end_of(sample));
   if (status == CUDA_ERROR_NOT_READY) return false;
   check(status, "cuEventQuery");
-  read_pair(sample, access);
+  if (!read_pair(sample, access)) return false;
   sample.finish(SampleStatus::kDone);
   return true;
 }
@@ -327,11 +331,20 @@ void begin(Sample& sample, bool in_capture, int ordinal) noexcept {
   if (sample.load_status() != SampleStatus::kOpen) sample.host_begin = host_now();
 }
 
-bool end(Sample& sample) noexcept {
+bool may_end_on(const Sample& sample, std::uintptr_t stream) {
+  const Table& table = driver::ready();
+  static_cast<void>(sample.events->access());  // of a dead context no stream may be asked either
+  if (contexts::is_default_stream(stream)) return true;
+  CUcontext context = nullptr;
+  check(table.cuStreamGetCtx(as_stream(stream), &context), "cuStreamGetCtx");
+  return context == sample.events->context();
+}
+
+bool end(Sample& sample, std::uintptr_t stream) noexcept {
   try {
     if (sample.generation != driver::fork_generation()) sample.host_end = host_now();
     if (belongs_to_parent(sample)) return false;
-    record_end(sample);
+    record_end(sample, stream);
     if (sample.external()) {
       sample.finish(SampleStatus::kCaptured);
       return false;
@@ -351,7 +364,7 @@ bool end(Sample& sample) noexcept {
 }
 
 double end_and_wait_for_all(Sample& sample) {
-  record_end(sample);
+  record_end(sample, sample.stream);
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, sample.events->context());
   EventPair after;

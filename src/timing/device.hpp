@@ -48,10 +48,15 @@ int current_ordinal() noexcept;
 // device `ordinal`.
 void begin(Sample& sample, bool in_capture, int ordinal) noexcept;
 
-// Records the end and queues the pair (the queue keeps a reference), or leaves the sample final.
-// A sample that `keeps_pair` is not queued: whoever owns it waits for it. Returns whether it was
-// queued, in which case the statistics get it from there.
-bool end(Sample& sample) noexcept;
+// Records the end on `stream` and queues the pair (the queue keeps a reference), or leaves the
+// sample final. A sample that `keeps_pair` is not queued: whoever owns it waits for it. Returns
+// whether it was queued, in which case the statistics get it from there.
+bool end(Sample& sample, std::uintptr_t stream) noexcept;
+inline bool end(Sample& sample) noexcept { return end(sample, sample.stream); }
+
+// Whether a span that begins with `sample` can end on `stream`: a stream of the same context.
+// Throws driver::Error.
+bool may_end_on(const Sample& sample, std::uintptr_t stream);
 
 // Ends like end(), waits for everything on the stream's context, and returns for how many device
 // milliseconds other streams went on after this one was done. Leaves the sample final. Throws

@@ -1,5 +1,8 @@
 #include "timing/timer.hpp"
 
+#include <stdexcept>
+#include <string>
+
 #include "timing/device.hpp"
 
 namespace gpuprof::timing {
@@ -54,14 +57,24 @@ void Timer::start(std::uintptr_t stream, int ordinal) {
   started_ = true;
 }
 
-void Timer::stop() {
+void Timer::stop() { stop(open_sample().stream); }
+
+void Timer::stop(std::uintptr_t stream) {
   Sample& sample = open_sample();
   if (!started_) {
     throw Error(ErrorKind::kInvalidState,
                 "record_end() before record_start(); start the timer first");
   }
   if (clock_ == kCudaClock) {
-    device::end(sample);
+    if (stream != sample.stream && !device::may_end_on(sample, stream)) {
+      throw std::invalid_argument(
+          "stream: record_end() must be on a stream of the device and the "
+          "context of record_start(), stream " +
+          std::to_string(sample.stream) + "; got stream " + std::to_string(stream) +
+          " of another one");
+    }
+    end_stream_ = stream;
+    device::end(sample, stream);
     if (sample.load_status() == SampleStatus::kFailed) started_ = false;
     throw_if_failed();
   } else {

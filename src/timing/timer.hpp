@@ -19,8 +19,10 @@ class Timer {
 
   // Sets the first mark on `stream` and forgets the second. Starting twice moves the mark.
   void start(std::uintptr_t stream, int ordinal);
-  // Sets the second mark on the stream of the first.
+  // Sets the second mark: on the stream of the first, or on `stream`, which must be one of the same
+  // context, else std::invalid_argument.
   void stop();
+  void stop(std::uintptr_t stream);
 
   // Whether elapsed_ms() would return at once with a measurement.
   [[nodiscard]] bool ready();
@@ -36,6 +38,10 @@ class Timer {
   [[nodiscard]] bool closed() const noexcept { return !sample_; }
   [[nodiscard]] ClockId clock() const noexcept { return clock_; }
   [[nodiscard]] const SampleRef& sample() const noexcept { return sample_; }
+  // Where the first and the second mark are, on the CUDA clock.
+  [[nodiscard]] bool started() const noexcept { return sample_ && started_; }
+  [[nodiscard]] std::uintptr_t start_stream() const noexcept { return sample_->stream; }
+  [[nodiscard]] std::uintptr_t end_stream() const noexcept { return end_stream_; }
 
  private:
   Sample& open_sample() const;
@@ -43,6 +49,7 @@ class Timer {
 
   ClockId clock_;
   bool started_ = false;
+  std::uintptr_t end_stream_ = 0;
   SampleRef sample_;
 };
 
