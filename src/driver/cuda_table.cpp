@@ -30,6 +30,7 @@ struct State {
   std::vector<std::string> missing;
   std::string load_failure;  // one that stays
   std::string init_failure;  // one that stays
+  ErrorKind init_failure_kind = ErrorKind::kUnavailable;
   int version = 0;
   std::unique_ptr<const Error> sticky;
   std::atomic<bool> has_table{false};
@@ -246,6 +247,7 @@ std::string initialise(State& s) {
   if (status != CUDA_SUCCESS) {
     std::string failure = init_failure_of(s, status, call);
     if (stays(status)) s.init_failure = failure;
+    if (status == CUDA_ERROR_NOT_INITIALIZED) s.init_failure_kind = ErrorKind::kForked;
     return failure;
   }
   driver_was_initialised();
@@ -307,7 +309,7 @@ const Table& ready() {
       failure = s.init_failure.empty() ? initialise(s) : s.init_failure;
     }
   }
-  if (!failure.empty()) throw Error(ErrorKind::kUnavailable, failure);
+  if (!failure.empty()) throw Error(s.init_failure_kind, failure);
   return s.table;
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from .scripts import check_script
@@ -86,6 +88,78 @@ def test_a_program_runs_on_after_its_gpu_code_crashed_and_is_told_once() -> None
                 raise AssertionError("a crashed kernel has a time")
         assert fine.ms > 0.0
     """)
+
+
+def test_a_scope_that_is_made_after_gpu_code_crashed_raises_nothing_and_says_it_once() -> None:
+    check_script("""
+        import warnings
+        stream = device().stream()
+        with gpuprof.timer("before", stream=stream) as crashed:
+            device().launch_fault(stream)
+        try:
+            crashed.ms
+        except gpuprof.errors.CudaError as error:
+            assert error.code == 719, error
+        else:
+            raise AssertionError("a crashed kernel has a time")
+        @gpuprof.timer(backend="cuda")
+        def step():
+            return 3
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for name in ("a", "b"):
+                with gpuprof.timer(name, backend="cuda", stream=stream) as sample:
+                    pass
+            with gpuprof.timer("c", backend="cuda"):
+                pass
+            assert step() == 3
+        assert sample.failed and sample.clock == "cuda"
+        assert len(caught) == 1, [str(w.message) for w in caught]
+        assert "719" in str(caught[0].message) or "LAUNCH_FAILED" in str(caught[0].message)
+    """)
+
+
+_SCOPES_IN_CHILD = """
+        import os, warnings
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python's, about forking threads
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    for name in ("a", "b", "c"):
+                        with gpuprof.timer(name, backend="cuda") as sample:
+                            pass
+                assert sample.failed and sample.clock == "cuda"
+                ours = [w for w in caught if "gpuprof" in str(w.message)]
+                assert len(ours) == 1 and "spawn" in str(ours[0].message)
+                try:
+                    sample.ms
+                except gpuprof.errors.ForkedProcessError:
+                    status = 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        with gpuprof.timer("parent", backend="cuda") as sample:
+            pass
+        assert sample.ms >= 0.0
+"""
+
+
+def test_a_scope_that_is_made_in_a_forked_child_raises_nothing() -> None:
+    check_script(
+        """
+        with gpuprof.timer("before", stream=device().stream(), backend="cuda") as sample:
+            pass
+        assert sample.ms >= 0.0
+        """
+        + _SCOPES_IN_CHILD
+    )
+
+
+def test_a_scope_in_a_child_of_a_process_that_used_cuda_without_us_raises_nothing() -> None:
+    check_script("device()\n" + textwrap.dedent(_SCOPES_IN_CHILD))
 
 
 def test_timing_goes_on_in_the_context_that_follows_a_reset() -> None:

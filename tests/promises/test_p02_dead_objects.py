@@ -292,6 +292,46 @@ print(pending.ms > 0, timer.elapsed_ms() > 0)
     assert lines[7:] == ["cpu 1", "calls 0", "True True"]
 
 
+SCOPES_IN_CHILD = """
+def child():
+    @gpuprof.timer(backend="cuda")
+    def step():
+        return 3
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for name in "abc":
+            with gpuprof.timer(name, backend="cuda") as sample:
+                pass
+        print(step(), sample.failed, sample.clock)
+    print(len(caught), "spawn" in str(caught[0].message))
+    try:
+        sample.ms
+    except gpuprof.errors.ForkedProcessError:
+        print("forked")
+
+in_child(child)
+"""
+
+
+def test_a_scope_that_is_made_in_a_forked_child_raises_nothing(fake_path: Path) -> None:
+    out = check_cuda(fake_path, FORK + "with scope:\n    pass\n" + SCOPES_IN_CHILD)
+    assert out.split() == ["3", "True", "cuda", "1", "True", "forked"]
+
+
+def test_a_scope_that_is_made_in_a_child_of_a_process_that_used_cuda_without_us_raises_nothing(
+    fake_path: Path,
+) -> None:
+    # As torch does: the child's cuInit answers CUDA_ERROR_NOT_INITIALIZED.
+    setup = """
+import os, gpuprof
+from tests.fake_driver.control import FakeCuda
+fake = FakeCuda(os.environ["GPUPROF_CUDA_DRIVER"])
+fake.use_primary()
+"""
+    out = check_python(setup + FORK + SCOPES_IN_CHILD, driver=fake_path)
+    assert out.split() == ["3", "True", "cuda", "1", "True", "forked"]
+
+
 def test_a_scope_open_across_a_fork_fails_in_the_child_and_counts_in_the_parent(
     fake_path: Path,
 ) -> None:

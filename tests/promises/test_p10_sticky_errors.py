@@ -67,6 +67,40 @@ def test_auto_scopes_do_not_turn_into_cpu_times_after_a_sticky_error(fake_path: 
     assert out.split() == ["cuda", "cuda", "True"]
 
 
+def test_a_scope_that_is_made_after_a_sticky_error_raises_nothing(fake_path: Path) -> None:
+    out = check_cuda(
+        fake_path,
+        """
+        with scope as pending:
+            fake.trap(stream)
+        try:
+            pending.ms
+        except gpuprof.errors.CudaError:
+            pass
+        calls = fake.calls()
+        @gpuprof.timer(backend="cuda")
+        def step():
+            return 3
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for name in "abc":
+                with gpuprof.timer(name, backend="cuda", stream=stream) as sample:
+                    pass
+            print(step(), sample.failed, sample.clock, fake.calls() - calls)
+        print(len(caught), "CUDA_ERROR_LAUNCH_FAILED" in str(caught[0].message))
+        try:
+            sample.ms
+        except gpuprof.errors.CudaError as error:
+            print(error.code)
+        try:
+            gpuprof.Timer("cuda")
+        except gpuprof.errors.CudaError as error:
+            print(error.code)
+        """,
+    )
+    assert out.split() == ["3", "True", "cuda", "0", "1", "True", "719", "719"]
+
+
 def test_benchmarks_do_not_turn_into_cpu_times_after_a_sticky_error(fake_path: Path) -> None:
     out = check_cuda(
         fake_path,
