@@ -156,10 +156,15 @@ class Spin:
 
     def milliseconds(self) -> float:
         """Wait for the stream; return the last launch's own time from start to stop."""
+        start, stop = self.stamps()
+        return (stop - start) / MILLISECOND
+
+    def stamps(self) -> tuple[int, int]:
+        """Wait for the stream; return when the last launch started and stopped, in nanoseconds."""
         self._device.synchronize(self._stream)
         words = (ctypes.c_uint64 * 3)()
         self._device.call("cuMemcpyDtoH_v2", words, self._plan, ctypes.c_size_t(24))
-        return (words[2] - words[1]) / MILLISECOND
+        return words[1], words[2]
 
 
 @functools.cache

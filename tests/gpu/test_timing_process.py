@@ -192,6 +192,100 @@ def test_timing_goes_on_in_the_context_that_follows_a_reset() -> None:
     """)
 
 
+_RESET = """
+import ctypes, warnings
+warnings.simplefilter("ignore")
+stream = device().stream()
+spin = Spin(device(), stream, MILLISECOND)
+timer = gpuprof.Timer("cuda", stream)
+
+def reset():
+    device().synchronize()
+    device().reset()
+    kernels.Device()  # makes the context again, where a touch of an old event crashes
+
+def refused(call):
+    try:
+        value = call()
+    except gpuprof.errors.CudaError as error:
+        assert error.code == 709, error
+    else:
+        raise AssertionError(value)
+
+def captured():
+    device().call("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), ctypes.c_int(1))
+    with gpuprof.timer("captured", stream=stream, in_capture="record") as sample:
+        spin.launch()
+    graph = ctypes.c_void_p()
+    device().call("cuStreamEndCapture", ctypes.c_void_p(stream), ctypes.byref(graph))
+    return sample, graph
+"""
+
+_AFTER_A_RESET = {
+    "the end of a scope": """
+        with gpuprof.timer("open", stream=stream) as sample:
+            reset()
+        refused(lambda: sample.ms)
+    """,
+    "the end of a timer": """
+        timer.record_start()
+        reset()
+        refused(timer.record_end)
+    """,
+    "the reading of a timer": """
+        with timer:
+            spin.launch()
+        reset()
+        assert timer.ready is False
+        refused(timer.elapsed_ms)
+    """,
+    "the end of a verified scope": """
+        def verify():
+            with gpuprof.timer("verified", stream=stream, verify_stream=True):
+                reset()
+        refused(verify)
+    """,
+    "the reading of a captured scope": """
+        sample, graph = captured()
+        launched = ctypes.c_void_p()
+        device().call(
+            "cuGraphInstantiateWithFlags", ctypes.byref(launched), graph, ctypes.c_uint64(0)
+        )
+        device().call("cuGraphLaunch", launched, ctypes.c_void_p(stream))
+        assert sample.ms > 0.0
+        reset()
+        refused(lambda: sample.ms)
+    """,
+    "the timings of a graph": """
+        with gpuprof.capture(stream) as cap, gpuprof.timer("captured", stream=stream):
+            spin.launch()
+        cap.graph.launch(stream)
+        assert cap.graph.timings()
+        reset()
+        refused(cap.graph.timings)
+    """,
+    "letting a captured scope go": """
+        sample, _ = captured()
+        reset()
+        del sample
+    """,
+    "letting all events go": """
+        with timer:
+            spin.launch()
+        assert timer.elapsed_ms() > 0.0
+        timer.close()
+        reset()
+        gpuprof._core._release_idle()
+        device().synchronize()
+    """,
+}
+
+
+@pytest.mark.parametrize("use", _AFTER_A_RESET)
+def test_no_event_is_touched_after_its_context_was_reset(use: str) -> None:
+    check_script(_RESET + textwrap.dedent(_AFTER_A_RESET[use]))
+
+
 def test_a_forked_child_runs_on_without_measuring_and_the_parent_still_measures() -> None:
     check_script("""
         import os, warnings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 
 import pytest
@@ -30,6 +31,29 @@ def test_scopes_on_two_streams_measure_each_their_own() -> None:
             short_spin.launch()
     assert on_one.ms == pytest.approx(long_spin.milliseconds(), abs=_WITHIN_MS)
     assert on_other.ms == pytest.approx(short_spin.milliseconds(), abs=_WITHIN_MS)
+
+
+def test_the_default_streams_of_two_threads_are_read_each_by_itself() -> None:
+    per_thread = 2
+    long_spin = Spin(device(), per_thread, 500 * MILLISECOND)
+    short_spin = Spin(device(), per_thread, MILLISECOND)
+    with gpuprof.timer("held", stream=per_thread) as held:
+        long_spin.launch()
+    readings: list[tuple[float, bool]] = []
+
+    def on_another_thread() -> None:
+        device().make_current()
+        with gpuprof.timer("free", stream=per_thread) as free:
+            short_spin.launch()
+        readings.append((free.ms, held.ready))
+
+    thread = threading.Thread(target=on_another_thread)
+    thread.start()
+    thread.join()
+    [(milliseconds, held_was_ready)] = readings
+    assert milliseconds >= 0.99
+    assert not held_was_ready
+    assert held.ms >= 499.0
 
 
 def test_a_scope_around_work_on_another_stream_reads_about_zero() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import pytest
 
 import gpuprof
@@ -59,6 +61,55 @@ def test_a_timer_is_not_ready_while_the_work_runs() -> None:
     assert not timer.ready
     assert timer.elapsed_ms() >= 199.9
     assert timer.ready
+
+
+def _let_wait(stream: int, other: int) -> None:
+    """Let `stream` wait for what `other` has so far."""
+    event = ctypes.c_void_p()
+    device().call("cuEventCreate", ctypes.byref(event), ctypes.c_uint(2))
+    device().call("cuEventRecord", event, ctypes.c_void_p(other))
+    device().call("cuStreamWaitEvent", ctypes.c_void_p(stream), event, ctypes.c_uint(0))
+    device().call("cuEventDestroy_v2", event)
+
+
+def test_a_timer_spans_from_one_stream_to_another() -> None:
+    origin, branch = device().stream(), device().stream()
+    first, second = Spin(device(), origin, MILLISECOND), Spin(device(), branch, 2 * MILLISECOND)
+    timer = gpuprof.Timer("cuda", stream=origin)
+    timer.record_start()
+    first.launch()
+    _let_wait(branch, origin)
+    second.launch()
+    timer.record_end(branch)
+    assert timer.streams == (origin, branch)
+    span = (second.stamps()[1] - first.stamps()[0]) / MILLISECOND
+    assert timer.elapsed_ms() == pytest.approx(span, abs=_WITHIN_MS)
+    timer.close()
+
+
+def test_a_timer_that_ends_on_a_stream_that_did_not_wait_reads_a_negative_time() -> None:
+    origin, branch = device().stream(), device().stream()
+    spin = Spin(device(), origin, 100 * MILLISECOND)
+    timer = gpuprof.Timer("cuda", stream=origin)
+    spin.launch()
+    timer.record_start()
+    timer.record_end(branch)
+    device().synchronize(branch)
+    assert not timer.ready
+    assert timer.elapsed_ms() < 0.0
+    assert timer.ready
+    timer.close()
+
+
+def test_a_probe_may_end_on_another_stream() -> None:
+    origin, branch = device().stream(), device().stream()
+    spin = Spin(device(), branch, MILLISECOND)
+    probe = gpuprof.start_probe_timer_if(True, stream=origin)
+    _let_wait(branch, origin)
+    spin.launch()
+    microseconds = gpuprof.finish_probe_timer(probe, stream=branch)
+    assert microseconds is not None
+    assert microseconds >= spin.milliseconds() * 1000.0
 
 
 def test_a_probe_reads_microseconds() -> None:
