@@ -14,11 +14,17 @@ PYTEST_DONT_REWRITE: pytest loads a plugin from here, and no test is in it.
 
 from __future__ import annotations
 
+import _thread
 import importlib
 import os
+import sys
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
     from gpuprof import errors as errors
     from gpuprof import nvtx as nvtx
     from gpuprof import torch as torch
@@ -213,20 +219,95 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name in {"errors", "nvtx", "torch"}:
-        return importlib.import_module(f"gpuprof.{name}")
-    module = _MODULE_OF.get(name)
+    if name == "errors":
+        return _load(name)
+    module = name if name in {"nvtx", "torch"} else _MODULE_OF.get(name)
     if module is None:
         message = f"module 'gpuprof' has no attribute {name!r}"
         raise AttributeError(message)
-    if os.environ.get("GPUPROF_NVTX"):
-        importlib.import_module("gpuprof._nvtx")
-    if module == "_core":
-        # The environment's switches are read where the Python side of timing is imported.
-        importlib.import_module("gpuprof._timing")
-    value: object = getattr(importlib.import_module(f"gpuprof.{module}"), name)
-    globals()[name] = value  # the next look-up is a plain one
+    core = _load_core()
+    if module == name:
+        return _load(module)
+    try:
+        if module == "_core":
+            # A signal handler in what follows finds it there.
+            globals()[name] = getattr(core, name)
+            _load("_timing")
+        if os.environ.get("GPUPROF_NVTX"):
+            _load("_nvtx")
+        value: object = core if module == "_core" else _load(module)
+        value = globals()[name] = getattr(value, name)  # the next look-up is a plain one
+    except BaseException:
+        globals().pop(name, None)
+        raise
     return value
+
+
+def _load_core() -> ModuleType:
+    """Import the compiled part without the import system's locks.
+
+    Two calls into C do it, and what is between them can be done twice: so a signal handler in the
+    middle of it, or a child forked there, imports it for itself.
+    """
+    name = "gpuprof._core"
+    core = sys.modules.get(name)
+    if core is not None and hasattr(core, "timer"):
+        return core
+    spec = _find_spec(name) if core is None else core.__spec__
+    if spec is None or spec.loader is None:
+        return importlib.import_module(name)
+    if core is None:
+        core = spec.loader.create_module(spec)
+    if core is None:
+        return importlib.import_module(name)
+    core.__spec__, core.__loader__, core.__package__ = spec, spec.loader, __name__
+    core.__file__ = spec.origin
+    spec.loader.exec_module(core)
+    core = globals()["_core"] = sys.modules.setdefault(name, core)
+    return core
+
+
+def _find_spec(name: str) -> ModuleSpec | None:
+    for finder in sys.meta_path:
+        spec = finder.find_spec(name, __path__)
+        if spec is not None:
+            return spec
+    return None
+
+
+# A child that is forked while another thread imports would have locks that nobody gives back.
+_FORK_WAITS_S = 5.0
+_importing: list[int] = []  # the threads that import a part now
+_no_new_import = _thread.RLock()
+
+
+def _load(module: str) -> ModuleType:
+    thread = _thread.get_ident()
+    with _no_new_import:
+        _importing.append(thread)
+    try:
+        return importlib.import_module(f"gpuprof.{module}")
+    finally:
+        _importing.remove(thread)
+
+
+def _before_fork() -> None:
+    _no_new_import.acquire()
+    until = time.monotonic() + _FORK_WAITS_S
+    while set(_importing) - {_thread.get_ident()} and time.monotonic() < until:
+        time.sleep(0.001)
+
+
+def _after_fork_in_child() -> None:
+    _no_new_import.release()
+    _importing[:] = [thread for thread in _importing if thread == _thread.get_ident()]
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_no_new_import.release,
+    after_in_child=_after_fork_in_child,
+)
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuprof import _core, _timing
+from gpuprof import _core
 from gpuprof._graph_pool import CapturePool
 from gpuprof.errors import CudaUnavailableError, InvalidStateError
 
@@ -68,7 +68,7 @@ class CapturingCalls(_core.CallBase):
         self._capture_s = 0.0
         self._warned: set[str] = set()
         self._in_order = _sees_order(fn)
-        self._always_eager = _timing._is_set("GPUPROF_DISABLE")
+        self._always_eager = _core._is_set("GPUPROF_DISABLE")
         if not self._always_eager:
             self._require_cuda()
         if samples is not None and not self._always_eager:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuprof import _core, _timing
+from gpuprof import _core
 
-_ON = _timing._TRUE  # whose import also reads GPUPROF_DISABLE
+_ON = {"1", "true", "on", "yes"}
 _OFF = {"", "0", "false", "off", "no"}
 _NO_TOOL = (
     "gpuprof: NVTX is on, but no tool listens, so ranges go nowhere: run the program under a tool "

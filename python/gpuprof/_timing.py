@@ -19,21 +19,10 @@ if TYPE_CHECKING:
 
     from gpuprof._backends import BackendLike
 
-_TRUE = {"1", "true", "on", "yes"}
 _IN_CAPTURE = ("auto", "record", "skip")
-_MAX_NAMED_SCOPES = 10_000
-
-
-def _is_set(variable: str) -> bool:
-    return os.environ.get(variable, "").strip().lower() in _TRUE
-
-
-_core._set_switches(
-    disabled_for_good=_is_set("GPUPROF_DISABLE"), release_gil=_is_set("GPUPROF_RELEASE_GIL")
-)
 
 _torch_compile.prepare()
-if os.environ.get("GPUPROF_TRACE_OUT") and not _is_set("GPUPROF_DISABLE"):
+if os.environ.get("GPUPROF_TRACE_OUT") and not _core._is_set("GPUPROF_DISABLE"):
     from gpuprof import _trace_open
 
     _core._trace_wanted(True)  # opened by the first event
@@ -49,12 +38,12 @@ def make_scope(
     verify_stream: bool = False,
     in_capture: Literal["auto", "record", "skip"] = "auto",
 ) -> Any:
-    """Make the scope that `gpuprof.timer` returns where it has none yet for the name.
+    """Do what `gpuprof.timer` does where its arguments are not the usual ones.
 
     Parameters, returns and raises as `gpuprof.timer`; a function as `name` is decorated.
     """
     if callable(name) or isinstance(name, (staticmethod, classmethod)):
-        scope = make_scope(
+        scope = _core.timer(
             name_of(name),
             stream=stream,
             backend=backend,
@@ -65,20 +54,14 @@ def make_scope(
         return decorate(scope, name)
     text = _clean_name(name)
     _check_options(enabled, verify_stream, in_capture)
-    clock = _backends.resolve(backend)
-    plain = stream is None and backend == "auto" and enabled is None
-    plain = plain and not verify_stream and in_capture == "auto"
-    scope = _core.Scope(
+    return _core.Scope(
         text,
         stream=stream,
-        backend=clock,
+        backend=_backends.resolve(backend),
         enabled=enabled,
         verify_stream=verify_stream,
         record_in_capture=in_capture == "record",
     )
-    if name is None or not plain or len(_core._scopes) >= _MAX_NAMED_SCOPES:
-        return scope
-    return _core._scopes.setdefault(name, scope)
 
 
 def remake_scope(name: str | None, options: Mapping[str, Any]) -> _core.Scope:

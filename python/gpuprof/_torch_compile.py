@@ -35,6 +35,7 @@ class TracedOutSample:
     """What a traced-out scope gives: it says what the sample of a disabled scope says."""
 
     path = ""
+    names: tuple[str, ...] = ()
     clock = "cpu"
     state = "disabled"
     ms = float("nan")
@@ -51,6 +52,7 @@ class TracedOutSample:
     def to_dict(self) -> dict[str, Any]:
         return {
             "path": self.path,
+            "names": self.names,
             "clock": self.clock,
             "state": self.state,
             "ms": None,

@@ -1,12 +1,22 @@
 // gpuprof.Scope as a Python class, and timer() as a function that finds a scope by its name.
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <initializer_list>
+#include <memory>
+#include <utility>
+
 #include "bindings/errors.hpp"
 #include "bindings/parts.hpp"
 #include "bindings/self_binding.hpp"
 #include "bindings/timing_sample.hpp"
 #include "bindings/timing_scope.hpp"
 #include "bindings/timing_switch.hpp"
+#include "bindings/utf8.hpp"
+#include "timing/device.hpp"
 #include "timing/scope.hpp"
 
 namespace gpuprof::bindings {
@@ -68,8 +78,99 @@ PyMethodDef exit_method{
     "typing.Any) -> None\n\n"
     "Stop the clock; never waits for the GPU."};
 
-// The usual call, timer("name") for a name met before, costs a look into a dictionary; all others
-// go to Python.
+constexpr Py_ssize_t kMaxNamed = 10000;
+
+struct TimerArguments {
+  PyObject* name = Py_None;
+  PyObject* stream = Py_None;
+  PyObject* backend = nullptr;
+  PyObject* enabled = Py_None;
+  PyObject* verify_stream = Py_False;
+  PyObject* in_capture = nullptr;
+};
+
+bool sort_arguments(TimerArguments& given, PyObject* const* arguments, Py_ssize_t count,
+                    PyObject* keywords) {
+  const std::array<std::pair<const char*, PyObject**>, 6> places{
+      {{"name", &given.name},
+       {"stream", &given.stream},
+       {"backend", &given.backend},
+       {"enabled", &given.enabled},
+       {"verify_stream", &given.verify_stream},
+       {"in_capture", &given.in_capture}}};
+  if (count > 1) return false;
+  if (count == 1) given.name = arguments[0];
+  const Py_ssize_t named = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
+  for (Py_ssize_t i = 0; i < named; ++i) {
+    PyObject* key = PyTuple_GET_ITEM(keywords, i);
+    const auto* const place =
+        std::find_if(places.begin() + count, places.end(), [key](const auto& candidate) {
+          return PyUnicode_CompareWithASCIIString(key, candidate.first) == 0;
+        });
+    if (place == places.end()) return false;
+    *place->second = arguments[count + i];
+  }
+  return true;
+}
+
+bool is_one_of(PyObject* text, std::initializer_list<const char*> words) {
+  return PyUnicode_Check(text) != 0 &&
+         std::any_of(words.begin(), words.end(), [text](const char* word) {
+           return PyUnicode_CompareWithASCIIString(text, word) == 0;
+         });
+}
+
+bool is_usual(const TimerArguments& given) {
+  if (given.name != Py_None &&
+      (PyUnicode_Check(given.name) == 0 || PyUnicode_GET_LENGTH(given.name) == 0)) {
+    return false;
+  }
+  return (given.backend == nullptr || is_one_of(given.backend, {"auto", "cpu", "cuda"})) &&
+         (given.enabled == Py_None || PyBool_Check(given.enabled) != 0) &&
+         PyBool_Check(given.verify_stream) != 0 &&
+         (given.in_capture == nullptr || is_one_of(given.in_capture, {"auto", "skip", "record"}));
+}
+
+// A scope only watches: where CUDA was lost to a fork or an error it can be made, measures nothing,
+// and its first entry says so.
+void require_cuda() {
+  try {
+    timing::device::require();
+  } catch (const driver::Error& error) {
+    if (error.kind() == driver::ErrorKind::kUnavailable) throw;
+  }
+}
+
+py::object make_usual(const TimerArguments& given) {
+  ScopeOptions options;
+  py::object name = py::none();
+  if (given.name != Py_None) {
+    name = py::reinterpret_steal<py::object>(PyUnicode_FromObject(given.name));  // of str itself
+    if (!name) throw py::error_already_set();
+    options.name = without_nul(utf8(name.ptr()));
+  }
+  options.stream = py::reinterpret_borrow<py::object>(given.stream);
+  const bool is_auto = given.backend == nullptr || is_one_of(given.backend, {"auto"});
+  options.backend =
+      is_auto ? py::object(py::str("auto")) : py::reinterpret_borrow<py::object>(given.backend);
+  if (!is_auto && is_one_of(given.backend, {"cuda"})) require_cuda();
+  if (given.enabled != Py_None) options.enabled = given.enabled == Py_True;
+  options.verify_stream = given.verify_stream == Py_True;
+  options.record_in_capture =
+      given.in_capture != nullptr && is_one_of(given.in_capture, {"record"});
+  const bool is_plain = options.name && given.stream == Py_None && is_auto &&
+                        given.enabled == Py_None && !options.verify_stream &&
+                        (given.in_capture == nullptr || is_one_of(given.in_capture, {"auto"}));
+  const py::object scope = py::cast(std::make_unique<Scope>(std::move(options)));
+  if (!is_plain || PyDict_GET_SIZE(scopes_by_name) >= kMaxNamed) return scope;
+  PyObject* kept = PyDict_SetDefault(scopes_by_name, name.ptr(), scope.ptr());
+  if (kept == nullptr) throw py::error_already_set();
+  return py::reinterpret_borrow<py::object>(kept);
+}
+
+// The usual call, timer("name") for a name met before, costs a look into a dictionary. Functions,
+// other backends and wrong arguments go to Python; nothing else does, so that a signal handler or a
+// forked child can make a scope while the package is being imported.
 PyObject* timer(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count,
                 PyObject* keywords) {
   if (count == 1 && keywords == nullptr && PyUnicode_CheckExact(arguments[0])) {
@@ -81,6 +182,10 @@ PyObject* timer(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t cou
     if (PyErr_Occurred() != nullptr) return nullptr;
   }
   return guarded<PyObject*>(nullptr, [&] {
+    TimerArguments given;
+    if (sort_arguments(given, arguments, count, keywords) && is_usual(given)) {
+      return make_usual(given).release().ptr();
+    }
     PyObject* function = find_function(make_scope, "gpuprof._timing", "make_scope");
     return PyObject_Vectorcall(function, arguments, static_cast<size_t>(count), keywords);
   });
@@ -138,6 +243,18 @@ Examples
 True
 )"};
 
+bool is_set(const std::string& variable) {
+  const char* value = std::getenv(variable.c_str());
+  if (value == nullptr) return false;
+  std::string word;
+  for (const char* c = value; *c != '\0'; ++c) {
+    if (std::isspace(static_cast<unsigned char>(*c)) == 0) {
+      word += static_cast<char>(std::tolower(static_cast<unsigned char>(*c)));
+    }
+  }
+  return word == "1" || word == "true" || word == "on" || word == "yes";
+}
+
 std::string describe(const Scope& scope) {
   std::string text = "<gpuprof.timer";
   // The path of the name at the root is the name, cut to what an output may hold.
@@ -192,8 +309,9 @@ void bind_timing_scope(py::module_& module) {
   scope
       .def(py::init([](std::optional<std::string> name, py::object stream, py::object backend,
                        std::optional<bool> enabled, bool verify_stream, bool record_in_capture) {
-             return new Scope({std::move(name), std::move(stream), std::move(backend), enabled,
-                               verify_stream, record_in_capture});
+             return std::make_unique<Scope>(ScopeOptions{std::move(name), std::move(stream),
+                                                         std::move(backend), enabled, verify_stream,
+                                                         record_in_capture});
            }),
            py::arg("name"), py::kw_only(), py::arg("stream"), py::arg("backend"),
            py::arg("enabled"), py::arg("verify_stream"), py::arg("record_in_capture"))
@@ -236,10 +354,9 @@ void bind_timing_scope(py::module_& module) {
     return !switches.disabled_for_good && !is_paused() &&
            timing::scope::enabled.load(std::memory_order_relaxed);
   });
-  module.def(
-      "_set_switches",
-      [](bool disabled_for_good, bool release_gil) { switches = {disabled_for_good, release_gil}; },
-      py::arg("disabled_for_good"), py::arg("release_gil"));
+  switches = {is_set("GPUPROF_DISABLE"), is_set("GPUPROF_RELEASE_GIL")};
+  module.def("_is_set", &is_set, py::arg("variable"),
+             "Whether a variable of the environment says yes: 1, true, on or yes.");
   bind_pauses(module);
 }
 
