@@ -101,7 +101,7 @@ def counted(run: Callable[[int], int], name: str) -> Callable[[int], int]:
         gpuprof.reset()
         spent = run(count)
         row = gpuprof.stats()[name]
-        summary = row.host if row.gpu is None else row.gpu
+        summary = row.time
         if row.dropped != 0 or summary is None or summary.count != count:
             found = 0 if summary is None else summary.count
             raise BenchmarkError(f"{name}: {found} of {count} counted, {row.dropped} dropped")

@@ -69,7 +69,7 @@ def nested_scopes_read_through_the_statistics(stage: Stage) -> None:
             with gpuprof.timer("inner", stream=stage.stream, backend="cuda"):
                 stage.work()
     row = gpuprof.stats()["outer/inner"]
-    assert (0 if row.gpu is None else row.gpu.count) + row.failed + row.dropped == 3
+    assert row.gpu.count + row.failed + row.dropped == 3
 
 
 @scenario

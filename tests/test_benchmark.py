@@ -412,3 +412,11 @@ def test_it_measures_on_where_samples_are_alike(monkeypatch: pytest.MonkeyPatch)
     result = gpuprof.benchmark(nap, rel_precision=0.01, **options)
     assert result.count > 200
     assert result.rel_precision <= 0.01
+
+
+def test_one_argument_that_was_not_put_into_a_tuple_is_explained() -> None:
+    for given in ([3, 1, 2], (3, 1, 2)):
+        with pytest.raises(
+            TypeError, match=r"^args: these are 3 arguments, which sorted .*\(value,\)$"
+        ):
+            gpuprof.benchmark(sorted, given)

@@ -21,7 +21,9 @@ from tests.fake_driver.control import FakeCuda
 from tests.graph_nodes import chain
 
 API_PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
-PUBLIC = sorted({*gpuprof.__all__, *gpuprof._MODULE_OF} - {"errors", "nvtx", "torch"})
+PUBLIC = sorted(
+    {*gpuprof.__all__, *gpuprof._MODULE_OF} - {"errors", "nvtx", "torch", *errors.__all__}
+)
 FUNCTIONS = [name for name in PUBLIC if not inspect.isclass(getattr(gpuprof, name))]
 # Those that a user makes; the others are made by gpuprof.
 CONSTRUCTED = [
@@ -136,6 +138,12 @@ def test_public_members_have_docstrings(name: str) -> None:
         and not inspect.getdoc(value)
     ]
     assert not silent
+
+
+@pytest.mark.parametrize("name", [name for name in errors.__all__ if name != "cuda_error"])
+def test_errors_are_importable_from_the_package(name: str) -> None:
+    assert getattr(gpuprof, name) is getattr(errors, name)
+    assert name not in gpuprof.__all__
 
 
 @pytest.mark.parametrize("name", errors.__all__)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import pickle
 import sys
 import unicodedata
 from html.parser import HTMLParser
 
 import pytest
 
+import gpuprof
 from gpuprof import Row, Stats, Summary
 from gpuprof._report import byte_size, duration, lines, shown_text
+from tests.processes import check_python
 
 HOSTILE = "a\x1b[31m\n\x85\u202e|`<b>&\"'[red]$x$"
 
@@ -291,6 +294,23 @@ def test_a_plot_of_many_rows_shows_the_largest_and_says_so() -> None:
     assert len(axes.patches) == 40
     assert axes.get_yticklabels()[-1].get_text() == "s99"
     assert "of 100 rows" in axes.get_title()
+
+
+def test_a_plot_is_a_picture_as_the_value_of_a_cell() -> None:
+    figure = NESTED.plot()
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    assert pickle.loads(pickle.dumps(figure))._repr_png_().startswith(b"\x89PNG")
+
+
+def test_an_empty_table_says_that_timing_is_off() -> None:
+    gpuprof.disable()
+    try:
+        assert repr(Stats([])) == "no samples: timing is switched off (gpuprof.disable())"
+    finally:
+        gpuprof.enable()
+    assert "around some code adds one" in repr(Stats([]))
+    out = check_python("import gpuprof; print(gpuprof.stats())", GPUPROF_DISABLE="1")
+    assert out == "no samples: timing is switched off (GPUPROF_DISABLE is set)\n"
 
 
 def test_a_plot_of_nothing_says_so() -> None:

@@ -175,6 +175,21 @@ def test_a_row_without_gpu_time_is_not_host_bound() -> None:
     assert not cpu_row("step", 10.0).host_bound
 
 
+def test_the_gpu_summary_of_another_clock_is_empty() -> None:
+    with gpuprof.timer("host", backend="cpu"):
+        pass
+    for row in (cpu_row("step", 10.0), gpuprof.stats()["host"]):
+        assert row.gpu.count == 0
+        assert math.isnan(row.gpu.p50)
+        assert row.to_dict()["gpu"] is None
+        assert row.time is row.host
+
+
+def test_a_rows_plain_form_says_whether_it_is_host_bound() -> None:
+    assert gpu_row("step", 10.0, host=2.0).to_dict()["host_bound"] is True
+    assert cpu_row("step", 10.0).to_dict()["host_bound"] is False
+
+
 def test_a_row_without_samples_has_no_figures() -> None:
     row = Row("step", "cuda", None, None, pending=3)
     assert row.time.count == 0
@@ -193,7 +208,7 @@ def test_json_is_strict_and_comes_back_the_same() -> None:
     data = json.loads(stats.to_json(indent=2), parse_constant=refuse)
     assert data["format"] == "gpuprof-stats"
     assert data["version"] == 1
-    assert data["rows"][-1]["gpu"]["p50"] is None
+    assert data["rows"][-1]["gpu"] is None
     again = Stats.from_dict(data)
     assert again.to_dict() == stats.to_dict()
     assert again["step/fwd"] == stats["step/fwd"]

@@ -69,7 +69,7 @@ def test_a_sync_backends_rows_are_apart_from_other_clocks_of_the_path() -> None:
     stats = gpuprof.stats()
     assert set(stats) == {("step", "tpu"), ("step", "cpu")}
     assert (stats["step", "tpu"].time.count, stats["step", "cpu"].time.count) == (1, 2)
-    assert stats["step"].gpu is None
+    assert stats["step"].gpu.count == 0
 
 
 def test_scopes_of_different_clocks_nest() -> None:
@@ -323,3 +323,18 @@ def test_auto_is_the_cpu_clock_while_the_process_does_not_use_cuda() -> None:
         """
     )
     assert out.split() == ["cpu", "cpu"]
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("gpu", "cuda"), ("GPU", "cuda"), ("host", "cpu"), ("mps", "metal")]
+)
+def test_another_word_for_a_backend_is_understood(word: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=f"got '{word}'; did you mean '{meant}'?"):
+        gpuprof.timer("a", backend=word)
+
+
+def test_backends_are_plain_data() -> None:
+    assert gpuprof.backends()["cpu"].to_dict() == {
+        "available": True,
+        "reason": "the monotonic clock",
+    }

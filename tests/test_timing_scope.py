@@ -121,6 +121,15 @@ def test_nesting_and_a_slash_in_a_name_are_rows_of_their_own() -> None:
     assert counts == {("slash/inner",): 1, ("slash", "inner"): 2}
 
 
+def test_an_argument_that_timer_does_not_have_is_timers_error() -> None:
+    with pytest.raises(TypeError, match=r"^timer\(\) got an .*'sync'; .* reading sample.ms"):
+        gpuprof.timer("x", sync=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^timer\(\) got an unexpected keyword argument 'color'$"):
+        gpuprof.timer("x", color="red")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^timer\(\) takes .* positional"):
+        gpuprof.timer("x", "cpu")  # type: ignore[misc]
+
+
 # One object per name
 
 

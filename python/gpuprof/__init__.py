@@ -102,6 +102,28 @@ if TYPE_CHECKING:
     from gpuprof._trace_record import Counter as Counter
     from gpuprof._trace_record import counter as counter
     from gpuprof._trace_record import name_stream as name_stream
+    from gpuprof.errors import BaselineError as BaselineError
+    from gpuprof.errors import CapturedEventError as CapturedEventError
+    from gpuprof.errors import CaptureError as CaptureError
+    from gpuprof.errors import CaptureImplicitError as CaptureImplicitError
+    from gpuprof.errors import CaptureInvalidatedError as CaptureInvalidatedError
+    from gpuprof.errors import CaptureIsolationError as CaptureIsolationError
+    from gpuprof.errors import CaptureMergeError as CaptureMergeError
+    from gpuprof.errors import CaptureUnjoinedError as CaptureUnjoinedError
+    from gpuprof.errors import CaptureUnmatchedError as CaptureUnmatchedError
+    from gpuprof.errors import CaptureUnsupportedError as CaptureUnsupportedError
+    from gpuprof.errors import CaptureWrongThreadError as CaptureWrongThreadError
+    from gpuprof.errors import CudaError as CudaError
+    from gpuprof.errors import CudaUnavailableError as CudaUnavailableError
+    from gpuprof.errors import DriverGoneError as DriverGoneError
+    from gpuprof.errors import EmptyGraphError as EmptyGraphError
+    from gpuprof.errors import ForkedProcessError as ForkedProcessError
+    from gpuprof.errors import GpuprofError as GpuprofError
+    from gpuprof.errors import GraphUpdateError as GraphUpdateError
+    from gpuprof.errors import InvalidStateError as InvalidStateError
+    from gpuprof.errors import NotReplayedError as NotReplayedError
+    from gpuprof.errors import StreamMismatchError as StreamMismatchError
+    from gpuprof.errors import TraceError as TraceError
 
 __version__ = "0.1.0"
 
@@ -109,19 +131,36 @@ __version__ = "0.1.0"
 _MODULE_OF = {
     "Annotation": "_core",
     "Backend": "_backends",
+    "BaselineError": "errors",
     "BenchResult": "_benchmark_result",
     "Calibration": "_timing",
+    "CaptureError": "errors",
+    "CaptureImplicitError": "errors",
     "CaptureInfo": "_graphs",
+    "CaptureInvalidatedError": "errors",
+    "CaptureIsolationError": "errors",
+    "CaptureMergeError": "errors",
     "CaptureMode": "_graphs",
     "CapturePool": "_graph_pool",
     "CaptureStatus": "_graphs",
+    "CaptureUnjoinedError": "errors",
+    "CaptureUnmatchedError": "errors",
+    "CaptureUnsupportedError": "errors",
+    "CaptureWrongThreadError": "errors",
+    "CapturedEventError": "errors",
     "CapturedGraph": "_graphs",
     "CompareResult": "_benchmark_compare",
     "CompareRow": "_benchmark_comparison",
     "Counter": "_trace_record",
+    "CudaError": "errors",
+    "CudaUnavailableError": "errors",
     "Decision": "_decision",
     "DeviceScalar": "_device_scalar",
+    "DriverGoneError": "errors",
+    "EmptyGraphError": "errors",
+    "ForkedProcessError": "errors",
     "GpuBenchmark": "_pytest_fixture",
+    "GpuprofError": "errors",
     "GraphCaptureGuard": "_graphs",
     "GraphDiff": "_graph_view",
     "GraphMemory": "_graphs",
@@ -129,9 +168,12 @@ _MODULE_OF = {
     "GraphPoolHandle": "_graph_pool",
     "GraphStats": "_callable_stats",
     "GraphTimings": "_graphs",
+    "GraphUpdateError": "errors",
     "GraphedCallable": "_callable",
     "GraphedStats": "_callable_stats",
+    "InvalidStateError": "errors",
     "NodeChange": "_graph_view",
+    "NotReplayedError": "errors",
     "OpenCapture": "_graphs",
     "RangeCatalog": "_nvtx",
     "RangeSpec": "_nvtx",
@@ -140,11 +182,13 @@ _MODULE_OF = {
     "Scope": "_core",
     "SpanTiming": "_graphs",
     "Stats": "_stats",
+    "StreamMismatchError": "errors",
     "Summary": "_stats",
     "SweepPoint": "_benchmark_sweep",
     "SweepResult": "_benchmark_sweep",
     "SyncBackend": "_backends",
     "Timer": "_timing",
+    "TraceError": "errors",
     "TraceWriter": "_trace",
     "Verdict": "_decision",
     "annotate": "_core",
@@ -219,13 +263,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name == "errors":
-        return _load(name)
-    module = name if name in {"nvtx", "torch"} else _MODULE_OF.get(name)
+    module = name if name in {"errors", "nvtx", "torch"} else _MODULE_OF.get(name)
     if module is None:
         message = f"module 'gpuprof' has no attribute {name!r}"
         raise AttributeError(message)
-    core = _load_core()
+    core = None if module == "errors" else _load_core()
     if module == name:
         return _load(module)
     try:
@@ -233,10 +275,10 @@ def __getattr__(name: str) -> object:
             # A signal handler in what follows finds it there.
             globals()[name] = getattr(core, name)
             _load("_timing")
-        if os.environ.get("GPUPROF_NVTX"):
+        if core is not None and os.environ.get("GPUPROF_NVTX"):
             _load("_nvtx")
-        value: object = core if module == "_core" else _load(module)
-        value = globals()[name] = getattr(value, name)  # the next look-up is a plain one
+        value: object = getattr(core if module == "_core" else _load(module), name)
+        globals()[name] = value  # the next look-up is a plain one
     except BaseException:
         globals().pop(name, None)
         raise

@@ -14,6 +14,7 @@ from gpuprof._text import clean_text
 from gpuprof.errors import GpuprofError
 
 NAMES = ("auto", "cuda", "cpu", "metal")
+_OTHER_WORDS = {"gpu": "cuda", "nvidia": "cuda", "host": "cpu", "mps": "metal", "apple": "metal"}
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,10 @@ class Backend:
 
     available: bool
     reason: str
+
+    def to_dict(self) -> dict[str, bool | str]:
+        """Return the plain form."""
+        return {"available": self.available, "reason": self.reason}
 
 
 class SyncBackend:
@@ -107,7 +112,8 @@ def resolve(backend: object) -> str | SyncBackend:
     if backend == "metal":
         return _metal()
     if backend not in NAMES:
-        near = difflib.get_close_matches(backend, NAMES, n=1)
+        other = _OTHER_WORDS.get(backend.lower())
+        near = [other] if other else difflib.get_close_matches(backend, NAMES, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         message = f"backend: expected one of {NAMES} or a SyncBackend, got {backend!r}{hint}"
         raise ValueError(message)

@@ -243,4 +243,21 @@ def _call(  # what is given may be of any type, whatever the callers promise
     if kwargs is not None and not isinstance(kwargs, Mapping):
         message = f"kwargs: expected a mapping or None, got {type(kwargs).__name__}"
         raise TypeError(message)
+    if args and not _fits(fn, args, kwargs) and _fits(fn, (args,), kwargs):
+        message = (
+            f"args: these are {len(args)} arguments, which "
+            f"{getattr(fn, '__name__', fn)} does not take; "
+            f"for one argument that is a {type(args).__name__} write args=(value,)"
+        )
+        raise TypeError(message)
     return fn, args, kwargs or {}
+
+
+def _fits(fn: Any, args: Any, kwargs: Any) -> bool:
+    try:
+        inspect.signature(fn).bind(*args, **(kwargs or {}))
+    except TypeError:
+        return False
+    except ValueError:  # a function in C may not tell what it takes
+        return True
+    return True

@@ -38,12 +38,21 @@ def decorate(scope: Scope | Annotation, function: Any) -> Any:
     Raises
     ------
     TypeError
-        `function` is not callable.
+        `function` is a class, or not callable.
     """
     if isinstance(function, (staticmethod, classmethod)):
         return type(function)(decorate(scope, function.__func__))
+    kind = "an annotation" if isinstance(scope, _core.Annotation) else "a timer scope"
+    if isinstance(function, type):
+        method = next(
+            (name for name in ("forward", "__call__") if name in vars(function)), "__init__"
+        )
+        message = (
+            f"{kind} decorates a function, got the class {function.__qualname__}; decorate a "
+            f"method of it, such as {function.__qualname__}.{method}"
+        )
+        raise TypeError(message)
     if not callable(function):
-        kind = "an annotation" if isinstance(scope, _core.Annotation) else "a timer scope"
         message = (
             f"{kind} decorates a function, got {type(function).__name__}; "
             "use it in a with statement instead"

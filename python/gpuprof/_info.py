@@ -81,10 +81,7 @@ def _build() -> dict[str, str]:
 def _backends() -> dict[str, dict[str, Any]]:
     import gpuprof
 
-    return {
-        name: {"available": backend.available, "reason": backend.reason}
-        for name, backend in gpuprof.backends().items()
-    }
+    return {name: backend.to_dict() for name, backend in gpuprof.backends().items()}
 
 
 def _python() -> dict[str, Any]:
@@ -145,7 +142,7 @@ def render(info: dict[str, Any]) -> str:
         *_driver_lines(info["driver"]),
         *_device_lines(info["devices"]),
         *_nvml_lines(info["nvml"]),
-        *_backend_lines(info["backends"]),
+        *_backend_lines(info["backends"], info["driver"]),
         *((name, version or "not installed") for name, version in info["frameworks"].items()),
         *info["environment"].items(),
         *(("warning", text) for text in info["warnings"]),
@@ -225,11 +222,13 @@ def _clock_line(device: dict[str, Any]) -> str:
     )
 
 
-def _backend_lines(backends: dict[str, Any]) -> list[tuple[str, str]]:
+def _backend_lines(backends: dict[str, Any], driver: dict[str, Any]) -> list[tuple[str, str]]:
     unknown = _unknown(backends)
     if unknown:
         return [("backends", unknown)]
-    return [
-        (f"backend {name}", f"{'yes' if entry['available'] else 'no'}: {entry['reason']}")
-        for name, entry in backends.items()
-    ]
+    lines = []
+    for name, entry in backends.items():
+        told = not entry["available"] and entry["reason"] == driver.get("reason")
+        reason = "see the driver above" if told else entry["reason"]
+        lines.append((f"backend {name}", f"{'yes' if entry['available'] else 'no'}: {reason}"))
+    return lines

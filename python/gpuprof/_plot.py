@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import io
 from typing import TYPE_CHECKING, Any
 
 from gpuprof import _report
@@ -26,6 +28,13 @@ def _new_axes(bars: int) -> Any:
     return figure_type(figsize=(8, 1.5 + 0.3 * bars), layout="constrained").subplots()
 
 
+def _png(figure: Any) -> bytes:
+    """Draw it for a notebook, which knows only figures of pyplot."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png")
+    return file.getvalue()
+
+
 def _label(row: Row, with_clock: bool) -> str:
     text = _report.shown_text(f"{row.path} ({row.clock})" if with_clock else row.path)
     return text if len(text) <= MAX_LABEL else f"…{text[1 - MAX_LABEL :]}"
@@ -46,6 +55,8 @@ def bars(stats: Stats, ax: Any) -> Any:
         largest = {id(row) for row in sorted(measured, key=lambda row: -row.time.total)[:MAX_BARS]}
         shown = [row for row in measured if id(row) in largest]
     axes = _new_axes(len(shown)) if ax is None else ax
+    if ax is None:
+        axes.figure._repr_png_ = functools.partial(_png, axes.figure)
     axes.set_title(_title(len(shown), len(measured)))
     if not shown:
         return axes.figure
@@ -57,7 +68,7 @@ def bars(stats: Stats, ax: Any) -> Any:
         places,
         medians,
         xerr=([0.0] * len(shown), upwards),
-        color=[GPU_COLOUR if row.gpu else HOST_COLOUR for row in shown],
+        color=[GPU_COLOUR if row.on_gpu else HOST_COLOUR for row in shown],
         ecolor="black",
         capsize=2,
     )

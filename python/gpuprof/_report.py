@@ -17,6 +17,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
+from gpuprof import _core
+
 if TYPE_CHECKING:
     from gpuprof._stats import Row, Stats, Summary
 
@@ -124,8 +126,8 @@ def lines(stats: Stats) -> list[Line]:
     return result
 
 
-def _median(summary: Summary | None) -> str:
-    return duration(summary.p50 if summary else None)
+def _median(summary: Summary) -> str:
+    return duration(summary.p50)
 
 
 def _notes(row: Row) -> str:
@@ -186,6 +188,11 @@ def table(stats: Stats) -> Table:
 
 def _title(stats: Stats) -> str:
     clocks = list(dict.fromkeys(row.clock for row in stats.values()))
+    if not clocks and not _core.is_enabled():
+        switch = (
+            "GPUPROF_DISABLE is set" if _core._is_set("GPUPROF_DISABLE") else "gpuprof.disable()"
+        )
+        return f"no samples: timing is switched off ({switch})"
     if not clocks:
         return 'no samples yet: `with gpuprof.timer("name"):` around some code adds one'
     names = ", ".join(shown_text(clock) for clock in clocks)

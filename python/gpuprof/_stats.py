@@ -64,6 +64,14 @@ class Summary:
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         return {name: value if math.isfinite(value) else None for name, value in values}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _summary, tuple(getattr(self, field.name) for field in fields(self))
+
+
+def _summary(count: int, *times: float) -> Summary:
+    # One object for all that are empty: its NaNs are equal to nothing but themselves.
+    return Summary(count, *times) if count else EMPTY
+
 
 _COUNTS = ("dropped", "pending", "failed", "skipped")
 EMPTY = Summary(0, 0.0, *[math.nan] * 7)
@@ -77,15 +85,16 @@ class Row:
     ``/``. A ``/`` in a name is part of it. Without `names` they are what `path` has between its
     slashes.
 
-    `gpu` is None on clocks that are not the GPU's. `dropped` samples found no room to wait for
-    their result, `pending` ones have none yet, `failed` ones were left by an exception or lost to
-    the driver, and `skipped` ones ran inside a capture; none of these is in the summaries.
+    On clocks that are not the GPU's, `gpu` is empty: its count is 0. `dropped` samples found no
+    room to wait for their result, `pending` ones have none yet, `failed` ones were left by an
+    exception or lost to the driver, and `skipped` ones ran inside a capture; none of these is in
+    the summaries.
     """
 
     path: str
     clock: str
-    gpu: Summary | None
-    host: Summary | None
+    gpu: Summary
+    host: Summary
     dropped: int = 0
     pending: int = 0
     failed: int = 0
@@ -93,6 +102,9 @@ class Row:
     names: Names = ()
 
     def __post_init__(self) -> None:
+        for which in ("gpu", "host"):
+            if getattr(self, which) is None:
+                object.__setattr__(self, which, EMPTY)
         if not self.names:
             object.__setattr__(self, "names", tuple(self.path.split("/")))
 
@@ -114,7 +126,12 @@ class Row:
     @property
     def time(self) -> Summary:
         """GPU time where this clock has it, else host time."""
-        return self.gpu or self.host or EMPTY
+        return self.gpu if self.on_gpu else self.host
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the clock is the GPU's."""
+        return self.clock == "cuda"
 
     @property
     def host_bound(self) -> bool:
@@ -123,15 +140,13 @@ class Row:
         The host then needs about as long to queue the work as the GPU to do it, so that a faster
         kernel may not make the program faster.
         """
-        if not (self.gpu and self.host and self.gpu.count and self.host.count):
-            return False
-        return self.host.p50 >= HOST_BOUND_RATIO * self.gpu.p50
+        return self.host.p50 >= HOST_BOUND_RATIO * self.gpu.p50  # False beside a NaN
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Row:
         """Build one from its plain form."""
         gpu, host = (
-            None if data[which] is None else Summary.from_dict(data[which])
+            EMPTY if data[which] is None else Summary.from_dict(data[which])
             for which in ("gpu", "host")
         )
         counts = {which: int(data[which]) for which in _COUNTS}
@@ -139,7 +154,7 @@ class Row:
         return cls(str(data["path"]), str(data["clock"]), gpu, host, **counts, names=names)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plain form."""
+        """Return the plain form; None for a summary without samples."""
         return {
             "path": _report.output_text(self.path),
             "names": list(map(_report.output_text, self.names)),
@@ -148,8 +163,9 @@ class Row:
             "pending": self.pending,
             "failed": self.failed,
             "skipped": self.skipped,
-            "gpu": self.gpu and self.gpu.to_dict(),
-            "host": self.host and self.host.to_dict(),
+            "host_bound": self.host_bound,
+            "gpu": self.gpu.to_dict() if self.gpu.count else None,
+            "host": self.host.to_dict() if self.host.count else None,
         }
 
 
@@ -191,7 +207,7 @@ class Stats(Mapping[Key, Row]):
         for row in self._exact.values():
             self._by_path.setdefault(row.path, []).append(row)
         for same_path in self._by_path.values():
-            same_path.sort(key=lambda row: (row.gpu is None, row.clock == "cpu"))
+            same_path.sort(key=lambda row: (not row.on_gpu, row.clock == "cpu"))
 
     @classmethod
     def from_snapshot(cls, snapshot: Mapping[str, Any]) -> Stats:

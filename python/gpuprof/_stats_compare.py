@@ -98,7 +98,7 @@ def _judge(old: Row, row: Row, threshold: float | None, comparisons: int) -> Dec
     z = NormalDist().inv_cdf(1 - P_LIMIT / comparisons / 2)
     floor = max(
         THRESHOLD_FEW_RUNS if threshold is None else threshold,
-        0.0 if row.gpu is not None else CPU_FLOOR,
+        0.0 if row.on_gpu else CPU_FLOOR,
         COARSE_TICKS_MS / min(base.p50, new.p50),
         math.expm1(min(z * error, 1.0)),
     )

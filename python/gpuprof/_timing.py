@@ -37,11 +37,16 @@ def make_scope(
     enabled: bool | None = None,
     verify_stream: bool = False,
     in_capture: Literal["auto", "record", "skip"] = "auto",
+    **unknown: object,
 ) -> Any:
     """Do what `gpuprof.timer` does where its arguments are not the usual ones.
 
     Parameters, returns and raises as `gpuprof.timer`; a function as `name` is decorated.
     """
+    for option in unknown:
+        hint = "; a scope never waits, reading sample.ms does" if "sync" in option.lower() else ""
+        message = f"timer() got an unexpected keyword argument {option!r}{hint}"
+        raise TypeError(message)
     if callable(name) or isinstance(name, (staticmethod, classmethod)):
         scope = _core.timer(
             name_of(name),
@@ -62,6 +67,9 @@ def make_scope(
         verify_stream=verify_stream,
         record_in_capture=in_capture == "record",
     )
+
+
+make_scope.__qualname__ = "timer"  # what a TypeError of its call says
 
 
 def remake_scope(name: str | None, options: Mapping[str, Any]) -> _core.Scope:

@@ -137,7 +137,13 @@ std::string load(State& s) {
   if (!s.load_failure.empty()) return s.load_failure;
   if (s.opened.handle == nullptr) s.opened = open_library();
   if (s.opened.handle == nullptr) {
-    return s.load_failure = "the CUDA driver cannot be opened: " + s.opened.reason;
+    s.load_failure = "the CUDA driver cannot be opened: " + s.opened.reason;
+    if (library_choice().override_path.empty()) {
+      s.load_failure +=
+          ". Install NVIDIA's driver, or give the container its GPUs (docker run --gpus all); "
+          "without a GPU there is backend='cpu'";
+    }
+    return s.load_failure;
   }
   const Resolver resolver(s.opened.handle);
   if (!resolver.usable()) {

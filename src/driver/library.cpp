@@ -61,15 +61,23 @@ const LibraryChoice& library_choice() {
 
 OpenedLibrary open_library() {
   OpenedLibrary opened;
+  std::string absent;
   for (const auto& path : library_choice().candidates) {
     opened.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (opened.handle != nullptr) {
       opened.path = path;
       return opened;
     }
-    const char* words = dlerror();
-    if (!opened.reason.empty()) opened.reason += "; ";
-    opened.reason += words != nullptr ? words : path + ": cannot be opened";
+    const char* said = dlerror();
+    const std::string words = said != nullptr ? said : path + ": cannot be opened";
+    const bool is_absent = words.rfind(path + ":", 0) == 0 &&
+                           words.find("No such file or directory") != std::string::npos;
+    std::string& list = is_absent ? absent : opened.reason;
+    if (!list.empty()) list += is_absent ? ", " : "; ";
+    list += is_absent ? path : words;
+  }
+  if (!absent.empty()) {
+    opened.reason += (opened.reason.empty() ? "No such file: " : "; No such file: ") + absent;
   }
   return opened;
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,25 @@ def test_backends_and_availability_answer(no_driver: Path) -> None:
     )
     assert out.splitlines()[0] == "False False"
     assert "cannot be opened" in out
+
+
+def test_a_machine_without_a_driver_is_told_once_what_was_tried_and_what_to_do() -> None:
+    with contextlib.suppress(OSError):
+        ctypes.CDLL("libcuda.so.1")
+        pytest.skip("this machine has a GPU's driver")
+    out = check_python(
+        """
+        import gpuprof, os, sys
+        try:
+            gpuprof.Timer("cuda")
+        except gpuprof.CudaUnavailableError as error:
+            print(error)
+        """
+    )
+    assert out.count("libcuda.so.1") in (1, 2)  # also in the folder of WSL
+    assert out.count("o such file") == 1
+    assert "Install NVIDIA's driver" in out
+    assert "--gpus all" in out
 
 
 def test_an_explicit_stream_needs_no_driver_to_be_taken(no_driver: Path) -> None:
