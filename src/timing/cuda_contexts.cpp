@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <string>
 
 #include "driver/cuda_scopes.hpp"
 #include "driver/process.hpp"
+#include "timing/cuda_capture.hpp"
+#include "timing/device.hpp"
 
 namespace gpuprof::timing::contexts {
 
@@ -216,3 +219,24 @@ std::size_t release_idle() noexcept {
 }
 
 }  // namespace gpuprof::timing::contexts
+
+namespace gpuprof::timing::device {
+
+std::uint64_t stream_id(std::uintptr_t stream) {
+  if (contexts::is_default_stream(stream)) return 0;
+  bool capturing = false;
+  try {
+    const driver::Table& table = driver::ready();
+    capturing = captures::state_of(table, stream).capturing();
+    if (!capturing) return contexts::id_of(table, stream);
+  } catch (const driver::Error&) {
+    return 0;
+  }
+  throw driver::Error(
+      driver::ErrorKind::kInvalidState,
+      "the stream " + std::to_string(stream) +
+          " is being captured, and the driver does not tell its number then; name it "
+          "before the capture or after");
+}
+
+}  // namespace gpuprof::timing::device

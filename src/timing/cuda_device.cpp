@@ -463,22 +463,6 @@ void synchronize(std::uintptr_t stream, int ordinal) {
   check(table.cuCtxSynchronize(), "cuCtxSynchronize");
 }
 
-std::uint64_t stream_id(std::uintptr_t stream) {
-  if (contexts::is_default_stream(stream)) return 0;
-  bool capturing = false;
-  try {
-    const Table& table = driver::ready();
-    capturing = captures::state_of(table, stream).capturing();
-    if (!capturing) return contexts::id_of(table, stream);
-  } catch (const Error&) {
-    return 0;
-  }
-  throw Error(ErrorKind::kInvalidState,
-              "the stream " + std::to_string(stream) +
-                  " is being captured, and the driver does not tell its number then; name it "
-                  "before the capture or after");
-}
-
 std::vector<Device> devices() {
   const Table& table = driver::ready();
   int count = 0;
