@@ -24,7 +24,7 @@ def make(fn: Any, *args: Any, **options: Any) -> gpuprof.GraphedCallable:
 def check_usable(cupy: Any) -> None:
     """Check that nothing is open, and that another capture works."""
     assert _core._open_captures() == []
-    assert _core._gc_pauses() == 0
+    assert _core._relaxed_collections() == 0
     assert cupy.fake.exchange_mode(0) == 0
     assert make(twice(cupy), cupy.array([1.0]))(cupy.array([2.0])).tolist() == [2, 2]
 

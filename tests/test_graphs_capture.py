@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import pickle
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gpuprof
-from gpuprof import _core, errors
+from gpuprof import errors
 from gpuprof._capture_guard import GraphCaptureGuard
 from tests.captures import await_no_capture, on_another_thread
 from tests.fake_driver.control import FakeCuda
@@ -314,32 +313,6 @@ def test_a_generator_that_is_closed_in_its_capture_leaves_the_stream_usable(
     next(generator)
     del generator
     capture_once(fake, stream)
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-def test_the_collector_is_paused_in_captures_and_put_back(
-    fake: FakeCuda, stream: int, enabled: bool
-) -> None:
-    other = fake.stream_create()
-    try:
-        (gc.enable if enabled else gc.disable)()
-        with gpuprof.capture(stream) as cap:
-            assert not gc.isenabled()
-            inner = gpuprof.GraphCaptureGuard(other)
-            fake.work(stream, US)
-        assert not gc.isenabled()
-        inner.abort()
-        assert gc.isenabled() is enabled
-        with pytest.raises(errors.InvalidStateError), gpuprof.capture(stream, pool=None) as second:
-            second.abort()
-            assert gc.isenabled() is enabled
-            second.finish()
-        assert gc.isenabled() is enabled
-    finally:
-        gc.enable()
-    assert _core._gc_pauses() == 0
-    cap.graph.close()
-    fake.stream_destroy(other)
 
 
 def in_thread(function: Callable[[], object]) -> BaseException | None:

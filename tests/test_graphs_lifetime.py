@@ -13,7 +13,7 @@ import pytest
 
 import gpuprof
 from gpuprof import _core, errors
-from tests.captures import US, Buffer, captured, on_another_thread
+from tests.captures import US, Buffer, await_no_capture, captured, on_another_thread
 from tests.fake_driver.control import FakeCuda
 from tests.processes import check_cuda
 from tests.torch_blocks import check
@@ -154,25 +154,28 @@ def test_a_dropped_graph_lets_go_of_what_it_kept(fake: FakeCuda, stream: int) ->
     assert alive() is None
 
 
-def test_the_collector_runs_again_after_a_thread_left_its_capture(
+def test_collections_are_as_before_after_a_thread_left_its_capture(
     fake: FakeCuda, stream: int
 ) -> None:
     def begin() -> None:
         gpuprof.begin_capture(stream)
         fake.work(stream, US)
 
+    callbacks = list(gc.callbacks)
     on_another_thread(begin)
+    await_no_capture(fake, stream)
     gpuprof.flush()
-    assert _core._gc_pauses() == 0
-    assert gc.isenabled()
+    assert _core._relaxed_collections() == 0
+    assert gc.callbacks == callbacks
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this Python build has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_the_collector_runs_in_a_child_that_was_forked_beside_a_capture(
+def test_collections_are_as_before_in_a_child_that_was_forked_beside_a_capture(
     fake: FakeCuda, stream: int
 ) -> None:
     begun, done = threading.Event(), threading.Event()
+    callbacks = list(gc.callbacks)
 
     def hold() -> None:
         with gpuprof.capture(stream):
@@ -185,12 +188,12 @@ def test_the_collector_runs_in_a_child_that_was_forked_beside_a_capture(
     begun.wait()
     child = os.fork()
     if child == 0:
-        os._exit(0 if gc.isenabled() and _core._gc_pauses() == 0 else 1)
-    assert not gc.isenabled()
+        os._exit(0 if gc.callbacks == callbacks and _core._relaxed_collections() == 0 else 1)
+    assert gc.callbacks != callbacks
     done.set()
     thread.join()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert gc.isenabled()
+    assert gc.callbacks == callbacks
 
 
 def test_a_forked_child_is_told_before_a_lock_that_nobody_gives_back(fake_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import gpuprof
-from gpuprof import errors
+from gpuprof import _core, errors
 from tests.captures import MODES, US, graph_of, on_another_thread, suppressed, usable_stream
 from tests.fake_driver import control
 from tests.fake_driver.control import DriverCallError, FakeCuda
@@ -242,39 +243,99 @@ def test_graphs_that_are_let_go_in_a_capture_do_not_break_it(
     assert fake.live("exec") == 0
 
 
-def test_a_graph_in_a_cycle_is_not_collected_while_anything_is_captured(
-    fake: FakeCuda, stream: int
+class FreesMemory:
+    """Device memory that a call frees which no capture allows."""
+
+    def __init__(self, fake: FakeCuda) -> None:
+        self._fake = fake
+        self._address = fake.memory_allocate(256)
+        self._me = self  # a cycle
+
+    def __del__(self) -> None:
+        self._fake.memory_free(self._address)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("thread", ["capturing", "another"])
+def test_a_collection_breaks_no_capture(
+    fake: FakeCuda, stream: int, mode: gpuprof.CaptureMode, thread: str
 ) -> None:
-    cycle: list[object] = [graph_of(fake, stream)]
-    cycle.append(cycle)
-    with gpuprof.capture(stream) as cap:
+    garbage: list[object] = [graph_of(fake, stream), FreesMemory(fake)]
+    garbage.append(garbage)
+    alive = weakref.ref(garbage[1])
+    with gpuprof.capture(stream, mode=mode) as cap:
         fake.work(stream, US)
-        del cycle
-        assert not gc.isenabled()
-        gc.collect()  # the program's own doing
+        del garbage
+        if thread == "another":
+            assert isinstance(on_another_thread(gc.collect), int)
+        else:
+            gc.collect()
+        assert alive() is None
         assert cap.status() is gpuprof.CaptureStatus.ACTIVE
-    assert gc.isenabled()
     cap.graph.close()
 
 
+def test_the_collector_finds_a_capture_that_was_left_open_in_a_cycle(fake: FakeCuda) -> None:
+    def fail(stream: int) -> None:
+        guard = gpuprof.GraphCaptureGuard(stream)
+        fake.work(guard.stream, US)
+        raise MineError
+
+    def leave_behind(stream: int) -> None:
+        try:
+            fail(stream)
+        except MineError as error:
+            kept = error  # a cycle: its traceback has this frame
+            assert kept.__traceback__ is not None
+
+    with usable_stream(fake) as stream, pytest.warns(ResourceWarning, match="dropped"):
+        leave_behind(stream)
+        assert fake.capture_status(stream) == control.ACTIVE
+        young = []
+        while fake.capture_status(stream) == control.ACTIVE and len(young) < 1_000_000:
+            young.append([young])  # sooner or later the collector runs
+        young.clear()
+
+
 @pytest.mark.parametrize("enabled", [True, False])
-def test_the_collector_is_put_back_as_it_was_after_any_end(
-    fake: FakeCuda, stream: int, enabled: bool
-) -> None:
+def test_captures_leave_the_collector_as_it_is(fake: FakeCuda, stream: int, enabled: bool) -> None:
     (gc.enable if enabled else gc.disable)()
+    callbacks = list(gc.callbacks)
     try:
         with suppress(MineError), gpuprof.capture(stream):
+            assert gc.isenabled() is enabled
             raise MineError
-        assert gc.isenabled() is enabled
-        with pytest.raises(errors.EmptyGraphError), gpuprof.capture(stream):
-            pass
-        assert gc.isenabled() is enabled
         guard = gpuprof.GraphCaptureGuard(stream)
-        assert not gc.isenabled()
+        assert gc.isenabled() is enabled
         guard.abort()
         assert gc.isenabled() is enabled
+        assert gc.callbacks == callbacks
     finally:
         gc.enable()
+
+
+def test_a_capture_that_a_collection_drops_takes_its_callback_away_later(
+    fake: FakeCuda, stream: int
+) -> None:
+    callbacks = list(gc.callbacks)
+    phases: list[str] = []
+    cycle: list[object] = [gpuprof.GraphCaptureGuard(stream)]
+    cycle.append(cycle)
+    del cycle
+
+    def note(phase: str, _info: object) -> None:
+        phases.append(phase)
+
+    gc.callbacks.append(note)
+    try:
+        with pytest.warns(ResourceWarning, match="dropped"):
+            gc.collect()
+        assert phases[-2:] == ["start", "stop"]
+        assert _core._relaxed_collections() == 0
+        graph_of(fake, stream).close()
+    finally:
+        gc.callbacks.remove(note)
+    assert gc.callbacks == callbacks
 
 
 # Polling while something is captured

@@ -576,8 +576,6 @@ def _forget_warnings() -> None: ...
 
 def _fork_generation() -> int: ...
 
-def _gc_pauses() -> int: ...
-
 def _graph_edges(graph: typing.SupportsInt | typing.SupportsIndex) -> tuple[tuple[int, int],
     ...]:
     """The edges as pairs of indices: the first node comes before the second."""
@@ -597,6 +595,8 @@ def _open_captures() -> list[dict[str, typing.Any]]: ...
 
 def _paused(work: collections.abc.Callable[..., typing.Any], *args: typing.Any) -> typing.Any:
     """Call `work(*args)`; meanwhile this thread records no scope and shows no range."""
+
+def _relaxed_collections() -> int: ...
 
 def _release_idle() -> int:
     """Destroy pooled events and let go of idle contexts; the number of event pairs in use."""

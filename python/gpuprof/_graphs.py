@@ -229,8 +229,8 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
 
     ``with gpuprof.capture(stream) as cap: ...`` yields the `GraphCaptureGuard`; afterwards
     ``cap.graph`` is the `CapturedGraph`. An exception in the block discards the capture, leaves the
-    stream usable, and propagates unchanged, with a note of what the driver had refused. Cyclic
-    garbage collection pauses meanwhile, because it may destroy what would break the capture.
+    stream usable, and propagates unchanged, with a note of what the driver had refused. What a
+    garbage collection destroys meanwhile does not break the capture, unless it waits for the GPU.
 
     Parameters
     ----------

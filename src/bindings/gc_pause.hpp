@@ -1,31 +1,33 @@
-// Python's cyclic garbage collector, paused while anybody asks for it.
+// Collections of Python's garbage collector while a stream capture is open.
 //
-// A collection inside a stream capture may destroy somebody's graph or event and break the capture.
-// The pauses of the process are counted; the last one puts the collector back as the first one
-// found it. All of it needs the interpreter lock.
+// A collection may destroy somebody's event or memory, which would break the capture. So while
+// anybody asks for it, a collection runs with its thread in relaxed capture mode: a callback in
+// gc.callbacks, in the list only meanwhile. The collector itself stays as it is: only it can find
+// an open capture in a reference cycle. What waits for the whole context breaks a capture all the
+// same. All of it needs the interpreter lock.
 #pragma once
 
 namespace gpuprof::bindings {
 
-class GcPause {
+class RelaxedCollections {
  public:
-  GcPause() = default;
-  GcPause(const GcPause&) = delete;
-  GcPause& operator=(const GcPause&) = delete;
-  ~GcPause() { end(); }
+  RelaxedCollections() = default;
+  RelaxedCollections(const RelaxedCollections&) = delete;
+  RelaxedCollections& operator=(const RelaxedCollections&) = delete;
+  ~RelaxedCollections() { end(); }
 
-  void begin() noexcept;  // idempotent
-  void end() noexcept;    // idempotent
+  void begin();         // idempotent; throws Python's exceptions
+  void end() noexcept;  // idempotent
 
  private:
-  bool paused_ = false;
-  unsigned round_ = 0;  // of pauses; end_gc_pauses() begins a new one
+  bool asked_ = false;
+  unsigned round_ = 0;  // end_relaxed_collections() begins a new one
 };
 
-// Ends all pauses of this process, in a forked child: its captures are the parent's.
-void end_gc_pauses() noexcept;
+// Nobody asks any more, in a forked child: its captures are the parent's.
+void end_relaxed_collections() noexcept;
 
-// How many pauses there are.
-[[nodiscard]] int gc_pauses() noexcept;
+// How many ask.
+[[nodiscard]] int relaxed_collections() noexcept;
 
 }  // namespace gpuprof::bindings

@@ -32,8 +32,8 @@ using graphs::CaptureStatus;
 
 namespace {
 
-// Makes a capture hold the collector back, and shows it as a range. Each is undone by whichever of
-// end(), abort() and the destructor comes first.
+// Keeps collections from breaking a capture, and shows it as a range. Each is undone by whichever
+// of end(), abort() and the destructor comes first.
 class PyCapture {
  public:
   PyCapture() = default;
@@ -58,7 +58,7 @@ class PyCapture {
     }
   }
 
-  // The collector is held back and the range open already while the framework begins.
+  // Collections are relaxed and the range is open already while the framework begins.
   void prepare() { open(); }
 
   void attach(std::uintptr_t stream, const CaptureOptions& options) {
@@ -86,7 +86,7 @@ class PyCapture {
   void close() {
     if (shown_) open_ranges::close(this, false);
     shown_ = false;
-    pause_.end();
+    collections_.end();
     auto& all = everyone();
     all.erase(std::remove(all.begin(), all.end(), this), all.end());
   }
@@ -113,20 +113,20 @@ class PyCapture {
     close_lost();
     drain_kept();
     everyone().push_back(this);
-    pause_.begin();
+    collections_.begin();
     if (listens(kNvtx)) {
       try {
         open_ranges::open(this, shown(OwnRange::kCapture), kNvtx);
         shown_ = true;
       } catch (...) {
-        pause_.end();
+        collections_.end();
         throw;
       }
     }
   }
 
   std::shared_ptr<Capture> capture_;
-  GcPause pause_;
+  RelaxedCollections collections_;
   bool shown_ = false;
 };
 
@@ -227,10 +227,11 @@ void bind_graphs_capture(py::module_& module) {
   });
   module.def("_drop_capture", &graphs::drop_capture, py::arg("stream"));
   module.def("_begin_empty_capture", &graphs::begin_bare_capture, py::arg("stream"));
-  module.def("_gc_pauses", &gc_pauses);
+  module.def("_relaxed_collections", &relaxed_collections);
   const auto os = py::module_::import("os");
   if (py::hasattr(os, "register_at_fork")) {
-    os.attr("register_at_fork")(py::arg("after_in_child") = py::cpp_function(&end_gc_pauses));
+    os.attr("register_at_fork")(py::arg("after_in_child") =
+                                    py::cpp_function(&end_relaxed_collections));
   }
 }
 

@@ -15,7 +15,7 @@ struct EndedCapture {
   ~EndedCapture() { graphs::discard_graph(parts.graph); }
 };
 
-// Puts back what captures hold that were ended with their thread: the garbage collector's pause, a
+// Puts back what captures hold that were ended with their thread: their hold on collections, a
 // range. With the interpreter lock.
 void close_lost_captures();
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import gc
-import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -123,56 +121,6 @@ def test_random_operators_differ_from_replay_to_replay(torch: Any) -> None:
     torch.manual_seed(7)
     cap.graph.launch()
     assert torch.equal(dropped, first)
-
-
-@pytest.mark.parametrize("first_draws", [True, False])
-@pytest.mark.parametrize("launched", [True, False])
-def test_launches_after_an_update_draw_the_numbers_that_calls_would(
-    torch: Any, first_draws: bool, launched: bool
-) -> None:
-    few = torch.zeros(1 << 10, device="cuda")
-    many = torch.zeros(1 << 24, device="cuda")  # a launch moves the generator further on
-    with gpuprof.capture() as cap:
-        few.uniform_() if first_draws else few.add_(1)
-    with gpuprof.capture() as cap_of_other:
-        many.uniform_()
-    if launched:
-        cap.graph.launch()
-        cap_of_other.graph.launch()
-    cap.graph.update(cap_of_other.graph)
-    cap_of_other.graph.close()
-    torch.manual_seed(7)
-    expected = [torch.empty_like(many).uniform_() for _ in range(3)]
-    torch.manual_seed(7)
-    for numbers in expected:
-        cap.graph.launch()
-        assert torch.equal(many, numbers)
-    cap.graph.close()
-
-
-class Interrupt:
-    """``del interrupt[signal.SIGINT]`` is a Ctrl-C, heard where Python next looks for signals."""
-
-    __delitem__ = _thread.interrupt_main  # no function of Python's, which would hear it itself
-
-
-def test_a_ctrl_c_as_the_block_ends_leaves_torch_as_it_was(torch: Any) -> None:
-    interrupt = Interrupt()
-    values = torch.zeros(64, device="cuda")
-    before = torch.cuda.current_stream()
-    with pytest.raises(KeyboardInterrupt) as caught, gpuprof.capture() as cap:
-        values += 1
-        del interrupt[signal.SIGINT]  # type: ignore[attr-defined]
-    assert caught.tb is not None  # whose frames would keep the capture
-    assert not cap.is_open
-    assert gpuprof.capture_info().open_captures == ()
-    assert torch.cuda.current_stream() == before
-    assert torch.rand(4, device="cuda").sum().item() > 0
-    with gpuprof.capture() as cap:
-        values += 1
-    cap.graph.launch()
-    assert values.eq(1).all().item()
-    cap.graph.close()
 
 
 def test_another_librarys_object_for_torchs_stream_is_captured_by_torch(torch: Any) -> None:
