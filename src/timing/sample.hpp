@@ -59,7 +59,7 @@ struct Sample {
   std::uint64_t epoch = 0;  // the statistics' epoch when it was entered
   std::uintptr_t stream = 0;
   std::uint64_t stream_id = 0;  // contexts::id_of(stream) while traces are written, else 0
-  std::uintptr_t queue = 0;  // of `events`, in which it waits
+  std::uintptr_t queue = 0;     // of `events`, in which it waits
   HostNanoseconds host_begin = 0;
   HostNanoseconds host_end = 0;
   double device_ms = 0.0;
