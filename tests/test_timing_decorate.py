@@ -83,20 +83,6 @@ def test_decorating_what_cannot_be_called_is_a_type_error(given: Any) -> None:
         cpu("x")(given)
 
 
-@pytest.mark.parametrize("decorator", [gpuprof.timer, gpuprof.annotate, cpu("x")], ids=repr)
-def test_a_class_is_refused_with_the_method_to_decorate(decorator: Any) -> None:
-    class Plain:
-        pass
-
-    class Model:
-        def forward(self) -> None:
-            pass
-
-    for kind, method in ((Plain, "Plain.__init__"), (Model, "Model.forward")):
-        with pytest.raises(TypeError, match=f"got the class .*; decorate a method .*{method}$"):
-            decorator(kind)
-
-
 def test_the_signature_and_the_documentation_are_kept() -> None:
     def work(a: int, /, b: str = "b", *rest: int, c: float, **more: Any) -> list[int]:
         """What it does."""

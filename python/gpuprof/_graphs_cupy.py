@@ -101,13 +101,16 @@ class _Pool:
 class _Lent:
     """Memory of a pool, which it keeps alive."""
 
+    _pool: _Pool | None = None
+
     def __init__(self, pool: _Pool, memory: Any) -> None:
         self._pool = pool
         self._memory = memory
 
     def __del__(self) -> None:
         self._memory = None
-        self._pool.trim()
+        if self._pool is not None:
+            self._pool.trim()
 
 
 class _Block:

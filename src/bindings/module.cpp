@@ -41,7 +41,7 @@ PyObject* refuse_reduce(PyObject* self, PyObject* /*unused*/) {
 }
 
 PyMethodDef refuse_reduce_method{"__reduce__", refuse_reduce, METH_NOARGS,
-                                 "__reduce__(self) -> typing.NoReturn"};
+                                 "__reduce__(self) -> str | tuple[typing.Any, ...]"};
 
 // copyreg makes an object of pybind11's own base class, which ends the process.
 void refuse_pickling(PyObject* type) {

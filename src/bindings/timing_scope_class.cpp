@@ -161,7 +161,7 @@ py::object make_usual(const TimerArguments& given) {
   const bool is_plain = options.name && given.stream == Py_None && is_auto &&
                         given.enabled == Py_None && !options.verify_stream &&
                         (given.in_capture == nullptr || is_one_of(given.in_capture, {"auto"}));
-  const py::object scope = py::cast(std::make_unique<Scope>(std::move(options)));
+  py::object scope = py::cast(std::make_unique<Scope>(std::move(options)));
   if (!is_plain || PyDict_GET_SIZE(scopes_by_name) >= kMaxNamed) return scope;
   PyObject* kept = PyDict_SetDefault(scopes_by_name, name.ptr(), scope.ptr());
   if (kept == nullptr) throw py::error_already_set();
