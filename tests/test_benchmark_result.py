@@ -157,6 +157,7 @@ BAD: dict[str, list[Any]] = {
     "gate": ["open"],
     "clock_mhz": [[1.0], "x", [None] * 7, 3],
     "throttle_reasons": ["power", [1]],
+    "noise": [None, {"waited": -0.1}, {"waited": "much"}, {1: 0.5}],
     "nbytes": [-1, 1.5, 2**63, True],
     "flops": [-1, "1"],
     "warnings": ["text", [None]],
@@ -181,7 +182,15 @@ def test_a_wrong_value_is_an_error_that_names_the_field(name: str, value: Any) -
         BenchResult.from_dict(data)
 
 
-@pytest.mark.parametrize("name", [each.name for each in fields(BenchResult)])
+def test_a_result_that_knows_nothing_of_noise_can_be_read() -> None:
+    data = result().to_dict()
+    del data["noise"]
+    assert BenchResult.from_dict(data).noise == {}
+
+
+@pytest.mark.parametrize(
+    "name", [each.name for each in fields(BenchResult) if each.name != "noise"]
+)
 def test_a_missing_field_is_an_error_that_names_it(name: str) -> None:
     data = result().to_dict()
     del data[name]

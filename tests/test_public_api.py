@@ -257,7 +257,12 @@ def finished_guard(fake: FakeCuda) -> gpuprof.GraphCaptureGuard:
 def fixture_of_a_test() -> gpuprof.GpuBenchmark:
     settings: Any = SimpleNamespace(compare=None, disabled=True)
     return gpuprof.GpuBenchmark(
-        key="test_a", settings=settings, arguments={}, comparisons=1, warn=print
+        key="test_a",
+        settings=settings,
+        arguments={"group": None},
+        comparisons=1,
+        warn=print,
+        say=print,
     )
 
 

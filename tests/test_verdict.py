@@ -119,16 +119,6 @@ def test_the_floor_is_two_ticks_where_the_clock_is_coarse() -> None:
     assert judge(coarse, runs(1.25, tick_ms=0.1)).verdict is Verdict.SLOW
 
 
-def test_on_the_cpu_clock_the_floor_is_a_fifth_whatever_is_asked_for() -> None:
-    facts = {"clock": "cpu", "mode": "cpu", "l2": "n/a"}
-    base = runs(1.0, 1.0, 1.0, 1.0, 1.0, **facts)
-    found = judge(base, runs(1.15, **facts), threshold=0.01)
-    assert (found.verdict, found.floor) == (Verdict.AMBIGUOUS, 0.20)
-    assert "CPU clock" in found.rule
-    assert judge(base, runs(1.25, **facts)).verdict is Verdict.SLOW
-    assert judge(base, runs(1.25, **facts), threshold=0.6).verdict is Verdict.SAME
-
-
 def test_samples_that_overlap_veto_a_change_of_the_medians() -> None:
     wild = runs(1.0, 1.0, 1.0, 1.0, 1.0, spread=0.6, count=30)
     found = judge(wild, runs(1.08, spread=0.6, count=30))

@@ -112,6 +112,12 @@ def _mapping(name: str, value: Any) -> dict[str, Any]:
     return dict(value)
 
 
+def _noise(name: str, value: Any) -> dict[str, float]:
+    return {
+        key: _not_negative(f"{name}[{key!r}]", item) for key, item in _mapping(name, value).items()
+    }
+
+
 # A NaN is a time that was not taken. Slopes of two noisy times may be below 0: samples are not
 # bounded.
 CHECKS: dict[str, Callable[[str, Any], Any]] = {
@@ -127,6 +133,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "gate": _one_of(*GATES),
     "clock_mhz": _numbers,
     "throttle_reasons": _texts,
+    "noise": _noise,
     "nbytes": _amount,
     "flops": _amount,
     "warnings": _texts,

@@ -63,6 +63,8 @@ def measure(prepared: Prepared) -> BenchResult:
     options = prepared.options
     begun = perf_counter()
     warm_up(prepared)
+    if prepared.noise:
+        prepared.noise.restart()
     taken = _Taken()
     with Clocks(_uuid(prepared)) as clocks, progress(_label(prepared), options.progress) as bar:
         started = perf_counter()
@@ -146,6 +148,7 @@ def report(
         gate=sampler.gate,
         clock_mhz=tuple(clock_mhz) if len(clock_mhz) == len(samples) else (),
         throttle_reasons=tuple(sorted(reasons)),
+        noise=prepared.noise.found() if prepared.noise else {},
         nbytes=options.nbytes,
         flops=options.flops,
         warnings=tuple(prepared.work.warnings),

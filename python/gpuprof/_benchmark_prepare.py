@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gpuprof import _benchmark_samplers as samplers
 from gpuprof import _core
 from gpuprof._benchmark_gate import MAX_ENTRIES, Hold
+from gpuprof._benchmark_noise import Noise
 from gpuprof._benchmark_options import Options
 from gpuprof._benchmark_probe import SLOW_MS, Facts, probe
 from gpuprof._benchmark_random import random_state_kept
@@ -64,6 +65,7 @@ class Prepared:
         self._calls = calls
         self.work = Work(fn, args, kwargs, options.setup)
         self.host_ms = math.nan
+        self.noise: Noise | None = None  # on the CPU's clock
         self._clock_tick_ms = get_clock_info("perf_counter").resolution * 1e3
         self.device: int | None = None
         self._backend: Literal["auto", "driver"] = "auto"
@@ -142,7 +144,8 @@ class Prepared:
         calls = 1
         if self.work.setup is None:
             calls = self._calls or _cpu_calls(self.work)
-        return samplers.CpuSampler(self.work, calls)
+        self.noise = Noise()
+        return samplers.CpuSampler(self.work, calls, self.noise)
 
     def _sizes(self, call_ms: float, most: int) -> tuple[int, int]:
         """Return how many calls the two sides of a slope have, for calls of about `call_ms`."""

@@ -58,6 +58,12 @@ class BenchResult:
         The clock of the GPU's multiprocessors at each sample; empty if it was not read.
     throttle_reasons : tuple of str
         Why the GPU lowered its clocks meanwhile.
+    noise : mapping of str to float
+        What else the machine did meanwhile, on the CPU's clock: the shares of the time that the
+        thread ``"waited"`` for a CPU, and that the host of a virtual machine has ``"stolen"``;
+        ``"off_cpu"``, the share of a median sample in which the thread was on no CPU;
+        ``"switches_per_s"``, how often it lost its CPU; ``"loop_ms"``, the time of a loop that is
+        always the same. Empty on other clocks; what the system does not tell is left out.
     nbytes : int or None
         The bytes that a call moves, as the caller says.
     flops : int or None
@@ -88,6 +94,7 @@ class BenchResult:
     gate: str = "n/a"
     clock_mhz: tuple[float, ...] = ()
     throttle_reasons: tuple[str, ...] = ()
+    noise: Mapping[str, float] = field(default_factory=dict)
     nbytes: int | None = None
     flops: int | None = None
     warnings: tuple[str, ...] = ()
@@ -236,6 +243,8 @@ class BenchResult:
             raise ValueError(message)
         values: dict[str, Any] = {}
         for each in fields(cls):
+            if each.name == "noise" and each.name not in data:
+                continue  # results of the first releases have none
             if each.name not in data:
                 message = f"the result has no {each.name!r}"
                 raise ValueError(message)

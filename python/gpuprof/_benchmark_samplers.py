@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Protocol
 
 from gpuprof import _core
 from gpuprof._benchmark_gate import Hold
+from gpuprof._benchmark_noise import Noise
 from gpuprof._benchmark_stream import Where
 from gpuprof._benchmark_work import Work
 from gpuprof._timing import Timer
@@ -256,22 +257,27 @@ class CpuSampler:
     gate = "n/a"
     l2 = "n/a"
 
-    def __init__(self, work: Work, calls: int) -> None:
+    def __init__(self, work: Work, calls: int, noise: Noise) -> None:
         self._work = work
+        self._noise = noise
         self.calls = calls
 
     def sample(self) -> float:
+        self._noise.look()
         self._work.set_up()
         collecting = gc.isenabled()
         try:
             if collecting:  # else another thread's sample may switch it on between the two lines
                 gc.disable()
+            on_cpu = thread_time_ns()
             begin = perf_counter_ns()
             self._work.call_times(self.calls)
             end = perf_counter_ns()
+            on_cpu = thread_time_ns() - on_cpu
         finally:
             if collecting:
                 gc.enable()
+        self._noise.taken(end - begin, on_cpu)
         return (end - begin) * 1e-6 / self.calls
 
     def close(self) -> None:

@@ -78,7 +78,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=_threshold,
         metavar="5%",
         help="the smallest change to speak of (default 5%% with 5 baseline runs or more, else "
-        "10%%; at least 20%% on the CPU clock)",
+        "10%%; on the CPU clock 20%%, unless the runs carry a smaller one)",
     )
     compare.add_argument(
         "--fail-on",

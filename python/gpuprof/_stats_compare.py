@@ -23,8 +23,9 @@ from collections.abc import Iterator
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from gpuprof._decision import Decision, Verdict, percent, percent_change
-from gpuprof._verdict import CPU_FLOOR, MIN_SAMPLES, P_LIMIT, THRESHOLD_FEW_RUNS
+from gpuprof._decision import Decision, Verdict, check_threshold, percent, percent_change
+from gpuprof._verdict import MIN_SAMPLES
+from gpuprof._verdict_floor import CPU_FLOOR, P_LIMIT, THRESHOLD_FEW_RUNS
 
 if TYPE_CHECKING:
     from gpuprof._stats import Row, Stats, Summary
@@ -45,6 +46,8 @@ def judge_stats(
 
     A path that they measured on different clocks is INCOMPARABLE, under the new clock.
     """
+    if threshold is not None:
+        check_threshold(threshold)
     pairs = list(_pairs(base, new))
     compared = max(1, sum(old.clock == row.clock for row, old in pairs))
     return {
@@ -93,6 +96,11 @@ def _judge(old: Row, row: Row, threshold: float | None, comparisons: int) -> Dec
         why = _why_unusable(side, summary)
         if why:
             return Decision(Verdict.NODATA, rule=why, warnings=warnings)
+    if row.gpu is None and threshold is not None and threshold < CPU_FLOOR:
+        warnings += (
+            f"the threshold of {percent(threshold)} is not kept to on the CPU clock, where "
+            f"{percent(CPU_FLOOR)} is the least: statistics hold a single run",
+        )
     change = math.log(new.p50 / base.p50)
     error = math.hypot(_relative_error(base), _relative_error(new))
     z = NormalDist().inv_cdf(1 - P_LIMIT / comparisons / 2)

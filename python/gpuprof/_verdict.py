@@ -13,9 +13,11 @@ the same:
    not compared at all.
 2. The change is the new runs' median over the baseline's. The noise floor is the largest of
 
-   - the threshold: 5 %, or 10 % with fewer than 5 baseline runs, or what the caller asks for; on
-     the CPU clock at least 20 %;
-   - 3 standard deviations of the baseline runs;
+   - the threshold: 5 %, or 10 % with fewer than 5 baseline runs, or what the caller asks for. On
+     the CPU clock it is at least 20 %, but for a caller's threshold that the runs can carry: 5 or
+     more, whose spread leaves another run within it at 99 %;
+   - 3 standard deviations of the baseline runs; on the CPU clock as many as hold another run at
+     99 %, which are more with few runs;
    - the distance from the baseline's median to its slowest run (its fastest, for a speed-up);
    - two ticks of the clock.
 
@@ -24,7 +26,11 @@ the same:
    AMBIGUOUS is what lies between. Whoever fails a build on SLOW measures once more first and calls
    `confirm`.
 4. If the SM clock was recorded and the change is less than half the floor in clock cycles, it is
-   the clock that changed: AMBIGUOUS.
+   the clock that changed: AMBIGUOUS. So it is on the CPU clock if the change is within the floor
+   without what the machine did (`_verdict_machine`), and where the samples of the new run wander so
+   far that their median may be within half the floor.
+5. If the medians of 8 baseline runs or more rise or fall steadily, the last 5 are the baseline: the
+   spread of a trend would hide nearly any change.
 
 The spread is the plain standard deviation together with the range, not the median absolute
 deviation (MAD). That one is robust, which is the wrong virtue here: a slow run of unchanged code is
@@ -50,8 +56,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuprof import _benchmark_statistics as statistics
+from gpuprof import _verdict_machine as machine
 from gpuprof._decision import Decision, Verdict, check_threshold, percent, percent_change
 from gpuprof._significance import holm, mann_whitney, sign_test, student_quantile
+from gpuprof._verdict_floor import P_LIMIT, TICKS, Floor, exp, floor_of, least_floor
 
 if TYPE_CHECKING:
     from gpuprof._benchmark_result import BenchResult
@@ -60,13 +68,6 @@ __all__ = ["Decision", "Verdict", "confirm", "holm", "judge", "judge_all", "judg
 
 MIN_SAMPLES = 30
 MIN_ROUNDS = statistics.MIN_FOR_INTERVAL
-ENOUGH_RUNS = 5
-THRESHOLD = 0.05
-THRESHOLD_FEW_RUNS = 0.10
-CPU_FLOOR = 0.20
-SIGMAS = 3.0
-TICKS = 2.0
-P_LIMIT = 0.01
 CONFIDENCE = 0.95
 
 
@@ -237,7 +238,7 @@ def judge_paired(
         verdict, how = Verdict.SAME, "all within"
     else:
         verdict, how = Verdict.AMBIGUOUS, "partly within"
-    ratio, interval = _exp(statistics.median(logs)), (_exp(low), _exp(high))
+    ratio, interval = exp(statistics.median(logs)), (exp(low), exp(high))
     as_few = f", as few as {independent:.0f} independent ones," if independent < count else ""
     rule = (
         f"takes {percent_change(ratio)} time; over {count} rounds{as_few} the "
@@ -254,14 +255,22 @@ def _decide(
     p_limit: float,
     warnings: list[str],
 ) -> Decision:
+    base, trend = machine.recent(base)
+    warnings += [trend] if trend else []
     base_logs = [math.log(run.median_ms) for run in base]
     middle = statistics.median(base_logs)
+    least, named, refused = least_floor(base, threshold)
+    warnings += [refused] if refused else []
     change = statistics.median([math.log(run.median_ms) for run in new]) - middle
-    floor, why = _floor(base, new, base_logs, change, threshold)
-    limit = math.log1p(floor)
+    seen = floor_of(base, new, base_logs, change, (least, named))
+    quiet = _without_the_machine(base, new, (least, named))
+    # What the machine did may have spread the runs of the baseline, too.
+    used = quiet if quiet and quiet.floor < seen.floor else seen
+    floor, limit, why = used.floor, used.limit, f"{percent(used.floor)} ({used.why})"
     p_value = mann_whitney(_samples(base), _samples(new))
-    ratio = _exp(change)
+    ratio = exp(change)
     in_cycles = _change_in_cycles(base, new) if abs(change) > limit else None
+    nearest = _nearest(new, change) - middle
     if abs(change) < limit / 2 or change == 0.0:
         verdict = Verdict.SAME
         rule = f"takes {percent_change(ratio)} time: less than half the noise floor of {why}"
@@ -276,13 +285,27 @@ def _decide(
         verdict = Verdict.AMBIGUOUS
         rule = (
             f"clock: takes {percent_change(ratio)} time but "
-            f"{percent_change(_exp(in_cycles))} cycles, for the SM clock was "
+            f"{percent_change(exp(in_cycles))} cycles, for the SM clock was "
             f"{_clock(new):,.0f} MHz in place of {_clock(base):,.0f} MHz"
+        )
+    elif quiet and math.copysign(1.0, change) * quiet.change <= limit:
+        verdict = Verdict.AMBIGUOUS
+        rule = (
+            f"the machine: takes {percent_change(ratio)} time, but "
+            f"{percent_change(exp(quiet.change))} without what the machine did: "
+            f"{machine.in_words(base, new)}"
+        )
+    elif _wander(new) and math.copysign(1.0, change) * nearest < limit / 2:
+        verdict = Verdict.AMBIGUOUS
+        rule = (
+            f"takes {percent_change(ratio)} time, more than the noise floor of {why}, but the "
+            f"samples of the new run wander: the interval of its median begins at "
+            f"{percent_change(exp(nearest))}"
         )
     else:
         verdict = Verdict.SLOW if change > 0 else Verdict.FAST
         rule = f"takes {percent_change(ratio)} time: more than the noise floor of {why}"
-    if floor > 2 * _least(base, threshold):
+    if floor > 2 * least:
         warnings.append(f"the baseline is noisy: only changes above {percent(floor)} can be told")
     return Decision(
         verdict,
@@ -298,39 +321,16 @@ def _decide(
     )
 
 
-def _floor(
-    base: list[BenchResult],
-    new: list[BenchResult],
-    base_logs: list[float],
-    change: float,
-    threshold: float | None,
-) -> tuple[float, str]:
-    """Return the noise floor as a fraction, and in words."""
-    count = len(base)
-    runs = f"{count} baseline run{'s' * (count > 1)}"
-    named = "the threshold" if threshold is not None else f"the threshold with {runs}"
-    if base[-1].clock == "cpu" and (threshold or 0.0) < CPU_FLOOR:
-        named = "the least on the CPU clock"
-    terms = [(_least(base, threshold), named)]
-    sigma = statistics.stddev(base_logs)
-    terms.append((_exp(SIGMAS * sigma) - 1.0, f"{SIGMAS:g} standard deviations of {runs}"))
-    middle = statistics.median(base_logs)
-    reach, which = max(base_logs) - middle, "slowest"
-    if change < 0:
-        reach, which = middle - min(base_logs), "fastest"
-    terms.append((_exp(reach) - 1.0, f"the {which} of {runs}"))
-    ticks = TICKS * max(run.tick_ms / run.median_ms for run in (*base, *new))
-    terms.append((ticks, f"{TICKS:g} ticks of the clock"))
-    floor, why = max(terms, key=lambda term: term[0])
-    floor = min(floor, _exp(math.inf))
-    return floor, f"{percent(floor)} ({why})"
-
-
-def _least(base: list[BenchResult], threshold: float | None) -> float:
-    """Return the floor of a baseline without noise."""
-    if threshold is None:
-        threshold = THRESHOLD if len(base) >= ENOUGH_RUNS else THRESHOLD_FEW_RUNS
-    return max(threshold, CPU_FLOOR) if base[-1].clock == "cpu" else threshold
+def _without_the_machine(
+    base: list[BenchResult], new: list[BenchResult], least: tuple[float, str]
+) -> Floor | None:
+    """Return the floor and the change of what is left without what the machine added."""
+    if base[-1].clock != "cpu" or not machine.are_alike([*base, *new]):
+        return None
+    old, now = machine.levels(base), machine.levels(new)
+    if old is None or now is None:
+        return None
+    return floor_of(base, new, old, statistics.median(now) - statistics.median(old), least)
 
 
 def _interval(
@@ -348,12 +348,7 @@ def _interval(
         new_runs = len(new) if len(new) > 2 else 1
         between = statistics.stddev(base_logs) * math.sqrt(1 / len(base) + 1 / new_runs) * quantile
     half = max(within, between)
-    return _exp(change - half), _exp(change + half)
-
-
-def _exp(power: float) -> float:
-    """Return e to that power, within what a float holds: files may hold any numbers."""
-    return math.exp(min(max(power, -700.0), 700.0))
+    return exp(change - half), exp(change + half)
 
 
 def _samples(runs: list[BenchResult]) -> list[float]:
@@ -363,6 +358,16 @@ def _samples(runs: list[BenchResult]) -> list[float]:
 def _half_width(run: BenchResult) -> float:
     low, high = run.interval_ms
     return max(run.median_ms - low, high - run.median_ms) / run.median_ms
+
+
+def _nearest(runs: list[BenchResult], change: float) -> float:
+    """Return the end of the runs' intervals that is the nearer one to the baseline."""
+    ends = [run.interval_ms[0 if change > 0 else 1] for run in runs]
+    return statistics.median([math.log(end) if end > 0.0 else -math.inf for end in ends])
+
+
+def _wander(runs: list[BenchResult]) -> bool:
+    return any(run.independent_samples < run.count / 2 for run in runs)
 
 
 def _change_in_cycles(base: list[BenchResult], new: list[BenchResult]) -> float | None:
