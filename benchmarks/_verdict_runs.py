@@ -32,6 +32,7 @@ RUNS_SECONDS = 85.0
 TURNS_SECONDS = 30.0
 STORED_SLOWER = 1.12
 TURNS_SLOWER = 1.05
+_TIMEOUT_S = 900.0
 _SHORT: dict[str, Any] = {"warmup_s": 0.1, "max_time_s": 2.0, "progress": False}
 
 Function = Callable[[], object]
@@ -82,33 +83,27 @@ def rows(notes: list[str]) -> Iterator[Row]:
     runs: list[dict[str, dict[str, BenchResult]]] = []
     begun = monotonic()
     while len(runs) < MAX_RUNS:
-        found = _in_process("runs")
-        runs.append(
-            {
-                kind: {name: BenchResult.from_dict(each) for name, each in results.items()}
-                for kind, results in found.items()
-            }
-        )
+        runs.append(one_run(__file__))
         per_run = (monotonic() - begun) / len(runs)
         if len(runs) > BASE_RUNS and monotonic() - begun + per_run > RUNS_SECONDS:
             break
-    windows = list(_windows(runs))
+    pairs = list(windows(runs))
     notes.append(
         f"on the GPU, 5 runs against 1: {len(runs)} processes, each window of neighbours forwards "
         f"and backwards, {len(runs[0]['first'])} kernels"
     )
     yield from _spreads(runs)
-    unchanged = Counter(_verdicts(windows, "first", "again"))
-    yield _share("on the GPU: false SLOW, 5 runs against 1", unchanged, missed=False, target=1.0)
-    slower = Counter(_verdicts(windows, "slower", "slower again"))
+    unchanged = Counter(found for _, found in verdicts(pairs, "first", "again"))
+    yield share("on the GPU: false SLOW, 5 runs against 1", unchanged, missed=False, target=1.0)
+    slower = Counter(found for _, found in verdicts(pairs, "slower", "slower again"))
     percent = f"{STORED_SLOWER - 1:.0%}".replace("%", " %")
     name = f"on the GPU: missed, {percent} slower, 5 runs against 1"
-    yield _share(name, slower, missed=True, target=5.0)
-    found = _in_process("turns", str(TURNS_SECONDS))
-    yield _share("on the GPU: false SLOW, in turns", found["same"], missed=False, target=1.0)
+    yield share(name, slower, missed=True, target=5.0)
+    found = in_process(__file__, "turns", str(TURNS_SECONDS))
+    yield share("on the GPU: false SLOW, in turns", found["same"], missed=False, target=1.0)
     percent = f"{TURNS_SLOWER - 1:.0%}".replace("%", " %")
     name = f"on the GPU: missed, {percent} slower, in turns"
-    yield _share(name, found["slower"], missed=True, target=5.0)
+    yield share(name, found["slower"], missed=True, target=5.0)
     for what, counts in (
         ("5 runs against 1, unchanged", unchanged),
         ("5 runs against 1, slower", slower),
@@ -122,21 +117,24 @@ def rows(notes: list[str]) -> Iterator[Row]:
 Run = dict[str, dict[str, BenchResult]]
 
 
-def _windows(runs: list[Run]) -> Iterator[tuple[list[Run], Run]]:
+def windows(runs: list[Run]) -> Iterator[tuple[list[Run], Run]]:
     """Yield five neighbours and the next, and the same backwards in time."""
     for order in (runs, runs[::-1]):
         for begin in range(len(order) - BASE_RUNS):
             yield order[begin : begin + BASE_RUNS], order[begin + BASE_RUNS]
 
 
-def _verdicts(windows: list[tuple[list[Run], Run]], kind: str, again: str) -> Iterator[str]:
-    for old, new in windows:
+def verdicts(
+    pairs: list[tuple[list[Run], Run]], kind: str, again: str
+) -> Iterator[tuple[str, str]]:
+    """Yield each function of each window with its verdict, measured again where it is SLOW."""
+    for old, new in pairs:
         for name, first in new[kind].items():
             base = [run["first"][name] for run in old]
             decision = judge(base, [first])
             if decision.verdict is Verdict.SLOW:
                 decision = confirm(base, first, new[again][name])
-            yield decision.verdict.value
+            yield name, decision.verdict.value
 
 
 def _spreads(runs: list[Run]) -> Iterator[Row]:
@@ -148,17 +146,29 @@ def _spreads(runs: list[Run]) -> Iterator[Row]:
     yield Row("on the GPU: drift between runs, the worst kernel", max(spreads), "%")
 
 
-def _share(name: str, counts: dict[str, int], *, missed: bool, target: float) -> Row:
+def share(name: str, counts: dict[str, int], *, missed: bool, target: float) -> Row:
+    """Return the share of SLOW, or of what is missed, as a row."""
     total = sum(counts.values())
     slow = counts.get(Verdict.SLOW.value, 0)
     return Row(name, 100 * (total - slow if missed else slow) / total, "%", target=target)
 
 
-def _in_process(*arguments: str) -> Any:
+def one_run(script: str) -> Run:
+    """Return what a process of its own measured: a result for each kind and function."""
+    return {
+        kind: {name: BenchResult.from_dict(each) for name, each in results.items()}
+        for kind, results in in_process(script, "runs").items()
+    }
+
+
+def in_process(script: str, *arguments: str) -> Any:
+    """Run a script in a process of its own and return what it wrote."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
-        command = [sys.executable, __file__, arguments[0], str(out), *arguments[1:]]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        command = [sys.executable, script, arguments[0], str(out), *arguments[1:]]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
+        )
         if done.returncode != 0:
             raise BenchmarkError(f"{' '.join(command)} failed: {done.stderr[-2000:]}")
         return json.loads(out.read_text(encoding="utf-8"))

@@ -34,10 +34,12 @@ Levels = Callable[[int], Any]
 
 @dataclass(frozen=True)
 class Machine:
-    """How the levels of runs differ, as logarithms."""
+    """How the levels of runs differ, as logarithms, and the samples within a run, as factors."""
 
     name: str
     levels: Levels
+    within: Callable[[], Any] | None = None
+    base_runs: int = BASE_RUNS
 
 
 class Simulation:
@@ -57,16 +59,82 @@ class Simulation:
         step = math.log1p(slower)
         return Machine(name, lambda count: step * (self._random.random(count) < share))
 
-    def slow_share(self, machine: Machine, ratio: float, trials: int) -> float:
-        """Return the share called SLOW, of new runs that take `ratio` times as long as five old."""
-        slow = 0
+    def noisy(self) -> list[Machine]:
+        """Return machines whose noise is of many makes; their runs drift by 0.5 % besides."""
+        random = self._random
+
+        def drift(count: int) -> Any:
+            return random.normal(0.0, 0.005, count)
+
+        def heavy(count: int) -> Any:
+            return 0.01 * random.standard_t(3, count)
+
+        def trend(count: int) -> Any:
+            return math.log(1.01) * numpy.arange(count) + drift(count)
+
+        def alike() -> Any:
+            fresh = random.normal(0.0, 0.02 * math.sqrt(1 - 0.9**2), 4 * SAMPLES)
+            values = [0.0]
+            for each in fresh:
+                values.append(0.9 * values[-1] + each)
+            return 1.0 + numpy.array(values[-SAMPLES:])
+
+        def step() -> Any:
+            at = random.integers(SAMPLES) if random.random() < 0.3 else SAMPLES
+            return self._samples((SAMPLES,)) * (1.0 + 0.1 * (numpy.arange(SAMPLES) >= at))
+
+        def ramp() -> Any:
+            slope = random.uniform(-0.08, 0.08)
+            return self._samples((SAMPLES,)) * numpy.linspace(1.0, 1.0 + slope, SAMPLES)
+
+        def paused() -> Any:
+            begin = random.integers(SAMPLES)
+            within = (numpy.arange(SAMPLES) - begin) % SAMPLES < SAMPLES // 4
+            return self._samples((SAMPLES,)) * (1.0 + random.exponential(1.0) * within)
+
+        def tails() -> Any:
+            return 1.0 + 0.01 * numpy.abs(random.standard_cauchy(SAMPLES))
+
+        def mixture() -> Any:
+            share = random.beta(2.0, 5.0)
+            return self._samples((SAMPLES,)) * (1.0 + 0.15 * (random.random(SAMPLES) < share))
+
+        return [
+            Machine("samples alike (AR(1) 0.9)", drift, alike),
+            Machine("offsets by process, heavy tails", heavy),
+            Machine("a step of 10 % in 3 of 10 runs", drift, step),
+            Machine("ramps of up to 8 %", drift, ramp),
+            Machine("pauses of a quarter of a run", drift, paused),
+            Machine("heavy tails (Cauchy)", drift, tails),
+            Machine("two modes 15 % apart", drift, mixture),
+            Machine("trend of 1 % a run, 20 runs", trend, base_runs=20),
+        ]
+
+    def outside_share(self, memory: float, count: int, trials: int) -> float:
+        """Return how often the interval of a run of AR(1) samples does not hold their median."""
+        outside = 0
         for _ in range(trials):
-            *levels, level = machine.levels(BASE_RUNS + 1)
-            base = [self._run(each) for each in levels]
-            first = self._run(level + math.log(ratio))
+            fresh = self._random.normal(0.0, 0.02 * math.sqrt(1 - memory**2), count)
+            values = [self._random.normal(0.0, 0.02)]
+            for each in fresh[1:]:
+                values.append(memory * values[-1] + each)
+            low, high = _result(1.0 + numpy.array(values)).interval_ms
+            outside += not low <= 1.0 <= high
+        return outside / trials
+
+    def slow_share(
+        self, machine: Machine, ratio: float, trials: int, *, clock: str = "cuda"
+    ) -> float:
+        """Return the share called SLOW, of new runs that take `ratio` times as long as the old."""
+        slow = 0
+        within = machine.within or (lambda: self._samples((SAMPLES,)))
+        for _ in range(trials):
+            *levels, level = numpy.exp(machine.levels(machine.base_runs + 1))
+            base = [_result(each * within(), clock) for each in levels]
+            first = _result(ratio * level * within(), clock)
             found = judge(base, [first])
             if found.verdict is Verdict.SLOW:
-                again = self._run(level + math.log(ratio))
+                again = _result(ratio * level * within(), clock)
                 found = confirm(base, first, again)
             slow += found.verdict is Verdict.SLOW
         return slow / trials
@@ -84,11 +152,12 @@ class Simulation:
             slow += found.verdict is Verdict.SLOW
         return slow / trials
 
-    def _run(self, level: float) -> BenchResult:
-        samples = math.exp(level) * self._samples((SAMPLES,))
-        return BenchResult("made up", "graph", "auto", "cuda", "hot", tuple(samples.tolist()))
-
     def _samples(self, shape: tuple[int, ...]) -> Any:
         late = self._random.random(shape) < TAIL_SHARE
         tail = late * self._random.exponential(TAIL_MEAN, shape)
         return self._random.normal(1.0, WITHIN, shape) + tail
+
+
+def _result(samples: Any, clock: str = "cuda") -> BenchResult:
+    mode, l2 = ("cpu", "n/a") if clock == "cpu" else ("graph", "hot")
+    return BenchResult("made up", mode, "auto", clock, l2, tuple(samples.tolist()))

@@ -1,4 +1,4 @@
-"""Rewrite the shares in docs/verdicts.md from the results of benchmark_verdicts, or check them."""
+"""Rewrite the shares in docs/verdicts.md from the results of its three scripts, or check them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from _results import Result, Row, load_all
 
 BLOCK = Block(ROOT / "docs" / "verdicts.md", "verdicts")
 _NOTHING_YET = "Nothing has been measured yet.\n"
-_SCRIPT = "benchmark_verdicts"
+_SCRIPTS = ("benchmark_verdicts", "benchmark_verdicts_noise", "benchmark_verdicts_busy")
 
 
 def render(results: Sequence[Result]) -> str:
     """Return the Markdown that stands between the two marks."""
-    own = [result for result in results if result.script == _SCRIPT]
+    own = [result for script in _SCRIPTS for result in results if result.script == script]
     return "\n".join(_section(result) for result in own) or _NOTHING_YET
 
 
 def _section(result: Result) -> str:
-    place = result.machine["gpu"] or "a machine without a GPU"
+    place = result.machine["gpu"] or f"a machine without a GPU ({result.machine['cpu']})"
     lines = [
         f"Computed and measured on {result.date}, on {place}:",
         "",

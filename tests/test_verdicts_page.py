@@ -68,3 +68,27 @@ def test_a_simulated_slow_run_in_five_is_found_out(benchmark_scripts: Path) -> N
     odd = simulation.bimodal(0.2, 0.1)
     assert odd.name == "20 % of runs 10 % slower"
     assert 0.0 < simulation.slow_share(odd, 1.0, 200) < 0.15
+
+
+def test_noise_of_any_make_seldom_looks_slower_on_the_cpus_clock(benchmark_scripts: Path) -> None:
+    simulation = importlib.import_module("_verdict_simulation").Simulation(seed=1)
+    machines = simulation.noisy()
+    assert len(machines) == 8
+    for machine in machines:
+        assert simulation.slow_share(machine, 1.0, 20, clock="cpu") <= 0.05, machine.name
+        assert simulation.slow_share(machine, 2.0, 20, clock="cpu") >= 0.95, machine.name
+
+
+def test_the_share_of_medians_outside_of_their_interval_is_simulated(
+    benchmark_scripts: Path,
+) -> None:
+    simulation = importlib.import_module("_verdict_simulation").Simulation(seed=1)
+    assert simulation.outside_share(0.9, 200, 100) < 0.15
+
+
+def test_the_pages_sections_come_in_the_order_of_their_scripts(page: Any, result: Any) -> None:
+    from dataclasses import replace
+
+    busy = replace(result, script="benchmark_verdicts_busy", date="2026-02-01")
+    shown = page.render([busy, result])
+    assert shown.index("2026-01-31") < shown.index("2026-02-01")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import gpuprof
+from gpuprof._decision import Verdict
 from tests.processes import environment
 
 from .frameworks import cupy_or_skip, torch_or_skip
@@ -252,3 +253,32 @@ def test_the_fixture_times_the_gpu_and_returns_what_the_function_returns(
     assert done.returncode == 0, done.stdout + done.stderr
     assert "test_add" in done.stdout
     assert torch.cuda.get_device_name() in done.stdout
+
+
+@pytest.mark.parametrize("mode", ["graph", "batched", "isolated"])
+def test_scopes_in_the_function_rest_unless_they_are_asked_for(torch: Any, mode: str) -> None:
+    x = torch.rand(1 << 20, device="cuda")
+    name = f"benchmarked in {mode}"
+
+    def function() -> None:
+        with gpuprof.timer(name):
+            torch.add(x, 1, out=x)
+
+    alone = measure(lambda: torch.add(x, 1, out=x), mode=mode)
+    resting = measure(function, mode=mode)
+    assert not any(row.name == name for row in gpuprof.stats().values())
+    assert resting.mode == alone.mode == mode
+    assert resting.median_ms < alone.median_ms * 1.1 + 0.5 * _US
+    measured = measure(function, mode=mode, scopes=True)
+    assert measured.mode == mode
+    assert any(row.name == name for row in gpuprof.stats().values())
+
+
+def test_one_kernel_is_the_same_as_itself_in_turns() -> None:
+    stream, spin = spinning(20)
+    functions = {"one": spin.launch, "again": spin.launch}
+    for seed in range(5):
+        found = gpuprof.compare(functions, stream=stream, max_time_s=2.0, seed=seed)
+        calls = {result.calls_per_sample for result in found.results}
+        assert len(calls) == 1
+        assert found["again"].verdict is not Verdict.SLOW
