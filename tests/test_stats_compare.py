@@ -63,6 +63,15 @@ def test_host_time_has_a_floor_of_twenty_percent() -> None:
     assert found.verdict is Verdict.AMBIGUOUS
 
 
+def test_a_smaller_threshold_on_the_host_clock_is_said_not_to_hold() -> None:
+    old, new = (row("a", ms, clock="cpu") for ms in (1.0, 1.15))
+    (warning,) = decide(old, new, threshold=0.05).warnings
+    assert warning.startswith("the threshold of 5.0 % is not kept to on the CPU clock, where 20.0 ")
+    assert not decide(row("a", 1.0), row("a", 1.15), threshold=0.05).warnings
+    with pytest.raises(ValueError, match=r"^threshold is 5; .*: for 5 % write 0\.05"):
+        judge_stats(Stats([old]), Stats([new]), threshold=5)
+
+
 def test_what_the_clock_cannot_resolve_is_no_change() -> None:
     found = decide(row("a", 0.004), row("a", 0.005))
     assert found.floor == pytest.approx(0.5)

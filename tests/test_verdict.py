@@ -414,3 +414,15 @@ def test_rounds_that_are_alike_count_as_fewer() -> None:
     assert found.verdict is Verdict.AMBIGUOUS
     assert "over 120 rounds, as few as " in found.rule
     assert judge_paired([1.0] * 120, [1.02 + each for each in mixed]).verdict is not found.verdict
+
+
+@pytest.mark.parametrize("threshold", [5, 1.5, 100.0])
+def test_a_threshold_in_percent_is_refused_with_what_to_write(threshold: float) -> None:
+    said = (
+        rf"^threshold is {threshold}; expected a fraction .*: for {threshold:g} % write "
+        rf"{threshold / 100:g}$"
+    )
+    with pytest.raises(ValueError, match=said):
+        judge(QUIET, runs(1.0), threshold=threshold)
+    with pytest.raises(ValueError, match=said):
+        judge_paired([1.0] * 30, [1.0] * 30, threshold=threshold)

@@ -96,7 +96,7 @@ def _judge(old: Row, row: Row, threshold: float | None, comparisons: int) -> Dec
         why = _why_unusable(side, summary)
         if why:
             return Decision(Verdict.NODATA, rule=why, warnings=warnings)
-    if row.gpu is None and threshold is not None and threshold < CPU_FLOOR:
+    if not row.on_gpu and threshold is not None and threshold < CPU_FLOOR:
         warnings += (
             f"the threshold of {percent(threshold)} is not kept to on the CPU clock, where "
             f"{percent(CPU_FLOOR)} is the least: statistics hold a single run",
