@@ -15,15 +15,18 @@ _NOTHING_YET = "Nothing has been measured yet."
 _PAGES = {
     "benchmark_accuracy": "docs/accuracy.md",
     "benchmark_verdicts": "docs/verdicts.md",
+    "benchmark_verdicts_busy": "docs/verdicts.md",
     "graphs_callable": "docs/callable.md",
 }
+_ON_ITS_PAGE_ALONE = {"benchmark_verdicts_noise"}
 
 
 def render(results: Sequence[Result]) -> str:
     """Return the Markdown that stands between the two marks."""
     if not results:
         return _NOTHING_YET + "\n"
-    return "\n".join(_section(result) for result in results)
+    shown = (result for result in results if result.script not in _ON_ITS_PAGE_ALONE)
+    return "\n".join(map(_section, shown))
 
 
 def _section(result: Result) -> str:

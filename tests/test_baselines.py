@@ -284,15 +284,6 @@ def test_what_is_no_regular_file_is_refused_without_waiting_for_it(store: Baseli
         load_file("a\0b")
 
 
-@pytest.mark.timeout(20)
-def test_a_fifo_in_place_of_the_lock_is_refused_without_waiting_for_it(store: Baselines) -> None:
-    lock = store.append("main", run()).parent / ".lock"
-    lock.unlink()
-    os.mkfifo(lock)
-    with pytest.raises(BaselineError, match=r"\.lock is in the way: .* no regular file"):
-        store.append("main", run())
-
-
 def test_nothing_outside_is_written_through_links(store: Baselines, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("mine", encoding="utf-8")

@@ -1,7 +1,8 @@
-"""Which runs a baseline keeps."""
+"""Which runs a baseline keeps, and what may be in its way."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from gpuprof import _baselines
 from gpuprof._baselines import Baselines
+from gpuprof.errors import BaselineError
 from tests.test_baselines import result, run
 
 
@@ -40,3 +42,12 @@ def test_benchmarks_that_come_and_go_do_not_fill_the_file_for_ever(
         store.append("main", replace(run(number), results={f"x{number}": result()}))
     kept = store.runs("main")["NVIDIA-H200"]
     assert [list(each.results) for each in kept] == [["x2"], ["x3"], ["x4"]]
+
+
+@pytest.mark.timeout(20)
+def test_a_fifo_in_place_of_the_lock_is_refused_without_waiting_for_it(store: Baselines) -> None:
+    lock = store.append("main", run()).parent / ".lock"
+    lock.unlink()
+    os.mkfifo(lock)
+    with pytest.raises(BaselineError, match=r"\.lock is in the way: .* no regular file"):
+        store.append("main", run())
