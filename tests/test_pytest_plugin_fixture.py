@@ -167,3 +167,33 @@ def test_a_storage_folder_that_cannot_be_one_is_a_usage_error(project: Project) 
     done = project.run("--gpu-benchmark-save=main")
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     done.stderr.fnmatch_lines(["*--gpu-benchmark-save: *baselines cannot be read*"])
+
+
+@pytest.mark.parametrize(("scopes", "counted"), [(False, 1), (True, 1 + 2 + 1 + 7)])
+def test_scopes_of_the_first_call_count_and_those_of_the_others_if_asked_for(
+    tmp_path: Path, scopes: bool, counted: int
+) -> None:
+    text = f"""
+        import gpuprof
+        import pytest
+
+        @pytest.mark.gpu_benchmark(scopes={scopes})
+        def test_a(gpu_benchmark):
+            def function():
+                with gpuprof.timer("inner"):
+                    pass
+
+            gpu_benchmark.pedantic(function, setup=lambda: None, rounds=7, warmup_rounds=2)
+            (row,) = gpuprof.stats().values()
+            assert row.time.count == {counted}
+    """
+    (tmp_path / "test_it.py").write_text(textwrap.dedent(text), encoding="utf-8")
+    done = subprocess.run(
+        PYTEST,
+        cwd=tmp_path,
+        env=environment(None, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
