@@ -105,6 +105,7 @@ class GraphCaptureGuard:
     _torch: TorchCapture | None = None
     _cupy: CupyCapture | None = None
     _begun_by: Thread | None = None
+    _stands_for: int | None = None  # the stream in whose place one of gpuprof's is captured
     _is_to_undo = False  # it has begun, and was neither finished nor put back
     _over = "this capture has not begun"
 
@@ -166,6 +167,7 @@ class GraphCaptureGuard:
         self._core.prepare()
         self._torch = torch
         self._stream = torch.begin()
+        self._stands_for = None if torch._before is None else int(torch._before.cuda_stream)
         self._core.attach(self._stream, int(settings.mode), settings.timers)
 
     def _begin_by_driver(self, stream: object) -> None:
@@ -191,6 +193,7 @@ class GraphCaptureGuard:
         if not _graphs_cupy.is_loaded():
             return handle, ordinal
         self._stream_object = _graphs_cupy.own_stream()
+        self._stands_for = handle
         return _core.stream_handle(self._stream_object), 0
 
     def finish(self) -> CapturedGraph:
@@ -269,6 +272,8 @@ class GraphCaptureGuard:
         )
         try:
             graph._stream_object = self._stream_object
+            if self._stands_for is not None:
+                graph._read_scalars_of(self._stands_for)
             keep = settings.keep_alive if memory is None else (*settings.keep_alive, memory)
             if settings.prepare is not None:
                 keep = (*keep, *settings.prepare(graph))

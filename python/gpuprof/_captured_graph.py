@@ -91,6 +91,7 @@ class CapturedGraph(_core.GraphBase):
     ) -> Self:
         self = cls.__new__(cls)
         _core.GraphBase.__init__(self, ended, handle, stream, ordinal, timers, name or "graph")
+        self._read_scalars_of(stream)
         self._name = name
         return self
 
@@ -98,7 +99,9 @@ class CapturedGraph(_core.GraphBase):
         """Keep a pool and objects until the last replay is over."""
         self._kept = (*keep, pool) if pool is not None else tuple(keep)
         self._retain(self._kept)
+        self._read_scalars(self._kept)
         if pool is not None:
+            self._read_scalars(tuple(pool._buffers))
             self._pool = pool
             pool._used_by(self)
 

@@ -115,7 +115,9 @@ class DeviceScalar(_core._DeviceScalar):
     A kernel in a CUDA graph sees its scalar arguments as they were at the capture. Give it an
     array made from a `DeviceScalar` instead, and `update` between the replays. `update` does not
     wait, needs no host buffer that has to outlive it, and what is queued on its stream
-    afterwards sees the new value; work on other streams has to be ordered by you.
+    afterwards sees the new value. So does a launch on another stream, if the graph keeps the scalar
+    (``keep_alive=``, or in its pool), or if the scalar was last updated on the stream of the
+    capture when that ended; other work on other streams has to be ordered by you.
 
     Parameters
     ----------
@@ -155,8 +157,8 @@ class DeviceScalar(_core._DeviceScalar):
     ``cuStreamWriteValue64``; where a device has none, two 4-byte writes follow each other in the
     stream, so that only work on other streams could see one half.
 
-    Any number of threads may use one scalar. `get` and arrays made through DLPack look at the
-    stream of the last update, which must still exist then.
+    Any number of threads may use one scalar. `get`, arrays made through DLPack and launches on
+    another stream look at the stream of the last update, which must still exist then.
 
     Examples
     --------

@@ -17,6 +17,7 @@
 #include "bindings/graphs_capture.hpp"
 #include "bindings/graphs_kept.hpp"
 #include "bindings/graphs_launch.hpp"
+#include "bindings/graphs_scalar.hpp"
 #include "bindings/nvtx_own_ranges.hpp"
 #include "bindings/parts.hpp"
 #include "bindings/self_binding.hpp"
@@ -83,6 +84,15 @@ class PyGraph {
       release_kept(kept);
       throw;
     }
+  }
+
+  // Those of `objects` that are scalars.
+  void read_scalars(const Objects& objects) {
+    std::vector<std::shared_ptr<const graphs::DeviceScalar>> scalars;
+    for (const py::handle object : objects) {
+      if (auto scalar = device_scalar(object)) scalars.push_back(std::move(scalar));
+    }
+    if (!scalars.empty()) without_gil([&] { graph_->read_scalars(scalars); });
   }
 
   // `objects` is what the graph needs from now on.
@@ -351,6 +361,13 @@ void bind_making(py::class_<PyGraph>& graph) {
       .def(py::init(&make_graph), py::arg("ended"), py::arg("handle"), py::arg("stream"),
            py::arg("ordinal"), py::arg("timers"), py::arg("name"))
       .def("_retain", &PyGraph::retain, py::arg("objects"))
+      .def("_read_scalars", &PyGraph::read_scalars, py::arg("objects"))
+      .def(
+          "_read_scalars_of",
+          [](PyGraph& self, std::uintptr_t stream) {
+            without_gil([&] { self.graph().read_scalars_of(stream); });
+          },
+          py::arg("stream"))
       .def(
           "_take_turns",
           [](PyGraph& self, const std::shared_ptr<graphs::Turns>& turns) {

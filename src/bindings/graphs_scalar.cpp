@@ -1,4 +1,6 @@
 // gpuprof.DeviceScalar without its constructor's arguments, which Python checks.
+#include "bindings/graphs_scalar.hpp"
+
 #include <pybind11/pybind11.h>
 #include <pybind11/typing.h>
 
@@ -84,6 +86,9 @@ class PyScalar {
     last_stream_ = py::none();
   }
 
+  [[nodiscard]] const std::shared_ptr<DeviceScalar>& open_or_null() const noexcept {
+    return scalar_;
+  }
   [[nodiscard]] std::shared_ptr<DeviceScalar> open() const {
     if (!scalar_) throw_invalid_state("this DeviceScalar is closed; make a new one");
     return scalar_;
@@ -266,7 +271,12 @@ py::object dlpack(const PyScalar& self, py::handle stream, py::handle max_versio
   }
   const bool versioned = !max_version.is_none() && py::cast<int>(max_version[py::int_(0)]) >= 1;
   std::uintptr_t consumer = 0;
-  if (consumer_stream(stream, consumer)) scalar->order_before(consumer);
+  if (consumer_stream(stream, consumer)) {
+    scalar->order_before(
+        consumer,
+        "DeviceScalar.__dlpack__() cannot order a stream that is being captured with another one; "
+        "make the array before the capture begins");
+  }
   return dlpack_capsule({scalar->format(), scalar->address(), scalar->ordinal(), scalar->memory()},
                         versioned);
 }
@@ -304,6 +314,11 @@ py::typing::Dict<py::str, py::object> array_interface(const PyScalar& self) {
 }
 
 }  // namespace
+
+std::shared_ptr<DeviceScalar> device_scalar(py::handle object) {
+  if (!py::isinstance<PyScalar>(object)) return nullptr;
+  return object.cast<const PyScalar&>().open_or_null();
+}
 
 void bind_graphs_scalar(py::module_& module) {
   py::class_<PyScalar> scalar(module, "_DeviceScalar", "One number in device memory.");

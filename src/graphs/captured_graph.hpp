@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "graphs/capture.hpp"
+#include "graphs/device_scalar.hpp"
 #include "graphs/edge_copies.hpp"
 #include "graphs/graph_timers.hpp"
 #include "graphs/turns.hpp"
@@ -76,6 +77,12 @@ class CapturedGraph {
   // each launch records an event, which is how one sees it. At most once. Throws driver::Error, and
   // has not taken the payload over then.
   void retain(const Payload& payload);
+
+  // From now on launches wait for the last update of each of `scalars`; those of other contexts are
+  // passed over. Throws driver::Error.
+  void read_scalars(const std::vector<std::shared_ptr<const DeviceScalar>>& scalars);
+  // The same for the scalars whose last update was on `stream`: of the capture, say.
+  void read_scalars_of(std::uintptr_t stream);
 
   // Has the graph run in turn with all others that were given `turns`: each waits on the GPU for
   // the one before, whatever the streams. Before its first launch and before another thread knows
@@ -166,6 +173,13 @@ class CapturedGraph {
 
  private:
   struct Handle;
+  // A scalar that the graph may read. The driver runs the launches of one executable graph one
+  // after the other, so that an update which one of them waited for needs no other wait.
+  struct ReadScalar {
+    std::weak_ptr<const DeviceScalar> scalar;
+    std::uint32_t waited_for = 0;  // its number of updates then
+    std::uint32_t now = 0;         // at the launch under way
+  };
   // Takes the lock, unless a forked child or a dead driver has to be told first: in a child nobody
   // would ever give it back.
   [[nodiscard]] std::unique_lock<std::mutex> enter(bool wait = true);
@@ -184,6 +198,7 @@ class CapturedGraph {
                                    Pointed* at);
   void begin_hold(std::unique_lock<std::recursive_mutex> held) noexcept;
   void end_hold() noexcept;
+  void wait_for_scalars(std::uintptr_t stream);
   void wait_for_turn(const driver::Table& table, const driver::EventAccess& access,
                      std::uintptr_t stream);
   int record_turn(const driver::Table& table, const driver::EventAccess& access,
@@ -216,6 +231,7 @@ class CapturedGraph {
   int holds_ = 0;  // launches of a framework between their two halves, and turns that are kept
   Payload payload_;
   EdgeCopies copies_;
+  std::vector<ReadScalar> scalars_;
   bool in_turns_ = false;  // other graphs, or work that was noted, have to be waited for
   // Recorded after each launch, where there is a payload or others are to wait for it.
   std::shared_ptr<LaunchEvent> over_;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "driver/cuda_scopes.hpp"
@@ -119,6 +120,21 @@ void CapturedGraph::retain(const Payload& payload) {
   throw_if_unusable();
   if (!over_) over_ = std::make_shared<LaunchEvent>(*clock_);
   payload_ = payload;
+}
+
+void CapturedGraph::read_scalars(const std::vector<std::shared_ptr<const DeviceScalar>>& scalars) {
+  const auto lock = enter();
+  throw_if_unusable();
+  for (const auto& scalar : scalars) {
+    const bool is_known =
+        std::any_of(scalars_.begin(), scalars_.end(),
+                    [&](const ReadScalar& each) { return each.scalar.lock() == scalar; });
+    if (&scalar->clock() == clock_ && !is_known) scalars_.push_back({scalar});
+  }
+}
+
+void CapturedGraph::read_scalars_of(std::uintptr_t stream) {
+  read_scalars(scalars_updated_on(*clock_, stream));
 }
 
 void CapturedGraph::take_turns(std::shared_ptr<Turns> turns) {
@@ -268,6 +284,9 @@ bool CapturedGraph::update(CapturedGraph& other, const Payload& payload, UpdateR
   const driver::RelaxedCapture relaxed(table);
   std::shared_ptr<LaunchEvent> over;  // not the one that the old payload waits for
   if (payload.what != nullptr || in_turns_) over = std::make_shared<LaunchEvent>(*clock_);
+  std::vector<ReadScalar> scalars;
+  scalars.reserve(other.scalars_.size());
+  for (const ReadScalar& each : other.scalars_) scalars.push_back({each.scalar});
   other.copies_.rest();
   CUgraphExecUpdateResultInfo info{};
   const CUresult status =
@@ -295,6 +314,7 @@ bool CapturedGraph::update(CapturedGraph& other, const Payload& payload, UpdateR
   copies_.take_over(other.copies_);
   graph_ = other.graph_;
   spans_.take_names(other.spans_);
+  scalars_ = std::move(scalars);
   uploaded_.store(false, std::memory_order_relaxed);
   return true;
 }
@@ -362,6 +382,7 @@ void CapturedGraph::take_apart() noexcept {
   source_.reset();
   spans_ = GraphSpans({}, spans_.keeping(), nullptr, {});
   let_go_of_payload();
+  scalars_.clear();
   over_.reset();
   clock_->let_go();
 }

@@ -1,8 +1,12 @@
 #include <algorithm>
+#include <mutex>
+#include <optional>
 #include <thread>
+#include <unordered_set>
 
 #include "driver/cuda_scopes.hpp"
 #include "driver/process.hpp"
+#include "graphs/cuda_launch_event.hpp"
 #include "graphs/cuda_scalar_memory.hpp"
 #include "graphs/device_scalar.hpp"
 #include "timing/cuda_contexts.hpp"
@@ -42,6 +46,17 @@ bool surely_same_stream(std::uintptr_t one, std::uintptr_t other) noexcept {
   return (one == other && one != kPerThreadStream) || (one <= 1 && other <= 1);
 }
 
+// All that are not destroyed.
+struct Scalars {
+  driver::ForkMutex mutex;
+  std::unordered_set<const DeviceScalar*> all;
+};
+
+Scalars& scalars_alive() {
+  static Scalars& storage = *new Scalars;
+  return storage;
+}
+
 driver::EventAccess access_to(EventClock& clock) {
   if (const auto access = clock.try_access()) return *access;
   driver::throw_if_blocked();
@@ -51,24 +66,24 @@ driver::EventAccess access_to(EventClock& clock) {
               "with it; make a new one");
 }
 
-// An event of the clock's pool, for one mark on a stream.
+// An event for one mark on a stream: of the clock's pool, or its own where all of those are in use.
 class Mark {
  public:
   explicit Mark(EventClock& clock) : clock_(clock) {
-    if (clock.take(pair_)) return;
-    throw Error(ErrorKind::kInvalidState,
-                "all of the 4096 events are in use by timed spans that wait to be read; call "
-                "gpuprof.flush() first");
+    if (!clock.take(pair_)) own_.emplace(clock);
   }
   Mark(const Mark&) = delete;
   Mark& operator=(const Mark&) = delete;
-  ~Mark() { clock_.give_back(pair_); }
+  ~Mark() {
+    if (!own_) clock_.give_back(pair_);
+  }
 
-  [[nodiscard]] CUevent event() const noexcept { return pair_.end; }
+  [[nodiscard]] CUevent event() const noexcept { return own_ ? own_->event : pair_.end; }
 
  private:
   EventClock& clock_;
   EventPair pair_;
+  std::optional<LaunchEvent> own_;
 };
 
 }  // namespace
@@ -136,6 +151,20 @@ DeviceScalar::DeviceScalar(const ScalarFormat& format, std::uint64_t bits, std::
   address_ = slot.address;
   write(bits, stream);
   last_stream_ = stream;
+  updates_ = 1;
+  Scalars& scalars = scalars_alive();
+  const std::lock_guard lock(scalars.mutex);
+  scalars.all.insert(this);
+}
+
+DeviceScalar::~DeviceScalar() {
+  Scalars& scalars = scalars_alive();
+  const std::lock_guard lock(scalars.mutex);
+  scalars.all.erase(this);
+}
+
+bool DeviceScalar::surely_updated_on(std::uintptr_t stream) const noexcept {
+  return surely_same_stream(stream, last_stream());
 }
 
 int DeviceScalar::ordinal() const noexcept { return clock_->ordinal(); }
@@ -205,11 +234,13 @@ bool DeviceScalar::update(std::uint64_t bits, std::uintptr_t stream, bool record
                 "if that is what you want");
   }
   const std::uint32_t update = updates_.load(std::memory_order_relaxed);
-  updates_.store(update + 1, std::memory_order_relaxed);
   const timing::QueueWatch watch(update);
   write(bits, stream);
   watch.note(stream);
-  if (!captured) last_stream_.store(stream, std::memory_order_relaxed);
+  if (!captured) {
+    last_stream_.store(stream, std::memory_order_relaxed);
+    updates_.store(update + 1, std::memory_order_release);
+  }
   return captured;
 }
 
@@ -226,21 +257,32 @@ DeviceScalar::Reading DeviceScalar::reading(std::uintptr_t stream) const {
   return Reading(std::move(state));
 }
 
-void DeviceScalar::order_before(std::uintptr_t stream) const {
+void DeviceScalar::order_before(std::uintptr_t stream, const char* refusal) const {
   const Table& table = driver::ready();
   check_usable();
   const std::uintptr_t last = last_stream();
   if (surely_same_stream(stream, last)) return;
   const driver::CurrentContext current(table, clock_->context());
-  constexpr const char* kMessage =
-      "DeviceScalar.__dlpack__() cannot order a stream that is being captured with another one; "
-      "make the array before the capture begins";
-  refuse_capture(table, stream, kMessage);
-  refuse_capture(table, last, kMessage);
+  refuse_capture(table, stream, refusal);
+  refuse_capture(table, last, refusal);
   const Mark mark(*clock_);
   const driver::EventAccess access = access_to(*clock_);
   check(access.record(mark.event(), as_stream(last)), "cuEventRecord");
   check(access.let_wait(as_stream(stream), mark.event()), "cuStreamWaitEvent");
+}
+
+std::vector<std::shared_ptr<const DeviceScalar>> scalars_updated_on(const EventClock& clock,
+                                                                    std::uintptr_t stream) {
+  std::vector<std::shared_ptr<const DeviceScalar>> found;
+  Scalars& scalars = scalars_alive();
+  const std::lock_guard lock(scalars.mutex);
+  found.reserve(scalars.all.size());
+  for (const DeviceScalar* scalar : scalars.all) {
+    const bool is_of_stream = scalar->last_stream() == stream || scalar->surely_updated_on(stream);
+    if (&scalar->clock() != &clock || !is_of_stream) continue;
+    if (auto alive = scalar->weak_from_this().lock()) found.push_back(std::move(alive));
+  }
+  return found;
 }
 
 }  // namespace gpuprof::graphs

@@ -81,6 +81,19 @@ void CapturedGraph::wait_for_turn(const Table& table, const EventAccess& access,
   check(access_to_last->let_wait(as_stream(stream), turns.last_->event), "cuStreamWaitEvent");
 }
 
+// With the lock held.
+void CapturedGraph::wait_for_scalars(std::uintptr_t stream) {
+  for (ReadScalar& each : scalars_) {
+    const auto scalar = each.scalar.lock();
+    each.now = scalar ? scalar->updates() : each.waited_for;
+    if (each.now == each.waited_for || scalar->surely_updated_on(stream)) continue;
+    scalar->order_before(stream,
+                         "the graph reads a DeviceScalar whose last update is on a stream that is "
+                         "being captured now, so that the launch cannot wait for it; launch before "
+                         "the capture, or on that stream after it");
+  }
+}
+
 // With the lock held. What the record of the event answered.
 int CapturedGraph::record_turn(const Table& table, const EventAccess& access,
                                std::uintptr_t stream) noexcept {
@@ -113,6 +126,7 @@ void CapturedGraph::note_use(std::uintptr_t stream, int ordinal) {
 
 // With the lock held, after a launch.
 void CapturedGraph::note_launch(const EventAccess& access, std::uintptr_t stream) noexcept {
+  for (ReadScalar& each : scalars_) each.waited_for = each.now;
   // Written with the lock held only, so that no atomic addition is needed.
   uploaded_.store(true, std::memory_order_relaxed);
   replays_.store(replays_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -140,6 +154,7 @@ PointedLaunch CapturedGraph::open_launch(const Table& table, const EventAccess& 
     }
   }
   wait_for_turn(table, access, stream);
+  wait_for_scalars(stream);
   if (spans_.collects()) {
     if (replay == nullptr) {
       spans_.rest(access, exec_);

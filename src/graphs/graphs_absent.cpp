@@ -36,7 +36,15 @@ bool DeviceScalar::update(std::uint64_t /*bits*/, std::uintptr_t /*stream*/, boo
   unavailable();
 }
 DeviceScalar::Reading DeviceScalar::reading(std::uintptr_t /*stream*/) const { unavailable(); }
-void DeviceScalar::order_before(std::uintptr_t /*stream*/) const { unavailable(); }
+void DeviceScalar::order_before(std::uintptr_t /*stream*/, const char* /*refusal*/) const {
+  unavailable();
+}
+DeviceScalar::~DeviceScalar() = default;
+bool DeviceScalar::surely_updated_on(std::uintptr_t /*stream*/) const noexcept { return false; }
+std::vector<std::shared_ptr<const DeviceScalar>> scalars_updated_on(
+    const timing::EventClock& /*clock*/, std::uintptr_t /*stream*/) {
+  unavailable();
+}
 void release_idle_scalars() noexcept {}
 
 std::shared_ptr<Capture> Capture::begin(std::uintptr_t /*stream*/, int /*ordinal*/,
@@ -89,6 +97,11 @@ CapturedGraph::CapturedGraph(CapturedParts /*parts*/, bool /*lent*/, std::uintpt
   unavailable();
 }
 CapturedGraph::~CapturedGraph() = default;
+void CapturedGraph::read_scalars(
+    const std::vector<std::shared_ptr<const DeviceScalar>>& /*scalars*/) {
+  unavailable();
+}
+void CapturedGraph::read_scalars_of(std::uintptr_t /*stream*/) { unavailable(); }
 void CapturedGraph::take_turns(std::shared_ptr<Turns> /*turns*/) { unavailable(); }
 void CapturedGraph::add_copies(const std::vector<EdgeCopy>& /*in*/,
                                const std::vector<EdgeCopy>& /*out*/) {

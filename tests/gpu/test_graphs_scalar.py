@@ -115,6 +115,35 @@ def test_replays_of_a_graph_of_torch_see_each_new_value() -> None:
         assert torch.equal(result, values * step)
 
 
+@pytest.mark.parametrize("way", ["functions", "keep_alive"])
+def test_a_launch_sees_an_update_on_another_stream(way: str) -> None:
+    torch = torch_or_skip()
+    side = torch.cuda.Stream()
+    scalar = gpuprof.DeviceScalar(0, "float64", stream=side)
+    factor = torch.from_dlpack(scalar)
+    values = torch.arange(64, dtype=torch.float64, device="cuda")
+    result = torch.empty_like(values)
+    torch.mul(values, factor, out=result)
+    torch.cuda.synchronize()
+    if way == "functions":
+        with torch.cuda.stream(side):
+            gpuprof.begin_capture(side)
+            torch.mul(values, factor, out=result)
+            graph = gpuprof.end_capture(side)
+    else:
+        with gpuprof.capture(keep_alive=[scalar]) as cap:
+            torch.mul(values, factor, out=result)
+        graph = cap.graph
+    slow = Spin(device(), side.cuda_stream, 20 * MILLISECOND)
+    for value in (42, 43, 44):
+        slow.launch()
+        scalar.update(value)
+        graph.launch()  # on torch's current stream
+        torch.cuda.current_stream().synchronize()
+        assert torch.equal(result, values * value)
+    graph.close()
+
+
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_replays_of_a_graph_of_cupy_see_each_new_value(dtype: str) -> None:
     cupy = cupy_or_skip()
