@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "bindings/parts.hpp"
+#include "driver/devices.hpp"
 #include "driver/process.hpp"
 #include "timing/device.hpp"
 
@@ -156,7 +157,7 @@ CurrentStream current_stream(PyObject** owner) {
   CurrentStream current;
   if (torch.ready()) {
     current.of_framework = true;
-    const int on_thread = timing::device::current_ordinal();
+    const int on_thread = driver::current_ordinal();
     current.ordinal = std::max(on_thread >= 0 ? on_thread : torch.ordinal(), 0);
     current.handle = torch.stream(current.ordinal);
   }
@@ -167,7 +168,7 @@ CurrentStream current_stream(PyObject** owner) {
 bool framework_is_live() {
   if (driver::blocked.load(std::memory_order_relaxed) != 0 || !torch.ready()) return false;
   const int ordinal = torch.ordinal();
-  return ordinal >= 0 && timing::device::has_live_context(ordinal);
+  return ordinal >= 0 && driver::has_live_context(ordinal);
 }
 
 std::uintptr_t stream_handle(PyObject* stream) {

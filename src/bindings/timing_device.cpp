@@ -1,4 +1,5 @@
 // The device behind the clocks: whether it is there, what it is, what an empty interval reads.
+#include "driver/devices.hpp"
 #include "timing/device.hpp"
 
 #include <pybind11/pybind11.h>
@@ -75,13 +76,13 @@ void bind_timing_device(py::module_& module) {
       [] { return timing::device::initialised_in_process() || timing::device::poisoned(); },
       "Whether something in this process has initialised CUDA, also if an error has poisoned it "
       "since. Initialises nothing.");
-  module.def("cuda_device", &timing::device::current_ordinal,
+  module.def("cuda_device", &driver::current_ordinal,
              "The index of the current context's device, -1 without one.");
   module.def(
       "devices",
       [] {
         py::list result;
-        for (const auto& device : timing::device::devices()) {
+        for (const auto& device : driver::devices()) {
           py::dict entry;
           entry["index"] = device.index;
           entry["name"] = py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "bindings/parts.hpp"
+#include "driver/devices.hpp"
 #include "driver/process.hpp"
 #include "timing/device.hpp"
 #include "timing/sinks.hpp"
@@ -119,7 +120,7 @@ void name_devices() {
   static bool done = false;
   if (done) return;
   done = true;
-  for (const timing::device::Device& device : timing::device::devices()) {
+  for (const driver::Device& device : driver::devices()) {
     trace::name_device(device.index, device.name);
   }
 }

@@ -21,10 +21,7 @@ bool current_on_this_thread() noexcept { return false; }
 bool initialised_in_process() noexcept { return false; }
 bool poisoned() noexcept { return false; }
 bool forked() noexcept { return false; }
-bool has_live_context(int /*ordinal*/) noexcept { return false; }
 int ordinal_of(const EventClock* /*clock*/) noexcept { return -1; }
-
-int current_ordinal() noexcept { return -1; }
 void begin(Sample& sample, bool /*in_capture*/, int /*ordinal*/) noexcept {
   sample.finish(SampleStatus::kFailed);
 }
@@ -42,7 +39,6 @@ void forget_events(Sample& /*sample*/) noexcept {}
 std::size_t release_idle() noexcept { return 0; }
 void synchronize(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }
 std::uint64_t stream_id(std::uintptr_t /*stream*/) { return 0; }
-std::vector<Device> devices() { unavailable(); }
 Calibration calibrate(int /*ordinal*/) { unavailable(); }
 
 }  // namespace gpuprof::timing::device

@@ -32,14 +32,8 @@ bool poisoned() noexcept;
 // Whether this is a forked child of a process that used the driver.
 bool forked() noexcept;
 
-// Whether device `ordinal` has a live primary context. Makes none.
-bool has_live_context(int ordinal) noexcept;
-
 // The ordinal of the device that a clock's context is on.
 int ordinal_of(const EventClock* clock) noexcept;
-
-// The ordinal of the current context's device, or -1 without one.
-int current_ordinal() noexcept;
 
 // Takes an event pair for `sample.stream`, asks whether the stream is being captured, and records
 // the start. Afterwards the sample is open with its pair, or final: kDropped, kSkipped, kFailed. On
@@ -115,20 +109,6 @@ void synchronize(std::uintptr_t stream, int ordinal);
 // default stream, and where the driver does not tell. Throws driver::Error (kInvalidState) if the
 // stream is being captured, which the question would not survive.
 std::uint64_t stream_id(std::uintptr_t stream);
-
-struct Device {
-  int index = 0;
-  std::string name;
-  std::string uuid;
-  std::uint64_t total_memory = 0;
-  int major = 0;
-  int minor = 0;
-  int multiprocessors = 0;
-  int l2_bytes = 0;
-};
-
-// The devices that the driver shows. Throws driver::Error.
-std::vector<Device> devices();
 
 struct Calibration {
   int device = 0;

@@ -1,0 +1,32 @@
+// The devices of the machine, and which of them this process uses. Any thread; nothing here waits.
+//
+// A build without CUDA's headers has devices_absent.cpp in place of cuda_devices.cpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gpuprof::driver {
+
+struct Device {
+  int index = 0;
+  std::string name;
+  std::string uuid;
+  std::uint64_t total_memory = 0;
+  int major = 0;
+  int minor = 0;
+  int multiprocessors = 0;
+  int l2_bytes = 0;
+};
+
+// The devices that the driver shows. Initialises the driver. Throws Error.
+std::vector<Device> devices();
+
+// Whether device `ordinal` has a live primary context. Initialises nothing and makes none.
+bool has_live_context(int ordinal) noexcept;
+
+// The ordinal of the current context's device, or -1 without one.
+int current_ordinal() noexcept;
+
+}  // namespace gpuprof::driver
