@@ -60,7 +60,7 @@ def test_scopes_cost_no_other_driver_calls_while_nobody_wants_their_place(
     before = calls_of_a_scope()
     _core._timeline_want(True)
     _core._timeline_refresh()
-    assert calls_of_a_scope() == before + 2  # how far the context's anchors are, and the stream's number
+    assert calls_of_a_scope() == before + 2  # its distance from an anchor, its stream's number
     _core._timeline_want(False)
     assert calls_of_a_scope() == before
 

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <mutex>
 #include <thread>
-#include <unordered_map>
 
 #include "driver/cuda_scopes.hpp"
 #include "timing/capture_owner.hpp"
@@ -23,35 +22,12 @@ using driver::Warning;
 
 namespace {
 
-constexpr HostNanoseconds kSlowRecord = 50'000;
-constexpr HostNanoseconds kSlowFor = 1'000'000'000;
 constexpr HostNanoseconds kSpin = 50'000;
 constexpr HostNanoseconds kLongestSleep = 1'000'000;
 
 CUevent start_of(const Sample& sample) noexcept { return static_cast<CUevent>(sample.start); }
 CUevent end_of(const Sample& sample) noexcept { return static_cast<CUevent>(sample.end); }
 EventPair pair_of(const Sample& sample) noexcept { return {start_of(sample), end_of(sample)}; }
-
-// Streams on which the last record waited for room in the queue, and when. One that nobody uses is
-// forgotten: it may be destroyed, and as long as there is any, each record costs more.
-struct SlowStreams {
-  driver::ForkMutex mutex;
-  std::unordered_map<std::uintptr_t, HostNanoseconds> streams;  // by queue_of()
-  HostNanoseconds next_look = 0;
-
-  void forget_unused(HostNanoseconds now) {
-    if (now < next_look) return;
-    next_look = now + kSlowFor;
-    for (auto it = streams.begin(); it != streams.end();) {
-      it = it->second + kSlowFor <= now ? streams.erase(it) : std::next(it);
-    }
-  }
-};
-
-SlowStreams& slow_streams() {
-  static SlowStreams& storage = *new SlowStreams;
-  return storage;
-}
 
 void forget_pair(Sample& sample) noexcept {
   sample.start = sample.end = nullptr;
@@ -372,31 +348,6 @@ double end_and_wait_for_all(Sample& sample) {
   return_pair(sample);
   sample.finish(SampleStatus::kDone);
   return static_cast<double>(tail_ms);
-}
-
-void note_queue_time(std::uintptr_t stream, HostNanoseconds took) noexcept {
-  auto& slow = slow_streams();
-  const bool is_now = took > kSlowRecord;
-  if (!is_now && !any_slow.load(std::memory_order_relaxed)) return;
-  try {
-    const std::uintptr_t queue = contexts::queue_of(stream);
-    const HostNanoseconds now = host_now();
-    const std::lock_guard lock(slow.mutex);
-    slow.forget_unused(now);
-    if (is_now) {
-      slow.streams[queue] = now;
-    } else {
-      slow.streams.erase(queue);
-    }
-    any_slow.store(!slow.streams.empty(), std::memory_order_relaxed);
-  } catch (...) {  // out of memory: the stream stays as it was
-  }
-}
-
-bool is_one_of_the_slow(std::uintptr_t stream) noexcept {
-  auto& slow = slow_streams();
-  const std::lock_guard lock(slow.mutex);
-  return slow.streams.count(contexts::queue_of(stream)) != 0;
 }
 
 void drain() noexcept {
