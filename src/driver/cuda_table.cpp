@@ -56,7 +56,7 @@ class Resolver {
     CUdriverProcAddressQueryResult found{};
     status = get_(name, &entry, version, CU_GET_PROC_ADDRESS_DEFAULT, &found);
     if (status == CUDA_SUCCESS && found == CU_GET_PROC_ADDRESS_SUCCESS) return entry;
-    if (status == CUDA_ERROR_NOT_FOUND || status == CUDA_ERROR_NOT_SUPPORTED) status = CUDA_SUCCESS;
+    if (status == CUDA_ERROR_NOT_FOUND) status = CUDA_SUCCESS;
     return nullptr;
   }
 
