@@ -188,8 +188,11 @@ def test_autocast_is_captured(torch: Any) -> None:
 
 
 def forks(torch: Any, _values: Any) -> None:
+    capturing = torch.cuda.current_stream()
     other = torch.cuda.Stream()
-    other.wait_stream(torch.cuda.current_stream())
+    while other == capturing:  # torch gives out its 32 streams in turns
+        other = torch.cuda.Stream()
+    other.wait_stream(capturing)
     with torch.cuda.stream(other):
         torch.zeros(4, device="cuda")
 
