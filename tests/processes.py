@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 _PREFIX = """\
 import sys, warnings
 sys.path.insert(0, {root!r})
+warnings.filterwarnings("ignore", message=".*multi-threaded.*fork")  # from Python 3.12 on
 """
 
 

@@ -55,8 +55,14 @@ class World:
         self.pool = MemoryPool()
         self.array_type: type[ndarray] = ndarray
         self.memory_outlives_its_pool = True
+        self.is_over = False
         self.null = Stream._of(0)
         self._thread = threading.local()
+
+    def give_back(self, function: str, handle: int) -> None:
+        """Destroy a handle, unless its context is gone: others may have its address by now."""
+        if not self.is_over:
+            self.fake.call(function, handle, expect=None)
 
     @property
     def streams(self) -> list[Stream]:
@@ -90,12 +96,12 @@ class Memory:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._fake = _world().fake
-        self.ptr = self._fake.memory_allocate(size)
+        self._world = _world()
+        self.ptr = self._world.fake.memory_allocate(size)
 
     def __del__(self) -> None:
         if hasattr(self, "ptr"):  # what is not given back is found in the driver's books
-            self._fake.call("cuMemFree_v2", self.ptr, expect=None)
+            self._world.give_back("cuMemFree_v2", self.ptr)
 
 
 class MemoryPointer:
@@ -172,21 +178,21 @@ def _using_allocator(allocator: Callable[[int], MemoryPointer]) -> Iterator[None
 
 class Event:
     def __init__(self, stream: int) -> None:
-        self._fake = _world().fake
-        self.handle = self._fake.event_create(DISABLE_TIMING)
-        self._fake.event_record(self.handle, stream)
+        self._world = _world()
+        self.handle = self._world.fake.event_create(DISABLE_TIMING)
+        self._world.fake.event_record(self.handle, stream)
 
     def __del__(self) -> None:
         if hasattr(self, "handle"):
-            self._fake.call("cuEventDestroy_v2", self.handle, expect=None)
+            self._world.give_back("cuEventDestroy_v2", self.handle)
 
 
 class Stream:
     """A stream, which goes with this object."""
 
     def __init__(self, *, non_blocking: bool = False) -> None:
-        self._own = _world().fake
-        self.ptr = self._own.stream_create(int(non_blocking))
+        self._own = _world()
+        self.ptr = self._own.fake.stream_create(int(non_blocking))
         self._graph_host_funcargs: list[Any] | None = None
 
     @classmethod
@@ -203,7 +209,7 @@ class Stream:
 
     def __del__(self) -> None:
         if getattr(self, "_own", None) is not None and hasattr(self, "ptr"):
-            self._own.call("cuStreamDestroy_v2", self.ptr, expect=None)
+            self._own.give_back("cuStreamDestroy_v2", self.ptr)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and self.ptr == other.ptr
@@ -494,4 +500,5 @@ def installed(
         _graphs_cupy._own_streams.__dict__.clear()
         world.pool.is_over = True
         world.pool.free_all_blocks()
+        world.is_over = True
         _worlds.pop()

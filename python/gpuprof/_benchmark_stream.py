@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
-from gpuprof import _core
+from gpuprof import _core, _graphs_cupy
 
 
 class Where(NamedTuple):
@@ -39,5 +39,5 @@ def made_current(where: Where) -> Iterator[None]:
                 blocks.enter_context(cuda.stream(stream))
             cupy: Any = sys.modules.get("cupy")
             if hasattr(cupy, "cuda"):
-                blocks.enter_context(cupy.cuda.ExternalStream(where.handle))
+                blocks.enter_context(_graphs_cupy.stream_of(cupy.cuda, where.handle, where.device))
         yield

@@ -168,7 +168,7 @@ class CupyCapture:
         # CuPy forgets a stream that was made current with use() when a block over it ends.
         before = cuda.get_current_stream()
         undo.callback(_use_again, cuda, device, before)
-        stream = _stream_of(cuda, self._stream, device)
+        stream = stream_of(cuda, self._stream, device)
         if _is_own(stream) and before != stream:
             stream.wait_event(before.record())
             undo.callback(lambda: before.wait_event(stream.record()))
@@ -215,7 +215,7 @@ class _Handle:
         return (0, self._handle)
 
 
-def _stream_of(cuda: Any, handle: int, device: int) -> Any:
+def stream_of(cuda: Any, handle: int, device: int) -> Any:
     """Return CuPy's stream of a handle: CuPy 14 deprecates the class that 13 has for it."""
     from_external = getattr(cuda.Stream, "from_external", None)
     if from_external is None:

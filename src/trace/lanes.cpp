@@ -26,7 +26,7 @@ bool Lane::add(Time begin, Time& end, std::uint16_t depth, std::uint64_t& line, 
   }
   if (inside->begin == begin && last == end) line = inside->line;
   outermost_.erase(inside, outermost_.end());
-  push({begin, end, depth, line}, end);
+  push({begin, end, depth, line}, last);
   return true;
 }
 

@@ -3,8 +3,9 @@
 // Viewers drop a slice that crosses another of its track. A lane remembers enough of what it holds
 // to say whether one more slice fits: the outermost slices so far, and of the last of them the
 // innermost ones that are still open to the right. So slices may come in the order of their ends,
-// as they are noted, or in that of their beginnings, as they are replayed; one in no such order may
-// be refused though it would fit, never the other way round. Memory is bounded: neighbours of one
+// as they are noted, or in that of their beginnings, as they are replayed, or in the second after
+// some of the first, as a replay does that is read while it runs. A lane may refuse a slice that
+// would fit; it never takes one that does not. Memory is bounded: neighbours of one
 // depth are joined, because no slice around the second but not the first can be open still;
 // without depths the older half is joined once there are kMost. Not thread safe.
 #pragma once

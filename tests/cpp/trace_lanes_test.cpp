@@ -33,6 +33,17 @@ TEST(Lane, TakesThemInTheOrderOfTheirBeginnings) {
   EXPECT_FALSE(fits(lane, 90, 110));
 }
 
+TEST(Lane, TakesTheNextOnesInsideASliceThatCameAfterItsFirst) {
+  Lane lane;
+  EXPECT_TRUE(fits(lane, 10, 20, 2));
+  EXPECT_TRUE(fits(lane, 5, 100, 1));
+  EXPECT_FALSE(fits(lane, 15, 35, 2));
+  EXPECT_TRUE(fits(lane, 30, 40, 2));
+  EXPECT_TRUE(fits(lane, 50, 60, 2));
+  EXPECT_TRUE(fits(lane, 4, 110, 0));
+  EXPECT_FALSE(fits(lane, 105, 115, 1));
+}
+
 TEST(Lane, RefusesWhatCrosses) {
   Lane lane;
   EXPECT_TRUE(fits(lane, 0, 10));
