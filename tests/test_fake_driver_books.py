@@ -320,7 +320,8 @@ assert os.waitpid(child, 0)[1] == 0
 
 def test_a_fork_while_another_thread_is_in_a_call_leaves_a_usable_child(library: Path) -> None:
     body = """
-import threading
+import threading, warnings
+warnings.filterwarnings("ignore", message=".*multi-threaded.*fork")  # from Python 3.12 on
 driver.use_primary()
 event = driver.event_create()
 driver.script("cuEventQuery@1=0:block")
