@@ -55,13 +55,12 @@ class World:
         self.pool = MemoryPool()
         self.array_type: type[ndarray] = ndarray
         self.memory_outlives_its_pool = True
-        self.is_over = False
         self.null = Stream._of(0)
         self._thread = threading.local()
 
     def give_back(self, function: str, handle: int) -> None:
         """Destroy a handle, unless its context is gone: others may have its address by now."""
-        if not self.is_over:
+        if self in _worlds:
             self.fake.call(function, handle, expect=None)
 
     @property
@@ -426,13 +425,9 @@ def array(values: Sequence[Any], dtype: str = "f4", shape: Sequence[int] | None 
     result = empty((len(values),) if shape is None else shape, dtype)
     raw = struct.pack(f"{len(values)}{_CODES[dtype]}", *values)
     if raw:
-        _world().fake.call(
-            "cuMemcpyHtoDAsync_v2",
-            result.data.ptr,
-            ctypes.create_string_buffer(raw, len(raw)),
-            len(raw),
-            _world().handle,
-        )
+        given = ctypes.create_string_buffer(raw, len(raw))
+        copy = ("cuMemcpyHtoDAsync_v2", result.data.ptr, given, len(raw), _world().handle)
+        _world().fake.call(*copy)
     return result
 
 
@@ -500,5 +495,4 @@ def installed(
         _graphs_cupy._own_streams.__dict__.clear()
         world.pool.is_over = True
         world.pool.free_all_blocks()
-        world.is_over = True
         _worlds.pop()
