@@ -15,9 +15,9 @@ the same:
 
    - the threshold: 5 %, or 10 % with fewer than 5 baseline runs, or what the caller asks for. On
      the CPU clock it is at least 20 %, but for a caller's threshold that the runs can carry: 5 or
-     more, whose spread leaves another run within it at 99 %;
-   - 3 standard deviations of the baseline runs; on the CPU clock as many as hold another run at
-     99 %, which are more with few runs;
+     more, whose spread leaves 99 of 100 further runs within it;
+   - 3 standard deviations of the baseline runs; on the CPU clock as many as 99 of 100
+     further runs stay below, which are more with few runs;
    - the distance from the baseline's median to its slowest run (its fastest, for a speed-up);
    - two ticks of the clock.
 
@@ -27,7 +27,8 @@ the same:
    `confirm`.
 4. If the SM clock was recorded and the change is less than half the floor in clock cycles, it is
    the clock that changed: AMBIGUOUS. So it is on the CPU clock if the change is within the floor
-   without what the machine did (`_verdict_machine`), and where the samples of the new run wander so
+   without what the machine did (`_verdict_machine`), which is taken off the spread of the baseline
+   too where that makes it smaller; and where the samples of the new run wander so
    far that their median may be within half the floor.
 5. If the medians of 8 baseline runs or more rise or fall steadily, the last 5 are the baseline: the
    spread of a trend would hide nearly any change.
@@ -262,12 +263,12 @@ def _decide(
     least, named, refused = least_floor(base, threshold)
     warnings += [refused] if refused else []
     change = statistics.median([math.log(run.median_ms) for run in new]) - middle
-    seen = floor_of(base, new, base_logs, change, (least, named))
+    seen = floor_of(base, new, base_logs, change, least=(least, named))
     quiet = _without_the_machine(base, new, (least, named))
     # What the machine did may have spread the runs of the baseline, too.
-    used = quiet if quiet and quiet.floor < seen.floor else seen
+    used = min(seen, *quiet, key=lambda each: each.floor) if quiet else seen
     floor, limit, why = used.floor, used.limit, f"{percent(used.floor)} ({used.why})"
-    p_value = mann_whitney(_samples(base), _samples(new))
+    p_value = mann_whitney(_samples(base, used.share), _samples(new, used.share))
     ratio = exp(change)
     in_cycles = _change_in_cycles(base, new) if abs(change) > limit else None
     nearest = _nearest(new, change) - middle
@@ -288,11 +289,11 @@ def _decide(
             f"{percent_change(exp(in_cycles))} cycles, for the SM clock was "
             f"{_clock(new):,.0f} MHz in place of {_clock(base):,.0f} MHz"
         )
-    elif quiet and math.copysign(1.0, change) * quiet.change <= limit:
+    elif quiet and math.copysign(1.0, change) * quiet[-1].change <= limit:
         verdict = Verdict.AMBIGUOUS
         rule = (
             f"the machine: takes {percent_change(ratio)} time, but "
-            f"{percent_change(exp(quiet.change))} without what the machine did: "
+            f"{percent_change(exp(quiet[-1].change))} without what the machine did: "
             f"{machine.in_words(base, new)}"
         )
     elif _wander(new) and math.copysign(1.0, change) * nearest < limit / 2:
@@ -323,14 +324,18 @@ def _decide(
 
 def _without_the_machine(
     base: list[BenchResult], new: list[BenchResult], least: tuple[float, str]
-) -> Floor | None:
-    """Return the floor and the change of what is left without what the machine added."""
+) -> list[Floor]:
+    """Return floors and changes of what is left without shares of what the machine added."""
+    found: list[Floor] = []
     if base[-1].clock != "cpu" or not machine.are_alike([*base, *new]):
-        return None
-    old, now = machine.levels(base), machine.levels(new)
-    if old is None or now is None:
-        return None
-    return floor_of(base, new, old, statistics.median(now) - statistics.median(old), least)
+        return found
+    for share in machine.SHARES:
+        old, now = machine.levels(base, share), machine.levels(new, share)
+        if old is None or now is None:
+            return []
+        change = statistics.median(now) - statistics.median(old)
+        found.append(floor_of(base, new, old, change, least=least, share=share))
+    return found
 
 
 def _interval(
@@ -351,8 +356,13 @@ def _interval(
     return exp(change - half), exp(change + half)
 
 
-def _samples(runs: list[BenchResult]) -> list[float]:
-    return [sample for run in runs for sample in run.samples_ms]
+def _samples(runs: list[BenchResult], share: float) -> list[float]:
+    """Return all samples, each run's without a share of what the machine added."""
+    found: list[float] = []
+    for run in runs:
+        factor = exp(-share * (machine.took_longer(run) or 0.0)) if share else 1.0
+        found += [factor * sample for sample in run.samples_ms]
+    return found
 
 
 def _half_width(run: BenchResult) -> float:

@@ -34,6 +34,7 @@ class Floor:
     floor: float
     why: str
     change: float  # a logarithm
+    share: float = 0.0  # of what the machine did that is taken off
 
     @property
     def limit(self) -> float:
@@ -45,7 +46,9 @@ def floor_of(
     new: list[BenchResult],
     base_logs: list[float],
     change: float,
+    *,
     least: tuple[float, str],
+    share: float = 0.0,
 ) -> Floor:
     """Return the noise floor for that change of runs at these levels."""
     runs = in_runs(base)
@@ -60,13 +63,13 @@ def floor_of(
     ticks = TICKS * max(run.tick_ms / run.median_ms for run in (*base, *new))
     terms.append((ticks, f"{TICKS:g} ticks of the clock"))
     floor, why = max(terms, key=lambda term: term[0])
-    return Floor(min(floor, exp(math.inf)), why, change)
+    return Floor(min(floor, exp(math.inf)), why, change, share)
 
 
 def _sigmas(base: list[BenchResult]) -> float:
     """Return how many standard deviations of the baseline's runs unchanged code may go.
 
-    On the CPU's clock, where runs differ by much, as many as another run keeps to at 99 %.
+    On the CPU's clock, where runs differ by much, as many as 99 of 100 further runs stay below.
     """
     count = len(base)
     if base[-1].clock != "cpu" or count < 2:
@@ -75,7 +78,7 @@ def _sigmas(base: list[BenchResult]) -> float:
 
 
 def _prediction(count: int) -> float:
-    return student_quantile(count - 1, 1.0 - P_LIMIT / 2) * math.sqrt(1.0 + 1.0 / count)
+    return student_quantile(count - 1, 1.0 - P_LIMIT) * math.sqrt(1.0 + 1.0 / count)
 
 
 def least_floor(base: list[BenchResult], threshold: float | None) -> tuple[float, str, str]:
@@ -101,7 +104,12 @@ def _not_carried(base: list[BenchResult], threshold: float) -> str:
         why = f"there are {in_runs(base)}, and it takes {ENOUGH_RUNS}"
     else:
         logs = [math.log(run.median_ms) for run in base]
-        spread = min(map(statistics.stddev, filter(None, (logs, machine.levels(base)))))
+        spread = min(
+            map(
+                statistics.stddev,
+                filter(None, (logs, *(machine.levels(base, s) for s in machine.SHARES))),
+            )
+        )
         needed = _prediction(count) * spread
         if needed <= math.log1p(threshold):
             return ""

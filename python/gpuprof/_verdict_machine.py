@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MIN_FOR_TREND = 8
 KEPT_OF_TREND = 5
+# A busy neighbour slows down some code as much as the loop, and other code by less.
+SHARES = (0.5, 1.0)
 _TREND_CHANCE = 0.001
 _MOST_LOST = 0.95
 _WORTH_SAYING = 0.05
@@ -37,14 +39,14 @@ def took_longer(run: BenchResult) -> float | None:
     return math.log(noise["loop_ms"]) - math.log1p(-lost)
 
 
-def levels(runs: Sequence[BenchResult]) -> list[float] | None:
-    """Return the medians without what the machine added; None if a run does not tell that."""
+def levels(runs: Sequence[BenchResult], share: float = 1.0) -> list[float] | None:
+    """Return the medians without a share of what the machine added; None if a run tells nothing."""
     found = []
     for run in runs:
         added = took_longer(run)
         if added is None:
             return None
-        found.append(math.log(run.median_ms) - added)
+        found.append(math.log(run.median_ms) - share * added)
     return found
 
 
