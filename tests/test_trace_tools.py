@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuprof import _core, _trace_tools
+from gpuprof import _trace_files, _trace_tools
 from gpuprof._cli import main
 from gpuprof._trace_tools import summary, validate
 from gpuprof.errors import TraceError
@@ -28,13 +28,6 @@ from tests.trace_files import (
 
 GPU_TID = (1 << 28) + 1
 FIXTURES = Path(__file__).parent / "fixtures"
-
-
-def fed(native: Any, data: bytes, step: int) -> Any:
-    for at in range(0, len(data), step):
-        native.feed(data[at : at + step])
-    native.finish()
-    return native
 
 
 def rows(found: _trace_tools.TraceSummary, kind: str) -> dict[str, tuple[int, float, float | None]]:
@@ -184,37 +177,38 @@ def test_epoch_times_keep_their_nanoseconds(tmp_path: Path) -> None:
     )
 )
 @settings(max_examples=150, deadline=None)
-def test_any_decimal_time_is_rounded_once(digits: str) -> None:
+def test_any_decimal_time_is_rounded_once(
+    tmp_path_factory: pytest.TempPathFactory, digits: str
+) -> None:
     exact = Decimal(digits).scaleb(3)
-    native = _core._TraceSummary("name")
     data = f'[{{"ph":"X","name":"a","ts":0,"dur":{digits}}}]'.encode()
     wanted = (
         int(exact.quantize(Decimal(1), ROUND_HALF_UP)) if exact < Decimal(10) ** 25 else 1 << 99
     )
+    path = written(tmp_path_factory.getbasetemp() / "decimal.json", data)
     if wanted > 1 << 62:
         with pytest.raises(TraceError, match="146 years"):
-            fed(native, data, 1 << 20)
+            summary(path)
     else:
-        (row,) = fed(native, data, 1 << 20).result(9, 9)["rows"]
-        assert row["total_ns"] == wanted
+        (row,) = summary(path).ranges
+        assert row.total_ms == wanted / 1e6
 
 
-def test_every_way_to_cut_a_file_into_pieces_reads_the_same() -> None:
+def test_every_way_to_cut_a_file_into_pieces_reads_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     events = [
         *named(7),
         slice_event('q"\\é\N{GRINNING FACE}', 1.5, 2e3, args={"a": [1, {"b": None}]}),
+        slice_event("r", 3000, 1),
     ]
     data = json.dumps({"m": {"x": [1]}, "traceEvents": events, "z": True}, ensure_ascii=False)
-    raw = data.encode()
-    whole = fed(_core._TraceSummary("name"), raw, len(raw)).result(9, 9)
-    for step in (1, 2, 3, 5, 7, 64):
-        assert fed(_core._TraceSummary("name"), raw, step).result(9, 9) == whole
-    for cut in range(len(raw)):
-        native = _core._TraceSummary("name")
-        native.feed(raw[:cut])
-        native.feed(raw[cut:])
-        native.finish()
-        assert native.result(9, 9) == whole
+    path = written(tmp_path / "t.json", data.encode())
+    whole = summary(path), validate(path)
+    assert whole[0].events == len(events)
+    for step in (*range(1, 70), 100, 150, 200):
+        monkeypatch.setattr(_trace_files, "PIECE", step)
+        assert (summary(path), validate(path)) == whole
 
 
 def test_the_array_form_is_whole_without_its_end_and_says_so(tmp_path: Path) -> None:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import random
 import re
-import time
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuprof import _core, _trace_files, _trace_tools
+from gpuprof import _trace_files, _trace_tools, _trace_validate
 from gpuprof._cli import main
+from gpuprof._trace_summary import Summary
 from gpuprof._trace_tools import summary, validate
 from gpuprof.errors import TraceError
 from tests.processes import check_python
-from tests.trace_files import array_form, named, object_form, slice_event, strict
+from tests.trace_files import array_form, load, named, object_form, slice_event, strict
 
 EVENT = b'{"ph":"X","name":"a","pid":1,"tid":7,"ts":1,"dur":1}'
 
@@ -36,7 +36,7 @@ def deep(levels: int) -> bytes:
         (b"hello", r"byte 0: found 'h'; expected a value"),
         (b"\x00" * 100, r"byte 0: found byte 0x00"),
         (b"\x7fELF" + bytes(range(256)), r"byte 0: found byte 0x7f"),
-        (b"7", r"byte 0: found no JSON"),
+        (b"7", r"byte 0: found neither an object nor an array"),
         (b"7 ", r"byte 0: found neither an object nor an array"),
         (b"{}", r"no \"traceEvents\"; this is no trace"),
         (b'{"a":[1,2', r"cut off before its \"traceEvents\""),
@@ -75,9 +75,8 @@ def deep(levels: int) -> bytes:
         (b"[tru]", r"found '\]'; expected the rest of true"),
         (b"\xef\xbb\xbf[]", r"found a byte order mark"),
         (b'[/* */{"ph":"X"}]', r"found '/'"),
-        (deep(63), r"nested deeper than 64 levels"),
-        (deep(200_000), r"nested deeper than 64 levels"),
-        (b'{"a":' + b"[" * 1_000_000, r"nested deeper than 64 levels"),
+        (deep(20_000), r"nested too deep to be read"),
+        (b'{"a":' + b"[" * 1_000_000, r"cut off before its \"traceEvents\""),
     ],
 )
 def test_hostile_text_is_refused_with_its_place(
@@ -95,19 +94,19 @@ def test_hostile_text_is_refused_with_its_place(
     assert shown.err.count("\n") == 1
 
 
-def test_as_deep_as_allowed_is_read() -> None:
-    native = _core._TraceSummary("name")
-    native.feed(deep(61))
-    native.finish()
-    assert native.result(1, 1)["end"]["complete"]
+def test_a_hundred_levels_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(deep(100))
+    assert summary(path).left_out == 0
 
 
-def make_fifo(path: Path) -> None:
-    os.mkfifo(path)
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(os.path.relpath(path))
 
 
 SPECIAL: dict[str, Callable[[Path], None]] = {
-    "a FIFO": make_fifo,
+    "a socket": make_socket,
     "a directory": Path.mkdir,
     "a device": lambda path: path.symlink_to("/dev/zero"),
     "No such file": lambda _path: None,
@@ -117,9 +116,14 @@ SPECIAL: dict[str, Callable[[Path], None]] = {
 
 @pytest.mark.parametrize("what", SPECIAL)
 @pytest.mark.parametrize("tool", ["summary", "validate", "repair", "merge"])
-def test_what_is_no_regular_file_is_refused_without_waiting(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str, tool: str
+def test_what_is_no_file_is_refused_without_waiting(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    what: str,
+    tool: str,
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # names of sockets are short
     path = tmp_path / "t.json"
     SPECIAL[what](path)
     arguments = ["trace", tool, str(path)]
@@ -182,101 +186,100 @@ def test_damaged_compression_is_told(tmp_path: Path) -> None:
         summary(path)
 
 
-def test_an_event_of_ten_megabytes_is_read_and_one_without_end_is_refused() -> None:
-    name = "x" * 10_000_000
-    native = _core._TraceRepair()
-    data = object_form([slice_event(name, 0, 1)])
-    out = b"".join(native.feed(data[at : at + (1 << 20)]) for at in range(0, len(data), 1 << 20))
-    assert strict(out + native.finish())["traceEvents"][0]["name"] == name
-    endless = _core._TraceSummary("name")
-    endless.feed(b'[{"name":"')
-    with pytest.raises(TraceError, match="longer than 67108864 bytes"):
-        for _ in range(100):
-            endless.feed(b"x" * (1 << 20))
+def test_an_event_of_ten_megabytes_is_read_and_one_without_end_is_refused(tmp_path: Path) -> None:
+    event = slice_event("x" * 10_000_000, 0, 1)
+    path = tmp_path / "t.json"
+    path.write_bytes(object_form([event]))
+    _trace_tools.repair(path)
+    assert load(tmp_path / "t.repaired.json")["traceEvents"] == [event]
+    path.write_bytes(b'[{"name":"' + b"x" * (66 << 20))
+    with pytest.raises(
+        TraceError, match="event 0, byte 1: the event is longer than 67108864 bytes"
+    ):
+        summary(path)
 
 
-def test_a_huge_member_beside_the_events_is_passed_over() -> None:
-    native = _core._TraceSummary("name")
-    native.feed(b'{"big":"')
-    for _ in range(40):
-        native.feed(b"y" * (1 << 20))
-    native.feed(b'","traceEvents":[' + EVENT + b'],"more":["')
-    for _ in range(40):
-        native.feed(b"z" * (1 << 20))
-    native.feed(b'"]}')
-    native.finish()
-    assert native.result(1, 1)["end"]["complete"]
-
-
-def test_memory_is_bounded_whatever_the_names_are() -> None:
-    output = check_python(
-        """
-        import resource
-        from gpuprof import _core
-        def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        def events(first, count):
-            return b"".join(
-                b'{"ph":"%c","name":"%s%d","cat":"c%d","pid":%d,"tid":%d,"ts":%d,"dur":3,"id":%d},'
-                % (b"XXXBbs"[n % 6], b"n" * 60, n, n, n % 1000, 1 + n % 97, n * 7 % 1000003, n)
-                for n in range(first, first + count)
-            )
-        before = peak()
-        for native in (_core._TraceSummary("name"), _core._TraceValidation()):
-            native.feed(b"[")
-            for first in range(0, 1_000_000, 10_000):
-                native.feed(events(first, 10_000))
-            native.finish()
-            del native
-        print(peak() - before)
-        """,
-        timeout=240,
+def test_a_huge_member_beside_the_events_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    filling = b"y" * (20 << 20)
+    path.write_bytes(
+        b'{"big":"' + filling + b'","traceEvents":[' + EVENT + b'],"more":["' + filling + b'"]}'
     )
-    assert int(output) < 450
+    found = summary(path)
+    assert (found.events, found.cut) == (1, None)
+
+
+def test_memory_is_bounded_whatever_the_names_are(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    line = '{"ph":"%s","name":"%s%d","cat":"c%d","pid":%d,"tid":%d,"ts":%d,"dur":3,"id":%d},\n'
+    with path.open("w") as file:
+        file.write("[")
+        file.writelines(
+            line % ("XXXBbs"[n % 6], "n" * 60, n, n, n % 1000, 1 + n % 97, n * 7 % 1000003, n)
+            for n in range(80_000)
+        )
+    output = check_python(
+        f"""
+        import resource
+        from gpuprof import _trace_tools
+        def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        before = peak()
+        _trace_tools.summary({str(path)!r})
+        _trace_tools.validate({str(path)!r})
+        print(peak() - before)
+        """
+    )
+    assert int(output) < 120
+
+
+def pieces(*parts: bytes) -> Iterator[bytes]:
+    data = b"".join(parts)
+    return (data[at : at + 5000] for at in range(0, len(data), 5000))
 
 
 def test_slices_beyond_what_is_kept_are_still_nested_right() -> None:
     # In the order of ends, with an outermost slice that comes last of all.
-    native = _core._TraceSummary("name")
-    native.feed(b"[")
-    count = 1_800_000
     line = b'{"ph":"X","name":"%s","pid":1,"tid":7,"ts":%d,"dur":%d},'
-    for first in range(0, count, 9000):
-        lines = []
-        for at in range(first, first + 9000, 3):
-            lines.append(line % (b"leaf", 10 * at + 1, 5))
-            lines.append(line % (b"leaf", 10 * at + 11, 5))
-            lines.append(line % (b"node", 10 * at, 20))
-        native.feed(b"".join(lines))
-    native.feed((line % (b"root", 0, 10 * count)).rstrip(b",") + b"]")
-    native.finish()
-    found = native.result(9, 9)
-    assert not found["self_is_approximate"]
-    own = {row["key"]: row["self_ns"] for row in found["rows"]}
-    nodes = count // 3
-    assert own == {
-        "leaf": 2 * nodes * 5000,
-        "node": nodes * 10_000,
-        "root": 10_000 * count - nodes * 20_000,
+    nodes = 20_000
+    lines = []
+    for at in range(0, 3 * nodes, 3):
+        lines.append(line % (b"leaf", 10 * at + 1, 5))
+        lines.append(line % (b"leaf", 10 * at + 11, 5))
+        lines.append(line % (b"node", 10 * at, 20))
+    root = line % (b"root", 0, 30 * nodes)
+    found = Summary("name", most_slices=2000)
+    found.read(pieces(b"[", *lines, root.rstrip(b","), b"]"))
+    assert found.notes() == []
+    assert {row.name: row.self_ms for row in found.ranges.longest(9)} == {
+        "leaf": 2 * nodes * 5e-3,
+        "node": nodes * 10e-3,
+        "root": nodes * 10e-3,
     }
 
 
-def test_any_number_of_whole_flows_is_checked() -> None:
-    native = _core._TraceValidation()
-    native.feed(b"[")
-    count = 600_000
+def test_a_slice_that_comes_too_late_to_be_placed_is_told() -> None:
+    line = b'{"ph":"X","name":"a","pid":1,"tid":7,"ts":%d,"dur":%d},'
+    found = Summary("name", most_slices=2000)
+    found.read(pieces(b"[", *(line % (10 * at, 5) for at in range(40_000)), line % (1, 2)))
+    assert "self times are approximate: ranges come far out of the order of time" in found.notes()
+
+
+def test_any_number_of_whole_flows_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_trace_validate, "MOST_OPEN", 1000)
+    count = 6000
     line = b'{"ph":"%c","id":%d,"name":"l","pid":1,"tid":7,"ts":%d},'
-    for first in range(0, count, 10_000):
-        numbers = range(first, first + 10_000)
-        native.feed(b"".join(line % (phase, at, at) for at in numbers for phase in b"sf"))
-    native.feed(line % (b"s"[0], count, count))
-    slices = b'{"ph":"X","name":"a","pid":1,"tid":7,"ts":0,"dur":%d}]' % (2 * count)
-    native.feed(slices)
-    native.finish()
-    found = native.result()
-    assert found["faults"] == {"flow": 1}
-    assert found["unchecked"] == []
-    (fault,) = (one for one in found["findings"] if one["severity"] == "fault")
+    whole = [line % (phase, at, at) for at in range(count) for phase in b"sf"]
+    around = b'{"ph":"X","name":"a","pid":1,"tid":7,"ts":0,"dur":%d}]' % (2 * count)
+    path = tmp_path / "t.json"
+    path.write_bytes(b"".join([b"[", *whole, line % (b"s"[0], count, count), around]))
+    found = validate(path)
+    assert found.faults == {"flow": 1}
+    assert found.unchecked == []
+    (fault,) = (one for one in found.findings if one["severity"] == "fault")
     assert (fault["event"], fault["message"]) == (2 * count, "flow without its end (f)")
+    assert fault["offset"] == len(b"[" + b"".join(whole))
 
 
 TOKENS = [
@@ -305,51 +308,39 @@ def mutated(random_: random.Random, data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_mutations_are_refused_or_read_the_same_in_any_pieces(seed: int) -> None:
+def test_mutations_are_refused_or_read_the_same_in_any_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
     random_ = random.Random(seed)
     seeds = [
         object_form([*named(7), slice_event('a"\\é', 1.5, 2, args={"a": [1, {"b": None}]})], x=[1]),
         array_form([*named(7), slice_event("b", 1, 2), {"ph": "b", "id": "0x1", "ts": 3}]),
         (Path(__file__).parent / "fixtures" / "torch_profiler.json").read_bytes(),
     ]
+    path, out = tmp_path / "t.json", tmp_path / "out.json"
 
-    def outcome(make: Callable[[], Any], data: bytes, step: int) -> object:
-        native = make()
-        out = b""
+    def outcome(tool: Callable[[], Any], step: int) -> object:
+        monkeypatch.setattr(_trace_files, "PIECE", step)
+        out.unlink(missing_ok=True)
         try:
-            for at in range(0, len(data), step):
-                out += native.feed(data[at : at + step]) or b""
-            out += native.finish() or b""
+            result = tool()
         except TraceError as error:
             return str(error)
-        if out:
-            strict_or_twice(out)
-            return out
-        return native.result() if make is _core._TraceValidation else native.result(5, 5)
+        if out.exists():
+            return result, strict(out.read_bytes())
+        return result
 
-    def strict_or_twice(out: bytes) -> None:
-        # Keys inside of args may be there twice: that is what the program wrote.
-        json.loads(out.decode("utf-8", "strict"), parse_constant=pytest.fail)
-
-    until = time.monotonic() + 1.5
-    runs = 0
-    while runs < 40 or (time.monotonic() < until and runs < 4000):
-        runs += 1
+    for _ in range(60):
         data = mutated(random_, random_.choice(seeds))
-        if not data:
-            continue
-        for make in (
-            lambda: _core._TraceSummary("name"),
-            _core._TraceValidation,
-            _core._TraceRepair,
+        path.write_bytes(data)
+        for tool in (
+            lambda: summary(path),
+            lambda: validate(path),
+            lambda: _trace_tools.repair(path, out),
+            lambda: _trace_tools.merge([path], out, align=False),
         ):
-            whole = outcome(make, data, len(data))
-            assert outcome(make, data, random_.randint(1, 40)) == whole
-
-
-def test_a_piece_must_be_bytes() -> None:
-    with pytest.raises(TypeError, match="a piece of a trace is str; expected bytes"):
-        _core._TraceSummary("name").feed("text")
+            whole = outcome(tool, len(data) + 1)
+            assert outcome(tool, random_.randint(1, 40)) == whole, data
 
 
 def test_wrong_arguments_are_told(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuprof import _core
+from gpuprof import _trace_files
 from gpuprof._trace_tools import merge, repair, repaired_path, validate
 from gpuprof.errors import TraceError
 from tests.trace_files import (
@@ -44,7 +44,7 @@ def small_trace() -> list[Event]:
 
 
 @pytest.mark.parametrize("form", ["array", "object", "lines"])
-def test_cut_at_every_byte_a_repair_has_every_complete_event(form: str) -> None:
+def test_cut_at_every_byte_a_repair_has_every_complete_event(tmp_path: Path, form: str) -> None:
     events = small_trace()
     if form == "object":
         data = json.dumps({"traceEvents": events, "z": 1}, ensure_ascii=False).encode()
@@ -62,10 +62,14 @@ def test_cut_at_every_byte_a_repair_has_every_complete_event(form: str) -> None:
         ends.append(at)
     start = len('{"traceEvents": [') if form == "object" else 1
     for cut in range(start, len(data) + 1):
-        native = _core._TraceRepair()
-        out = native.feed(data[:cut]) + native.finish()
         complete = sum(end <= cut for end in ends)
-        assert strict(out)["traceEvents"] == events[:complete]
+        path = written(tmp_path / "t.json", data[:cut])
+        if complete:
+            repair(path, tmp_path / "out.json")
+            assert load(tmp_path / "out.json")["traceEvents"] == events[:complete]
+        else:
+            with pytest.raises(TraceError, match="no complete event"):
+                repair(path, tmp_path / "out.json")
 
 
 def test_a_repair_keeps_the_clock_and_the_rank_of_the_array_form(tmp_path: Path) -> None:
@@ -83,7 +87,7 @@ def test_a_repair_keeps_the_clock_and_the_rank_of_the_array_form(tmp_path: Path)
 def test_a_repair_mends_what_it_can(tmp_path: Path) -> None:
     data = (
         b'\xef\xbb\xbf{"a":1,"bad":NaN,"traceEvents":[{"ph":"i","name":"a\tb","ts":1},'
-        b'{"ph":"i","name":"\xc3(\xff","ts":-Infinity,"args":{"v":[NaN,]}},{},5,[1],'
+        b'{"ph":"i","name":"\xc3(\xff","ts":2,"args":{"v":[NaN,]}},{},5,[1],'
         b'{"ph":"i","ph":"i"},],"z":{"y":2}}'
     )
     done = repair(written(tmp_path / "t.json", data))
@@ -91,7 +95,7 @@ def test_a_repair_mends_what_it_can(tmp_path: Path) -> None:
         "a": 1,
         "traceEvents": [
             {"ph": "i", "name": "a\tb", "ts": 1},
-            {"ph": "i", "name": "\ufffd(\ufffd", "ts": None, "args": {"v": [None]}},
+            {"ph": "i", "name": "\ufffd(\ufffd", "ts": 2, "args": {"v": [None]}},
         ],
         "z": {"y": 2},
     }
@@ -273,7 +277,7 @@ def test_a_cut_object_is_not_merged_before_it_is_repaired(tmp_path: Path) -> Non
 )
 @settings(max_examples=100, deadline=None)
 def test_repair_and_merge_change_nothing_of_a_sound_trace(
-    events: list[Event], ascii_only: bool, step: int
+    tmp_path_factory: pytest.TempPathFactory, events: list[Event], ascii_only: bool, step: int
 ) -> None:
     for event in events:
         event.setdefault("dur", 1)
@@ -282,14 +286,12 @@ def test_repair_and_merge_change_nothing_of_a_sound_trace(
         text = json.dumps({"traceEvents": events}, ensure_ascii=ascii_only).encode()
     except UnicodeEncodeError:
         text = json.dumps({"traceEvents": events}).encode()
-    native = _core._TraceRepair()
-    out = b"".join(native.feed(text[at : at + step]) for at in range(0, len(text), step))
-    assert strict(out + native.finish())["traceEvents"] == events
-    scan = _core._MergeScan("one")
-    scan.feed(text)
-    one = _core._Merge([scan.finish()], False)
-    out = one.begin()
-    one.begin_file()
-    out += b"".join(one.feed(text[at : at + step]) for at in range(0, len(text), step))
-    one.end_file()
-    assert strict(out + one.finish())["traceEvents"] == events
+    folder = tmp_path_factory.mktemp("sound")
+    path = written(folder / "t.json", text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_trace_files, "PIECE", step)
+        if events:
+            repair(path, folder / "repaired.json")
+            assert load(folder / "repaired.json")["traceEvents"] == events
+        merge([path], folder / "merged.json", align=False)
+    assert load(folder / "merged.json")["traceEvents"] == events

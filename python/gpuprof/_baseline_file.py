@@ -29,6 +29,9 @@ FORMAT = "gpuprof-baseline"
 VERSION = 1
 MAX_BYTES = 256 << 20
 MAX_DEPTH = 32
+# Decoded, a file of ours takes at most five times its size; `[],` over and over takes fifty times.
+MAX_GROWTH = 12
+GROWTH_COUNTS_FROM = 64 << 20
 _TEMPORARY = ".tmp"
 
 
@@ -188,6 +191,7 @@ def _load(path: Path) -> Any:
         if len(raw) > MAX_BYTES:
             message = f"it is larger than {MAX_BYTES >> 20} MiB"
             raise ValueError(message)
+        _check_growth(raw)
         data = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
         _check_plain(data)
     except RecursionError:
@@ -195,6 +199,14 @@ def _load(path: Path) -> Any:
     except ValueError as error:
         raise _refused(path, error) from None
     return data
+
+
+def _check_growth(raw: bytes) -> None:
+    """Raise ValueError for a document that takes far more memory than its size."""
+    taken = 40 * raw.count(b",") + 64 * raw.count(b"[") + 240 * raw.count(b"{")
+    if taken > GROWTH_COUNTS_FROM and taken > MAX_GROWTH * len(raw):
+        message = f"it would take {taken >> 20} MiB of memory, which no file of results does"
+        raise ValueError(message)
 
 
 def _refused(path: Path, why: object) -> BaselineError:

@@ -107,7 +107,7 @@ def _add_trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     summary.add_argument("--json", action="store_true", help="print JSON")
     validate = command("validate", "say what is wrong with a trace, and at which event")
-    validate.add_argument("file", metavar="FILE")
+    validate.add_argument("files", nargs="+", metavar="FILE")
     validate.add_argument("--json", action="store_true", help="print JSON")
     repair = command("repair", "write a strict copy of a damaged or cut off trace")
     repair.add_argument("file", metavar="FILE")
@@ -126,17 +126,14 @@ def _add_trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _run_trace(options: argparse.Namespace) -> int:
-    from gpuprof import _report, _trace_tables, _trace_tools
+    from gpuprof import _report, _trace_files, _trace_tables, _trace_tools
     from gpuprof.errors import TraceError
-
-    def write(text: str, code: int = OK) -> int:
-        _report.write_text(sys.stdout, text + "\n")
-        return code
 
     try:
         if options.tool == "summary":
             found = _trace_tools.summary(options.file, by=options.by, top=options.top)
-            write(json.dumps(found.to_dict(), indent=2) if options.json else str(found))
+            text = json.dumps(found.to_dict(), indent=2) if options.json else str(found)
+            _report.write_text(sys.stdout, text + "\n")
             if found.cut:
                 text = (
                     f"gpuprof: {found.path}: {found.cut}; `gpuprof trace repair` makes it whole\n"
@@ -144,16 +141,43 @@ def _run_trace(options: argparse.Namespace) -> int:
                 _report.write_text(sys.stderr, _report.shown_text(text.rstrip()) + "\n")
             return USAGE if found.cut else OK
         if options.tool == "validate":
-            checked = _trace_tools.validate(options.file)
-            text = json.dumps(checked.to_dict(), indent=2) if options.json else str(checked)
-            return write(text, OK if checked.ok else FAILED)
+            return _validate(options)
         if options.tool == "repair":
-            return write(_trace_tables.repaired(_trace_tools.repair(options.file, options.output)))
+            repaired = _trace_tools.repair(options.file, options.output)
+            out = _trace_files.report_file(repaired.output)
+            _report.write_text(out, _trace_tables.repaired(repaired) + "\n")
+            return OK
         merged = _trace_tools.merge(options.files, options.output, align=not options.no_align)
-        return write(_trace_tables.merged(merged))
+        out = _trace_files.report_file(merged.output)
+        _report.write_text(out, _trace_tables.merged(merged) + "\n")
+        return OK
     except (TraceError, ValueError) as error:
         _report.write_text(sys.stderr, f"gpuprof: {_report.shown_text(str(error))}\n")
         return USAGE
+
+
+def _validate(options: argparse.Namespace) -> int:
+    """Check one file after the other; the worst of the exit codes."""
+    from gpuprof import _report, _trace_tools
+    from gpuprof.errors import TraceError
+
+    code = OK
+    found = []
+    for file in options.files:
+        try:
+            checked = _trace_tools.validate(file)
+        except TraceError as error:
+            _report.write_text(sys.stderr, f"gpuprof: {_report.shown_text(str(error))}\n")
+            code = USAGE
+            continue
+        found.append(checked.to_dict())
+        if not options.json:
+            _report.write_text(sys.stdout, f"{checked}\n")
+        code = max(code, OK if checked.ok else FAILED)
+    if options.json and found:
+        shown = found if len(options.files) > 1 else found[0]
+        _report.write_text(sys.stdout, json.dumps(shown, indent=2) + "\n")
+    return code
 
 
 def _run(options: argparse.Namespace) -> int:

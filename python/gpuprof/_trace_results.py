@@ -95,6 +95,8 @@ class TraceSummary:
         One for each stream.
     phases
         How many events of each phase.
+    left_out
+        How many events could not be used.
     notes
         What is missing from the figures, in words.
     """
@@ -110,6 +112,7 @@ class TraceSummary:
     groups: dict[str, int]
     gpu_tracks: list[GpuTrack]
     phases: dict[str, int]
+    left_out: int
     notes: list[str]
 
     def to_dict(self) -> dict[str, Any]:
@@ -182,7 +185,8 @@ class TraceRepair:
     mended
         How many of them had to be changed to be JSON.
     left_out
-        How many were left out, because they were empty, no objects, or had a key twice.
+        How many were left out, because they were empty, no objects, or had a key twice or NaN as a
+        value.
     lost_members
         Members of the file beside the events that are not in the new one.
     stopped

@@ -163,7 +163,9 @@ def repaired(found: TraceRepair) -> str:
     if found.mended:
         text.append(f"{found.mended:,} of them had to be mended")
     if found.left_out:
-        text.append(f"{found.left_out:,} events left out: empty, no objects, or with a key twice")
+        text.append(
+            f"{found.left_out:,} events left out: empty, no objects, with a key twice or NaN"
+        )
     if found.lost_members:
         names = ", ".join(map(_shortened, found.lost_members))
         text.append(f"left out beside the events: {names}")

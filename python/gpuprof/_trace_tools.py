@@ -8,45 +8,47 @@ a `TraceError` that says where and why.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from gpuprof import _core
-from gpuprof._trace_files import Damage, Output, pieces
-from gpuprof._trace_results import (
-    GpuTrack,
-    Range,
-    TraceMerge,
-    TraceRepair,
-    TraceSummary,
-    TraceValidation,
-)
+from gpuprof._trace_cut import End
+from gpuprof._trace_files import STANDARD, Damage, Output, pieces, shown
+from gpuprof._trace_json import ReadError
+from gpuprof._trace_merge import Merge, Scan
+from gpuprof._trace_repair import Repair
+from gpuprof._trace_results import TraceMerge, TraceRepair, TraceSummary, TraceValidation
+from gpuprof._trace_summary import Summary
+from gpuprof._trace_validate import Validation
 from gpuprof.errors import TraceError
 
 By = Literal["name", "cat", "tid"]
 GROUPINGS = ("name", "cat", "tid")
 DEFAULT_TOP = 20
 MOST_GAPS = 5
-UNNAMED = "(unnamed)"
-OTHER = "(other)"
 
 
-def _read(path: Path, feed: Callable[[bytes], object], damage: Damage) -> None:
-    with closing(pieces(path, damage)) as contents:
-        for piece in contents:
-            feed(piece)
+@contextmanager
+def _reading(path: Path, damage: Damage, *, twice: bool = False) -> Iterator[Iterator[bytes]]:
+    """Give the contents of a file to a reader; what is wrong inside becomes a `TraceError`."""
+    with closing(pieces(path, damage, twice=twice)) as contents:
+        try:
+            yield contents
+        except ReadError as error:
+            gzip = f" ({damage.gzip})" if damage.gzip else ""
+            message = f"{shown(path)}: {error}{gzip}"
+            raise TraceError(message) from None
 
 
-def _cut(end: dict[str, Any], damage: Damage) -> str | None:
+def _cut(end: End, damage: Damage) -> str | None:
     """Say how a file is cut off; the array form may do without its end."""
     if damage.gzip:
-        return f"{damage.gzip}, after {end['events']:,} complete events"
-    if end["complete"] or (end["form"] == "array" and not end["inside_event"]):
+        return f"{damage.gzip}, after {end.events:,} complete events"
+    if end.complete or (end.form == "array" and not end.inside_event):
         return None
-    inside = " inside an event" if end["inside_event"] else ""
-    return f"cut off{inside} at byte {end['bytes']}, after {end['events']:,} complete events"
+    inside = " inside an event" if end.inside_event else ""
+    return f"cut off{inside} at byte {end.bytes}, after {end.events:,} complete events"
 
 
 def summary(
@@ -57,7 +59,7 @@ def summary(
     Parameters
     ----------
     path
-        The file, compressed or not.
+        The file, compressed or not; ``-`` for the standard input.
     by
         Group ranges by ``"name"``, ``"cat"`` (category) or ``"tid"`` (track).
     top
@@ -70,7 +72,8 @@ def summary(
     Raises
     ------
     TraceError
-        The file cannot be read as a trace. One that is cut off can, up to there.
+        The file cannot be read as a trace. One that is cut off can, up to there, and so can one
+        with events that cannot be used, as long as there are others.
     """
     if by not in GROUPINGS:
         message = f"by is {by!r}; expected one of {', '.join(map(repr, GROUPINGS))}"
@@ -79,94 +82,25 @@ def summary(
         message = f"top is {top!r}; expected a whole number from 1"
         raise ValueError(message)
     file, damage = Path(path), Damage()
-    native = _core._TraceSummary(by)
-    try:
-        _read(file, native.feed, damage)
-        native.finish()
-    except TraceError as error:
-        raise _named(file, error, damage) from error.__cause__
-    found = native.result(top, MOST_GAPS)
-    end, begin_ns = found["end"], found["begin_ns"]
+    found = Summary(by)
+    with _reading(file, damage) as contents:
+        found.read(contents)
+    begin, end = found.ranges.extent()
     return TraceSummary(
-        path=str(file),
+        path=shown(file),
         by=by,
-        events=end["events"],
-        bytes=end["bytes"],
-        cut=_cut(end, damage),
-        open_ended=end["form"] == "array" and not end["complete"],
-        span_ms=(found["end_ns"] - begin_ns) / 1e6,
-        ranges=[_range(row) for row in found["rows"]],
-        groups=found["groups"],
-        gpu_tracks=[_gpu_track(row, begin_ns) for row in found["gpu_tracks"]],
-        phases=found["phases"],
-        notes=_summary_notes(found),
+        events=found.end.events,
+        bytes=found.end.bytes,
+        cut=_cut(found.end, damage),
+        open_ended=found.end.form == "array" and not found.end.complete,
+        span_ms=(end - begin) / 1e6,
+        ranges=found.ranges.longest(top),
+        groups=found.ranges.groups(),
+        gpu_tracks=found.ranges.gpu_tracks(MOST_GAPS),
+        phases=dict(sorted(found.phases.items())),
+        left_out=found.left_out,
+        notes=found.notes(),
     )
-
-
-def _named(path: Path, error: TraceError, damage: Damage) -> TraceError:
-    """Put the file's name before what is wrong inside it."""
-    text = str(error)
-    if text.startswith((str(path), repr(str(path)))):
-        return error
-    return TraceError(f"{path}: {text} ({damage.gzip})" if damage.gzip else f"{path}: {text}")
-
-
-def _track_name(track: dict[str, str]) -> str:
-    process = f"{track['process']} " if track["process"] else ""
-    thread = f"{track['thread']} " if track["thread"] else ""
-    return f"{process}{track['pid']} / {thread}{track['tid']}"
-
-
-def _range(row: dict[str, Any]) -> Range:
-    name = _track_name(row["track"]) if row["track"] else row["key"] or UNNAMED
-    return Range(
-        kind=row["kind"],
-        name=OTHER if row["other"] else name,
-        count=row["count"],
-        total_ms=row["total_ns"] / 1e6,
-        mean_ms=row["total_ns"] / 1e6 / row["count"],
-        min_ms=row["min_ns"] / 1e6,
-        max_ms=row["max_ns"] / 1e6,
-        self_ms=None if row["self_ns"] is None else row["self_ns"] / 1e6,
-    )
-
-
-def _gpu_track(row: dict[str, Any], begin_ns: int) -> GpuTrack:
-    span = row["end_ns"] - row["begin_ns"]
-    return GpuTrack(
-        name=_track_name(row),
-        pid=row["pid"],
-        tid=row["tid"],
-        ranges=row["ranges"],
-        begin_ms=(row["begin_ns"] - begin_ns) / 1e6,
-        span_ms=span / 1e6,
-        busy_ms=row["busy_ns"] / 1e6,
-        busy_percent=100 * row["busy_ns"] / span if span else 100.0,
-        gaps=row["gap_count"],
-        largest_gaps=[
-            ((begin - begin_ns) / 1e6, (end - begin) / 1e6) for begin, end in row["largest_gaps"]
-        ],
-    )
-
-
-def _summary_notes(found: dict[str, Any]) -> list[str]:
-    notes = []
-    if found["dropped"]:
-        notes.append(f"{found['dropped']:,} events were dropped while the trace was written")
-    if found["unplaced"]:
-        notes.append(f"{found['unplaced']:,} GPU ranges could not be placed on the host's clock")
-    if found["unmatched"]:
-        notes.append(f"{found['unmatched']:,} begins or ends without the other are not counted")
-    if found["crossings"]:
-        notes.append(
-            f"{found['crossings']:,} times ranges overlap on a track without nesting: self times "
-            "around them are too short"
-        )
-    if found["self_is_approximate"]:
-        notes.append("self times are approximate: ranges come far out of the order of time")
-    if found["gpu_ranges_left_out"]:
-        notes.append(f"{found['gpu_ranges_left_out']:,} ranges are on further GPU tracks")
-    return notes
 
 
 def validate(path: str | os.PathLike[str]) -> TraceValidation:
@@ -175,7 +109,7 @@ def validate(path: str | os.PathLike[str]) -> TraceValidation:
     Parameters
     ----------
     path
-        The file, compressed or not.
+        The file, compressed or not; ``-`` for the standard input.
 
     Returns
     -------
@@ -187,26 +121,23 @@ def validate(path: str | os.PathLike[str]) -> TraceValidation:
         The file is no trace at all.
     """
     file, damage = Path(path), Damage()
-    native = _core._TraceValidation()
-    try:
-        _read(file, native.feed, damage)
-        native.finish()
-    except TraceError as error:
-        raise _named(file, error, damage) from error.__cause__
-    found = native.result()
-    faults, findings = found["faults"], found["findings"]
+    checked = Validation()
+    with _reading(file, damage) as contents:
+        checked.read(contents)
+    found = checked.findings
     if damage.gzip:
-        faults = {"gzip": 1, **faults}
-        gzip_fault = {"severity": "fault", "code": "gzip", "event": None, "offset": None}
-        findings = [gzip_fault | {"message": damage.gzip}, *findings]
+        found.add_around("gzip", damage.gzip)
+    elif file.is_file():
+        with _reading(file, Damage()) as contents:
+            found.locate(contents)
     return TraceValidation(
-        path=str(file),
-        ok=not faults,
-        events=found["end"]["events"],
-        faults=faults,
-        notes=found["notes"],
-        findings=findings,
-        unchecked=found["unchecked"],
+        path=shown(file),
+        ok=not found.faults,
+        events=checked.end.events,
+        faults=dict(found.faults),
+        notes=dict(found.notes),
+        findings=found.in_order(checked.end.events),
+        unchecked=checked.unchecked,
     )
 
 
@@ -238,9 +169,10 @@ def repair(
     Parameters
     ----------
     path
-        The file, compressed or not.
+        The file, compressed or not; ``-`` for the standard input.
     output
-        Where to write, compressed if it ends in ``.gz``; None for the default of `repaired_path`.
+        Where to write, compressed if it ends in ``.gz``; None for the default of `repaired_path`,
+        ``-`` for the standard output.
 
     Returns
     -------
@@ -254,28 +186,26 @@ def repair(
         The new file cannot be written.
     """
     file, damage = Path(path), Damage()
+    if output is None and str(file) == STANDARD:
+        message = "output is None; the standard input has no name to make one of"
+        raise ValueError(message)
     target = repaired_path(file) if output is None else Path(output)
     _refuse_same(file, target)
-    native = _core._TraceRepair()
-    try:
-        with Output(target) as out:
-            _read(file, lambda piece: out.write(native.feed(piece)), damage)
-            out.write(native.finish())
-            found = native.result()
-            if not found["events"]:
-                message = f"{file} has no complete event; there is nothing to repair"
-                raise TraceError(message)
-    except TraceError as error:
-        raise _named(file, error, damage) from error.__cause__
-    stopped = found["stopped"] or _cut(found["end"], damage)
+    with Output(target) as out:
+        found = Repair(out.write)
+        with _reading(file, damage) as contents:
+            found.read(contents)
+        if not found.events:
+            message = f"{shown(file)} has no complete event; there is nothing to repair"
+            raise TraceError(message)
     return TraceRepair(
-        path=str(file),
+        path=shown(file),
         output=str(target),
-        events=found["events"],
-        mended=found["mended"],
-        left_out=found["left_out"],
-        lost_members=found["lost_members"],
-        stopped=stopped,
+        events=found.events,
+        mended=found.mended,
+        left_out=found.left_out,
+        lost_members=found.lost_members,
+        stopped=found.stopped or _cut(found.end, damage),
     )
 
 
@@ -310,55 +240,49 @@ def merge(
     files, target = [Path(path) for path in paths], Path(output)
     for file in files:
         _refuse_same(file, target)
-    inputs = [_scan(file, align) for file in files]
-    native = _core._Merge(inputs, align)
+    scans = [_scan(file, align) for file in files]
     with Output(target) as out:
-        out.write(native.begin())
+        merged = Merge(scans, align=align, write=out.write)
+        merged.begin()
         for file in files:
-            native.begin_file()
-            damage = Damage()
-            try:
-                _read(file, lambda piece: out.write(native.feed(piece)), damage)
-                native.end_file()
-            except TraceError as error:
-                raise _named(file, error, damage) from error.__cause__
-        out.write(native.finish())
-    found = native.result()
+            with _reading(file, Damage(), twice=True) as contents:
+                merged.add(contents)
+        merged.finish()
     return TraceMerge(
         output=str(target),
-        events=found["events"],
+        events=merged.events,
         inputs=[
             {
                 "path": str(file),
-                "rank": scanned.result()["rank"],
+                "rank": scan.rank,
                 "shift_ms": shift / 1e6,
-                "renamed_pids": renamed,
-                "open_ended": not scanned.result()["end"]["complete"],
+                "renamed_pids": {_plain(old): _plain(new) for old, new in renamed.items()},
+                "open_ended": not scan.end.complete,
             }
-            for file, scanned, shift, renamed in zip(
-                files, inputs, found["shifts_ns"], found["renamed_pids"], strict=True
+            for file, scan, shift, renamed in zip(
+                files, scans, merged.shifts, merged.pids, strict=True
             )
         ],
     )
 
 
-def _scan(file: Path, align: bool) -> _core._MergeInput:
+def _plain(pid: int | str | bytes) -> str:
+    return pid.decode() if isinstance(pid, bytes) else str(pid)
+
+
+def _scan(file: Path, align: bool) -> Scan:
     damage = Damage()
-    scan = _core._MergeScan(file.name.encode("utf-8", "replace").decode())
-    try:
-        _read(file, scan.feed, damage)
-        scanned = scan.finish()
-    except TraceError as error:
-        raise _named(file, error, damage) from error.__cause__
-    found = scanned.result()
-    cut = _cut(found["end"], damage)
-    if cut and (damage.gzip or found["end"]["form"] == "object"):
+    scan = Scan(file.name.encode("utf-8", "replace").decode())
+    with _reading(file, damage, twice=True) as contents:
+        scan.read(contents)
+    cut = _cut(scan.end, damage)
+    if cut and (damage.gzip or scan.end.form == "object"):
         message = f"{file}: {cut}; run `gpuprof trace repair` on it first"
         raise TraceError(message)
-    if align and found["base"] is None:
+    if align and scan.base is None:
         message = (
             f"{file} does not say what its clock was (no baseTimeNanoseconds); "
             "--no-align merges it with its times as they are"
         )
         raise TraceError(message)
-    return scanned
+    return scan

@@ -89,7 +89,6 @@ PYBIND11_MODULE(_core_main, module) {
   bind_trace_writer(module);
   bind_trace_events(module);
   bind_trace_scope(module);
-  bind_trace_tools(module);
   bind_graphs_block(module);
   bind_graphs_capture(module);
   bind_graphs_graph(module);

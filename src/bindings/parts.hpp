@@ -19,7 +19,6 @@ void bind_nvtx_functions(pybind11::module_& module);
 void bind_trace_writer(pybind11::module_& module);
 void bind_trace_events(pybind11::module_& module);
 void bind_trace_scope(pybind11::module_& module);
-void bind_trace_tools(pybind11::module_& module);
 void bind_graphs_block(pybind11::module_& module);
 void bind_graphs_capture(pybind11::module_& module);
 void bind_graphs_graph(pybind11::module_& module);

@@ -82,12 +82,6 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "_DeviceScalar.update": (
         f"(self, value: {_NUMBER}, stream: object = None, *, record: bool = False) -> None",
     ),
-    "_Merge.__init__": ("(self, inputs: list[_MergeInput], align: bool) -> None",),
-    "_Merge.result": ("(self) -> dict[str, typing.Any]",),
-    "_MergeInput.result": ("(self) -> dict[str, typing.Any]",),
-    "_TraceRepair.result": ("(self) -> dict[str, typing.Any]",),
-    "_TraceSummary.result": ("(self, most: int, most_gaps: int) -> dict[str, typing.Any]",),
-    "_TraceValidation.result": ("(self) -> dict[str, typing.Any]",),
     "_TraceEvents.complete": (
         "(self, name: str, begin_ns: int, dur_ns: int, *, cat: str | None = None, "
         "tid: int | None = None, args: typing.Mapping[str, object] | None = None) -> None",

@@ -1,0 +1,168 @@
+"""What the members of an event must be for the trace tools to use them."""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
+
+MOST_NS = 1 << 62  # 146 years
+# Microseconds that a double holds so exactly that rounding them to nanoseconds is right, but for
+# those near the middle between two.
+FLOAT_NS = 1 << 49
+NEAR_MIDDLE = 0.4
+FIRST_GPU_TID, LAST_GPU_TID = 1 << 28, (1 << 32) - 1  # gpuprof's; no thread has such a number
+GPU_ANNOTATION = "gpu_user_annotation"
+GPU_CATEGORIES = frozenset(("gpu", "kernel", "gpu_memcpy", "gpu_memset", GPU_ANNOTATION))
+MAX_SHOWN = 40
+_MISSING = object()
+
+Event = dict[str, Any]
+
+
+class OddError(Exception):
+    """A member of an event that cannot be used: which, and why."""
+
+    def __init__(self, member: str, reason: str) -> None:
+        super().__init__(member, reason)
+        self.member, self.reason = member, reason
+
+
+class InexactError(Exception):
+    """A float that may not be the nearest to its text; decode the event with `SCAN_EXACT`."""
+
+
+def kind_of(value: object) -> str:
+    """Say what a value of a member is."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float, bytes)):
+        return "a number"
+    if isinstance(value, str):
+        return "a string"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "an array"
+    return "null" if value is None else "missing"
+
+
+def odd(event: Event, member: str, expected: str) -> OddError:
+    """Say what a member is, and what it should be."""
+    value = event.get(member, _MISSING)
+    what = kind_of(value)
+    if what == "a number":
+        digits = value.decode() if isinstance(value, bytes) else repr(value)
+        what = digits if len(digits) <= MAX_SHOWN else what
+    return OddError(member, f'"{member}" is {what}; expected {expected}')
+
+
+def not_an_object(event: object) -> OddError:
+    """Say what stands in the place of an event."""
+    return OddError(member="", reason=f"the event is {kind_of(event)}; expected an object")
+
+
+def phase_of(event: Event) -> str:
+    """Return the phase, a letter."""
+    phase = event.get("ph")
+    if type(phase) is not str or len(phase) != 1:
+        raise odd(event, "ph", "a letter in quotes")
+    return phase
+
+
+def check_labels(event: Event) -> None:
+    """Refuse names, categories, pids and tids that are what they may not be."""
+    for member in ("name", "cat"):
+        if type(event.get(member, "")) is not str:
+            raise odd(event, member, "a string")
+    for member in ("pid", "tid"):
+        if type(event.get(member, 0)) not in (int, str, float, bytes):
+            raise odd(event, member, "a whole number")
+
+
+def nanoseconds(value: object) -> tuple[int, bool] | None:
+    """Round microseconds to nanoseconds, and say whether they were whole; None if too many."""
+    if type(value) is float:
+        scaled = value * 1000.0
+        near = int(scaled + 0.5) if -1.0 < scaled < FLOAT_NS else -1
+        if near < 0 or not -NEAR_MIDDLE < scaled - near < NEAR_MIDDLE:
+            raise InexactError
+        return near, True
+    if type(value) is int:
+        return (value * 1000, True) if -MOST_NS <= value * 1000 <= MOST_NS else None
+    assert isinstance(value, bytes)
+    if value[-4:-3] == b"." and len(value) < 20:  # three decimals
+        try:
+            return int(value[:-4] + value[-3:]), True
+        except ValueError:
+            pass  # an exponent
+    return _rounded(value)
+
+
+def _rounded(digits: bytes) -> tuple[int, bool] | None:
+    mantissa, _, exponent = digits.lower().partition(b"e")
+    sign, numbers, scale = Decimal(mantissa.decode()).as_tuple()
+    if not any(numbers):
+        return 0, True
+    # An exponent of so many digits is beyond all that a text of this size can make up for.
+    shift = int(exponent[:20] or b"0") + int(scale) + 3
+    size = len(numbers) + shift
+    if size > 20:
+        return None
+    if size < 0:
+        return 0, False
+    exact = Decimal((sign, numbers, shift))
+    whole = int(exact.to_integral_value(ROUND_HALF_UP))
+    return (whole, whole == exact) if -MOST_NS <= whole <= MOST_NS else None
+
+
+def time_of(event: Event, member: str = "ts") -> tuple[int, bool]:
+    """Return a time in nanoseconds, and whether the file has whole ones."""
+    value = event.get(member)
+    if type(value) not in (int, float, bytes):
+        raise odd(event, member, "a number of microseconds")
+    time = nanoseconds(value)
+    if time is None:
+        raise odd(event, member, "microseconds within 146 years")
+    return time
+
+
+def span_of(event: Event) -> tuple[int, int, bool]:
+    """Return begin and duration of a complete event, and whether they are whole nanoseconds."""
+    (begin, exact), (duration, also) = time_of(event), time_of(event, "dur")
+    if duration < 0:
+        raise odd(event, "dur", "none below 0")
+    if begin + duration > MOST_NS:
+        raise odd(event, "dur", "an end within 146 years")
+    return begin, duration, exact and also
+
+
+def microseconds(time: int) -> str:
+    """Write nanoseconds as microseconds with three decimals."""
+    return f"{'-' if time < 0 else ''}{abs(time) // 1000}.{abs(time) % 1000:03}"
+
+
+def is_gpu(category: object, tid: object) -> bool:
+    """Whether a range belongs to a GPU, by its category or by its track."""
+    if isinstance(category, str) and category in GPU_CATEGORIES:
+        return True
+    return type(tid) is int and FIRST_GPU_TID <= tid <= LAST_GPU_TID
+
+
+def async_key(event: Event) -> tuple[object, ...]:
+    """Return what the begin and the end of an asynchronous range, or of a flow, have in common."""
+    id2 = event.get("id2")
+    local = event.get("pid") if isinstance(id2, dict) and "local" in id2 else None
+    return tuple(
+        value if isinstance(value, (int, type(None))) else repr(value)[:1024]
+        for value in (event.get("cat"), event.get("id"), event.get("name"), id2, local)
+    )
+
+
+def names_of(event: Event) -> tuple[str, str] | None:
+    """Return what a metadata event names, "process" or "thread", and how; None for others."""
+    args = event.get("args")
+    name = args.get("name") if isinstance(args, dict) else None
+    what = event.get("name")
+    if type(name) is not str or what not in ("process_name", "thread_name"):
+        return None
+    return what.removesuffix("_name"), name
