@@ -33,7 +33,7 @@ with open(sys.argv[1], encoding="utf-8") as file:
 """
 _SUMMARY = "gpuprof trace summary FILE"
 _JSON_LOAD = "json.load(FILE), alone"
-_MOST_MB = 300.0  # resident, for a file of any size
+_MOST_MB = 100.0  # resident, for a file of any size
 _GPU_TID = 1 << 28
 _STEP = [
     '{{"ph":"X","name":"load","cat":"scope","pid":9,"tid":{tid},"ts":{us}.100,"dur":0.750}},',

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuprof import _trace_files, _trace_tools
+from gpuprof import _trace_batch, _trace_files, _trace_tools
 from gpuprof._cli import main
 from gpuprof._trace_tools import summary, validate
 from gpuprof.errors import TraceError
@@ -245,6 +245,34 @@ def test_a_summary_is_plain_data_and_shows_itself(tmp_path: Path) -> None:
     assert "\x1b" not in str(found)
     assert "<b>" not in found._repr_html_()
     assert repr(found).startswith("<TraceSummary of ")
+
+
+def another_decoder(text: str) -> Any:
+    """Decode as orjson does: no lone surrogates, and whole numbers beyond 64 bits are floats."""
+    if "\\ud" in text:
+        message = "lone surrogate"
+        raise ValueError(message)
+    return json.loads(text, parse_int=lambda digits: (int if len(digits) < 19 else float)(digits))
+
+
+@pytest.mark.parametrize("name", ["\\ud83d", "caf\\u00e9"])
+def test_another_decoder_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    data = (
+        f'[{{"ph":"X","name":"{name}","pid":1,"tid":7,"ts":0.125,"dur":1e-3}},\n'
+        '{"ph":"X","name":"a","pid":18446744073709551617,"tid":7,"ts":1,"dur":2.5},\n'
+        '{"ph":"X","name":"b","pid":1,"tid":7,"ts":3,"dur":4,"args":{"v":1e400}},\n'
+        '{"ph":"X","name":"b","pid":1,"tid":7,"ts":"9","dur":4},\n'
+        '{"ph":"X","name":"b","pid":1,"tid":7,"ts":9,"dur":4}]'
+    )
+    path = written(tmp_path / "t.json", data.encode())
+    found = []
+    for decoder in (None, another_decoder):
+        monkeypatch.setattr(_trace_batch, "_loads", decoder)
+        found.append(summary(path))
+    assert found[0] == found[1]
+    assert found[0].left_out == 1
 
 
 def test_real_traces_of_other_tools_are_read(tmp_path: Path) -> None:

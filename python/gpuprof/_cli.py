@@ -8,6 +8,7 @@ they are for ``compare``. A reader that goes away early, as ``head`` does, is no
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import sys
 from collections.abc import Sequence
@@ -126,6 +127,17 @@ def _add_trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _run_trace(options: argparse.Namespace) -> int:
+    """Run a tool; without the garbage collector, which finds nothing in a trace's events."""
+    had_collector = gc.isenabled()
+    gc.disable()
+    try:
+        return _run_tool(options)
+    finally:
+        if had_collector:
+            gc.enable()
+
+
+def _run_tool(options: argparse.Namespace) -> int:
     from gpuprof import _report, _trace_files, _trace_tables, _trace_tools
     from gpuprof.errors import TraceError
 

@@ -5,6 +5,7 @@ It is strict but for keys that are there twice; these are found by counting.
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from collections.abc import Callable
@@ -49,7 +50,25 @@ SCAN = _scanner()
 SCAN_EXACT = _scanner(parse_float=str.encode)
 SCAN_ODD = _scanner(parse_float=str.encode, parse_int=_long_int)
 _SCAN_UNIQUE = _scanner(object_pairs_hook=_refuse_twice)
+_loads: Callable[[str], Any] | None
+try:
+    _loads = importlib.import_module("orjson").loads
+except ImportError:
+    _loads = None
 NOT_DECODED = (ValueError, RecursionError, StopIteration)
+
+
+def decoded(text: str, *, exact: bool) -> Any:
+    """Decode a whole text, by orjson where that is installed; one of `NOT_DECODED` is raised."""
+    if _loads and not exact:
+        try:
+            return _loads(text)
+        except ValueError:
+            pass  # a lone surrogate, or what the other refuses too
+    value, end = (SCAN_EXACT if exact else SCAN)(text, 0)
+    if end != len(text):
+        raise ValueError(end)
+    return value
 
 
 def has_unique_keys(text: str, events: list[Any], *, quick: bool = False) -> bool:

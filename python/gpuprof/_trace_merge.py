@@ -15,145 +15,25 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gpuprof._trace_batch import Batch, Odd
-from gpuprof._trace_cut import End, Header
-from gpuprof._trace_json import Member, ReadError, members, unquoted
+from gpuprof._trace_batch import Batch
+from gpuprof._trace_json import Member, members, unquoted
 from gpuprof._trace_reader import EventReader
+from gpuprof._trace_scan import BASE, Scan, bad, checked
 from gpuprof._trace_values import (
+    EXACT_IN_DOUBLES,
     MOST_NS,
     Event,
     OddError,
-    check_labels,
     microseconds,
     nanoseconds,
-    not_an_object,
-    phase_of,
     time_of,
 )
 
-MOST_PROCESSES = 20_000
-MOST_PID = 256  # characters
-MOST_RANK = 1 << 20
-MOST_MEMBER = 4096
 PID_STEP = 1 << 22  # Linux has no pid as large
 PIDS = 1 << 32
-EXACT_IN_DOUBLES = 1 << 53
 SCATTER = 0x9E3779B97F4A7C15
-_LABELS = ("ph", "name", "cat", "pid", "tid")
-_BASE = "baseTimeNanoseconds"
 _ID = re.compile(r"(?:0x)?([0-9a-fA-F]{1,16})")
 _VALUE = rb'"[ \t\n\r]*:[ \t\n\r]*)("(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*)'
-
-
-def _bad(batch: Batch, place: int, error: OddError) -> ReadError:
-    found = members(batch.text_of(place)).get(error.member)
-    at = batch.offset_of(place) + (found.begin if found else 0)
-    return ReadError(at, error.reason, batch.first + place)
-
-
-def _checked(batch: Batch, known: set[tuple[Any, ...]]) -> list[Event]:
-    """Return the events, if all can be merged."""
-    for place, event in enumerate(batch.events):
-        try:
-            if isinstance(event, Odd):
-                raise ReadError(batch.offset + event.at, event.reason, batch.first)
-            if not isinstance(event, dict):
-                raise not_an_object(event)
-            labels = tuple(map(event.get, _LABELS))
-            try:
-                if labels in known:
-                    continue
-            except TypeError:
-                pass  # one that cannot be a label
-            phase_of(event)
-            check_labels(event)
-            if None not in labels and len(known) < MOST_PROCESSES:
-                known.add(labels)
-        except OddError as error:
-            raise _bad(batch, place, error) from None
-    return batch.events
-
-
-def _whole(value: object) -> int | None:
-    return value if type(value) is int else None
-
-
-class Scan:
-    """What one file says of itself; `read` it first."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.base: int | None = None  # nanoseconds since the epoch
-        self.rank: int | None = None
-        # In the order of their first event: whether a process has labels.
-        self.processes: dict[int | str | bytes, bool] = {}
-        self.headers: list[Header] = []
-        self.end = End()
-
-    def read(self, pieces: Iterator[bytes]) -> None:
-        """Read a whole file."""
-        reader = EventReader(pieces, exact=True)
-        known: set[tuple[Any, ...]] = set()
-        for batch in reader.batches():
-            events = _checked(batch, known)
-            for pid in dict.fromkeys([event["pid"] for event in events if "pid" in event]):
-                if pid not in self.processes:
-                    self._add(pid, batch)
-            for event in events:
-                if event["ph"] == "M":
-                    self._take_metadata(event)
-        self.end = reader.end
-        self._take_headers(reader.headers)
-
-    def _add(self, pid: int | str | bytes, batch: Batch) -> None:
-        if len(self.processes) >= MOST_PROCESSES:
-            what = f"there are more than {MOST_PROCESSES} processes"
-            raise ReadError(batch.offset, what, batch.first)
-        if len(str(pid)) > MOST_PID:
-            what = f"a pid is longer than {MOST_PID} characters"
-            raise ReadError(batch.offset, what, batch.first)
-        self.processes[pid] = False
-
-    def _take_metadata(self, event: Event) -> None:
-        name, args = event.get("name"), event.get("args")
-        # What gpuprof's array form says in its first event.
-        if name == "gpuprof" and isinstance(args, dict):
-            self.base = _whole(args.get(_BASE)) if self.base is None else self.base
-            self.rank = _whole(args.get("rank")) if self.rank is None else self.rank
-        if name == "process_labels" and "pid" in event:
-            self.processes[event["pid"]] = True
-
-    def _take_headers(self, headers: list[Header]) -> None:
-        for header in headers:
-            value = _decoded(header)
-            if header.key == _BASE:
-                self.base = _whole(value)
-            elif header.key == "viztracer_metadata" and isinstance(value, dict):
-                base = _whole(value.get(_BASE))
-                self.base = self.base if base is None else base
-            elif header.key == "distributedInfo" and isinstance(value, dict):
-                rank = _whole(value.get("rank"))
-                self.rank = self.rank if rank is None else rank
-        known = (_BASE, "displayTimeUnit")
-        self.headers = [
-            header
-            for header in headers
-            if header.key not in known and header.value and len(header.value) <= MOST_MEMBER
-        ]
-        if self.rank is not None and not 0 <= self.rank <= MOST_RANK:
-            self.rank = None
-        if self.base is not None and not 0 <= self.base <= MOST_NS:
-            raise ReadError(0, f'"{_BASE}" is {self.base}; expected nanoseconds since 1970')
-
-
-def _decoded(header: Header) -> object:
-    if header.key not in (_BASE, "viztracer_metadata", "distributedInfo") or not header.value:
-        return None
-    try:
-        value: object = json.loads(header.value)
-    except (ValueError, RecursionError):
-        return None
-    return value
 
 
 def _pid_text(pid: int | str | bytes) -> str:
@@ -180,6 +60,7 @@ class Merge:
             scan.base - smallest if align and scan.base is not None else 0 for scan in scans
         ]
         self.pids = self._plan_pids()
+        self._pid_texts: dict[bytes, bytes | None] = {}  # of the current file
         self._any = False
         self._number = 0
 
@@ -214,7 +95,7 @@ class Merge:
         """Write all before the files' events."""
         head = '{"displayTimeUnit":"ns",'
         if self.base is not None:
-            head += f'"{_BASE}":{self.base},'
+            head += f'"{BASE}":{self.base},'
         self._write(f'{head}"mergedFrom":['.encode())
         for number, scan in enumerate(self._scans):
             self._write((b"," if number else b"") + _description(scan))
@@ -236,10 +117,11 @@ class Merge:
         """Write the next file's events."""
         known: set[tuple[Any, ...]] = set()
         for batch in EventReader(pieces, exact=True).batches():
-            events = _checked(batch, known)
+            events = checked(batch, known)
             self._add(self._together(batch.raw, events) or self._one_by_one(batch))
             self.events += len(events)
         self._number += 1
+        self._pid_texts.clear()
 
     def finish(self) -> None:
         """Write the end."""
@@ -280,9 +162,10 @@ class Merge:
         if key == "ts":
             return self._moved(text)
         if key == "pid":
-            pid = _value(text)
-            new = self.pids[self._number].get(pid)
-            return None if new is None else _pid_text(new).encode()
+            if text not in self._pid_texts:
+                new = self.pids[self._number].get(_value(text))
+                self._pid_texts[text] = None if new is None else _pid_text(new).encode()
+            return self._pid_texts[text]
         return self._new_id(text)
 
     def _moved(self, text: bytes) -> bytes | None:
@@ -324,7 +207,7 @@ class Merge:
             try:
                 texts.append(self._rewritten(event, batch.text_of(place)))
             except OddError as error:
-                raise _bad(batch, place, error) from None
+                raise bad(batch, place, error) from None
         return b",\n".join(texts)
 
     def _rewritten(self, event: Event, text: bytes) -> bytes:
@@ -383,7 +266,7 @@ def _description(scan: Scan) -> bytes:
     if scan.rank is not None:
         parts.append(b'"rank":%d' % scan.rank)
     if scan.base is not None:
-        parts.append(b'"%s":%d' % (_BASE.encode(), scan.base))
+        parts.append(b'"%s":%d' % (BASE.encode(), scan.base))
     kept = [
         json.dumps(header.key).encode() + b":" + (header.value or b"null")
         for header in scan.headers

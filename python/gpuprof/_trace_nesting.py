@@ -6,11 +6,10 @@ by less than `slack` are the same). What could not be kept is said, not guessed.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from heapq import nlargest
-from itertools import accumulate, islice, pairwise
-from operator import le
+from itertools import accumulate, compress, islice
+from operator import itemgetter, le, sub
 
 from gpuprof._trace_values import MOST_NS
 
@@ -18,13 +17,14 @@ from gpuprof._trace_values import MOST_NS
 Slice = tuple[float, float, int]
 Interval = tuple[float, float]
 
-MOST_SLICES = 250_000
+MOST_SLICES = 200_000
 MOST_INTERVALS = 8192
 NEVER = -MOST_NS - 1  # before all times
 FLOAT_SLACK = 0.5
 # Instead of numbers:
 TOP = -1  # nothing is around a slice
 LOOSE = -2  # several slices that were put together
+NEW = -3  # a slice was not placed yet
 
 
 class Track:
@@ -35,6 +35,7 @@ class Track:
         self.kept: list[Slice] = []  # those that were placed
         self.around: list[int] = []  # for each the number of what is around it
         self.ends: list[float] = []  # for each the last end up to there
+        self.open: list[Slice] = []  # what is around the last one that came, and that
         self.covered: dict[Slice, float] = {}  # how much of a loose one is not empty
         self.begin: float = -NEVER
         self.end: float = NEVER
@@ -50,24 +51,69 @@ class Track:
         self.around += around
         self.ends += islice(accumulate(ends, max, initial=last), 1, None)
 
-    def take_back(self, begin: float) -> tuple[list[Slice], list[int]]:
-        """Give up those that may reach past `begin`."""
-        place = bisect_right(self.ends, begin)
-        rows, around = self.kept[place:], self.around[place:]
-        del self.kept[place:], self.around[place:], self.ends[place:]
-        return rows, around
+    def take_back(self, begin: float) -> tuple[list[Slice], list[Slice], list[int]]:
+        """Give up what begins from `begin` on.
 
-    def let_go(self) -> None:
-        """Let go what is inside of others and whose time is over."""
+        Answer what reaches past `begin`, which stays, what was given up, and what was around it.
+        """
+        place = bisect_left(self.kept, (begin,))
+        if place == len(self.kept):
+            reach = [row for row in self.open if row[0] - row[1] > begin]
+        else:
+            first = bisect_right(self.ends, begin)
+            reach = [row for row in self.kept[first:place] if row[0] - row[1] > begin]
+        back, around = self.kept[place:], self.around[place:]
+        del self.kept[place:], self.around[place:], self.ends[place:]
+        return reach, back, around
+
+    def let_go(self) -> int:
+        """Let go what is inside of others and whose time is over, but for the newest quarter.
+
+        Answer how many are left of those that are older.
+        """
         newest = self.kept[-1][0] if self.kept else NEVER
-        rows, around = self.take_back(NEVER)
-        places = [
-            place
-            for place, (row, number) in enumerate(zip(rows, around, strict=True))
-            if number == TOP or row[0] - row[1] > newest
-        ]
-        rows, around = [rows[place] for place in places], [around[place] for place in places]
-        self.keep(rows, around, [row[0] - row[1] for row in rows])
+        count = len(self.kept) - len(self.kept) // 4
+        stays = list(map(TOP.__eq__, islice(self.around, count)))
+        for place in range(bisect_right(self.ends, newest), count):
+            row = self.kept[place]
+            stays[place] = stays[place] or row[0] - row[1] > newest
+        self.kept[:count] = compress(self.kept, stays)
+        self.around[:count] = compress(self.around, stays)
+        self.ends[:count] = compress(self.ends, stays)
+        return sum(stays)
+
+    def put_together(self, group: int, count: int) -> None:
+        """Make one of each group of neighbours that do not overlap, of the first `count`.
+
+        What is around the newest is most likely still to come, and may begin between any two.
+        """
+        rows, around = self.kept, self.around
+        times = [self.covered[row] if row[2] == LOOSE else -row[1] for row in islice(rows, count)]
+        sums = list(accumulate(times, initial=0.0))
+        # How many up to here are at the top, and follow what is before them.
+        begins = map(itemgetter(0), islice(rows, 1, count))
+        tops = list(accumulate(map(TOP.__eq__, islice(around, count)), initial=0))
+        follows = list(accumulate(map(le, self.ends, begins), initial=0))
+        loose: list[Slice] = []
+        outer: list[int] = []
+        ends: list[float] = []
+        first, size = 0, group
+        while first < count:
+            last = min(first + size, count) - 1
+            is_row = follows[last] - follows[first] == last - first
+            if last > first and not (is_row and tops[last + 1] - tops[first] == last + 1 - first):
+                size = (last - first + 1) // 2
+                continue
+            begin, end, row = rows[first][0], self.ends[last], rows[first]
+            if last > first:
+                row = begin, begin - end, LOOSE
+                self.covered[row] = sums[last + 1] - sums[first]
+            loose.append(row)
+            outer.append(around[first])
+            ends.append(end)
+            first, size = last + 1, group
+        self.kept[:count], self.around[:count], self.ends[:count] = loose, outer, ends
+        self.covered = {row: self.covered[row] for row in self.kept if row[2] == LOOSE}
 
 
 class Nesting:
@@ -104,16 +150,16 @@ class Nesting:
                 self._settle(track)
         if self._kept() <= self._most:
             return
-        for track in self.tracks:
-            track.let_go()
-        if self._kept() > self._most // 2:
-            group = self._kept() // (self._most // 8 + 1) + 1
-            for track in self.tracks:
-                _put_together(track, group)
-        if self._kept() > self._most // 2:  # so many are open at once
+        older = [track.let_go() for track in self.tracks]
+        if self._kept() > self._most * 3 // 4:
+            group = self._kept() // (self._most // 16 + 1) + 1
+            for track, count in zip(self.tracks, older, strict=True):
+                track.put_together(group, count)
+        if self._kept() > self._most * 3 // 4:  # so many are open at once
             self.approximate = True
             for track in self.tracks:
-                track.take_back(track.ends[len(track.ends) // 2] if track.ends else NEVER)
+                half = len(track.kept) // 2
+                del track.kept[:half], track.around[:half], track.ends[:half]
 
     def tops(self) -> list[Slice]:
         """Return the slices that nothing is around, of those that are kept."""
@@ -130,30 +176,35 @@ class Nesting:
     def _settle(self, track: Track) -> None:
         rows = sorted(track.new)
         track.new.clear()
-        track.widen(rows[0][0], NEVER)
-        back, was_around = track.take_back(rows[0][0])
-        placed = dict(zip(map(id, back), was_around, strict=True))
+        reach, back, was_around = track.take_back(rows[0][0])
         if back:
             rows = sorted(back + rows)
-        ends = [begin - size for begin, size, _ in rows]
         begins = [row[0] for row in rows]
-        if not back and all(map(le, ends, islice(begins, 1, None))) and ends[-1] != begins[-1]:
-            around = [TOP] * len(rows)
+        ends = [begin - size for begin, size, _ in rows]
+        is_flat = all(map(le, ends, islice(begins, 1, None))) and ends[-1] != begins[-1]
+        if is_flat and not reach and not back:
+            track.open, around = [rows[-1]], [TOP] * len(rows)
         else:
-            around = self._place(track, rows, ends, placed)
+            placed = dict.fromkeys(map(id, reach), TOP)
+            placed.update(zip(map(id, back), was_around, strict=True))
+            around = self._place(track, reach, rows, placed)
         track.keep(rows, around, ends)
-        track.widen(rows[0][0], track.ends[-1])
+        track.widen(begins[0], track.ends[-1])
 
     def _place(
-        self, track: Track, rows: list[Slice], row_ends: list[float], placed: dict[int, int]
+        self, track: Track, reach: list[Slice], rows: list[Slice], placed: dict[int, int]
     ) -> list[int]:
-        """Answer the numbers of what is around each row; sum up what is inside of each."""
+        """Answer the number of what is around each row, and sum up what is inside of each.
+
+        What is in `reach` stays where it is; `placed` says by identity what was around others.
+        """
         inside, slack = self._inside, self.slack
         around: list[int] = []
-        stack: list[Slice] = []
-        ends: list[float] = []
-        for row, end in zip(rows, row_ends, strict=True):
-            begin, negative, number = row
+        stack = list(reach)
+        ends = [row[0] - row[1] for row in stack]
+        for row in rows:
+            begin, negative, _ = row
+            end = begin - negative
             while ends and ends[-1] < end - slack:
                 if ends.pop() > begin + slack:
                     self._cross(stack[-1], row, placed)
@@ -162,20 +213,25 @@ class Nesting:
                 while ends and ends[-1] <= begin + slack:
                     ends.pop()
                     stack.pop()
-            outer = stack[-1][2] if ends else TOP
-            stack.append(row)
-            ends.append(end)
-            around.append(outer)
+            outer = stack[-1] if ends else None
+            number = TOP if outer is None else outer[2]
             if placed and id(row) in placed:
                 before = placed[id(row)]
-                if before == outer:
-                    continue
-                if before >= 0 and inside is not None:
-                    inside[before] += negative
-            elif outer == LOOSE:
-                self.approximate = True
-            if outer >= 0 and inside is not None:
-                inside[outer] -= negative if number != LOOSE else -track.covered[row]
+                if outer is None or id(outer) in placed:
+                    number = before
+            else:
+                before = NEW
+                self.approximate = self.approximate or number == LOOSE
+            if number != before and inside is not None:
+                time = track.covered[row] if row[2] == LOOSE else -negative
+                if number >= 0:
+                    inside[number] += time
+                if before >= 0:  # what came now is in between
+                    inside[before] -= time
+            stack.append(row)
+            ends.append(end)
+            around.append(number)
+        track.open = stack
         return around
 
     def _cross(self, before: Slice, row: Slice, placed: dict[int, int]) -> None:
@@ -183,42 +239,6 @@ class Nesting:
             self.approximate = True
         elif id(before) not in placed or id(row) not in placed:
             self._crossing(before, row)
-
-
-def _put_together(track: Track, group: int) -> None:
-    """Make one of each group of neighbours that do not overlap.
-
-    Not of the newest quarter: what is around those is most likely still to come, and may begin
-    between any two.
-    """
-    rows, around = track.take_back(NEVER)
-    loose: list[Slice] = []
-    outer: list[int] = []
-    covered: dict[Slice, float] = {}
-    newest = len(rows) - len(rows) // 4
-    place = 0
-    while place < len(rows):
-        members = rows[place : min(place + group, newest)]
-        if not members or not _are_neighbours(members, around[place : place + len(members)]):
-            members = [rows[place]]
-        begin, size, number = members[0]
-        if len(members) > 1:
-            size, number = begin - (members[-1][0] - members[-1][1]), LOOSE
-        row = begin, size, number
-        if number == LOOSE:
-            covered[row] = sum(track.covered.get(one, -one[1]) for one in members)
-        loose.append(row)
-        outer.append(around[place])
-        place += len(members)
-    track.covered = covered
-    track.keep(loose, outer, [begin - size for begin, size, _ in loose])
-
-
-def _are_neighbours(rows: list[Slice], around: list[int]) -> bool:
-    """Whether they follow each other at the top of a track."""
-    return all(number == TOP for number in around) and all(
-        before[0] - before[1] <= after[0] for before, after in pairwise(rows)
-    )
 
 
 class Coverage:
@@ -231,65 +251,69 @@ class Coverage:
 
     def __init__(self, most: int = MOST_INTERVALS) -> None:
         self._most = most
-        self._intervals: list[Interval] = []
+        self._begins: list[float] = []
+        self._ends: list[float] = []
         self._closed: float = 0  # of gaps that were closed
         self._closed_count = 0
 
     def __bool__(self) -> bool:
-        return bool(self._intervals)
+        return bool(self._begins)
 
     def add(self, intervals: list[Interval], slack: float = 0) -> None:
         """Unite with these, in any order."""
         if not intervals:
             return
         intervals.sort()
-        united = self._intervals
-        if united and united[-1][1] > intervals[0][0]:
-            intervals = sorted(united + intervals)
-            united.clear()
-        at, until = united.pop() if united else intervals[0]
+        begins, ends = self._begins, self._ends
+        if ends and ends[-1] > intervals[0][0]:
+            intervals = sorted([*zip(begins, ends, strict=True), *intervals])
+            begins.clear()
+            ends.clear()
+        at, until = intervals[0]
+        if ends:
+            at, until = begins.pop(), ends.pop()
         for begin, end in intervals:
             if begin > until + slack:
-                united.append((at, until))
+                begins.append(at)
+                ends.append(until)
                 at, until = begin, end
             elif end > until:
                 until = end
-        united.append((at, until))
-        if len(united) > 2 * self._most:
+        begins.append(at)
+        ends.append(until)
+        if len(begins) > 4 * self._most:
             self._close_smallest(self._most // 2)
 
     @property
     def extent(self) -> Interval:
         """From the begin of the first to the end of the last."""
-        return (self._intervals[0][0], self._intervals[-1][1]) if self._intervals else (0, 0)
+        return (self._begins[0], self._ends[-1]) if self._begins else (0, 0)
 
     @property
     def busy(self) -> float:
         """How long there was one."""
-        return sum(end - begin for begin, end in self._intervals) - self._closed
+        busy: float = sum(map(sub, self._ends, self._begins))
+        return busy - self._closed
 
     @property
     def gap_count(self) -> int:
         """How many gaps there are."""
-        return self._closed_count + max(len(self._intervals) - 1, 0)
+        return self._closed_count + max(len(self._begins) - 1, 0)
 
-    def _gaps(self) -> list[Interval]:
-        return [(before[1], after[0]) for before, after in pairwise(self._intervals)]
+    def _gaps(self) -> list[float]:
+        return list(map(sub, islice(self._begins, 1, None), self._ends))
 
     def largest_gaps(self, most: int) -> list[Interval]:
         """Return begin and end of the longest ones, the longest first."""
-        return nlargest(most, self._gaps(), key=lambda gap: round(gap[1] - gap[0]))
+        gaps = [round(gap) for gap in self._gaps()]
+        largest = sorted(range(len(gaps)), key=gaps.__getitem__, reverse=True)[:most]
+        return [(self._ends[place], self._begins[place + 1]) for place in largest]
 
     def _close_smallest(self, left: int) -> None:
         gaps = self._gaps()
-        gaps.sort(key=_length, reverse=True)
-        largest = sorted(gaps[:left])
-        begin, end = self.extent
-        self._closed += sum(map(_length, gaps[left:]))
-        self._closed_count += len(gaps) - len(largest)
-        begins = [begin, *(to for _, to in largest)]
-        self._intervals = list(zip(begins, [*(at for at, _ in largest), end], strict=True))
-
-
-def _length(interval: Interval) -> float:
-    return interval[1] - interval[0]
+        places = sorted(range(len(gaps)), key=gaps.__getitem__, reverse=True)[:left]
+        places.sort()
+        self._closed += sum(gaps) - sum(gaps[place] for place in places)
+        self._closed_count += len(gaps) - len(places)
+        self._begins = [self._begins[0], *(self._begins[place + 1] for place in places)]
+        self._ends = [*(self._ends[place] for place in places), self._ends[-1]]

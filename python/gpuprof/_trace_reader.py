@@ -20,6 +20,7 @@ from gpuprof._trace_batch import (
     SCAN_ODD,
     Batch,
     Odd,
+    decoded,
     first_fault,
     has_unique_keys,
 )
@@ -326,13 +327,12 @@ class EventReader:
         if end <= self._at or self._failures > MOST_FAILURES:
             return None
         self._failures += 1
-        scan = SCAN_EXACT if self.exact else SCAN
         try:
             text = f"[{self._text[self._at : end].decode()}]"
-            events, stop = scan(text, 0)
+            events = decoded(text, exact=self.exact)
         except NOT_DECODED:
             return None
-        if stop != len(text) or not has_unique_keys(text, events, quick=self._quick):
+        if not has_unique_keys(text, events, quick=self._quick):
             return None
         self._failures = 0
         return self._batch(events, end, exact=self.exact)

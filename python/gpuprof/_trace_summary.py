@@ -53,7 +53,7 @@ class Summary:
         self._waiting = 0
         self._known: set[tuple[Any, ...]] = set()  # labels that are what they should be
         self._quiet: set[str] = set()  # phases that were met, of which there is nothing to sum up
-        self._open: defaultdict[tuple[Any, ...], list[tuple[int, Sink]]] = defaultdict(list)
+        self._open: defaultdict[tuple[Any, ...] | int, list[tuple[int, Sink]]] = defaultdict(list)
         self._open_count = 0
         self._first_odd: ReadError | None = None
 
@@ -184,7 +184,7 @@ class Summary:
         spend(duration)
         self._waiting += 1
 
-    def _take_half(self, event: Event, begins: bool, key: tuple[Any, ...]) -> None:
+    def _take_half(self, event: Event, begins: bool, key: tuple[Any, ...] | int) -> None:
         """Take the begin or the end of a range."""
         time, _ = time_of(event)
         if begins:
@@ -192,8 +192,10 @@ class Summary:
                 self.unmatched += 1
                 return
             labels = labels_of(event)
-            is_async = len(key) > 2
-            sink = self.ranges.async_sink(labels) if is_async else self.ranges.sinks[labels]
+            if isinstance(key, int):
+                sink = self.ranges.async_sink(labels)
+            else:
+                sink = self.ranges.sinks[labels]
             self._open[key].append((time, sink))
             self._open_count += 1
             return

@@ -16,9 +16,10 @@ from typing import Literal
 from gpuprof._trace_cut import End
 from gpuprof._trace_files import STANDARD, Damage, Output, pieces, shown
 from gpuprof._trace_json import ReadError
-from gpuprof._trace_merge import Merge, Scan
+from gpuprof._trace_merge import Merge
 from gpuprof._trace_repair import Repair
 from gpuprof._trace_results import TraceMerge, TraceRepair, TraceSummary, TraceValidation
+from gpuprof._trace_scan import Scan
 from gpuprof._trace_summary import Summary
 from gpuprof._trace_validate import Validation
 from gpuprof.errors import TraceError

@@ -24,7 +24,9 @@ from gpuprof._trace_values import (
     Event,
     OddError,
     async_key,
+    is_rounded,
     kind_of,
+    may_matter_inside,
     names_of,
     span_of,
     time_of,
@@ -35,18 +37,21 @@ MOST_TRACKS = 20_000
 TOGETHER = 16_384
 PHASES = frozenset("BEXiICMbnesStTpFPNODRvVc(),=")
 NAMED = frozenset("BXiICMbnstfNODPR")
-EXACT_IN_DOUBLES = 1 << 53
 MOST_ID = 1 << 32
 # The last moment that a double of microseconds still tells from the next nanosecond.
 EXACT_NS = 9 * 10**15
 ROUNDING_NS = 2  # how far slices may cross whose times were rounded to nanoseconds
-POINT, INEXACT = 1, 2  # bits of a slice's number, below the event's place
+POINT, INEXACT = 1, 2  # bits of a slice's number, below the event's index
+STARTED, ENDED = 1, 2
+_ENDS = {"s": STARTED, "f": ENDED}
 TAG_BITS = 2
 MOST_TEXT = 256
-MOST_DIGITS = 20
 _ABSENT = object()
 _HEXADECIMAL = re.compile(r"(?:0x)?[0-9a-fA-F]+")
-_MAY_MATTER = re.compile(rb'\\\\"|\\u[dD]|[0-9]{16}')
+
+
+# What belongs together: of begins and ends the track, of the others a hash.
+Key = str | int
 
 
 class Validation:
@@ -60,10 +65,10 @@ class Validation:
         self._tracks: dict[tuple[Any, Any], Track] = {}
         self._names: set[tuple[Any, ...]] = set()
         self._waiting = self._without_room = 0
-        # Index, name and time of the begins; the index of a flow's first event, its ends.
-        self._open: defaultdict[tuple[Any, ...], list[tuple[int, str, int]]] = defaultdict(list)
+        # Index, name and time of the begins.
+        self._open: defaultdict[Key, list[tuple[int, str, int]]] = defaultdict(list)
         self._open_count = 0
-        self._flows: dict[tuple[Any, ...], tuple[int, bool, bool]] = {}
+        self._flows: dict[Key, int] = {}  # by STARTED and ENDED, below the first event's index
         self._forgot_flows = False
         self._batch = Batch([], 0, 0, b"", is_exact=True)
         self._place = 0
@@ -94,7 +99,7 @@ class Validation:
         self._batch = batch
         for defect in batch.defects:
             self.findings.add_defect(defect, batch.first, batch.offset)
-        may_matter = _MAY_MATTER.search(batch.raw) is not None
+        may_matter = may_matter_inside(batch.raw)
         for place, event in enumerate(batch.events):
             self._place = place
             if not isinstance(event, dict):
@@ -209,9 +214,9 @@ class Validation:
         name = event.get("name")
         name = name[:MOST_TEXT] if type(name) is str else ""
         if phase == "B":
-            self._begin((key,), name, time)
+            self._begin(key, name, time)
             return
-        begun = self._finish((key,))
+        begun = self._finish(key)
         if begun is None:
             if not self._without_room:
                 self._fault("unbalanced", "E without a B")
@@ -236,14 +241,14 @@ class Validation:
         elif time < begun[2]:
             self._fault("unbalanced", f"asynchronous end before its begin, event {begun[0]}")
 
-    def _begin(self, key: tuple[Any, ...], name: str, time: int) -> None:
+    def _begin(self, key: Key, name: str, time: int) -> None:
         if self._open_count >= MOST_OPEN:
             self._without_room += 1
             return
         self._open_count += 1
         self._open[key].append((self._batch.first + self._place, name, time))
 
-    def _finish(self, key: tuple[Any, ...]) -> tuple[int, str, int] | None:
+    def _finish(self, key: Key) -> tuple[int, str, int] | None:
         begun = self._open.get(key)
         if not begun:
             return None
@@ -267,15 +272,16 @@ class Validation:
             if len(self._flows) >= MOST_OPEN:
                 self._without_room += 1
                 return
-            flow = self._batch.first + self._place, False, False
-        self._flows[key] = flow[0], flow[1] or phase == "s", flow[2] or phase == "f"
+            flow = self._batch.first + self._place << TAG_BITS
+        self._flows[key] = flow | _ENDS.get(phase, 0)
         # An end that does not bind to what is around it binds to what comes next.
         if phase != "f" or event.get("bp") == "e":
             self._add_slice(event, time, 0, POINT)
 
     def _forget_whole_flows(self) -> None:
         """Make room. A step that comes after both ends of its flow then looks like one without."""
-        self._flows = {key: flow for key, flow in self._flows.items() if not (flow[1] and flow[2])}
+        whole = STARTED | ENDED
+        self._flows = {key: flow for key, flow in self._flows.items() if flow & whole != whole}
         self._forgot_flows = True
 
     def _check_counter(self, event: Event) -> None:
@@ -290,7 +296,7 @@ class Validation:
 
     def _check_inner(self, text: bytes, phase: object) -> None:
         """Look at the strings and numbers at any depth."""
-        if _MAY_MATTER.search(text) is None:
+        if not may_matter_inside(text):
             return
         offset = self._batch.offset_of(self._place)
         for token in tokens(text, []):
@@ -304,7 +310,7 @@ class Validation:
                     what = "a surrogate written as \\u; Perfetto refuses some of them"
                     self._note("surrogate", what, offset=at)
             # Metadata are for readers that know their keys and their range.
-            if token.kind == "number" and phase != "M" and _is_rounded(part):
+            if token.kind == "number" and phase != "M" and is_rounded(part):
                 what = "a whole number beyond 2^53, which readers round; write it as a string"
                 self._fault("number", what, offset=at)
 
@@ -333,15 +339,16 @@ class Validation:
                 what = "a flow event that is in no slice of its track"
                 self.findings.add("faults", "flow", what, number >> TAG_BITS)
         for key, begun in self._open.items():
-            what = "B without an E" if len(key) == 1 else "asynchronous begin without an end"
+            what = "B without an E" if isinstance(key, str) else "asynchronous begin without an end"
             for index, _, _ in begun:
                 self.findings.add("faults", "unbalanced", what, index)
-        for index, started, ended in self._flows.values():
-            if self._forgot_flows and not started and not ended:
+        for flow in self._flows.values():
+            index = flow >> TAG_BITS
+            if self._forgot_flows and not flow & (STARTED | ENDED):
                 continue
-            if not started:
+            if not flow & STARTED:
                 self.findings.add("faults", "flow", "flow without its start (s)", index)
-            if not ended:
+            if not flow & ENDED:
                 self.findings.add("faults", "flow", "flow without its end (f)", index)
         if self._without_room:
             what = f"{self._without_room} begins or flows: too many were open at once"
@@ -391,9 +398,3 @@ class Validation:
                 found = members(batch.text_of(place)).get(member)
                 offset += found.begin if found else 0
         self.findings.add(kind, code, message, batch.first + place, offset)
-
-
-def _is_rounded(number: bytes) -> bool:
-    if not number.lstrip(b"-").isdigit():
-        return False
-    return len(number) > MOST_DIGITS or abs(int(number)) > EXACT_IN_DOUBLES

@@ -14,6 +14,10 @@ FIRST_GPU_TID, LAST_GPU_TID = 1 << 28, (1 << 32) - 1  # gpuprof's; no thread has
 GPU_ANNOTATION = "gpu_user_annotation"
 GPU_CATEGORIES = frozenset(("gpu", "kernel", "gpu_memcpy", "gpu_memset", GPU_ANNOTATION))
 MAX_SHOWN = 40
+EXACT_IN_DOUBLES = 1 << 53
+MOST_DIGITS = 20
+_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+_MANY = b"0" * 16
 _MISSING = object()
 
 Event = dict[str, Any]
@@ -148,14 +152,11 @@ def is_gpu(category: object, tid: object) -> bool:
     return type(tid) is int and FIRST_GPU_TID <= tid <= LAST_GPU_TID
 
 
-def async_key(event: Event) -> tuple[object, ...]:
-    """Return what the begin and the end of an asynchronous range, or of a flow, have in common."""
+def async_key(event: Event) -> int:
+    """Hash what the begin and the end of an asynchronous range, or of a flow, have in common."""
     id2 = event.get("id2")
     local = event.get("pid") if isinstance(id2, dict) and "local" in id2 else None
-    return tuple(
-        value if isinstance(value, (int, type(None))) else repr(value)[:1024]
-        for value in (event.get("cat"), event.get("id"), event.get("name"), id2, local)
-    )
+    return hash(repr((event.get("cat"), event.get("id"), event.get("name"), id2, local)))
 
 
 def names_of(event: Event) -> tuple[str, str] | None:
@@ -166,3 +167,15 @@ def names_of(event: Event) -> tuple[str, str] | None:
     if type(name) is not str or what not in ("process_name", "thread_name"):
         return None
     return what.removesuffix("_name"), name
+
+
+def may_matter_inside(text: bytes) -> bool:
+    """Whether there may be numbers that readers round, or escapes that they do not take."""
+    return b'\\\\"' in text or b"\\ud" in text or b"\\uD" in text or _MANY in text.translate(_ZEROS)
+
+
+def is_rounded(number: bytes) -> bool:
+    """Whether it is a whole number that a double cannot hold."""
+    if not number.lstrip(b"-").isdigit():
+        return False
+    return len(number) > MOST_DIGITS or abs(int(number)) > EXACT_IN_DOUBLES
