@@ -94,6 +94,29 @@ def called(first: Callable[..., object], second: Callable[..., object], *given: 
     return turns
 
 
+def answered(function: Callable[..., object], *given: object) -> Turns:
+    """Call a function."""
+
+    def turns(count: int) -> None:
+        for _ in repeat(None, count):
+            function(*given)
+
+    return turns
+
+
+def ran(function: Callable[..., Any], *given: object) -> Turns:
+    """Make a coroutine that waits for nothing, and run it."""
+
+    def turns(count: int) -> None:
+        for _ in repeat(None, count):
+            try:  # noqa: SIM105 (what suppresses costs more than what is measured)
+                function(*given).send(None)
+            except StopIteration:
+                pass
+
+    return turns
+
+
 def counted(run: Callable[[int], int], name: str) -> Callable[[int], int]:
     """Let `run` start with empty statistics, and refuse its time unless every scope counted."""
 

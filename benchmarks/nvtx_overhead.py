@@ -25,7 +25,7 @@ import _measure
 import gpuprof
 from _measure import Contender, Rounds
 from _results import Row
-from _turns import entered, made, null_contexts, timed
+from _turns import answered, entered, made, null_contexts, ran, timed
 from raw_driver.build import RawDriver
 
 _COUNT = 200_000
@@ -49,6 +49,12 @@ _TOOL_SCOPE = "CPU-clock scope, under a tool"
 _TOOL_NEW = "with annotate(name, payload=...), under a tool"
 _NVTX_TOOL = "PyPI nvtx annotate, under a tool"
 _NVTX_NEW = "with PyPI nvtx.annotate(name, payload=...), under a tool"
+_FUNCTION = "call of a function"
+_COROUTINE = "coroutine, made and run"
+_OUR_DECORATORS = ("@timer, disabled", "@annotate, off")
+_PEER_DECORATOR = "@PyPI nvtx annotate, no tool"
+# What a decorator that is off may add, in microseconds.
+_MOST_ADDED = {_FUNCTION: 0.04, _COROUTINE: 0.15}
 # What an event costs beside the clock, on an optimised interpreter.
 _TRACED_NS = 25.0
 
@@ -146,6 +152,45 @@ def without_a_tool(rounds: int, notes: list[str]) -> list[Row]:
     return rows
 
 
+def _function(x: int) -> int:
+    return x
+
+
+async def _coroutine(x: int) -> int:
+    return x
+
+
+def decorated_and_off(rounds: int, notes: list[str]) -> list[Row]:
+    """Return what decorated functions add to a call where nothing is measured or shown."""
+    nvtx = _module("nvtx", notes)
+    decorators = dict(zip(_OUR_DECORATORS, (gpuprof.timer, gpuprof.annotate), strict=True))
+    if nvtx is not None:
+        decorators[_PEER_DECORATOR] = nvtx.annotate("x")
+    rows = []
+    gpuprof.disable()
+    try:
+        for plain, function, turns in (
+            (_FUNCTION, _function, answered),
+            (_COROUTINE, _coroutine, ran),
+        ):
+            names = {name: f"{plain}, {name}" for name in decorators}
+            contenders = [Contender(plain, timed(turns(function, 1)), _COUNT)]
+            contenders += [
+                Contender(names[name], timed(turns(decorate(function), 1)), _COUNT)
+                for name, decorate in decorators.items()
+            ]
+            measured = Rounds()
+            measured.measure(contenders, rounds)
+            rows.append(measured.row(plain))
+            for name, shown in names.items():
+                most = _MOST_ADDED[plain] if name in _OUR_DECORATORS else None
+                rows.append(measured.row(shown, to=plain))
+                rows.append(measured.excess(shown, over=plain, target=most))
+    finally:
+        gpuprof.enable()
+    return rows
+
+
 def _compared(measured: Rounds, name: str, peer: str, target: float) -> Row:
     row = measured.row(name, to=peer, target=target)
     return Row(f"{name}, beside {peer}", *list(vars(row).values())[1:])
@@ -208,6 +253,7 @@ def main() -> None:
         "what is under a tool was measured in a process of its own, with its peers",
     ]
     rows = without_a_tool(3 if options.quick else 9, notes)
+    rows += decorated_and_off(3 if options.quick else 9, notes)
     rows += _rows_of_a_process_with_a_tool(options.quick)
     _measure.report("nvtx_overhead", rows, notes, options.json)
 

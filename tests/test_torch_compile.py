@@ -103,6 +103,48 @@ def test_a_function_decorated_without_parentheses_is_traced_as_the_function(
 
 
 @form
+def test_a_decorated_function_that_is_off_is_traced_as_the_function(
+    form: Callable[..., Any], one_graph: Callable[..., Any]
+) -> None:
+    decorated = form("double")(lambda x: x * 2)
+
+    gpuprof.disable()
+    try:
+        one_graph(decorated)
+        one_graph(lambda x: decorated(x) + 1)
+    finally:
+        gpuprof.enable()
+
+
+@pytest.mark.parametrize("make", ["timer", "annotate"])
+@pytest.mark.parametrize("switch", ["enable", "disable"])
+def test_a_function_decorated_before_the_compiler_is_imported_is_traced(
+    make: str, switch: str, torch: Any
+) -> None:
+    out = check_python(
+        f"""
+        import types
+        import gpuprof
+        @gpuprof.{make}("double")
+        def double(x):
+            return x * 2
+        gone = gpuprof.{make}(lambda: None)
+        del gone
+        gpuprof.{switch}()
+        assert double(2) == 4
+        import torch
+        once = torch.compile(double, fullgraph=True, backend="eager")
+        twice = torch.compile(lambda x: double(double(x)), fullgraph=True, backend="eager")
+        one = torch.ones(1)
+        print(once(one).item(), twice(one).item(), double(one).item())
+        print(type(double) is types.FunctionType)
+        """,
+        PYTHONWARNINGS="ignore",
+    )
+    assert out == "2.0 4.0 2.0\nTrue\n"
+
+
+@form
 def test_a_function_decorated_inside_the_region_is_traced_as_the_function(
     form: Callable[..., Any], one_graph: Callable[..., Any]
 ) -> None:

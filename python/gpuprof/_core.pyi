@@ -551,6 +551,9 @@ def _host_now() -> int:
 def _is_set(variable: str) -> bool:
     """Whether a variable of the environment says yes: 1, true, on or yes."""
 
+def _keep_exact_functions() -> None:
+    """Have wrappers, made and to be made, be exactly functions for torch.compile."""
+
 def _look_for_torch() -> None: ...
 
 def _open_captures() -> list[dict[str, typing.Any]]: ...
@@ -568,6 +571,9 @@ def _restore_sample(names: collections.abc.Sequence[str], clock: str, status: ty
     typing.SupportsIndex, host_span: typing.SupportsInt | typing.SupportsIndex) -> typing.Any: ...
 
 def _samples_in_memory() -> int: ...
+
+def _shorten(wrapper: typing.Any) -> typing.Any:
+    """Return a wrapper of gpuprof._decorate, which from now on runs only where it must."""
 
 def _synchronize(stream: typing.SupportsInt | typing.SupportsIndex, device: typing.SupportsInt |
     typing.SupportsIndex=0) -> None:

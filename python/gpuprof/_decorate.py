@@ -33,7 +33,9 @@ def decorate(scope: Scope | Annotation, function: Any) -> Any:
     function : callable, staticmethod or classmethod
         Functions, methods, async functions, generators and async generators keep their kind. A
         generator is timed at each resume, an async function with its awaits. Annotations of these
-        are one range each, from the first resume to the end, which may cross others.
+        are one range each, from the first resume to the end, which may cross others. A coroutine
+        that was made while timing, or everything that shows annotations, was off is the function's
+        own and stays unmeasured.
 
     Raises
     ------
@@ -59,11 +61,18 @@ def decorate(scope: Scope | Annotation, function: Any) -> Any:
         )
         raise TypeError(message)
     if isinstance(scope, _core.Annotation):
-        return _annotated(_named(scope, function), function)
+        return _core._shorten(_annotated(_named(scope, function), function))
     if scope.name is None:
         from gpuprof import _timing
 
         scope = _timing.remake_scope(name_of(function), scope._options)
+    return _core._shorten(_timed(scope, function))
+
+
+# A wrapper's closure is `function` and `scope`, where `_core._shorten` looks for them.
+
+
+def _timed(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.isasyncgenfunction(function):
         return _async_generator(scope, function)
     if inspect.iscoroutinefunction(function):
@@ -172,52 +181,48 @@ def _named(annotation: Annotation, function: Any) -> Annotation:
     return _nvtx.remake_annotation(name_of(function), annotation._options)
 
 
-def _annotated(annotation: Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
+def _annotated(scope: Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.isasyncgenfunction(function):
-        return _annotated_async_generator(annotation, function)
+        return _annotated_async_generator(scope, function)
     if inspect.iscoroutinefunction(function):
-        return _annotated_coroutine(annotation, function)
+        return _annotated_coroutine(scope, function)
     if inspect.isgeneratorfunction(function):
-        return _annotated_generator(annotation, function)
-    return _function(annotation, function)
+        return _annotated_generator(scope, function)
+    return _function(scope, function)
 
 
-def _annotated_coroutine(
-    annotation: Annotation, function: Callable[..., Any]
-) -> Callable[..., Any]:
+def _annotated_coroutine(scope: Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     async def annotated(*args: Any, **kwargs: Any) -> Any:
-        number = annotation._start()
+        number = scope._start()
         try:
             return await function(*args, **kwargs)
         finally:
-            annotation._end(number)
+            scope._end(number)
 
     return annotated
 
 
-def _annotated_generator(
-    annotation: Annotation, function: Callable[..., Any]
-) -> Callable[..., Any]:
+def _annotated_generator(scope: Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def annotated(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         if in_graph():
             return (yield from function(*args, **kwargs))
-        number = annotation._start()
+        number = scope._start()
         try:
             return (yield from function(*args, **kwargs))
         finally:
-            annotation._end(number)
+            scope._end(number)
 
     return _as_awaitable_as(function, annotated)
 
 
 def _annotated_async_generator(
-    annotation: Annotation, function: Callable[..., Any]
+    scope: Annotation, function: Callable[..., Any]
 ) -> Callable[..., Any]:
     @functools.wraps(function)
     async def annotated(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        number = annotation._start()
+        number = scope._start()
         resume: Callable[[], Any] | None = None
         try:
             generator = function(*args, **kwargs)
@@ -238,6 +243,6 @@ def _annotated_async_generator(
                     resume = functools.partial(generator.asend, sent)
         finally:
             del resume
-            annotation._end(number)
+            scope._end(number)
 
     return annotated

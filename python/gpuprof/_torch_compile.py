@@ -145,6 +145,7 @@ def _map() -> None:
     """Tell torch what to trace. One that cannot be told, before 2.5, breaks graphs as ever."""
     from gpuprof import _core
 
+    _core._keep_exact_functions()
     with contextlib.suppress(Exception):  # torch's own import must not fail for it
         compiler = sys.modules["torch"].compiler
         compiler.assume_constant_result(_say_once)

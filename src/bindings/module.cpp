@@ -86,6 +86,7 @@ PYBIND11_MODULE(_core_main, module) {
   bind_timing_gate(module);
   bind_nvtx_annotation(module);
   bind_nvtx_functions(module);
+  bind_decorated(module);
   bind_trace_writer(module);
   bind_trace_events(module);
   bind_trace_scope(module);

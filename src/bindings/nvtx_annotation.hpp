@@ -42,6 +42,12 @@ class Annotation {
     }
   }
 
+  // Whether entering it now shows nothing, and starting it starts nothing.
+  [[nodiscard]] bool is_off() const { return is_valid_ && listeners() == 0; }
+  [[nodiscard]] bool starts_nothing() const {
+    return is_valid_ && !listens(kNvtx) && !listens(kTrace);
+  }
+
   // `async with`.
   void enter_async();
   void exit_async();

@@ -16,6 +16,7 @@ void bind_timing_device(pybind11::module_& module);
 void bind_timing_gate(pybind11::module_& module);
 void bind_nvtx_annotation(pybind11::module_& module);
 void bind_nvtx_functions(pybind11::module_& module);
+void bind_decorated(pybind11::module_& module);
 void bind_trace_writer(pybind11::module_& module);
 void bind_trace_events(pybind11::module_& module);
 void bind_trace_scope(pybind11::module_& module);

@@ -86,11 +86,6 @@ Scope::~Scope() {
   for (const auto& [sample, owner] : streams_) Py_DECREF(owner);
 }
 
-bool Scope::is_enabled() const noexcept {
-  if (switches.disabled_for_good || is_paused()) return false;
-  return options_.enabled.value_or(timing::scope::enabled.load(std::memory_order_relaxed));
-}
-
 PyObject* Scope::enter() {
   if (!is_enabled()) {
     enter_disabled();

@@ -7,6 +7,7 @@
 #include <Python.h>
 #include <pybind11/pybind11.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,8 +19,10 @@
 #include "bindings/nvtx_range_face.hpp"
 #include "bindings/open_flows.hpp"
 #include "bindings/open_ranges.hpp"
+#include "bindings/timing_switch.hpp"
 #include "timing/path.hpp"
 #include "timing/sample.hpp"
+#include "timing/scope.hpp"
 
 namespace gpuprof::bindings {
 
@@ -52,7 +55,14 @@ class Scope {
 
   [[nodiscard]] const ScopeOptions& options() const noexcept { return options_; }
   [[nodiscard]] const timing::SampleRef& last() const noexcept { return last_; }
-  [[nodiscard]] bool is_enabled() const noexcept;
+  [[nodiscard]] bool is_enabled() const noexcept {
+    if (switches.disabled_for_good || is_paused()) return false;
+    return options_.enabled.value_or(timing::scope::enabled.load(std::memory_order_relaxed));
+  }
+  // Whatever the switch says later.
+  [[nodiscard]] bool is_off_for_good() const noexcept {
+    return switches.disabled_for_good || !options_.enabled.value_or(true);
+  }
 
  private:
   struct Place {
