@@ -61,7 +61,6 @@ bool can_pass_over(const Closure& closure) {  // cells can be written to
 
 bool is_off(const Scope& scope) { return !scope.is_enabled(); }
 bool is_off(const Annotation& annotation) { return annotation.is_off(); }
-bool is_off_for_good(const Scope& scope) { return scope.is_off_for_good(); }
 bool starts_nothing(const Annotation& annotation) { return annotation.starts_nothing(); }
 
 PyObject* call_directly(PyObject* function, PyObject* const* arguments, size_t flagged_count,
@@ -162,9 +161,12 @@ PyObject* call_unless_on(PyObject* wrapper, PyObject* const* arguments, size_t f
   });
 }
 
-vectorcallfunc call_for(int code_flags, bool is_scope) {
+// Null where the wrapper must run.
+vectorcallfunc call_for(int code_flags, PyObject* owner) {
+  const bool is_scope = Py_TYPE(owner) == class_of<Scope>;
   if ((code_flags & (CO_GENERATOR | CO_ASYNC_GENERATOR)) != 0) {
-    return is_scope ? &call_unless_on<Scope, &is_off_for_good> : nullptr;
+    const bool never_on = is_scope && unchecked<Scope>(owner).is_off_for_good();
+    return never_on ? &call_unless_on<Scope, &is_off> : nullptr;
   }
   if ((code_flags & CO_COROUTINE) != 0) {
     return is_scope ? &call_unless_on<Scope, &is_off>
@@ -258,14 +260,14 @@ py::object shorten(const py::object& wrapper) {
     throw py::type_error("expected a wrapper of gpuprof._decorate");
   }
   PyObject* owner = closure_of(raw).owner;
-  const bool is_scope = owner != nullptr && Py_TYPE(owner) == class_of<Scope>;
-  if (!is_scope && (owner == nullptr || Py_TYPE(owner) != class_of<Annotation>)) {
+  if (owner == nullptr ||
+      (Py_TYPE(owner) != class_of<Scope> && Py_TYPE(owner) != class_of<Annotation>)) {
     throw py::type_error("expected a wrapper around a scope or an annotation");
   }
   const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(raw));
-  vectorcallfunc call = call_for(code->co_flags, is_scope);
+  vectorcallfunc call = call_for(code->co_flags, owner);
   if (call == nullptr) return wrapper;
-  run_wrapper = reinterpret_cast<PyFunctionObject*>(raw)->vectorcall;
+  if (run_wrapper == nullptr) run_wrapper = reinterpret_cast<PyFunctionObject*>(raw)->vectorcall;
   set_vectorcall(raw, call);
   return wrapper;
 }
