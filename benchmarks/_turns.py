@@ -94,23 +94,23 @@ def called(first: Callable[..., object], second: Callable[..., object], *given: 
     return turns
 
 
-def answered(function: Callable[..., object], *given: object) -> Turns:
-    """Call a function."""
+def answered(function: Callable[[int], object]) -> Turns:
+    """Call a function of one number."""
 
     def turns(count: int) -> None:
         for _ in repeat(None, count):
-            function(*given)
+            function(1)
 
     return turns
 
 
-def ran(function: Callable[..., Any], *given: object) -> Turns:
-    """Make a coroutine that waits for nothing, and run it."""
+def ran(function: Callable[[int], Any]) -> Turns:
+    """Make a coroutine of one number that waits for nothing, and run it."""
 
     def turns(count: int) -> None:
         for _ in repeat(None, count):
             try:  # noqa: SIM105 (what suppresses costs more than what is measured)
-                function(*given).send(None)
+                function(1).send(None)
             except StopIteration:
                 pass
 

@@ -174,9 +174,9 @@ def decorated_and_off(rounds: int, notes: list[str]) -> list[Row]:
             (_COROUTINE, _coroutine, ran),
         ):
             names = {name: f"{plain}, {name}" for name in decorators}
-            contenders = [Contender(plain, timed(turns(function, 1)), _COUNT)]
+            contenders = [Contender(plain, timed(turns(function)), _COUNT)]
             contenders += [
-                Contender(names[name], timed(turns(decorate(function), 1)), _COUNT)
+                Contender(names[name], timed(turns(decorate(function))), _COUNT)
                 for name, decorate in decorators.items()
             ]
             measured = Rounds()
