@@ -105,6 +105,7 @@ def cupy(fake: FakeCuda) -> Iterator[Any]:
     from tests.stand_in_cupy import installed
 
     with installed(fake) as module:
+        module.world.context_goes_too = True
         yield module
         gc.collect()  # what a failure that was expected has left in cycles
 
