@@ -137,24 +137,18 @@ class Writer {
   }
 
  private:
-  struct Waiting {  // a GPU span that cannot be placed yet
+  // A GPU span that cannot be placed yet. Several threads read the GPU's times out, each into a
+  // queue of its own.
+  struct Waiting {
     Event event;
     std::uint32_t tid;
     TakenExtra extra;  // the event's
-  };
 
-  // One that is placed. Several threads read the GPU's times out, each into a queue of its own; a
-  // track takes its spans in the order in which they were read.
-  struct Placed {
-    Waiting waiting;
-    HostNanoseconds begin;
-    HostNanoseconds error;
-    std::size_t place;  // among those that waited
-
-    bool operator<(const Placed& other) const noexcept {
-      const std::uint64_t own = waiting.extra->gpu.order;
-      const std::uint64_t others = other.waiting.extra->gpu.order;
-      return own != others ? own < others : place < other.place;
+    bool operator<(const Waiting& other) const noexcept {
+      return extra->gpu.order < other.extra->gpu.order;
+    }
+    [[nodiscard]] bool shares_track_with(const GpuSpan& other) const noexcept {
+      return extra->gpu.device == other.device && extra->gpu.stream == other.stream;
     }
   };
 
@@ -211,35 +205,40 @@ class Writer {
     }
   }
 
+  // A track takes its spans in the order in which they were read out: one that cannot be placed yet
+  // holds those behind it back, unless a trace is closing, which cannot wait.
   void place_waiting() {
+    std::stable_sort(waiting_.begin(), waiting_.end());
     std::vector<Waiting> later;
-    std::vector<Placed> placed;
+    std::vector<GpuSpan> held_back;  // one of each track
     later.reserve(waiting_.size());
-    placed.reserve(waiting_.size());
     for (Waiting& waiting : waiting_) {
       HostNanoseconds begin = 0;
       HostNanoseconds error = 0;
       const Event& event = waiting.event;
-      const GpuClock::Answer answer = gpu_clock.place(waiting.extra->gpu.begin, begin, error);
+      const bool has_to_wait =
+          closing_.empty() &&
+          std::any_of(held_back.begin(), held_back.end(),
+                      [&](const GpuSpan& first) { return waiting.shares_track_with(first); });
+      const GpuClock::Answer answer = has_to_wait
+                                          ? GpuClock::Answer::kNotYet
+                                          : gpu_clock.place(waiting.extra->gpu.begin, begin, error);
       if (answer == GpuClock::Answer::kPlaced) {
-        placed.push_back({std::move(waiting), begin, error, placed.size()});
+        for (const auto& entry : entries_) {
+          if (!entry->output.wants(event)) continue;
+          entry->output.add_gpu(event, waiting.tid, begin, error);
+        }
       } else if (answer == GpuClock::Answer::kNever) {
         count_unplaced(event);
       } else {
-        for (Entry* entry : closing_) {  // which cannot wait for it
+        for (Entry* entry : closing_) {
           if (entry->output.wants(event)) entry->output.count_unplaced();
         }
+        if (!has_to_wait) held_back.push_back(waiting.extra->gpu);
         later.push_back(std::move(waiting));
       }
     }
     waiting_ = std::move(later);
-    std::sort(placed.begin(), placed.end());
-    for (const Placed& each : placed) {
-      for (const auto& entry : entries_) {
-        if (!entry->output.wants(each.waiting.event)) continue;
-        entry->output.add_gpu(each.waiting.event, each.waiting.tid, each.begin, each.error);
-      }
-    }
   }
 
   void count_unplaced(const Event& event) noexcept {

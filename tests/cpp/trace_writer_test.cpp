@@ -194,6 +194,8 @@ TEST_F(Trace, IsNotThereOnceClosed) {
 std::atomic<int> wanted{0};
 std::atomic<int> refreshed{0};
 std::atomic<bool> can_place{false};
+constexpr double kNoLimit = 1e9;
+std::atomic<double> last_anchor_ms{kNoLimit};  // what begins later cannot be placed yet
 
 Event gpu_span(const char* name, double ms, double duration_ns, HostNanoseconds launched) {
   Event event;
@@ -220,7 +222,7 @@ class GpuTrace : public Trace {
         []() noexcept { ++refreshed; },
         [](const GpuMoment& moment, HostNanoseconds& at, HostNanoseconds& error) noexcept {
           if (moment.anchor == 0) return GpuClock::Answer::kNever;
-          if (!can_place) return GpuClock::Answer::kNotYet;
+          if (!can_place || moment.ms > last_anchor_ms) return GpuClock::Answer::kNotYet;
           at = base_time() + static_cast<HostNanoseconds>(moment.ms * 1e6);
           error = 1500;
           return GpuClock::Answer::kPlaced;
@@ -329,6 +331,28 @@ TEST_F(GpuTrace, TakesSpansInTheOrderInWhichThreadsReadThemOut) {
   close(number);
   EXPECT_EQ(count("outer\""), 2U);
   EXPECT_EQ(count("inner\""), 2U);
+  EXPECT_EQ(count("#2"), 0U) << text();
+}
+
+TEST_F(GpuTrace, ASpanThatCannotBePlacedYetHoldsTheNextOnesOfItsTrackBack) {
+  const std::uint32_t number = start();
+  const auto read_out = [](const char* name, double ms, double duration_ns, std::uint64_t order,
+                           std::uint16_t depth) {
+    Event event = gpu_span(name, ms, duration_ns, base_time());
+    event.extra->gpu.order = order;
+    event.tid = 1;
+    event.depth = depth;
+    note(event);
+  };
+  last_anchor_ms = 5000.2;
+  read_out("inner", 5000.1, 100'000.0, 1, 2);
+  read_out("inner", 5000.3, 100'000.0, 2, 2);
+  read_out("outer", 5000.05, 400'000.0, 3, 1);
+  read_out("step", 5000.0, 500'000.0, 4, 0);
+  flush(number);
+  last_anchor_ms = kNoLimit;
+  close(number);
+  EXPECT_EQ(count("\"inner\""), 2U);
   EXPECT_EQ(count("#2"), 0U) << text();
 }
 
