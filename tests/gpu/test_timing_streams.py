@@ -70,7 +70,7 @@ def test_a_scope_around_work_on_another_stream_reads_about_zero() -> None:
         pass
     with scope as sample:
         spin.launch()
-    assert sample.ms < 0.05
+    assert sample.ms < spin.milliseconds() / 2  # not the kernel, only the time to launch it
     assert spin.milliseconds() >= 5.0
 
 
