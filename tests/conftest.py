@@ -9,6 +9,7 @@ import gc
 import importlib
 import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,9 @@ _SKIP_REASONS = re.compile(
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell's background jobs ignore Ctrl-C, and so would the processes that tests interrupt.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     real = config.option.markexpr == "gpu"
     config.stash[_REAL_DRIVER] = real
     if real:

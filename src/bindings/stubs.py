@@ -242,7 +242,7 @@ def _signature(node: ast.FunctionDef) -> tuple[str, str]:
     """
     text = ast.get_docstring(node) or ""
     first, _, rest = text.partition("\n")
-    written = re.fullmatch(rf"{node.name}\(self: [\w.]+(.*)", first)
+    written = re.fullmatch(rf"{node.name}\(self(?:: [\w.]+)?([,)].*)", first)
     if written:
         return "(self" + written[1].replace(f"{MODULE}.", ""), rest.strip()
     returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
