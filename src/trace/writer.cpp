@@ -143,9 +143,11 @@ class Writer {
     Event event;
     std::uint32_t tid;
     TakenExtra extra;  // the event's
+    std::uint64_t arrival;
 
     bool operator<(const Waiting& other) const noexcept {
-      return extra->gpu.order < other.extra->gpu.order;
+      const std::uint64_t others = other.extra->gpu.order;
+      return extra->gpu.order != others ? extra->gpu.order < others : arrival < other.arrival;
     }
     [[nodiscard]] bool shares_track_with(const GpuSpan& other) const noexcept {
       return extra->gpu.device == other.device && extra->gpu.stream == other.stream;
@@ -194,7 +196,7 @@ class Writer {
     TakenExtra extra(event.extra);
     if (event.kind == Kind::kGpu) {
       if (waiting_.size() < kMostWaiting) {
-        waiting_.push_back({event, tid, std::move(extra)});
+        waiting_.push_back({event, tid, std::move(extra), arrivals_++});
       } else {
         count_unplaced(event);
       }
@@ -208,7 +210,7 @@ class Writer {
   // A track takes its spans in the order in which they were read out: one that cannot be placed yet
   // holds those behind it back, unless a trace is closing, which cannot wait.
   void place_waiting() {
-    std::stable_sort(waiting_.begin(), waiting_.end());
+    std::sort(waiting_.begin(), waiting_.end());
     std::vector<Waiting> later;
     std::vector<GpuSpan> held_back;  // one of each track
     later.reserve(waiting_.size());
@@ -294,6 +296,7 @@ class Writer {
   std::vector<std::uint64_t> flushes_;  // wanted when this round began, for each of entries_
   bool stop_ = false;
   std::vector<Waiting> waiting_;
+  std::uint64_t arrivals_ = 0;
   HostNanoseconds next_write_ = 0;
 };
 
