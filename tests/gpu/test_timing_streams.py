@@ -70,7 +70,7 @@ def test_a_scope_around_work_on_another_stream_reads_about_zero() -> None:
         pass
     with scope as sample:
         spin.launch()
-    assert sample.ms < spin.milliseconds() / 2  # not the kernel, only the time to launch it
+    assert sample.ms < sample.host_ms + 0.05  # the time to launch the kernel, not the kernel
     assert spin.milliseconds() >= 5.0
 
 
