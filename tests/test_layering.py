@@ -111,7 +111,7 @@ def test_gil_is_given_up_in_one_place_only() -> None:
         if "PyEval_SaveThread" in path.read_text(encoding="utf-8")
     }
     assert not guards
-    assert savers == {"bindings/gil.hpp"}
+    assert savers == {"bindings/python/gil.hpp"}
 
 
 def test_timing_knows_cuda_by_its_cuda_files_only() -> None:

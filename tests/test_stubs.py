@@ -13,14 +13,14 @@ STUB = ROOT / "python" / "gpuprof" / "_core.pyi"
 
 def test_stub_is_that_of_the_built_module() -> None:
     made = subprocess.run(
-        [sys.executable, ROOT / "src" / "bindings" / "stubs.py", "--check"],
+        [sys.executable, ROOT / ".ci" / "stubs.py", "--check"],
         capture_output=True,
         text=True,
         check=False,
         cwd=ROOT / "tests",  # not the root: the installed package is meant, not a folder
         timeout=120,
     )
-    hint = "run `python src/bindings/stubs.py`"
+    hint = "run `python .ci/stubs.py`"
     assert made.returncode == 0, f"{hint}\n{made.stdout}{made.stderr}"
 
 

@@ -1,4 +1,4 @@
-# Made by `python src/bindings/stubs.py` from the built module: do not edit, run it again.
+# Made by `python .ci/stubs.py` from the built module: do not edit, run it again.
 # fmt: off
 # ruff: noqa
 """The compiled part of gpuprof. Private: use the names in gpuprof."""

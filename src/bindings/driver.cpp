@@ -2,9 +2,9 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include "bindings/errors.hpp"
-#include "bindings/parts.hpp"
-#include "bindings/utf8.hpp"
+#include "bindings/bind.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/python/utf8.hpp"
 #include "driver/library.hpp"
 #include "driver/process.hpp"
 #ifdef GPUPROF_HAS_CUDA

@@ -1,6 +1,6 @@
 #include <unordered_map>
 
-#include "bindings/parts.hpp"
+#include "bindings/bind.hpp"
 
 namespace gpuprof::bindings {
 namespace {
@@ -95,8 +95,8 @@ PYBIND11_MODULE(_core_main, module) {
   bind_graphs_graph(module);
   bind_graphs_nodes(module);
   bind_graphs_scalar(module);
-  bind_array_facts(module);
-  bind_callable_entry(module);
+  bind_array_desc(module);
+  bind_cache_entry(module);
   bind_callable(module);
   harden_classes(module);
 }

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include "driver/cuda_log.hpp"
+#include "driver/cuda_error_log.hpp"
 #include "driver/library.hpp"
 
 namespace gpuprof::driver {

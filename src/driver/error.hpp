@@ -2,7 +2,7 @@
 //
 // Where a caller asked for something, a failure is thrown as Error. Where gpuprof only watches
 // (scopes, destructors), it is noted with warn_once() and the program goes on. Python's typed
-// exceptions and warnings are made from both at the border, in bindings/errors.cpp.
+// exceptions and warnings are made from both at the border, in bindings/python/errors.cpp.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "driver/cuda_log.hpp"
+#include "driver/cuda_error_log.hpp"
 #include "timing/sample.hpp"
 
 namespace gpuprof::graphs {
@@ -39,7 +39,7 @@ struct CaptureOptions {
 };
 
 // What was seen of a capture while it was active.
-struct CaptureSights {
+struct CaptureProgress {
   bool looked = false;  // else nothing was seen
   std::size_t nodes = 0;
   std::string last_kernel;  // mangled; empty where none of the newest nodes is a kernel
@@ -93,7 +93,7 @@ class Capture {
   [[nodiscard]] unsigned long long id() const noexcept { return id_; }
   [[nodiscard]] const CaptureOptions& options() const noexcept { return options_; }
   [[nodiscard]] std::uint64_t thread() const noexcept { return thread_; }
-  [[nodiscard]] CaptureSights sights() const;
+  [[nodiscard]] CaptureProgress sights() const;
   // What the driver's log says since the capture began.
   [[nodiscard]] std::vector<driver::LogLine> log() const;
 
@@ -115,7 +115,7 @@ class Capture {
   driver::LogPosition log_from_ = 0;
   // Under the lock of the open captures:
   bool open_ = false;
-  CaptureSights sights_;
+  CaptureProgress sights_;
   std::vector<timing::SampleRef> timers_;
   EventsInGraph events_;
 };

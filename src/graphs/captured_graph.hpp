@@ -15,9 +15,9 @@
 
 #include "graphs/capture.hpp"
 #include "graphs/device_scalar.hpp"
-#include "graphs/edge_copies.hpp"
 #include "graphs/graph_timers.hpp"
-#include "graphs/turns.hpp"
+#include "graphs/io_copies.hpp"
+#include "graphs/launch_order.hpp"
 #include "timing/sample.hpp"
 
 namespace gpuprof::driver {
@@ -56,8 +56,8 @@ enum class PointedLaunch : std::uint8_t {
   kBusy,       // another thread is in a call
 };
 
-// Where the copies at the edges of one launch go: as EdgeCopies::point() wants it.
-struct Pointed {
+// Where the copies at the edges of one launch go: as IoCopies::point() wants it.
+struct IoAddresses {
   const std::uintptr_t* outside = nullptr;
   std::ptrdiff_t refused = -1;  // the index of the copy, where kRefused
 };
@@ -87,7 +87,7 @@ class CapturedGraph {
   // Has the graph run in turn with all others that were given `turns`: each waits on the GPU for
   // the one before, whatever the streams. Before its first launch and before another thread knows
   // the graph. From now on each launch records an event. Throws driver::Error.
-  void take_turns(std::shared_ptr<Turns> turns);
+  void set_launch_order(std::shared_ptr<LaunchOrder> turns);
 
   // Adds copies at the edges; once, and before instantiate() or lend_exec(). Launches that are not
   // pointed leave them out. By the caller's promise the arrays inside live as long as the graph,
@@ -117,11 +117,11 @@ class CapturedGraph {
   // is an answer here and no error. Where before_pointed_launch() did not answer kLaunched there is
   // no second half.
   PointedLaunch launch_pointed(std::uintptr_t stream, int ordinal, timing::Sample* replay,
-                               Pointed& at);
+                               IoAddresses& at);
   PointedLaunch try_launch_pointed(std::uintptr_t stream, int ordinal, timing::Sample* replay,
-                                   Pointed& at);
+                                   IoAddresses& at);
   PointedLaunch before_pointed_launch(std::uintptr_t stream, int ordinal, timing::Sample* replay,
-                                      Pointed& at);
+                                      IoAddresses& at);
 
   // Keeps the turn: until it is given back, on the same thread, no other thread launches in these
   // turns, so that a caller's work after its launch still sees what that left. Waits for the
@@ -141,7 +141,7 @@ class CapturedGraph {
   // Takes the topology and parameters of `other` into this executable graph. `payload` is what
   // later launches need, in place of what was retained before, which goes once the launches so far
   // are over. False with the reason if the graphs do not fit (nor do copies that were added with
-  // memory of another kind than their inside has, see EdgeCopies::rest). Then, and where this
+  // memory of another kind than their inside has, see IoCopies::rest). Then, and where this
   // throws, nothing has changed and the payload is still the caller's.
   bool update(CapturedGraph& other, const Payload& payload, UpdateRefusal& refusal);
 
@@ -190,12 +190,12 @@ class CapturedGraph {
   void check_stream(const driver::Table& table, std::uintptr_t stream) const;
   // `at` is null for a launch that is not pointed.
   PointedLaunch launch_locked(std::uintptr_t stream, int ordinal, timing::Sample* replay,
-                              Pointed* at);
+                              IoAddresses* at);
   PointedLaunch open_launch(const driver::Table& table, const driver::EventAccess& access,
                             std::uintptr_t stream, int ordinal, timing::Sample* replay,
-                            Pointed* at);
+                            IoAddresses* at);
   PointedLaunch begin_by_framework(std::uintptr_t stream, int ordinal, timing::Sample* replay,
-                                   Pointed* at);
+                                   IoAddresses* at);
   void begin_hold(std::unique_lock<std::recursive_mutex> held) noexcept;
   void end_hold() noexcept;
   void wait_for_scalars(std::uintptr_t stream);
@@ -219,7 +219,7 @@ class CapturedGraph {
   std::atomic<bool> uploaded_{false};
   std::atomic<std::uint64_t> replays_{0};
 
-  std::shared_ptr<Turns> turns_;  // whose lock is that of what follows
+  std::shared_ptr<LaunchOrder> turns_;  // whose lock is that of what follows
   std::shared_ptr<Handle>
       graph_;  // what it looks like; shared with a graph that was updated from it
   std::shared_ptr<Handle> source_;  // what the executable graph was made of
@@ -230,9 +230,9 @@ class CapturedGraph {
   bool measured_ = false;
   int holds_ = 0;  // launches of a framework between their two halves, and turns that are kept
   Payload payload_;
-  EdgeCopies copies_;
+  IoCopies copies_;
   std::vector<ReadScalar> scalars_;
-  bool in_turns_ = false;  // other graphs, or work that was noted, have to be waited for
+  bool in_order_ = false;  // other graphs, or work that was noted, have to be waited for
   // Recorded after each launch, where there is a payload or others are to wait for it.
   std::shared_ptr<LaunchEvent> over_;
   bool needed_ = false;      // a launch needs the payload

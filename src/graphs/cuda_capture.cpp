@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "driver/cuda_scopes.hpp"
+#include "driver/cuda_thread_state.hpp"
 #include "graphs/cuda_handles.hpp"
 #include "graphs/cuda_open_captures.hpp"
 #include "timing/cuda_contexts.hpp"
@@ -283,7 +283,7 @@ void Capture::look() noexcept {
         status != CU_STREAM_CAPTURE_STATUS_ACTIVE || id != id_) {
       return;
     }
-    CaptureSights seen = sights();
+    CaptureProgress seen = sights();
     if (table.cuGraphGetNodes(graph, nullptr, &seen.nodes) != CUDA_SUCCESS) return;
     std::string kernel = newest_count > 0 ? kernel_of(table, newest[newest_count - 1]) : "";
     if (kernel.empty() && seen.nodes > 0) kernel = newest_kernel(table, graph, seen.nodes);
@@ -306,7 +306,7 @@ CaptureStatus Capture::status() {
 
 bool Capture::open() const noexcept { return OpenCaptures::instance().is_open(*this); }
 
-CaptureSights Capture::sights() const { return OpenCaptures::instance().sights(*this); }
+CaptureProgress Capture::sights() const { return OpenCaptures::instance().sights(*this); }
 
 std::vector<driver::LogLine> Capture::log() const { return driver::log_since(log_from_); }
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "driver/cuda_scopes.hpp"
+#include "driver/cuda_thread_state.hpp"
 #include "graphs/captured_graph.hpp"
-#include "graphs/cuda_afterlife.hpp"
+#include "graphs/cuda_deferred_release.hpp"
 #include "graphs/cuda_handles.hpp"
 #include "timing/cuda_contexts.hpp"
 #include "timing/cuda_event_clock.hpp"
@@ -63,7 +63,7 @@ CapturedGraph::CapturedGraph(CapturedParts parts, bool lent, std::uintptr_t stre
                              GraphTimers keeping)
     : stream_(stream),
       generation_(driver::fork_generation()),
-      turns_(std::make_shared<Turns>()),
+      turns_(std::make_shared<LaunchOrder>()),
       spans_({}, keeping, nullptr, {}) {
   const Table& table = driver::ready();
   void* graph = parts.graph;
@@ -137,12 +137,12 @@ void CapturedGraph::read_scalars_of(std::uintptr_t stream) {
   read_scalars(scalars_updated_on(*clock_, stream));
 }
 
-void CapturedGraph::take_turns(std::shared_ptr<Turns> turns) {
+void CapturedGraph::set_launch_order(std::shared_ptr<LaunchOrder> turns) {
   {
     const auto lock = enter();
     throw_if_unusable();
     if (!over_) over_ = std::make_shared<LaunchEvent>(*clock_);
-    in_turns_ = true;
+    in_order_ = true;
   }
   turns_ = std::move(turns);
 }
@@ -283,7 +283,7 @@ bool CapturedGraph::update(CapturedGraph& other, const Payload& payload, UpdateR
   const driver::CurrentContext current(table, clock_->context());
   const driver::RelaxedCapture relaxed(table);
   std::shared_ptr<LaunchEvent> over;  // not the one that the old payload waits for
-  if (payload.what != nullptr || in_turns_) over = std::make_shared<LaunchEvent>(*clock_);
+  if (payload.what != nullptr || in_order_) over = std::make_shared<LaunchEvent>(*clock_);
   std::vector<ReadScalar> scalars;
   scalars.reserve(other.scalars_.size());
   for (const ReadScalar& each : other.scalars_) scalars.push_back({each.scalar});
@@ -310,7 +310,7 @@ bool CapturedGraph::update(CapturedGraph& other, const Payload& payload, UpdateR
   payload_ = payload;
   over_ = std::move(over);
   needed_ = lost_track_ = false;
-  if (!in_turns_) turns_->last_.reset();
+  if (!in_order_) turns_->last_.reset();
   copies_.take_over(other.copies_);
   graph_ = other.graph_;
   spans_.take_names(other.spans_);

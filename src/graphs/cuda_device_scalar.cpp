@@ -4,7 +4,7 @@
 #include <thread>
 #include <unordered_set>
 
-#include "driver/cuda_scopes.hpp"
+#include "driver/cuda_thread_state.hpp"
 #include "driver/process.hpp"
 #include "graphs/cuda_launch_event.hpp"
 #include "graphs/cuda_scalar_memory.hpp"

@@ -1,7 +1,7 @@
 // Launches of a CapturedGraph, and whose turn they are.
 #include <utility>
 
-#include "driver/cuda_scopes.hpp"
+#include "driver/cuda_thread_state.hpp"
 #include "graphs/captured_graph.hpp"
 #include "graphs/cuda_handles.hpp"
 #include "graphs/cuda_launch_event.hpp"
@@ -24,7 +24,7 @@ using timing::contexts::id_of;
 namespace {
 
 // A default stream is one of whichever context is current, and copies are changed in the graph's.
-CUcontext to_push(std::uintptr_t stream, const EdgeCopies& copies,
+CUcontext to_push(std::uintptr_t stream, const IoCopies& copies,
                   const timing::EventClock& clock) noexcept {
   const bool needed = timing::contexts::is_default_stream(stream) || !copies.empty();
   return needed ? clock.context() : nullptr;
@@ -62,7 +62,7 @@ void CapturedGraph::check_stream(const Table& table, std::uintptr_t stream) cons
 // launches of one executable graph one after the other.
 void CapturedGraph::wait_for_turn(const Table& table, const EventAccess& access,
                                   std::uintptr_t stream) {
-  Turns& turns = *turns_;
+  LaunchOrder& turns = *turns_;
   if (!turns.last_ || (turns.last_ == over_ && !turns.is_use_)) return;
   timing::EventClock& clock = turns.last_->clock;
   const auto access_to_last = &clock != clock_ ? clock.try_access() : access;
@@ -97,11 +97,11 @@ void CapturedGraph::wait_for_scalars(std::uintptr_t stream) {
 // With the lock held. What the record of the event answered.
 int CapturedGraph::record_turn(const Table& table, const EventAccess& access,
                                std::uintptr_t stream) noexcept {
-  Turns& turns = *turns_;
+  LaunchOrder& turns = *turns_;
   const CUresult status = access.record(over_->event, as_stream(stream));
   lost_track_ = status != CUDA_SUCCESS;
   if (turns.last_ != over_) turns.last_ = over_;
-  turns.stream_id_ = in_turns_ ? id_of(table, stream) : 0;
+  turns.stream_id_ = in_order_ ? id_of(table, stream) : 0;
   turns.lost_track_ = lost_track_;
   return status;
 }
@@ -118,7 +118,7 @@ void CapturedGraph::note_use(std::uintptr_t stream, int ordinal) {
                     " is being captured, and launches cannot wait for work in a capture");
   }
   if (!over_) over_ = std::make_shared<LaunchEvent>(*clock_);
-  in_turns_ = true;
+  in_order_ = true;
   wait_for_turn(table, access, stream);
   turns_->is_use_ = true;
   check(static_cast<CUresult>(record_turn(table, access, stream)), "cuEventRecord");
@@ -140,7 +140,7 @@ void CapturedGraph::note_launch(const EventAccess& access, std::uintptr_t stream
 // With the lock held.
 PointedLaunch CapturedGraph::open_launch(const Table& table, const EventAccess& access,
                                          std::uintptr_t stream, int ordinal, Sample* replay,
-                                         Pointed* at) {
+                                         IoAddresses* at) {
   if (at == nullptr) {
     check_stream(table, stream);
   } else if (is_capturing(table, stream)) {
@@ -182,7 +182,7 @@ void CapturedGraph::fail_launch(Sample* replay) noexcept {
 }
 
 PointedLaunch CapturedGraph::launch_locked(std::uintptr_t stream, int ordinal, Sample* replay,
-                                           Pointed* at) {
+                                           IoAddresses* at) {
   const EventAccess access = throw_if_unusable();
   const Table& table = *driver::loaded_or_null();
   const driver::CurrentContext current(table, to_push(stream, copies_, *clock_));
@@ -214,13 +214,13 @@ bool CapturedGraph::try_launch(std::uintptr_t stream, int ordinal, Sample* repla
 }
 
 PointedLaunch CapturedGraph::launch_pointed(std::uintptr_t stream, int ordinal, Sample* replay,
-                                            Pointed& at) {
+                                            IoAddresses& at) {
   const auto lock = enter_launch(true);
   return launch_locked(stream, ordinal, replay, &at);
 }
 
 PointedLaunch CapturedGraph::try_launch_pointed(std::uintptr_t stream, int ordinal, Sample* replay,
-                                                Pointed& at) {
+                                                IoAddresses& at) {
   const auto lock = enter_launch(false);
   return lock.owns_lock() ? launch_locked(stream, ordinal, replay, &at) : PointedLaunch::kBusy;
 }
@@ -230,12 +230,12 @@ void CapturedGraph::before_launch(std::uintptr_t stream, int ordinal, Sample* re
 }
 
 PointedLaunch CapturedGraph::before_pointed_launch(std::uintptr_t stream, int ordinal,
-                                                   Sample* replay, Pointed& at) {
+                                                   Sample* replay, IoAddresses& at) {
   return begin_by_framework(stream, ordinal, replay, &at);
 }
 
 PointedLaunch CapturedGraph::begin_by_framework(std::uintptr_t stream, int ordinal, Sample* replay,
-                                                Pointed* at) {
+                                                IoAddresses* at) {
   throw_if_blocked();
   std::unique_lock held(turns_->held_);
   const auto lock = enter();

@@ -1,15 +1,15 @@
 // The event after a launch: asked when what the launch needs can go, and waited for by others.
 //
-// Shared by the graph, by the afterlife of what it kept, and by Turns. Without timing. Holds the
-// clock of its context, so that this is not let go meanwhile. Making it throws driver::Error; the
-// destructor never throws, and does nothing in a forked child or in a dead context. It may be
+// Shared by the graph, by the afterlife of what it kept, and by LaunchOrder. Without timing. Holds
+// the clock of its context, so that this is not let go meanwhile. Making it throws driver::Error;
+// the destructor never throws, and does nothing in a forked child or in a dead context. It may be
 // destroyed before it is reached on the GPU.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
-#include "driver/cuda_scopes.hpp"
+#include "driver/cuda_thread_state.hpp"
 #include "timing/cuda_event_clock.hpp"
 
 namespace gpuprof::graphs {

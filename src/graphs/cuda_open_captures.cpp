@@ -81,12 +81,12 @@ bool OpenCaptures::close(Capture& capture) noexcept {
   return std::exchange(capture.open_, false);
 }
 
-void OpenCaptures::set_sights(Capture& capture, CaptureSights sights) {
+void OpenCaptures::set_sights(Capture& capture, CaptureProgress sights) {
   const std::lock_guard lock(mutex);
   capture.sights_ = std::move(sights);
 }
 
-CaptureSights OpenCaptures::sights(const Capture& capture) {
+CaptureProgress OpenCaptures::sights(const Capture& capture) {
   const std::lock_guard lock(mutex);
   return capture.sights_;
 }

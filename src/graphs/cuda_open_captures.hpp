@@ -24,8 +24,8 @@ struct OpenCaptures {
   // Takes a capture out. True if it was open until now.
   bool close(Capture& capture) noexcept;
 
-  void set_sights(Capture& capture, CaptureSights sights);
-  CaptureSights sights(const Capture& capture);
+  void set_sights(Capture& capture, CaptureProgress sights);
+  CaptureProgress sights(const Capture& capture);
   bool is_open(const Capture& capture);
   void add_timer(Capture& capture, timing::Sample& sample);
   void add_events(Capture& capture, const std::shared_ptr<const timing::GraphEvents>& events);

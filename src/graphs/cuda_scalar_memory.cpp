@@ -4,7 +4,7 @@
 #include <mutex>
 #include <vector>
 
-#include "driver/cuda_scopes.hpp"
+#include "driver/cuda_thread_state.hpp"
 #include "driver/process.hpp"
 #include "graphs/device_scalar.hpp"
 

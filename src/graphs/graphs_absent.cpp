@@ -60,7 +60,7 @@ void Capture::abort() noexcept {}
 void Capture::look() noexcept {}
 CaptureStatus Capture::status() { return CaptureStatus::kNone; }
 bool Capture::open() const noexcept { return false; }
-CaptureSights Capture::sights() const { return {}; }
+CaptureProgress Capture::sights() const { return {}; }
 std::vector<driver::LogLine> Capture::log() const { return {}; }
 StreamCapture capture_of(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }
 CaptureStatus status_of(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }
@@ -78,15 +78,13 @@ GraphSpans::GraphSpans(std::vector<timing::SampleRef> /*captured*/, GraphTimers 
                        void* /*graph*/, const EventsInGraph& /*events*/)
     : keeping_(keeping) {}
 
-void EdgeCopies::add(void* /*graph*/, void* /*context*/, const std::vector<EdgeCopy>& /*in*/,
-                     const std::vector<EdgeCopy>& /*out*/) {
+void IoCopies::add(void* /*graph*/, void* /*context*/, const std::vector<EdgeCopy>& /*in*/,
+                   const std::vector<EdgeCopy>& /*out*/) {
   unavailable();
 }
-void EdgeCopies::rest() { unavailable(); }
-std::ptrdiff_t EdgeCopies::point(void* /*exec*/, const std::uintptr_t* /*outside*/) {
-  unavailable();
-}
-void EdgeCopies::take_over(const EdgeCopies& /*other*/) noexcept {}
+void IoCopies::rest() { unavailable(); }
+std::ptrdiff_t IoCopies::point(void* /*exec*/, const std::uintptr_t* /*outside*/) { unavailable(); }
+void IoCopies::take_over(const IoCopies& /*other*/) noexcept {}
 
 struct LaunchEvent {};
 
@@ -102,21 +100,22 @@ void CapturedGraph::read_scalars(
   unavailable();
 }
 void CapturedGraph::read_scalars_of(std::uintptr_t /*stream*/) { unavailable(); }
-void CapturedGraph::take_turns(std::shared_ptr<Turns> /*turns*/) { unavailable(); }
+void CapturedGraph::set_launch_order(std::shared_ptr<LaunchOrder> /*turns*/) { unavailable(); }
 void CapturedGraph::add_copies(const std::vector<EdgeCopy>& /*in*/,
                                const std::vector<EdgeCopy>& /*out*/) {
   unavailable();
 }
 PointedLaunch CapturedGraph::launch_pointed(std::uintptr_t /*stream*/, int /*ordinal*/,
-                                            timing::Sample* /*replay*/, Pointed& /*at*/) {
+                                            timing::Sample* /*replay*/, IoAddresses& /*at*/) {
   unavailable();
 }
 PointedLaunch CapturedGraph::try_launch_pointed(std::uintptr_t /*stream*/, int /*ordinal*/,
-                                                timing::Sample* /*replay*/, Pointed& /*at*/) {
+                                                timing::Sample* /*replay*/, IoAddresses& /*at*/) {
   unavailable();
 }
 PointedLaunch CapturedGraph::before_pointed_launch(std::uintptr_t /*stream*/, int /*ordinal*/,
-                                                   timing::Sample* /*replay*/, Pointed& /*at*/) {
+                                                   timing::Sample* /*replay*/,
+                                                   IoAddresses& /*at*/) {
   unavailable();
 }
 void CapturedGraph::note_use(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }

@@ -18,8 +18,8 @@ Domain& domain_named(std::string_view /*name*/) { return default_domain(); }
 
 bool tool_listens(Domain& /*domain*/) { return false; }
 
-Range::Range(Domain& domain, std::string label, Look look)
-    : domain_(&domain), label_(std::move(label)), look_(std::move(look)) {}
+Range::Range(Domain& domain, std::string label, Attributes attributes)
+    : domain_(&domain), label_(std::move(label)), attributes_(std::move(attributes)) {}
 
 Range::~Range() = default;
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "driver/error.hpp"
-#include "nvtx/label.hpp"
+#include "nvtx/c_label.hpp"
 #include "nvtx/range.hpp"
 
 namespace gpuprof::nvtx {
@@ -117,8 +117,8 @@ struct Range::Prepared {
   nvtxDomainHandle_t domain = nullptr;
 };
 
-Range::Range(Domain& domain, std::string label, Look look)
-    : domain_(&domain), label_(std::move(label)), look_(std::move(look)) {}
+Range::Range(Domain& domain, std::string label, Attributes attributes)
+    : domain_(&domain), label_(std::move(label)), attributes_(std::move(attributes)) {}
 
 Range::~Range() = default;
 
@@ -128,12 +128,12 @@ void Range::prepare() {
   nvtxEventAttributes_t& attributes = prepared->attributes;
   attributes.version = NVTX_VERSION;
   attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
-  attributes.category = domain_->category(look_.category);
-  if (look_.argb) {
+  attributes.category = domain_->category(attributes_.category);
+  if (attributes_.argb) {
     attributes.colorType = NVTX_COLOR_ARGB;
-    attributes.color = *look_.argb;
+    attributes.color = *attributes_.argb;
   }
-  set_payload(attributes, look_.payload);
+  set_payload(attributes, attributes_.payload);
   attributes.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
   attributes.message.registered = domain_->text(label_);
   if (attributes.message.registered == nullptr) {

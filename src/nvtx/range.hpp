@@ -48,17 +48,17 @@ struct Payload {
 };
 
 // What a range looks like besides its label.
-struct Look {
+struct Attributes {
   std::optional<std::uint32_t> argb;
   std::string category;  // empty: none
   Payload payload;
 };
 
-// A label with its look, made ready for NVTX at the first use. The label must be a valid one; it is
-// registered, or past kMaxTexts given as a text each time.
+// A label with its attributes, made ready for NVTX at the first use. The label must be a valid one;
+// it is registered, or past kMaxTexts given as a text each time.
 class Range {
  public:
-  Range(Domain& domain, std::string label, Look look);
+  Range(Domain& domain, std::string label, Attributes attributes);
   Range(const Range&) = delete;
   Range& operator=(const Range&) = delete;
   ~Range();
@@ -79,7 +79,7 @@ class Range {
 
   Domain* domain_;
   std::string label_;
-  Look look_;
+  Attributes attributes_;
   std::unique_ptr<Prepared> prepared_;
 };
 

@@ -1,7 +1,7 @@
 // The seams to the device in a build without CUDA's headers: there is no device.
 #include "timing/device.hpp"
-#include "timing/device_buffer.hpp"
 #include "timing/gate.hpp"
+#include "timing/l2_flush_buffer.hpp"
 #include "timing/timeline.hpp"
 
 namespace gpuprof::timing::device {

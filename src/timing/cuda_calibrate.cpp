@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "driver/cuda_events.hpp"
-#include "driver/cuda_scopes.hpp"
+#include "driver/cuda_thread_state.hpp"
 #include "timing/cuda_gate_word.hpp"
 #include "timing/device.hpp"
 

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string>
 
-#include "driver/cuda_scopes.hpp"
+#include "driver/cuda_thread_state.hpp"
 #include "driver/process.hpp"
 #include "timing/cuda_capture.hpp"
 #include "timing/device.hpp"

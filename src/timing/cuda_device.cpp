@@ -2,7 +2,7 @@
 #include <mutex>
 #include <thread>
 
-#include "driver/cuda_scopes.hpp"
+#include "driver/cuda_thread_state.hpp"
 #include "timing/capture_owner.hpp"
 #include "timing/cuda_capture.hpp"
 #include "timing/cuda_contexts.hpp"

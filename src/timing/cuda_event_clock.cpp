@@ -3,7 +3,7 @@
 #include <array>
 #include <thread>
 
-#include "driver/cuda_scopes.hpp"
+#include "driver/cuda_thread_state.hpp"
 #include "timing/cuda_contexts.hpp"
 #include "timing/sinks.hpp"
 #include "timing/statistics.hpp"

@@ -1,6 +1,6 @@
 #include <memory>
 
-#include "driver/cuda_scopes.hpp"
+#include "driver/cuda_thread_state.hpp"
 #include "driver/process.hpp"
 #include "timing/cuda_capture.hpp"
 #include "timing/cuda_contexts.hpp"

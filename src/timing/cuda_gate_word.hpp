@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "driver/cuda_scopes.hpp"
+#include "driver/cuda_thread_state.hpp"
 
 namespace gpuprof::timing {
 

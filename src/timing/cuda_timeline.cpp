@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "driver/cuda_scopes.hpp"
+#include "driver/cuda_thread_state.hpp"
 #include "timing/cuda_contexts.hpp"
 #include "timing/cuda_event_clock.hpp"
 #include "timing/device.hpp"

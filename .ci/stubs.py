@@ -1,0 +1,299 @@
+"""Write ``python/gpuprof/_core.pyi`` from the built extension.
+
+    python .ci/stubs.py            # write the stub
+    python .ci/stubs.py --check    # print how it differs; exit status 1 if it does
+
+Needs an installed gpuprof and pybind11-stubgen, both of which the ``test`` extra brings. The
+signatures are those of the module itself; the tables below add what C++ cannot say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import importlib
+import inspect
+import re
+import sys
+import tempfile
+import textwrap
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import pybind11_stubgen
+
+MODULE = "gpuprof._core"
+STUB = Path(__file__).resolve().parents[1] / "python" / "gpuprof" / "_core.pyi"
+WIDTH = 100
+
+HEADER = """\
+# Made by `python .ci/stubs.py` from the built module: do not edit, run it again.
+# fmt: off
+# ruff: noqa
+"""
+
+PREAMBLE = """\
+from gpuprof._backends import SyncBackend
+_Function = typing.TypeVar("_Function", bound=typing.Callable[..., typing.Any])
+"""
+
+_TIMER_OPTIONS = (
+    "*, stream: object = None, backend: str | SyncBackend = 'auto', enabled: bool | None = None, "
+    "verify_stream: bool = False, in_capture: typing.Literal['auto', 'record', 'skip'] = 'auto'"
+)
+
+_RANGE_OPTIONS = (
+    "*, color: str | int | None = None, category: str | None = None, "
+    "payload: int | typing.SupportsFloat | None = None, domain: str | None = None, "
+    "args: dict[str, typing.Any] | None = None"
+)
+
+_NUMBER = "typing.SupportsFloat | typing.SupportsIndex"
+
+# Signatures that replace the generated ones; two or more are overloads.
+SIGNATURES: dict[str, tuple[str, ...]] = {
+    "Annotation.__aenter__": ("(self) -> typing.Awaitable[Annotation]",),
+    "Annotation.__aexit__": (
+        "(self, type: typing.Any, value: typing.Any, traceback: typing.Any)"
+        " -> typing.Awaitable[None]",
+    ),
+    "Annotation.__call__": ("(self, function: _Function) -> _Function",),
+    "Annotation.__reduce__": ("(self) -> tuple[typing.Any, ...]",),
+    "Annotation._options": ("(self) -> dict[str, typing.Any]",),
+    "Annotation.name": ("(self) -> str | None",),
+    "_paused": (
+        "(work: collections.abc.Callable[..., typing.Any], *args: typing.Any) -> typing.Any",
+    ),
+    "CallBase.__call__": ("(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any",),
+    "Sample.__eq__": ("(self, value: object) -> bool",),
+    "Sample.__ne__": ("(self, value: object) -> bool",),
+    "Sample.__hash__": ("(self) -> int",),
+    "Sample.__repr__": ("(self) -> str",),
+    "Scope.__call__": ("(self, function: _Function) -> _Function",),
+    "Scope.__reduce__": ("(self) -> tuple[typing.Any, ...]",),
+    "Scope._options": ("(self) -> dict[str, typing.Any]",),
+    "Scope.last": ("(self) -> Sample | None",),
+    "GraphBase.launch": ("(self, stream: object = None) -> None",),
+    "GraphBase.upload": ("(self, stream: object = None) -> None",),
+    "_DeviceScalar.__init__": (f"(self, value: {_NUMBER}, dtype: str, stream: object) -> None",),
+    "_DeviceScalar.get": ("(self, stream: object = None) -> bool | int | float",),
+    "_DeviceScalar.update": (
+        f"(self, value: {_NUMBER}, stream: object = None, *, record: bool = False) -> None",
+    ),
+    "_TraceEvents.complete": (
+        "(self, name: str, begin_ns: int, dur_ns: int, *, cat: str | None = None, "
+        "tid: int | None = None, args: typing.Mapping[str, object] | None = None) -> None",
+    ),
+    "_TraceEvents.push": (
+        "(self, name: str, cat: str, dur_ms: float, tid: int | None = None) -> None",
+    ),
+    "annotate": (
+        f"(name: str | None = None, {_RANGE_OPTIONS}) -> Annotation",
+        f"(name: _Function, {_RANGE_OPTIONS}) -> _Function",
+    ),
+    "build_info": ("() -> dict[str, str]",),
+    "calibrate": ("(device: typing.SupportsInt | typing.SupportsIndex) -> dict[str, typing.Any]",),
+    "devices": ("() -> list[dict[str, typing.Any]]",),
+    "driver_info": ("() -> dict[str, typing.Any]",),
+    "mark": (f"(name: str, {_RANGE_OPTIONS}) -> None",),
+    "push": ("(name: str, cat: str, dur_ms: float, tid: int | None = None) -> None",),
+    "range_end": ("(id: int, /) -> None",),
+    "range_start": (f"(name: str, {_RANGE_OPTIONS}) -> int",),
+    "stats_snapshot": ("(wait: bool) -> dict[str, typing.Any]",),
+    "timer": (
+        f"(name: str | None = None, {_TIMER_OPTIONS}) -> Scope",
+        f"(name: _Function, {_TIMER_OPTIONS}) -> _Function",
+    ),
+}
+
+# The types of attributes that are C getters, and of variables.
+ATTRIBUTES = {
+    "CallBase._entries": "tuple[_CallEntry, ...]",
+    "CallBase._hits": "int",
+    "Sample.clock": "str",
+    "Sample.cuda_started_inside": "bool",
+    "Sample.dropped": "bool",
+    "Sample.failed": "bool",
+    "Sample.host_ms": "float",
+    "Sample.ms": "float",
+    "Sample.names": "tuple[str, ...]",
+    "Sample.path": "str",
+    "Sample.ready": "bool",
+    "Sample.state": "str",
+    "Sample.stream": "int",
+    "_annotations": "dict[str, Annotation]",
+    "_scopes": "dict[str, Scope]",
+}
+
+# What a checker knows itself, and order comparisons that only answer NotImplemented.
+LEFT_OUT = {"CallBase.__new__", "Sample.__ge__", "Sample.__gt__", "Sample.__le__", "Sample.__lt__"}
+
+# Types without a Python name; SIGNATURES has the annotation.
+_NAMELESS = r"detail::accessor<.*"
+
+
+def render() -> str:
+    """Return the stub of the module that is installed now."""
+    module = ast.parse(_generate())
+    _check_tables(module)
+    lines = [HEADER.rstrip()]
+    for node in module.body:
+        lines += _render(node, "", "")
+        if _is_import(node, "typing"):
+            lines += PREAMBLE.splitlines()
+    return "\n".join(lines) + "\n"
+
+
+def _generate() -> str:
+    arguments = ["--exit-code", "--ignore-invalid-expressions", _NAMELESS]
+    with tempfile.TemporaryDirectory() as folder:
+        pybind11_stubgen.main([MODULE, "--output-dir", folder, *arguments])
+        path = Path(folder, *MODULE.split(".")).with_suffix(".pyi")
+        return path.read_text(encoding="utf-8")
+
+
+def _is_import(node: ast.stmt, name: str) -> bool:
+    return isinstance(node, ast.Import) and node.names[0].name == name
+
+
+def _names(body: list[ast.stmt], owner: str) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield from _names(node.body, f"{node.name}.")
+            yield from (f"{node.name}.{name}" for name in _getters(node.name))
+        elif isinstance(node, ast.FunctionDef):
+            yield owner + node.name
+        elif isinstance(node, ast.AnnAssign):
+            yield owner + ast.unparse(node.target)
+
+
+def _check_tables(module: ast.Module) -> None:
+    known = set(_names(module.body, ""))
+    unknown = sorted(({*SIGNATURES, *ATTRIBUTES} | LEFT_OUT) - known)
+    if unknown:
+        message = (
+            f"the tables of {Path(__file__).name} name {', '.join(unknown)}, which {MODULE} does "
+            "not have; take them out or correct them"
+        )
+        raise LookupError(message)
+
+
+def _getters(class_name: str) -> dict[str, str]:
+    """Return the docstrings of a class's C getters, by name."""
+    members = vars(getattr(importlib.import_module(MODULE), class_name))
+    return {
+        name: member.__doc__ or ""
+        for name, member in sorted(members.items())
+        if isinstance(member, types.GetSetDescriptorType)
+    }
+
+
+def _render(node: ast.stmt, owner: str, indent: str) -> list[str]:
+    if isinstance(node, ast.ClassDef):
+        return _render_class(node)
+    if isinstance(node, ast.FunctionDef):
+        return _render_function(node, owner, indent)
+    if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) in ATTRIBUTES:
+        name = ast.unparse(node.target)
+        return [f"{name}: {ATTRIBUTES[name]}"]
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return _docstring(str(node.value.value), indent)
+    return _wrapped(ast.unparse(node), indent)
+
+
+def _render_class(node: ast.ClassDef) -> list[str]:
+    lines = ["", f"class {node.name}:"]
+    for member in node.body:
+        lines += _render(member, f"{node.name}.", "    ")
+    for name, text in _getters(node.name).items():
+        qualified = f"{node.name}.{name}"
+        if qualified not in ATTRIBUTES:
+            message = f"{qualified} is a C getter without a type; add it to ATTRIBUTES"
+            raise LookupError(message)
+        lines.append("    @property")
+        lines += _definition(name, f"(self) -> {ATTRIBUTES[qualified]}", text, "    ")
+    return lines
+
+
+def _render_function(node: ast.FunctionDef, owner: str, indent: str) -> list[str]:
+    qualified = owner + node.name
+    if qualified in LEFT_OUT:
+        return []
+    generated, text = _signature(node)
+    signatures = SIGNATURES.get(qualified, (generated,))
+    decorators = [f"@{ast.unparse(decorator)}" for decorator in node.decorator_list]
+    if len(signatures) > 1:
+        decorators.append("@typing.overload")
+    lines = [""] if not owner else []
+    for signature in signatures:
+        lines += [indent + decorator for decorator in decorators]
+        lines += _definition(node.name, signature, text, indent)
+        text = ""  # overloads share the first one's
+    return lines
+
+
+def _signature(node: ast.FunctionDef) -> tuple[str, str]:
+    """Return the signature and the rest of the docstring.
+
+    From Python 3.13 on a C method without arguments has a signature of its own, without types, and
+    the typed one stays where it was written: in the first line of the docstring.
+    """
+    text = ast.get_docstring(node) or ""
+    first, _, rest = text.partition("\n")
+    written = re.fullmatch(rf"{node.name}\(self(?:: [\w.]+)?([,)].*)", first)
+    if written:
+        return "(self" + written[1].replace(f"{MODULE}.", ""), rest.strip()
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    return f"({ast.unparse(node.args)}){returns}", text
+
+
+def _definition(name: str, signature: str, text: str, indent: str) -> list[str]:
+    head = _wrapped(f"def {name}{signature}:", indent)
+    if not text:
+        return [*head[:-1], f"{head[-1]} ..."]
+    return [*head, *_docstring(text, indent + "    ")]
+
+
+def _wrapped(code: str, indent: str) -> list[str]:
+    # Lines may end only inside the parentheses, so the arrow sticks to what is around it.
+    lines = textwrap.wrap(
+        code.replace(") -> ", ")\0->\0"),
+        WIDTH - len(" ..."),
+        initial_indent=indent,
+        subsequent_indent=indent + "    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace("\0", " ") for line in lines]
+
+
+def _docstring(text: str, indent: str) -> list[str]:
+    escaped = inspect.cleandoc(text).replace("\\", r"\\").replace('"""', r"\"\"\"")
+    lines = escaped.splitlines()
+    if len(lines) == 1:
+        return [f'{indent}"""{lines[0]}"""']
+    body = [f"{indent}{line}".rstrip() for line in lines[1:]]
+    return [f'{indent}"""{lines[0]}', *body, f'{indent}"""']
+
+
+def main() -> int:
+    """Write the stub, or compare it."""
+    parser = argparse.ArgumentParser(description="Write the type stub of gpuprof._core.")
+    parser.add_argument("--check", action="store_true", help="compare only; 1 if they differ")
+    check = parser.parse_args().check
+    made = render()
+    if not check:
+        STUB.write_text(made, encoding="utf-8")
+        return 0
+    committed = STUB.read_text(encoding="utf-8") if STUB.exists() else ""
+    difference = difflib.unified_diff(
+        committed.splitlines(True), made.splitlines(True), "committed", "made from the module"
+    )
+    sys.stdout.writelines(difference)
+    return int(made != committed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,266 @@
+// The call of a graphed callable: the entry that it fits, most recently used first, or Python.
+//
+// `CallBase` is the base class of gpuprof.GraphedCallable, which answers what no entry fits: by
+// `_slow(args, kwargs)`, where what a graph was captured with has changed by
+// `_stale(entry, args, kwargs)`, and on a stream that is being captured by
+// `_in_capture(args, kwargs)`.
+#include <pybind11/pybind11.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "bindings/bind.hpp"
+#include "bindings/callable/cache_entry.hpp"
+#include "bindings/python/errors.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+
+namespace {
+
+struct CallObject {
+  PyObject_HEAD                         // NOLINT
+      std::vector<PyObject*>* entries;  // owned, most recently used first
+  unsigned long long hits;
+};
+
+PyObject* no_fit = nullptr;    // what `_run` answers in place of a result
+PyObject* is_stale = nullptr;  // and where the entry has to go
+
+CallObject& call_object(PyObject* self) { return *reinterpret_cast<CallObject*>(self); }
+
+PyObject* make(PyTypeObject* type, PyObject* /*args*/, PyObject* /*keywords*/) {
+  PyObject* self = type->tp_alloc(type, 0);
+  if (self == nullptr) return nullptr;
+  return guarded<PyObject*>(nullptr, [&] {
+    call_object(self).entries = new std::vector<PyObject*>;
+    return self;
+  });
+}
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (call_object(self).entries == nullptr) return 0;
+  for (PyObject* entry : *call_object(self).entries) Py_VISIT(entry);
+  return 0;
+}
+
+int clear(PyObject* self) {
+  if (call_object(self).entries == nullptr) return 0;
+  std::vector<PyObject*> entries;
+  entries.swap(*call_object(self).entries);
+  for (PyObject* entry : entries) Py_DECREF(entry);
+  return 0;
+}
+
+void dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  clear(self);
+  delete call_object(self).entries;
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* ask_python(PyObject* self, PyObject* name, PyObject* entry, PyObject* args,
+                     PyObject* keywords) {
+  PyObject* none = keywords != nullptr ? nullptr : PyDict_New();
+  PyObject* given = keywords != nullptr ? keywords : none;
+  PyObject* result = nullptr;
+  if (given != nullptr) {
+    result = entry != nullptr ? PyObject_CallMethodObjArgs(self, name, entry, args, given, nullptr)
+                              : PyObject_CallMethodObjArgs(self, name, args, given, nullptr);
+  }
+  Py_XDECREF(none);
+  if (result == nullptr) throw py::error_already_set();
+  return result;
+}
+
+void move_to_front(std::vector<PyObject*>& entries, PyObject* entry) {
+  if (!entries.empty() && entries.front() == entry) return;
+  const auto found = std::find(entries.begin(), entries.end(), entry);
+  if (found != entries.end()) std::rotate(entries.begin(), found, found + 1);
+}
+
+enum class Answer { kNo, kStale, kCapturing, kYes };
+
+// `result` is a new reference where the answer is kYes. `entry` is kept by the caller.
+Answer try_entry(CacheEntry& call, PyObject* args, PyObject* keywords, CallBuffers& scratch,
+                 PyObject*& result) {
+  if (!call.matches(args, keywords, scratch) || !call.state_is_as_captured()) return Answer::kNo;
+  if (!call.look()) return Answer::kStale;
+  result = call.run(scratch);
+  return result != nullptr ? Answer::kYes : Answer::kCapturing;
+}
+
+// The same, letting go of what it takes.
+Answer answer_by(PyObject* entry, PyObject* args, PyObject* keywords, PyObject*& result) {
+  CacheEntry& call = call_entry(entry);
+  std::unique_ptr<CallBuffers> scratch = call.take_scratch();
+  Answer answer = Answer::kNo;
+  try {
+    answer = try_entry(call, args, keywords, *scratch, result);
+  } catch (const std::exception&) {
+    scratch->let_go();
+    throw;
+  }
+  scratch->let_go();
+  call.give_back(std::move(scratch));
+  return answer;
+}
+
+PyObject* call_with(PyObject* self, PyObject* args, PyObject* keywords) {
+  static PyObject* const slow = PyUnicode_InternFromString("_slow");
+  static PyObject* const stale = PyUnicode_InternFromString("_stale");
+  static PyObject* const in_capture = PyUnicode_InternFromString("_in_capture");
+  auto& entries = *call_object(self).entries;
+  // Python code that runs meanwhile may change the list: then an entry is looked at twice, or not
+  // at all, and Python finds it.
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    PyObject* entry = entries[i];
+    PyObject* result = nullptr;
+    Answer answer = Answer::kNo;
+    Py_INCREF(entry);
+    try {
+      answer = answer_by(entry, args, keywords, result);
+      if (answer == Answer::kStale) result = ask_python(self, stale, entry, args, keywords);
+    } catch (const std::exception&) {
+      Py_DECREF(entry);
+      throw;
+    }
+    if (answer == Answer::kYes) {
+      move_to_front(entries, entry);
+      ++call_object(self).hits;
+    }
+    Py_DECREF(entry);
+    if (answer == Answer::kCapturing) return ask_python(self, in_capture, nullptr, args, keywords);
+    if (answer != Answer::kNo) return result;
+  }
+  return ask_python(self, slow, nullptr, args, keywords);
+}
+
+PyObject* call(PyObject* self, PyObject* args, PyObject* keywords) {
+  return guarded<PyObject*>(nullptr, [&] { return call_with(self, args, keywords); });
+}
+
+bool is_entry(PyObject* object) {
+  static PyObject* const type = py::type::of<CacheEntry>().release().ptr();
+  if (PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(type)) != 0) return true;
+  PyErr_SetString(PyExc_TypeError, "expected a _CallEntry");
+  return false;
+}
+
+PyObject* add(PyObject* self, PyObject* entry) {
+  if (!is_entry(entry)) return nullptr;
+  return guarded<PyObject*>(nullptr, [&] {
+    auto& entries = *call_object(self).entries;
+    entries.insert(entries.begin(), entry);
+    Py_INCREF(entry);
+    Py_INCREF(Py_None);
+    return Py_None;
+  });
+}
+
+PyObject* remove(PyObject* self, PyObject* entry) {
+  auto& entries = *call_object(self).entries;
+  const auto found = std::find(entries.begin(), entries.end(), entry);
+  const bool was_there = found != entries.end();
+  if (was_there) {
+    entries.erase(found);
+    Py_DECREF(entry);
+  }
+  return PyBool_FromLong(was_there);
+}
+
+// _run(entry, args, kwargs): the result of a call that this entry is for, even if it is in no list;
+// `_no_fit` where it is not, `_is_stale` where what the function reads has changed.
+PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  const bool right =
+      count == 3 && PyTuple_Check(arguments[1]) != 0 && PyDict_Check(arguments[2]) != 0;
+  if (!right) {
+    PyErr_SetString(PyExc_TypeError, "_run(entry, args, kwargs)");
+    return nullptr;
+  }
+  if (!is_entry(arguments[0])) return nullptr;
+  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    static PyObject* const in_capture = PyUnicode_InternFromString("_in_capture");
+    PyObject* result = nullptr;
+    switch (answer_by(arguments[0], arguments[1], arguments[2], result)) {
+      case Answer::kYes:
+        move_to_front(*call_object(self).entries, arguments[0]);
+        return result;
+      case Answer::kCapturing:
+        return ask_python(self, in_capture, nullptr, arguments[1], arguments[2]);
+      case Answer::kStale:
+        Py_INCREF(is_stale);
+        return is_stale;
+      case Answer::kNo:
+        break;
+    }
+    Py_INCREF(no_fit);
+    return no_fit;
+  });
+}
+
+PyObject* get_entries(PyObject* self, void* /*closure*/) {
+  return guarded<PyObject*>(nullptr, [&] {
+    // Making the tuple may run code that changes the list.
+    std::vector<py::object> entries;
+    for (PyObject* entry : *call_object(self).entries) {
+      entries.push_back(py::reinterpret_borrow<py::object>(entry));
+    }
+    py::tuple result(entries.size());
+    for (std::size_t i = 0; i < entries.size(); ++i) result[i] = entries[i];
+    return result.release().ptr();
+  });
+}
+
+PyObject* get_hits(PyObject* self, void* /*closure*/) {
+  return PyLong_FromUnsignedLongLong(call_object(self).hits);
+}
+
+PyGetSetDef getset[] = {
+    {"_entries", get_entries, nullptr, "The entries, most recently used first.", nullptr},
+    {"_hits", get_hits, nullptr, "How many calls an entry has answered without Python.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyMethodDef methods[] = {
+    {"_add", add, METH_O,
+     "_add(self: gpuprof._core.CallBase, entry: gpuprof._core._CallEntry) -> None"},
+    {"_remove", remove, METH_O,
+     "_remove(self: gpuprof._core.CallBase, entry: gpuprof._core._CallEntry) -> bool"},
+    {"_run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&run)), METH_FASTCALL,
+     "_run(self: gpuprof._core.CallBase, entry: gpuprof._core._CallEntry, args: tuple[typing.Any, "
+     "...], kwargs: dict[str, typing.Any]) -> typing.Any"},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyType_Slot slots[] = {{Py_tp_doc, const_cast<char*>("What a graphed callable has of its graphs.")},
+                       {Py_tp_new, reinterpret_cast<void*>(&make)},
+                       {Py_tp_dealloc, reinterpret_cast<void*>(&dealloc)},
+                       {Py_tp_traverse, reinterpret_cast<void*>(&traverse)},
+                       {Py_tp_clear, reinterpret_cast<void*>(&clear)},
+                       {Py_tp_call, reinterpret_cast<void*>(&call)},
+                       {Py_tp_getset, getset},
+                       {Py_tp_methods, methods},
+                       {0, nullptr}};
+
+PyType_Spec spec = {"gpuprof._core.CallBase", sizeof(CallObject), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+
+}  // namespace
+
+void bind_callable(py::module_& module) {
+  PyObject* type = PyType_FromSpec(&spec);
+  if (type == nullptr) throw py::error_already_set();
+  module.add_object("CallBase", type);
+  const py::object object = py::module_::import("builtins").attr("object");
+  no_fit = object().release().ptr();
+  is_stale = object().release().ptr();
+  module.attr("_no_fit") = py::handle(no_fit);
+  module.attr("_is_stale") = py::handle(is_stale);
+}
+
+}  // namespace gpuprof::bindings

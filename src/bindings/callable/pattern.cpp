@@ -1,0 +1,334 @@
+#include "bindings/callable/pattern.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+
+namespace {
+
+PyObject* compare_values = nullptr;  // gpuprof._callable_values.same_value
+
+// A comparison that fails says no: what is slower asks again and tells why.
+bool pass_over() {
+  if (PyErr_ExceptionMatches(PyExc_Exception) == 0) throw py::error_already_set();
+  PyErr_Clear();
+  return false;
+}
+
+bool same_double(double value, double captured) {
+  if (std::isnan(value) || std::isnan(captured)) return std::isnan(value) && std::isnan(captured);
+  return value == captured && std::signbit(value) == std::signbit(captured);
+}
+
+bool says_no(PyObject* array, PyObject* question) {
+  PyObject* answer = PyObject_CallMethodNoArgs(array, question);
+  if (answer == nullptr) return pass_over();
+  Py_DECREF(answer);
+  return answer == Py_False;
+}
+
+// Whether a tensor's memory is its value: it may stand for the negative or the conjugate of it.
+bool is_plain_view(PyObject* array, bool is_complex) {
+  static PyObject* const is_neg = PyUnicode_InternFromString("is_neg");
+  static PyObject* const is_conj = PyUnicode_InternFromString("is_conj");
+  return says_no(array, is_neg) && (!is_complex || says_no(array, is_conj));
+}
+
+// Whether an object has more attributes of its own than the captured one: a function may see them.
+bool has_more_attributes(PyObject* object, std::size_t count) {
+  static PyObject* const name = PyUnicode_InternFromString("__dict__");
+  PyObject* own = PyObject_GetAttr(object, name);
+  if (own == nullptr) return pass_over();
+  const bool more = PyDict_Check(own) != 0 && PyDict_GET_SIZE(own) > static_cast<Py_ssize_t>(count);
+  Py_DECREF(own);
+  return more;
+}
+
+bool wants_gradient(PyObject* array) {
+  static PyObject* const name = PyUnicode_InternFromString("requires_grad");
+  PyObject* answer = PyObject_GetAttr(array, name);
+  if (answer == nullptr) return pass_over();
+  const bool wants = answer == Py_True;
+  Py_DECREF(answer);
+  return wants;
+}
+
+bool equal(const std::int64_t* values, const std::vector<std::int64_t>& wanted) {
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (values[i] != wanted[i]) return false;
+  }
+  return true;
+}
+
+// Dimensions of one element may have any stride.
+bool has_strides(const std::int64_t* strides, const ArraySpec& spec) {
+  for (std::size_t i = 0; i < spec.strides.size(); ++i) {
+    if (strides[i] != spec.strides[i] && spec.shape[i] > 1) return false;
+  }
+  return true;
+}
+
+bool has_type(PyObject* object, const std::vector<PyTypeObject*>& types) {
+  return std::find(types.begin(), types.end(), Py_TYPE(object)) != types.end();
+}
+
+// Managed memory is read by the GPU as its own is.
+bool is_on_gpu(int device_type) {
+  return device_type == kDlpackCuda || device_type == kDlpackManaged;
+}
+
+bool read(PyObject* object, const ArraySpec& spec, CallArray& array) {
+  if (!has_type(object, spec.types)) return false;
+  ArrayFacts facts;  // NOLINT: its storage is written where it is used
+  if (!read_array(object, facts)) return false;
+  const bool same =
+      is_on_gpu(facts.device.type) && facts.device.id == spec.device.id &&
+      facts.dtype.code == spec.dtype.code && facts.dtype.bits == spec.dtype.bits &&
+      facts.dtype.lanes == spec.dtype.lanes && facts.rank == static_cast<int>(spec.shape.size()) &&
+      equal(facts.shape, spec.shape) && (!spec.in_place || spec.address == facts.address);
+  if (!same || (spec.no_gradient && wants_gradient(object))) return false;
+  const bool same_strides = has_strides(facts.strides, spec);
+  if (spec.in_place && !same_strides) return false;
+  Py_INCREF(object);
+  array.object = object;
+  array.address = facts.address;
+  const bool is_complex = spec.dtype.code == static_cast<std::uint8_t>(DlCode::kComplex);
+  array.fits = same_strides && (!spec.may_be_view || is_plain_view(object, is_complex));
+  std::int64_t first = spec.first;
+  std::int64_t last = spec.last;
+  if (!same_strides) measure(spec.shape, facts.strides, spec.dtype.bits, first, last);
+  array.begin = facts.address + static_cast<std::uintptr_t>(first);
+  array.end = facts.address + static_cast<std::uintptr_t>(last);
+  return true;
+}
+
+}  // namespace
+
+void measure(const std::vector<std::int64_t>& shape, const std::int64_t* strides, unsigned bits,
+             std::int64_t& first, std::int64_t& last) {
+  first = last = 0;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == 0) {
+      first = last = 0;
+      return;
+    }
+    const std::int64_t step = (shape[i] - 1) * strides[i];
+    (step < 0 ? first : last) += step;
+  }
+  const std::int64_t item = bits / 8;
+  first *= item;
+  last = (last + 1) * item;
+}
+
+void prepare_patterns() {
+  if (compare_values != nullptr) return;
+  compare_values = py::object(py::module_::import("gpuprof._callable_values").attr("same_value"))
+                       .release()
+                       .ptr();
+}
+
+bool same_value(PyObject* value, PyObject* captured) {
+  if (value == captured) return true;
+  if (Py_TYPE(value) != Py_TYPE(captured)) return false;
+  if (PyFloat_CheckExact(value)) {
+    return same_double(PyFloat_AS_DOUBLE(value), PyFloat_AS_DOUBLE(captured));
+  }
+  if (PyLong_CheckExact(value) || PyUnicode_CheckExact(value) || PyBytes_CheckExact(value)) {
+    return PyObject_RichCompareBool(value, captured, Py_EQ) == 1;
+  }
+  // What is equal by its own word may differ in what a graph has inside: -0.0, a NaN, 1 and True.
+  PyObject* answer = PyObject_CallFunctionObjArgs(compare_values, value, captured, nullptr);
+  if (answer == nullptr) return pass_over();
+  Py_DECREF(answer);
+  return answer == Py_True;
+}
+
+void release_arrays(std::vector<CallArray>& arrays) {
+  for (CallArray& array : arrays) Py_CLEAR(array.object);
+}
+
+Pattern::Pattern(py::handle described) {
+  const auto parts = py::cast<py::tuple>(described);
+  const auto name = py::cast<std::string>(parts[0]);
+  static constexpr std::pair<std::string_view, Kind> kNames[] = {
+      {"array", Kind::kArray},    {"value", Kind::kValue}, {"tuple", Kind::kTuple},
+      {"list", Kind::kList},      {"dict", Kind::kDict},   {"object", Kind::kObject},
+      {"mapping", Kind::kMapping}};
+  bool known = false;
+  for (const auto& [text, kind] : kNames) {
+    if (text != name) continue;
+    kind_ = kind;
+    known = true;
+  }
+  if (!known) throw py::value_error("not a pattern: " + name);
+  if (kind_ == Kind::kArray) {
+    index_ = py::cast<std::size_t>(parts[1]);
+    return;
+  }
+  const bool has_object =
+      kind_ == Kind::kValue || kind_ == Kind::kObject || kind_ == Kind::kMapping;
+  const bool has_keys = kind_ == Kind::kDict || kind_ == Kind::kObject || kind_ == Kind::kMapping;
+  std::size_t next = 1;
+  if (has_object) object_ = parts[next++];
+  if (kind_ == Kind::kValue) return;
+  if (has_keys) {
+    for (const py::handle key : py::cast<py::tuple>(parts[next++])) {
+      keys_.push_back(py::reinterpret_borrow<py::object>(key));
+    }
+  }
+  for (const py::handle child : py::cast<py::tuple>(parts[next])) children_.emplace_back(child);
+  if (has_keys && keys_.size() != children_.size()) throw py::value_error("not a pattern: keys");
+}
+
+int Pattern::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(object_.ptr());
+  for (const py::object& key : keys_) Py_VISIT(key.ptr());
+  for (const Pattern& child : children_) {
+    const int stop = child.traverse(visit, arg);
+    if (stop != 0) return stop;
+  }
+  return 0;
+}
+
+bool Pattern::matches(PyObject* value, const std::vector<ArraySpec>& specs,
+                      std::vector<CallArray>& arrays) const {
+  switch (kind_) {
+    case Kind::kArray:
+      return read(value, specs[index_], arrays[index_]);
+    case Kind::kValue:
+      return same_value(value, object_.ptr());
+    case Kind::kTuple:
+    case Kind::kList:
+      return matches_sequence(value, specs, arrays);
+    case Kind::kObject:
+      return matches_attributes(value, specs, arrays);
+    case Kind::kDict:
+    case Kind::kMapping:
+      break;
+  }
+  return matches_entries(value, specs, arrays);
+}
+
+bool Pattern::matches_keywords(PyObject* keywords, bool in_order,
+                               const std::vector<ArraySpec>& specs,
+                               std::vector<CallArray>& arrays) const {
+  if (keywords == nullptr) return keys_.empty();
+  return in_order ? matches_entries(keywords, specs, arrays)
+                  : matches_by_key(keywords, specs, arrays);
+}
+
+bool Pattern::matches_by_key(PyObject* value, const std::vector<ArraySpec>& specs,
+                             std::vector<CallArray>& arrays) const {
+  if (PyDict_GET_SIZE(value) != static_cast<Py_ssize_t>(children_.size())) return false;
+  for (std::size_t i = 0; i < children_.size(); ++i) {
+    PyObject* item = PyDict_GetItemWithError(value, keys_[i].ptr());
+    if (item == nullptr) return PyErr_Occurred() != nullptr && pass_over();
+    Py_INCREF(item);
+    const bool same = children_[i].matches(item, specs, arrays);
+    Py_DECREF(item);
+    if (!same) return false;
+  }
+  return true;
+}
+
+bool Pattern::matches_sequence(PyObject* value, const std::vector<ArraySpec>& specs,
+                               std::vector<CallArray>& arrays) const {
+  const bool exact = kind_ == Kind::kTuple ? PyTuple_CheckExact(value) : PyList_CheckExact(value);
+  if (!exact || PySequence_Fast_GET_SIZE(value) != static_cast<Py_ssize_t>(children_.size())) {
+    return false;
+  }
+  for (std::size_t i = 0; i < children_.size(); ++i) {
+    // A comparison may run code that makes a list shorter.
+    if (PySequence_Fast_GET_SIZE(value) <= static_cast<Py_ssize_t>(i)) return false;
+    PyObject* item = PySequence_Fast_GET_ITEM(value, static_cast<Py_ssize_t>(i));
+    Py_INCREF(item);
+    const bool same = children_[i].matches(item, specs, arrays);
+    Py_DECREF(item);
+    if (!same) return false;
+  }
+  return true;
+}
+
+bool Pattern::matches_attributes(PyObject* value, const std::vector<ArraySpec>& specs,
+                                 std::vector<CallArray>& arrays) const {
+  if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != object_.ptr()) return false;
+  if (has_more_attributes(value, keys_.size())) return false;
+  for (std::size_t i = 0; i < children_.size(); ++i) {
+    PyObject* item = PyObject_GetAttr(value, keys_[i].ptr());
+    if (item == nullptr) return pass_over();
+    const bool same = children_[i].matches(item, specs, arrays);
+    Py_DECREF(item);
+    if (!same) return false;
+  }
+  return true;
+}
+
+bool Pattern::matches_entries(PyObject* value, const std::vector<ArraySpec>& specs,
+                              std::vector<CallArray>& arrays) const {
+  const bool right_type = kind_ == Kind::kDict
+                              ? PyDict_CheckExact(value)
+                              : reinterpret_cast<PyObject*>(Py_TYPE(value)) == object_.ptr();
+  if (!right_type || PyDict_GET_SIZE(value) != static_cast<Py_ssize_t>(children_.size())) {
+    return false;
+  }
+  // In order, which the function may see.
+  Py_ssize_t at = 0;
+  PyObject* key = nullptr;
+  PyObject* item = nullptr;
+  for (std::size_t i = 0; i < children_.size(); ++i) {
+    if (PyDict_Next(value, &at, &key, &item) == 0) return false;
+    Py_INCREF(key);
+    Py_INCREF(item);
+    const bool same = same_value(key, keys_[i].ptr()) && children_[i].matches(item, specs, arrays);
+    Py_DECREF(item);
+    Py_DECREF(key);
+    if (!same) return false;
+  }
+  return true;
+}
+
+bool Pattern::is_simple() const noexcept {
+  if (kind_ == Kind::kObject || kind_ == Kind::kMapping) return false;
+  return std::all_of(children_.begin(), children_.end(),
+                     [](const Pattern& child) { return child.is_simple(); });
+}
+
+PyObject* Pattern::build(const std::vector<PyObject*>& arrays) const {
+  if (kind_ == Kind::kArray || kind_ == Kind::kValue) {
+    PyObject* object = kind_ == Kind::kArray ? arrays[index_] : object_.ptr();
+    Py_INCREF(object);
+    return object;
+  }
+  if (kind_ == Kind::kDict) return build_dict(arrays);
+  const auto size = static_cast<Py_ssize_t>(children_.size());
+  PyObject* result = kind_ == Kind::kTuple ? PyTuple_New(size) : PyList_New(size);
+  for (Py_ssize_t i = 0; result != nullptr && i < size; ++i) {
+    PyObject* item = children_[static_cast<std::size_t>(i)].build(arrays);
+    if (item == nullptr) {
+      Py_CLEAR(result);
+    } else if (kind_ == Kind::kTuple) {
+      PyTuple_SET_ITEM(result, i, item);
+    } else {
+      PyList_SET_ITEM(result, i, item);
+    }
+  }
+  return result;
+}
+
+PyObject* Pattern::build_dict(const std::vector<PyObject*>& arrays) const {
+  PyObject* result = PyDict_New();
+  for (std::size_t i = 0; result != nullptr && i < children_.size(); ++i) {
+    PyObject* item = children_[i].build(arrays);
+    if (item == nullptr || PyDict_SetItem(result, keys_[i].ptr(), item) != 0) Py_CLEAR(result);
+    Py_XDECREF(item);
+  }
+  return result;
+}
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,102 @@
+// What the arguments of a call must look like, for one graph: their structure, the plain values in
+// it, and the arrays' types, sizes and devices. And the structure of a result, which is made anew
+// around each call's arrays.
+//
+// Both are given as nested tuples, by gpuprof._callable_structure:
+//   ("array", index) | ("value", object) | ("tuple" | "list", children) | ("dict", keys, children)
+//   |
+//   ("object", type, attribute names, children) | ("mapping", type, keys, children)
+// Patterns own references to what they name. All functions need the interpreter lock; comparing
+// values may run Python code.
+#pragma once
+
+#include <Python.h>
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "bindings/interop/array_desc.hpp"
+
+namespace gpuprof::bindings {
+
+// An array as the graph wants it.
+struct ArraySpec {
+  std::vector<PyTypeObject*> types;  // exact; not owned: the patterns' maker keeps them
+  DlDevice device{kDlpackCuda, 0};
+  DlDataType dtype{0, 0, 1};
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> strides;  // of the array inside
+  bool in_place = false;              // only the very array that the graph works on will do
+  std::uintptr_t address = 0;         // of that one
+  bool no_gradient = false;           // it must not ask for a gradient
+  bool may_be_view = false;           // its bits may stand for the negative, or the conjugate
+  std::int64_t first = 0;             // from the address to the first byte of the array inside
+  std::int64_t last = 0;              // to the one after the last
+};
+
+// One array of a call. Whoever made the list of them lets go of the objects, by release_arrays():
+// no destructor does, because a thread that ends at exit must not touch them.
+struct CallArray {
+  PyObject* object = nullptr;  // owned
+  std::uintptr_t address = 0;
+  std::uintptr_t begin = 0;  // of the memory that it lies in; its address is another one where a
+  std::uintptr_t end = 0;    // stride is negative
+  bool fits = true;          // laid out as the array inside; else it has to be staged
+};
+
+void release_arrays(std::vector<CallArray>& arrays);
+
+// Sets where an array of these strides begins and ends, in bytes from its address.
+void measure(const std::vector<std::int64_t>& shape, const std::int64_t* strides, unsigned bits,
+             std::int64_t& first, std::int64_t& last);
+
+class Pattern {
+ public:
+  Pattern() = default;
+  // Throws py::value_error for what is no pattern.
+  explicit Pattern(pybind11::handle described);
+
+  // Whether `value` is of this structure. Fills in `arrays`, which has one item for each spec;
+  // after false, some of them.
+  bool matches(PyObject* value, const std::vector<ArraySpec>& specs,
+               std::vector<CallArray>& arrays) const;
+  // The same for keyword arguments: null stands for none. They may come in any order, unless it is
+  // `in_order`.
+  bool matches_keywords(PyObject* keywords, bool in_order, const std::vector<ArraySpec>& specs,
+                        std::vector<CallArray>& arrays) const;
+
+  // A new structure around `arrays`; a new reference, or null with a Python exception set. Only
+  // where is_simple(): of exact tuples, lists and dicts.
+  [[nodiscard]] PyObject* build(const std::vector<PyObject*>& arrays) const;
+  [[nodiscard]] bool is_simple() const noexcept;
+
+  int traverse(visitproc visit, void* arg) const;
+
+ private:
+  enum class Kind : std::uint8_t { kArray, kValue, kTuple, kList, kDict, kObject, kMapping };
+  bool matches_sequence(PyObject* value, const std::vector<ArraySpec>& specs,
+                        std::vector<CallArray>& arrays) const;
+  bool matches_attributes(PyObject* value, const std::vector<ArraySpec>& specs,
+                          std::vector<CallArray>& arrays) const;
+  bool matches_entries(PyObject* value, const std::vector<ArraySpec>& specs,
+                       std::vector<CallArray>& arrays) const;
+  bool matches_by_key(PyObject* value, const std::vector<ArraySpec>& specs,
+                      std::vector<CallArray>& arrays) const;
+  [[nodiscard]] PyObject* build_dict(const std::vector<PyObject*>& arrays) const;
+
+  Kind kind_ = Kind::kValue;
+  std::size_t index_ = 0;               // kArray
+  pybind11::object object_;             // kValue: the value; kObject, kMapping: the type
+  std::vector<pybind11::object> keys_;  // kDict, kMapping: keys; kObject: attribute names
+  std::vector<Pattern> children_;
+};
+
+// Finds what comparing needs. Before the first pattern is matched.
+void prepare_patterns();
+
+// Whether two constants are the same for a graph: of one type, and equal, bit by bit where they are
+// floats.
+bool same_value(PyObject* value, PyObject* captured);
+
+}  // namespace gpuprof::bindings

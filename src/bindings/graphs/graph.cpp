@@ -1,0 +1,481 @@
+// CapturedGraph for Python: its launch is a plain C method, the rest is gpuprof._graphs'.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <pybind11/typing.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "bindings/bind.hpp"
+#include "bindings/graphs/capture.hpp"
+#include "bindings/graphs/launch.hpp"
+#include "bindings/graphs/scalar.hpp"
+#include "bindings/interop/streams.hpp"
+#include "bindings/python/context_manager.hpp"
+#include "bindings/python/deferred_decref.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/python/gil.hpp"
+#include "bindings/python/switches.hpp"
+#include "bindings/ranges/listeners.hpp"
+#include "bindings/ranges/own_ranges.hpp"
+#include "bindings/ranges/scope_events.hpp"
+#include "bindings/ranges/scope_stack.hpp"
+#include "bindings/timing/path.hpp"
+#include "graphs/captured_graph.hpp"
+#include "timing/device.hpp"
+#include "timing/scope.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+using graphs::CapturedGraph;
+using graphs::IoAddresses;
+using graphs::PointedLaunch;
+using timing::Sample;
+using timing::SampleRef;
+
+namespace {
+
+using Objects = py::typing::Tuple<py::object, py::ellipsis>;
+using CopyList = std::vector<std::tuple<std::uintptr_t, std::uintptr_t, std::size_t>>;
+
+class PyGraph {
+ public:
+  // `handle` is the graph, unless `ended` brings one. `stream` is kept alive with the graph.
+  PyGraph(EndedCapture* ended, std::uintptr_t handle, std::uintptr_t stream, int ordinal,
+          int timers, const std::string& name)
+      : path_(name), stream_(stream), ordinal_(ordinal) {
+    auto parts = ended != nullptr ? std::exchange(ended->parts, {}) : graphs::CapturedParts{};
+    const bool lent = parts.graph == nullptr;
+    if (lent) parts.graph = reinterpret_cast<void*>(handle);
+    graph_ = std::make_unique<CapturedGraph>(std::move(parts), lent, stream, ordinal,
+                                             static_cast<graphs::GraphTimers>(timers));
+  }
+
+  PyGraph(const PyGraph&) = delete;
+  PyGraph& operator=(const PyGraph&) = delete;
+  // With the interpreter lock, which is not to be waited with and, here, not to be let go.
+  ~PyGraph() {
+    if (graph_->try_close()) {
+      drop_framework();
+    } else {
+      graphs::close_later(std::move(graph_), payload_of(std::move(framework_)));
+    }
+    drain_kept_soon();
+  }
+
+  // What a framework has of the graph. Its destruction may call the driver, inside a capture too.
+  void set_framework(py::object framework) {
+    drop_framework();
+    framework_ = std::move(framework);
+  }
+  [[nodiscard]] const py::object& framework() const noexcept { return framework_; }
+
+  void retain(const Objects& objects) {
+    if (objects.empty()) return;
+    KeepAlive* kept = make_keep_alive(objects);
+    try {
+      without_gil([&] { graph_->retain({kept, &release_kept}); });
+    } catch (...) {
+      release_kept(kept);
+      throw;
+    }
+  }
+
+  // Those of `objects` that are scalars.
+  void read_scalars(const Objects& objects) {
+    std::vector<std::shared_ptr<const graphs::DeviceScalar>> scalars;
+    for (const py::handle object : objects) {
+      if (auto scalar = device_scalar(object)) scalars.push_back(std::move(scalar));
+    }
+    if (!scalars.empty()) without_gil([&] { graph_->read_scalars(scalars); });
+  }
+
+  // `objects` is what the graph needs from now on.
+  void update(PyGraph& other, const Objects& objects, graphs::UpdateRefusal& refusal) {
+    KeepAlive* kept = objects.empty() ? nullptr : make_keep_alive(objects);
+    bool done = false;
+    try {
+      without_gil([&] { done = graph_->update(*other.graph_, {kept, &release_kept}, refusal); });
+    } catch (...) {
+      if (kept != nullptr) release_kept(kept);
+      throw;
+    }
+    if (!done && kept != nullptr) release_kept(kept);
+    drain_kept();
+  }
+
+  // Each copy is (address inside, address outside, bytes).
+  void add_copies(const CopyList& in, const CopyList& out) {
+    const auto copies = [](const CopyList& list) {
+      std::vector<graphs::EdgeCopy> result;
+      for (const auto& [inside, outside, bytes] : list) result.push_back({inside, outside, bytes});
+      return result;
+    };
+    const auto before = copies(in);
+    const auto after = copies(out);
+    without_gil([&] { graph_->add_copies(before, after); });
+  }
+
+  void instantiate() {
+    inside_own_range(OwnRange::kInstantiate,
+                     [this] { without_gil([this] { graph_->instantiate(); }); });
+  }
+
+  void close() {
+    without_gil([this] { graph_->close(); });
+    drop_framework();
+    drain_kept();
+  }
+
+  // `at` is null for a launch that leaves the copies at the edges out.
+  PointedLaunch launch(PyObject* self, const CurrentStream& on, IoAddresses* at) {
+    const bool traced = listens(kTrace) && trace_records();
+    if (notice_) {
+      notice_ = false;
+      py::handle(self).attr("_launched_after_clear")();
+    }
+    // A graph that collects, launched while timing is off, does not.
+    const bool collects = graph_->collects() && !switches.disabled_for_good && !is_paused() &&
+                          timing::scope::enabled.load(std::memory_order_relaxed);
+    if (direct_ && !traced && !collects && !listens(kNvtx)) return launch_on(on, nullptr, at);
+    return launch_seen(self, on, at, traced, collects);
+  }
+
+  [[nodiscard]] CurrentStream launch_stream(PyObject* stream) const {
+    if (stream != Py_None) return {stream_handle(stream), 0, false};
+    const CurrentStream now = current_stream();
+    return now.of_framework ? now : CurrentStream{stream_, ordinal_, false};
+  }
+
+  // The spans' times once all are known; waits.
+  std::vector<graphs::SpanTime> wait_for_times() {
+    std::vector<graphs::SpanTime> times;
+    // Not even once with the lock: another thread may be in a launch that takes long.
+    keep_polling_without_gil([&](timing::HostNanoseconds until) {
+      for (;;) {
+        times = graph_->times();
+        if (std::all_of(times.begin(), times.end(), [](const auto& t) { return t.known; })) {
+          return true;
+        }
+        if (timing::monotonic_now() >= until) return false;
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    });
+    return times;
+  }
+
+  CapturedGraph& graph() { return *graph_; }
+  [[nodiscard]] bool direct() const noexcept { return direct_; }
+  void set_direct(bool direct) noexcept { direct_ = direct; }
+  [[nodiscard]] bool notice() const noexcept { return notice_; }
+  void set_notice(bool notice) noexcept { notice_ = notice; }
+
+ private:
+  static graphs::Payload payload_of(py::object object) noexcept {
+    try {
+      return {make_keep_alive(py::make_tuple(object)), &release_kept};
+    } catch (const std::exception&) {  // out of memory: kept for good
+      object.release();
+      return {};
+    }
+  }
+
+  void drop_framework() {
+    if (framework_.is_none()) return;
+    const graphs::RelaxedThread relaxed;
+    framework_ = py::none();
+  }
+
+  // With the interpreter lock, as records are, unless that could take long.
+  PointedLaunch launch_on(const CurrentStream& on, Sample* replay, IoAddresses* at) {
+    if (!switches.release_gil && !timing::device::is_slow(on.handle)) {
+      const PointedLaunch done = try_launch(on, replay, at);
+      if (done != PointedLaunch::kBusy) return done;
+    }
+    PointedLaunch done = PointedLaunch::kLaunched;
+    without_gil([&] {
+      if (at != nullptr) {
+        done = graph_->launch_pointed(on.handle, on.ordinal, replay, *at);
+      } else {
+        graph_->launch(on.handle, on.ordinal, replay);
+      }
+      graphs::release_finished();  // graphs that were let go meanwhile may have waited for this
+    });
+    drain_kept_soon();
+    return done;
+  }
+
+  PointedLaunch try_launch(const CurrentStream& on, Sample* replay, IoAddresses* at) {
+    if (at != nullptr) return graph_->try_launch_pointed(on.handle, on.ordinal, replay, *at);
+    return graph_->try_launch(on.handle, on.ordinal, replay) ? PointedLaunch::kLaunched
+                                                             : PointedLaunch::kBusy;
+  }
+
+  PointedLaunch launch_by_framework(PyObject* self, const CurrentStream& on, Sample* replay,
+                                    IoAddresses* at) {
+    PointedLaunch begun = PointedLaunch::kLaunched;
+    without_gil([&] {
+      if (at != nullptr) {
+        begun = graph_->before_pointed_launch(on.handle, on.ordinal, replay, *at);
+      } else {
+        graph_->before_launch(on.handle, on.ordinal, replay);
+      }
+    });
+    if (begun != PointedLaunch::kLaunched) return begun;
+    static PyObject* name = PyUnicode_InternFromString("_replay_by_framework");
+    PyObject* handle = PyLong_FromUnsignedLongLong(on.handle);
+    PyObject* done = PyObject_CallMethodObjArgs(self, name, handle, nullptr);
+    Py_XDECREF(handle);
+    Py_XDECREF(done);
+    const bool launched = done != nullptr;
+    PyObject* type = nullptr;
+    PyObject* value = nullptr;
+    PyObject* traceback = nullptr;
+    PyErr_Fetch(&type, &value, &traceback);
+    without_gil([&] { graph_->after_launch(on.handle, replay, launched); });
+    PyErr_Restore(type, value, traceback);
+    if (!launched) throw py::error_already_set();
+    return begun;
+  }
+
+  // A launch that somebody watches: a trace, NVTX, or the statistics.
+  PointedLaunch launch_seen(PyObject* self, const CurrentStream& on, IoAddresses* at, bool traced,
+                            bool collects) {
+    SampleRef replay;
+    if (traced || collects) {
+      replay = SampleRef(timing::make_sample());
+      const ScopeStack& stack = current_scope_stack();
+      replay->path = &path_.below(stack.path());
+      replay->depth =
+          static_cast<std::uint16_t>(std::min<std::size_t>(stack.size(), UINT16_MAX - 1));
+      if (traced) {
+        name_this_thread();
+        note_thread(*replay.get());
+      }
+    }
+    PointedLaunch done = PointedLaunch::kLaunched;
+    inside_own_range(OwnRange::kReplay, [&] {
+      done = direct_ ? launch_on(on, replay.get(), at)
+                     : launch_by_framework(self, on, replay.get(), at);
+    });
+    if (traced && done == PointedLaunch::kLaunched) trace_host_span(*replay.get(), replay->depth);
+    emit_pending_warnings();
+    return done;
+  }
+
+  timing::PathCache path_;
+  std::uintptr_t stream_;
+  int ordinal_;
+  std::unique_ptr<CapturedGraph> graph_;
+  py::object framework_ = py::none();
+  bool direct_ = true;   // a launch is the driver's alone
+  bool notice_ = false;  // the next launch has something to say first
+};
+
+PyObject* launch(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  PyObject* stream = count == 1 ? arguments[0] : Py_None;
+  if (count > 1 || (keywords != nullptr && PyTuple_GET_SIZE(keywords) > 0)) {
+    const bool by_name =
+        count == 0 && PyTuple_GET_SIZE(keywords) == 1 &&
+        PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(keywords, 0), "stream") == 0;
+    if (!by_name) {
+      PyErr_SetString(PyExc_TypeError, "launch() takes at most one argument, stream");
+      return nullptr;
+    }
+    stream = arguments[0];
+  }
+  return guarded<PyObject*>(nullptr, [&] {
+    auto& graph = unchecked<PyGraph>(self);
+    graph.launch(self, graph.launch_stream(stream), nullptr);
+    Py_INCREF(Py_None);
+    return Py_None;
+  });
+}
+
+PyMethodDef launch_method{
+    "launch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&launch)),
+    METH_FASTCALL | METH_KEYWORDS,
+    "launch(self: gpuprof._core.GraphBase, stream: typing.Any = None) -> None\n\n"
+    "Replay the graph once on `stream`, without waiting for it.\n\n"
+    "Parameters\n----------\n"
+    "stream : int or object, optional\n"
+    "    None is the framework's current stream; without a framework the one it was captured "
+    "on.\n\n"
+    "Raises\n------\n"
+    "InvalidStateError\n"
+    "    The graph is closed, or the stream is being captured.\n"
+    "CudaError\n"
+    "    The driver refused the launch.\n"};
+
+using Times = py::typing::List<
+    py::typing::Tuple<py::typing::Tuple<py::str, py::ellipsis>, py::typing::Optional<py::float_>>>;
+
+Times times_of(const std::vector<graphs::SpanTime>& times) {
+  Times result;
+  for (const graphs::SpanTime& time : times) {
+    const py::tuple names =
+        time.named ? py::tuple(path_names(*time.path)) : py::make_tuple("(unnamed)");
+    result.append(py::make_tuple(
+        names, time.known ? py::object(py::float_(time.ms)) : py::object(py::none())));
+  }
+  return result;
+}
+
+std::uintptr_t handle_of(PyGraph& self, void* (CapturedGraph::*get)()) {
+  void* handle = nullptr;
+  without_gil([&] { handle = (self.graph().*get)(); });
+  return reinterpret_cast<std::uintptr_t>(handle);
+}
+
+std::unique_ptr<PyGraph> make_graph(const py::typing::Optional<EndedCapture>& ended,
+                                    std::uintptr_t handle, std::uintptr_t stream, int ordinal,
+                                    int timers, const std::string& name) {
+  auto* parts = ended.is_none() ? nullptr : ended.cast<EndedCapture*>();
+  return std::make_unique<PyGraph>(parts, handle, stream, ordinal, timers, name);
+}
+
+// The driver's result, which is 0 for a graph that fitted, and the two nodes.
+using Answer = std::tuple<int, std::int64_t, std::int64_t>;
+
+Answer update(PyGraph& self, PyGraph& other, const Objects& objects) {
+  graphs::UpdateRefusal refusal;
+  self.update(other, objects, refusal);
+  return {refusal.result, refusal.node, refusal.node_of_other};
+}
+
+Times times(PyGraph& self, bool wait) {
+  if (wait) return times_of(self.wait_for_times());
+  std::vector<graphs::SpanTime> times;
+  without_gil([&] { times = self.graph().times(); });
+  return times_of(times);
+}
+
+// What changes it, or is its framework's.
+void bind_making(py::class_<PyGraph>& graph) {
+  graph
+      .def(py::init(&make_graph), py::arg("ended"), py::arg("handle"), py::arg("stream"),
+           py::arg("ordinal"), py::arg("timers"), py::arg("name"))
+      .def("_retain", &PyGraph::retain, py::arg("objects"))
+      .def("_read_scalars", &PyGraph::read_scalars, py::arg("objects"))
+      .def(
+          "_read_scalars_of",
+          [](PyGraph& self, std::uintptr_t stream) {
+            without_gil([&] { self.graph().read_scalars_of(stream); });
+          },
+          py::arg("stream"))
+      .def(
+          "_take_turns",
+          [](PyGraph& self, const std::shared_ptr<graphs::LaunchOrder>& turns) {
+            without_gil([&] { self.graph().set_launch_order(turns); });
+          },
+          py::arg("turns"))
+      .def("_add_copies", &PyGraph::add_copies, py::arg("before"), py::arg("after"))
+      .def("_instantiate", &PyGraph::instantiate)
+      .def(
+          "_lend_exec",
+          [](PyGraph& self, std::uintptr_t exec) {
+            without_gil([&] { self.graph().lend_exec(reinterpret_cast<void*>(exec)); });
+          },
+          py::arg("exec"))
+      .def("_update", &update, py::arg("other"), py::arg("objects"))
+      .def_property("_by_torch", &PyGraph::framework, &PyGraph::set_framework)
+      .def_property("_direct", &PyGraph::direct, &PyGraph::set_direct)
+      .def_property("_notice", &PyGraph::notice, &PyGraph::set_notice)
+      .def(
+          "upload",
+          [](PyGraph& self, const py::object& stream) {
+            const CurrentStream on = self.launch_stream(stream.ptr());
+            without_gil([&] { self.graph().upload(on.handle, on.ordinal); });
+          },
+          py::arg("stream") = py::none(),
+          "Copy the graph to the device, so that the first launch is as cheap as the others.\n\n"
+          "Idempotent; a launch does it too. Does not wait.")
+      .def(
+          "close", &PyGraph::close,
+          "Destroy the graph. Idempotent; a replay that runs is not disturbed, and what the graph\n"
+          "keeps alive is let go when the last one is over.");
+}
+
+void bind_looking(py::class_<PyGraph>& graph) {
+  graph.def("_times", &times, py::arg("wait"))
+      .def("_memory",
+           [](PyGraph& self) {
+             graphs::GraphMemory memory;
+             without_gil([&] { memory = self.graph().memory(); });
+             return std::make_pair(memory.instantiate, memory.upload);
+           })
+      .def_property_readonly(
+          "is_closed", [](PyGraph& self) { return self.graph().closed(); },
+          "Whether `close` was called.")
+      .def_property_readonly(
+          "num_replays", [](PyGraph& self) { return self.graph().replays(); },
+          "How often the graph was launched.")
+      .def_property_readonly(
+          "is_uploaded", [](PyGraph& self) { return self.graph().uploaded(); },
+          "Whether the graph is on the device, by `upload` or by a launch.")
+      .def_property_readonly(
+          "num_nodes",
+          [](PyGraph& self) {
+            std::size_t count = 0;
+            without_gil([&] { count = self.graph().node_count(); });
+            return count;
+          },
+          "How many nodes the graph has; those of child graphs are not counted.")
+      .def_property_readonly(
+          "raw_graph", [](PyGraph& self) { return handle_of(self, &CapturedGraph::graph); },
+          "The CUgraph, as an int. It belongs to this object.")
+      .def_property_readonly(
+          "raw_exec", [](PyGraph& self) { return handle_of(self, &CapturedGraph::exec); },
+          "The CUgraphExec, as an int. It belongs to this object.")
+      .def_property_readonly(
+          "device", [](PyGraph& self) { return self.graph().device(); },
+          "The index of the device that the graph is on.")
+      .def_property_readonly("_span_count", [](PyGraph& self) { return self.graph().span_count(); })
+      .def_property_readonly("_collects", [](PyGraph& self) { return self.graph().collects(); });
+}
+
+}  // namespace
+
+CurrentStream graph_stream(PyObject* graph) {
+  return unchecked<PyGraph>(graph).launch_stream(Py_None);
+}
+
+PointedLaunch launch_pointed(PyObject* graph, const CurrentStream& on, IoAddresses& at) {
+  return unchecked<PyGraph>(graph).launch(graph, on, &at);
+}
+
+void keep_turn(PyObject* graph) {
+  auto& self = unchecked<PyGraph>(graph);
+  without_gil([&] { self.graph().keep_turn(); });
+}
+
+void give_turn_back(PyObject* graph) {
+  auto& self = unchecked<PyGraph>(graph);
+  without_gil([&] { self.graph().give_turn_back(); });
+}
+
+void note_graph_use(PyObject* graph, const CurrentStream& on) {
+  auto& self = unchecked<PyGraph>(graph);
+  without_gil([&] { self.graph().note_use(on.handle, on.ordinal); });
+}
+
+void bind_graphs_graph(py::module_& module) {
+  py::class_<graphs::LaunchOrder, std::shared_ptr<graphs::LaunchOrder>>(module, "_Turns")
+      .def(py::init(&std::make_shared<graphs::LaunchOrder>))
+      .def_property_readonly("launches", &graphs::LaunchOrder::launches);
+  py::class_<PyGraph> graph(module, "GraphBase", "What `CapturedGraph` has of the driver.");
+  bind_making(graph);
+  bind_looking(graph);
+  PyObject* method =
+      PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(graph.ptr()), &launch_method);
+  if (method == nullptr) throw py::error_already_set();
+  graph.attr("launch") = py::reinterpret_steal<py::object>(method);
+  module.def("_drain_kept", &drain_kept);
+}
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,378 @@
+// gpuprof.DeviceScalar without its constructor's arguments, which Python checks.
+#include "bindings/graphs/scalar.hpp"
+
+#include <pybind11/pybind11.h>
+#include <pybind11/typing.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "bindings/bind.hpp"
+#include "bindings/graphs/scalar_dlpack.hpp"
+#include "bindings/graphs/scalar_value.hpp"
+#include "bindings/interop/streams.hpp"
+#include "bindings/python/context_manager.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/python/record_policy.hpp"
+#include "graphs/device_scalar.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+using graphs::DeviceScalar;
+using graphs::ScalarFormat;
+
+namespace {
+
+const ScalarFormat& format_named(const std::string& name) {
+  if (const ScalarFormat* format = graphs::scalar_format(name); format != nullptr) return *format;
+  throw py::value_error("dtype: expected one of " + graphs::scalar_format_names() + ", got '" +
+                        name + "'");
+}
+
+// DLPack and the array interface number the legacy default stream 1.
+std::uintptr_t numbered(std::uintptr_t stream) noexcept { return stream == 0 ? 1 : stream; }
+
+// A DeviceScalar with what only Python has: the streams to keep alive.
+class PyScalar {
+ public:
+  // `first` is what the stream of the first write lives as long as; its reference is taken.
+  PyScalar(std::shared_ptr<DeviceScalar> scalar, py::handle stream, std::uintptr_t handle,
+           PyObject* first)
+      : format_(scalar->format()),
+        own_stream_(py::reinterpret_borrow<py::object>(stream)),
+        own_handle_(handle),
+        last_stream_(py::reinterpret_steal<py::object>(first)),
+        scalar_(std::move(scalar)) {}
+
+  void update(PyObject* value, PyObject* stream, bool record) {
+    const std::uint64_t bits = scalar_bits(value, format_);
+    // A copy: another thread may close this while the lock is let go.
+    const std::shared_ptr<DeviceScalar> scalar = open();
+    PyObject* owner = stream;
+    const std::uintptr_t on = stream_of(stream, owner);
+    bool recorded = false;
+    try {
+      on_stream(on, [&] { recorded = scalar->update(bits, on, record); });
+    } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
+      Py_DECREF(owner);
+      throw;
+    }
+    if (recorded || owner == last_stream_.ptr()) {
+      Py_DECREF(owner);
+      return;
+    }
+    py::object before = std::move(last_stream_);
+    last_stream_ = py::reinterpret_steal<py::object>(owner);
+  }
+
+  // A daemon thread may end in here at exit, by unwinding without the interpreter lock: the frames
+  // own no Python object.
+  [[nodiscard]] py::object get(py::handle stream) const {
+    const std::shared_ptr<DeviceScalar> scalar = open();
+    const std::uintptr_t on =
+        stream.is_none() ? scalar->last_stream() : stream_handle(stream.ptr());
+    DeviceScalar::Reading reading = scalar->reading(on);
+    wait_without_gil([&](timing::HostNanoseconds until) { return reading.poll(until); });
+    std::uint64_t bits = 0;
+    without_gil([&] { bits = reading.fetch(); });
+    return scalar_value(format_, bits);
+  }
+
+  void close() {
+    const std::shared_ptr<DeviceScalar> closed = std::move(scalar_);
+    own_stream_ = py::none();
+    last_stream_ = py::none();
+  }
+
+  [[nodiscard]] const std::shared_ptr<DeviceScalar>& open_or_null() const noexcept {
+    return scalar_;
+  }
+  [[nodiscard]] std::shared_ptr<DeviceScalar> open() const {
+    if (!scalar_) throw_invalid_state("this DeviceScalar is closed; make a new one");
+    return scalar_;
+  }
+
+  [[nodiscard]] const ScalarFormat& format() const noexcept { return format_; }
+
+  [[nodiscard]] std::string describe() const {
+    const std::string text = std::string("<gpuprof.DeviceScalar ") + format_.name;
+    if (!scalar_) return text + ", closed>";
+    char place[64];
+    std::snprintf(place, sizeof place, " at 0x%llx, device %d>",
+                  static_cast<unsigned long long>(scalar_->address()), scalar_->ordinal());
+    return text + place;
+  }
+
+ private:
+  // None is the scalar's own stream, and if it has none the framework's current one. `owner`
+  // becomes a new reference to what the stream lives as long as.
+  [[nodiscard]] std::uintptr_t stream_of(PyObject* stream, PyObject*& owner) const {
+    std::uintptr_t handle = own_handle_;
+    owner = nullptr;
+    if (stream != Py_None) {
+      handle = stream_handle(stream);
+    } else if (own_stream_.is_none()) {
+      handle = current_stream(&owner).handle;
+    }
+    if (owner == nullptr) {
+      owner = stream;
+      Py_INCREF(owner);
+    }
+    return handle;
+  }
+
+  const ScalarFormat& format_;
+  py::object own_stream_;
+  std::uintptr_t own_handle_;
+  py::object last_stream_;
+  std::shared_ptr<DeviceScalar> scalar_;
+};
+
+std::unique_ptr<PyScalar> make(py::handle value, const std::string& dtype, py::handle stream) {
+  const ScalarFormat& format = format_named(dtype);
+  const std::uint64_t bits = scalar_bits(value.ptr(), format);
+  PyObject* owner = nullptr;
+  const CurrentStream on = stream.is_none() ? current_stream(&owner)
+                                            : CurrentStream{stream_handle(stream.ptr()), 0, false};
+  if (owner == nullptr) owner = stream.inc_ref().ptr();
+  // Memory may have to be freed first, which waits.
+  std::shared_ptr<DeviceScalar> scalar;
+  try {
+    without_gil(
+        [&] { scalar = std::make_shared<DeviceScalar>(format, bits, on.handle, on.ordinal); });
+  } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
+    Py_DECREF(owner);
+    throw;
+  }
+  return std::make_unique<PyScalar>(std::move(scalar), stream, on.handle, owner);
+}
+
+struct UpdateArguments {
+  PyObject* value = nullptr;
+  PyObject* stream = nullptr;
+  PyObject* record = nullptr;
+};
+
+// Puts one argument in its place; false with Python's error set.
+bool place(UpdateArguments& arguments, PyObject* keyword, PyObject* argument) {
+  const struct {
+    const char* name;
+    PyObject** slot;
+  } places[] = {
+      {"value", &arguments.value}, {"stream", &arguments.stream}, {"record", &arguments.record}};
+  for (const auto& [name, slot] : places) {
+    if (PyUnicode_CompareWithASCIIString(keyword, name) != 0) continue;
+    if (*slot == nullptr) {
+      *slot = argument;
+      return true;
+    }
+    PyErr_Format(PyExc_TypeError, "update() got multiple values for argument '%s'", name);
+    return false;
+  }
+  PyErr_Format(PyExc_TypeError,
+               "update() takes value, stream and record, got an unexpected keyword argument '%U'",
+               keyword);
+  return false;
+}
+
+bool parse(UpdateArguments& into, PyObject* const* arguments, Py_ssize_t count,
+           PyObject* keywords) {
+  if (count > 2) {
+    PyErr_Format(PyExc_TypeError, "update() takes a value and a stream, got %zd arguments", count);
+    return false;
+  }
+  if (count > 0) into.value = arguments[0];
+  if (count > 1) into.stream = arguments[1];
+  const Py_ssize_t named = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
+  for (Py_ssize_t i = 0; i < named; ++i) {
+    if (!place(into, PyTuple_GET_ITEM(keywords, i), arguments[count + i])) return false;
+  }
+  if (into.value == nullptr) {
+    PyErr_SetString(PyExc_TypeError, "update() needs the value to write");
+    return false;
+  }
+  if (into.stream == nullptr) into.stream = Py_None;
+  if (into.record == nullptr) into.record = Py_False;
+  if (PyBool_Check(into.record) != 0) return true;
+  PyErr_Format(PyExc_TypeError, "record: expected True or False, got %s",
+               Py_TYPE(into.record)->tp_name);
+  return false;
+}
+
+PyObject* update(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  UpdateArguments given;
+  if (!parse(given, arguments, count, keywords)) return nullptr;
+  return guarded<PyObject*>(nullptr, [&] {
+    unchecked<PyScalar>(self).update(given.value, given.stream, given.record == Py_True);
+    Py_INCREF(Py_None);
+    return Py_None;
+  });
+}
+
+PyMethodDef update_method{
+    "update", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&update)),
+    METH_FASTCALL | METH_KEYWORDS,
+    R"(update(self: gpuprof._core._DeviceScalar, value: typing.Any, stream: typing.Any = None, *, record: bool = False) -> None
+
+Write a value in a stream's order, without waiting.
+
+Work that is queued on the stream from now on sees the new value. The value travels in the call,
+so nothing has to be kept for it.
+
+Parameters
+----------
+value : number
+    What has ``__index__`` or ``__float__``. An integer dtype takes integers in its range; a
+    floating-point one rounds to nearest, ties to even.
+stream : int or object, optional
+    None is the stream that the scalar was made with, and if that was None the framework's
+    current one.
+record : bool
+    On a stream that is being captured: make the write a node of the graph, which writes this
+    value at each replay.
+
+Raises
+------
+InvalidStateError
+    The stream is being captured and `record` is False, or belongs to another context; or the
+    scalar is closed.
+CudaError
+    The driver refused the write.
+TypeError, ValueError
+    `value` is no number, or does not fit in the dtype.
+)"};
+
+// What a consumer's `stream` means; false where it wants no order.
+bool consumer_stream(py::handle stream, std::uintptr_t& handle) {
+  handle = 1;
+  if (stream.is_none()) return true;
+  if (PyLong_Check(stream.ptr()) != 0) {
+    const long long number = PyLong_AsLongLong(stream.ptr());
+    if (number == -1 && PyErr_Occurred() == nullptr) return false;
+    PyErr_Clear();
+  }
+  handle = numbered(stream_handle(stream.ptr()));
+  return true;
+}
+
+// A plain object to callers: the name of a capsule's type depends on the version of Python.
+py::object dlpack(const PyScalar& self, py::handle stream, py::handle max_version,
+                  py::handle dl_device, py::handle copy) {
+  const std::shared_ptr<DeviceScalar> scalar = self.open();
+  if (!dl_device.is_none() && !dl_device.equal(py::make_tuple(kDlpackCuda, scalar->ordinal()))) {
+    throw py::buffer_error("dl_device: a DeviceScalar on CUDA device " +
+                           std::to_string(scalar->ordinal()) +
+                           " is not copied to another device; use get() for its value");
+  }
+  if (copy.ptr() == Py_True) {
+    throw py::buffer_error("copy: a DeviceScalar is handed over without a copy only");
+  }
+  const bool versioned = !max_version.is_none() && py::cast<int>(max_version[py::int_(0)]) >= 1;
+  std::uintptr_t consumer = 0;
+  if (consumer_stream(stream, consumer)) {
+    scalar->order_before(
+        consumer,
+        "DeviceScalar.__dlpack__() cannot order a stream that is being captured with another one; "
+        "make the array before the capture begins");
+  }
+  return dlpack_capsule({scalar->format(), scalar->address(), scalar->ordinal(), scalar->memory()},
+                        versioned);
+}
+
+py::typing::Dict<py::str, py::object> array_interface(const PyScalar& self) {
+  const std::shared_ptr<DeviceScalar> scalar = self.open();
+  const ScalarFormat& format = scalar->format();
+  char code = 'f';
+  switch (format.kind) {
+    case graphs::ScalarKind::kBool:
+      code = 'b';
+      break;
+    case graphs::ScalarKind::kSigned:
+      code = 'i';
+      break;
+    case graphs::ScalarKind::kUnsigned:
+      code = 'u';
+      break;
+    case graphs::ScalarKind::kFloat:
+      break;
+    case graphs::ScalarKind::kBfloat:
+      throw py::attribute_error(
+          "__cuda_array_interface__ has no code for bfloat16; use DLPack, as in "
+          "torch.from_dlpack(scalar)");
+  }
+  py::typing::Dict<py::str, py::object> interface;
+  interface["shape"] = py::tuple();
+  interface["typestr"] = (format.bytes == 1 ? "|" : "<") + std::string(1, code) +
+                         std::to_string(static_cast<int>(format.bytes));
+  interface["data"] = py::make_tuple(scalar->address(), false);
+  interface["strides"] = py::none();
+  interface["stream"] = numbered(scalar->last_stream());
+  interface["version"] = 3;
+  return interface;
+}
+
+}  // namespace
+
+std::shared_ptr<DeviceScalar> device_scalar(py::handle object) {
+  if (!py::isinstance<PyScalar>(object)) return nullptr;
+  return object.cast<const PyScalar&>().open_or_null();
+}
+
+void bind_graphs_scalar(py::module_& module) {
+  py::class_<PyScalar> scalar(module, "_DeviceScalar", "One number in device memory.");
+  scalar.def(py::init(&make), py::arg("value"), py::arg("dtype"), py::arg("stream"))
+      .def("get", &PyScalar::get, py::arg("stream") = py::none(),
+           R"(Return the value, after what is queued on a stream now.
+
+Waits for the GPU.
+
+Parameters
+----------
+stream : int or object, optional
+    None is the stream of the last `update`. Pass the stream of a replay to see what it wrote.
+
+Returns
+-------
+bool, int or float
+
+Raises
+------
+InvalidStateError
+    The stream is being captured or belongs to another context, or the scalar is closed.
+CudaError
+    The driver refused the read, or work on the stream failed.
+)")
+      .def("close", &PyScalar::close,
+           "Let go of the memory, once arrays made from it have too. Idempotent; never waits.")
+      .def_property_readonly(
+          "ptr", [](const PyScalar& self) { return self.open()->address(); },
+          "The device address, which never changes.")
+      .def_property_readonly(
+          "dtype", [](const PyScalar& self) { return self.format().name; },
+          "NumPy's name of the type, or 'bfloat16'.")
+      .def_property_readonly(
+          "nbytes", [](const PyScalar& self) { return static_cast<int>(self.format().bytes); },
+          "How many bytes the number has.")
+      .def_property_readonly(
+          "device", [](const PyScalar& self) { return self.open()->ordinal(); },
+          "The index of the device that it lies on.")
+      .def_property_readonly("__cuda_array_interface__", &array_interface,
+                             "The number as an array of no dimensions, for CuPy, Numba and torch.")
+      .def("__dlpack__", &dlpack, py::kw_only(), py::arg("stream") = py::none(),
+           py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(),
+           py::arg("copy") = py::none(),
+           "The number as a DLPack capsule; `stream` is made to wait for the last update.")
+      .def(
+          "__dlpack_device__",
+          [](const PyScalar& self) { return py::make_tuple(kDlpackCuda, self.open()->ordinal()); },
+          "(2, device): CUDA memory, in DLPack's numbers.")
+      .def("__repr__", &PyScalar::describe);
+  const auto method = py::reinterpret_steal<py::object>(
+      PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(scalar.ptr()), &update_method));
+  if (!method) throw py::error_already_set();
+  py::setattr(scalar, update_method.ml_name, method);
+}
+
+}  // namespace gpuprof::bindings

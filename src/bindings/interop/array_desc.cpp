@@ -1,0 +1,218 @@
+#include "bindings/interop/array_desc.hpp"
+
+#include <pybind11/pybind11.h>
+#include <pybind11/typing.h>
+
+#include <string>
+
+#include "bindings/bind.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+
+namespace {
+
+struct KnownType {
+  PyTypeObject* type;  // kept: its address must not become another type's
+  const DlExchangeApi* api;
+};
+
+// A process has few types of arrays; past these the attribute is looked up each time.
+constexpr std::size_t kKnownTypes = 16;
+std::array<KnownType, kKnownTypes> known_types;
+std::size_t known_count = 0;
+
+PyObject* interned(const char* text) { return PyUnicode_InternFromString(text); }
+
+// An array that fails to tell is none; an interrupt is not passed over.
+void pass_over() {
+  if (PyErr_Occurred() == nullptr) return;
+  if (PyErr_ExceptionMatches(PyExc_Exception) == 0) throw py::error_already_set();
+  PyErr_Clear();
+}
+
+const DlExchangeApi* find_api(PyTypeObject* type) {
+  static PyObject* name = interned("__dlpack_c_exchange_api__");
+  PyObject* capsule = PyObject_GetAttr(reinterpret_cast<PyObject*>(type), name);
+  if (capsule == nullptr) {
+    pass_over();
+    return nullptr;
+  }
+  const auto* api =
+      static_cast<const DlExchangeApi*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
+  Py_DECREF(capsule);  // the table lives as long as the process, by the protocol
+  pass_over();
+  while (api != nullptr && api->version.major > 1) api = api->previous;
+  return api != nullptr && api->version.major == 1 && api->look != nullptr ? api : nullptr;
+}
+
+bool read_by_api(const DlExchangeApi& api, PyObject* object, ArrayFacts& facts) {
+  DlTensor tensor{};
+  if (api.look(object, &tensor) != 0) {
+    pass_over();
+    return false;
+  }
+  if (tensor.ndim > kMaxRank) return false;
+  facts.address = tensor.data != nullptr
+                      ? reinterpret_cast<std::uintptr_t>(tensor.data) + tensor.byte_offset
+                      : 0;
+  facts.device = tensor.device;
+  facts.dtype = tensor.dtype;
+  facts.rank = tensor.ndim;
+  facts.shape = tensor.shape;
+  facts.strides = tensor.strides;
+  if (tensor.strides == nullptr) {
+    std::int64_t stride = 1;
+    for (int i = tensor.ndim; i-- > 0;) {
+      facts.storage[static_cast<std::size_t>(i)] = stride;
+      stride *= tensor.shape[i];
+    }
+    facts.strides = facts.storage.data();
+  }
+  return true;
+}
+
+// "<f4" and the like. False for what is no plain number: big-endian, structured, text, dates.
+bool read_typestr(const std::string& text, DlDataType& dtype) {
+  if (text.size() < 3 || text[0] == '>') return false;
+  std::int64_t bytes = 0;
+  for (std::size_t i = 2; i < text.size(); ++i) {
+    if (text[i] < '0' || text[i] > '9' || bytes > 16) return false;
+    bytes = 10 * bytes + (text[i] - '0');
+  }
+  DlCode code = DlCode::kOpaque;
+  switch (text[1]) {
+    case 'i':
+      code = DlCode::kSigned;
+      break;
+    case 'u':
+      code = DlCode::kUnsigned;
+      break;
+    case 'f':
+      code = DlCode::kFloat;
+      break;
+    case 'c':
+      code = DlCode::kComplex;
+      break;
+    case 'b':
+      code = DlCode::kBool;
+      break;
+    case 'V':
+      break;
+    default:
+      return false;
+  }
+  if (bytes < 1 || bytes > 16) return false;
+  dtype = {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * bytes), 1};
+  return true;
+}
+
+// CuPy's arrays know their device; others are taken to be on the first.
+int device_of(py::handle object) {
+  static PyObject* name = interned("device");
+  PyObject* device = PyObject_GetAttr(object.ptr(), name);
+  PyObject* number =
+      device != nullptr && PyNumber_Check(device) != 0 ? PyNumber_Long(device) : nullptr;
+  const long ordinal = number != nullptr ? PyLong_AsLong(number) : 0;
+  Py_XDECREF(number);
+  Py_XDECREF(device);
+  pass_over();
+  return ordinal > 0 ? static_cast<int>(ordinal) : 0;
+}
+
+bool read_interface(PyObject* object, ArrayFacts& facts) {
+  static PyObject* name = interned("__cuda_array_interface__");
+  // Before anything is owned here: it may run Python code, in which a thread may end.
+  const DlDevice device = {kDlpackCuda, device_of(object)};
+  PyObject* found = PyObject_GetAttr(object, name);
+  if (found == nullptr) {
+    pass_over();
+    return false;
+  }
+  const auto interface = py::reinterpret_steal<py::object>(found);
+  if (!py::isinstance<py::dict>(interface)) return false;
+  const auto entries = py::reinterpret_borrow<py::dict>(interface);
+  if (entries.contains("mask") && !entries["mask"].is_none()) return false;
+  const py::tuple shape(entries["shape"]);
+  if (shape.size() > kMaxRank) return false;
+  if (!read_typestr(entries["typestr"].cast<std::string>(), facts.dtype)) return false;
+  facts.address = py::tuple(entries["data"])[0].cast<std::uintptr_t>();
+  facts.device = device;
+  facts.rank = static_cast<int>(shape.size());
+  std::int64_t* sizes = facts.storage.data();
+  std::int64_t* strides = sizes + kMaxRank;
+  const bool dense = !entries.contains("strides") || entries["strides"].is_none();
+  const std::int64_t item = facts.dtype.bits / 8;
+  std::int64_t stride = 1;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    sizes[i] = shape[i].cast<std::int64_t>();
+    const std::int64_t bytes =
+        dense ? stride * item : py::tuple(entries["strides"])[i].cast<std::int64_t>();
+    if (bytes % item != 0) return false;
+    strides[i] = bytes / item;
+    stride *= sizes[i];
+  }
+  facts.shape = sizes;
+  facts.strides = strides;
+  return true;
+}
+
+py::tuple numbers(const std::int64_t* values, int count) {
+  py::tuple result(count);
+  for (int i = 0; i < count; ++i) result[static_cast<std::size_t>(i)] = values[i];
+  return result;
+}
+
+}  // namespace
+
+const DlExchangeApi* exchange_api(PyTypeObject* type) {
+  for (std::size_t i = 0; i < known_count; ++i) {
+    if (known_types[i].type == type) return known_types[i].api;
+  }
+  const DlExchangeApi* api = find_api(type);
+  if (known_count < kKnownTypes && api != nullptr) {
+    Py_INCREF(type);
+    known_types[known_count++] = {type, api};
+  }
+  return api;
+}
+
+bool read_array(PyObject* object, ArrayFacts& facts) {
+  const DlExchangeApi* api = exchange_api(Py_TYPE(object));
+  if (api != nullptr) return read_by_api(*api, object, facts);
+  try {
+    return read_interface(object, facts);
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+  } catch (const py::cast_error&) {
+    pass_over();
+  }
+  return false;
+}
+
+std::int64_t count_elements(const ArrayFacts& facts) {
+  std::int64_t count = 1;
+  for (int i = 0; i < facts.rank; ++i) count *= facts.shape[i];
+  return count;
+}
+
+void bind_array_desc(py::module_& module) {
+  module.def(
+      "_array_facts",
+      [](const py::object& object)
+          -> py::typing::Optional<py::typing::Tuple<py::object, py::ellipsis>> {
+        ArrayFacts facts;
+        // A type has the protocols, too, as attributes that are no array's.
+        if (PyType_Check(object.ptr()) || !read_array(object.ptr(), facts)) return py::none();
+        return py::make_tuple(facts.address, facts.device.type, facts.device.id,
+                              py::make_tuple(facts.dtype.code, facts.dtype.bits, facts.dtype.lanes),
+                              numbers(facts.shape, facts.rank), numbers(facts.strides, facts.rank));
+      },
+      py::arg("object"),
+      "(address, device type, device, (code, bits, lanes), shape, strides) of an array, in "
+      "DLPack's "
+      "terms; None for what is none.");
+}
+
+}  // namespace gpuprof::bindings

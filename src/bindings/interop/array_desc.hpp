@@ -1,0 +1,41 @@
+// What an array of any library is: where it is, and how it is laid out.
+//
+// Read by DLPack's C exchange API where the array's type has it (80 ns for a tensor of torch's),
+// else from `__cuda_array_interface__`. Both name the memory as it is: that a tensor stands for the
+// negative or the conjugate of it, they do not tell. All functions need the interpreter lock and
+// run Python code, so none may be noexcept.
+#pragma once
+
+#include <Python.h>
+
+#include <array>
+#include <cstdint>
+
+#include "bindings/interop/dlpack.hpp"
+
+namespace gpuprof::bindings {
+
+inline constexpr int kMaxRank = 64;
+
+// Sizes and strides in elements. They may be the array's own memory: good until it is changed.
+struct ArrayFacts {
+  std::uintptr_t address = 0;  // of the first element; 0 if there is none
+  DlDevice device{kDlpackCuda, 0};
+  DlDataType dtype{0, 0, 1};
+  int rank = 0;
+  const std::int64_t* shape = nullptr;
+  const std::int64_t* strides = nullptr;
+  std::array<std::int64_t, 2 * kMaxRank> storage;  // NOLINT: written only where it is used
+};
+
+// False if the object is no array in memory: no such protocol, or one that refuses, as for sparse
+// tensors. No Python exception is left set, other than an interrupt, which is thrown.
+bool read_array(PyObject* object, ArrayFacts& facts);
+
+// The table of the object's type, or null. Types that were asked about are kept.
+const DlExchangeApi* exchange_api(PyTypeObject* type);
+
+// How many elements there are.
+std::int64_t count_elements(const ArrayFacts& facts);
+
+}  // namespace gpuprof::bindings

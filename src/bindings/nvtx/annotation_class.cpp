@@ -1,0 +1,237 @@
+// gpuprof.Annotation as a Python class, and annotate() as a function that finds one by its name.
+#include "bindings/bind.hpp"
+#include "bindings/nvtx/annotation.hpp"
+#include "bindings/python/awaitable.hpp"
+#include "bindings/python/context_manager.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/python/utf8.hpp"
+#include "bindings/ranges/listeners.hpp"
+#include "nvtx/c_label.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+
+namespace {
+
+constexpr Py_ssize_t kMaxNamed = 10'000;
+constexpr Py_ssize_t kMaxKeptName = 4096;
+
+PyObject* annotations_by_name = nullptr;  // dict, owned by the module
+
+PyObject* enter(PyObject* self, PyObject* /*unused*/) {
+  return guarded<PyObject*>(nullptr, [&] {
+    unchecked<Annotation>(self).enter();
+    Py_INCREF(self);
+    return self;
+  });
+}
+
+PyObject* exit(PyObject* self, PyObject* const* /*arguments*/, Py_ssize_t count) {
+  if (count != 3) {
+    PyErr_Format(PyExc_TypeError, "__exit__ takes 3 arguments, got %zd", count);
+    return nullptr;
+  }
+  return guarded<PyObject*>(nullptr, [&] {
+    unchecked<Annotation>(self).exit();
+    Py_INCREF(Py_None);
+    return Py_None;
+  });
+}
+
+py::object decorated(const py::object& annotation, const py::object& function) {
+  return py::module_::import("gpuprof._decorate").attr("decorate")(annotation, function);
+}
+
+PyObject* call(PyObject* self, PyObject* function) {
+  return guarded<PyObject*>(nullptr, [&] {
+    return decorated(py::reinterpret_borrow<py::object>(self),
+                     py::reinterpret_borrow<py::object>(function))
+        .release()
+        .ptr();
+  });
+}
+
+constexpr ContextManagerCalls kCalls{enter, exit, call};
+
+PyObject* annotation_vectorcall(PyObject* self, PyObject* const* arguments, size_t flagged_count,
+                                PyObject* keywords) {
+  return dispatch(kCalls, self, arguments, flagged_count, keywords);
+}
+
+PyMethodDef enter_method{"__enter__", enter, METH_NOARGS,
+                         "__enter__(self: gpuprof._core.Annotation) -> gpuprof._core.Annotation\n\n"
+                         "Open the range on this thread and return the annotation."};
+
+PyMethodDef exit_method{
+    "__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&exit)), METH_FASTCALL,
+    "__exit__(self: gpuprof._core.Annotation, type: typing.Any, value: typing.Any, traceback: "
+    "typing.Any) -> None\n\n"
+    "Close the range that this enter opened."};
+
+py::object made(RangeArguments arguments) {
+  torch_profiler::look();
+  return py::cast(new Annotation(std::move(arguments)), py::return_value_policy::take_ownership);
+}
+
+bool is_function(const py::object& value) {
+  return PyCallable_Check(value.ptr()) != 0 ||
+         py::isinstance(value, py::reinterpret_borrow<py::object>(
+                                   reinterpret_cast<PyObject*>(&PyStaticMethod_Type))) ||
+         py::isinstance(value, py::reinterpret_borrow<py::object>(
+                                   reinterpret_cast<PyObject*>(&PyClassMethod_Type)));
+}
+
+PyObject* annotate_with(PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  RangeArguments read = read_range_arguments("annotate", arguments, count, keywords);
+  const bool is_plain = count == 1 && keywords == nullptr;
+  if (!read.name.is_none() && !PyUnicode_Check(read.name.ptr()) && is_function(read.name)) {
+    const py::object function = read.name;
+    read.name = py::module_::import("gpuprof._decorate").attr("name_of")(function);
+    return decorated(made(std::move(read)), function).release().ptr();
+  }
+  if (!read.name.is_none()) require_name("annotate", read);
+  const py::object name = read.name;
+  py::object annotation = made(std::move(read));
+  const bool is_kept = is_plain && PyUnicode_CheckExact(name.ptr()) &&
+                       PyUnicode_GET_LENGTH(name.ptr()) <= kMaxKeptName &&
+                       PyDict_GET_SIZE(annotations_by_name) < kMaxNamed;
+  if (!is_kept) return annotation.release().ptr();
+  PyObject* kept = PyDict_SetDefault(annotations_by_name, name.ptr(), annotation.ptr());
+  Py_XINCREF(kept);
+  return kept;
+}
+
+// The usual call, annotate("name") for a name met before, costs a look into a dictionary.
+PyObject* annotate(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count,
+                   PyObject* keywords) {
+  if (count == 1 && keywords == nullptr && PyUnicode_CheckExact(arguments[0])) {
+    PyObject* annotation = PyDict_GetItemWithError(annotations_by_name, arguments[0]);
+    if (annotation != nullptr) {
+      Py_INCREF(annotation);
+      return annotation;
+    }
+    if (PyErr_Occurred() != nullptr) return nullptr;
+  }
+  return guarded<PyObject*>(nullptr, [&] { return annotate_with(arguments, count, keywords); });
+}
+
+PyMethodDef annotate_method{
+    "annotate", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&annotate)),
+    METH_FASTCALL | METH_KEYWORDS,
+    R"(annotate(name=None, *, color=None, category=None, payload=None, domain=None, args=None)
+--
+
+Name what runs in a ``with`` block, or in a function, for tools and traces.
+
+The range appears in NVTX where that is on (`gpuprof.nvtx.enable`, ``GPUPROF_NVTX=1``), in every
+trace that records, and in torch's profiler while that records; otherwise it costs less than
+``contextlib.nullcontext()``. It measures nothing: `timer` does. ``annotate("load")`` is one object
+per name. An ``async with``, and a decorated async function, generator or async generator, is a
+range that may cross others; a generator's goes from its first item to its end.
+
+Parameters
+----------
+name : str, optional
+    What tools show; of more than 4 KiB the beginning. A name that is empty or has a NUL in it
+    warns once and shows nothing. Without a name it is a decorator, and the name is the function's
+    ``__qualname__``.
+color : str or int, optional
+    A name (``'green'``), ``'#rrggbb'``, ``'#aarrggbb'``, or a number 0xAARRGGBB; for NVTX.
+category : str, optional
+    A group of ranges; in traces ``'annotation'`` without one.
+payload : int or float, optional
+    A number beside the name.
+domain : str, optional
+    The NVTX domain; None is ``'gpuprof'``.
+args : dict, optional
+    More values for traces, by names; what is not plain is written as its ``repr``.
+
+Returns
+-------
+Annotation
+
+Raises
+------
+TypeError, ValueError
+    An argument is not what is listed above.
+
+Examples
+--------
+>>> import gpuprof
+>>> with gpuprof.annotate("load", color="green", payload=3):
+...     data = sorted(range(1000))
+)"};
+
+py::dict options_of(const Annotation& annotation) {
+  const RangeArguments& arguments = annotation.arguments();
+  py::dict options;
+  options["color"] = arguments.color;
+  options["category"] = arguments.category;
+  options["payload"] = arguments.payload;
+  options["domain"] = arguments.domain;
+  options["args"] = arguments.args;
+  return options;
+}
+
+// At most this much of a name in a repr.
+constexpr std::size_t kShownBytes = 100;
+
+std::string describe(const Annotation& annotation) {
+  if (annotation.arguments().name.is_none()) return "<gpuprof.annotate>";
+  const std::string name = utf8(annotation.arguments().name.ptr());
+  return "<gpuprof.annotate '" + nvtx::cut_text(name, kShownBytes) + "'>";
+}
+
+}  // namespace
+
+void bind_nvtx_annotation(py::module_& module) {
+  py::class_<Annotation> annotation(module, "Annotation",
+                                    context_manager_setup<&annotation_vectorcall>(), py::is_final(),
+                                    "A named range, shown each time it is entered.");
+  annotation
+      .def_property_readonly(
+          "name", [](const Annotation& self) { return self.arguments().name; },
+          "The name, or None.")
+      .def_property_readonly(
+          "is_active", &Annotation::is_active,
+          "Whether a tool shows this annotation now: NVTX is on, a tool listens, and the "
+          "range was pushed on this thread and will be popped there.")
+      .def(
+          "__aenter__",
+          [](const py::object& self) {
+            self.cast<Annotation&>().enter_async();
+            return ready_awaitable(self);
+          },
+          "Start a range of this task.")
+      .def(
+          "__aexit__",
+          [](Annotation& self, const py::object& /*type*/, const py::object& /*value*/,
+             const py::object& /*traceback*/) {
+            self.exit_async();
+            return ready_awaitable(py::none());
+          },
+          py::arg("type"), py::arg("value"), py::arg("traceback"), "End this task's range.")
+      .def("_start", &Annotation::start)
+      .def_static("_end", &Annotation::end, py::arg("number"))
+      .def("_register", &Annotation::register_label)
+      .def_property_readonly("_options", &options_of)
+      .def("__reduce__",
+           [](const py::object& self) {
+             const py::object remake =
+                 py::module_::import("gpuprof._nvtx").attr("remake_annotation");
+             return py::make_tuple(remake,
+                                   py::make_tuple(self.attr("name"), self.attr("_options")));
+           })
+      .def("__repr__", &describe);
+  add_context_manager(annotation, &enter_method, &exit_method);
+
+  annotations_by_name = PyDict_New();
+  if (annotations_by_name == nullptr) throw py::error_already_set();
+  module.add_object("_annotations", py::reinterpret_borrow<py::object>(annotations_by_name));
+  PyObject* function = PyCFunction_NewEx(&annotate_method, nullptr, module.attr("__name__").ptr());
+  if (function == nullptr) throw py::error_already_set();
+  module.add_object("annotate", function);
+}
+
+}  // namespace gpuprof::bindings

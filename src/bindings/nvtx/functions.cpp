@@ -1,0 +1,235 @@
+// mark(), range_start() and range_end(), and the switch of NVTX, for Python.
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "bindings/bind.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/python/switches.hpp"
+#include "bindings/ranges/listeners.hpp"
+#include "bindings/ranges/range_attributes.hpp"
+#include "bindings/ranges/scope_events.hpp"
+#include "bindings/ranges/started_ranges.hpp"
+#include "bindings/ranges/torch_profiler.hpp"
+#include "nvtx/c_label.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+
+namespace {
+
+// Null where the name shows nothing, which is said once.
+std::shared_ptr<RangeAttributes> face_of(const char* function, PyObject* const* arguments,
+                                         Py_ssize_t count, PyObject* keywords) {
+  const RangeArguments read = read_range_arguments(function, arguments, count, keywords);
+  require_name(function, read);
+  auto face = std::make_shared<RangeAttributes>(read);
+  face->warn_if_invalid();
+  return face->is_valid() ? face : nullptr;
+}
+
+bool is_off() noexcept { return !listens(kNvtx) && !listens(kTrace); }
+
+// Where nobody listens, only the arguments of the usual call are looked at.
+bool is_only_a_name(PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  return count == 1 && keywords == nullptr && PyUnicode_Check(arguments[0]) &&
+         PyUnicode_GET_LENGTH(arguments[0]) != 0;
+}
+
+PyObject* mark(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count,
+               PyObject* keywords) {
+  return guarded<PyObject*>(nullptr, [&] {
+    if (!(is_off() && is_only_a_name(arguments, count, keywords))) {
+      const auto face = face_of("mark", arguments, count, keywords);
+      if (face && listens(kNvtx)) face->range().mark();
+      if (face && listens(kTrace) && trace_records()) {
+        const driver::HostNanoseconds now = driver::host_now();
+        name_this_thread();
+        face->trace(trace::Kind::kInstant, now, now);
+      }
+      emit_pending_warnings();
+    }
+    Py_INCREF(Py_None);
+    return Py_None;
+  });
+}
+
+PyObject* range_start(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count,
+                      PyObject* keywords) {
+  return guarded<PyObject*>(nullptr, [&] {
+    std::uint64_t number = 0;
+    if (!(is_off() && is_only_a_name(arguments, count, keywords))) {
+      const auto face = face_of("range_start", arguments, count, keywords);
+      if (face) number = started_ranges::start(face);
+      emit_pending_warnings();
+    }
+    return PyLong_FromUnsignedLongLong(number);
+  });
+}
+
+PyObject* range_end(PyObject* /*module*/, PyObject* number) {
+  return guarded<PyObject*>(nullptr, [&] {
+    if (!PyLong_Check(number)) {
+      throw py::type_error(std::string("id: expected the int that range_start returned, got ") +
+                           Py_TYPE(number)->tp_name);
+    }
+    const std::uint64_t id = PyLong_AsUnsignedLongLong(number);
+    const bool overflowed = PyErr_Occurred() != nullptr;
+    PyErr_Clear();
+    const bool ended = !overflowed && (id == 0 || started_ranges::end(id));
+    if (!ended) {
+      driver::warn_once(driver::Warning::kForeignRange,
+                        "gpuprof: range_end was given a number of which no range is open: it was "
+                        "ended before, or range_start never returned it");
+    }
+    emit_pending_warnings();
+    Py_INCREF(Py_None);
+    return Py_None;
+  });
+}
+
+PyCFunction as_function(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*)) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+PyMethodDef mark_method{
+    "mark", as_function(&mark), METH_FASTCALL | METH_KEYWORDS,
+    R"(mark(name, *, color=None, category=None, payload=None, domain=None, args=None)
+--
+
+Note a moment, for tools and traces.
+
+Parameters
+----------
+name : str
+    What tools show; of more than 4 KiB the beginning. One that is empty or has a NUL in it warns
+    once and shows nothing.
+color : str or int, optional
+    As for `annotate`, like the rest.
+category : str, optional
+    A group of ranges.
+payload : int or float, optional
+    A number beside the name.
+domain : str, optional
+    The NVTX domain; None is ``'gpuprof'``.
+args : dict, optional
+    More values for traces, by names.
+
+Returns
+-------
+None
+
+Raises
+------
+TypeError, ValueError
+    An argument is not what `annotate` takes.
+
+Examples
+--------
+>>> import gpuprof
+>>> gpuprof.mark("out of memory", color="red", args={"wanted": 1 << 30})
+)"};
+
+PyMethodDef range_start_method{
+    "range_start", as_function(&range_start), METH_FASTCALL | METH_KEYWORDS,
+    R"(range_start(name, *, color=None, category=None, payload=None, domain=None, args=None)
+--
+
+Start a range that may end on another thread and may cross others.
+
+Parameters
+----------
+name : str
+    What tools show; of more than 4 KiB the beginning. One that is empty or has a NUL in it warns
+    once and shows nothing.
+color : str or int, optional
+    As for `annotate`, like the rest.
+category : str, optional
+    A group of ranges.
+payload : int or float, optional
+    A number beside the name.
+domain : str, optional
+    The NVTX domain; None is ``'gpuprof'``.
+args : dict, optional
+    More values for traces, by names.
+
+Returns
+-------
+int
+    What `range_end` takes; 0 if nobody listens.
+
+Raises
+------
+TypeError, ValueError
+    An argument is not what `annotate` takes.
+
+Examples
+--------
+>>> import gpuprof
+>>> prefetch = gpuprof.range_start("prefetch")
+>>> gpuprof.range_end(prefetch)
+)"};
+
+PyMethodDef range_end_method{"range_end", &range_end, METH_O,
+                             R"(range_end(id, /)
+--
+
+End a range of `range_start`, on any thread.
+
+Parameters
+----------
+id : int
+    What `range_start` returned. One that is not open (ended twice) warns once per process.
+
+Returns
+-------
+None
+
+Raises
+------
+TypeError
+    `id` is not an int.
+
+Examples
+--------
+>>> import gpuprof
+>>> gpuprof.range_end(gpuprof.range_start("prefetch"))
+)"};
+
+void add_function(py::module_& module, PyMethodDef& method) {
+  PyObject* function = PyCFunction_NewEx(&method, nullptr, module.attr("__name__").ptr());
+  if (function == nullptr) throw py::error_already_set();
+  module.add_object(method.ml_name, function);
+}
+
+}  // namespace
+
+void bind_nvtx_functions(py::module_& module) {
+  for (PyMethodDef* method : {&mark_method, &range_start_method, &range_end_method}) {
+    add_function(module, *method);
+  }
+  module.def(
+      "nvtx_set_enabled", [](bool on) { set_listener(kNvtx, on && !switches.disabled_for_good); },
+      py::arg("on"));
+  module.def("nvtx_is_enabled", [] { return listens(kNvtx); });
+  module.def(
+      "nvtx_tool_listens", [] { return nvtx::tool_listens(); },
+      "Whether a tool listens to the domain 'gpuprof', asked of NVTX.");
+  module.def("nvtx_last_push_result", &nvtx::last_push_result);
+  module.def("_look_for_torch", &torch_profiler::look);
+  module.def(
+      "nvtx_valid_label",
+      [](const py::bytes& label) { return nvtx::valid_label(std::string_view(label)); },
+      py::arg("label"));
+  module.def(
+      "nvtx_warn_no_tool",
+      [](const std::string& message) {
+        driver::warn_once(driver::Warning::kNvtxNoTool, message);
+        emit_pending_warnings();
+      },
+      py::arg("message"));
+}
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,114 @@
+#include "bindings/python/context_manager.hpp"
+
+#include <structmember.h>
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+
+namespace {
+
+#if GPUPROF_SELF_BINDING
+
+struct SelfDescriptor {
+  PyObject_HEAD vectorcallfunc call;
+  PyMethodDef* method;
+};
+
+PyObject* descriptor_get(PyObject* descriptor, PyObject* object, PyObject* /*type*/) {
+  PyObject* result = object != nullptr ? object : descriptor;
+  Py_INCREF(result);
+  return result;
+}
+
+// ExitStack calls type(cm).__exit__(cm, ...): that must go on through the object's own vectorcall.
+PyObject* descriptor_call(PyObject* /*descriptor*/, PyObject* const* arguments,
+                          size_t flagged_count, PyObject* keywords) {
+  const Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
+  if (count < 1) {
+    PyErr_SetString(PyExc_TypeError, "a context manager's method needs its object");
+    return nullptr;
+  }
+  return PyObject_Vectorcall(arguments[0], arguments + 1, static_cast<size_t>(count - 1), keywords);
+}
+
+PyObject* descriptor_doc(PyObject* self, void* /*closure*/) {
+  return PyUnicode_FromString(reinterpret_cast<SelfDescriptor*>(self)->method->ml_doc);
+}
+
+PyObject* descriptor_name(PyObject* self, void* /*closure*/) {
+  return PyUnicode_FromString(reinterpret_cast<SelfDescriptor*>(self)->method->ml_name);
+}
+
+void descriptor_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+PyGetSetDef descriptor_getset[] = {{"__doc__", descriptor_doc, nullptr, nullptr, nullptr},
+                                   {"__name__", descriptor_name, nullptr, nullptr, nullptr},
+                                   {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyMemberDef descriptor_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(SelfDescriptor, call), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+
+PyType_Slot descriptor_slots[] = {{Py_tp_descr_get, reinterpret_cast<void*>(&descriptor_get)},
+                                  {Py_tp_call, reinterpret_cast<void*>(&PyVectorcall_Call)},
+                                  {Py_tp_dealloc, reinterpret_cast<void*>(&descriptor_dealloc)},
+                                  {Py_tp_getset, descriptor_getset},
+                                  {Py_tp_members, descriptor_members},
+                                  {0, nullptr}};
+
+PyType_Spec descriptor_spec = {"gpuprof._core._SelfDescriptor", sizeof(SelfDescriptor), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, descriptor_slots};
+
+py::object make_descriptor(PyMethodDef* method) {
+  static PyObject* type = PyType_FromSpec(&descriptor_spec);
+  if (type == nullptr) throw py::error_already_set();
+  reinterpret_cast<PyTypeObject*>(type)->tp_new = nullptr;  // made here alone
+  auto* descriptor = PyObject_New(SelfDescriptor, reinterpret_cast<PyTypeObject*>(type));
+  if (descriptor == nullptr) throw py::error_already_set();
+  descriptor->call = &descriptor_call;
+  descriptor->method = method;
+  return py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(descriptor));
+}
+
+#endif
+
+}  // namespace
+
+PyObject* dispatch(const ContextManagerCalls& calls, PyObject* self, PyObject* const* arguments,
+                   size_t flagged_count, PyObject* keywords) {
+  const Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
+  if (keywords != nullptr && PyTuple_GET_SIZE(keywords) != 0) {
+    PyErr_SetString(PyExc_TypeError, "a scope takes no keyword arguments when it is called");
+    return nullptr;
+  }
+#if GPUPROF_SELF_BINDING
+  if (count == 0) return calls.enter(self, nullptr);
+  if (count == 3) return calls.exit(self, arguments, count);
+#endif
+  if (count == 1) return calls.call(self, arguments[0]);
+  PyErr_Format(PyExc_TypeError,
+               "a scope is called with the function to decorate, or used in a with statement; got "
+               "%zd arguments",
+               count);
+  return nullptr;
+}
+
+void add_context_manager(py::handle type, PyMethodDef* enter, PyMethodDef* exit) {
+  for (PyMethodDef* method : {enter, exit}) {
+#if GPUPROF_SELF_BINDING
+    const py::object descriptor = make_descriptor(method);
+#else
+    const py::object descriptor = py::reinterpret_steal<py::object>(
+        PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type.ptr()), method));
+    if (!descriptor) throw py::error_already_set();
+#endif
+    py::setattr(type, method->ml_name, descriptor);
+  }
+}
+
+}  // namespace gpuprof::bindings

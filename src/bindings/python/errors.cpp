@@ -1,0 +1,106 @@
+#include "bindings/python/errors.hpp"
+
+#include "bindings/bind.hpp"
+#include "bindings/python/utf8.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+using driver::Error;
+using driver::ErrorKind;
+
+namespace {
+
+const char* class_name(ErrorKind kind) noexcept {
+  switch (kind) {
+    case ErrorKind::kUnavailable:
+      return "CudaUnavailableError";
+    case ErrorKind::kForked:
+      return "ForkedProcessError";
+    case ErrorKind::kGone:
+      return "DriverGoneError";
+    case ErrorKind::kNotReplayed:
+      return "NotReplayedError";
+    case ErrorKind::kStreamMismatch:
+      return "StreamMismatchError";
+    case ErrorKind::kInvalidState:
+    case ErrorKind::kCuda:
+      break;
+  }
+  return "InvalidStateError";
+}
+
+}  // namespace
+
+void set_error(const Error& error) {
+  try {
+    const py::module_ errors = py::module_::import("gpuprof.errors");
+    const py::object instance =
+        error.kind() == ErrorKind::kCuda
+            ? errors.attr("cuda_error")(error.code(), error.name(), error.call(),
+                                        from_utf8(error.detail()))
+            : errors.attr(class_name(error.kind()))(from_utf8(error.what()));
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(instance.ptr())), instance.ptr());
+  } catch (py::error_already_set& failure) {
+    failure.restore();
+#ifdef __GLIBCXX__
+  } catch (abi::__forced_unwind&) {
+    throw;
+#endif
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+}
+
+void throw_invalid_state(const char* message) { throw Error(ErrorKind::kInvalidState, message); }
+
+void emit_warnings() {
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  try {
+    for (const std::string& message : driver::take_warnings()) {
+      const py::str text = from_utf8(message);
+      if (PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "%U", text.ptr()) != 0) {
+        PyErr_WriteUnraisable(nullptr);
+      }
+    }
+#ifdef __GLIBCXX__
+  } catch (abi::__forced_unwind&) {
+    throw;
+#endif
+  } catch (...) {  // out of memory: the warnings are lost
+  }
+  PyErr_Restore(type, value, traceback);
+}
+
+void set_current_exception() {
+  try {
+    throw;
+  } catch (py::error_already_set& error) {
+    error.restore();
+  } catch (const py::builtin_exception& error) {
+    error.set_error();
+  } catch (const Error& error) {
+    set_error(error);
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+}
+
+void bind_errors(py::module_& /*module*/) {
+  // pybind11 gives the pointer by value.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param)
+  py::register_local_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer) std::rethrow_exception(pointer);
+    } catch (const Error& error) {
+      set_error(error);
+    }
+  });
+}
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,287 @@
+// Decorated functions, called without their Python wrapper wherever it would do nothing.
+//
+// gpuprof._decorate wraps a function in a Python function, so that tools find a real function with
+// its kind, name and code. Running such a wrapper costs 100 ns and more before anything is
+// measured. _shorten() gives it another vectorcall:
+//
+// - Off, a function or coroutine function is called as if it were not decorated. A generator of a
+//   scope looks at the switch at each resume, so its wrapper is passed over only where the scope is
+//   off for good.
+// - On, a plain function is entered, called and left here. The other kinds run their wrapper.
+// - While something else evaluates frames, as torch.compile's tracer does, it must see the wrapper.
+//
+// Python 3.11 runs whatever is exactly a function without asking for its vectorcall, so there the
+// wrapper becomes an instance of a subclass, which Python code could not make. torch.compile guards
+// only exact functions: from its import on they are that again, and run as any wrapper.
+//
+// A daemon thread may end in any call from here and unwind through: nothing owned is in RAII.
+#include <pybind11/pybind11.h>
+#include <structmember.h>
+
+#include <unordered_set>
+
+#include "bindings/bind.hpp"
+#include "bindings/nvtx/annotation.hpp"
+#include "bindings/python/context_manager.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/timing/scope.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+
+namespace {
+
+vectorcallfunc run_wrapper = nullptr;  // that of every Python function
+PyInterpreterState* interpreter = nullptr;
+
+template <typename Owner>
+PyTypeObject* class_of = nullptr;
+
+struct Closure {
+  PyObject* function;
+  PyObject* owner;
+};
+
+// Their order is that of the names in the wrappers: `function`, then `scope`.
+Closure closure_of(PyObject* wrapper) {
+  PyObject* cells = PyFunction_GET_CLOSURE(wrapper);
+  return {PyCell_GET(PyTuple_GET_ITEM(cells, 0)), PyCell_GET(PyTuple_GET_ITEM(cells, 1))};
+}
+
+bool frames_are_watched() {
+  return _PyInterpreterState_GetEvalFrameFunc(interpreter) != &_PyEval_EvalFrameDefault;
+}
+
+template <typename Owner>
+bool can_pass_over(const Closure& closure) {  // cells can be written to
+  return closure.function != nullptr && closure.owner != nullptr &&
+         Py_TYPE(closure.owner) == class_of<Owner> && !frames_are_watched();
+}
+
+bool is_off(const Scope& scope) { return !scope.is_enabled(); }
+bool is_off(const Annotation& annotation) { return annotation.is_off(); }
+bool starts_nothing(const Annotation& annotation) { return annotation.starts_nothing(); }
+
+PyObject* call_directly(PyObject* function, PyObject* const* arguments, size_t flagged_count,
+                        PyObject* keywords) {
+  Py_INCREF(function);
+  PyObject* result = PyObject_Vectorcall(function, arguments, flagged_count, keywords);
+  Py_DECREF(function);
+  return result;
+}
+
+void enter(Scope& scope) {
+  PyObject* sample = scope.enter();
+  Py_DECREF(sample);
+}
+void enter(Annotation& annotation) { annotation.enter(); }
+
+void leave(Scope& scope, bool raised) { scope.exit(raised); }
+void leave(Annotation& annotation, bool /*raised*/) { annotation.exit(); }
+
+// With an exception set, which stays; one that comes from here has it as its context, as in a with
+// statement.
+template <typename Owner>
+void leave_failed(Owner& owner) {
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  try {
+    leave(owner, true);
+  } catch (const std::exception&) {
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback != nullptr) PyException_SetTraceback(value, traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    PyObject* context = value;
+    set_current_exception();
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    PyException_SetContext(value, context);
+  }
+  PyErr_Restore(type, value, traceback);
+}
+
+template <typename Owner>
+PyObject* call_inside(Owner& owner, PyObject* function, PyObject* const* arguments,
+                      size_t flagged_count, PyObject* keywords) {
+  enter(owner);
+  PyObject* result = call_directly(function, arguments, flagged_count, keywords);
+  if (result == nullptr) {
+    leave_failed(owner);
+    return nullptr;
+  }
+  try {
+    leave(owner, false);
+  } catch (const std::exception&) {
+    Py_DECREF(result);
+    throw;
+  }
+  return result;
+}
+
+template <typename Owner>
+PyObject* call_function(PyObject* wrapper, PyObject* const* arguments, size_t flagged_count,
+                        PyObject* keywords) {
+  const Closure closure = closure_of(wrapper);
+  if (!can_pass_over<Owner>(closure)) {
+    return run_wrapper(wrapper, arguments, flagged_count, keywords);
+  }
+  return guarded<PyObject*>(nullptr, [&] {
+    auto& owner = unchecked<Owner>(closure.owner);
+    if (is_off(owner)) {
+      return call_directly(closure.function, arguments, flagged_count, keywords);
+    }
+    Py_INCREF(closure.owner);
+    PyObject* result = nullptr;
+    try {
+      result = call_inside(owner, closure.function, arguments, flagged_count, keywords);
+    } catch (const std::exception&) {
+      Py_DECREF(closure.owner);
+      throw;
+    }
+    Py_DECREF(closure.owner);
+    return result;
+  });
+}
+
+template <typename Owner, bool (*kIsOff)(const Owner&)>
+PyObject* call_unless_on(PyObject* wrapper, PyObject* const* arguments, size_t flagged_count,
+                         PyObject* keywords) {
+  const Closure closure = closure_of(wrapper);
+  if (!can_pass_over<Owner>(closure)) {
+    return run_wrapper(wrapper, arguments, flagged_count, keywords);
+  }
+  return guarded<PyObject*>(nullptr, [&] {
+    const bool off = kIsOff(unchecked<Owner>(closure.owner));
+    return off ? call_directly(closure.function, arguments, flagged_count, keywords)
+               : run_wrapper(wrapper, arguments, flagged_count, keywords);
+  });
+}
+
+// Null where the wrapper must run.
+vectorcallfunc call_for(int code_flags, PyObject* owner) {
+  const bool is_scope = Py_TYPE(owner) == class_of<Scope>;
+  if ((code_flags & (CO_GENERATOR | CO_ASYNC_GENERATOR)) != 0) {
+    const bool never_on = is_scope && unchecked<Scope>(owner).is_off_for_good();
+    return never_on ? &call_unless_on<Scope, &is_off> : nullptr;
+  }
+  if ((code_flags & CO_COROUTINE) != 0) {
+    return is_scope ? &call_unless_on<Scope, &is_off>
+                    : &call_unless_on<Annotation, &starts_nothing>;
+  }
+  return is_scope ? &call_function<Scope> : &call_function<Annotation>;
+}
+
+#if PY_VERSION_HEX >= 0x030C0000
+
+void set_vectorcall(PyObject* function, vectorcallfunc call) {
+  PyFunction_SetVectorcall(reinterpret_cast<PyFunctionObject*>(function), call);
+}
+
+#elif PY_VERSION_HEX < 0x030B0000
+
+void set_vectorcall(PyObject* function, vectorcallfunc call) {
+  reinterpret_cast<PyFunctionObject*>(function)->vectorcall = call;
+}
+
+#else
+
+#define GPUPROF_SUBCLASSED_FUNCTIONS 1
+
+bool are_subclassed = true;
+
+std::unordered_set<PyObject*>& subclassed() {
+  static auto& storage = *new std::unordered_set<PyObject*>;
+  return storage;
+}
+
+void dealloc(PyObject* self) {
+  subclassed().erase(self);
+  Py_SET_TYPE(self, &PyFunction_Type);
+  PyFunction_Type.tp_dealloc(self);
+}
+
+// Pickled as functions are.
+PyObject* reduce(PyObject* self, PyObject* /*unused*/) {
+  return PyObject_GetAttrString(self, "__qualname__");
+}
+
+PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, nullptr},
+                         {nullptr, nullptr, 0, nullptr}};
+
+// PyType_Ready() would put the class's own None before a function's text.
+PyMemberDef members[] = {{"__doc__", T_OBJECT, offsetof(PyFunctionObject, func_doc), 0, nullptr},
+                         {nullptr, 0, 0, 0, nullptr}};
+
+// Not from a spec: those refuse a base class that is not meant to be one.
+PyTypeObject* make_subclass() {
+  static PyTypeObject type{};
+  Py_SET_REFCNT(&type, 1);
+  type.tp_name = "gpuprof._core._DecoratedFunction";
+  type.tp_base = &PyFunction_Type;
+  type.tp_basicsize = PyFunction_Type.tp_basicsize;
+  type.tp_flags =
+      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+  type.tp_dealloc = &dealloc;
+  type.tp_methods = methods;
+  type.tp_members = members;
+  if (PyType_Ready(&type) != 0) throw py::error_already_set();
+  return &type;
+}
+
+void set_vectorcall(PyObject* function, vectorcallfunc call) {
+#ifndef Py_DEBUG  // such an interpreter asserts that what it runs is exactly a function
+  static PyTypeObject* subclass = make_subclass();
+  if (are_subclassed) {
+    subclassed().insert(function);
+    Py_SET_TYPE(function, subclass);
+  }
+#endif
+  reinterpret_cast<PyFunctionObject*>(function)->vectorcall = call;
+}
+
+#endif
+
+void keep_exact() {
+#ifdef GPUPROF_SUBCLASSED_FUNCTIONS
+  are_subclassed = false;
+  for (PyObject* function : subclassed()) Py_SET_TYPE(function, &PyFunction_Type);
+  subclassed().clear();
+#endif
+}
+
+py::object shorten(const py::object& wrapper) {
+  PyObject* raw = wrapper.ptr();
+  PyObject* cells = PyFunction_Check(raw) != 0 ? PyFunction_GET_CLOSURE(raw) : nullptr;
+  if (cells == nullptr || PyTuple_GET_SIZE(cells) != 2) {
+    throw py::type_error("expected a wrapper of gpuprof._decorate");
+  }
+  PyObject* owner = closure_of(raw).owner;
+  if (owner == nullptr ||
+      (Py_TYPE(owner) != class_of<Scope> && Py_TYPE(owner) != class_of<Annotation>)) {
+    throw py::type_error("expected a wrapper around a scope or an annotation");
+  }
+  const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(raw));
+  vectorcallfunc call = call_for(code->co_flags, owner);
+  if (call == nullptr) return wrapper;
+  if (run_wrapper == nullptr) run_wrapper = reinterpret_cast<PyFunctionObject*>(raw)->vectorcall;
+  set_vectorcall(raw, call);
+  return wrapper;
+}
+
+}  // namespace
+
+void bind_decorated(py::module_& module) {
+  interpreter = PyInterpreterState_Get();
+  class_of<Scope> = reinterpret_cast<PyTypeObject*>(py::type::of<Scope>().ptr());
+  class_of<Annotation> = reinterpret_cast<PyTypeObject*>(py::type::of<Annotation>().ptr());
+  module.def("_shorten", &shorten, py::arg("wrapper"),
+             "Return a wrapper of gpuprof._decorate, which from now on runs only where it must.");
+  module.def("_keep_exact_functions", &keep_exact,
+             "Have wrappers, made and to be made, be exactly functions for torch.compile.");
+}
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,58 @@
+// What a range shows to those that listen: NVTX, traces, torch's profiler.
+//
+// Made of checked arguments; nothing is given to a tool and no JSON is written before somebody
+// listens. Shared by what is open under it, because a range may end after the object that began it
+// is gone. Everything here needs the interpreter lock.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "bindings/ranges/arguments.hpp"
+#include "bindings/ranges/open_ranges.hpp"
+#include "nvtx/range.hpp"
+#include "trace/event.hpp"
+
+namespace gpuprof::bindings {
+
+class RangeAttributes {
+ public:
+  // The name must be a str. One that is no valid label gives a face that shows nothing.
+  explicit RangeAttributes(const RangeArguments& arguments);
+  // A name that is one, in UTF-8, and nothing else.
+  explicit RangeAttributes(const std::string& name);
+
+  // Whether the label can be shown. warn_if_invalid() says once what is wrong with one that cannot.
+  [[nodiscard]] bool is_valid() const noexcept { return range_ != nullptr; }
+  void warn_if_invalid() const;
+
+  // Of a valid one:
+  [[nodiscard]] open_ranges::NamedRange shown() noexcept { return {*range_, name_.ptr()}; }
+  [[nodiscard]] nvtx::Range& range() noexcept { return *range_; }
+
+  // Gives an event of this name to the traces that record; begin == end for an instant. May run
+  // Python code once, for the repr of arguments.
+  void trace(trace::Kind kind, driver::HostNanoseconds begin, driver::HostNanoseconds end,
+             std::uint16_t depth = 0, std::uint32_t tid = 0);
+
+ private:
+  struct TraceTexts {
+    const trace::Label* name = nullptr;  // null: there were too many to intern
+    const trace::Label* category = nullptr;
+    std::string args;
+  };
+  [[nodiscard]] TraceTexts make_trace_texts() const;
+
+  pybind11::object name_;
+  pybind11::object payload_;
+  pybind11::object args_;
+  std::string category_;
+  std::unique_ptr<nvtx::Range> range_;  // null: the name is no label
+  std::optional<TraceTexts> trace_texts_;
+};
+
+}  // namespace gpuprof::bindings

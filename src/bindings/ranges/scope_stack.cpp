@@ -1,0 +1,74 @@
+#include "bindings/ranges/scope_stack.hpp"
+
+#include <memory>
+#include <unordered_map>
+#include <utility>
+
+namespace gpuprof::bindings {
+namespace {
+
+// The stacks of one thread: the one in use, and those of suspended tasks with open scopes.
+struct ThreadStacks {
+  ScopeStack* current = nullptr;
+  std::unordered_map<PyObject*, ScopeStack*> parked;
+
+  ThreadStacks() = default;
+  ThreadStacks(const ThreadStacks&) = delete;
+  ThreadStacks& operator=(const ThreadStacks&) = delete;
+  // A stack with open scopes stays with them: another thread may close them later.
+  ~ThreadStacks() {
+    if (current != nullptr) current->let_go();
+    for (const auto& [context, stack] : parked) stack->let_go();
+  }
+
+  void park(PyObject* context, ScopeStack* stack) {
+    ScopeStack*& place = parked[context];
+    if (place != nullptr)
+      place->let_go();  // one that another thread has emptied, for a context now dead
+    place = stack;
+  }
+
+  ScopeStack* unpark(PyObject* context) {
+    const auto found = parked.find(context);
+    if (found == parked.end()) return nullptr;
+    ScopeStack* stack = found->second;
+    parked.erase(found);
+    return stack;
+  }
+};
+
+thread_local ThreadStacks stacks;
+
+PyObject* current_context() {
+  PyThreadState* state = PyThreadState_Get();
+  if (state->context == nullptr) {
+    // A thread gets its context when it first needs one; that must not happen between two scopes.
+    Py_XDECREF(PyContext_CopyCurrent());
+    PyErr_Clear();
+  }
+  return state->context;
+}
+
+}  // namespace
+
+ScopeStack& current_scope_stack() {
+  PyObject* context = current_context();
+  ScopeStack* stack = stacks.current;
+  if (stack != nullptr && stack->context_ == context) return *stack;
+  if (stack != nullptr && !stack->empty()) {
+    stacks.park(stack->context_, stack);
+    stack = nullptr;
+  }
+  if (!stacks.parked.empty()) {
+    if (ScopeStack* parked = stacks.unpark(context); parked != nullptr) {
+      if (stack != nullptr) stack->let_go();
+      stack = parked;
+    }
+  }
+  if (stack == nullptr) stack = new ScopeStack;
+  stack->context_ = context;
+  stacks.current = stack;
+  return *stack;
+}
+
+}  // namespace gpuprof::bindings

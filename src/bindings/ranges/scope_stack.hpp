@@ -1,0 +1,50 @@
+// Which scopes are open where this code runs: one Nesting for each thread and asyncio context.
+//
+// A stack is found by the context object of the thread's state, which asyncio changes with the
+// task, so that nothing is set or copied for a scope. A new thread and a new task start at the
+// root. The context is kept alive while its stack has open scopes (its address could come back
+// otherwise). All functions need the interpreter lock, which also guards stacks that another thread
+// closes.
+#pragma once
+
+#include <Python.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "timing/nesting.hpp"
+
+namespace gpuprof::bindings {
+
+class ScopeStack : public timing::Nesting {
+ public:
+  void open(const timing::NestingEntry& entry) {
+    if (empty()) {
+      Py_XINCREF(context_);
+      holders_.fetch_add(1, std::memory_order_relaxed);
+    }
+    push(entry);
+  }
+  void close(std::size_t index) {
+    remove(index);
+    if (!empty()) return;
+    Py_XDECREF(context_);
+    let_go();
+  }
+  // Gives up one hold; the last one destroys the stack. The thread gives up its own when it ends,
+  // without the interpreter lock, while another thread may be closing the last entry.
+  void let_go() noexcept {
+    if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+
+ private:
+  friend ScopeStack& current_scope_stack();
+  PyObject* context_ = nullptr;
+  std::atomic<std::uint32_t> holders_{1};  // its thread, and its open entries together
+};
+
+// The stack of the code that runs now. The reference is good until the thread ends, and as long as
+// the stack has open scopes.
+ScopeStack& current_scope_stack();
+
+}  // namespace gpuprof::bindings

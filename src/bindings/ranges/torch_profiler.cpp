@@ -1,0 +1,105 @@
+#include "bindings/ranges/torch_profiler.hpp"
+
+#include <pybind11/pybind11.h>
+
+#include <array>
+
+#include "bindings/python/switches.hpp"
+
+namespace gpuprof::bindings::torch_profiler {
+
+namespace py = pybind11;
+
+namespace {
+
+// For the life of the process, once it was seen whole.
+PyObject* module_dict = nullptr;
+
+PyObject* interned(const char* text) {
+  PyObject* string = PyUnicode_InternFromString(text);
+  if (string == nullptr) throw py::error_already_set();
+  return string;
+}
+
+PyObject* flag_name() {
+  static PyObject* name = interned("_is_profiler_enabled");
+  return name;
+}
+
+// After a call into torch failed.
+void swallow() {
+  py::error_already_set error;
+  if (!error.matches(PyExc_Exception)) throw error;
+}
+
+// A new reference to the name as torch can write it: up to 2.13 it does not escape quotes, and its
+// whole file would be invalid JSON. Null with an exception set.
+PyObject* writable(PyObject* name) {
+  if (PyUnicode_FindChar(name, '"', 0, PyUnicode_GET_LENGTH(name), 1) < 0) {
+    Py_INCREF(name);
+    return name;
+  }
+  static PyObject* quote = interned("\"");
+  static PyObject* apostrophe = interned("'");
+  return PyUnicode_Replace(name, quote, apostrophe, -1);
+}
+
+}  // namespace
+
+void look() {
+  if (switches.disabled_for_good || listens(kTorchImported)) return;
+  static PyObject* module_name = interned("torch.autograd.profiler");
+  PyObject* module = PyDict_GetItemWithError(PyImport_GetModuleDict(), module_name);
+  if (module == nullptr || !PyModule_Check(module)) {
+    PyErr_Clear();
+    return;
+  }
+  PyObject* names = PyModule_GetDict(module);
+  if (PyDict_GetItemWithError(names, flag_name()) == nullptr) {  // it is being imported now
+    PyErr_Clear();
+    return;
+  }
+  Py_INCREF(names);
+  module_dict = names;
+  set_listener(kTorchImported, true);
+}
+
+bool is_recording() noexcept {
+  return PyDict_GetItemWithError(module_dict, flag_name()) == Py_True;
+}
+
+PyObject* enter(PyObject* name) {
+  PyObject* type = PyDict_GetItemString(module_dict, "record_function");  // borrowed
+  if (type == nullptr) return nullptr;
+  PyObject* shown = writable(name);
+  PyObject* record = shown != nullptr ? PyObject_CallOneArg(type, shown) : nullptr;
+  Py_XDECREF(shown);
+  if (record == nullptr) {
+    swallow();
+    return nullptr;
+  }
+  static PyObject* method = interned("__enter__");
+  PyObject* entered = PyObject_CallMethodNoArgs(record, method);
+  if (entered == nullptr) {
+    Py_DECREF(record);
+    swallow();
+    return nullptr;
+  }
+  Py_DECREF(entered);
+  return record;
+}
+
+void leave(PyObject* record) {
+  if (record == nullptr) return;
+  static PyObject* method = interned("__exit__");
+  std::array<PyObject*, 4> arguments{record, Py_None, Py_None, Py_None};
+  PyObject* result = PyObject_VectorcallMethod(method, arguments.data(), arguments.size(), nullptr);
+  Py_DECREF(record);
+  if (result == nullptr) {
+    swallow();
+    return;
+  }
+  Py_DECREF(result);
+}
+
+}  // namespace gpuprof::bindings::torch_profiler

@@ -1,0 +1,47 @@
+// While torch's profiler records, what gpuprof opens appears in its trace too.
+//
+// torch is never imported: it is looked for among the modules that are there, at every 256th
+// chance, and then kTorchImported stays set. All functions need the interpreter lock and may run
+// Python code of torch's. Its failures are swallowed, since they are no business of the body; what
+// is no Exception, an interrupt, is thrown as py::error_already_set.
+#pragma once
+
+#include <Python.h>
+
+#include <cstdint>
+
+#include "bindings/ranges/listeners.hpp"
+
+namespace gpuprof::bindings::torch_profiler {
+
+// Looks for torch and sets kTorchImported where it is.
+void look();
+
+// Whether the profiler records: one look into a dictionary. For when kTorchImported is set.
+[[nodiscard]] bool is_recording() noexcept;
+
+// Enters a torch.profiler.record_function of that name; an owned reference, or null.
+PyObject* enter(PyObject* name);
+
+// Leaves it and gives up the reference. Null does nothing.
+void leave(PyObject* record);
+
+inline std::uint8_t chances = 0;
+
+}  // namespace gpuprof::bindings::torch_profiler
+
+namespace gpuprof::bindings {
+
+// Who is told of what opens now.
+inline std::uint32_t listeners() {
+  if (is_paused()) return 0;
+  std::uint32_t who = emitters.load(std::memory_order_relaxed);
+  if ((who & kTorchImported) != 0) {
+    if (!torch_profiler::is_recording()) who &= ~static_cast<std::uint32_t>(kTorchImported);
+  } else if (++torch_profiler::chances == 0) {
+    torch_profiler::look();
+  }
+  return who;
+}
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,130 @@
+// The device behind the clocks: whether it is there, what it is, what an empty interval reads.
+#include "timing/device.hpp"
+#include "driver/devices.hpp"
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+
+#include "bindings/bind.hpp"
+#include "bindings/python/gil.hpp"
+#include "graphs/device_scalar.hpp"
+#include "timing/l2_flush_buffer.hpp"
+#include "timing/timeline.hpp"
+#include "timing/timer.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+
+namespace {
+
+// A span whose place on the host's clock can be asked for.
+class PlacedSpan {
+ public:
+  explicit PlacedSpan(std::uintptr_t stream) : stream_(stream), timer_(timing::kCudaClock) {}
+
+  void start() { timer_.start(stream_, 0); }
+  void stop() { timer_.stop(); }
+
+  double elapsed_ms() {
+    double ms = 0.0;
+    wait_without_gil([&](timing::HostNanoseconds until) { return timer_.read(until, ms); });
+    return ms;
+  }
+
+  // (nanoseconds of the host's clock, error), None while no anchor has followed, False for never.
+  [[nodiscard]] py::object place(bool end) const {
+    timing::GpuMark mark = timer_.sample()->gpu_begin;
+    if (end) mark.ms += timer_.sample()->device_ms;
+    timing::timeline::HostMoment found;
+    switch (timing::timeline::place(mark, found)) {
+      case timing::timeline::Placement::kPlaced:
+        return py::make_tuple(found.at, found.error);
+      case timing::timeline::Placement::kNotYet:
+        return py::none();
+      default:
+        return py::bool_(false);
+    }
+  }
+
+ private:
+  std::uintptr_t stream_;
+  timing::Timer timer_;
+};
+
+void bind_timeline(py::module_& module) {
+  module.def(
+      "_timeline_want", [](bool on) { without_gil([&] { timing::timeline::want(on); }); },
+      py::arg("on"));
+  module.def("_timeline_refresh", [] { without_gil([] { timing::timeline::refresh(); }); });
+  py::class_<PlacedSpan>(module, "_PlacedSpan")
+      .def(py::init(&std::make_unique<PlacedSpan, std::uintptr_t>), py::arg("stream"))
+      .def("start", &PlacedSpan::start)
+      .def("stop", &PlacedSpan::stop)
+      .def("elapsed_ms", &PlacedSpan::elapsed_ms)
+      .def("place", &PlacedSpan::place, py::arg("end") = false);
+}
+
+}  // namespace
+
+void bind_timing_device(py::module_& module) {
+  module.def("require_cuda", &timing::device::require,
+             "Initialise CUDA. Raises CudaUnavailableError where there is none.");
+  module.def(
+      "cuda_in_use",
+      [] { return timing::device::initialised_in_process() || timing::device::poisoned(); },
+      "Whether something in this process has initialised CUDA, also if an error has poisoned it "
+      "since. Initialises nothing.");
+  module.def("cuda_device", &driver::current_ordinal,
+             "The index of the current context's device, -1 without one.");
+  module.def(
+      "devices",
+      [] {
+        py::list result;
+        for (const auto& device : driver::devices()) {
+          py::dict entry;
+          entry["index"] = device.index;
+          entry["name"] = py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(
+              device.name.data(), static_cast<Py_ssize_t>(device.name.size()), "replace"));
+          entry["uuid"] = device.uuid;
+          entry["total_memory"] = device.total_memory;
+          entry["cc"] = py::make_tuple(device.major, device.minor);
+          entry["sms"] = device.multiprocessors;
+          entry["l2_bytes"] = device.l2_bytes;
+          result.append(entry);
+        }
+        return result;
+      },
+      "The devices that the driver shows, as dicts. Initialises CUDA.");
+  module.def(
+      "calibrate",
+      [](int device) {
+        timing::device::Calibration result;
+        without_gil([&] { result = timing::device::calibrate(device); });
+        py::dict dict;
+        dict["device"] = result.device;
+        dict["tick_ns"] = result.tick_ns;
+        dict["idle_ns"] = result.idle_ns;
+        dict["queued_ns"] = result.queued_ns;
+        dict["pairs"] = result.pairs;
+        return dict;
+      },
+      py::arg("device"), "What an empty interval reads on a device, as a dict. Waits.");
+  module.def(
+      "_release_idle",
+      [] {
+        graphs::release_idle_scalars();
+        return timing::device::release_idle();
+      },
+      "Destroy pooled events and let go of idle contexts; the number of event pairs in use.");
+  module.def("_samples_in_memory", &timing::samples_in_memory);
+  bind_timeline(module);
+  py::class_<timing::DeviceBuffer>(module, "DeviceBuffer",
+                                   "Device memory that can be filled, as work for demonstrations.")
+      .def(py::init(&std::make_unique<timing::DeviceBuffer, std::size_t>), py::arg("nbytes"))
+      .def("fill", &timing::DeviceBuffer::fill, py::arg("repeats"), py::arg("stream") = 0,
+           "Write the whole buffer `repeats` times on a stream, by its handle, without waiting.");
+}
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,404 @@
+#include "bindings/timing/sample.hpp"
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <structmember.h>
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "bindings/bind.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/python/gil.hpp"
+#include "bindings/timing/path.hpp"
+#include "timing/device.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+using timing::Sample;
+using timing::SampleRef;
+using timing::SampleStatus;
+
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+struct SampleObject {
+  PyObject_HEAD Sample* sample;
+};
+
+PyTypeObject* sample_type = nullptr;
+PyObject* disabled = nullptr;
+
+// Freed objects waiting to be used again. Guarded by the interpreter lock.
+std::array<PyObject*, 256> free_list;
+std::size_t free_count = 0;
+
+Sample& sample_of(PyObject* self) noexcept {
+  return *reinterpret_cast<SampleObject*>(self)->sample;
+}
+
+void dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  timing::drop_reference(&sample_of(self));
+#ifndef Py_GIL_DISABLED
+  if (free_count < free_list.size()) {
+    free_list[free_count++] = self;
+    Py_DECREF(type);
+    return;
+  }
+#endif
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+[[noreturn]] void throw_unmeasured(const Sample& sample) {
+  switch (sample.load_status()) {
+    case SampleStatus::kOpen:
+      throw_invalid_state("the scope of this sample is still open; read it after the with block");
+    case SampleStatus::kDropped:
+      throw_invalid_state(
+          "this sample was dropped because 4096 timed spans were waiting to be read; call "
+          "gpuprof.stats() or gpuprof.flush() more often, or time fewer scopes");
+    case SampleStatus::kSkipped:
+      throw_invalid_state(
+          "this sample was skipped because it ran inside a stream capture that gpuprof did not "
+          "open; pass in_capture=\"record\" to time each replay");
+    case SampleStatus::kCaptured:
+      throw_invalid_state(
+          "this sample was recorded into a graph and gets a new time with each replay; read its "
+          "ms");
+    default:
+      if (sample.error) throw *sample.error;
+      throw_invalid_state("this sample could not be measured");
+  }
+}
+
+// nan where timing was off; throws where there is no value.
+double value_of(Sample& sample) {
+  switch (sample.load_status()) {
+    case SampleStatus::kDisabled:
+      return kNan;
+    case SampleStatus::kDone:
+      return sample.clock == timing::kCudaClock ? sample.device_ms : sample.host_ms();
+    default:
+      throw_unmeasured(sample);
+  }
+}
+
+bool is_known(Sample& sample) {
+  const SampleStatus status = sample.load_status();
+  if (status == SampleStatus::kPending) timing::device::wait(sample, timing::monotonic_now());
+  if (status == SampleStatus::kCaptured) {
+    double ms = 0.0;
+    try {
+      return timing::device::read_captured(sample, ms);
+    } catch (const driver::Error&) {
+      return false;
+    }
+  }
+  return sample.load_status() == SampleStatus::kDone;
+}
+
+PyObject* get_ms(PyObject* self, void* /*closure*/) {
+  return guarded<PyObject*>(
+      nullptr, [&] { return PyFloat_FromDouble(sample_milliseconds(sample_of(self))); });
+}
+
+PyObject* try_ms(PyObject* self, PyObject* /*unused*/) {
+  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    Sample& sample = sample_of(self);
+    if (sample.load_status() == SampleStatus::kDisabled) return PyFloat_FromDouble(kNan);
+    if (!is_known(sample)) Py_RETURN_NONE;
+    return PyFloat_FromDouble(sample_milliseconds(sample));
+  });
+}
+
+PyObject* get_ready(PyObject* self, void* /*closure*/) {
+  return guarded<PyObject*>(nullptr, [&] { return PyBool_FromLong(is_known(sample_of(self))); });
+}
+
+PyObject* get_host_ms(PyObject* self, void* /*closure*/) {
+  return guarded<PyObject*>(nullptr, [&] {
+    const Sample& sample = sample_of(self);
+    const SampleStatus status = sample.load_status();
+    if (status == SampleStatus::kOpen) throw_unmeasured(sample);
+    return PyFloat_FromDouble(status == SampleStatus::kDisabled ? kNan : sample.host_ms());
+  });
+}
+
+PyObject* get_path(PyObject* self, void* /*closure*/) {
+  return guarded<PyObject*>(nullptr,
+                            [&] { return path_text(*sample_of(self).path).release().ptr(); });
+}
+
+PyObject* get_names(PyObject* self, void* /*closure*/) {
+  return guarded<PyObject*>(nullptr,
+                            [&] { return path_names(*sample_of(self).path).release().ptr(); });
+}
+
+PyObject* get_clock(PyObject* self, void* /*closure*/) {
+  return guarded<PyObject*>(nullptr, [&] {
+    const std::string name = timing::clock_name(sample_of(self).clock);
+    return PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "replace");
+  });
+}
+
+PyObject* get_stream(PyObject* self, void* /*closure*/) {
+  return PyLong_FromUnsignedLongLong(sample_of(self).stream);
+}
+
+PyObject* get_failed(PyObject* self, void* /*closure*/) {
+  const Sample& sample = sample_of(self);
+  return PyBool_FromLong(sample.body_raised || sample.load_status() == SampleStatus::kFailed);
+}
+
+template <SampleStatus kStatus>
+PyObject* get_is(PyObject* self, void* /*closure*/) {
+  return PyBool_FromLong(sample_of(self).load_status() == kStatus);
+}
+
+PyObject* get_cuda_started(PyObject* self, void* /*closure*/) {
+  return PyBool_FromLong(sample_of(self).device_started);
+}
+
+const char* state_name(SampleStatus status) noexcept {
+  switch (status) {
+    case SampleStatus::kOpen:
+      return "open";
+    case SampleStatus::kPending:
+      return "pending";
+    case SampleStatus::kDone:
+      return "done";
+    case SampleStatus::kDisabled:
+      return "disabled";
+    case SampleStatus::kDropped:
+      return "dropped";
+    case SampleStatus::kSkipped:
+      return "skipped";
+    case SampleStatus::kCaptured:
+      return "captured";
+    case SampleStatus::kFailed:
+      return "failed";
+  }
+  return "failed";
+}
+
+PyObject* get_state(PyObject* self, void* /*closure*/) {
+  return PyUnicode_FromString(state_name(sample_of(self).load_status()));
+}
+
+// Polls, never waits.
+std::string describe(Sample& sample) {
+  const bool known = is_known(sample);
+  const SampleStatus status = sample.load_status();
+  std::string text = "gpuprof.Sample ";
+  if (!sample.path->text.empty()) text += "'" + sample.path->text + "' ";
+  text += timing::clock_name(sample.clock);
+  char number[64];
+  if (known && status == SampleStatus::kDone) {
+    std::snprintf(number, sizeof number, " %.6g ms, host %.6g ms", value_of(sample),
+                  sample.host_ms());
+    text += number;
+  } else {
+    text += std::string(" ") + state_name(status);
+  }
+  return sample.body_raised ? text + ", body raised" : text;
+}
+
+PyObject* repr(PyObject* self) {
+  return guarded<PyObject*>(
+      nullptr, [&] { return py::str("<" + describe(sample_of(self)) + ">").release().ptr(); });
+}
+
+PyObject* repr_html(PyObject* self, PyObject* /*unused*/) {
+  return guarded<PyObject*>(nullptr, [&] {
+    const py::object escape = py::module_::import("html").attr("escape");
+    return py::str(py::str("<code>{}</code>").format(escape(describe(sample_of(self)))))
+        .release()
+        .ptr();
+  });
+}
+
+PyObject* to_dict(PyObject* self, PyObject* /*unused*/) {
+  return guarded<PyObject*>(nullptr, [&] {
+    Sample& sample = sample_of(self);
+    const bool known = is_known(sample);
+    const SampleStatus status = sample.load_status();
+    const bool left = status != SampleStatus::kOpen && status != SampleStatus::kDisabled;
+    py::dict result;
+    result["path"] = path_text(*sample.path);
+    result["names"] = path_names(*sample.path);
+    result["clock"] = timing::clock_name(sample.clock);
+    result["state"] = state_name(status);
+    result["ms"] = known ? py::object(py::float_(sample_milliseconds(sample))) : py::none();
+    result["host_ms"] = left ? py::object(py::float_(sample.host_ms())) : py::none();
+    result["failed"] = sample.body_raised || status == SampleStatus::kFailed;
+    return result.release().ptr();
+  });
+}
+
+PyObject* reduce(PyObject* self, PyObject* /*unused*/) {
+  return guarded<PyObject*>(nullptr, [&] {
+    Sample& sample = sample_of(self);
+    if (sample.load_status() == SampleStatus::kPending) sample_milliseconds(sample);
+    const SampleStatus status = sample.load_status();
+    if (status == SampleStatus::kOpen || status == SampleStatus::kCaptured)
+      throw_unmeasured(sample);
+    const py::object restore = py::module_::import("gpuprof._core").attr("_restore_sample");
+    return py::make_tuple(restore,
+                          py::make_tuple(path_names(*sample.path), timing::clock_name(sample.clock),
+                                         static_cast<int>(status), sample.body_raised,
+                                         sample.device_ms, sample.host_end - sample.host_begin))
+        .release()
+        .ptr();
+  });
+}
+
+py::object restore_sample(const std::vector<std::string>& names, const std::string& clock,
+                          int status, bool body_raised, double device_ms, std::int64_t host_span) {
+  const auto restored = static_cast<SampleStatus>(status);
+  if (status < 0 || status > static_cast<int>(SampleStatus::kFailed) ||
+      restored == SampleStatus::kOpen || restored == SampleStatus::kPending ||
+      restored == SampleStatus::kCaptured) {
+    throw py::value_error("not a pickled Sample: status " + std::to_string(status));
+  }
+  SampleRef sample(timing::make_sample());
+  sample->path = &timing::root_path();
+  for (const std::string& name : names) sample->path = &timing::path_below(*sample->path, name);
+  sample->clock = timing::clock_id(clock);
+  sample->body_raised = body_raised;
+  sample->device_ms = device_ms;
+  sample->host_end = host_span;
+  sample->finish(restored);
+  return py::reinterpret_steal<py::object>(wrap_sample(std::move(sample)));
+}
+
+// Two objects are equal if they are of the same entry: `scope.last` makes a new object each time.
+PyObject* compare(PyObject* left, PyObject* right, int operation) {
+  const bool comparable =
+      Py_TYPE(right) == sample_type && (operation == Py_EQ || operation == Py_NE);
+  if (!comparable) Py_RETURN_NOTIMPLEMENTED;
+  const bool same = &sample_of(left) == &sample_of(right);
+  return PyBool_FromLong(same == (operation == Py_EQ));
+}
+
+Py_hash_t hash(PyObject* self) {
+  const auto value =
+      static_cast<Py_hash_t>(reinterpret_cast<std::uintptr_t>(&sample_of(self)) >> 4U);
+  return value == -1 ? -2 : value;
+}
+
+PyGetSetDef getset[] = {
+    {"ms", get_ms, nullptr,
+     "Milliseconds between enter and exit, on the GPU where the clock is 'cuda'.\n\n"
+     "Waits for the GPU, letting other threads run. nan if timing was off.\n\n"
+     "Raises\n------\nInvalidStateError\n    The scope is still open, or the sample was dropped or "
+     "skipped.\nNotReplayedError\n    It was recorded into a graph that has not run yet.\n"
+     "CudaError\n    The driver refused to measure it.",
+     nullptr},
+    {"ready", get_ready, nullptr, "Whether `ms` would return at once with a measurement.", nullptr},
+    {"host_ms", get_host_ms, nullptr, "Milliseconds that the host spent inside the scope.",
+     nullptr},
+    {"path", get_path, nullptr, "The names of the open scopes, outermost first: 'step/fwd'.",
+     nullptr},
+    {"names", get_names, nullptr,
+     "The names that `path` joins, as a tuple: ('step', 'fwd'). A '/' in a name is part of it.",
+     nullptr},
+    {"clock", get_clock, nullptr, "What measured: 'cuda', 'cpu', 'metal' or a SyncBackend's name.",
+     nullptr},
+    {"stream", get_stream, nullptr, "The CUDA stream's handle, 0 for the legacy default one.",
+     nullptr},
+    {"state", get_state, nullptr,
+     "'open', 'pending', 'done', 'disabled', 'dropped', 'skipped', 'captured' or 'failed'.",
+     nullptr},
+    {"failed", get_failed, nullptr, "Whether the body raised or the driver refused.", nullptr},
+    {"dropped", get_is<SampleStatus::kDropped>, nullptr,
+     "Whether nothing was measured because too many samples were pending.", nullptr},
+    {"cuda_started_inside", get_cuda_started, nullptr,
+     "Whether CUDA came into use inside this CPU-clock scope, so that GPU work may be missing.",
+     nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyMethodDef methods[] = {
+    {"try_ms", try_ms, METH_NOARGS,
+     "try_ms(self: gpuprof._core.Sample) -> float | None\n\n"
+     "Like `ms`, but None instead of waiting or raising."},
+    {"to_dict", to_dict, METH_NOARGS,
+     "to_dict(self: gpuprof._core.Sample) -> dict[str, typing.Any]\n\n"
+     "Plain data; does not wait, and `ms` is None while it is not known."},
+    {"_repr_html_", repr_html, METH_NOARGS, "_repr_html_(self: gpuprof._core.Sample) -> str"},
+    {"__reduce__", reduce, METH_NOARGS,
+     "__reduce__(self: gpuprof._core.Sample) -> tuple[typing.Any, ...]"},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyType_Slot slots[] = {
+    {Py_tp_doc, const_cast<char*>("One measured span: what entering a scope gives.")},
+    {Py_tp_dealloc, reinterpret_cast<void*>(&dealloc)},
+    {Py_tp_repr, reinterpret_cast<void*>(&repr)},
+    {Py_tp_richcompare, reinterpret_cast<void*>(&compare)},
+    {Py_tp_hash, reinterpret_cast<void*>(&hash)},
+    {Py_tp_getset, getset},
+    {Py_tp_methods, methods},
+    {0, nullptr}};
+
+PyType_Spec spec = {"gpuprof._core.Sample", sizeof(SampleObject), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+}  // namespace
+
+PyObject* wrap_sample(SampleRef sample) noexcept {
+  PyObject* object = nullptr;
+  if (free_count > 0) {
+    object = PyObject_Init(free_list[--free_count], sample_type);
+  } else {
+    object = reinterpret_cast<PyObject*>(PyObject_New(SampleObject, sample_type));
+    if (object == nullptr) return nullptr;
+  }
+  reinterpret_cast<SampleObject*>(object)->sample = sample.release();
+  return object;
+}
+
+PyObject* disabled_sample() noexcept {
+  Py_INCREF(disabled);
+  return disabled;
+}
+
+double sample_milliseconds(Sample& sample) {
+  if (sample.load_status() == SampleStatus::kCaptured) {
+    double ms = 0.0;
+    wait_without_gil([&](timing::HostNanoseconds until) {
+      while (!timing::device::read_captured(sample, ms)) {
+        if (timing::monotonic_now() >= until) return false;
+        timing::pause_briefly();
+      }
+      return true;
+    });
+    return ms;
+  }
+  if (sample.load_status() == SampleStatus::kPending) {
+    wait_without_gil(
+        [&](timing::HostNanoseconds until) { return timing::device::wait(sample, until); });
+  }
+  return value_of(sample);
+}
+
+void bind_timing_sample(py::module_& module) {
+  sample_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  if (sample_type == nullptr) throw py::error_already_set();
+  module.add_object("Sample", reinterpret_cast<PyObject*>(sample_type));
+  SampleRef off(timing::make_sample());
+  off->path = &timing::root_path();
+  off->finish(SampleStatus::kDisabled);
+  disabled = wrap_sample(off);
+  if (disabled == nullptr) throw py::error_already_set();
+  module.def("_restore_sample", &restore_sample, py::arg("names"), py::arg("clock"),
+             py::arg("status"), py::arg("body_raised"), py::arg("device_ms"), py::arg("host_span"));
+}
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,333 @@
+#include "bindings/timing/scope.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "bindings/interop/streams.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/python/frame.hpp"
+#include "bindings/python/gil.hpp"
+#include "bindings/python/record_policy.hpp"
+#include "bindings/python/switches.hpp"
+#include "bindings/ranges/scope_events.hpp"
+#include "bindings/ranges/torch_profiler.hpp"
+#include "bindings/timing/sample.hpp"
+#include "timing/device.hpp"
+#include "timing/scope.hpp"
+#include "timing/sinks.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+using driver::Error;
+using driver::ErrorKind;
+using timing::HostNanoseconds;
+using timing::NestingEntry;
+using timing::Sample;
+using timing::SampleRef;
+using timing::SampleStatus;
+
+namespace {
+
+// Longer than the host needs from one record to the next with a synchronise between.
+constexpr double kMismatchMs = 0.05;
+constexpr double kMismatchShare = 0.1;
+
+ClockChoice choice_of(const py::object& backend) {
+  if (!py::isinstance<py::str>(backend)) return ClockChoice::kSync;
+  const auto name = backend.cast<std::string>();
+  if (name == "cuda") return ClockChoice::kCuda;
+  return name == "cpu" ? ClockChoice::kCpu : ClockChoice::kAuto;
+}
+
+// Which of several open entries of one scope in one stack the current frame closes. The entry that
+// it opened, if that is known; else the innermost one, passing over those of suspended generators.
+std::size_t pick_entry(const std::vector<NestingEntry>& entries, const void* owner) {
+  const FrameMark now = current_frame();
+  std::size_t picked = entries.size();
+  for (std::size_t i = entries.size(); i > 0; --i) {
+    const NestingEntry& entry = entries[i - 1];
+    if (entry.owner != owner) continue;
+    // A plain function's frame may be gone and its address another's; a suspended one's is not.
+    if (entry.frame_may_suspend && entry.frame == now.frame) return i - 1;
+    const bool plain = entry.frame == nullptr || !(entry.frame_may_suspend || now.may_suspend);
+    if (picked == entries.size() && plain) picked = i - 1;
+  }
+  return picked;
+}
+
+std::size_t innermost(const std::vector<NestingEntry>& entries, const void* owner) {
+  for (std::size_t i = entries.size(); i > 0; --i) {
+    if (entries[i - 1].owner == owner) return i - 1;
+  }
+  return entries.size();
+}
+
+}  // namespace
+
+Scope::Scope(ScopeOptions options)
+    : options_(std::move(options)),
+      choice_(choice_of(options_.backend)),
+      path_(options_.name.value_or("")) {
+  if (choice_ == ClockChoice::kSync) {
+    sync_clock_ = timing::clock_id(options_.backend.attr("name").cast<std::string>());
+    synchronize_ = options_.backend.attr("synchronize");
+  }
+  if (!options_.stream.is_none()) stream_ = stream_handle(options_.stream.ptr());
+  torch_profiler::look();
+}
+
+Scope::~Scope() {
+  while (!open_in_.empty()) {
+    ScopeStack& stack = open_in_.newest();
+    const SampleRef sample = take_entry({&stack, innermost(stack.entries(), this)});
+    if (sample && open_ranges::count != 0) open_ranges::abandon(sample.get());
+  }
+  for (const auto& [sample, owner] : streams_) Py_DECREF(owner);
+}
+
+PyObject* Scope::enter() {
+  if (!is_enabled()) {
+    enter_disabled();
+    return disabled_sample();
+  }
+  SampleRef sample(timing::make_sample());
+  Sample* raw = sample.get();
+  PyObject* object = wrap_sample(std::move(sample));  // before the clock starts
+  if (object == nullptr) throw py::error_already_set();
+  try {
+    if (const std::uint32_t who = listeners(); who != 0) open_range(*raw, who);
+    open_entry(*raw);
+  } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
+    if (open_ranges::count != 0) open_ranges::close(raw, false, false);
+    Py_DECREF(object);
+    throw;
+  }
+  emit_pending_warnings();
+  return object;
+}
+
+// Outside of the sample, which must not pay for it. The trace gets the scope at its exit.
+void Scope::open_range(const Sample& sample, std::uint32_t who) {
+  if (!face_) face_ = std::make_unique<RangeAttributes>(options_.name.value_or("(unnamed)"));
+  if ((who & kTrace) != 0 && trace_records()) name_this_thread();
+  open_ranges::open(&sample, face_->shown(), who & ~static_cast<std::uint32_t>(kTrace));
+}
+
+// Beside measured entries an exit has to find out which it is, so that this one needs an entry too.
+void Scope::enter_disabled() {
+  if (open_in_.empty()) {
+    ++unmeasured_;
+    return;
+  }
+  ScopeStack& stack = current_scope_stack();
+  push_entry(stack, {this, nullptr, &stack.path(), nullptr, false});
+}
+
+void Scope::push_entry(ScopeStack& stack, NestingEntry entry) {
+  const auto& entries = stack.entries();
+  if (unmeasured_ > 0 || (!open_in_.empty() && innermost(entries, this) < entries.size())) {
+    const FrameMark frame = current_frame();
+    entry.frame = frame.frame;
+    entry.frame_may_suspend = frame.may_suspend;
+  }
+  entry.place = open_in_.add(stack);
+  stack.open(entry);
+}
+
+SampleRef Scope::take_entry(const Place& place) {
+  const NestingEntry& entry = place.stack->entries()[place.index];
+  SampleRef sample(entry.sample);
+  open_in_.remove(entry.place);
+  place.stack->close(place.index);  // last: letting the context go may run Python code
+  return sample;
+}
+
+void Scope::open_entry(Sample& sample) {
+  ScopeStack& stack = current_scope_stack();
+  const timing::Path& outside = stack.path();
+  sample.counted = options_.name.has_value();
+  sample.path = sample.counted ? &path_.below(outside) : &outside;
+  sample.depth = static_cast<std::uint16_t>(std::min<std::size_t>(stack.size(), UINT16_MAX - 1));
+  push_entry(stack, {this, &sample, sample.path, nullptr, false});
+  timing::add_reference(&sample);
+  try {
+    open_clock(sample);
+  } catch (const py::error_already_set&) {  // an interrupt in synchronize: there will be no exit
+    take_entry(find_open());
+    sample.finish(SampleStatus::kFailed);
+    throw;
+  }
+}
+
+bool Scope::chooses_cuda() const {
+  if (choice_ == ClockChoice::kCuda) return true;
+  if (choice_ != ClockChoice::kAuto) return false;
+  const bool is_cuda_stream = !options_.stream.is_none();
+  if (is_cuda_stream && (timing::device::initialised_in_process() || timing::device::forked())) {
+    return true;
+  }
+  return timing::scope::cuda_in_use() || framework_is_live();
+}
+
+void Scope::open_clock(Sample& sample) {
+  if (choice_ == ClockChoice::kSync) {
+    sample.clock = sync_clock_;
+    if (!synchronize_backend()) sample.finish(SampleStatus::kFailed);
+  } else if (chooses_cuda()) {
+    open_on_stream(sample);
+    return;
+  }
+  timing::scope::open_host(sample, timing::host_now());
+}
+
+void Scope::open_on_stream(Sample& sample) {
+  PyObject* owner = nullptr;
+  const CurrentStream stream =
+      options_.stream.is_none() ? current_stream(&owner) : CurrentStream{stream_, 0};
+  if (owner != nullptr) streams_.emplace_back(&sample, owner);
+  sample.stream = stream.handle;
+  if (options_.verify_stream) {
+    try {
+      without_gil([&] { timing::device::synchronize(stream.handle, stream.ordinal); });
+    } catch (const Error&) {  // the record that follows meets the same and reports it
+    }
+  }
+  on_stream(stream.handle,
+            [&] { timing::scope::open_cuda(sample, options_.record_in_capture, stream.ordinal); });
+}
+
+void Scope::exit(bool body_raised) {
+  if (open_in_.empty()) {  // timing was off at the enter
+    if (unmeasured_ > 0) --unmeasured_;
+    return;
+  }
+  // What follows must not count on the host's clock; a CUDA sample takes its own time later.
+  const bool was_cuda = last_ && last_->clock == timing::kCudaClock;
+  HostNanoseconds now = was_cuda ? 0 : timing::host_now();
+  const Place place = find_open();
+  if (place.stack == nullptr) {
+    --unmeasured_;
+    return;
+  }
+  SampleRef sample = take_entry(place);
+  if (!sample) return;
+  sample->body_raised = body_raised;
+  const bool traced = listens(kTrace);
+  if (traced) note_thread(*sample.get());
+  const bool is_cuda = sample->clock == timing::kCudaClock;
+  if (was_cuda && !is_cuda) now = timing::host_now();
+  last_ = sample;
+  try {
+    if (options_.verify_stream && !body_raised && is_cuda &&
+        sample->load_status() == SampleStatus::kOpen && !sample->external()) {
+      close_verified(*sample.get());
+    } else {
+      close_clock(*sample.get(), now);
+    }
+  } catch (const std::exception&) {
+    if (open_ranges::count != 0) open_ranges::close(sample.get(), false);
+    let_go_of_stream(sample.get());
+    throw;
+  }
+  let_go_of_stream(sample.get());
+  open_ranges::Closed range;
+  if (open_ranges::count != 0) range = open_ranges::close(sample.get(), false);
+  if (traced && trace_records()) {  // after the clock: the first time this opens the trace
+    name_this_thread();
+    trace_host_span(*sample.get(), range.depth);
+  }
+  emit_pending_warnings();
+}
+
+void Scope::let_go_of_stream(const Sample* sample) {
+  if (streams_.empty()) return;
+  const auto found = std::find_if(streams_.begin(), streams_.end(),
+                                  [sample](const auto& each) { return each.first == sample; });
+  if (found == streams_.end()) return;
+  PyObject* owner = found->second;
+  streams_.erase(found);
+  Py_DECREF(owner);
+}
+
+void Scope::close_clock(Sample& sample, HostNanoseconds now) {
+  if (sample.clock == timing::kCudaClock) {
+    on_stream(sample.stream, [&] { timing::scope::close_cuda(sample); });
+    return;
+  }
+  if (choice_ == ClockChoice::kSync) {
+    bool synchronized = false;
+    try {
+      synchronized = synchronize_backend();
+    } catch (const py::error_already_set&) {
+      timing::scope::abandon(sample, SampleStatus::kFailed);
+      throw;
+    }
+    now = timing::host_now();
+    if (!synchronized || sample.load_status() == SampleStatus::kFailed) {
+      timing::scope::abandon(sample, SampleStatus::kFailed);
+      return;
+    }
+  }
+  timing::scope::close_host(sample, now, choice_ == ClockChoice::kAuto);
+}
+
+void Scope::close_verified(Sample& sample) {
+  double tail_ms = 0.0;
+  try {
+    without_gil([&] { tail_ms = timing::device::end_and_wait_for_all(sample); });
+  } catch (const Error& error) {
+    if (sample.host_end == 0) sample.host_end = timing::host_now();
+    sample.fail(error);
+    timing::deliver(&sample);
+    throw;
+  }
+  timing::deliver(&sample);
+  if (tail_ms < kMismatchMs + kMismatchShare * sample.device_ms) return;
+  throw Error(ErrorKind::kStreamMismatch,
+              "the device went on for " + std::to_string(tail_ms) + " ms after the timed stream " +
+                  std::to_string(sample.stream) + " was done (it read " +
+                  std::to_string(sample.device_ms) +
+                  " ms): the work ran on another stream; pass that stream as stream=");
+}
+
+// Python code of the user's: its failures must not come out into the body, an interrupt must. A
+// thread that ends in here at exit unwinds through, so nothing may stop that: no noexcept, no
+// catch (...).
+bool Scope::synchronize_backend() {
+  PyObject* result = PyObject_CallNoArgs(synchronize_.ptr());
+  if (result != nullptr) {
+    Py_DECREF(result);
+    return true;
+  }
+  py::error_already_set error;
+  if (!error.matches(PyExc_Exception)) throw error;
+  driver::warn_once(driver::Warning::kBackendFailed,
+                    std::string("gpuprof: the backend's synchronize raised, so its scopes measure "
+                                "nothing: ") +
+                        error.what());
+  return false;
+}
+
+Scope::Place Scope::find_open() const {
+  ScopeStack& stack = current_scope_stack();
+  const auto& entries = stack.entries();
+  if (open_in_.size() == 1 && unmeasured_ == 0 && !entries.empty() &&
+      entries.back().owner == this) {
+    return {&stack, entries.size() - 1};
+  }
+  if (const std::size_t index = pick_entry(entries, this); index < entries.size()) {
+    return {&stack, index};
+  }
+  if (unmeasured_ > 0) return {nullptr, 0};
+  if (const std::size_t index = innermost(entries, this); index < entries.size()) {
+    return {&stack, index};
+  }
+  driver::warn_once(driver::Warning::kForeignExit,
+                    "gpuprof: a timer scope was left on another thread or task than it was entered "
+                    "on; its newest entry was closed");
+  ScopeStack& other = open_in_.newest();
+  return {&other, innermost(other.entries(), this)};
+}
+
+}  // namespace gpuprof::bindings

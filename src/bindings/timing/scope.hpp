@@ -1,0 +1,101 @@
+// The scope that Python holds: options, the entries that are open, and the last sample.
+//
+// One Scope may be open many times at once: nested in itself, in several threads, tasks and
+// generators. Everything here needs the interpreter lock.
+#pragma once
+
+#include <Python.h>
+#include <pybind11/pybind11.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/python/switches.hpp"
+#include "bindings/ranges/open_ranges.hpp"
+#include "bindings/ranges/open_scope_stacks.hpp"
+#include "bindings/ranges/range_attributes.hpp"
+#include "bindings/ranges/scope_stack.hpp"
+#include "timing/path.hpp"
+#include "timing/sample.hpp"
+#include "timing/scope.hpp"
+
+namespace gpuprof::bindings {
+
+enum class ClockChoice : std::uint8_t { kAuto, kCuda, kCpu, kSync };
+
+// What Python gives to make a scope; validated there.
+struct ScopeOptions {
+  std::optional<std::string> name;  // UTF-8; none: not in the statistics
+  pybind11::object stream;          // None, an int, or an object that is kept alive
+  pybind11::object backend;         // "auto", "cuda", "cpu" or a SyncBackend
+  std::optional<bool> enabled;      // none: follows the global switch
+  bool verify_stream = false;
+  bool record_in_capture = false;
+};
+
+class Scope {
+ public:
+  explicit Scope(ScopeOptions options);
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+  // Entries that are open still are taken out of their stacks; their samples count nowhere.
+  ~Scope();
+
+  // Opens a sample and returns it as a new Python object. Throws only for lack of memory.
+  PyObject* enter();
+
+  // Closes the entry that this frame opened. Does nothing if timing was off then. Throws
+  // driver::Error(kStreamMismatch) where that was asked for and the body did not raise.
+  void exit(bool body_raised);
+
+  [[nodiscard]] const ScopeOptions& options() const noexcept { return options_; }
+  [[nodiscard]] const timing::SampleRef& last() const noexcept { return last_; }
+  [[nodiscard]] bool is_enabled() const noexcept {
+    if (switches.disabled_for_good || is_paused()) return false;
+    return options_.enabled.value_or(timing::scope::enabled.load(std::memory_order_relaxed));
+  }
+  // Whatever the switch says later.
+  [[nodiscard]] bool is_off_for_good() const noexcept {
+    return switches.disabled_for_good || !options_.enabled.value_or(true);
+  }
+
+ private:
+  struct Place {
+    ScopeStack* stack;
+    std::size_t index;
+  };
+
+  [[nodiscard]] bool chooses_cuda() const;
+  void enter_disabled();
+  void push_entry(ScopeStack& stack, timing::NestingEntry entry);
+  timing::SampleRef take_entry(const Place& place);
+  void open_entry(timing::Sample& sample);
+  void open_clock(timing::Sample& sample);
+  void open_on_stream(timing::Sample& sample);
+  void close_clock(timing::Sample& sample, timing::HostNanoseconds now);
+  void close_verified(timing::Sample& sample);
+  bool synchronize_backend();
+  [[nodiscard]] Place find_open() const;
+  void open_range(const timing::Sample& sample, std::uint32_t who);
+  void let_go_of_stream(const timing::Sample* sample);
+
+  ScopeOptions options_;
+  ClockChoice choice_ = ClockChoice::kAuto;
+  timing::ClockId sync_clock_ = timing::kCpuClock;
+  pybind11::object synchronize_;
+  std::uintptr_t stream_ = 0;
+  timing::PathCache path_;
+  OpenScopeStacks open_in_;
+  std::size_t unmeasured_ = 0;  // open entries without a place, because timing was off
+  timing::SampleRef last_;
+  // What the streams of open samples live as long as, where the scope was given none.
+  std::vector<std::pair<const timing::Sample*, PyObject*>> streams_;
+  std::unique_ptr<RangeAttributes> face_;  // made when somebody listens
+};
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,363 @@
+// gpuprof.Scope as a Python class, and timer() as a function that finds a scope by its name.
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <initializer_list>
+#include <memory>
+#include <utility>
+
+#include "bindings/bind.hpp"
+#include "bindings/python/context_manager.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/python/switches.hpp"
+#include "bindings/python/utf8.hpp"
+#include "bindings/timing/sample.hpp"
+#include "bindings/timing/scope.hpp"
+#include "timing/device.hpp"
+#include "timing/scope.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+using timing::SampleRef;
+
+namespace {
+
+PyObject* scopes_by_name = nullptr;  // dict, owned by the module
+PyObject* make_scope = nullptr;      // gpuprof._timing.make_scope, found at the first use
+PyObject* decorate = nullptr;        // gpuprof._decorate.decorate
+
+PyObject* enter(PyObject* self, PyObject* /*unused*/) {
+  return guarded<PyObject*>(nullptr, [&] { return unchecked<Scope>(self).enter(); });
+}
+
+PyObject* exit(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  if (count != 3) {
+    PyErr_Format(PyExc_TypeError, "__exit__ takes 3 arguments, got %zd", count);
+    return nullptr;
+  }
+  return guarded<PyObject*>(nullptr, [&] {
+    unchecked<Scope>(self).exit(arguments[0] != Py_None);
+    Py_INCREF(Py_None);
+    return Py_None;
+  });
+}
+
+PyObject* find_function(PyObject*& cache, const char* module, const char* name) {
+  if (cache == nullptr) {
+    py::object function = py::module_::import(module).attr(name);
+    cache = function.release().ptr();  // for good
+  }
+  return cache;
+}
+
+PyObject* call(PyObject* self, PyObject* function) {
+  return guarded<PyObject*>(nullptr, [&] {
+    PyObject* decorator = find_function(decorate, "gpuprof._decorate", "decorate");
+    return PyObject_CallFunctionObjArgs(decorator, self, function, nullptr);
+  });
+}
+
+constexpr ContextManagerCalls kCalls{enter, exit, call};
+
+PyObject* scope_vectorcall(PyObject* self, PyObject* const* arguments, size_t flagged_count,
+                           PyObject* keywords) {
+  return dispatch(kCalls, self, arguments, flagged_count, keywords);
+}
+
+PyMethodDef enter_method{"__enter__", enter, METH_NOARGS,
+                         "__enter__(self: gpuprof._core.Scope) -> gpuprof._core.Sample\n\n"
+                         "Start the clock and return this entry's sample."};
+
+PyMethodDef exit_method{
+    "__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&exit)), METH_FASTCALL,
+    "__exit__(self: gpuprof._core.Scope, type: typing.Any, value: typing.Any, traceback: "
+    "typing.Any) -> None\n\n"
+    "Stop the clock; never waits for the GPU."};
+
+constexpr Py_ssize_t kMaxNamed = 10000;
+
+struct TimerArguments {
+  PyObject* name = Py_None;
+  PyObject* stream = Py_None;
+  PyObject* backend = nullptr;
+  PyObject* enabled = Py_None;
+  PyObject* verify_stream = Py_False;
+  PyObject* in_capture = nullptr;
+};
+
+bool sort_arguments(TimerArguments& given, PyObject* const* arguments, Py_ssize_t count,
+                    PyObject* keywords) {
+  const std::array<std::pair<const char*, PyObject**>, 6> places{
+      {{"name", &given.name},
+       {"stream", &given.stream},
+       {"backend", &given.backend},
+       {"enabled", &given.enabled},
+       {"verify_stream", &given.verify_stream},
+       {"in_capture", &given.in_capture}}};
+  if (count > 1) return false;
+  if (count == 1) given.name = arguments[0];
+  const Py_ssize_t named = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
+  for (Py_ssize_t i = 0; i < named; ++i) {
+    PyObject* key = PyTuple_GET_ITEM(keywords, i);
+    const auto* const place =
+        std::find_if(places.begin() + count, places.end(), [key](const auto& candidate) {
+          return PyUnicode_CompareWithASCIIString(key, candidate.first) == 0;
+        });
+    if (place == places.end()) return false;
+    *place->second = arguments[count + i];
+  }
+  return true;
+}
+
+bool is_one_of(PyObject* text, std::initializer_list<const char*> words) {
+  return PyUnicode_Check(text) != 0 &&
+         std::any_of(words.begin(), words.end(), [text](const char* word) {
+           return PyUnicode_CompareWithASCIIString(text, word) == 0;
+         });
+}
+
+bool is_usual(const TimerArguments& given) {
+  if (given.name != Py_None &&
+      (PyUnicode_Check(given.name) == 0 || PyUnicode_GET_LENGTH(given.name) == 0)) {
+    return false;
+  }
+  return (given.backend == nullptr || is_one_of(given.backend, {"auto", "cpu", "cuda"})) &&
+         (given.enabled == Py_None || PyBool_Check(given.enabled) != 0) &&
+         PyBool_Check(given.verify_stream) != 0 &&
+         (given.in_capture == nullptr || is_one_of(given.in_capture, {"auto", "skip", "record"}));
+}
+
+// A scope only watches: where CUDA was lost to a fork or an error it can be made, measures nothing,
+// and its first entry says so.
+void require_cuda() {
+  try {
+    timing::device::require();
+  } catch (const driver::Error& error) {
+    if (error.kind() == driver::ErrorKind::kUnavailable) throw;
+  }
+}
+
+py::object make_usual(const TimerArguments& given) {
+  ScopeOptions options;
+  py::object name = py::none();
+  if (given.name != Py_None) {
+    name = py::reinterpret_steal<py::object>(PyUnicode_FromObject(given.name));  // of str itself
+    if (!name) throw py::error_already_set();
+    options.name = without_nul(utf8(name.ptr()));
+  }
+  options.stream = py::reinterpret_borrow<py::object>(given.stream);
+  const bool is_auto = given.backend == nullptr || is_one_of(given.backend, {"auto"});
+  options.backend =
+      is_auto ? py::object(py::str("auto")) : py::reinterpret_borrow<py::object>(given.backend);
+  if (!is_auto && is_one_of(given.backend, {"cuda"})) require_cuda();
+  if (given.enabled != Py_None) options.enabled = given.enabled == Py_True;
+  options.verify_stream = given.verify_stream == Py_True;
+  options.record_in_capture =
+      given.in_capture != nullptr && is_one_of(given.in_capture, {"record"});
+  const bool is_plain = options.name && given.stream == Py_None && is_auto &&
+                        given.enabled == Py_None && !options.verify_stream &&
+                        (given.in_capture == nullptr || is_one_of(given.in_capture, {"auto"}));
+  py::object scope = py::cast(std::make_unique<Scope>(std::move(options)));
+  if (!is_plain || PyDict_GET_SIZE(scopes_by_name) >= kMaxNamed) return scope;
+  PyObject* kept = PyDict_SetDefault(scopes_by_name, name.ptr(), scope.ptr());
+  if (kept == nullptr) throw py::error_already_set();
+  return py::reinterpret_borrow<py::object>(kept);
+}
+
+// The usual call, timer("name") for a name met before, costs a look into a dictionary. Functions,
+// other backends and wrong arguments go to Python; nothing else does, so that a signal handler or a
+// forked child can make a scope while the package is being imported.
+PyObject* timer(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count,
+                PyObject* keywords) {
+  if (count == 1 && keywords == nullptr && PyUnicode_CheckExact(arguments[0])) {
+    PyObject* scope = PyDict_GetItemWithError(scopes_by_name, arguments[0]);
+    if (scope != nullptr) {
+      Py_INCREF(scope);
+      return scope;
+    }
+    if (PyErr_Occurred() != nullptr) return nullptr;
+  }
+  return guarded<PyObject*>(nullptr, [&] {
+    TimerArguments given;
+    if (sort_arguments(given, arguments, count, keywords) && is_usual(given)) {
+      return make_usual(given).release().ptr();
+    }
+    PyObject* function = find_function(make_scope, "gpuprof._timing", "make_scope");
+    return PyObject_Vectorcall(function, arguments, static_cast<size_t>(count), keywords);
+  });
+}
+
+PyMethodDef timer_method{
+    "timer", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&timer)),
+    METH_FASTCALL | METH_KEYWORDS,
+    R"(timer(name=None, *, stream=None, backend='auto', enabled=None, verify_stream=False, in_capture='auto')
+--
+
+Time what runs in a ``with`` block, or in a function.
+
+The result is a reusable scope: entering it records an event and gives this entry's `Sample`,
+leaving it records another. The GPU is never waited for; reading ``sample.ms`` is what waits.
+``timer("fwd")`` is one object per name, and feeds one row of `stats`.
+
+Parameters
+----------
+name : str, optional
+    The row of the statistics. Nested scopes join their names: ``step/fwd``. Without a name the
+    scope measures and stays out of the statistics; as a decorator its name is the function's
+    ``__qualname__``.
+stream : int or object, optional
+    A CUDA stream handle, or an object with ``__cuda_stream__``, ``.cuda_stream`` or ``.ptr``.
+    None is the framework's current stream at each entry.
+backend : {'auto', 'cuda', 'cpu', 'metal'} or SyncBackend
+    The clock. ``'auto'`` is CUDA where this process uses it already, else the CPU clock.
+enabled : bool, optional
+    None follows `enable` and `disable`; True and False do not.
+verify_stream : bool
+    Wait for the whole device before and after the block, and raise if the work ran on another
+    stream than the timed one. For finding mistakes; it makes the GPU wait.
+in_capture : {'auto', 'record', 'skip'}
+    What to do inside a stream capture that gpuprof did not open: ``'auto'`` and ``'skip'`` measure
+    nothing, ``'record'`` makes the records nodes of the graph, so that ``ms`` is the last replay's.
+
+Returns
+-------
+Scope
+
+Raises
+------
+CudaUnavailableError
+    ``backend='cuda'`` without a usable driver and device.
+TypeError, ValueError
+    An argument is not what is listed above.
+
+Examples
+--------
+>>> import gpuprof
+>>> with gpuprof.timer("load", backend="cpu") as sample:
+...     data = sorted(range(1000))
+>>> sample.ms > 0
+True
+)"};
+
+bool is_set(const std::string& variable) {
+  const char* value = std::getenv(variable.c_str());
+  if (value == nullptr) return false;
+  std::string word;
+  for (const char* c = value; *c != '\0'; ++c) {
+    if (std::isspace(static_cast<unsigned char>(*c)) == 0) {
+      word += static_cast<char>(std::tolower(static_cast<unsigned char>(*c)));
+    }
+  }
+  return word == "1" || word == "true" || word == "on" || word == "yes";
+}
+
+std::string describe(const Scope& scope) {
+  std::string text = "<gpuprof.timer";
+  // The path of the name at the root is the name, cut to what an output may hold.
+  if (scope.options().name) {
+    text += " '" + timing::shortened_path(*scope.options().name) + "'";
+  }
+  if (!scope.is_enabled()) text += ", disabled";
+  return text + ">";
+}
+
+double last_milliseconds(const Scope& scope) {
+  if (!scope.last()) {
+    throw_invalid_state("this scope has not been left yet, so there is nothing to read");
+  }
+  // A copy, because another exit may replace the scope's own while this one waits.
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
+  const SampleRef last = scope.last();
+  return sample_milliseconds(*last.get());
+}
+
+py::object last_sample(const Scope& scope) {
+  if (!scope.last()) return py::none();
+  PyObject* object = wrap_sample(scope.last());
+  if (object == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(object);
+}
+
+void bind_pauses(py::module_& module) {
+  module.def(
+      "_paused",
+      [](const py::function& work, const py::args& arguments) {
+        // In one call, so that no interrupt can come between the pause and its end.
+        const Pause pause;
+        return work(*arguments);
+      },
+      py::arg("work"),
+      "Call `work(*args)`; meanwhile this thread records no scope and shows no range.");
+  module.def(
+      "_enter_unpaused",
+      [](Scope& scope) {
+        const Unpause unpause;
+        return py::reinterpret_steal<py::object>(scope.enter());
+      },
+      py::arg("scope"), "Enter a scope of gpuprof's own where the thread is paused.");
+}
+
+}  // namespace
+
+void bind_timing_scope(py::module_& module) {
+  py::class_<Scope> scope(module, "Scope", context_manager_setup<&scope_vectorcall>(),
+                          py::is_final(), "A named span of code, timed each time it is entered.");
+  scope
+      .def(py::init([](std::optional<std::string> name, py::object stream, py::object backend,
+                       std::optional<bool> enabled, bool verify_stream, bool record_in_capture) {
+             return std::make_unique<Scope>(ScopeOptions{std::move(name), std::move(stream),
+                                                         std::move(backend), enabled, verify_stream,
+                                                         record_in_capture});
+           }),
+           py::arg("name"), py::kw_only(), py::arg("stream"), py::arg("backend"),
+           py::arg("enabled"), py::arg("verify_stream"), py::arg("record_in_capture"))
+      .def_property_readonly("last", &last_sample, "The sample of the last exit, or None.")
+      .def_property_readonly("ms", &last_milliseconds,
+                             "`last.ms`: waits. Raises InvalidStateError before the first exit.")
+      .def_property_readonly(
+          "name", [](const Scope& self) { return self.options().name; }, "The name, or None.")
+      .def_property_readonly("_options",
+                             [](const Scope& self) {
+                               const ScopeOptions& options = self.options();
+                               py::dict result;
+                               result["stream"] = options.stream;
+                               result["backend"] = options.backend;
+                               result["enabled"] = options.enabled;
+                               result["verify_stream"] = options.verify_stream;
+                               result["in_capture"] = options.record_in_capture ? "record" : "auto";
+                               return result;
+                             })
+      .def("__reduce__",
+           [](const py::object& self) {
+             const py::object remake = py::module_::import("gpuprof._timing").attr("remake_scope");
+             return py::make_tuple(remake,
+                                   py::make_tuple(self.attr("name"), self.attr("_options")));
+           })
+      .def("__repr__", &describe);
+  add_context_manager(scope, &enter_method, &exit_method);
+
+  scopes_by_name = PyDict_New();
+  if (scopes_by_name == nullptr) throw py::error_already_set();
+  module.add_object("_scopes", py::reinterpret_borrow<py::object>(scopes_by_name));
+  PyObject* function = PyCFunction_NewEx(&timer_method, nullptr, module.attr("__name__").ptr());
+  if (function == nullptr) throw py::error_already_set();
+  module.add_object("timer", function);
+
+  module.def(
+      "set_enabled", [](bool on) { timing::scope::enabled.store(on, std::memory_order_relaxed); },
+      py::arg("on"), "Switch scopes that follow the global switch on or off.");
+  module.def("is_enabled", [] {
+    return !switches.disabled_for_good && !is_paused() &&
+           timing::scope::enabled.load(std::memory_order_relaxed);
+  });
+  switches = {is_set("GPUPROF_DISABLE"), is_set("GPUPROF_RELEASE_GIL")};
+  module.def("_is_set", &is_set, py::arg("variable"),
+             "Whether a variable of the environment says yes: 1, true, on or yes.");
+  bind_pauses(module);
+}
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,117 @@
+// stats, flush and reset as plain data; gpuprof/_timing.py makes objects of it.
+#include "timing/statistics.hpp"
+
+#include <pybind11/pybind11.h>
+
+#include <map>
+#include <utility>
+
+#include "bindings/bind.hpp"
+#include "bindings/graphs/capture.hpp"
+#include "bindings/python/deferred_decref.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/python/gil.hpp"
+#include "bindings/ranges/own_ranges.hpp"
+#include "bindings/timing/path.hpp"
+#include "timing/device.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+using timing::Summary;
+
+namespace {
+
+void wait_and_drain() {
+  const std::vector<timing::SampleRef> tails = timing::device::pending_tails();
+  for (const timing::SampleRef& tail : tails) {
+    wait_without_gil(
+        [&](timing::HostNanoseconds until) { return timing::device::wait(*tail.get(), until); });
+  }
+  inside_own_range(OwnRange::kDrain, [] { timing::device::drain(); });
+}
+
+void flush() {
+  inside_own_range(OwnRange::kFlush, &wait_and_drain);
+  close_lost_captures();
+  drain_kept();
+  emit_pending_warnings();
+}
+
+py::object summary_dict(const Summary& summary) {
+  if (summary.count == 0) return py::none();
+  py::dict result;
+  result["count"] = summary.count;
+  result["total"] = summary.total;
+  result["mean"] = summary.mean;
+  result["min"] = summary.min;
+  result["p50"] = summary.p50;
+  result["p90"] = summary.p90;
+  result["p99"] = summary.p99;
+  result["max"] = summary.max;
+  result["first"] = summary.first;
+  return result;
+}
+
+using PendingByPath = std::map<const timing::Path*, std::uint64_t>;
+
+PendingByPath pending_by_path() {
+  PendingByPath pending;
+  for (const auto& entry : timing::device::pending_counts()) pending[entry.path] += entry.count;
+  return pending;
+}
+
+py::dict row_dict(const timing::Row& row, std::uint64_t pending) {
+  py::dict result;
+  result["path"] = path_text(*row.path);
+  result["names"] = path_names(*row.path);
+  result["clock"] = timing::clock_name(row.clock);
+  result["dropped"] = row.dropped;
+  result["pending"] = pending;
+  result["failed"] = row.failed;
+  result["skipped"] = row.skipped;
+  result["gpu"] = row.has_device ? summary_dict(row.device) : py::none();
+  result["host"] = summary_dict(row.host);
+  return result;
+}
+
+py::dict snapshot(bool wait) {
+  if (wait) {
+    flush();
+  } else {
+    timing::device::drain();
+  }
+  PendingByPath pending = pending_by_path();
+  py::list rows;
+  std::uint64_t dropped = 0;
+  for (const timing::Row& row : timing::statistics::rows()) {
+    std::uint64_t waiting = 0;
+    if (row.clock == timing::kCudaClock) {
+      if (const auto found = pending.find(row.path); found != pending.end()) {
+        waiting = found->second;
+        pending.erase(found);
+      }
+    }
+    dropped += row.dropped;
+    rows.append(row_dict(row, waiting));
+  }
+  for (const auto& [path, count] : pending) {  // entered, but nothing measured yet
+    rows.append(row_dict({path, timing::kCudaClock, true, {}, {}, 0, 0, 0}, count));
+  }
+  py::dict result;
+  result["rows"] = rows;
+  result["dropped"] = dropped;
+  return result;
+}
+
+}  // namespace
+
+void bind_timing_statistics(py::module_& module) {
+  module.def("stats_snapshot", &snapshot, py::arg("wait"),
+             "All rows as plain data. wait: first wait for what is pending now.");
+  module.def("flush", &flush, "Wait for what is pending now and count it.");
+  module.def("reset_stats", &timing::statistics::reset,
+             "Forget all samples, also those entered before now and not finished.");
+}
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,131 @@
+// gpuprof.Timer: an event pair that the caller sets and reads.
+#include "timing/timer.hpp"
+
+#include <pybind11/pybind11.h>
+#include <pybind11/typing.h>
+
+#include <memory>
+#include <string>
+
+#include "bindings/bind.hpp"
+#include "bindings/interop/streams.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/python/gil.hpp"
+#include "bindings/python/record_policy.hpp"
+#include "timing/device.hpp"
+#include "timing/scope.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+
+namespace {
+
+// A Timer with what only Python has: the backend to synchronise and the stream to keep alive.
+class PyTimer {
+ public:
+  PyTimer(timing::ClockId clock, py::object synchronize, py::object stream)
+      : timer_(clock), synchronize_(std::move(synchronize)), stream_(std::move(stream)) {}
+
+  // A daemon thread may end in here at exit, by unwinding without the interpreter lock: the frames
+  // own no Python object.
+  void start(py::handle stream) {
+    started_on_ = stream.is_none() ? stream_ : py::reinterpret_borrow<py::object>(stream);
+    synchronize();
+    CurrentStream on;
+    if (timer_.clock() == timing::kCudaClock) {
+      PyObject* owner = nullptr;
+      on = started_on_.is_none() ? current_stream(&owner)
+                                 : CurrentStream{stream_handle(started_on_.ptr()), 0};
+      if (owner != nullptr) started_on_ = py::reinterpret_steal<py::object>(owner);
+    }
+    on_stream(on.handle, [&] { timer_.start(on.handle, on.ordinal); });
+  }
+
+  void stop(py::handle stream) {
+    std::uintptr_t on = timer_.sample() ? timer_.sample()->stream : 0;
+    if (!stream.is_none() && timer_.clock() == timing::kCudaClock) on = stream_handle(stream.ptr());
+    synchronize();
+    on_stream(on, [&] { timer_.stop(on); });
+  }
+
+  // The streams of the marks that are set.
+  [[nodiscard]] py::typing::Tuple<py::int_, py::ellipsis> streams() const {
+    if (timer_.clock() != timing::kCudaClock || !timer_.started()) return py::tuple();
+    if (!timer_.stopped()) return py::make_tuple(timer_.start_stream());
+    return py::make_tuple(timer_.start_stream(), timer_.end_stream());
+  }
+
+  double elapsed_ms() {
+    double ms = 0.0;
+    wait_without_gil([&](timing::HostNanoseconds until) { return timer_.read(until, ms); });
+    return ms;
+  }
+
+  bool ready() { return timer_.ready(); }
+
+  void close() noexcept {
+    timer_.close();
+    stream_ = py::none();
+    started_on_ = py::none();
+  }
+
+  std::string describe() {
+    const std::string clock = timing::clock_name(timer_.clock());
+    if (timer_.closed()) return "<gpuprof.Timer " + clock + ", closed>";
+    if (!timer_.stopped()) return "<gpuprof.Timer " + clock + ", not stopped>";
+    if (!ready()) return "<gpuprof.Timer " + clock + ", pending>";
+    return "<gpuprof.Timer " + clock + ", " + std::to_string(elapsed_ms()) + " ms>";
+  }
+
+  [[nodiscard]] std::string clock() const { return timing::clock_name(timer_.clock()); }
+
+ private:
+  void synchronize() const {
+    if (synchronize_.is_none()) return;
+    PyObject* result = PyObject_CallNoArgs(synchronize_.ptr());
+    if (result == nullptr) throw py::error_already_set();
+    Py_DECREF(result);
+  }
+
+  timing::Timer timer_;
+  py::object synchronize_;
+  py::object stream_;
+  py::object started_on_ = py::none();
+};
+
+std::unique_ptr<PyTimer> make_timer(const py::object& backend, py::object stream) {
+  if (!stream.is_none()) stream_handle(stream.ptr());
+  if (!py::isinstance<py::str>(backend)) {
+    return std::make_unique<PyTimer>(timing::clock_id(backend.attr("name").cast<std::string>()),
+                                     backend.attr("synchronize"), std::move(stream));
+  }
+  const auto name = backend.cast<std::string>();
+  if (name == "cuda") timing::device::require();
+  const bool cuda =
+      name == "cuda" || (name == "auto" && (timing::scope::cuda_in_use() || framework_is_live()));
+  return std::make_unique<PyTimer>(cuda ? timing::kCudaClock : timing::kCpuClock, py::none(),
+                                   std::move(stream));
+}
+
+}  // namespace
+
+void bind_timing_timer(py::module_& module) {
+  py::class_<PyTimer>(module, "Timer")
+      .def(py::init(&make_timer), py::arg("backend"), py::arg("stream"))
+      .def("record_start", &PyTimer::start, py::arg("stream") = py::none(),
+           "Set the first mark, on `stream` or the timer's own, and forget the second.")
+      .def("record_end", &PyTimer::stop, py::arg("stream") = py::none(),
+           "Set the second mark, on `stream` or that of the first.")
+      .def("elapsed_ms", &PyTimer::elapsed_ms,
+           "Milliseconds between the marks; waits for the GPU. 0.0 while a mark is missing.")
+      .def_property_readonly("ready", &PyTimer::ready,
+                             "Whether elapsed_ms() would return a measurement at once.")
+      .def_property_readonly("streams", &PyTimer::streams,
+                             "The handles of the streams of the marks that are set.")
+      .def_property_readonly("clock", &PyTimer::clock, "What measures: 'cuda', 'cpu', ...")
+      .def("close", &PyTimer::close, "Give the events back. Idempotent; never raises.")
+      .def("__repr__", &PyTimer::describe);
+}
+
+}  // namespace gpuprof::bindings

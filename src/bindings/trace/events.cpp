@@ -1,0 +1,327 @@
+// The calls of gpuprof._trace that come often: a slice for one trace, and one for all that are
+// open.
+//
+// A Python method that checks its arguments and calls a pybind11 function costs 1.7 us a slice, a
+// method descriptor a fraction of that. It takes arguments of the usual types; any other call goes
+// to the Python function of the same name, which opens the trace, or says what is wrong.
+#include <Python.h>
+#include <pybind11/pybind11.h>
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bindings/bind.hpp"
+#include "bindings/python/context_manager.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/ranges/json_args.hpp"
+#include "bindings/ranges/listeners.hpp"
+#include "bindings/ranges/scope_events.hpp"
+#include "driver/process.hpp"
+#include "timing/clock.hpp"
+#include "trace/recorder.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+using trace::Event;
+
+namespace {
+
+constexpr long long kEndOfTimes = 1LL << 62U;
+constexpr long long kEndOfTids = 1LL << 28U;  // from there on they are the GPU's tracks
+constexpr double kEndOfMilliseconds = 1e12;
+constexpr const char* kChecks = "gpuprof._trace_checks";
+
+// What a TraceWriter is to these calls.
+struct TraceEvents {
+  std::uint32_t number = 0;      // of its open trace, or 0
+  std::uint32_t generation = 0;  // of the process that opened it
+
+  [[nodiscard]] bool open() const noexcept {
+    return number != 0 && generation == driver::fork_generation();
+  }
+};
+
+// The arguments by their places in a signature; null where one was not given.
+template <std::size_t kCount>
+struct Arguments {
+  PyObject* at[kCount] = {};
+
+  // False where the call does not fit.
+  bool read(const char* const (&names)[kCount], Py_ssize_t positional, PyObject* const* arguments,
+            Py_ssize_t count, PyObject* keywords) {
+    if (count > positional) return false;
+    for (Py_ssize_t i = 0; i < count; ++i) at[i] = arguments[i];
+    const Py_ssize_t named = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
+    for (Py_ssize_t i = 0; i < named; ++i) {
+      PyObject** slot = place(names, PyTuple_GET_ITEM(keywords, i));
+      if (slot == nullptr || *slot != nullptr) return false;
+      *slot = arguments[count + i];
+    }
+    return true;
+  }
+
+ private:
+  PyObject** place(const char* const (&names)[kCount], PyObject* keyword) {
+    for (std::size_t i = 0; i < kCount; ++i) {
+      if (PyUnicode_CompareWithASCIIString(keyword, names[i]) == 0) return &at[i];
+    }
+    return nullptr;
+  }
+};
+
+// These read a value of the usual kind, and answer false to any other.
+
+bool read_integer(PyObject* value, long long end, long long& into) {
+  if (value == nullptr || !PyLong_CheckExact(value)) return false;
+  int overflow = 0;
+  into = PyLong_AsLongLongAndOverflow(value, &overflow);
+  return overflow == 0 && into >= 0 && into < end;
+}
+
+bool read_milliseconds(PyObject* value, trace::HostNanoseconds& into) {
+  double milliseconds = 0.0;
+  long long whole = 0;
+  if (value != nullptr && PyFloat_CheckExact(value)) {
+    milliseconds = PyFloat_AS_DOUBLE(value);
+  } else if (read_integer(value, static_cast<long long>(kEndOfMilliseconds), whole)) {
+    milliseconds = static_cast<double>(whole);
+  } else {
+    return false;
+  }
+  const bool fits = milliseconds >= 0.0 && milliseconds < kEndOfMilliseconds;  // not NaN
+  if (fits) into = std::llrint(milliseconds * 1e6);
+  return fits;
+}
+
+bool read_text(PyObject* value, std::string_view& into) {
+  if (value == nullptr || !PyUnicode_CheckExact(value)) return false;
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(value, &size);
+  if (text == nullptr) PyErr_Clear();  // a lone surrogate
+  into = {text, static_cast<std::size_t>(size)};
+  return text != nullptr && size != 0;
+}
+
+bool is_absent(PyObject* value) noexcept { return value == nullptr || value == Py_None; }
+
+struct Slice {
+  Event event;
+  std::string_view name;
+  std::string_view category;
+  PyObject* args = nullptr;
+
+  bool read(PyObject* given_name, PyObject* given_category, PyObject* given_tid) {
+    long long tid = 0;
+    if (!read_text(given_name, name)) return false;
+    if (!is_absent(given_category) && !read_text(given_category, category)) return false;
+    if (!is_absent(given_tid) && !read_integer(given_tid, kEndOfTids, tid)) return false;
+    event.tid = static_cast<std::uint32_t>(tid);
+    event.depth = 0xFFFF;
+    return true;
+  }
+};
+
+void note(Slice& slice, std::uint32_t target) {
+  slice.event.target = target;
+  try {
+    if (slice.args != nullptr) trace::set_args(slice.event, members_of(slice.args));
+    if (!slice.category.empty()) slice.event.category = trace::intern_category(slice.category);
+    trace::set_name(slice.event, slice.name);
+  } catch (const std::exception&) {
+    delete slice.event.extra;
+    throw;
+  }
+  trace::note(slice.event);
+}
+
+PyObject* none() noexcept {
+  Py_INCREF(Py_None);
+  return Py_None;
+}
+
+// Calls a Python function with `self` before the arguments, unless it is null.
+PyObject* call_checked(const char* module, const char* function, PyObject* self,
+                       PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  const py::object checked = py::module_::import(module).attr(function);
+  const Py_ssize_t named = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
+  std::vector<PyObject*> all;
+  if (self != nullptr) all.push_back(self);
+  all.insert(all.end(), arguments, arguments + count + named);
+  return PyObject_Vectorcall(checked.ptr(), all.data(), all.size() - static_cast<size_t>(named),
+                             keywords);
+}
+
+PyObject* complete(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
+                   PyObject* keywords) {
+  return guarded<PyObject*>(nullptr, [&] {
+    static constexpr const char* kNames[] = {"name", "begin_ns", "dur_ns", "cat", "tid", "args"};
+    const auto& writer = unchecked<TraceEvents>(self);
+    Arguments<6> given;
+    Slice slice;
+    long long begin = 0;
+    long long duration = 0;
+    if (writer.open() && given.read(kNames, 3, arguments, count, keywords) &&
+        slice.read(given.at[0], given.at[3], given.at[4]) &&
+        read_integer(given.at[1], kEndOfTimes, begin) &&
+        read_integer(given.at[2], kEndOfTimes, duration) &&
+        (is_absent(given.at[5]) || PyDict_CheckExact(given.at[5]))) {
+      slice.args = given.at[5];
+      slice.event.begin = begin;
+      slice.event.end = begin + duration;
+      note(slice, writer.number);
+      return none();
+    }
+    return call_checked(kChecks, "complete", self, arguments, count, keywords);
+  });
+}
+
+bool read_push(Slice& slice, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  static constexpr const char* kNames[] = {"name", "cat", "dur_ms", "tid"};
+  Arguments<4> given;
+  trace::HostNanoseconds duration = 0;
+  if (!given.read(kNames, 4, arguments, count, keywords) || given.at[1] == nullptr ||
+      !slice.read(given.at[0], given.at[1], given.at[3]) ||
+      !read_milliseconds(given.at[2], duration)) {
+    return false;
+  }
+  slice.event.end = timing::host_now();
+  slice.event.begin = slice.event.end - duration;
+  return true;
+}
+
+PyObject* writer_push(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
+                      PyObject* keywords) {
+  return guarded<PyObject*>(nullptr, [&] {
+    const auto& writer = unchecked<TraceEvents>(self);
+    Slice slice;
+    if (writer.open() && read_push(slice, arguments, count, keywords)) {
+      note(slice, writer.number);
+      return none();
+    }
+    return call_checked(kChecks, "push", self, arguments, count, keywords);
+  });
+}
+
+PyObject* push(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count,
+               PyObject* keywords) {
+  return guarded<PyObject*>(nullptr, [&] {
+    Slice slice;
+    if (!read_push(slice, arguments, count, keywords)) {
+      return call_checked("gpuprof._trace_record", "push", nullptr, arguments, count, keywords);
+    }
+    if (listens(kTrace) && trace_records()) {
+      if (slice.event.tid == 0) name_this_thread();
+      note(slice, 0);
+    }
+    return none();
+  });
+}
+
+PyCFunction as_function(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*)) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+PyMethodDef complete_method{
+    "complete", as_function(&complete), METH_FASTCALL | METH_KEYWORDS,
+    R"(complete($self, name, begin_ns, dur_ns, *, cat=None, tid=None, args=None)
+--
+
+Write a slice with given times.
+
+Slices of one track nest if they come in the order of their ends or of their beginnings;
+one that crosses others of its track is shown on a track of its own. What lies before
+gpuprof was imported is cut off.
+
+Parameters
+----------
+name : str
+    What to show.
+begin_ns, dur_ns : int
+    When it began, by ``time.monotonic_ns()``, and how long it took.
+cat : str, optional
+    Its category.
+tid : int, optional
+    As for `push`.
+args : Mapping, optional
+    Plain data to show with it.
+)"};
+
+PyMethodDef writer_push_method{"push", as_function(&writer_push), METH_FASTCALL | METH_KEYWORDS,
+                               R"(push($self, name, cat, dur_ms, tid=None)
+--
+
+Write a slice that ends now.
+
+Parameters
+----------
+name, cat : str
+    What to show, and its category.
+dur_ms : float
+    How long it took, in milliseconds.
+tid : int, optional
+    The track: a thread's native id, or any other number below 2**28. None and 0 are the
+    calling thread.
+)"};
+
+PyMethodDef push_method{"push", as_function(&push), METH_FASTCALL | METH_KEYWORDS,
+                        R"(push(name, cat, dur_ms, tid=None)
+--
+
+Write a slice that ends now to every trace that is open.
+
+Without one it does nothing. A `TraceWriter` that collects nothing takes its own `push` alone.
+
+Parameters
+----------
+name : str
+    What to show.
+cat : str
+    Its category; None and an empty text are none.
+dur_ms : float
+    How long it took, in milliseconds.
+tid : int, optional
+    The track: a thread's native id, or any other number below 2**28. None and 0 are the calling
+    thread.
+
+Returns
+-------
+None
+
+Raises
+------
+TypeError, ValueError
+    An argument is not what is listed above.
+
+Examples
+--------
+>>> import gpuprof
+>>> gpuprof.push("decode", "engine", 1.5)
+)"};
+
+}  // namespace
+
+void bind_trace_events(py::module_& module) {
+  const auto events = py::class_<TraceEvents>(module, "_TraceEvents")
+                          .def(py::init<>())
+                          .def(
+                              "_set_number",
+                              [](TraceEvents& self, std::uint32_t number) {
+                                self = {number, driver::fork_generation()};
+                              },
+                              py::arg("number"));
+  for (PyMethodDef* method : {&complete_method, &writer_push_method}) {
+    const auto descriptor = py::reinterpret_steal<py::object>(
+        PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(events.ptr()), method));
+    if (!descriptor) throw py::error_already_set();
+    py::setattr(events, method->ml_name, descriptor);
+  }
+  PyObject* function = PyCFunction_NewEx(&push_method, nullptr, module.attr("__name__").ptr());
+  if (function == nullptr) throw py::error_already_set();
+  module.add_object(push_method.ml_name, function);
+}
+
+}  // namespace gpuprof::bindings

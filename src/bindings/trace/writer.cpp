@@ -1,0 +1,169 @@
+// The open traces, for gpuprof._trace: opening, closing, and events that name their trace.
+#include "trace/writer.hpp"
+
+#include <pybind11/pybind11.h>
+#include <pybind11/typing.h>
+
+#include <string>
+#include <utility>
+
+#include "bindings/bind.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/python/gil.hpp"
+#include "bindings/python/utf8.hpp"
+#include "bindings/ranges/json_args.hpp"
+#include "timing/device.hpp"
+#include "trace/names.hpp"
+#include "trace/recorder.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+using trace::Event;
+using trace::HostNanoseconds;
+using trace::Kind;
+
+namespace {
+
+py::typing::Dict<py::str, py::object> as_dict(const trace::State& state) {
+  py::typing::Dict<py::str, py::object> result;
+  result["open"] = state.open;
+  result["error"] = state.failed ? py::object(py::str(state.error)) : py::none();
+  result["events"] = state.events;
+  result["dropped"] = state.dropped;
+  result["unplaced"] = state.unplaced;
+  result["bytes"] = state.bytes;
+  result["gpu_error_ns"] = state.gpu_error;
+  result["writer_cpu_ns"] = state.writer_cpu;
+  return result;
+}
+
+std::uint32_t open_trace(int descriptor, py::handle where, bool collects, bool from_start,
+                         py::handle process, std::int64_t rank, std::int64_t world_size,
+                         py::handle args, std::size_t buffer_mib) {
+  trace::OutputOptions options;
+  options.descriptor = descriptor;
+  options.where = utf8(where.ptr());
+  options.collects = collects;
+  options.from_start = from_start;
+  options.process = utf8(process.ptr());
+  options.rank = rank;
+  options.world_size = world_size;
+  options.args = members_of(args.ptr());
+  options.buffer_bytes = buffer_mib << 20U;
+  std::uint32_t number = 0;
+  without_gil([&] { number = trace::open(std::move(options)); });
+  return number;
+}
+
+template <trace::State (*kFunction)(std::uint32_t)>
+py::typing::Dict<py::str, py::object> waited(std::uint32_t number) {
+  trace::State state;
+  without_gil([&] { state = kFunction(number); });
+  emit_pending_warnings();
+  return as_dict(state);
+}
+
+// What all events of a caller's own have; times are of time.monotonic_ns().
+struct Given {
+  std::uint32_t number;
+  py::handle name;
+  py::handle category;
+  std::uint32_t tid;
+  py::handle args;
+};
+
+// Owns the extra until the event is noted.
+void note_given(Event event, const Given& given) {
+  try {
+    event.target = given.number;
+    event.tid = given.tid;
+    event.depth = 0xFFFF;
+    const std::string args = members_of(given.args.ptr());
+    const std::string category = given.category.is_none() ? "" : utf8(given.category.ptr());
+    if (!category.empty()) event.category = trace::intern_category(category);
+    trace::set_name(event, utf8(given.name.ptr()));
+    trace::set_args(event, args);
+  } catch (const std::exception&) {
+    delete event.extra;
+    throw;
+  }
+  trace::note(event);
+}
+
+void note_slice(std::uint32_t number, py::handle name, py::handle category, HostNanoseconds begin,
+                HostNanoseconds end, std::uint32_t tid, py::handle args) {
+  Event event;
+  event.begin = begin;
+  event.end = end;
+  note_given(event, {number, name, category, tid, args});
+}
+
+void note_moment(Kind kind, std::uint32_t number, py::handle name, py::handle category,
+                 HostNanoseconds at, std::uint32_t tid, py::handle args) {
+  Event event;
+  event.kind = kind;
+  event.end = at;
+  note_given(event, {number, name, category, tid, args});
+}
+
+void note_instant(std::uint32_t number, py::handle name, py::handle category, HostNanoseconds at,
+                  std::uint32_t tid, py::handle args) {
+  note_moment(Kind::kInstant, number, name, category, at, tid, args);
+}
+
+void note_counter(std::uint32_t number, py::handle name, HostNanoseconds at, py::handle series) {
+  note_moment(Kind::kCounter, number, name, py::none(), at, 0, series);
+}
+
+void note_flow(std::uint32_t number, const std::string& phase, std::uint64_t id, py::handle name,
+               py::handle category, HostNanoseconds at, std::uint32_t tid) {
+  Event event;
+  event.kind =
+      phase == "start" ? Kind::kFlowStart : (phase == "step" ? Kind::kFlowStep : Kind::kFlowEnd);
+  event.id = id;
+  event.end = at;
+  note_given(event, {number, name, category, tid, py::none()});
+}
+
+}  // namespace
+
+void bind_trace_writer(py::module_& module) {
+  module.def(
+      "_trace_open", &open_trace, py::arg("descriptor"), py::arg("where"), py::arg("collects"),
+      py::arg("from_start"), py::arg("process"), py::arg("rank"), py::arg("world_size"),
+      py::arg("args"), py::arg("buffer_mib"),
+      "Start a trace in an empty file, which is lent until it is closed; return its number.");
+  module.def("_trace_close", &waited<&trace::close>, py::arg("number"));
+  module.def("_trace_flush", &waited<&trace::flush>, py::arg("number"));
+  module.def(
+      "_trace_state", [](std::uint32_t number) { return as_dict(trace::state(number)); },
+      py::arg("number"));
+  module.def("_trace_slice", &note_slice, py::arg("number"), py::arg("name"), py::arg("category"),
+             py::arg("begin"), py::arg("end"), py::arg("tid"), py::arg("args"));
+  module.def("_trace_instant", &note_instant, py::arg("number"), py::arg("name"),
+             py::arg("category"), py::arg("at"), py::arg("tid"), py::arg("args"));
+  module.def("_trace_counter", &note_counter, py::arg("number"), py::arg("name"), py::arg("at"),
+             py::arg("series"));
+  module.def("_trace_flow", &note_flow, py::arg("number"), py::arg("phase"), py::arg("id"),
+             py::arg("name"), py::arg("category"), py::arg("at"), py::arg("tid"));
+  module.def(
+      "_trace_name_thread",
+      [](std::uint32_t tid, py::handle name) { trace::name_thread(tid, utf8(name.ptr())); },
+      py::arg("tid"), py::arg("name"));
+  module.def(
+      "_trace_name_stream",
+      [](int device, std::uintptr_t stream, py::handle name) {
+        const std::uint64_t key = trace::stream_key(stream, timing::device::stream_id(stream));
+        trace::name_stream(device, key, utf8(name.ptr()));
+      },
+      py::arg("device"), py::arg("stream"), py::arg("name"));
+  module.def(
+      "_trace_name_device",
+      [](int device, py::handle name) { trace::name_device(device, utf8(name.ptr())); },
+      py::arg("device"), py::arg("name"));
+  module.def("_trace_is_recording", &trace::is_recording);
+  module.def("_host_now", &timing::host_now, "The host's clock, in nanoseconds.");
+}
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,151 @@
+#include "graphs/cuda_handles.hpp"
+#include "graphs/io_copies.hpp"
+#include "graphs/nodes.hpp"
+
+namespace gpuprof::graphs {
+
+using driver::check;
+using driver::Table;
+
+namespace {
+
+CUDA_MEMCPY3D copy_between(std::uintptr_t source, std::uintptr_t target, std::size_t bytes) {
+  CUDA_MEMCPY3D copy;  // has no empty value
+  std::memset(&copy, 0, sizeof copy);
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = source;
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = target;
+  copy.WidthInBytes = bytes;
+  copy.Height = 1;
+  copy.Depth = 1;
+  return copy;
+}
+
+CUDA_MEMCPY3D params_of(const EdgeCopy& copy, bool is_input) {
+  return is_input ? copy_between(copy.outside, copy.inside, copy.bytes)
+                  : copy_between(copy.inside, copy.outside, copy.bytes);
+}
+
+// The nodes that come after nothing, and those that nothing comes after.
+struct Ends {
+  std::vector<CUgraphNode> roots;
+  std::vector<CUgraphNode> leaves;
+};
+
+Ends ends_of(const Table& table, CUgraph graph) {
+  std::size_t count = 0;
+  check(table.cuGraphGetNodes(graph, nullptr, &count), "cuGraphGetNodes");
+  std::vector<CUgraphNode> nodes(count);
+  if (count == 0) return {};
+  check(table.cuGraphGetNodes(graph, nodes.data(), &count), "cuGraphGetNodes");
+  std::vector<bool> is_root(nodes.size(), true);
+  std::vector<bool> is_leaf(nodes.size(), true);
+  for (const Edge& edge : edges(graph)) {
+    is_leaf.at(edge.from) = false;
+    is_root.at(edge.to) = false;
+  }
+  Ends ends;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (is_root[i]) ends.roots.push_back(nodes[i]);
+    if (is_leaf[i]) ends.leaves.push_back(nodes[i]);
+  }
+  return ends;
+}
+
+}  // namespace
+
+void IoCopies::add(void* graph, void* context, const std::vector<EdgeCopy>& in,
+                   const std::vector<EdgeCopy>& out) {
+  const Table& table = driver::ready();
+  context_ = context;
+  const Ends ends = ends_of(table, as_graph(graph));
+  // Each node of a chain comes after `after`, and is what the next comes after.
+  const auto add_chain = [&](const std::vector<EdgeCopy>& chain, bool is_input,
+                             std::vector<CUgraphNode> after) {
+    for (const EdgeCopy& copy : chain) {
+      const CUDA_MEMCPY3D params = params_of(copy, is_input);
+      CUgraphNode node = nullptr;
+      check(table.cuGraphAddMemcpyNode(&node, as_graph(graph), after.data(), after.size(), &params,
+                                       static_cast<CUcontext>(context)),
+            "cuGraphAddMemcpyNode");
+      copies_.push_back({node, copy.inside, copy.bytes, 0, is_input, true, true});
+      after = {node};
+    }
+    return after;
+  };
+  const std::vector<CUgraphNode> last_in = add_chain(in, true, {});
+  if (!last_in.empty() && !ends.roots.empty()) {
+    const std::vector<CUgraphNode> from(ends.roots.size(), last_in.front());
+    check(table.cuGraphAddDependencies(as_graph(graph), from.data(), ends.roots.data(),
+                                       ends.roots.size()),
+          "cuGraphAddDependencies");
+  }
+  add_chain(out, false, ends.leaves.empty() ? last_in : ends.leaves);
+}
+
+void IoCopies::rest() {
+  if (at_rest_) return;
+  for (const Copy& copy : copies_) {
+    const CUDA_MEMCPY3D onto_itself = copy_between(copy.inside, copy.inside, copy.bytes);
+    check(driver::ready().cuGraphMemcpyNodeSetParams(as_node(copy.node), &onto_itself),
+          "cuGraphMemcpyNodeSetParams");
+  }
+  at_rest_ = true;
+}
+
+void IoCopies::take_over(const IoCopies& other) noexcept {
+  for (std::size_t i = 0; i < copies_.size(); ++i) {
+    Copy& copy = copies_[i];
+    copy.inside = other.copies_[i].inside;
+    copy.bytes = other.copies_[i].bytes;
+    copy.outside = 0;
+    copy.is_sure = false;
+  }
+  all_out_ = false;
+}
+
+void IoCopies::switch_one(void* exec, Copy& copy, bool on) {
+  if (copy.is_sure && copy.is_done == on) return;
+  copy.is_sure = false;
+  check(driver::ready().cuGraphNodeSetEnabled(as_exec(exec), as_node(copy.node), on ? 1 : 0),
+        "cuGraphNodeSetEnabled");
+  copy.is_done = on;
+  copy.is_sure = true;
+}
+
+// Whether the driver takes the address.
+bool IoCopies::point_one(void* exec, Copy& copy, std::uintptr_t outside) {
+  if (copy.outside != outside) {
+    copy.outside = 0;
+    const CUDA_MEMCPY3D params = params_of({copy.inside, outside, copy.bytes}, copy.is_input);
+    const CUresult status = driver::ready().cuGraphExecMemcpyNodeSetParams(
+        as_exec(exec), as_node(copy.node), &params, static_cast<CUcontext>(context_));
+    if (status != CUDA_SUCCESS) {
+      // Also takes the log's lines of a refusal, which are not the next error's.
+      const driver::Error error = driver::error_of(status, "cuGraphExecMemcpyNodeSetParams");
+      if (status == CUDA_ERROR_INVALID_VALUE) return false;
+      throw error;
+    }
+    copy.outside = outside;
+  }
+  switch_one(exec, copy, true);
+  return true;
+}
+
+std::ptrdiff_t IoCopies::point(void* exec, const std::uintptr_t* outside) {
+  if (outside == nullptr && all_out_) return -1;
+  all_out_ = false;
+  for (std::size_t i = 0; i < copies_.size(); ++i) {
+    const std::uintptr_t address = outside != nullptr ? outside[i] : 0;
+    if (address == 0) {
+      switch_one(exec, copies_[i], false);
+    } else if (!point_one(exec, copies_[i], address)) {
+      return static_cast<std::ptrdiff_t>(i);
+    }
+  }
+  all_out_ = outside == nullptr;
+  return -1;
+}
+
+}  // namespace gpuprof::graphs

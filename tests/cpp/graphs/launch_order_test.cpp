@@ -1,0 +1,425 @@
+// Graphs that share memory run one after the other, on whichever streams they are launched.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <future>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "support/driver_errors.hpp"
+#include "support/graphs.hpp"
+#include "support/own_process.hpp"
+
+namespace gpuprof::tests {
+namespace {
+
+using driver::ErrorKind;
+using graphs::CapturedGraph;
+using graphs::IoAddresses;
+using graphs::LaunchOrder;
+using graphs::PointedLaunch;
+
+constexpr std::int64_t kMillisecond = 1'000'000;
+
+// A graph that writes 1 to the shared array after a millisecond, and one that reads it at once.
+class GraphTurns : public OnDevice {
+ protected:
+  void SetUp() override {
+    OnDevice::SetUp();
+    other_stream_ = make_stream();
+    shared_ = std::make_unique<Array>(0);
+    seen_ = std::make_unique<Array>(9);
+    writer_ = captured(stream_, [&] {
+      work(stream_, kMillisecond);
+      fill(stream_, *shared_, 1);
+    });
+    reader_ = captured(stream_, [&] { copy(stream_, *shared_, *seen_); });
+    writer_->instantiate();
+    reader_->instantiate();
+  }
+
+  void TearDown() override {
+    if (driver::blocked.load() == 0) synchronize();
+    writer_.reset();
+    reader_.reset();
+    turns_.reset();
+    shared_.reset();
+    seen_.reset();
+    OnDevice::TearDown();
+  }
+
+  void share() {
+    turns_ = std::make_shared<LaunchOrder>();
+    writer_->set_launch_order(turns_);
+    reader_->set_launch_order(turns_);
+  }
+
+  void write(CUstream stream) { writer_->launch(number(stream), 0, nullptr); }
+  void read(CUstream stream) { reader_->launch(number(stream), 0, nullptr); }
+  void synchronize() const { driver::check(table_->cuCtxSynchronize(), "cuCtxSynchronize"); }
+
+  [[nodiscard]] std::uint32_t seen() const {
+    synchronize();
+    return seen_->value();
+  }
+
+  CUstream other_stream_ = nullptr;
+  std::shared_ptr<LaunchOrder> turns_;
+  std::unique_ptr<Array> shared_;
+  std::unique_ptr<Array> seen_;
+  GraphPtr writer_;
+  GraphPtr reader_;
+};
+
+TEST_F(GraphTurns, WithoutSharedTurnsTwoStreamsRunAtOnce) {
+  write(stream_);
+  read(other_stream_);
+  EXPECT_EQ(seen(), 0U);
+  EXPECT_EQ(calls_of("cuEventRecord") + calls_of("cuStreamWaitEvent"), 0U)
+      << "a launch that nobody waits for records nothing";
+}
+
+TEST_F(GraphTurns, OnTwoStreamsComeOneAfterTheOther) {
+  share();
+  write(stream_);
+  read(other_stream_);
+  EXPECT_EQ(seen(), 1U);
+}
+
+TEST_F(GraphTurns, OnOneStreamNeedNoWait) {
+  share();
+  write(stream_);
+  read(stream_);
+  write(stream_);
+  EXPECT_EQ(seen(), 1U);
+  EXPECT_EQ(calls_of("cuStreamWaitEvent"), 0U);
+}
+
+TEST_F(GraphTurns, LastAfterTheFirstGraphIsClosed) {
+  share();
+  write(stream_);
+  writer_.reset();
+  read(other_stream_);
+  EXPECT_EQ(seen(), 1U);
+}
+
+TEST_F(GraphTurns, ComeInTheOrderOfCallsOverManyGraphs) {
+  share();
+  write(stream_);
+  GraphPtr between = captured(stream_, [&] { work(stream_, kMillisecond); });
+  between->instantiate();
+  between->set_launch_order(turns_);
+  between->launch(number(other_stream_), 0, nullptr);
+  between.reset();
+  read(make_stream());
+  EXPECT_EQ(seen(), 1U);
+}
+
+TEST_F(GraphTurns, TellStreamsApartThatHaveHadOneHandle) {
+  static auto* const configure = entry<int(const char*)>("fakecuda_configure");
+  ASSERT_EQ(configure("reuse=1"), 0);
+  share();
+  CUstream first = nullptr;
+  CUstream second = nullptr;
+  driver::check(table_->cuStreamCreate(&first, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  write(first);
+  driver::check(table_->cuStreamDestroy(first), "cuStreamDestroy");
+  driver::check(table_->cuStreamCreate(&second, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  ASSERT_EQ(first, second) << "the fake driver gives the handle out again";
+  read(second);
+  EXPECT_EQ(seen(), 1U);
+  table_->cuStreamDestroy(second);
+  ASSERT_EQ(configure("reuse=0"), 0);
+}
+
+TEST_F(GraphTurns, TellTheDefaultStreamsOfTwoThreadsApart) {
+  share();
+  std::thread([&] {
+    driver::check(table_->cuCtxPushCurrent(context_), "cuCtxPushCurrent");
+    write(CU_STREAM_PER_THREAD);
+  }).join();
+  read(CU_STREAM_PER_THREAD);
+  EXPECT_EQ(seen(), 1U);
+}
+
+TEST_F(GraphTurns, WaitForWorkThatWasNoted) {
+  for (const bool shared : {true, false}) {
+    if (shared) share();
+    shared_->set(0);
+    read(stream_);
+    work(other_stream_, kMillisecond);
+    fill(other_stream_, *shared_, 5);
+    reader_->note_use(number(other_stream_), 0);
+    read(stream_);
+    EXPECT_EQ(seen(), 5U) << shared;
+  }
+}
+
+TEST_F(GraphTurns, PutWorkAfterTheNoteBehindTheLaunchesSoFar) {
+  share();
+  write(stream_);
+  reader_->note_use(number(other_stream_), 0);
+  copy(other_stream_, *shared_, *seen_);
+  EXPECT_EQ(seen(), 1U);
+}
+
+// What is noted stays noted over a launch on its own stream.
+TEST_F(GraphTurns, WaitForNotedWorkOnAThirdStreamToo) {
+  share();
+  work(other_stream_, kMillisecond);
+  fill(other_stream_, *shared_, 5);
+  writer_->note_use(number(other_stream_), 0);
+  GraphPtr between = captured(stream_, [&] { work(stream_, 1); });
+  between->instantiate();
+  between->set_launch_order(turns_);
+  between->launch(number(make_stream()), 0, nullptr);
+  read(stream_);
+  EXPECT_EQ(seen(), 5U);
+}
+
+TEST_F(GraphTurns, AreKeptWhereTheRecordOfALaunchFailed) {
+  share();
+  script("cuEventRecord@1=2");
+  write(stream_);
+  script("");
+  read(other_stream_);
+  EXPECT_EQ(seen(), 1U);
+  shared_->set(0);
+  write(stream_);
+  read(other_stream_);
+  EXPECT_EQ(seen(), 1U) << "and the next ones by events again";
+}
+
+TEST_F(GraphTurns, AreKeptWhereANoteOfUseFailed) {
+  share();
+  work(other_stream_, kMillisecond);
+  fill(other_stream_, *shared_, 5);
+  script("cuEventRecord@1=2");
+  EXPECT_EQ(error_from([&] { reader_->note_use(number(other_stream_), 0); }).code(),
+            CUDA_ERROR_OUT_OF_MEMORY);
+  script("");
+  read(stream_);
+  EXPECT_EQ(seen(), 5U);
+}
+
+TEST_F(GraphTurns, ALaunchThatCannotWaitIsNotMade) {
+  share();
+  write(stream_);
+  script("cuStreamWaitEvent@1=2");
+  EXPECT_EQ(error_from([&] { read(other_stream_); }).code(), CUDA_ERROR_OUT_OF_MEMORY);
+  script("");
+  EXPECT_EQ(reader_->replays(), 0U);
+  read(other_stream_);
+  EXPECT_EQ(seen(), 1U);
+}
+
+TEST_F(GraphTurns, AnUpdateBetweenGraphsThatShareTheLockReturns) {
+  share();
+  GraphPtr longer = captured(stream_, [&] {
+    work(stream_, 2 * kMillisecond);
+    fill(stream_, *shared_, 7);
+  });
+  longer->instantiate();
+  longer->set_launch_order(turns_);
+  graphs::UpdateRefusal refusal;
+  write(stream_);
+  ASSERT_TRUE(writer_->update(*longer, {}, refusal));
+  ASSERT_TRUE(writer_->update(*writer_, {}, refusal));
+  write(stream_);
+  read(other_stream_);
+  EXPECT_EQ(seen(), 7U);
+}
+
+std::atomic<int> released{0};
+
+// The event of its last launch is the others' to wait for, and tells when the payload can go.
+TEST_F(GraphTurns, WhatAClosedGraphNeedsGoesWhenItsLastLaunchIsOver) {
+  share();
+  released = 0;
+  writer_->retain({&released, [](void*) { ++released; }});
+  {
+    Gate gate(*table_, stream_);
+    write(stream_);
+    writer_.reset();
+    graphs::release_finished();
+    EXPECT_EQ(released, 0);
+    read(other_stream_);
+    gate.open();
+    EXPECT_EQ(seen(), 1U);
+  }
+  graphs::release_finished();
+  EXPECT_EQ(released, 1);
+}
+
+TEST_F(GraphTurns, AnUpdateWaitsForTheLaunchesOfBeforeInAnyTurns) {
+  share();
+  released = 0;
+  writer_->retain({&released, [](void*) { ++released; }});
+  graphs::UpdateRefusal refusal;
+  {
+    Gate gate(*table_, stream_);
+    write(stream_);
+    ASSERT_TRUE(writer_->update(*writer_, {}, refusal));
+    graphs::release_finished();
+    EXPECT_EQ(released, 0);
+    gate.open();
+    synchronize();
+  }
+  write(stream_);
+  graphs::release_finished();
+  EXPECT_EQ(released, 1) << "later launches do not matter";
+}
+
+TEST_F(GraphTurns, WhileAFrameworkLaunchesOtherThreadsStayOut) {
+  share();
+  const std::uintptr_t nothing[] = {0};
+  IoAddresses at{nothing};
+  writer_->before_launch(number(stream_), 0, nullptr);
+  EXPECT_TRUE(reader_->try_launch(number(stream_), 0, nullptr)) << "the same thread may go on";
+  std::promise<void> tried;
+  std::thread other([&] {
+    driver::check(table_->cuCtxPushCurrent(context_), "cuCtxPushCurrent");
+    EXPECT_FALSE(reader_->try_launch(number(other_stream_), 0, nullptr));
+    EXPECT_EQ(reader_->try_launch_pointed(number(other_stream_), 0, nullptr, at),
+              PointedLaunch::kBusy);
+    tried.set_value();
+    read(other_stream_);
+  });
+  tried.get_future().wait();
+  EXPECT_EQ(reader_->replays(), 1U);
+  driver::check(table_->cuGraphLaunch(static_cast<CUgraphExec>(writer_->exec()), stream_),
+                "cuGraphLaunch");
+  writer_->after_launch(number(stream_), nullptr, true);
+  other.join();
+  EXPECT_EQ(reader_->replays(), 2U);
+  EXPECT_EQ(seen(), 1U);
+}
+
+TEST_F(GraphTurns, WhileATurnIsKeptOtherThreadsStayOut) {
+  share();
+  writer_->keep_turn();
+  write(stream_);
+  std::promise<void> tried;
+  std::thread other([&] {
+    driver::check(table_->cuCtxPushCurrent(context_), "cuCtxPushCurrent");
+    EXPECT_FALSE(reader_->try_launch(number(other_stream_), 0, nullptr));
+    tried.set_value();
+    read(other_stream_);
+  });
+  tried.get_future().wait();
+  EXPECT_EQ(reader_->replays(), 0U);
+  writer_->give_turn_back();
+  other.join();
+  EXPECT_EQ(reader_->replays(), 1U);
+  EXPECT_EQ(seen(), 1U);
+}
+
+TEST_F(GraphTurns, AGraphMayBeClosedWhileItsTurnIsKept) {
+  share();
+  writer_->keep_turn();
+  std::thread([&] { writer_->close(); }).join();
+  writer_->give_turn_back();
+  EXPECT_TRUE(writer_->closed());
+  read(other_stream_);
+  EXPECT_EQ(reader_->replays(), 1U);
+  EXPECT_EQ(error_from([&] { writer_->keep_turn(); }).kind(), ErrorKind::kInvalidState);
+}
+
+TEST_F(GraphTurns, AGraphMayBeClosedWhileAFrameworkLaunchesIt) {
+  share();
+  writer_->before_launch(number(stream_), 0, nullptr);
+  std::thread([&] { writer_->close(); }).join();
+  driver::check(
+      table_->cuGraphLaunch(static_cast<CUgraphExec>(nullptr), stream_) == CUDA_ERROR_INVALID_VALUE
+          ? CUDA_SUCCESS
+          : CUDA_ERROR_UNKNOWN,
+      "cuGraphLaunch");
+  writer_->after_launch(number(stream_), nullptr, false);
+  EXPECT_TRUE(writer_->closed());
+  read(other_stream_);
+  EXPECT_EQ(reader_->replays(), 1U);
+}
+
+TEST_F(GraphTurns, AGraphOfADeadContextIsNotWaitedFor) {
+  turns_ = std::make_shared<LaunchOrder>();
+  CUcontext second = nullptr;
+  CUstream stream = nullptr;
+  driver::check(entry<CUresult(CUcontext*, unsigned, CUdevice)>("cuCtxCreate_v2")(&second, 0, 0),
+                "cuCtxCreate");
+  driver::check(table_->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  GraphPtr lost = captured(stream, [&] { work(stream, kMillisecond); });
+  lost->instantiate();
+  lost->set_launch_order(turns_);
+  lost->launch(number(stream), 0, nullptr);
+  driver::check(entry<CUresult(CUcontext)>("cuCtxDestroy_v2")(second), "cuCtxDestroy");
+  reader_->set_launch_order(turns_);
+  read(stream_);
+  EXPECT_EQ(seen(), 0U);
+  EXPECT_EQ(calls_of("cuStreamWaitEvent"), 0U);
+  EXPECT_EQ(error_from([&] { lost->launch(number(stream_), 0, nullptr); }).code(),
+            CUDA_ERROR_CONTEXT_IS_DESTROYED);
+}
+
+// The exit status of a child that runs `body`.
+template <typename Body>
+int forked(Body&& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    _exit(body());
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST(GraphTurnsAndFork, AChildIsRefusedAndMayLetGoOfEverything) {
+  in_own_process([] {
+    const driver::Table& table = driver::ready();
+    CUcontext context = nullptr;
+    CUstream stream = nullptr;
+    driver::check(table.cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
+    driver::check(table.cuCtxPushCurrent(context), "cuCtxPushCurrent");
+    driver::check(table.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    auto turns = std::make_shared<LaunchOrder>();
+    GraphPtr graph = captured(stream, [&] { work(stream, kMillisecond); });
+    graph->instantiate();
+    graph->set_launch_order(turns);
+    graph->retain({&turns, [](void*) {}});
+    graph->launch(number(stream), 0, nullptr);
+    // Another thread is in the midst of a framework's launch when the process is forked.
+    std::promise<void> begun;
+    std::promise<void> may_end;
+    std::thread launcher([&] {
+      graph->before_launch(number(stream), 0, nullptr);
+      begun.set_value();
+      may_end.get_future().wait();
+      graph->after_launch(number(stream), nullptr, false);
+    });
+    begun.get_future().wait();
+    const int status = forked([&] {
+      const std::uint64_t calls = calls_of("any");
+      const std::uintptr_t nothing[] = {0};
+      IoAddresses at{nothing};
+      const auto error = error_from([&] { graph->launch_pointed(number(stream), 0, nullptr, at); });
+      if (error.kind() != ErrorKind::kForked) return 1;
+      if (error_from([&] { graph->note_use(number(stream), 0); }).kind() != ErrorKind::kForked) {
+        return 2;
+      }
+      graph.reset();
+      turns.reset();
+      return calls_of("any") == calls ? 0 : 3;
+    });
+    EXPECT_EQ(status, 0);
+    may_end.set_value();
+    launcher.join();
+    graph->launch(number(stream), 0, nullptr);
+    EXPECT_EQ(graph->replays(), 2U) << "the parent goes on";
+  });
+}
+
+}  // namespace
+}  // namespace gpuprof::tests
