@@ -28,7 +28,7 @@ gpu-build:
 	$(PYTHON) -m pip install --no-build-isolation --no-deps --target $(GPU_SITE) .
 	mkdir -p $(OUT)
 
-# `make gpu-test TESTS=tests/gpu/test_trace.py` runs some of them.
+# `make gpu-test TESTS=tests/gpu/trace/test_trace.py` runs some of them.
 gpu-test: gpu-build
 	PYTHONPATH=$(GPU_SITE) PYTHONUNBUFFERED=1 $(PYTHON) -m pytest -m gpu -q --junitxml=$(OUT)/pytest.xml $(TESTS)
 

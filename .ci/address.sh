@@ -40,4 +40,4 @@ FAKECUDA_CXXFLAGS="${flags[*]}" "${python[@]}" -m pytest -q -o cache_dir="$folde
   -k 'not daemon and not fork_while_other_threads and not numpy' tests/test_timing*.py \
   tests/test_graphs_{capture,graph,update,timers,nodes,scalar,scalar_arrays,scalar_memory}.py \
   tests/test_callable_{calls,policies,closures,lifetime,stale}.py \
-  tests/test_trace_writer.py tests/test_trace_values.py
+  tests/trace/test_writer.py tests/trace/test_values.py

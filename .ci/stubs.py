@@ -35,7 +35,7 @@ HEADER = """\
 """
 
 PREAMBLE = """\
-from gpuprof._backends import SyncBackend
+from gpuprof._timing.backends import SyncBackend
 _Function = typing.TypeVar("_Function", bound=typing.Callable[..., typing.Any])
 """
 

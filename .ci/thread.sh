@@ -28,5 +28,5 @@ cpp_tests "$folder/cpp" "$driver"
 echo "-- Python"
 fake_driver "$folder/cache/d/fake_driver" "${flags[@]}" >/dev/null
 FAKECUDA_CXXFLAGS="${flags[*]}" "${python[@]}" -m pytest -q -o cache_dir="$folder/cache" \
-  tests/test_timing_threads.py tests/test_trace_writer.py tests/test_graphs_{capture,graph,pool}.py \
+  tests/timing/test_threads.py tests/trace/test_writer.py tests/graphs/test_{capture,graph,pool}.py \
   -k 'test_timing_threads or thread or others_record'

@@ -22,8 +22,8 @@ from typing import Any
 import gpuprof
 from _results import Row
 from _turns import BenchmarkError
-from gpuprof._benchmark_result import BenchResult
-from gpuprof._verdict import Verdict, confirm, judge
+from gpuprof._results.result import BenchResult
+from gpuprof._results.verdict import Verdict, confirm, judge
 
 BASE_RUNS = 5
 MAX_RUNS = 20

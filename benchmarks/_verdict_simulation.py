@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy
 
-from gpuprof._benchmark_result import BenchResult
-from gpuprof._verdict import Verdict, confirm, judge, judge_paired
+from gpuprof._results.result import BenchResult
+from gpuprof._results.verdict import Verdict, confirm, judge, judge_paired
 
 SAMPLES = 50
 WITHIN = 0.005

@@ -23,7 +23,7 @@ import _measure
 import gpuprof
 from _results import Row
 from _verdict_runs import BASE_RUNS, in_process, one_run, share, verdicts
-from gpuprof._decision import Verdict
+from gpuprof._results.decision import Verdict
 
 COMPARISONS = 200
 _FALSE_TARGET = 1.0

@@ -17,7 +17,7 @@ import _measure
 from _results import Row
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-correlation: Any = importlib.import_module("tests.gpu.correlation")
+correlation: Any = importlib.import_module("tests.gpu.support.correlation")
 
 _LIMIT_US = 3.0
 _DRIFT_LIMIT_US = 0.3

@@ -18,7 +18,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.fake_driver.control import FakeCuda
-    from tests.pytest_projects import Project
+    from tests.support.pytest_projects import Project
 
 pytest_plugins = ["pytester"]
 
@@ -88,7 +88,7 @@ def clean_slate() -> Iterator[None]:
 @pytest.fixture
 def fake(fake_path: Path) -> Iterator[object]:
     """The fake driver with a current context; a leak or a changed thread state fails the test."""
-    from tests.cuda import assert_nothing_alive, primary_context
+    from tests.support.cuda import assert_nothing_alive, primary_context
 
     with primary_context(fake_path) as controls:
         yield controls
@@ -106,7 +106,7 @@ def stream(fake: FakeCuda) -> Iterator[int]:
 @pytest.fixture
 def cupy(fake: FakeCuda) -> Iterator[Any]:
     """A CuPy whose arrays and streams are the fake driver's, with a stream as the current one."""
-    from tests.stand_in_cupy import installed
+    from tests.support.stand_in_cupy import installed
 
     with installed(fake) as module:
         module.world.context_goes_too = True
@@ -139,7 +139,7 @@ def project(
     scipy_stays: None, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> Project:
     """A folder of tests to be tested with the pytest plugin, on made-up times."""
-    from tests.pytest_projects import Project
+    from tests.support.pytest_projects import Project
 
     # Only what a test names: gpuprof's own entry point would load the plugin a second time.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")

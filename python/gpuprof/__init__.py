@@ -28,22 +28,17 @@ if TYPE_CHECKING:
     from gpuprof import errors as errors
     from gpuprof import nvtx as nvtx
     from gpuprof import torch as torch
-    from gpuprof._backends import Backend as Backend
-    from gpuprof._backends import SyncBackend as SyncBackend
-    from gpuprof._backends import backends as backends
-    from gpuprof._backends import cuda_available as cuda_available
-    from gpuprof._benchmark import benchmark as benchmark
-    from gpuprof._benchmark_compare import CompareResult as CompareResult
-    from gpuprof._benchmark_compare import compare as compare
-    from gpuprof._benchmark_comparison import CompareRow as CompareRow
-    from gpuprof._benchmark_result import BenchResult as BenchResult
-    from gpuprof._benchmark_sweep import SweepPoint as SweepPoint
-    from gpuprof._benchmark_sweep import SweepResult as SweepResult
-    from gpuprof._benchmark_sweep import sweep as sweep
-    from gpuprof._callable import GraphedCallable as GraphedCallable
-    from gpuprof._callable import make_graphed_callable as make_graphed_callable
-    from gpuprof._callable_stats import GraphedStats as GraphedStats
-    from gpuprof._callable_stats import GraphStats as GraphStats
+    from gpuprof._benchmark.api import benchmark as benchmark
+    from gpuprof._benchmark.compare import CompareResult as CompareResult
+    from gpuprof._benchmark.compare import compare as compare
+    from gpuprof._benchmark.sweep import SweepPoint as SweepPoint
+    from gpuprof._benchmark.sweep import SweepResult as SweepResult
+    from gpuprof._benchmark.sweep import sweep as sweep
+    from gpuprof._callable.api import GraphedCallable as GraphedCallable
+    from gpuprof._callable.api import make_graphed_callable as make_graphed_callable
+    from gpuprof._callable.stats import GraphedStats as GraphedStats
+    from gpuprof._callable.stats import GraphStats as GraphStats
+    from gpuprof._cli.ipython import load_ipython_extension as load_ipython_extension
     from gpuprof._core import Annotation as Annotation
     from gpuprof._core import GraphNode as GraphNode
     from gpuprof._core import Sample as Sample
@@ -54,54 +49,57 @@ if TYPE_CHECKING:
     from gpuprof._core import range_end as range_end
     from gpuprof._core import range_start as range_start
     from gpuprof._core import timer as timer
-    from gpuprof._decision import Decision as Decision
-    from gpuprof._decision import Verdict as Verdict
-    from gpuprof._device_scalar import DeviceScalar as DeviceScalar
-    from gpuprof._graph_pool import CapturePool as CapturePool
-    from gpuprof._graph_pool import GraphPoolHandle as GraphPoolHandle
-    from gpuprof._graph_pool import capture_pool_for_handle as capture_pool_for_handle
-    from gpuprof._graph_pool import graph_pool_handle as graph_pool_handle
-    from gpuprof._graph_pool import release_graph_pool_handle as release_graph_pool_handle
-    from gpuprof._graph_view import GraphDiff as GraphDiff
-    from gpuprof._graph_view import NodeChange as NodeChange
-    from gpuprof._graphs import CapturedGraph as CapturedGraph
-    from gpuprof._graphs import CaptureInfo as CaptureInfo
-    from gpuprof._graphs import CaptureMode as CaptureMode
-    from gpuprof._graphs import CaptureStatus as CaptureStatus
-    from gpuprof._graphs import GraphCaptureGuard as GraphCaptureGuard
-    from gpuprof._graphs import GraphMemory as GraphMemory
-    from gpuprof._graphs import GraphTimings as GraphTimings
-    from gpuprof._graphs import OpenCapture as OpenCapture
-    from gpuprof._graphs import SpanTiming as SpanTiming
-    from gpuprof._graphs import begin_capture as begin_capture
-    from gpuprof._graphs import capture as capture
-    from gpuprof._graphs import capture_info as capture_info
-    from gpuprof._graphs import capture_status as capture_status
-    from gpuprof._graphs import end_capture as end_capture
-    from gpuprof._graphs import is_stream_capturing as is_stream_capturing
-    from gpuprof._ipython import load_ipython_extension as load_ipython_extension
-    from gpuprof._nvtx import RangeCatalog as RangeCatalog
-    from gpuprof._nvtx import RangeSpec as RangeSpec
+    from gpuprof._graphs.capture import CapturedGraph as CapturedGraph
+    from gpuprof._graphs.capture import CaptureInfo as CaptureInfo
+    from gpuprof._graphs.capture import CaptureMode as CaptureMode
+    from gpuprof._graphs.capture import CaptureStatus as CaptureStatus
+    from gpuprof._graphs.capture import GraphCaptureGuard as GraphCaptureGuard
+    from gpuprof._graphs.capture import GraphMemory as GraphMemory
+    from gpuprof._graphs.capture import GraphTimings as GraphTimings
+    from gpuprof._graphs.capture import OpenCapture as OpenCapture
+    from gpuprof._graphs.capture import SpanTiming as SpanTiming
+    from gpuprof._graphs.capture import begin_capture as begin_capture
+    from gpuprof._graphs.capture import capture as capture
+    from gpuprof._graphs.capture import capture_info as capture_info
+    from gpuprof._graphs.capture import capture_status as capture_status
+    from gpuprof._graphs.capture import end_capture as end_capture
+    from gpuprof._graphs.capture import is_stream_capturing as is_stream_capturing
+    from gpuprof._graphs.device_scalar import DeviceScalar as DeviceScalar
+    from gpuprof._graphs.pool import CapturePool as CapturePool
+    from gpuprof._graphs.pool import GraphPoolHandle as GraphPoolHandle
+    from gpuprof._graphs.pool import capture_pool_for_handle as capture_pool_for_handle
+    from gpuprof._graphs.pool import graph_pool_handle as graph_pool_handle
+    from gpuprof._graphs.pool import release_graph_pool_handle as release_graph_pool_handle
+    from gpuprof._graphs.view import GraphDiff as GraphDiff
+    from gpuprof._graphs.view import NodeChange as NodeChange
     from gpuprof._probes import finish_probe_timer as finish_probe_timer
     from gpuprof._probes import finish_probe_timer_traced as finish_probe_timer_traced
     from gpuprof._probes import start_probe_timer_if as start_probe_timer_if
-    from gpuprof._pytest_fixture import GpuBenchmark as GpuBenchmark
-    from gpuprof._stats import Row as Row
-    from gpuprof._stats import Stats as Stats
-    from gpuprof._stats import Summary as Summary
-    from gpuprof._timing import Calibration as Calibration
-    from gpuprof._timing import Timer as Timer
-    from gpuprof._timing import calibrate as calibrate
-    from gpuprof._timing import disable as disable
-    from gpuprof._timing import enable as enable
-    from gpuprof._timing import flush as flush
-    from gpuprof._timing import reset as reset
-    from gpuprof._timing import stats as stats
-    from gpuprof._trace import TraceWriter as TraceWriter
-    from gpuprof._trace import trace as trace
-    from gpuprof._trace_record import Counter as Counter
-    from gpuprof._trace_record import counter as counter
-    from gpuprof._trace_record import name_stream as name_stream
+    from gpuprof._pytest.fixture import GpuBenchmark as GpuBenchmark
+    from gpuprof._results.comparison import CompareRow as CompareRow
+    from gpuprof._results.decision import Decision as Decision
+    from gpuprof._results.decision import Verdict as Verdict
+    from gpuprof._results.result import BenchResult as BenchResult
+    from gpuprof._timing.backends import Backend as Backend
+    from gpuprof._timing.backends import SyncBackend as SyncBackend
+    from gpuprof._timing.backends import backends as backends
+    from gpuprof._timing.backends import cuda_available as cuda_available
+    from gpuprof._timing.calibration import Calibration as Calibration
+    from gpuprof._timing.calibration import calibrate as calibrate
+    from gpuprof._timing.scope import disable as disable
+    from gpuprof._timing.scope import enable as enable
+    from gpuprof._timing.scope import flush as flush
+    from gpuprof._timing.scope import reset as reset
+    from gpuprof._timing.scope import stats as stats
+    from gpuprof._timing.stats import Row as Row
+    from gpuprof._timing.stats import Stats as Stats
+    from gpuprof._timing.stats import Summary as Summary
+    from gpuprof._timing.timer import Timer as Timer
+    from gpuprof._trace.events import Counter as Counter
+    from gpuprof._trace.events import counter as counter
+    from gpuprof._trace.events import name_stream as name_stream
+    from gpuprof._trace.writer import TraceWriter as TraceWriter
+    from gpuprof._trace.writer import trace as trace
     from gpuprof.errors import BaselineError as BaselineError
     from gpuprof.errors import CapturedEventError as CapturedEventError
     from gpuprof.errors import CaptureError as CaptureError
@@ -124,107 +122,109 @@ if TYPE_CHECKING:
     from gpuprof.errors import NotReplayedError as NotReplayedError
     from gpuprof.errors import StreamMismatchError as StreamMismatchError
     from gpuprof.errors import TraceError as TraceError
+    from gpuprof.nvtx import RangeCatalog as RangeCatalog
+    from gpuprof.nvtx import RangeSpec as RangeSpec
 
 __version__ = "0.1.0"
 
 # The module of each public name. Those in `__all__` are the everyday ones, shown by `dir()`.
 _MODULE_OF = {
     "Annotation": "_core",
-    "Backend": "_backends",
+    "Backend": "_timing.backends",
     "BaselineError": "errors",
-    "BenchResult": "_benchmark_result",
-    "Calibration": "_timing",
+    "BenchResult": "_results.result",
+    "Calibration": "_timing.calibration",
     "CaptureError": "errors",
     "CaptureImplicitError": "errors",
-    "CaptureInfo": "_graphs",
+    "CaptureInfo": "_graphs.capture",
     "CaptureInvalidatedError": "errors",
     "CaptureIsolationError": "errors",
     "CaptureMergeError": "errors",
-    "CaptureMode": "_graphs",
-    "CapturePool": "_graph_pool",
-    "CaptureStatus": "_graphs",
+    "CaptureMode": "_graphs.capture",
+    "CapturePool": "_graphs.pool",
+    "CaptureStatus": "_graphs.capture",
     "CaptureUnjoinedError": "errors",
     "CaptureUnmatchedError": "errors",
     "CaptureUnsupportedError": "errors",
     "CaptureWrongThreadError": "errors",
     "CapturedEventError": "errors",
-    "CapturedGraph": "_graphs",
-    "CompareResult": "_benchmark_compare",
-    "CompareRow": "_benchmark_comparison",
-    "Counter": "_trace_record",
+    "CapturedGraph": "_graphs.capture",
+    "CompareResult": "_benchmark.compare",
+    "CompareRow": "_results.comparison",
+    "Counter": "_trace.events",
     "CudaError": "errors",
     "CudaUnavailableError": "errors",
-    "Decision": "_decision",
-    "DeviceScalar": "_device_scalar",
+    "Decision": "_results.decision",
+    "DeviceScalar": "_graphs.device_scalar",
     "DriverGoneError": "errors",
     "EmptyGraphError": "errors",
     "ForkedProcessError": "errors",
-    "GpuBenchmark": "_pytest_fixture",
+    "GpuBenchmark": "_pytest.fixture",
     "GpuprofError": "errors",
-    "GraphCaptureGuard": "_graphs",
-    "GraphDiff": "_graph_view",
-    "GraphMemory": "_graphs",
+    "GraphCaptureGuard": "_graphs.capture",
+    "GraphDiff": "_graphs.view",
+    "GraphMemory": "_graphs.capture",
     "GraphNode": "_core",
-    "GraphPoolHandle": "_graph_pool",
-    "GraphStats": "_callable_stats",
-    "GraphTimings": "_graphs",
+    "GraphPoolHandle": "_graphs.pool",
+    "GraphStats": "_callable.stats",
+    "GraphTimings": "_graphs.capture",
     "GraphUpdateError": "errors",
-    "GraphedCallable": "_callable",
-    "GraphedStats": "_callable_stats",
+    "GraphedCallable": "_callable.api",
+    "GraphedStats": "_callable.stats",
     "InvalidStateError": "errors",
-    "NodeChange": "_graph_view",
+    "NodeChange": "_graphs.view",
     "NotReplayedError": "errors",
-    "OpenCapture": "_graphs",
-    "RangeCatalog": "_nvtx",
-    "RangeSpec": "_nvtx",
-    "Row": "_stats",
+    "OpenCapture": "_graphs.capture",
+    "RangeCatalog": "nvtx",
+    "RangeSpec": "nvtx",
+    "Row": "_timing.stats",
     "Sample": "_core",
     "Scope": "_core",
-    "SpanTiming": "_graphs",
-    "Stats": "_stats",
+    "SpanTiming": "_graphs.capture",
+    "Stats": "_timing.stats",
     "StreamMismatchError": "errors",
-    "Summary": "_stats",
-    "SweepPoint": "_benchmark_sweep",
-    "SweepResult": "_benchmark_sweep",
-    "SyncBackend": "_backends",
-    "Timer": "_timing",
+    "Summary": "_timing.stats",
+    "SweepPoint": "_benchmark.sweep",
+    "SweepResult": "_benchmark.sweep",
+    "SyncBackend": "_timing.backends",
+    "Timer": "_timing.timer",
     "TraceError": "errors",
-    "TraceWriter": "_trace",
-    "Verdict": "_decision",
+    "TraceWriter": "_trace.writer",
+    "Verdict": "_results.decision",
     "annotate": "_core",
-    "backends": "_backends",
-    "begin_capture": "_graphs",
-    "benchmark": "_benchmark",
-    "calibrate": "_timing",
-    "capture": "_graphs",
-    "capture_info": "_graphs",
-    "capture_pool_for_handle": "_graph_pool",
-    "capture_status": "_graphs",
-    "compare": "_benchmark_compare",
-    "counter": "_trace_record",
-    "cuda_available": "_backends",
-    "disable": "_timing",
-    "enable": "_timing",
-    "end_capture": "_graphs",
+    "backends": "_timing.backends",
+    "begin_capture": "_graphs.capture",
+    "benchmark": "_benchmark.api",
+    "calibrate": "_timing.calibration",
+    "capture": "_graphs.capture",
+    "capture_info": "_graphs.capture",
+    "capture_pool_for_handle": "_graphs.pool",
+    "capture_status": "_graphs.capture",
+    "compare": "_benchmark.compare",
+    "counter": "_trace.events",
+    "cuda_available": "_timing.backends",
+    "disable": "_timing.scope",
+    "enable": "_timing.scope",
+    "end_capture": "_graphs.capture",
     "finish_probe_timer": "_probes",
     "finish_probe_timer_traced": "_probes",
-    "flush": "_timing",
-    "graph_pool_handle": "_graph_pool",
-    "is_stream_capturing": "_graphs",
-    "load_ipython_extension": "_ipython",
-    "make_graphed_callable": "_callable",
+    "flush": "_timing.scope",
+    "graph_pool_handle": "_graphs.pool",
+    "is_stream_capturing": "_graphs.capture",
+    "load_ipython_extension": "_cli.ipython",
+    "make_graphed_callable": "_callable.api",
     "mark": "_core",
-    "name_stream": "_trace_record",
+    "name_stream": "_trace.events",
     "push": "_core",
     "range_end": "_core",
     "range_start": "_core",
-    "release_graph_pool_handle": "_graph_pool",
-    "reset": "_timing",
+    "release_graph_pool_handle": "_graphs.pool",
+    "reset": "_timing.scope",
     "start_probe_timer_if": "_probes",
-    "stats": "_timing",
-    "sweep": "_benchmark_sweep",
+    "stats": "_timing.scope",
+    "sweep": "_benchmark.sweep",
     "timer": "_core",
-    "trace": "_trace",
+    "trace": "_trace.writer",
 }
 
 __all__ = [
@@ -274,9 +274,9 @@ def __getattr__(name: str) -> object:
         if module == "_core":
             # A signal handler in what follows finds it there.
             globals()[name] = getattr(core, name)
-            _load("_timing")
+            _load("_timing.scope")
         if core is not None and os.environ.get("GPUPROF_NVTX"):
-            _load("_nvtx")
+            _load("nvtx")
         value: object = getattr(core if module == "_core" else _load(module), name)
         globals()[name] = value  # the next look-up is a plain one
     except BaseException:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 import collections.abc
 import typing
-from gpuprof._backends import SyncBackend
+from gpuprof._timing.backends import SyncBackend
 _Function = typing.TypeVar("_Function", bound=typing.Callable[..., typing.Any])
 __all__: list[str] = ['Annotation', 'CallBase', 'DeviceBuffer', 'GraphBase', 'GraphNode',
     'Sample', 'Scope', 'Timer', 'annotate', 'build_info', 'calibrate', 'cuda_device',
@@ -573,7 +573,7 @@ def _restore_sample(names: collections.abc.Sequence[str], clock: str, status: ty
 def _samples_in_memory() -> int: ...
 
 def _shorten(wrapper: typing.Any) -> typing.Any:
-    """Return a wrapper of gpuprof._decorate, which from now on runs only where it must."""
+    """Return a wrapper of gpuprof._timing.decorate, which from now on runs only where it must."""
 
 def _synchronize(stream: typing.SupportsInt | typing.SupportsIndex, device: typing.SupportsInt |
     typing.SupportsIndex=0) -> None:
@@ -909,6 +909,7 @@ def timer(name: str | None = None, *, stream: object = None, backend: str | Sync
 def timer(name: _Function, *, stream: object = None, backend: str | SyncBackend = 'auto',
     enabled: bool | None = None, verify_stream: bool = False, in_capture: typing.Literal['auto',
     'record', 'skip'] = 'auto') -> _Function: ...
+__version__: str = '0.1.0'
 _annotations: dict[str, Annotation]
 _is_stale: object
 _no_fit: object

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuprof import _core, _timing
+import gpuprof._core as _core
+from gpuprof._timing import timer as timing_timer
 
 if TYPE_CHECKING:
-    from gpuprof._backends import BackendLike
+    from gpuprof._timing.backends import BackendLike
 
 
 def start_probe_timer_if(
     enabled: bool, stream: object = None, backend: BackendLike = "auto"
-) -> _timing.Timer | None:
+) -> timing_timer.Timer | None:
     """Start a timer if `enabled`.
 
     Parameters
@@ -38,12 +39,12 @@ def start_probe_timer_if(
     """
     if not enabled or not _core.is_enabled():
         return None
-    timer = _timing.Timer(backend, stream)
+    timer = timing_timer.Timer(backend, stream)
     timer.record_start()
     return timer
 
 
-def finish_probe_timer(timer: _timing.Timer | None, stream: object = None) -> float | None:
+def finish_probe_timer(timer: timing_timer.Timer | None, stream: object = None) -> float | None:
     """Stop a probe, wait for it and close it.
 
     Parameters
@@ -76,7 +77,7 @@ def finish_probe_timer(timer: _timing.Timer | None, stream: object = None) -> fl
 
 
 def finish_probe_timer_traced(
-    timer: _timing.Timer | None, name: str, cat: str, tid: int | None, stream: object = None
+    timer: timing_timer.Timer | None, name: str, cat: str, tid: int | None, stream: object = None
 ) -> float | None:
     """Stop a probe as `finish_probe_timer` does, and write what it read to the open traces.
 
@@ -113,7 +114,7 @@ def finish_probe_timer_traced(
 
 
 def _check_timer(timer: object) -> None:
-    if not isinstance(timer, _timing.Timer):
+    if not isinstance(timer, timing_timer.Timer):
         message = (
             f"timer: expected what start_probe_timer_if returned, a Timer or None, "
             f"got {type(timer).__name__}"

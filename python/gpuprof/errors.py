@@ -202,3 +202,75 @@ def cuda_error(code: int, name: str, call: str, detail: str = "") -> CudaError:
     CudaError
     """
     return _BY_CODE.get(code, CudaError)(code, name, call, detail)
+
+
+_NAMES = {
+    900: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+    901: "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+    902: "CUDA_ERROR_STREAM_CAPTURE_MERGE",
+    903: "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED",
+    904: "CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
+    905: "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
+    906: "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
+    907: "CUDA_ERROR_CAPTURED_EVENT",
+    908: "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD",
+}
+
+
+_ECHO = 901
+
+
+# What the runtime says for each code, by which torch's and CuPy's errors are recognised.
+_TEXTS = {
+    900: "operation not permitted when stream is capturing",
+    901: "operation failed due to a previous error during capture",
+    902: "operation would result in a merge of separate capture sequences",
+    903: "capture was not initiated in this stream",
+    904: "capturing stream has unjoined work",
+    905: "dependency created on uncaptured work in another stream",
+    906: "operation would make the legacy stream depend on a capturing blocking stream",
+    907: "operation not permitted on an event last recorded in a capturing stream",
+    908: "attempt to terminate a thread-local capture sequence from another thread",
+}
+
+
+def capture_error(error: BaseException, call: str) -> CaptureError | None:
+    """Return a framework's error of a capture as gpuprof's.
+
+    Parameters
+    ----------
+    error : BaseException
+        What torch or CuPy raised.
+    call : str
+        The driver call that it must have come from.
+
+    Returns
+    -------
+    CaptureError or None
+        None if it is not about a capture.
+    """
+    text = str(error)
+    given = getattr(error, "error_code", None)
+    code = given if given in _NAMES else next((c for c, t in _TEXTS.items() if t in text), None)
+    return None if code is None else refused(code, call)
+
+
+def refused(code: int, call: str, detail: str | None = None) -> CaptureError:
+    """Return the error for a call that answered one of the codes 900 to 908.
+
+    Parameters
+    ----------
+    code : int
+        901 is taken for any other number.
+    call : str
+    detail : str, optional
+        The driver's description of the code by default.
+
+    Returns
+    -------
+    CaptureError
+    """
+    known = code if code in _NAMES else _ECHO
+    error = cuda_error(known, _NAMES[known], call, detail or _TEXTS[known])
+    assert isinstance(error, CaptureError)
+    return error

@@ -4,18 +4,15 @@ It is off until `enable` is called or ``GPUPROF_NVTX=1`` is set; then annotation
 scopes appear in the tool under which the program runs.
 """
 
-from gpuprof._nvtx import (
-    CATALOG,
-    RangeCatalog,
-    RangeSpec,
-    catalogs,
-    disable,
-    enable,
-    is_enabled,
-    is_tool_attached,
-    last_push_result,
-    valid_label,
-)
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gpuprof._core as _core
 
 __all__ = [
     "CATALOG",
@@ -29,3 +26,283 @@ __all__ = [
     "last_push_result",
     "valid_label",
 ]
+
+_ON = {"1", "true", "on", "yes"}
+_OFF = {"", "0", "false", "off", "no"}
+_NO_TOOL = (
+    "gpuprof: NVTX is on, but no tool listens, so ranges go nowhere: run the program under a tool "
+    "(nsys profile python ..., ncu --nvtx ...), which sets NVTX_INJECTION64_PATH before NVTX is "
+    "first used; GPUPROF_NVTX=auto is on only under a tool"
+)
+
+
+def enable() -> None:
+    """Give ranges to NVTX from now on; warns once per process if no tool listens.
+
+    Also ``GPUPROF_NVTX=1``; ``GPUPROF_NVTX=auto`` does it where a tool listens.
+    ``GPUPROF_DISABLE=1`` wins over it.
+    """
+    _core.nvtx_set_enabled(True)
+    if not _core.nvtx_is_enabled():
+        return
+    if not _core.nvtx_tool_listens():
+        _core.nvtx_warn_no_tool(_NO_TOOL)
+    for catalog in catalogs():
+        catalog.register()
+
+
+def disable() -> None:
+    """Give no more ranges to NVTX; what is open is closed in its turn."""
+    _core.nvtx_set_enabled(False)
+
+
+def is_enabled() -> bool:
+    """Return whether ranges are given to NVTX, be there a tool or not."""
+    return _core.nvtx_is_enabled()
+
+
+def is_tool_attached() -> bool:
+    """Return whether a tool listens to gpuprof's domain, asked of NVTX itself."""
+    return _core.nvtx_tool_listens()
+
+
+def last_push_result() -> int:
+    """Return the number that the tool answered to the last push.
+
+    It is -2 without a tool and always -1 under Nsight Systems, so it tells nothing about whether
+    a range is shown; `Annotation.is_active` and `is_tool_attached` do.
+    """
+    return _core.nvtx_last_push_result()
+
+
+def valid_label(label: bytes) -> bool:
+    """Return whether `label` is a C string that NVTX shows whole.
+
+    Parameters
+    ----------
+    label : bytes
+        The label with its final NUL.
+
+    Returns
+    -------
+    bool
+        True for at least two bytes of which only the last is a NUL.
+
+    Raises
+    ------
+    TypeError
+        `label` is not bytes.
+    """
+    _check_type("label", label, bytes, "bytes that end in a NUL")
+    return _core.nvtx_valid_label(label)
+
+
+def _check_type(argument: str, value: object, wanted: type, expected: str) -> None:
+    if not isinstance(value, wanted):
+        message = f"{argument}: expected {expected}, got {type(value).__name__}"
+        raise TypeError(message)
+
+
+@dataclass(frozen=True)
+class RangeSpec:
+    """The name of a range, and what it means.
+
+    Parameters
+    ----------
+    name : str
+        The label, in the namespace of its catalog: ``'engine.decode'``.
+    description : str
+        What happens inside, for whoever reads the profile.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The name is no label (empty, a NUL or a lone surrogate in it), or there is no description.
+    """
+
+    name: str
+    description: str
+
+    def __post_init__(self) -> None:
+        _check_type("name", self.name, str, "a str")
+        _check_type("description", self.description, str, "a str")
+        try:
+            label = self.label
+        except UnicodeEncodeError:
+            message = f"name: {self.name!r} has a lone surrogate, which has no UTF-8 form"
+            raise ValueError(message) from None
+        if not valid_label(label):
+            message = f"name: expected non-empty text without NUL, got {self.name!r}"
+            raise ValueError(message)
+        if not self.description.strip():
+            message = f"description: say what the range {self.name!r} is, in a few words"
+            raise ValueError(message)
+
+    @property
+    def label(self) -> bytes:
+        """The name as NVTX takes it: UTF-8 with a final NUL."""
+        return self.name.encode() + b"\0"
+
+
+def _check_namespace(namespace: str) -> None:
+    _check_type("namespace", namespace, str, "a str")
+    if not namespace or namespace != namespace.strip("."):
+        message = f"namespace: expected text like 'engine', got {namespace!r}"
+        raise ValueError(message)
+
+
+class RangeCatalog(Mapping[str, _core.Annotation]):
+    """The ranges of a program, declared once: ``with CATALOG["decode"]:``.
+
+    It maps each name, with or without the namespace before it, to an annotation. The names are
+    checked when the catalog is made, and given to NVTX when that is on.
+
+    Parameters
+    ----------
+    namespace : str
+        What all names begin with: ``'engine'`` for ``'engine.decode'``.
+    specs : iterable of RangeSpec
+        The ranges.
+    domain : str, optional
+        The NVTX domain of all ranges; None is ``'gpuprof'``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A name is there twice or lies outside of the namespace, there are none, or another module
+        has declared other ranges in the namespace.
+
+    Examples
+    --------
+    >>> from gpuprof import RangeCatalog, RangeSpec
+    >>> ENGINE = RangeCatalog("engine", [RangeSpec("engine.decode", "one step of decoding")])
+    >>> with ENGINE["decode"]:
+    ...     pass
+    """
+
+    def __init__(
+        self, namespace: str, specs: Iterable[RangeSpec], domain: str | None = None
+    ) -> None:
+        _check_namespace(namespace)
+        self.namespace = namespace
+        self.specs = tuple(specs)
+        self.domain = domain
+        self._module: str = sys._getframe(1).f_globals.get("__name__", "")
+        self._by_name: dict[str, _core.Annotation] = {}
+        for spec in self.specs:
+            self._check(spec)
+            self._by_name[spec.name] = _core.annotate(spec.name, category=namespace, domain=domain)
+        if not self._by_name:
+            message = f"specs: the catalog {namespace!r} has no ranges"
+            raise ValueError(message)
+        self._declare()
+
+    def _check(self, spec: RangeSpec) -> None:
+        _check_type("specs", spec, RangeSpec, "RangeSpec objects")
+        head = f"{self.namespace}."
+        if not spec.name.startswith(head) or spec.name == head:
+            message = f"specs: {spec.name!r} is not in the namespace; write '{head}...'"
+            raise ValueError(message)
+        if spec.name in self._by_name:
+            message = f"specs: {spec.name!r} is there twice"
+            raise ValueError(message)
+
+    def _declare(self) -> None:
+        other = _catalogs.get(self.namespace)
+        # A module that is reloaded, or a cell run again, declares its own anew.
+        if other is not None and other._module != self._module and other.specs != self.specs:
+            message = (
+                f"namespace: the module {other._module!r} has declared other ranges in "
+                f"{self.namespace!r}; choose another name"
+            )
+            raise ValueError(message)
+        _catalogs[self.namespace] = self
+        self.register()
+
+    def register(self) -> None:
+        """Give all names to the tool, where NVTX is on; idempotent."""
+        for annotation in self._by_name.values():
+            annotation._register()
+
+    def describe(self) -> str:
+        """Return the names and descriptions as a table."""
+        width = max(len(spec.name) for spec in self.specs)
+        return "\n".join(f"{spec.name:<{width}}  {spec.description}" for spec in self.specs)
+
+    def __getitem__(self, name: str) -> _core.Annotation:
+        annotation = self._by_name.get(name)
+        if annotation is None:
+            annotation = self._by_name.get(f"{self.namespace}.{name}")
+        if annotation is None:
+            message = f"{name!r}; the catalog {self.namespace!r} has {', '.join(self._by_name)}"
+            raise KeyError(message)
+        return annotation
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __repr__(self) -> str:
+        return f"<RangeCatalog {self.namespace!r}: {len(self)} ranges>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remake_catalog, (self.namespace, self.specs, self.domain)
+
+
+_catalogs: dict[str, RangeCatalog] = {}
+
+
+def catalogs() -> tuple[RangeCatalog, ...]:
+    """Return the catalogs that this process has declared, gpuprof's own among them."""
+    return tuple(_catalogs.values())
+
+
+def remake_annotation(name: str | None, options: Mapping[str, Any]) -> _core.Annotation:
+    """Make an annotation again from what its pickle holds."""
+    given = {key: value for key, value in options.items() if value is not None}
+    annotation: _core.Annotation = _core.annotate(name, **given)
+    return annotation
+
+
+def _remake_catalog(
+    namespace: str, specs: tuple[RangeSpec, ...], domain: str | None
+) -> RangeCatalog:
+    known = _catalogs.get(namespace)
+    if known is not None and known.specs == specs and known.domain == domain:
+        return known
+    return RangeCatalog(namespace, specs, domain)
+
+
+CATALOG = RangeCatalog(
+    "gpuprof",
+    [
+        RangeSpec("gpuprof.capture", "a stream capture that gpuprof opened"),
+        RangeSpec("gpuprof.instantiate", "a captured graph is made ready to be launched"),
+        RangeSpec("gpuprof.replay", "the launch of a captured graph"),
+        RangeSpec("gpuprof.flush", "a wait for pending samples, asked for by flush() or stats()"),
+        RangeSpec("gpuprof.drain", "finished samples are read and counted"),
+    ],
+)
+
+
+def _follow_environment() -> None:
+    """Do what ``GPUPROF_NVTX`` says."""
+    wish = os.environ.get("GPUPROF_NVTX", "").strip().lower()
+    if wish in _ON or (wish == "auto" and is_tool_attached()):
+        enable()
+    elif wish not in _OFF and wish != "auto":
+        import warnings
+
+        message = f"gpuprof: GPUPROF_NVTX is 1, 0 or auto, not {wish!r}; NVTX is off"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
+_follow_environment()

@@ -8,8 +8,9 @@ anything of it, and without torch there is nothing that it changes.
 
 from __future__ import annotations
 
-from gpuprof import _torch_compile, annotate, timer
+from gpuprof._core import annotate, timer
+from gpuprof._frameworks import torch_compile
 
 __all__ = ["annotate", "timer"]
 
-_torch_compile.prepare()
+torch_compile.prepare()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-from tests.processes import check_python
+from tests.support.processes import check_python
 
 PREFIX = """
 import gpuprof

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.processes import check_python
+from tests.support.processes import check_python
 
 _WATCH_IMPORT = """
 import json, os, threading

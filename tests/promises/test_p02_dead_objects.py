@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import ROOT, SETUP_CUDA, check_cuda, check_python
+from tests.support.processes import ROOT, SETUP_CUDA, check_cuda, check_python
 
 FORK = """
 def in_child(body):

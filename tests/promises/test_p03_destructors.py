@@ -7,7 +7,7 @@ from pathlib import Path
 
 import gpuprof
 from tests.fake_driver.control import FakeCuda
-from tests.processes import check_cuda
+from tests.support.processes import check_cuda
 
 
 def test_close_is_idempotent_and_silent_in_every_state(fake: FakeCuda) -> None:

@@ -1,6 +1,6 @@
 """P5: the thread's capture mode and everybody's captures are what they were, whatever fails.
 
-tests/test_timing_capture.py has what scopes do inside captures.
+tests/timing/test_capture.py has what scopes do inside captures.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import pytest
 
 import gpuprof
-from gpuprof import _trace_tools
+from gpuprof._trace import tools
 
 HOSTILE = [
     '"',
@@ -79,7 +79,7 @@ def test_a_trace_that_was_cut_off_is_repaired(tmp_path: Path) -> None:
     cut = tmp_path / "cut.json.part"
     for end in range(len(written) - 400, len(written), 37):
         cut.write_bytes(written[:end])
-        _trace_tools.repair(cut, tmp_path / "repaired.json")
+        tools.repair(cut, tmp_path / "repaired.json")
 
         events = json.loads((tmp_path / "repaired.json").read_bytes())["traceEvents"]
         kept = [event["name"] for event in events if event["ph"] == "i"]

@@ -20,7 +20,7 @@ from tests.fake_driver.control import FakeCuda
 def test_a_failing_call_is_named(fault: str, call: str, code: int, name: str) -> None:
     import os
 
-    from tests.processes import check_cuda
+    from tests.support.processes import check_cuda
 
     out = check_cuda(
         os.environ["GPUPROF_CUDA_DRIVER"],  # type: ignore[arg-type]

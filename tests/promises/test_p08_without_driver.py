@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import check_python
+from tests.support.processes import check_python
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.processes import check_cuda, check_python
+from tests.support.processes import check_cuda, check_python
 
 
 def test_a_signal_handler_and_finalizers_may_use_gpuprof(fake_path: Path) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.processes import check_cuda
+from tests.support.processes import check_cuda
 
 
 def test_a_sticky_error_is_remembered_and_said_once(fake_path: Path) -> None:

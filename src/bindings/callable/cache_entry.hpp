@@ -7,7 +7,7 @@
 // through one of the array library's; what else has to be done by that library, too, is done by the
 // functions that were given.
 //
-// Made by gpuprof._callable_capture. All functions need the interpreter lock, give it up where a
+// Made by gpuprof._callable.capture. All functions need the interpreter lock, give it up where a
 // launch waits, and run Python code. A result is a new reference.
 #pragma once
 

@@ -2,7 +2,7 @@
 // it, and the arrays' types, sizes and devices. And the structure of a result, which is made anew
 // around each call's arrays.
 //
-// Both are given as nested tuples, by gpuprof._callable_structure:
+// Both are given as nested tuples, by gpuprof._callable.pytree:
 //   ("array", index) | ("value", object) | ("tuple" | "list", children) | ("dict", keys, children)
 //   |
 //   ("object", type, attribute names, children) | ("mapping", type, keys, children)

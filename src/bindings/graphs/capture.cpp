@@ -1,4 +1,4 @@
-// Stream captures for Python: gpuprof._graphs makes the public classes of them.
+// Stream captures for Python: gpuprof._graphs.capture makes the public classes of them.
 #include "bindings/graphs/capture.hpp"
 
 #include <pybind11/pybind11.h>

@@ -1,4 +1,4 @@
-// CapturedGraph for Python: its launch is a plain C method, the rest is gpuprof._graphs'.
+// CapturedGraph for Python: its launch is a plain C method, the rest is gpuprof._graphs.capture'.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <pybind11/typing.h>

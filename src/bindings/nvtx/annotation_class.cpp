@@ -40,7 +40,7 @@ PyObject* exit(PyObject* self, PyObject* const* /*arguments*/, Py_ssize_t count)
 }
 
 py::object decorated(const py::object& annotation, const py::object& function) {
-  return py::module_::import("gpuprof._decorate").attr("decorate")(annotation, function);
+  return py::module_::import("gpuprof._timing.decorate").attr("decorate")(annotation, function);
 }
 
 PyObject* call(PyObject* self, PyObject* function) {
@@ -87,7 +87,7 @@ PyObject* annotate_with(PyObject* const* arguments, Py_ssize_t count, PyObject* 
   const bool is_plain = count == 1 && keywords == nullptr;
   if (!read.name.is_none() && !PyUnicode_Check(read.name.ptr()) && is_function(read.name)) {
     const py::object function = read.name;
-    read.name = py::module_::import("gpuprof._decorate").attr("name_of")(function);
+    read.name = py::module_::import("gpuprof._timing.decorate").attr("name_of")(function);
     return decorated(made(std::move(read)), function).release().ptr();
   }
   if (!read.name.is_none()) require_name("annotate", read);
@@ -219,7 +219,7 @@ void bind_nvtx_annotation(py::module_& module) {
       .def("__reduce__",
            [](const py::object& self) {
              const py::object remake =
-                 py::module_::import("gpuprof._nvtx").attr("remake_annotation");
+                 py::module_::import("gpuprof.nvtx").attr("remake_annotation");
              return py::make_tuple(remake,
                                    py::make_tuple(self.attr("name"), self.attr("_options")));
            })

@@ -1,6 +1,6 @@
 // Decorated functions, called without their Python wrapper wherever it would do nothing.
 //
-// gpuprof._decorate wraps a function in a Python function, so that tools find a real function with
+// gpuprof._timing.decorate wraps a function in a Python function, so that tools find a real function with
 // its kind, name and code. Running such a wrapper costs 100 ns and more before anything is
 // measured. _shorten() gives it another vectorcall:
 //
@@ -257,7 +257,7 @@ py::object shorten(const py::object& wrapper) {
   PyObject* raw = wrapper.ptr();
   PyObject* cells = PyFunction_Check(raw) != 0 ? PyFunction_GET_CLOSURE(raw) : nullptr;
   if (cells == nullptr || PyTuple_GET_SIZE(cells) != 2) {
-    throw py::type_error("expected a wrapper of gpuprof._decorate");
+    throw py::type_error("expected a wrapper of gpuprof._timing.decorate");
   }
   PyObject* owner = closure_of(raw).owner;
   if (owner == nullptr ||
@@ -279,7 +279,7 @@ void bind_decorated(py::module_& module) {
   class_of<Scope> = reinterpret_cast<PyTypeObject*>(py::type::of<Scope>().ptr());
   class_of<Annotation> = reinterpret_cast<PyTypeObject*>(py::type::of<Annotation>().ptr());
   module.def("_shorten", &shorten, py::arg("wrapper"),
-             "Return a wrapper of gpuprof._decorate, which from now on runs only where it must.");
+             "Return a wrapper of gpuprof._timing.decorate, which from now on runs only where it must.");
   module.def("_keep_exact_functions", &keep_exact,
              "Have wrappers, made and to be made, be exactly functions for torch.compile.");
 }

@@ -147,9 +147,9 @@ trace::GpuClock::Answer place(const trace::GpuMoment& moment, timing::HostNanose
   }
 }
 
-// Calls a function of gpuprof._trace_open; only an interrupt comes out of it.
-void call_trace_open(const char* function) {
-  PyObject* module = PyImport_ImportModule("gpuprof._trace_open");
+// Calls a function of a module; only an interrupt comes out of it.
+void call_python(const char* name, const char* function) {
+  PyObject* module = PyImport_ImportModule(name);
   PyObject* done = module != nullptr ? PyObject_CallMethod(module, function, nullptr) : nullptr;
   Py_XDECREF(module);
   Py_XDECREF(done);
@@ -167,7 +167,7 @@ bool trace_records() {
   opened_in = now;  // first, because what follows may come back here
   opening = true;
   try {
-    call_trace_open("open_as_wanted");
+    call_python("gpuprof._trace.writer", "open_as_wanted");
   } catch (const std::exception&) {  // an interrupt: the next event tries again
     opened_in = kNever;
     opening = false;
@@ -182,7 +182,7 @@ void name_this_thread() {
   const std::uint32_t now = driver::fork_generation();
   if (named_in == now) return;
   named_in = now;
-  call_trace_open("name_this_thread");
+  call_python("gpuprof._trace.registry", "name_this_thread");
 }
 
 void note_thread(Sample& sample) noexcept {

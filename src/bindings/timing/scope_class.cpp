@@ -27,8 +27,8 @@ using timing::SampleRef;
 namespace {
 
 PyObject* scopes_by_name = nullptr;  // dict, owned by the module
-PyObject* make_scope = nullptr;      // gpuprof._timing.make_scope, found at the first use
-PyObject* decorate = nullptr;        // gpuprof._decorate.decorate
+PyObject* make_scope = nullptr;      // gpuprof._timing.scope.make_scope, found at the first use
+PyObject* decorate = nullptr;        // gpuprof._timing.decorate.decorate
 
 PyObject* enter(PyObject* self, PyObject* /*unused*/) {
   return guarded<PyObject*>(nullptr, [&] { return unchecked<Scope>(self).enter(); });
@@ -56,7 +56,7 @@ PyObject* find_function(PyObject*& cache, const char* module, const char* name) 
 
 PyObject* call(PyObject* self, PyObject* function) {
   return guarded<PyObject*>(nullptr, [&] {
-    PyObject* decorator = find_function(decorate, "gpuprof._decorate", "decorate");
+    PyObject* decorator = find_function(decorate, "gpuprof._timing.decorate", "decorate");
     return PyObject_CallFunctionObjArgs(decorator, self, function, nullptr);
   });
 }
@@ -186,7 +186,7 @@ PyObject* timer(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t cou
     if (sort_arguments(given, arguments, count, keywords) && is_usual(given)) {
       return make_usual(given).release().ptr();
     }
-    PyObject* function = find_function(make_scope, "gpuprof._timing", "make_scope");
+    PyObject* function = find_function(make_scope, "gpuprof._timing.scope", "make_scope");
     return PyObject_Vectorcall(function, arguments, static_cast<size_t>(count), keywords);
   });
 }
@@ -333,7 +333,7 @@ void bind_timing_scope(py::module_& module) {
                              })
       .def("__reduce__",
            [](const py::object& self) {
-             const py::object remake = py::module_::import("gpuprof._timing").attr("remake_scope");
+             const py::object remake = py::module_::import("gpuprof._timing.scope").attr("remake_scope");
              return py::make_tuple(remake,
                                    py::make_tuple(self.attr("name"), self.attr("_options")));
            })

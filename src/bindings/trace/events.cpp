@@ -1,4 +1,4 @@
-// The calls of gpuprof._trace that come often: a slice for one trace, and one for all that are
+// The calls of gpuprof._trace.writer that come often: a slice for one trace, and one for all that are
 // open.
 //
 // A Python method that checks its arguments and calls a pybind11 function costs 1.7 us a slice, a
@@ -33,7 +33,7 @@ namespace {
 constexpr long long kEndOfTimes = 1LL << 62U;
 constexpr long long kEndOfTids = 1LL << 28U;  // from there on they are the GPU's tracks
 constexpr double kEndOfMilliseconds = 1e12;
-constexpr const char* kChecks = "gpuprof._trace_checks";
+constexpr const char* kChecks = "gpuprof._trace.checks";
 
 // What a TraceWriter is to these calls.
 struct TraceEvents {
@@ -211,7 +211,7 @@ PyObject* push(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t coun
   return guarded<PyObject*>(nullptr, [&] {
     Slice slice;
     if (!read_push(slice, arguments, count, keywords)) {
-      return call_checked("gpuprof._trace_record", "push", nullptr, arguments, count, keywords);
+      return call_checked("gpuprof._trace.events", "push", nullptr, arguments, count, keywords);
     }
     if (listens(kTrace) && trace_records()) {
       if (slice.event.tid == 0) name_this_thread();

@@ -1,4 +1,4 @@
-// The open traces, for gpuprof._trace: opening, closing, and events that name their trace.
+// The open traces, for gpuprof._trace.writer: opening, closing, and events that name their trace.
 #include "trace/writer.hpp"
 
 #include <pybind11/pybind11.h>

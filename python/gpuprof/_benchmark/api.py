@@ -1,0 +1,263 @@
+"""`benchmark`: how long a call of a function takes, with an interval one can lean on."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import gpuprof._core as _core
+from gpuprof._benchmark.harness import Prepared
+from gpuprof._benchmark.loop import measure, report, warm_up
+from gpuprof._benchmark.options import Options, checked_options
+from gpuprof._results.result import BenchResult
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__tracebackhide__ = True  # pytest shows the frames of the test and of its function
+
+_Returned = TypeVar("_Returned")
+
+__all__ = ["BenchResult", "Measurer", "benchmark", "prepare"]
+
+
+def benchmark(
+    fn: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
+    mode: Literal["auto", "graph", "batched", "isolated"] = "auto",
+    cold_l2: bool = False,
+    setup: Callable[[], Any] | None = None,
+    stream: object = None,
+    scopes: bool = False,
+    nbytes: int | None = None,
+    flops: int | None = None,
+    warmup_s: float = 0.2,
+    min_samples: int = 30,
+    min_time_s: float = 0.1,
+    max_time_s: float = 10.0,
+    rel_precision: float = 0.01,
+    progress: bool | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> BenchResult:
+    """Measure how long a call of `fn` takes on the GPU, or on the CPU where it uses no GPU.
+
+    Parameters
+    ----------
+    fn : callable
+        What is called. Pass the function, not its result.
+    args : sequence
+        Its positional arguments.
+    kwargs : mapping, optional
+        Its keyword arguments.
+    name : str, optional
+        What the result is called; the function's own name if left out.
+    mode : {'auto', 'graph', 'batched', 'isolated'}
+        ``"graph"`` is the slope of n and m calls captured into two graphs: steady-state time in
+        stream order, without the host and without allocation. ``"batched"`` is the slope of n and m
+        calls that are queued. ``"isolated"`` is one call a sample, less an empty interval.
+        ``"auto"`` takes a graph if it can. What was measured is in the result's `mode`.
+    cold_l2 : bool
+        Measure with the arguments out of the L2 cache: clones of them take turns over at least
+        twice its size, or the calls are isolated and the cache is flushed before each.
+    setup : callable, optional
+        Called before each sample, untimed; it may return ``(args, kwargs)``. Calls are isolated.
+    stream : int or object, optional
+        Where `fn` gives its work to, made the framework's current stream meanwhile. None is the
+        current one.
+    scopes : bool
+        Whether the scopes and ranges of `fn` are on while it is measured. They are off without
+        this, so that they neither cost time nor add to statistics and traces; those of other
+        threads stay on.
+    nbytes : int, optional
+        How many bytes a call moves, for the rate in the result.
+    flops : int, optional
+        How many floating-point operations a call does, for the rate in the result.
+    warmup_s : float
+        Seconds to run before the first sample counts; up to five times as long while it changes.
+    min_samples : int
+        How many samples to take at least.
+    min_time_s : float
+        For how many seconds to take them at least.
+    max_time_s : float
+        For how many seconds at most.
+    rel_precision : float
+        Stop when the interval of the median is at most this far to each side, as a fraction.
+    progress : bool, optional
+        Show a bar on standard error; None shows one on a terminal, after two seconds.
+    params : mapping, optional
+        Kept in the result, for sweeps.
+
+    Returns
+    -------
+    BenchResult
+        The median, its exact interval, the raw samples, and warnings in words. Times are
+        milliseconds.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is not what is listed above; `fn` is no function.
+    InvalidStateError
+        The stream is being captured.
+    CudaError
+        The driver failed.
+    Exception
+        Whatever `fn` raises when it is called outside of a capture.
+
+    Notes
+    -----
+    Torch's, NumPy's and Python's random generators are put back afterwards. The function is called
+    many times, and captured into graphs where the mode needs that.
+
+    Examples
+    --------
+    >>> result = benchmark(sorted, (list(range(1000)),), warmup_s=0.01)
+    >>> result.mode, result.median_ms > 0.0
+    ('cpu', True)
+    """
+    options = checked_options(
+        name=name,
+        mode=mode,
+        cold_l2=cold_l2,
+        setup=setup,
+        stream=stream,
+        scopes=scopes,
+        nbytes=nbytes,
+        flops=flops,
+        warmup_s=warmup_s,
+        min_samples=min_samples,
+        min_time_s=min_time_s,
+        max_time_s=max_time_s,
+        rel_precision=rel_precision,
+        progress=progress,
+        params=params,
+    )
+    call = _call(fn, args, kwargs)
+
+    def measured() -> BenchResult:
+        with Prepared(*call, options) as prepared:
+            return measure(prepared)
+
+    return paused(options, measured)
+
+
+class Measurer:
+    """A function that is ready to be measured sample by sample, for interleaved comparisons."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._prepared = prepared
+
+    @property
+    def mode(self) -> str:
+        """As `BenchResult.mode`."""
+        return self._prepared.mode
+
+    @property
+    def clock(self) -> str:
+        """As `BenchResult.clock`."""
+        return self._prepared.clock
+
+    @property
+    def calls(self) -> int:
+        """As `BenchResult.calls_per_sample`."""
+        return self._prepared.sampler.calls
+
+    def warm_up(self) -> None:
+        """Run until the time of a call is stable."""
+        paused(self._prepared.options, warm_up, self._prepared)
+
+    def sample(self) -> float:
+        """Return the time of one call, in milliseconds."""
+        return paused(self._prepared.options, self._prepared.sample)
+
+    def result(self, samples_ms: Sequence[float]) -> BenchResult:
+        """Make the result of samples that were taken."""
+        return report(self._prepared, list(samples_ms))
+
+    def close(self) -> None:
+        """Give everything back; idempotent."""
+        self._prepared.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+
+def prepare(
+    fn: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    calls: int | None = None,
+    **options: Any,
+) -> Measurer:
+    """Get ready to measure `fn`; arguments and errors as `benchmark`.
+
+    `calls` is over how many calls a sample is taken, as far as the mode can; None leaves it to how
+    long a call takes.
+    """
+    call, checked = _call(fn, args, kwargs), checked_options(**options)
+    return Measurer(paused(checked, Prepared, *call, checked, calls))
+
+
+def paused(options: Options, work: Callable[..., _Returned], *args: Any) -> _Returned:
+    """Call `work`; this thread records no scope meanwhile, unless the options ask for them."""
+    result: _Returned = work(*args) if options.scopes else _core._paused(work, *args)
+    return result
+
+
+_ONLY_BEGUN = {
+    "an async function": inspect.iscoroutinefunction,
+    "an async generator": inspect.isasyncgenfunction,
+    "a generator": inspect.isgeneratorfunction,
+}
+
+
+def _call(  # what is given may be of any type, whatever the callers promise
+    fn: Any, args: Any, kwargs: Any
+) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]:
+    if not callable(fn):
+        message = (
+            f"fn: pass a function, got {type(fn).__name__}: benchmark(f, (x,)), not benchmark(f(x))"
+        )
+        raise TypeError(message)
+    for kind, is_it in _ONLY_BEGUN.items():
+        if is_it(fn):
+            message = (
+                f"fn: {fn!r} is {kind}, and a call of it runs nothing of its body; "
+                "pass a function that runs it to its end"
+            )
+            raise TypeError(message)
+    if not isinstance(args, (tuple, list)):
+        message = (
+            f"args: expected a tuple or list of arguments, got {type(args).__name__}: for one "
+            "argument write (x,)"
+        )
+        raise TypeError(message)
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        message = f"kwargs: expected a mapping or None, got {type(kwargs).__name__}"
+        raise TypeError(message)
+    if args and not _fits(fn, args, kwargs) and _fits(fn, (args,), kwargs):
+        message = (
+            f"args: these are {len(args)} arguments, which "
+            f"{getattr(fn, '__name__', fn)} does not take; "
+            f"for one argument that is a {type(args).__name__} write args=(value,)"
+        )
+        raise TypeError(message)
+    return fn, args, kwargs or {}
+
+
+def _fits(fn: Any, args: Any, kwargs: Any) -> bool:
+    try:
+        inspect.signature(fn).bind(*args, **(kwargs or {}))
+    except TypeError:
+        return False
+    except ValueError:  # a function in C may not tell what it takes
+        return True
+    return True

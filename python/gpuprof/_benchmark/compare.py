@@ -1,0 +1,327 @@
+"""Functions measured in turns in one process, so that what drifts falls on all of them alike.
+
+A round takes one sample of each function. The ratio of a round is free of what changes slowly
+(temperature, clocks, another process), which is why far smaller differences show than between two
+runs. Before a sample that counts, one or two are taken that do not, so that the caches hold what
+the function left there itself, as in `benchmark`, and not what the other one did.
+
+The order is drawn by chance, in blocks in which each function is as often early as late: in a fixed
+order a function whose every fourth call is slow could meet the same side each time. All samples
+have as many calls, because a loop of few calls costs more a call than one of many.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from gpuprof._benchmark.options import checked_options
+from gpuprof._display.progress import Progress
+from gpuprof._display.progress import progress as progress_bar
+from gpuprof._frameworks.random_state import random_state_kept
+from gpuprof._results import statistics
+from gpuprof._results.comparison import CompareResult, joint_confidence
+from gpuprof._results.decision import check_threshold
+
+__all__ = ["CompareResult", "compare"]
+
+MIN_ROUNDS = 30
+MAX_ROUNDS = 1000
+_ANY = 1e6
+_ENOUGH = 0.1  # of a large difference
+# Beyond this, as many calls for all would take too long; the share of a loop's own cost is nothing
+# beside such a difference.
+_MOST_TIMES_AS_MANY_CALLS = 32
+_SEEDS = 2**32
+
+# Every function that can be measured in one of these can be in those after it.
+_MODES = ("graph", "batched", "isolated")
+# Options of `benchmark` that have no meaning here.
+_REFUSED = ("name", "params", "min_samples", "min_time_s", "rel_precision")
+
+if TYPE_CHECKING:
+    from gpuprof._benchmark.api import Measurer
+
+    Prepare = Callable[[str, str | None, int | None], Measurer]
+
+
+def compare(
+    functions: Mapping[str, Callable[..., object]],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    rounds: int | None = None,
+    threshold: float = 0.01,
+    max_time_s: float = 10.0,
+    seed: int | None = None,
+    progress: bool | None = None,
+    **options: Any,
+) -> CompareResult:
+    """Measure functions in turns and compare each with the first.
+
+    All are measured in one mode: the one asked for or chosen, or, where it does not suit all of
+    them, another that does, and the warnings say so. A function without GPU work, or one that works
+    on several streams, cannot be compared with one on the GPU's clock: it is INCOMPARABLE.
+
+    Parameters
+    ----------
+    functions : mapping of str to callable
+        Two or more, by name; the first is what the others are compared with.
+    args : sequence
+        What each is called with.
+    kwargs : mapping, optional
+        What else each is called with, by name.
+    rounds : int, optional
+        How often each is measured. None is 30 rounds, and more until the interval of each ratio is
+        no wider than the threshold, or than a tenth of its distance from 1; at most 1,000 rounds.
+    threshold : float
+        The smallest change to speak of, as a fraction.
+    max_time_s : float
+        After how many seconds no further round begins, warm-up not counted.
+    seed : int, optional
+        What the order of the rounds is drawn from, by chance if left out; it is in the result.
+    progress : bool, optional
+        Whether to show a progress bar; None shows it on a terminal and in a notebook.
+    options : Any
+        Others of `benchmark`, such as `mode`, `cold_l2`, `setup`, `stream` and `warmup_s`.
+
+    Returns
+    -------
+    CompareResult
+        A row for each function.
+
+    Raises
+    ------
+    TypeError
+        If `functions` is no mapping of names to functions, or an option is unknown.
+    ValueError
+        If there are fewer than two functions, or an option has a value that makes no sense.
+    """
+    _check(functions, rounds, threshold, max_time_s, seed)
+    seed = random.SystemRandom().randrange(_SEEDS) if seed is None else seed
+    for refused in _REFUSED:
+        if refused in options:
+            message = (
+                f"{refused} has no meaning here: the mapping has the names, and rounds= and "
+                "threshold= say when to stop"
+            )
+            raise TypeError(message)
+    from gpuprof._benchmark.api import prepare
+
+    checked_options(**options)
+
+    def ready(name: str, mode: str | None, calls: int | None) -> Measurer:
+        # How well a median alone is known is no matter, as long as the ratio is.
+        chosen = {**options, "rel_precision": _ANY}
+        if mode is not None:
+            chosen["mode"] = mode
+        if calls is not None:
+            chosen["calls"] = calls
+        with _noted(name):
+            return prepare(functions[name], args, kwargs, name=name, **chosen)
+
+    with (
+        random_state_kept(),
+        ExitStack() as opened,
+        progress_bar("gpuprof.compare", progress) as bar,
+    ):
+        prepared, warnings = _alike([*functions], ready, opened)
+        for name, each in prepared.items():
+            with _noted(name):
+                each.warm_up()
+        taking = _Rounds(prepared, threshold, max_time_s, seed)
+        warnings += taking.take(rounds, bar)
+        asked = options.get("mode", "auto")
+        results = [
+            replace(
+                each.result(taking.samples[name]),
+                name=name,
+                requested_mode=asked,
+                duration_s=taking.spent_s[name],
+            )
+            for name, each in prepared.items()
+        ]
+    return CompareResult(results, threshold=threshold, warnings=warnings, seed=seed)
+
+
+@contextmanager
+def _noted(name: str) -> Iterator[None]:
+    """Note on whatever a function raises which one it was."""
+    try:
+        yield
+    except Exception as error:
+        add_note = getattr(error, "add_note", None)  # from Python 3.11 on
+        if add_note is not None:
+            add_note(f"gpuprof.compare was measuring {name!r}")
+        raise
+
+
+def _check(
+    functions: object, rounds: object, threshold: object, max_time_s: object, seed: object
+) -> None:
+    if not isinstance(functions, Mapping):
+        message = (
+            f"functions is a {type(functions).__name__}; expected a mapping of names to functions: "
+            'compare({"old": f, "new": g})'
+        )
+        raise TypeError(message)
+    for name, function in functions.items():
+        if not isinstance(name, str):
+            message = f"a name is {name!r}; expected text"
+            raise TypeError(message)
+        if not name:
+            message = "a name is empty; expected text"
+            raise ValueError(message)
+        if not callable(function):
+            message = (
+                f"{name!r} is a {type(function).__name__}; pass the function itself, "
+                "with what it is called with as args="
+            )
+            raise TypeError(message)
+    if len(functions) < 2:
+        message = f"functions has {len(functions)}; expected two or more"
+        raise ValueError(message)
+    for what, number, least in (("rounds", rounds, 1), ("seed", seed, 0)):
+        if number is None:
+            continue
+        if isinstance(number, bool) or not isinstance(number, int) or number < least:
+            message = f"{what} is {number!r}; expected None or a whole number of at least {least}"
+            raise ValueError(message)
+    check_threshold(threshold, above_0=True)
+    if (
+        isinstance(max_time_s, bool)
+        or not isinstance(max_time_s, (int, float))
+        or not 0 < max_time_s < math.inf
+    ):
+        message = f"max_time_s is {max_time_s!r}; expected a number above 0"
+        raise ValueError(message)
+
+
+def _alike(
+    names: Sequence[str], ready: Prepare, opened: ExitStack
+) -> tuple[dict[str, Measurer], list[str]]:
+    """Prepare all functions; again where their modes differ, or the calls of a sample."""
+    chosen: dict[str, str | None] = dict.fromkeys(names)
+    wanted: list[int] = []  # calls in a sample, tried in turn
+    warnings: list[str] = []
+    while True:
+        prepared: dict[str, Measurer] = {}
+        for name, mode in chosen.items():
+            prepared[name] = ready(name, mode, wanted[-1] if wanted else None)
+            opened.callback(prepared[name].close)
+        modes = {name: each.mode for name, each in prepared.items()}
+        common = max(modes.values(), key=_rank)
+        moved = [name for name, mode in modes.items() if mode != common]
+        if not moved:
+            counts = [each.calls for each in prepared.values()]
+            if not _should_agree(counts) or len(wanted) == 2:
+                return prepared, warnings
+            # As many as the shortest function needs; if they are too many for one, as it can do.
+            wanted.append(min(counts) if wanted else max(counts))
+        elif common not in _MODES:
+            return prepared, warnings
+        else:
+            cause = next(name for name, mode in modes.items() if mode == common)
+            warnings.append(
+                f"all are measured in {common} mode because of {cause!r}; {moved[0]!r} alone would "
+                f"be in {modes[moved[0]]} mode"
+            )
+            chosen.update(dict.fromkeys(moved, common))
+        # All again, for each may have made its stream the current one: the last in is first out.
+        opened.close()
+
+
+def _should_agree(counts: Sequence[int]) -> bool:
+    return min(counts) < max(counts) <= _MOST_TIMES_AS_MANY_CALLS * min(counts)
+
+
+def _rank(mode: str) -> int:
+    return _MODES.index(mode) if mode in _MODES else len(_MODES)
+
+
+class _Rounds:
+    """Takes the samples, one of each function a round."""
+
+    def __init__(
+        self, prepared: Mapping[str, Measurer], threshold: float, max_time_s: float, seed: int
+    ) -> None:
+        self._prepared = prepared
+        self._threshold = threshold
+        self._max_time_s = max_time_s
+        self._turns = turns([*prepared], random.Random(seed))
+        self.samples: dict[str, list[float]] = {name: [] for name in prepared}
+        self.spent_s = dict.fromkeys(prepared, 0.0)
+
+    def take(self, rounds: int | None, bar: Progress) -> list[str]:
+        """Take that many rounds, or enough for None; return warnings."""
+        most = MAX_ROUNDS if rounds is None else rounds
+        least = MIN_ROUNDS if rounds is None else rounds
+        for done in range(1, most + 1):
+            self._round()
+            if done >= least and (done == most or self._known()):
+                break
+            taken = sum(self.spent_s.values())
+            bar.update(max(done / most, taken / self._max_time_s), f"{done:,} rounds")
+            if taken >= self._max_time_s:
+                if done >= least:
+                    break
+                return [
+                    f"{done:,} of {least:,} rounds were measured in the {self._max_time_s:g} s of "
+                    "max_time_s"
+                ]
+        return []
+
+    def _round(self) -> None:
+        for name, left_out in next(self._turns):
+            each = self._prepared[name]
+            begin = monotonic()
+            # The two sides of a slope swap places from sample to sample: with one left out or two,
+            # those that count have both orders.
+            with _noted(name):
+                for _ in range(left_out):
+                    each.sample()
+                self.samples[name].append(each.sample())
+            self.spent_s[name] += monotonic() - begin
+
+    def _known(self) -> bool:
+        """Tell whether each ratio's interval is narrow; where it lies plays no part.
+
+        To stop as soon as it excludes 1 would find a difference where there is none.
+        """
+        base, *others = self.samples.values()
+        if min(base) <= 0:
+            return False
+        for other in others:
+            ratios = [new / old for old, new in zip(base, other, strict=True)]
+            low, high = statistics.median_interval(
+                ratios,
+                joint_confidence(len(others)),
+                independent=statistics.independent_count(ratios),
+            )
+            ratio = statistics.median(ratios)
+            if high - low > max(self._threshold * ratio, _ENOUGH * abs(ratio - 1)):
+                return False
+        return True
+
+
+def turns(names: Sequence[str], chance: random.Random) -> Iterator[list[tuple[str, int]]]:
+    """Yield round after round: the functions in order, and how many samples each leaves out first.
+
+    In each block of twice as many rounds as there are functions, each function is twice at each
+    place, and leaves out one sample as often as two.
+    """
+    while True:
+        once = chance.sample(names, len(names))
+        rounds = [
+            [*order[begin:], *order[:begin]]
+            for order in (once, once[::-1])
+            for begin in range(len(names))
+        ]
+        chance.shuffle(rounds)
+        left_out = {name: chance.sample([1, 2] * len(names), 2 * len(names)) for name in names}
+        yield from ([(name, left_out[name].pop()) for name in order] for order in rounds)

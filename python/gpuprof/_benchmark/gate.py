@@ -1,0 +1,88 @@
+"""Holding the GPU back while the work of a sample is queued."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import gpuprof._core as _core
+from gpuprof.errors import CudaError
+
+__tracebackhide__ = True  # pytest shows the frames of the test and of its function
+
+LIMIT_S = 0.25  # after which a gate opens by itself, beside the time that queueing takes
+MAX_ENTRIES = 900  # of a queue that blocks after 1,020
+_NOT_SUPPORTED = {500, 801}  # the driver has no such call; the device cannot do it
+_LAUNCH_BLOCKING = "CUDA_LAUNCH_BLOCKING"
+
+
+class Hold:
+    """A gate in front of a stream, where there can be one.
+
+    Parameters
+    ----------
+    stream : int
+        The handle of the stream.
+    device : int
+        Of a default stream, on a thread without a context.
+
+    Attributes
+    ----------
+    why_not : str
+        Why the GPU is not held back, in words; empty if it is.
+    limit_s : float
+        After how many seconds the watchdog opens the gate.
+    """
+
+    def __init__(self, stream: int, device: int) -> None:
+        self._gate: _core._Gate | None = None
+        self.why_not = ""
+        self.limit_s = LIMIT_S
+        if os.environ.get(_LAUNCH_BLOCKING, "0") not in {"", "0"}:
+            self.why_not = f"{_LAUNCH_BLOCKING} is set, so every launch waits for the GPU"
+            return
+        self._gate = _core._Gate(stream, device)
+        try:
+            self.run(lambda: None)
+        except CudaError as error:
+            if error.code not in _NOT_SUPPORTED:
+                raise
+            self.give_up("the device cannot wait for a word in memory")
+
+    @property
+    def state(self) -> str:
+        """``"gated"`` or ``"ungated"``."""
+        return "ungated" if self._gate is None else "gated"
+
+    @property
+    def warning(self) -> str:
+        """What the result says of it; empty if the GPU is held back."""
+        return f"the GPU was not held back: {self.why_not}" if self.why_not else ""
+
+    def give_up(self, why: str) -> None:
+        """Do without the gate from now on."""
+        self._gate = None
+        self.why_not = why
+
+    def allow(self, host_ms: float) -> None:
+        """Hold the GPU back for at least as long as queueing takes on the host."""
+        self.limit_s = max(self.limit_s, LIMIT_S + 1.5e-3 * host_ms)
+
+    def run(self, queue: Callable[[], object]) -> bool:
+        """Run `queue` with the GPU held back.
+
+        Returns
+        -------
+        bool
+            Whether the GPU was held back all the while. False if `queue` waited for it, or filled
+            the queue, so that the watchdog let it go after `limit_s`.
+        """
+        if self._gate is None:
+            queue()
+            return True
+        try:
+            self._gate.close(self.limit_s)  # in here, because an interrupt may follow it at once
+            queue()
+        finally:
+            held = self._gate.open()
+        return held

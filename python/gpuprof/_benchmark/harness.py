@@ -1,0 +1,346 @@
+"""Choosing how a function is measured, and getting ready for it.
+
+The function is called a few times first, which loads and compiles it, and looked at: whether it
+gives the GPU work at all, waits for it, or uses other streams. What cannot be measured the way that
+was asked for is measured another way, and a warning says so.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from time import get_clock_info, perf_counter_ns
+from typing import TYPE_CHECKING, Any, Literal
+
+import gpuprof._core as _core
+from gpuprof._benchmark import samplers
+from gpuprof._benchmark.gate import MAX_ENTRIES, Hold
+from gpuprof._benchmark.noise import Noise
+from gpuprof._benchmark.options import Options
+from gpuprof._benchmark.probe import SLOW_MS, Facts, probe
+from gpuprof._benchmark.work import Work, first_line
+from gpuprof._frameworks.random_state import random_state_kept
+from gpuprof._frameworks.streams import Where, find, made_current
+from gpuprof._timing.timer import Timer
+from gpuprof.errors import EmptyGraphError, InvalidStateError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from gpuprof._graphs.graph import CapturedGraph
+
+__tracebackhide__ = True  # pytest shows the frames of the test and of its function
+
+SLOPE_MS = 0.4  # what the calls of a slope add up to, if they are short
+LONG_MS = 5.0  # a call that makes a slope of one call exact enough
+MAX_SLOPE = 400  # calls
+CPU_SAMPLE_MS = 0.2
+_MAX_NODES = 50_000
+_CAPTURE_MS = 2000.0  # for how long the host may be busy with capturing
+_ENTRIES_A_CALL = 8  # queued, as far as is known before the watchdog tells otherwise
+_LEAST_CALLS = 3  # of a slope: one, and two
+_TRIES = 3
+_LONG_BESIDE_DISTURBANCES_MS = 20.0
+_LEGACY = {0, 1}  # the handles of the legacy default stream
+
+
+class Prepared:
+    """A function that is ready to be measured, in the mode that `sampler` has.
+
+    Close it, or use it as a context manager: it holds streams, events and graphs, and puts the
+    random generators back when it is closed.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: Options,
+        calls: int | None = None,
+    ) -> None:
+        self.options = options
+        self._calls = calls
+        self.work = Work(fn, args, kwargs, options.setup)
+        self.host_ms = math.nan
+        self.noise: Noise | None = None  # on the CPU's clock
+        self._clock_tick_ms = get_clock_info("perf_counter").resolution * 1e3
+        self.device: int | None = None
+        self._backend: Literal["auto", "driver"] = "auto"
+        self._undo = ExitStack()
+        try:
+            # Before the generators are asked: torch may refuse that while a stream is captured.
+            where = self._enter_stream() if _core.cuda_in_use() else None
+            self._undo.enter_context(random_state_kept())
+            self.sampler = self._prepare(where)
+            self._undo.callback(self.sampler.close)
+        except BaseException:
+            self._undo.close()
+            raise
+
+    @property
+    def mode(self) -> str:
+        """What is measured, as `BenchResult.mode`."""
+        return self.sampler.mode
+
+    @property
+    def clock(self) -> str:
+        """What measures, as `BenchResult.clock`."""
+        return self.sampler.clock
+
+    @property
+    def tick_ms(self) -> float:
+        """The smallest step of a sample."""
+        return self._clock_tick_ms / self.sampler.calls
+
+    def sample(self) -> float:
+        """Return the time of one call, in milliseconds."""
+        return self.sampler.sample()
+
+    def close(self) -> None:
+        """Give everything back; idempotent."""
+        self._undo.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def _prepare(self, where: Where | None) -> samplers.Sampler:
+        self.work.first_call()
+        if where is None and _core.cuda_in_use():
+            where = self._enter_stream()
+        if where is None:
+            return self._on_cpu("")
+        self.device = where.device
+        hold = Hold(where.handle, where.device)
+        facts = probe(self.work, where, hold)
+        self.host_ms = facts.host_ms
+        if not facts.uses_gpu:
+            return self._on_cpu(_NO_GPU_WORK)
+        return self._on_gpu(where, hold, facts)
+
+    def _enter_stream(self) -> Where:
+        where = find(self.options.stream)
+        if _core._capture_status(where.handle):
+            message = (
+                "stream: it is being captured, and a benchmark waits for the GPU; "
+                "end the capture first"
+            )
+            raise InvalidStateError(message)
+        self._undo.enter_context(made_current(where))
+        return find(where.given)  # whose device is the current one only now
+
+    def _on_cpu(self, why: str) -> samplers.Sampler:
+        if why:
+            self.work.warn(why)
+        if self.options.mode != "auto":
+            self.work.warn(f"mode {self.options.mode!r} is of the GPU; the CPU's clock was used")
+        if self.options.cold_l2:
+            self.work.warn("cold_l2 is of the GPU and was left out")
+        calls = 1
+        if self.work.setup is None:
+            calls = self._calls or _cpu_calls(self.work)
+        self.noise = Noise()
+        return samplers.CpuSampler(self.work, calls, self.noise)
+
+    def _sizes(self, call_ms: float, most: int) -> tuple[int, int]:
+        """Return how many calls the two sides of a slope have, for calls of about `call_ms`."""
+        least = 1 if call_ms >= LONG_MS else 3
+        more = self._calls or min(max(math.ceil(SLOPE_MS / call_ms), least), MAX_SLOPE)
+        few = max(1, more // 3)
+        if few + few + more > most:
+            few, more = 1, max(1, min(more, most - 2))
+        return few, few + more
+
+    def _on_gpu(self, where: Where, hold: Hold, facts: Facts) -> samplers.Sampler:
+        if facts.elsewhere:
+            self.work.warn(_ELSEWHERE)
+            return self._synchronized(where, facts)
+        mode = self._mode_for_arguments(where)
+        sampler = self._on_its_clock(mode, where, hold, facts)
+        if sampler.clock == "cuda":
+            self._clock_tick_ms = facts.calibration.tick_ns * 1e-6
+        return sampler
+
+    def _on_its_clock(self, mode: str, where: Where, hold: Hold, facts: Facts) -> samplers.Sampler:
+        if mode == "isolated":
+            return self._isolated(where, hold, facts)
+        if mode in {"auto", "graph"}:
+            try:
+                return self._graph(where, facts)
+            except EmptyGraphError:
+                if hold.state == "ungated":  # then nothing else has told that there is work
+                    return self._on_cpu(_NO_GPU_WORK)
+                self.work.warn(_NOT_CAPTURED + "its work is not on the stream that was captured")
+            except Exception as error:  # whatever the function raises where it is captured
+                self.work.warn(_NOT_CAPTURED + first_line(error))
+        return self._batched(where, hold, facts)
+
+    def _mode_for_arguments(self, where: Where) -> str:
+        """Return the mode asked for, or the one that set-up or a cold cache needs."""
+        mode = self.options.mode
+        if self.work.setup is not None:
+            return "isolated"
+        if not self.options.cold_l2 or mode == "isolated":
+            return mode
+        why_not = self.work.rotate(_l2_bytes(where.device))
+        if why_not is None:
+            return mode
+        self.work.warn(
+            f"clones of the arguments cannot take turns: {why_not}; the calls were isolated, with "
+            "the L2 flushed before each"
+        )
+        return "isolated"
+
+    def _graph(self, where: Where, facts: Facts) -> samplers.Sampler:
+        with ExitStack() as graphs:
+            once, on = self._first_captured(where)
+            graphs.callback(once.close)
+            hold = Hold(on.handle, on.device)
+            once_ms = _gpu_ms(once, on, hold, facts)
+            in_time = max(_LEAST_CALLS, int(_CAPTURE_MS / max(facts.host_ms, 1e-3)))
+            most = min(_MAX_NODES // max(once.num_nodes, 1), in_time)
+            sizes = _whole_rounds(self._sizes(once_ms, most), self.work.clones)
+            if self.work.clones > 1 and sum(sizes) > most:
+                raise _TooManyCallsError(sum(sizes), self.work.clones)
+            few = self._captured(where, sizes[0])[0]
+            graphs.callback(few.close)
+            many = self._captured(where, sizes[1])[0]
+            graphs.callback(many.close)
+            sampler = samplers.GraphSampler(self.work, on, hold, (few, many), sizes)
+            self._say_why_ungated(hold)
+            graphs.pop_all()
+            once.close()
+            return sampler
+
+    def _first_captured(self, where: Where) -> tuple[CapturedGraph, Where]:
+        try:
+            return self._captured(where, 1)
+        except EmptyGraphError:
+            if not {"torch", "cupy"} <= sys.modules.keys():
+                raise
+            # Torch is there, but the work is CuPy's.
+            self._backend = "driver"
+            return self._captured(where, 1)
+
+    def _captured(self, where: Where, calls: int) -> tuple[CapturedGraph, Where]:
+        from gpuprof._graphs.capture import capture
+
+        given: object = where.handle if where.given is None else where.given
+        if where.handle in _LEGACY:  # which cannot be captured; None takes one in its place
+            given = None
+        name = self.options.name or "benchmark"
+        timers: Literal["last", "strip"] = "last" if self.options.scopes else "strip"
+        with capture(given, backend=self._backend, timers=timers, name=name) as cap:
+            self.work.call_times(calls)
+        return cap.graph, Where(where.given, cap.stream, where.device)
+
+    def _batched(self, where: Where, hold: Hold, facts: Facts) -> samplers.Sampler:
+        if facts.waits:
+            hold.give_up("the function waits for the GPU, so the host's time is in its own")
+        most = MAX_ENTRIES // _ENTRIES_A_CALL
+        if hold.state == "gated":
+            hold.allow(_LEAST_CALLS * facts.host_ms)
+            in_time = hold.limit_s * 1e3 / 1.5 / max(facts.host_ms, 1e-3)
+            sizes = self._sizes(facts.gpu_ms, min(most, int(in_time)))
+        else:
+            sizes = self._sizes(facts.wall_ms, most)
+        self._say_why_ungated(hold)
+        return samplers.BatchedSampler(self.work, where, hold, sizes)
+
+    def _isolated(self, where: Where, hold: Hold, facts: Facts) -> samplers.Sampler:
+        if facts.waits:
+            hold.give_up("the function waits for the GPU, so the host's time is in its own")
+        self._say_why_ungated(hold)
+        found = facts.calibration
+        empty_ms = (found.queued_ns or 0.0) * 1e-6, found.idle_ns * 1e-6
+        flush = 2 * _l2_bytes(where.device) if self.options.cold_l2 else 0
+        return samplers.IsolatedSampler(self.work, where, hold, empty_ms, flush)
+
+    def _synchronized(self, where: Where, facts: Facts) -> samplers.Sampler:
+        if self.options.cold_l2:
+            self.work.warn("cold_l2 was left out: the function uses several streams")
+        sizes = (0, 1) if self.work.setup is not None else self._sizes(facts.wall_ms, MAX_SLOPE)
+        return samplers.SynchronizedSampler(self.work, where, sizes)
+
+    def _say_why_ungated(self, hold: Hold) -> None:
+        if hold.warning:
+            self.work.warn(hold.warning)
+
+
+_NO_GPU_WORK = "no GPU work was seen; the CPU's clock was used"
+_ELSEWHERE = (
+    "work of it goes on on other streams after its own stream is done; it was timed on the host's "
+    "clock, until the whole device is done"
+)
+_NOT_CAPTURED = "it cannot be captured into a graph, so its calls were queued one by one: "
+
+
+def _l2_bytes(device: int) -> int:
+    found = {entry["index"]: entry["l2_bytes"] for entry in _core.devices()}
+    return int(found.get(device) or 64 << 20)
+
+
+def _gpu_ms(graph: CapturedGraph, on: Where, hold: Hold, facts: Facts) -> float:
+    """Return about how long one launch runs."""
+    timer = Timer("cuda", on.handle)
+    empty = facts.calibration.queued_ns if hold.state == "gated" else facts.calibration.idle_ns
+
+    def queue() -> None:
+        timer.record_start(on.handle)
+        graph.launch(on.handle)
+        timer.record_end()
+
+    try:
+        graph.launch(on.handle)  # the first one uploads it
+        _core._synchronize(on.handle, on.device)
+        least = math.inf
+        for _ in range(_TRIES):
+            hold.run(queue)
+            least = min(least, timer.elapsed_ms())
+            if least > SLOW_MS:
+                break
+        return max(least - (empty or 0.0) * 1e-6, 1e-4)
+    finally:
+        timer.close()
+
+
+class _TooManyCallsError(Exception):
+    def __init__(self, calls: int, clones: int) -> None:
+        super().__init__(f"{clones} clones of the arguments take {calls:,} calls, too many for it")
+
+
+def _cpu_calls(work: Work) -> int:
+    """Return how many calls a sample of the CPU's clock has: a power of 2.
+
+    So that it is seldom another number in another run, whose samples would have another share of
+    what a loop and a reading of the clock cost.
+    """
+    calls = 1
+    while True:
+        # The least of some, because the first ones may be disturbed.
+        spent_ms = math.inf
+        for _ in range(_TRIES):
+            begin = perf_counter_ns()
+            work.call_times(calls)
+            spent_ms = min(spent_ms, (perf_counter_ns() - begin) * 1e-6)
+            if spent_ms > _LONG_BESIDE_DISTURBANCES_MS:
+                break
+        if spent_ms >= CPU_SAMPLE_MS / 8:
+            more = CPU_SAMPLE_MS / spent_ms
+            return max(1, round(calls * 2.0 ** round(math.log2(more))))
+        calls *= 8
+
+
+def _whole_rounds(sizes: tuple[int, int], clones: int) -> tuple[int, int]:
+    """Make both multiples of the number of clones, for calls that are always the same ones.
+
+    Else a clone would come back before all the others had their turn.
+    """
+    if clones == 1:
+        return sizes
+    return clones, clones + clones * math.ceil((sizes[1] - sizes[0]) / clones)

@@ -1,0 +1,93 @@
+"""What else the machine did while a benchmark ran on the host's clock.
+
+A thread that shares its CPU with others is stopped now and then, a virtual machine loses time to
+its host, and a busy neighbour slows down clocks and caches. None of that is the function's. So it
+is looked at beside the samples: how long the thread waited for a CPU, how often it lost it, what
+the host took, and how long a short loop takes that is always the same. A verdict takes these into
+account. What the system does not tell is left out.
+"""
+
+from __future__ import annotations
+
+import resource
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter, perf_counter_ns
+
+from gpuprof._results import statistics
+
+LOOK_S = 0.01  # between two runs of the loop
+_STEPS = 1500  # of the loop: some 40 microseconds
+_STOLEN = 7  # the column of /proc/stat
+_COLUMNS = 8  # of it that are parts of the whole
+
+
+class Noise:
+    """Watches one thread from `restart` on."""
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget what was seen."""
+        self._loops: list[float] = []
+        self._walls: list[int] = []
+        self._on_cpu: list[int] = []
+        self._next = 0.0
+        self._begun = perf_counter()
+        self._before = _counters()
+
+    def look(self) -> None:
+        """Run the loop if it is time; to be called before each sample."""
+        if perf_counter() < self._next:
+            return
+        begin = perf_counter_ns()
+        _loop()
+        self._loops.append((perf_counter_ns() - begin) * 1e-6)
+        self._next = perf_counter() + LOOK_S
+
+    def taken(self, wall_ns: int, on_cpu_ns: int) -> None:
+        """Take how long a sample ran, and for how much of it the thread was on a CPU."""
+        self._walls.append(wall_ns)
+        self._on_cpu.append(on_cpu_ns)
+
+    def found(self) -> dict[str, float]:
+        """Return the figures, as `BenchResult.noise` has them."""
+        seconds = max(perf_counter() - self._begun, 1e-9)
+        now = _counters()
+        change = {name: now[name] - self._before[name] for name in now if name in self._before}
+        found = {}
+        if "switches" in change:
+            found["switches_per_s"] = change["switches"] / seconds
+        if "waited_s" in change:
+            found["waited"] = change["waited_s"] / seconds
+        if change.get("ticks", 0.0) > 0.0:
+            found["stolen"] = change["stolen_ticks"] / change["ticks"]
+        if self._loops:
+            found["loop_ms"] = statistics.median(self._loops)
+        if self._walls:
+            wall = statistics.median(self._walls)
+            found["off_cpu"] = max(0.0, 1.0 - statistics.median(self._on_cpu) / max(wall, 1))
+        return found
+
+
+def _loop() -> int:
+    total = 0
+    for step in range(_STEPS):
+        total += step * step
+    return total
+
+
+def _counters() -> dict[str, float]:
+    found: dict[str, float] = {}
+    # Not every system has these.
+    with suppress(AttributeError, OSError):
+        found["switches"] = float(resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw)
+    with suppress(OSError, ValueError, IndexError):
+        text = Path("/proc/thread-self/schedstat").read_text(encoding="ascii")
+        found["waited_s"] = int(text.split()[1]) * 1e-9
+    with suppress(OSError, ValueError, IndexError):
+        line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
+        ticks = [int(text) for text in line.split()[1 : 1 + _COLUMNS]]
+        found |= {"stolen_ticks": float(ticks[_STOLEN]), "ticks": float(sum(ticks))}
+    return found

@@ -1,0 +1,112 @@
+"""What `benchmark` may be asked for, checked before anything is called.
+
+`compare` and `sweep` take these options too, so that a wrong one is an error at once, not after
+minutes of measuring and not one at each point.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from gpuprof._common.checks import REQUESTED_MODES
+
+_AMOUNTS_BELOW = 2**63
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `benchmark` was asked for, checked."""
+
+    mode: str = "auto"
+    cold_l2: bool = False
+    setup: Callable[[], Any] | None = None
+    stream: object = None
+    scopes: bool = False
+    warmup_s: float = 0.2
+    min_samples: int = 30
+    min_time_s: float = 0.1
+    max_time_s: float = 10.0
+    rel_precision: float = 0.01
+    progress: bool | None = None
+    name: str | None = None
+    nbytes: int | None = None
+    flops: int | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+def checked_options(**given: Any) -> Options:
+    """Return the options, each checked.
+
+    Raises
+    ------
+    TypeError, ValueError
+        There is no such option, or its value makes no sense; the text names it.
+    """
+    known = [each.name for each in fields(Options)]
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        message = f"there is no option {unknown[0]!r}; those of benchmark are {', '.join(known)}"
+        raise TypeError(message)
+    if given.get("params") is None:
+        given.pop("params", None)
+    if "min_samples" in given:
+        given["min_samples"] = _whole("min_samples", given["min_samples"], least=1)
+    for name in ("nbytes", "flops"):
+        if given.get(name) is not None:
+            given[name] = _whole(name, given[name], least=0)
+    options = Options(**given)
+    if options.mode not in REQUESTED_MODES:
+        message = f"mode: expected one of {REQUESTED_MODES}, got {options.mode!r}"
+        raise ValueError(message)
+    setup: Any = options.setup
+    if setup is not None:
+        if not callable(setup):
+            message = f"setup: expected a function or None, got {type(setup).__name__}"
+            raise TypeError(message)
+        if options.mode in {"graph", "batched"}:
+            message = (
+                f"setup: mode {options.mode!r} runs many calls at once and has no place for it; "
+                'use mode="isolated"'
+            )
+            raise ValueError(message)
+    scopes: Any = options.scopes
+    if not isinstance(scopes, bool):
+        message = f"scopes: expected True or False, got {scopes!r}"
+        raise TypeError(message)
+    for name in ("warmup_s", "min_time_s", "max_time_s", "rel_precision"):
+        _number(name, getattr(options, name), above_0=name == "max_time_s")
+    params: Any = options.params
+    if not isinstance(params, Mapping) or not all(isinstance(key, str) for key in params):
+        message = f"params: expected a mapping of text to values, or None, got {params!r}"
+        raise TypeError(message)
+    if options.name is not None and not (isinstance(options.name, str) and options.name):
+        message = f"name: expected text that is not empty, got {options.name!r}"
+        raise TypeError(message)
+    return options
+
+
+def _number(name: str, value: Any, *, above_0: bool) -> None:
+    expected = f"a finite number {'above' if above_0 else 'from'} 0"
+    message = f"{name}: expected {expected}, got {value!r}"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(message)
+    if not 0.0 <= value < math.inf or (above_0 and value == 0.0):
+        raise ValueError(message)
+
+
+def _whole(name: str, value: Any, *, least: int) -> int:
+    """Return `value` as an int; NumPy's whole numbers are taken too."""
+    message = f"{name}: expected a whole number from {least} below 2**63, got {value!r}"
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None:
+        raise TypeError(message)
+    if not least <= number < _AMOUNTS_BELOW:
+        raise ValueError(message)
+    return number

@@ -1,0 +1,354 @@
+"""One benchmark for each point of a grid of parameters."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, overload
+
+from gpuprof._benchmark.options import checked_options
+from gpuprof._common.text import output_text, shown_text
+from gpuprof._common.units import duration
+from gpuprof._display.progress import progress as progress_bar
+from gpuprof._display.table import Grid, html_list, markdown_list
+from gpuprof._results.report import LEFT, cells, warnings_of
+from gpuprof._results.result import BenchResult, plain_data
+
+FORMAT = "gpuprof-sweep"
+VERSION = 1
+_MAX_ERROR = 500
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """One point of a sweep: its parameters, and the result or why there is none.
+
+    Attributes
+    ----------
+    params : mapping
+        The value of each axis.
+    result : BenchResult or None
+        What was measured; None if the point failed.
+    error : str or None
+        The type and text of the exception that the point failed with.
+    """
+
+    params: Mapping[str, Any]
+    result: BenchResult | None = None
+    error: str | None = None
+
+    def __repr__(self) -> str:
+        if self.result is not None:
+            return repr(self.result)
+        return shown_text(f"{_text(self.params)}: {self.error}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the point as plain data."""
+        return {
+            "params": plain_data(self.params),
+            "result": None if self.result is None else self.result.to_dict(),
+            "error": None if self.error is None else output_text(self.error),
+        }
+
+
+class SweepResult(Sequence[SweepPoint]):
+    """What `sweep` found: a point for each combination, the last axis changing fastest.
+
+    It holds plain data, never waits, and can be pickled if the values of the axes can.
+
+    Attributes
+    ----------
+    name : str
+        What was measured.
+    axes : dict
+        The values of each axis.
+    created : str
+        When, as ISO 8601 text in UTC.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        axes: Mapping[str, Sequence[Any]],
+        points: Sequence[SweepPoint],
+        *,
+        created: str | None = None,
+    ) -> None:
+        self.name = name
+        self.axes = {axis: tuple(values) for axis, values in axes.items()}
+        self.created = created or datetime.now(timezone.utc).isoformat(timespec="seconds")
+        self._points = tuple(points)
+
+    @overload
+    def __getitem__(self, place: int) -> SweepPoint: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[SweepPoint]: ...
+
+    def __getitem__(self, place: int | slice) -> SweepPoint | Sequence[SweepPoint]:
+        return self._points[place]
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    @property
+    def results(self) -> list[BenchResult]:
+        """The results of the points that did not fail."""
+        return [point.result for point in self if point.result is not None]
+
+    @property
+    def failed(self) -> list[SweepPoint]:
+        """The points that failed."""
+        return [point for point in self if point.error is not None]
+
+    def table(self, *, pivot: bool = False) -> str:
+        """Return a table as plain text.
+
+        Parameters
+        ----------
+        pivot : bool
+            False is a line for each point. True, for two axes, is a line for each value of the
+            first with a column for each of the second, and medians in the cells.
+        """
+        grid = self._pivot() if pivot else self._grid()
+        return "\n".join([*grid.plain(), *map(shown_text, self._notes(errors=pivot))])
+
+    def to_markdown(self, *, pivot: bool = False) -> str:
+        """Return a Markdown table.
+
+        Parameters
+        ----------
+        pivot : bool
+            As for `table`.
+        """
+        grid = self._pivot() if pivot else self._grid()
+        return "\n".join([*grid.markdown(), *markdown_list(self._notes(errors=pivot))]) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as dicts, lists, text, finite numbers and None."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "created": self.created,
+            "name": output_text(self.name),
+            "axes": plain_data(self.axes),
+            "points": [point.to_dict() for point in self],
+        }
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return `to_dict` as strict JSON, in ASCII."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def plot(self, x: str | None = None, ax: Any = None) -> Any:
+        """Draw the medians over the values of an axis, a line for each combination of the others.
+
+        Parameters
+        ----------
+        x : str, optional
+            The axis to draw along; None is the first.
+        ax : matplotlib.axes.Axes, optional
+            The axes to draw into; None makes a figure.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Not known to pyplot: save it with ``savefig``, or show it as a notebook cell's value.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            Without matplotlib; it comes with ``pip install 'gpuprof[plot]'``.
+        ValueError
+            If there is no axis of that name.
+        """
+        from gpuprof._results import plot as results_plot
+
+        along = next(iter(self.axes)) if x is None else x
+        if along not in self.axes:
+            message = f"x is {x!r}; the axes are {', '.join(map(repr, self.axes))}"
+            raise ValueError(message)
+        series: dict[str, list[tuple[Any, BenchResult]]] = {}
+        for point in self:
+            if point.result is not None:
+                others = {axis: value for axis, value in point.params.items() if axis != along}
+                series.setdefault(_text(others) or self.name, []).append(
+                    (point.params[along], point.result)
+                )
+        return results_plot.lines(along, series, ax)
+
+    def _grid(self) -> Grid:
+        headings = [*self.axes, *(next(map(cells, self.results), {})), "error"]
+        lines = []
+        for point in self:
+            figures = (
+                cells(point.result)
+                if point.result
+                else dict.fromkeys(headings[len(self.axes) : -1], "")
+            )
+            lines.append(
+                [*map(str, point.params.values()), *figures.values(), _cut(point.error or "")]
+            )
+        return Grid(headings, lines, LEFT).without_empty()
+
+    def _pivot(self) -> Grid:
+        if len(self.axes) != 2:
+            message = f"a pivot needs two axes; this sweep has {len(self.axes)}"
+            raise ValueError(message)
+        (first, rows), (second, columns) = self.axes.items()
+        cell = iter(
+            duration(point.result.median_ms) if point.result else "failed" for point in self
+        )
+        lines = [[str(row), *(next(cell) for _ in columns)] for row in rows]
+        return Grid([f"{first} \\ {second}", *map(str, columns)], lines)
+
+    def _notes(self, *, errors: bool) -> list[str]:
+        notes = [f"{len(self.failed):,} of {len(self):,} points failed"] if self.failed else []
+        if errors:
+            notes += [f"{_text(point.params)}: {_cut(point.error or '')}" for point in self.failed]
+        return notes + warnings_of(self.results)
+
+    def __repr__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        return f"<div>{self._grid().html()}{html_list(self._notes(errors=False))}</div>"
+
+
+def sweep(
+    make: Callable[..., Callable[..., object]],
+    axes: Mapping[str, Iterable[Any]],
+    *,
+    name: str | None = None,
+    nbytes: int | Callable[..., int] | None = None,
+    flops: int | Callable[..., int] | None = None,
+    progress: bool | None = None,
+    **options: Any,
+) -> SweepResult:
+    """Benchmark a function at each combination of parameters.
+
+    A point that raises an exception is kept with its text, and the sweep goes on.
+
+    Parameters
+    ----------
+    make : callable
+        Called with the parameters of a point by name; returns the function to time, which is called
+        without arguments. What `make` allocates is freed before the next point if nothing else
+        holds it.
+    axes : mapping of str to iterable
+        The values of each parameter.
+    name : str, optional
+        What is measured; None is the name of `make`.
+    nbytes : int or callable, optional
+        The bytes that a call moves, or a function of the parameters that returns them.
+    flops : int or callable, optional
+        The floating-point operations of a call, or a function of the parameters.
+    progress : bool, optional
+        Whether to show a progress bar; None shows it on a terminal and in a notebook.
+    options : Any
+        Those of `benchmark`, for each point.
+
+    Returns
+    -------
+    SweepResult
+        A point for each combination.
+
+    Raises
+    ------
+    TypeError
+        If `make` cannot be called with these parameters, or `axes` is no mapping of names to
+        lists.
+    ValueError
+        If there is no axis, or one without values.
+    """
+    values = _values(make, axes)
+    if "params" in options:
+        message = "params has no meaning here; it is the point of the sweep"
+        raise TypeError(message)
+    checked_options(name=name, **options)  # what is wrong is an error now, not one of each point
+    grid = [dict(zip(values, point, strict=True)) for point in itertools.product(*values.values())]
+    title = name or str(getattr(make, "__name__", type(make).__name__))
+    points = []
+    with progress_bar(f"gpuprof.sweep {title}", progress) as bar:
+        for place, params in enumerate(grid):
+            bar.update(place / len(grid), f"{place + 1:,} of {len(grid):,}: {_text(params)}")
+            try:
+                result = _measured(make, params, title, (nbytes, flops), options)
+            except Exception as error:
+                # Only its text: the exception would hold what the point had allocated.
+                points.append(SweepPoint(params, error=f"{type(error).__name__}: {error}"))
+            else:
+                points.append(SweepPoint(params, result))
+    return SweepResult(title, values, points)
+
+
+def _values(make: object, axes: object) -> dict[str, tuple[Any, ...]]:
+    """Return the values of each axis, if `make` can take them."""
+    if not callable(make):
+        message = (
+            f"make is a {type(make).__name__}; expected a function that takes the parameters of a "
+            "point and returns the function to time"
+        )
+        raise TypeError(message)
+    if not isinstance(axes, Mapping):
+        message = f"axes is a {type(axes).__name__}; expected a mapping: {{'n': [1024, 2048]}}"
+        raise TypeError(message)
+    if not axes:
+        message = "axes is empty; expected at least one: {'n': [1024, 2048]}"
+        raise ValueError(message)
+    values: dict[str, tuple[Any, ...]] = {}
+    for axis, given in axes.items():
+        if not isinstance(axis, str):
+            message = f"the name of an axis is {axis!r}; expected text"
+            raise TypeError(message)
+        if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+            message = f"axis {axis!r} is a {type(given).__name__}; expected a list of its values"
+            raise TypeError(message)
+        values[axis] = tuple(given)
+        if not values[axis]:
+            message = f"axis {axis!r} has no values"
+            raise ValueError(message)
+    try:
+        inspect.signature(make).bind(**values)
+    except TypeError as error:
+        message = f"make cannot be called with {', '.join(values)}: {error}"
+        raise TypeError(message) from None
+    except ValueError:  # no signature is known
+        pass
+    return values
+
+
+def _measured(
+    make: Callable[..., Any],
+    params: Mapping[str, Any],
+    title: str,
+    amounts: tuple[Any, Any],
+    options: Mapping[str, Any],
+) -> BenchResult:
+    from gpuprof._benchmark.api import benchmark
+
+    function = make(**params)
+    if not callable(function):
+        message = f"make returned a {type(function).__name__}; expected the function to time"
+        raise TypeError(message)
+    nbytes, flops = (each(**params) if callable(each) else each for each in amounts)
+    return benchmark(
+        function,
+        name=f"{title}[{_text(params)}]",
+        params=params,
+        nbytes=nbytes,
+        flops=flops,
+        progress=False,
+        **options,
+    )
+
+
+def _text(params: Mapping[str, Any]) -> str:
+    return ", ".join(f"{axis}={value}" for axis, value in params.items())
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_ERROR else f"{text[: _MAX_ERROR - 1]}…"

@@ -1,0 +1,269 @@
+"""`make_graphed_callable`: a function that replays CUDA graphs instead of running.
+
+A call that a graph fits is answered in C++ (`_core.CallBase`), any other one by `_callable.cache`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from gpuprof._callable.cache import CapturingCalls
+from gpuprof._callable.settings import check_function, check_samples, check_settings
+from gpuprof._graphs.arguments import shown
+from gpuprof.errors import GpuprofError, InvalidStateError
+
+if TYPE_CHECKING:
+    from gpuprof._callable.stats import GraphedStats
+    from gpuprof._graphs.graph import CapturedGraph
+    from gpuprof._graphs.pool import CapturePool
+    from gpuprof._graphs.timings import GraphTimings
+    from gpuprof._graphs.types import CaptureModeLike, TimersLike
+
+__all__ = ["GraphedCallable", "make_graphed_callable"]
+
+
+def make_graphed_callable(
+    fn: Callable[..., Any],
+    sample_args: tuple[Any, ...] | None = None,
+    sample_kwargs: Mapping[str, Any] | None = None,
+    *,
+    warmup: int | None = None,
+    mode: CaptureModeLike = "thread_local",
+    stream: object = None,
+    pool: CapturePool | None = None,
+    outputs: Literal["clone", "static"] = "clone",
+    on_new_shape: Literal["capture", "eager", "raise"] = "capture",
+    max_graphs: int = 8,
+    buckets: Mapping[Any, Any] | None = None,
+    on_capture_error: Literal["raise", "eager"] = "raise",
+    check: Literal["sweep", "strict"] = "sweep",
+    timers: TimersLike = "last",
+    name: str | None = None,
+) -> GraphedCallable:
+    """Make a callable that captures a function as a CUDA graph and replays it when called.
+
+    Called like `fn`, with the arguments of `fn`, it returns what `fn` would: the arguments are
+    copied into the graph's own arrays and the results out of them, on the current stream of the
+    arrays' library. The graph is captured for the types, shapes, dtypes and devices of the arrays,
+    for the values of everything else, and for torch's grad mode, autocast and the like; a call in
+    which any of these differ is treated as `on_new_shape` says. Strides may differ.
+
+    Parameters
+    ----------
+    fn : callable
+        A function, a method, a `torch.nn.Module` (which is not changed, and whose hooks run when it
+        is captured), or anything else that can be called.
+    sample_args : tuple, optional
+        Arguments to capture with at once: any nesting of tuples, lists, dicts and dataclasses with
+        torch tensors, CuPy or other CUDA arrays, and plain values. None captures later: the first
+        `warmup` calls run eagerly, the next one captures. ``()`` is for a function that takes
+        nothing: its body runs exactly once, under the capture.
+    sample_kwargs : mapping of str, optional
+        The same by keyword.
+    warmup : int, optional
+        How often `fn` runs for real before it is captured, on copies of the arguments; 3 by
+        default, 0 for ``sample_args=()``. Random generators and the buffers of modules in training
+        mode are put back afterwards.
+    mode : CaptureMode or str
+        As for `capture`.
+    stream : int or object, optional
+        The stream to capture on; None is the framework's current one, or one of gpuprof's. Calls
+        with Numba's arrays run on it, too, or on the default one: Numba has no current stream.
+    pool : CapturePool, optional
+        Share its memory with what else is captured with it; all callables of one pool run one after
+        the other. By default the graphs of one callable share a pool of their own.
+    outputs : {'clone', 'static'}
+        ``"clone"`` gives new arrays from each call. ``"static"`` gives the graph's own, which the
+        next call overwrites: cheaper, and stale once `GraphedCallable.generation` has moved on.
+    on_new_shape : {'capture', 'eager', 'raise'}
+        What to do with a call that no graph fits: capture another graph, run `fn`, or raise an
+        error that lists every difference. Also what is done when parameters were replaced or moved.
+    max_graphs : int
+        How many graphs to keep; the least recently used is dropped for another one.
+    buckets : mapping, optional
+        Pad sizes up to listed ones, so that a few graphs serve many: ``{dim: sizes}``, or
+        ``{"args[0]": {dim: sizes}}`` for arrays by name. Padded with zeros; results are cut.
+    on_capture_error : {'raise', 'eager'}
+        What to do where `fn` cannot be captured, where the call needs gradients, or without CUDA:
+        raise, or run `fn` and warn once.
+    check : {'sweep', 'strict'}
+        How many of the parameters, buffers and other things that `fn` reads are looked at in each
+        call to find that they were replaced or moved: a few in turn, or all.
+    timers : {'last', 'collect', 'strip'}
+        As for `capture`: what `gpuprof.timer` becomes inside; see `GraphedCallable.timings`.
+    name : str, optional
+        What it is called in errors, statistics and traces; by default as `fn`.
+
+    Returns
+    -------
+    GraphedCallable
+
+    Raises
+    ------
+    TypeError
+        An argument is not what is listed above, an array is on the host, or a result is nothing
+        that a replay can make again. The text names it by its path.
+    InvalidStateError
+        The call needs gradients, which a graph of the forward pass alone cannot give.
+    CaptureError
+        `fn` cannot be captured; the text says which call broke the capture.
+    CudaUnavailableError
+        There is no driver or no device.
+
+    Notes
+    -----
+    What else a graph cannot follow: Python code in `fn` runs at the capture only, and branches are
+    taken as they were then; cuDNN's, cuBLAS' and TF32's settings are those of the capture. A value
+    that has to change from call to call is an argument, or a `DeviceScalar`.
+
+    Examples
+    --------
+    >>> fast = gpuprof.make_graphed_callable(model, (x,))  # doctest: +SKIP
+    >>> y = fast(x)  # doctest: +SKIP
+    """
+    check_function(fn)
+    samples = check_samples(sample_args, sample_kwargs)
+    given = {
+        "warmup": warmup,
+        "mode": mode,
+        "stream": stream,
+        "pool": pool,
+        "outputs": outputs,
+        "on_new_shape": on_new_shape,
+        "max_graphs": max_graphs,
+        "buckets": buckets,
+        "on_capture_error": on_capture_error,
+        "check": check,
+        "timers": timers,
+        "name": name,
+    }
+    settings = check_settings(fn, samples, given)
+    return GraphedCallable._make(fn, settings, samples)
+
+
+class GraphedCallable(CapturingCalls):
+    """A function that replays CUDA graphs; made by `make_graphed_callable`.
+
+    May be called from any thread, and on any stream; its graphs run one after the other.
+    """
+
+    def __init__(self) -> None:
+        message = "a GraphedCallable is made by gpuprof.make_graphed_callable()"
+        raise TypeError(message)
+
+    @property
+    def eager(self) -> Callable[..., Any]:
+        """The function itself."""
+        return self._fn
+
+    @property
+    def generation(self) -> int:
+        """How many replays there were of graphs that share this one's memory.
+
+        With ``outputs="static"`` a result is stale once this has moved on.
+        """
+        return self._pool._take_turns().launches
+
+    @property
+    def graphs(self) -> tuple[CapturedGraph, ...]:
+        """The graphs, the most recently used first."""
+        return tuple(entry.graph for entry in self._entries)
+
+    @property
+    def graph(self) -> CapturedGraph:
+        """The graph that was used last. InvalidStateError before the first capture."""
+        for entry in self._entries:
+            graph: CapturedGraph = entry.graph
+            return graph
+        message = f"{self.name}: nothing was captured yet; call it first"
+        raise InvalidStateError(message)
+
+    def launch(self, stream: object = None) -> None:
+        """Replay the graph of a function that takes no arrays, without making results.
+
+        Parameters
+        ----------
+        stream : int or object, optional
+            As for `CapturedGraph.launch`.
+
+        Raises
+        ------
+        InvalidStateError
+            Nothing was captured yet, or the function takes arrays: call it with them.
+        """
+        graph = self.graph
+        captured = self._of_entry(self._entries[0])
+        if captured is not None and captured.flat.leaves:
+            message = (
+                f"{self.name}: launch() is for functions that take no arrays, and this one takes "
+                f"{', '.join(leaf.path for leaf in captured.flat.leaves)}; call it with them"
+            )
+            raise InvalidStateError(message)
+        graph.launch(stream)
+
+    def timings(self, *, wait: bool = True) -> GraphTimings:
+        """Return what the timers inside measured in the last replay of the last used graph.
+
+        Parameters and errors are those of `CapturedGraph.timings`.
+        """
+        return self.graph.timings(wait=wait)
+
+    def stats(self) -> GraphedStats:
+        """Return what the callable did since it was made or reset; see `GraphedStats`."""
+        from gpuprof._callable.stats import GraphedStats, GraphStats, arguments_text
+
+        graphs = []
+        for entry in self._entries:
+            captured = self._of_entry(entry)
+            if captured is None:
+                continue
+            graph = captured.graph
+            num_nodes, memory = _nodes_and_memory(graph)
+            graphs.append(
+                GraphStats(
+                    name=graph.name or self.name,
+                    arguments=arguments_text(captured.flat.leaves),
+                    replays=graph.num_replays,
+                    num_nodes=num_nodes,
+                    memory_bytes=None if memory is None else memory + captured.nbytes,
+                    capture_s=captured.seconds,
+                )
+            )
+        sizes = [each.memory_bytes for each in graphs]
+        return GraphedStats(
+            captures=self._counts["captures"],
+            replays=self._replays_gone + sum(each.replays for each in graphs),
+            eager_calls=self._counts["eager"],
+            hits=self._hits + self._hits_of_python,
+            misses=self._counts["misses"],
+            evictions=self._counts["evictions"],
+            recaptures=self._counts["recaptures"],
+            failures=self._counts["failures"],
+            padded_calls=self._counts["padded"],
+            capture_s=self._capture_s,
+            memory_bytes=None if None in sizes else sum(size or 0 for size in sizes),
+            graphs=tuple(graphs),
+        )
+
+    def __reduce__(self) -> Any:
+        message = "a GraphedCallable cannot be pickled or copied: its graphs are of this process"
+        raise TypeError(message)
+
+    def __repr__(self) -> str:
+        graphs = len(self._captured)
+        counted = f"{graphs} graph{'' if graphs == 1 else 's'}, {self.generation:,} replays"
+        return f"<gpuprof.GraphedCallable {shown(self.name)}: {counted}>"
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return f"<div><code>{html.escape(repr(self))}</code>{self.stats()._repr_html_()}</div>"
+
+
+def _nodes_and_memory(graph: CapturedGraph) -> tuple[int | None, int | None]:
+    """Return what a graph tells; nothing where it is closed, or its context is gone."""
+    try:
+        return (graph.num_nodes if graph.raw_graph else None), graph.memory.total
+    except GpuprofError:
+        return None, None

@@ -1,0 +1,448 @@
+"""What a graphed callable does with a call that no graph fits.
+
+The first calls, another shape, a parameter that moved, a capture that failed: whether such a call
+captures another graph, runs the function, or is refused. Calls that a graph fits never come here.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import gpuprof._core as _core
+from gpuprof._graphs.pool import CapturePool
+from gpuprof.errors import CudaUnavailableError, InvalidStateError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from gpuprof._callable.buckets import Padding
+    from gpuprof._callable.capture import Recording
+    from gpuprof._callable.entry import CapturedCall
+    from gpuprof._callable.placement import CallStream
+    from gpuprof._callable.pytree import Flat
+    from gpuprof._callable.settings import Samples, Settings
+
+_MANY_RECAPTURES = 4
+_MANY_EVICTIONS = 4  # times max_graphs
+_TRIES = 3  # of a call that finds its graph stale
+_MAX_SEEN = 1024  # kinds of calls whose warm-up is counted, or that are known to run eagerly
+
+# One capture at a time: they share allocators, generators and current streams. Taken again by a
+# callable that is called in the warm-up of another one, and after the lock of a callable.
+_capturing = threading.RLock()
+_counting = threading.Lock()  # of the counts that change without the lock of the callable
+
+
+class CapturingCalls(_core.CallBase):
+    """The calls of one function, and the graphs that were captured for them."""
+
+    @classmethod
+    def _make(cls, fn: Callable[..., Any], settings: Settings, samples: Samples | None) -> Self:
+        self: Self = cls.__new__(cls)
+        self._begin(fn, settings, samples)
+        return self
+
+    def _begin(self, fn: Callable[..., Any], settings: Settings, samples: Samples | None) -> None:
+        functools.update_wrapper(self, fn, updated=())
+        self._fn = fn
+        self._settings = settings
+        self._has_samples = samples is not None
+        self._pool = settings.pool if settings.pool is not None else CapturePool()
+        self._captured: dict[Any, CapturedCall] = {}
+        self._seen: dict[Any, int] = {}  # eager calls of each kind, before its capture
+        self._written: dict[Any, frozenset[str]] = {}  # what such a call was seen to change
+        self._eager_keys: dict[Any, None] = {}
+        self._modules: tuple[Any, ...] | None = None  # that the function is or holds, once known
+        self._lock = threading.RLock()  # of all that is here
+        self._counts = dict.fromkeys(
+            ("captures", "eager", "misses", "evictions", "recaptures", "failures", "padded"), 0
+        )
+        self._hits_of_python = 0
+        self._replays_gone = 0
+        self._capture_s = 0.0
+        self._warned: set[str] = set()
+        self._in_order = _sees_order(fn)
+        self._always_eager = _core._is_set("GPUPROF_DISABLE")
+        if not self._always_eager:
+            self._require_cuda()
+        if samples is not None and not self._always_eager:
+            self._capture_samples(samples)
+
+    def _require_cuda(self) -> None:
+        try:
+            _core.require_cuda()
+        except CudaUnavailableError as error:
+            if self._settings.on_capture_error == "raise":
+                raise
+            self._always_eager = True
+            self._warn("no CUDA", f"{error}; every call runs the function itself")
+
+    def _capture_samples(self, samples: Samples) -> None:
+        flat = self._flat(samples.args, samples.kwargs)
+        padding = self._padding(flat)
+        if padding is not None:
+            self._captured_for_padded(flat, padding)
+        else:
+            self._captured_for(flat, self._key(flat))
+
+    @property
+    def name(self) -> str:
+        """What it is called in errors, statistics and traces."""
+        return self._settings.name
+
+    def reset(self) -> None:
+        """Drop all graphs; the next call captures anew. What runs still is not disturbed."""
+        with self._lock:
+            for captured in list(self._captured.values()):
+                self._drop(captured)
+            self._seen.clear()
+            self._written.clear()
+            self._eager_keys.clear()
+            self._modules = None
+
+    # What C++ asks for.
+
+    def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a call that no entry fits."""
+        if self._always_eager:
+            return self._eagerly(args, kwargs)
+        _core.require_cuda()  # a forked child learns it here, and not from a lock that it inherited
+        flat = self._flat(args, kwargs)
+        if self._stream_of(flat).is_captured():
+            return self._in_capture(args, kwargs)
+        for _ in range(_TRIES):
+            with self._lock:
+                padding = self._padding(flat)
+                captured, key = self._find(flat, padding)
+                watches = captured is None and self._is_last_of_warmup(key)
+            if watches:
+                return self._eagerly_watched(flat, key, args, kwargs)
+            if captured is None or captured.is_entangled_with(flat):
+                break
+            if padding is not None:
+                result = self._run_padded(captured, flat, padding)
+            else:
+                result = self._run(captured.entry, args, kwargs)
+            if result is _core._no_fit:
+                break
+            if result is not _core._is_stale:
+                return result
+            self._let_go_of_stale(captured)
+        return self._eagerly(args, kwargs)
+
+    def _stale(self, entry: _core._CallEntry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a call that an entry fits, but for what the function reads besides."""
+        with self._lock:
+            captured = self._of_entry(entry)
+        if captured is not None:
+            self._let_go_of_stale(captured)
+        return self._slow(args, kwargs)
+
+    def _let_go_of_stale(self, found: CapturedCall) -> None:
+        """Drop a graph that is stale, with all others that are, or refuse the call.
+
+        Raises
+        ------
+        InvalidStateError
+            ``on_new_shape="raise"``. It is raised again by the next calls, until `reset`.
+        """
+        with self._lock:
+            moved = {id(each): each.watched.moved() for each in self._captured.values()}
+            of_found = found.watched.moved()
+            if self._settings.on_new_shape == "raise" and of_found:
+                for each in self._captured.values():
+                    if moved[id(each)]:
+                        each.entry.flag()
+                message = (
+                    f"{self.name}: what the function reads is not what it was captured with: "
+                    f"{'; '.join(of_found)}. Call reset(), or make it with on_new_shape='capture'"
+                )
+                raise InvalidStateError(message)
+            for each in list(self._captured.values()):
+                if each is found or moved[id(each)]:
+                    self._drop(each)
+                    self._after_stale(each, moved[id(each)])
+            self._modules = None
+
+    def _after_stale(self, captured: CapturedCall, moved: list[str]) -> None:
+        if self._settings.on_new_shape == "eager":
+            self._remember(self._eager_keys, captured.key, None)
+            self._warn("stale", f"such calls run eagerly now, because of {'; '.join(moved[:3])}")
+            return
+        self._counts["recaptures"] += 1
+        self._remember(self._seen, captured.key, self._settings.warmup)
+        if self._counts["recaptures"] >= _MANY_RECAPTURES:
+            self._warn(
+                "recaptures",
+                f"captured {_MANY_RECAPTURES} times again, because what the function reads changes "
+                f"from call to call: {'; '.join(moved[:3])}. Pass it as an argument, or keep it in "
+                "a tensor that is changed in place",
+            )
+
+    def _in_capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a call on a stream that is being captured: the function becomes part of that."""
+        return self._eagerly(args, kwargs)
+
+    def _flat(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flat:
+        from gpuprof._callable.pytree import flatten_arguments
+
+        if not self._in_order and len(kwargs) > 1:
+            kwargs = dict(sorted(kwargs.items()))
+        return flatten_arguments(args, kwargs)
+
+    def _stream_of(self, flat: Flat) -> CallStream:
+        from gpuprof._callable.placement import CallStream
+
+        return CallStream.of(flat, self._settings.stream)
+
+    # Captures and policies; with the lock.
+
+    def _key(self, flat: Flat) -> Any:
+        from gpuprof._callable.pytree import key_of
+        from gpuprof._callable.state import asks_for_gradients, current
+
+        state = current()
+        training = tuple(module.training for module in self._find_modules(flat))
+        return key_of(flat), state, training, asks_for_gradients(state, flat.leaves)
+
+    def _find_modules(self, flat: Flat) -> tuple[Any, ...]:
+        """Return the modules that the function is or holds, or is given."""
+        from gpuprof._callable.guards import collect
+        from gpuprof._callable.values import is_plain
+
+        constants = [value for _, value in flat.values if not is_plain(value)]
+        if constants:
+            return collect(functools.partial(self._fn, *constants)).modules
+        if self._modules is None:
+            self._modules = collect(self._fn).modules
+        return self._modules
+
+    def _find(self, flat: Flat, padding: Padding | None) -> tuple[CapturedCall | None, Any]:
+        """Return the graph for a call, captured now if it is to be, and the key of the call."""
+        if padding is not None:
+            return self._captured_for_padded(flat, padding)
+        key = self._key(flat)
+        captured = self._captured.get(key)
+        if captured is not None:
+            self._hits_of_python += 1
+            return captured, key
+        self._counts["misses"] += 1
+        return self._captured_for(flat, key), key
+
+    def _is_last_of_warmup(self, key: Any) -> bool:
+        """Return whether the next call of this kind captures, so that this one is looked at."""
+        warmup = self._settings.warmup
+        return warmup > 0 and self._seen.get(key) == warmup and key not in self._written
+
+    def _captured_for(self, flat: Flat, key: Any) -> CapturedCall | None:
+        """Return a graph for a kind of call that has none; None if it is to run eagerly."""
+        settings = self._settings
+        if key in self._eager_keys:
+            return None
+        if self._captured and settings.on_new_shape != "capture":
+            if settings.on_new_shape == "raise":
+                raise InvalidStateError(self._differences(flat, key))
+            return None
+        warmup = settings.warmup
+        if not self._has_samples:  # real calls warm it up
+            if self._seen.get(key, 0) < warmup:
+                self._remember(self._seen, key, self._seen.get(key, 0) + 1)
+                with _counting:
+                    self._counts["eager"] -= 1  # which are not counted
+                return None
+            warmup = 0
+        return self._try_capture(flat, key, warmup)
+
+    def _try_capture(self, flat: Flat, key: Any, warmup: int) -> CapturedCall | None:
+        from gpuprof._callable.capture import GradientsNeeded
+
+        recording = self._recording(flat, key)
+        try:
+            return self._capture(recording, key, warmup)
+        except GradientsNeeded as error:
+            if self._settings.on_capture_error == "raise":
+                message = f"{self.name}: {error}"
+                raise InvalidStateError(message) from None
+            self._remember(self._eager_keys, key, None)
+            self._warn("gradients", f"{error}: it runs eagerly")
+        except Exception as error:
+            if recording.is_running:  # an error that the function has without a graph, too
+                raise
+            self._counts["failures"] += 1
+            if self._settings.on_capture_error == "raise":
+                raise
+            self._remember(self._eager_keys, key, None)
+            self._warn("capture", f"the capture failed, and such calls run eagerly: {error}")
+        return None
+
+    def _recording(self, flat: Flat, key: Any) -> Recording:
+        from gpuprof._callable.capture import CallableOptions, Recording
+
+        settings = self._settings
+        options = CallableOptions(
+            name=settings.name,
+            mode=settings.mode,
+            stream=settings.stream,
+            pool=self._pool,
+            timers=settings.timers,
+            outputs=settings.outputs,
+            strict=settings.check == "strict",
+            keywords_in_order=self._in_order,
+        )
+        return Recording(
+            self._fn,
+            flat,
+            key[1],
+            options,
+            modules=self._find_modules(flat),
+            written=self._written.get(key),
+        )
+
+    def _capture(self, recording: Recording, key: Any, warmup: int) -> CapturedCall:
+        with _capturing:
+            captured = recording.make(key, warmup)
+        self._counts["captures"] += 1
+        self._capture_s += captured.seconds
+        self._captured[key] = captured
+        self._seen.pop(key, None)
+        self._add(captured.entry)
+        while len(self._entries) > self._settings.max_graphs:
+            self._drop_oldest()
+        return captured
+
+    def _drop_oldest(self) -> None:
+        captured = self._of_entry(self._entries[-1])
+        if captured is None:
+            self._remove(self._entries[-1])
+            return
+        self._drop(captured)
+        self._counts["evictions"] += 1
+        if self._counts["evictions"] == _MANY_EVICTIONS * self._settings.max_graphs:
+            self._warn(
+                "evictions",
+                f"{self._counts['evictions']} graphs were captured and dropped again: there are "
+                f"more kinds of calls than max_graphs={self._settings.max_graphs}. Keep more, or "
+                "pad them to a few sizes with buckets=",
+            )
+
+    def _drop(self, captured: CapturedCall) -> None:
+        # Not closed: another thread may be in a call of it. By identity: a key may have changed.
+        self._captured = {k: each for k, each in self._captured.items() if each is not captured}
+        self._remove(captured.entry)
+        self._replays_gone += captured.graph.num_replays
+
+    def _of_entry(self, entry: _core._CallEntry) -> CapturedCall | None:
+        for captured in list(self._captured.values()):
+            if captured.entry is entry:
+                return captured
+        return None
+
+    def _differences(self, flat: Flat, key: Any) -> str:
+        from gpuprof._callable.mismatch import describe_closest
+
+        captured = list(self._captured.values())
+        same = [each for each in captured if each.key[0] == key[0]]
+        if same:
+            lines = key[1].describe_difference(same[0].state)
+            if key[2] != same[0].key[2]:
+                lines.append("training mode: another than captured")
+        else:
+            lines = describe_closest(flat, [each.flat for each in captured]).splitlines()
+        return "\n  ".join(
+            [f"{self.name}: no graph was captured for such a call (on_new_shape='raise')", *lines]
+        )
+
+    # Padding; with the lock.
+
+    def _padding(self, flat: Flat) -> Padding | None:
+        """Return what to pad; None if nothing is, or no bucket is large enough."""
+        if self._settings.buckets is None:
+            return None
+        padding = self._settings.buckets.plan(flat)
+        return None if padding is None or padding.refused else padding
+
+    def _run_padded(self, captured: CapturedCall, flat: Flat, padding: Padding) -> Any:
+        from gpuprof._callable.padding import cut, padded_arguments
+
+        padded = padded_arguments(flat, padding, self._stream_of(flat))
+        result = self._run(captured.entry, *padded)
+        if result is _core._no_fit or result is _core._is_stale:
+            return result
+        self._counts["padded"] += 1
+        constants = [value for _, value in flat.values]
+        return cut(result, captured.slices.apply(padding), constants)
+
+    def _captured_for_padded(self, flat: Flat, padding: Padding) -> tuple[CapturedCall | None, Any]:
+        """Return the graph of a bucket, which knows how results are cut, and the key."""
+        from gpuprof._callable.padding import learn_slices, padded_arguments
+
+        key = self._key(padding.of(flat))
+        captured = self._captured.get(key)
+        if captured is None:
+            self._counts["misses"] += 1
+            args, kwargs = padded_arguments(flat, padding, self._stream_of(flat))
+            captured = self._captured_for(self._flat(args, kwargs), key)
+        else:
+            self._hits_of_python += 1
+        if captured is not None and (
+            captured.slices is None or not captured.slices.covers(padding)
+        ):
+            learnt = learn_slices(self._fn, flat, padding, captured, self._stream_of(flat))
+            captured.slices = learnt if captured.slices is None else captured.slices.with_(learnt)
+        return captured, key
+
+    # Small things.
+
+    def _eagerly(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        with _counting:
+            self._counts["eager"] += 1
+        return self._fn(*args, **kwargs)
+
+    def _eagerly_watched(
+        self, flat: Flat, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Run the function and note which arguments it writes to."""
+        from gpuprof._callable.arrays import changed, copies_of
+
+        on = self._stream_of(flat)
+        before = copies_of(flat.leaves, on)
+        result = self._eagerly(args, kwargs)
+        self._remember(self._written, key, frozenset(changed(flat.leaves, before, on)))
+        return result
+
+    def _remember(self, where: dict[Any, Any], key: Any, value: Any) -> None:
+        if len(where) >= _MAX_SEEN:
+            where.pop(next(iter(where)))
+        where[key] = value
+
+    def _warn(self, about: str, text: str) -> None:
+        if about not in self._warned:
+            self._warned.add(about)
+            warnings.warn(f"{self.name}: {text}", RuntimeWarning, stacklevel=_outside())
+
+
+def _sees_order(fn: Callable[..., Any]) -> bool:
+    """Return whether a function may see in which order keywords are given: it takes any of them."""
+    try:
+        parameters = inspect.signature(getattr(fn, "forward", fn)).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
+
+
+def _outside() -> int:
+    """Return the ``stacklevel`` of the first frame that is not gpuprof's."""
+    level = 1
+    frame = sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(
+        "gpuprof."
+    ):
+        frame = frame.f_back
+        level += 1
+    return level

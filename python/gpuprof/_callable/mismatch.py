@@ -1,0 +1,162 @@
+"""In words: how a call of a graphed callable differs from those that were captured."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+from gpuprof._callable.leaves import (
+    SHAPE,
+    described,
+    device_name,
+    dtype_name,
+    family,
+    family_name,
+    leaf_key,
+)
+from gpuprof._callable.pytree import Flat, Pattern
+from gpuprof._callable.values import a_type, same_value, shown_value, type_name, value_key
+from gpuprof._graphs.nodes import plural
+
+
+def describe_mismatch(flat: Flat, captured: Flat) -> list[str]:
+    """Say in which ways the arguments of a call differ from captured ones.
+
+    Parameters
+    ----------
+    flat : Flat
+        Of the call.
+    captured : Flat
+        Of what was captured.
+
+    Returns
+    -------
+    list of str
+        One text for each difference, which begins with its path, as in
+        "args[0]['x']: shape (1, 8), captured (4, 8)". Empty if and only if their keys are equal.
+    """
+    args, kwargs = flat.pattern[1]
+    captured_args, captured_kwargs = captured.pattern[1]
+    walk = _Comparison(flat, captured)
+    return [
+        *walk.differences(args, captured_args, "args"),
+        *walk.differences(kwargs, captured_kwargs, "kwargs"),
+    ]
+
+
+def describe_closest(flat: Flat, captured: Sequence[Flat]) -> str:
+    """Say how a call differs from that captured one which it differs from least.
+
+    Parameters
+    ----------
+    flat : Flat
+        Of the call.
+    captured : sequence of Flat
+        Of each graph.
+
+    Returns
+    -------
+    str
+        A line for each difference, and one for how many other graphs there are.
+    """
+    if not captured:
+        return "nothing was captured yet"
+    found = min((describe_mismatch(flat, each) for each in captured), key=len)
+    if not found:
+        return "the arguments fit what was captured"
+    others = len(captured) - 1
+    if not others:
+        return "\n".join(found)
+    verb = "differs" if others == 1 else "differ"
+    return "\n".join([*found, f"({plural(others, 'other captured graph')} {verb} no less)"])
+
+
+class _Comparison:
+    """Two calls, side by side."""
+
+    def __init__(self, flat: Flat, captured: Flat) -> None:
+        self._flat = flat
+        self._captured = captured
+
+    def differences(self, pattern: Pattern, captured: Pattern, path: str) -> Iterator[str]:
+        kind = pattern[0]
+        if kind != captured[0]:
+            yield self._other_thing(pattern, captured, path)
+        elif kind == "array":
+            yield from self._of_arrays(pattern[1], captured[1], path)
+        elif kind == "value":
+            if not same_value(pattern[1], captured[1]):
+                yield f"{path}: {_values(pattern[1], captured[1])}"
+        elif kind in {"tuple", "list"}:
+            mine, theirs = pattern[1], captured[1]
+            if len(mine) != len(theirs):
+                yield f"{path}: {plural(len(mine), 'item')}, captured {len(theirs)}"
+            for place, pair in enumerate(zip(mine, theirs, strict=False)):
+                yield from self.differences(*pair, f"{path}[{place}]")
+        elif kind in {"object", "mapping"} and pattern[1] is not captured[1]:
+            yield self._other_thing(pattern, captured, path)
+        else:
+            yield from self._of_names(pattern, captured, path)
+
+    def _of_names(self, pattern: Pattern, captured: Pattern, path: str) -> Iterator[str]:
+        by_key = pattern[0] != "object"
+        mine, theirs = _by_name(pattern), _by_name(captured)
+        for key, (name, child) in mine.items():
+            at = f"{path}[{shown_value(name)}]" if by_key else f"{path}.{name}"
+            if key in theirs:
+                yield from self.differences(child, theirs[key][1], at)
+            else:
+                yield f"{at}: {_thing(self._flat, child)}, captured without it"
+        if mine.keys() == theirs.keys() and [*mine] != [*theirs]:
+            order = ", ".join(shown_value(name) for name, _ in theirs.values())
+            yield f"{path}: the order of its keys, captured {order}"
+        for key, (name, child) in theirs.items():
+            if key not in mine:
+                at = f"{path}[{shown_value(name)}]" if by_key else f"{path}.{name}"
+                yield f"{at}: missing, captured {_thing(self._captured, child)}"
+
+    def _of_arrays(self, number: int, captured_number: int, path: str) -> Iterator[str]:
+        mine, theirs = self._flat.leaves[number], self._captured.leaves[captured_number]
+        if leaf_key(mine.array, mine.facts) == leaf_key(theirs.array, theirs.facts):
+            return
+        if family(mine.array) != family(theirs.array):
+            yield f"{path}: a {family_name(mine.array)}, captured a {family_name(theirs.array)}"
+        shapes = tuple(mine.facts[SHAPE]), tuple(theirs.facts[SHAPE])
+        dtypes = dtype_name(mine.facts), dtype_name(theirs.facts)
+        devices = device_name(mine.facts), device_name(theirs.facts)
+        for what, (own, other) in {"shape": shapes, "dtype": dtypes, "device": devices}.items():
+            if own != other:
+                yield f"{path}: {what} {own}, captured {other}"
+
+    def _other_thing(self, pattern: Pattern, captured: Pattern, path: str) -> str:
+        mine, theirs = _thing(self._flat, pattern), _thing(self._captured, captured)
+        return f"{path}: {mine}, captured {theirs}"
+
+
+def _by_name(pattern: Pattern) -> dict[Hashable, tuple[Any, Pattern]]:
+    pairs = zip(pattern[-2], pattern[-1], strict=True)
+    return {value_key(name): (name, child) for name, child in pairs}
+
+
+def _thing(flat: Flat, pattern: Pattern) -> str:
+    """Write what is at a place in few words."""
+    kind = pattern[0]
+    if kind == "array":
+        leaf = flat.leaves[pattern[1]]
+        return described(leaf.array, leaf.facts)
+    if kind == "value":
+        return shown_value(pattern[1])
+    return a_type(pattern[1]) if kind in {"object", "mapping"} else f"a {kind}"
+
+
+def _values(value: object, captured: object) -> str:
+    own, other = shown_value(value), shown_value(captured)
+    if type(value) is not type(captured):
+        own, other = f"{own} ({_type(value)})", f"{other} ({_type(captured)})"
+    if own != other:
+        return f"{own}, captured {other}"
+    return f"{own}, captured another that looks the same"
+
+
+def _type(value: object) -> str:
+    return type_name(type(value))

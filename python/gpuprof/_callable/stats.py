@@ -1,0 +1,183 @@
+"""What a graphed callable did so far, as plain data: `GraphedStats`, and one `GraphStats` a graph.
+
+A snapshot: it holds no graph, never waits and reads nothing from the driver; it can be pickled,
+written as JSON and shown elsewhere. Times are seconds, sizes bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpuprof._common.text import output_text, shown_text
+from gpuprof._common.units import byte_size, duration
+from gpuprof._graphs.nodes import plural
+
+if TYPE_CHECKING:
+    from gpuprof._callable.pytree import Leaf
+    from gpuprof._display.table import Grid
+
+_MAX_ARGUMENTS = 4  # of a graph in a text
+
+
+@dataclass(frozen=True)
+class GraphStats:
+    """One captured graph of a graphed callable.
+
+    Attributes
+    ----------
+    name : str
+        The graph's name.
+    arguments : str
+        The arrays that it was captured for, as in "args[0]: float32 (32, 256)".
+    replays : int
+        How often it was launched.
+    num_nodes : int or None
+        How many nodes it has, the copies at its edges included; None if that is not known.
+    memory_bytes : int or None
+        Device memory that it took; None if that is not known.
+    capture_s : float
+        What making it took on the host, in seconds: warm-up, capture and instantiation.
+    """
+
+    name: str
+    arguments: str
+    replays: int
+    num_nodes: int | None
+    memory_bytes: int | None
+    capture_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the attributes as plain data."""
+        return {key: _plain(value) for key, value in asdict(self).items()}
+
+    def _cells(self) -> dict[str, str]:
+        return {
+            "graph": self.name,
+            "arguments": self.arguments,
+            "replays": f"{self.replays:,}",
+            "nodes": "" if self.num_nodes is None else f"{self.num_nodes:,}",
+            "memory": "" if self.memory_bytes is None else byte_size(self.memory_bytes),
+            "capture": duration(1e3 * self.capture_s),
+        }
+
+    def __repr__(self) -> str:
+        return "\n".join(_grid([self]).plain())
+
+    def _repr_html_(self) -> str:
+        return _grid([self]).html()
+
+
+@dataclass(frozen=True)
+class GraphedStats:
+    """What a graphed callable did since it was made.
+
+    Attributes
+    ----------
+    captures : int
+        How many graphs were captured, those that are gone included.
+    replays : int
+        How many calls were served by a graph.
+    eager_calls : int
+        How many calls ran the function itself; those of the warm-up are not counted.
+    hits : int
+        How many calls found a graph that fitted.
+    misses : int
+        How many calls found none.
+    evictions : int
+        How many graphs were dropped because there were more than ``max_graphs``.
+    recaptures : int
+        How many captures replaced a graph whose parameters had moved or changed.
+    failures : int
+        How many captures failed.
+    padded_calls : int
+        How many calls were padded to a size of ``buckets``.
+    capture_s : float
+        What the captures took on the host in all, in seconds.
+    memory_bytes : int or None
+        Device memory that the graphs have now; None if it is not known of all of them.
+    graphs : tuple of GraphStats
+        The graphs that there are now.
+    """
+
+    captures: int = 0
+    replays: int = 0
+    eager_calls: int = 0
+    hits: int = 0
+    misses: int = 0
+    evictions: int = 0
+    recaptures: int = 0
+    failures: int = 0
+    padded_calls: int = 0
+    capture_s: float = 0.0
+    memory_bytes: int | None = None
+    graphs: tuple[GraphStats, ...] = ()
+
+    @property
+    def hit_rate(self) -> float | None:
+        """The share of calls that found a graph; None before the first call."""
+        looked = self.hits + self.misses
+        return self.hits / looked if looked else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as dicts, lists, text, finite numbers and None."""
+        plain = {key: _plain(value) for key, value in vars(self).items() if key != "graphs"}
+        rate = {"hit_rate": self.hit_rate}
+        return plain | rate | {"graphs": [graph.to_dict() for graph in self.graphs]}
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return `to_dict` as strict JSON, in ASCII."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def _lines(self) -> list[str]:
+        rate = "" if self.hit_rate is None else f" ({100 * self.hit_rate:.1f} % found a graph)"
+        captures = plural(self.captures, "capture")
+        memory = "" if self.memory_bytes is None else f", {byte_size(self.memory_bytes)}"
+        rare = {
+            "failed": self.failures,
+            "evicted": self.evictions,
+            "captured again": self.recaptures,
+        }
+        told = "".join(f", {count:,} {what}" for what, count in rare.items() if count)
+        padded = f", {self.padded_calls:,} padded" if self.padded_calls else ""
+        eager = plural(self.eager_calls, "eager call")
+        return [
+            f"{plural(self.replays, 'replay')}, {eager}{padded}{rate}",
+            f"{captures} in {duration(1e3 * self.capture_s)}{told}; "
+            f"{plural(len(self.graphs), 'graph')} now{memory}",
+        ]
+
+    def __repr__(self) -> str:
+        return "\n".join([*self._lines(), *(_grid(self.graphs).plain() if self.graphs else [])])
+
+    def _repr_html_(self) -> str:
+        from gpuprof._display.table import html_list
+
+        grid = _grid(self.graphs).html() if self.graphs else ""
+        return f"<div>{html_list(self._lines())}{grid}</div>"
+
+
+def arguments_text(leaves: Sequence[Leaf]) -> str:
+    """Write the arrays of a call in short, as in "args[0]: float32 (32, 256)"."""
+    from gpuprof._callable.leaves import SHAPE, dtype_name
+
+    texts = [
+        shown_text(f"{leaf.path}: {dtype_name(leaf.facts)} {tuple(leaf.facts[SHAPE])}")
+        for leaf in leaves[:_MAX_ARGUMENTS]
+    ]
+    more = len(leaves) - len(texts)
+    return ", ".join([*texts, *([f"and {more:,} more"] if more else [])]) or "no arrays"
+
+
+def _grid(graphs: Sequence[GraphStats]) -> Grid:
+    from gpuprof._display.table import Grid
+
+    cells = [graph._cells() for graph in graphs]
+    lines = [[*each.values()] for each in cells]
+    return Grid([*cells[0]], lines, frozenset({"graph", "arguments"})).without_empty()
+
+
+def _plain(value: Any) -> Any:
+    return output_text(value) if isinstance(value, str) else value

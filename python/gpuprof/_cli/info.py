@@ -1,0 +1,237 @@
+"""What this machine offers and what gpuprof makes of it: ``gpuprof info``.
+
+Nothing here fails: where something cannot be found out, the reason stands in its place. Looking
+initialises CUDA, and where nvidia-ml-py is installed NVML, but makes no context.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from gpuprof._common import nvml as common_nvml
+from gpuprof._common.machine import FRAMEWORKS, cuda_version, installed
+from gpuprof._common.text import shown_text
+from gpuprof._common.units import byte_size
+
+FORMAT = "gpuprof-info"
+VERSION = 1
+
+_ENVIRONMENT = (
+    "CUDA_VISIBLE_DEVICES",
+    "GPUPROF_CUDA_DRIVER",
+    "GPUPROF_DISABLE",
+    "GPUPROF_NVTX",
+    "GPUPROF_RELEASE_GIL",
+    "GPUPROF_TRACE_BUFFER_MIB",
+    "GPUPROF_TRACE_OUT",
+)
+
+
+def collect() -> dict[str, Any]:
+    """Gather everything as plain, JSON-serialisable data."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        driver = _or_reason(_driver)
+        devices = _or_reason(_devices) if driver.get("available") else []
+        found = {
+            "format": FORMAT,
+            "version": VERSION,
+            "gpuprof": _or_reason(_build),
+            "python": _python(),
+            "driver": driver,
+            "devices": devices,
+            "nvml": _or_reason(lambda: _nvml_section(devices if isinstance(devices, list) else [])),
+            "backends": _or_reason(_backends),
+            "frameworks": {name: installed(names) for name, names in FRAMEWORKS.items()},
+            "environment": {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+        }
+    found["warnings"] = list(dict.fromkeys(str(warning.message) for warning in caught))
+    return found
+
+
+def _or_reason(look: Callable[[], Any]) -> Any:
+    try:
+        return look()
+    except Exception as error:  # whatever it was, the other sections are still worth showing
+        return {"unknown": f"{type(error).__name__}: {error}"}
+
+
+def _driver() -> dict[str, Any]:
+    import gpuprof._core as _core
+
+    return dict(_core.driver_info())
+
+
+def _devices() -> list[dict[str, Any]]:
+    import gpuprof._core as _core
+
+    return [{**device, "cc": list(device["cc"])} for device in _core.devices()]
+
+
+def _build() -> dict[str, str]:
+    import gpuprof._core as _core
+
+    return dict(_core.build_info())
+
+
+def _backends() -> dict[str, dict[str, Any]]:
+    from gpuprof._timing.backends import backends
+
+    return {name: backend.to_dict() for name, backend in backends().items()}
+
+
+def _python() -> dict[str, Any]:
+    gil = getattr(sys, "_is_gil_enabled", None)
+    return {
+        "version": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "gil": True if gil is None else bool(gil()),
+        "platform": platform.platform(),
+    }
+
+
+def _nvml_section(devices: list[dict[str, Any]]) -> dict[str, Any]:
+    try:
+        nvml = common_nvml.opened()
+    except common_nvml.NvmlUnavailable as error:
+        return {"available": False, "reason": str(error)}
+    try:
+        handles = [
+            (device["index"], common_nvml.handle_of(nvml, device["uuid"])) for device in devices
+        ]
+        if not devices:
+            handles = [
+                (index, nvml.nvmlDeviceGetHandleByIndex(index))
+                for index in range(nvml.nvmlDeviceGetCount())
+            ]
+        return {
+            "available": True,
+            "driver_release": common_nvml.text(nvml.nvmlSystemGetDriverVersion()),
+            "devices": [
+                {"index": index, **_nvml_device(nvml, handle)}
+                for index, handle in handles
+                if handle is not None
+            ],
+        }
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _nvml_device(nvml: Any, handle: Any) -> dict[str, Any]:
+    def clock(name: str, which: Any) -> Any:
+        return common_nvml.ask(nvml, handle, name, arguments=(which,))
+
+    mig = common_nvml.ask(nvml, handle, "nvmlDeviceGetMigMode")
+    return {
+        "name": common_nvml.text(common_nvml.ask(nvml, handle, "nvmlDeviceGetName")),
+        "sm_mhz": common_nvml.sm_mhz(nvml, handle),
+        "sm_max_mhz": clock("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
+        "memory_mhz": clock("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
+        "clock_reasons": common_nvml.clock_reasons(nvml, handle),
+        "mig": None if mig is None else bool(mig[0]),
+    }
+
+
+def render(info: dict[str, Any]) -> str:
+    """Write what `collect` found for a person to read."""
+    entries = [
+        ("gpuprof", _build_line(info["gpuprof"])),
+        ("python", _python_line(info["python"])),
+        *_driver_lines(info["driver"]),
+        *_device_lines(info["devices"]),
+        *_nvml_lines(info["nvml"]),
+        *_backend_lines(info["backends"], info["driver"]),
+        *((name, version or "not installed") for name, version in info["frameworks"].items()),
+        *info["environment"].items(),
+        *(("warning", text) for text in info["warnings"]),
+    ]
+    width = max(len(label) for label, _ in entries)
+    return "".join(f"{label:<{width}}  {shown_text(value)}\n" for label, value in entries)
+
+
+def _unknown(section: Any) -> str | None:
+    if isinstance(section, dict) and "unknown" in section:
+        return f"not known: {section['unknown']}"
+    return None
+
+
+def _build_line(build: dict[str, Any]) -> str:
+    headers = f"CUDA headers {build.get('cuda_headers')}, compiler {build.get('compiler')}"
+    return _unknown(build) or f"{build.get('version')} ({headers})"
+
+
+def _python_line(python: dict[str, Any]) -> str:
+    gil = "" if python["gil"] else ", free-threaded"
+    return f"{python['version']} ({python['implementation']}{gil}, {python['platform']})"
+
+
+def _driver_lines(driver: dict[str, Any]) -> list[tuple[str, str]]:
+    unknown = _unknown(driver)
+    if unknown:
+        return [("driver", unknown)]
+    version = cuda_version(driver["version"])
+    loaded = f"{driver['path']}, CUDA {version}" if driver["path"] else "none"
+    found = [("driver", loaded)]
+    if not driver["available"]:
+        found.append(("driver: why not", driver["reason"]))
+        found.append(("driver: tried", ", ".join(driver["tried"])))
+    if driver["override"]:
+        found.append(("driver: override", f"GPUPROF_CUDA_DRIVER={driver['override']}"))
+    if driver["missing"]:
+        found.append(("driver: missing entries", ", ".join(driver["missing"])))
+    return found
+
+
+def _device_lines(devices: Any) -> list[tuple[str, str]]:
+    unknown = _unknown(devices)
+    if unknown or not devices:
+        return [("devices", unknown or "none")]
+    return [
+        (
+            f"device {device['index']}",
+            f"{device['name']}, {byte_size(device['total_memory'])}, compute capability "
+            f"{'.'.join(map(str, device['cc']))}, {device['sms']} multiprocessors, "
+            f"UUID {device['uuid'] or 'not known'}",
+        )
+        for device in devices
+    ]
+
+
+def _nvml_lines(nvml: dict[str, Any]) -> list[tuple[str, str]]:
+    unknown = _unknown(nvml)
+    if unknown or not nvml["available"]:
+        return [("clocks", unknown or f"not known: {nvml['reason']}")]
+    return [
+        ("driver release", str(nvml["driver_release"])),
+        *((f"clocks {device['index']}", _clock_line(device)) for device in nvml["devices"]),
+    ]
+
+
+def _clock_line(device: dict[str, Any]) -> str:
+    def mhz(key: str) -> str:
+        return "not known" if device[key] is None else f"{device[key]} MHz"
+
+    reasons = device["clock_reasons"]
+    held = "not known" if reasons is None else ", ".join(reasons) or "nothing"
+    mig = {None: "not known", True: "on", False: "off"}[device["mig"]]
+    return (
+        f"SM {mhz('sm_mhz')} of at most {mhz('sm_max_mhz')}, memory {mhz('memory_mhz')}, "
+        f"held back by: {held}, MIG: {mig}"
+    )
+
+
+def _backend_lines(backends: dict[str, Any], driver: dict[str, Any]) -> list[tuple[str, str]]:
+    unknown = _unknown(backends)
+    if unknown:
+        return [("backends", unknown)]
+    lines = []
+    for name, entry in backends.items():
+        told = not entry["available"] and entry["reason"] == driver.get("reason")
+        reason = "see the driver above" if told else entry["reason"]
+        lines.append((f"backend {name}", f"{'yes' if entry['available'] else 'no'}: {reason}"))
+    return lines

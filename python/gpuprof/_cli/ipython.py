@@ -1,0 +1,178 @@
+"""The magics ``%gputime`` and ``%%gputime``, after ``%load_ext gpuprof``.
+
+They time a statement, or a cell, with `gpuprof.benchmark`. IPython itself is not imported: the
+shell that loads the extension is all that is used.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import linecache
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpuprof._common.checks import REQUESTED_MODES
+
+if TYPE_CHECKING:
+    from gpuprof._results.result import BenchResult
+
+_FILE = "<gputime>"
+_FUNCTION = "gputime_statement"
+_WORD = re.compile(r"\s*(\S+)")
+_MAX_NAME = 60
+_FLAGS = {"-c": "cold_l2", "-s": "scopes", "-o": "returns"}
+USAGE = (
+    "usage: %gputime [-m MODE] [-c] [-s] [-n NAME] [-o] STATEMENT, or "
+    "%%gputime [-m MODE] [-c] [-s] [-n NAME] [-o] [SETUP] above a cell"
+)
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """Register ``%gputime`` and ``%%gputime``; ``%load_ext gpuprof`` calls this.
+
+    Parameters
+    ----------
+    ipython : IPython.core.interactiveshell.InteractiveShell
+        The shell.
+
+    Raises
+    ------
+    AttributeError
+        `ipython` is no shell.
+    """
+
+    def gputime(line: str, cell: str | None = None) -> BenchResult | None:
+        """Time a statement, or a cell, as `gpuprof.benchmark` does.
+
+        ``%gputime [options] STATEMENT``, or ``%%gputime [options] [SETUP]`` above a cell: SETUP
+        then runs once, untimed. Names that the timed code assigns are local to it, as with
+        ``%timeit``.
+
+        Options: ``-m MODE`` (auto, graph, batched, isolated), ``-c`` with a cold L2 cache,
+        ``-s`` with the code's own scopes on, ``-n NAME`` of the result, ``-o`` return the result in
+        place of showing it, ``--`` ends the options.
+        """
+        return _gputime(ipython, line, cell)
+
+    # Braces and dollars in the line are Python's, not IPython's to fill in.
+    gputime._ipython_magic_no_var_expand = True  # type: ignore[attr-defined]
+    ipython.register_magic_function(gputime, magic_kind="line_cell", magic_name="gputime")
+
+
+@dataclass(frozen=True)
+class _Options:
+    mode: Any = "auto"
+    cold_l2: bool = False
+    scopes: bool = False
+    name: str | None = None
+    returns: bool = False
+
+
+def _gputime(shell: Any, line: str, cell: str | None) -> BenchResult | None:
+    from gpuprof._benchmark.api import benchmark
+
+    options, rest = _options(line)
+    namespace = shell.user_ns
+    if cell is None:
+        code = rest
+    else:
+        code = cell
+        if rest.strip():
+            # The cell's own names must not end up among the user's, as they do not with %%timeit.
+            namespace = dict(namespace)
+            exec(compile(_transformed(shell, rest), _FILE, "exec"), namespace)
+    function = _function(_transformed(shell, code), namespace)
+    name = options.name or _name_of(code)
+    result = benchmark(
+        function, name=name, mode=options.mode, cold_l2=options.cold_l2, scopes=options.scopes
+    )
+    if options.returns:
+        return result
+    _show(result)
+    return None
+
+
+def _options(line: str) -> tuple[_Options, str]:
+    """Split the options off the beginning of the line."""
+    found: dict[str, Any] = {}
+    rest = line
+    while (match := _WORD.match(rest)) and match[1].startswith("-"):
+        word, after = match[1], rest[match.end() :]
+        if word == "--":
+            rest = after
+            break
+        if word in _FLAGS:
+            found[_FLAGS[word]] = True
+        elif word in {"-m", "-n"}:
+            value = _WORD.match(after)
+            if value is None:
+                message = f"{word} needs a value; {USAGE}"
+                raise _usage_error(message)
+            found["mode" if word == "-m" else "name"] = value[1]
+            after = after[value.end() :]
+        else:
+            message = f"unknown option {word}; {USAGE}; a statement that begins with - needs --"
+            raise _usage_error(message)
+        rest = after
+    if found.get("mode", "auto") not in REQUESTED_MODES:
+        message = f"unknown mode {found['mode']}; expected one of {', '.join(REQUESTED_MODES)}"
+        raise _usage_error(message)
+    return _Options(**found), rest.strip()
+
+
+def _transformed(shell: Any, code: str) -> str:
+    """Turn IPython's own syntax, such as ``!ls``, into Python."""
+    transform: Callable[[str], str] | None = getattr(shell, "transform_cell", None)
+    return transform(code) if transform else code
+
+
+def _function(code: str, namespace: dict[str, Any]) -> Callable[[], object]:
+    """Compile `code` into a function of no arguments in `namespace`, which it does not change."""
+    body = ast.parse(code, _FILE).body
+    if not body:
+        message = f"there is nothing to time; {USAGE}"
+        raise _usage_error(message)
+    if isinstance(body[-1], ast.Expr):
+        body[-1] = ast.copy_location(ast.Return(body[-1].value), body[-1])
+    module = ast.parse(f"def {_FUNCTION}(): pass", _FILE)
+    definition = module.body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    definition.body = body
+    made: dict[str, Any] = {}
+    compiled = compile(ast.fix_missing_locations(module), _FILE, "exec")
+    # Tracebacks show the lines of this source.
+    linecache.cache[_FILE] = (len(code), None, code.splitlines(keepends=True), _FILE)
+    exec(compiled, namespace, made)
+    function: Callable[[], object] = made[_FUNCTION]
+    if inspect.isgeneratorfunction(function):
+        message = "the code yields, so calling it would run none of it"
+        raise _usage_error(message)
+    return function
+
+
+def _name_of(code: str) -> str:
+    first = next((line.strip() for line in code.splitlines() if line.strip()), "")
+    return first if len(first) <= _MAX_NAME else f"{first[: _MAX_NAME - 1]}…"
+
+
+def _show(result: BenchResult) -> None:
+    ipython = sys.modules.get("IPython")
+    if ipython is None:
+        from gpuprof._common.text import write_text
+
+        write_text(sys.stdout, f"{result}\n")
+        return
+    importlib.import_module("IPython.display").display(result)
+
+
+def _usage_error(message: str) -> Exception:
+    """Return the error that IPython shows without a traceback, else a ValueError."""
+    if "IPython" in sys.modules:
+        error: Exception = importlib.import_module("IPython.core.error").UsageError(message)
+        return error
+    return ValueError(message)

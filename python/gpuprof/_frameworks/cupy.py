@@ -1,0 +1,263 @@
+"""What a capture of CuPy's work needs around its body: memory of its own, and the right stream.
+
+CuPy's pool would hand a temporary's memory out again after the body, although the graph writes
+there at every launch. So the body allocates from a pool that belongs to the graph. Its arrays
+may outlive the graph, and be freed in the body of another capture. A capture does not allow
+``cudaMalloc`` and ``cudaFree`` on its thread, save in relaxed mode.
+
+CuPy's streams keep the host functions of captures that they began themselves, until the graph takes
+them over. A capture that gpuprof began gives them a list for it, which the graph keeps.
+
+CuPy is never imported from here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import gpuprof._core as _core
+from gpuprof.errors import CudaError
+
+_RELAXED = 2  # of the driver's capture modes
+_HOST_FUNCTIONS = "_graph_host_funcargs"  # where a stream of CuPy 14 keeps them
+
+_own_streams = threading.local()
+
+
+def is_loaded() -> bool:
+    """Return whether CuPy is imported, so that it may have a part in a capture."""
+    return hasattr(sys.modules.get("cupy"), "cuda")
+
+
+def own_stream() -> Any:
+    """Return this thread's capture stream of CuPy's current device, made when first needed.
+
+    A capture on it waits for CuPy's current stream, which waits for it afterwards.
+    """
+    cuda = sys.modules["cupy"].cuda
+    streams: dict[int, Any] = _own_streams.__dict__.setdefault("by_device", {})
+    device = int(cuda.runtime.getDevice())
+    if device not in streams:
+        streams[device] = cuda.Stream(non_blocking=True)
+    return streams[device]
+
+
+class GraphMemory:
+    """What CuPy's work in one graph needs; dropping it gives back what no array uses any more.
+
+    Attributes
+    ----------
+    pool : _Pool
+    host_functions : list
+        Those of the graph's host nodes with their arguments, which the nodes do not keep.
+    """
+
+    def __init__(self, cupy: Any) -> None:
+        self.host_functions: list[Any] = []
+        self.pool = _Pool(cupy.cuda)
+
+    def __del__(self) -> None:
+        if hasattr(self, "pool"):
+            self.pool.close()
+
+
+class _Pool:
+    """A pool of CuPy's that lives as long as its arrays, whose memory would go with it up to 14.0.
+
+    From 14.1 on, part of a block whose pool has gone is never freed.
+    """
+
+    def __init__(self, cuda: Any) -> None:
+        self._cuda = cuda
+        self._is_closed = False
+        # Held here because CuPy's pool lets go of some where memory runs short.
+        self._blocks: list[_Block] = []
+        # Not a method of this object, which would be a cycle, for only the collector to end.
+        self._pool = cuda.MemoryPool(functools.partial(_new_block, cuda, self._blocks))
+
+    def malloc(self, size: int) -> Any:
+        """Return memory, as an allocator of CuPy's does."""
+        lent = self._pool.malloc(size)
+        return _pointer(self._cuda, lent.ptr, size, _Lent(self, lent), lent.mem.device_id)
+
+    def close(self) -> None:
+        """Keep no memory from now on that no array uses. Never raises."""
+        self._is_closed = True
+        self._blocks.clear()
+        self.trim()
+
+    def trim(self) -> None:
+        """Free what no array uses, if the pool is closed. Never raises."""
+        if self._is_closed and not sys.is_finalizing():
+            with contextlib.suppress(Exception):
+                self._pool.free_all_blocks()
+
+
+class _Lent:
+    """Memory of a pool, which it keeps alive."""
+
+    _pool: _Pool | None = None
+
+    def __init__(self, pool: _Pool, memory: Any) -> None:
+        self._pool = pool
+        self._memory = memory
+
+    def __del__(self) -> None:
+        self._memory = None
+        if self._pool is not None:
+            self._pool.trim()
+
+
+class _Block:
+    """Memory of the device, which may come and go in a capture."""
+
+    address = 0
+
+    def __init__(self, runtime: Any, size: int) -> None:
+        self._runtime = runtime
+        with relaxed():
+            self.address = int(runtime.malloc(size))
+
+    def __del__(self) -> None:
+        if self.address and not sys.is_finalizing():
+            with contextlib.suppress(Exception), relaxed():
+                self._runtime.free(self.address)
+
+
+class CupyCapture:
+    """Makes CuPy take part in a capture of the driver's. `begin`, then `end` or `abort`.
+
+    Both undo in reverse what `begin` did, on the thread that it was called on.
+
+    Parameters
+    ----------
+    stream : int
+        The handle of the stream to capture, of CuPy's current device. `begin` comes before the
+        capture, `end` and `abort` after it.
+    given : object, optional
+        What the caller has for that stream.
+    """
+
+    _undo: contextlib.ExitStack | None = None  # from before the first step of `begin` on
+    _memory: GraphMemory | None = None
+
+    def __init__(self, stream: int, given: object = None) -> None:
+        self._stream = stream
+        self._given = given
+        self._cupy: Any = sys.modules["cupy"]
+
+    def begin(self) -> None:
+        """Allocate from a pool of the graph's, and make the captured stream CuPy's current one."""
+        self._undo = contextlib.ExitStack()
+        try:
+            self._begin(self._undo)
+        except BaseException:
+            self.abort()
+            raise
+
+    def _begin(self, undo: contextlib.ExitStack) -> None:
+        cuda = self._cupy.cuda
+        self._memory = memory = GraphMemory(self._cupy)
+        undo.enter_context(cuda.using_allocator(memory.pool.malloc))
+        device = int(cuda.runtime.getDevice())
+        # CuPy forgets a stream that was made current with use() when a block over it ends.
+        before = cuda.get_current_stream()
+        undo.callback(_use_again, cuda, device, before)
+        stream = stream_of(cuda, self._stream, device)
+        if _is_own(stream) and before != stream:
+            stream.wait_event(before.record())
+            undo.callback(lambda: before.wait_event(stream.record()))
+        for each in (self._given, before, stream):
+            if each is self._given or each == stream:
+                _keep_host_functions(each, memory.host_functions, undo)
+        undo.enter_context(stream)
+
+    def end(self) -> object:
+        """Undo what `begin` did.
+
+        Returns
+        -------
+        object
+            To be kept as long as the graph.
+        """
+        self._put_back()
+        memory, self._memory = self._memory, None
+        return memory
+
+    def abort(self) -> None:
+        """Undo what `begin` did and give the memory back. Never raises."""
+        with contextlib.suppress(Exception):
+            self._put_back()
+        self._memory = None
+
+    def __del__(self) -> None:
+        if self._undo is not None and not sys.is_finalizing():
+            self.abort()
+
+    def _put_back(self) -> None:
+        if self._undo is not None:
+            self._undo.close()  # the second time only what the first did not come to
+            self._undo = None
+
+
+class _Handle:
+    """A stream's handle in the form that CuPy takes."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return (0, self._handle)
+
+
+def stream_of(cuda: Any, handle: int, device: int) -> Any:
+    """Return CuPy's stream of a handle: CuPy 14 deprecates the class that 13 has for it."""
+    from_external = getattr(cuda.Stream, "from_external", None)
+    if from_external is None:
+        return cuda.ExternalStream(handle, device)
+    return from_external(_Handle(handle))
+
+
+@contextlib.contextmanager
+def relaxed() -> Iterator[None]:
+    """Let this thread call what a capture forbids, without breaking any capture."""
+    before = _core._exchange_capture_mode(_RELAXED)
+    try:
+        yield
+    finally:
+        try:
+            _core._exchange_capture_mode(before)
+        except CudaError:  # once more: a thread that is left in relaxed mode has no protection
+            _core._exchange_capture_mode(before)
+
+
+def _new_block(cuda: Any, blocks: list[_Block], size: int) -> Any:
+    block = _Block(cuda.runtime, size)
+    blocks.append(block)
+    return _pointer(cuda, block.address, size, block, int(cuda.runtime.getDevice()))
+
+
+def _pointer(cuda: Any, address: int, size: int, owner: object, device: int) -> Any:
+    return cuda.MemoryPointer(cuda.UnownedMemory(address, size, owner, device), 0)
+
+
+def _keep_host_functions(stream: Any, functions: list[Any], undo: contextlib.ExitStack) -> None:
+    """Let a stream object of CuPy's put the host functions of a capture into `functions`."""
+    if hasattr(stream, _HOST_FUNCTIONS):
+        undo.callback(setattr, stream, _HOST_FUNCTIONS, getattr(stream, _HOST_FUNCTIONS))
+        setattr(stream, _HOST_FUNCTIONS, functions)
+
+
+def _is_own(stream: Any) -> bool:
+    return any(own == stream for own in _own_streams.__dict__.get("by_device", {}).values())
+
+
+def _use_again(cuda: Any, device: int, stream: Any) -> None:
+    with cuda.Device(device):
+        if cuda.get_current_stream() != stream:
+            stream.use()

@@ -1,0 +1,499 @@
+"""Captures through `torch.cuda.CUDAGraph`, so that torch's own state takes part in them.
+
+A plain capture of torch's work is wrong without a word: its allocator would hand memory out again
+that the graph uses, and its random operators would repeat themselves. Torch's own capture routes
+allocations to a private pool and lets the generators know.
+
+Where such a capture fails, torch up to 2.11 stays as it was inside of it: allocations of the pool,
+the generators and the current stream. Its own clean-up runs only after an end that succeeded. So it
+is given one: the broken capture is ended by the driver, and torch ends an empty one in its place.
+
+An interrupt can come between any two steps. So each step is noted before it is taken, and the note
+is dropped after the step is undone: `TorchCapture.abort` works in between, and may be called again.
+
+Torch is never imported from here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import warnings
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import gpuprof._core as _core
+from gpuprof._frameworks.torch_graph import (
+    RandomnessProbe,
+    TorchParts,
+    keeps_graphs,
+    make_blas_handle,
+    raw_exec,
+    what_it_lacks,
+)
+from gpuprof.errors import InvalidStateError, capture_error, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_NONE = 0  # of the driver's capture statuses
+_INVALIDATED = 2
+_WRONG_THREAD = 908  # of its errors
+_BEGIN = "cuStreamBeginCapture"
+_END = "cuStreamEndCapture"
+
+_own_streams = threading.local()
+
+
+class _Sharing:
+    """Who shares the memory of one CapturePool."""
+
+    def __init__(self) -> None:
+        self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.captured_by: object = None  # what stands for the one that is open
+
+
+_shared: weakref.WeakKeyDictionary[Any, _Sharing] = weakref.WeakKeyDictionary()
+
+
+def wants(stream: object) -> bool:
+    """Return whether a capture on `stream` is one that torch has to know of.
+
+    Parameters
+    ----------
+    stream : object
+        None, a stream of torch's, or anything else that stands for torch's current stream of some
+        device: its handle, or another library's object with that handle.
+
+    Returns
+    -------
+    bool
+        False also where torch is not imported or has not initialised CUDA, and for what is no
+        stream.
+    """
+    torch: Any = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    try:
+        if cuda is None or not cuda.is_initialized():
+            return False
+        if stream is None or isinstance(stream, cuda.Stream):
+            return True
+        return _device_of_current(torch, stream) is not None
+    except AttributeError:  # a half imported torch, or one without CUDA
+        return False
+
+
+def _device_of_current(torch: Any, stream: object) -> int | None:
+    """Return the device on which `stream` is torch's current one; None if it is on none."""
+    try:
+        handle = _core.stream_handle(stream)
+    except Exception:  # whatever the object's own code raises; who needs a stream will ask again
+        return None
+    if handle == 0:
+        return None
+    here = torch.cuda.current_device()
+    for device in (here, *range(torch.cuda.device_count())):
+        if torch._C._cuda_getCurrentRawStream(device) == handle:
+            return int(device)
+    return None
+
+
+def stream_to_capture(asked: object) -> Any:
+    """Return the stream of torch's that a capture on its current device would be of.
+
+    Parameters
+    ----------
+    asked : object
+        A ``stream=`` argument. None is the current stream, or where that is the legacy default one
+        this thread's own.
+
+    Returns
+    -------
+    torch.cuda.Stream
+    """
+    torch: Any = sys.modules["torch"]
+    if asked is None:
+        current = torch.cuda.current_stream()
+        return current if current.cuda_stream != 0 else _own_stream(torch)
+    if isinstance(asked, torch.cuda.Stream):
+        return asked
+    return torch.cuda.ExternalStream(_core.stream_handle(asked))
+
+
+def _own_stream(torch: Any) -> Any:
+    """Return this thread's capture stream of the current device: torch never destroys any."""
+    streams: dict[int, Any] = _own_streams.__dict__.setdefault("by_device", {})
+    device = int(torch.cuda.current_device())
+    if device not in streams:
+        streams[device] = torch.cuda.Stream()
+    return streams[device]
+
+
+class TorchCapture:
+    """One capture through torch, and all that has to be put back when it is over.
+
+    `begin`, then one of `end` and `abort`, on one thread. Afterwards the current stream, the
+    allocator and the generators are as they were, whatever failed.
+
+    Parameters
+    ----------
+    stream : object
+        What `wants` said yes to. None means torch's current stream; where that is the default one,
+        a stream of gpuprof's, which waits for it and which it waits for.
+    mode : str
+        ``"global"``, ``"thread_local"`` or ``"relaxed"``.
+    pool : CapturePool or None
+        Whose memory the capture shares, with graphs but with no other open capture.
+
+    Attributes
+    ----------
+    graph : torch.cuda.CUDAGraph or None
+        Torch's graph, from `begin` on; None after a failure.
+    lacks : str
+        What this torch does not offer, in words; empty if nothing.
+    probe : RandomnessProbe
+        How to launch the graph, from `end` on.
+    """
+
+    # What is to be undone; of the class, for the sake of an object that fails to be made.
+    _before: Any = None  # the stream that the capture's one stands in for
+    _current: Any = None  # the block in which the capture's stream is the current one
+    _in_torch = False  # torch's begin was called, and its end has yet to succeed
+
+    def __init__(self, stream: object, mode: str, pool: Any = None) -> None:
+        self._asked = stream
+        self._mode = mode
+        self._shared_pool = pool
+        self._sharing: _Sharing | None = None
+        self._torch: Any = sys.modules["torch"]
+        self._stream: Any = None
+        self._device = 0
+        self._pool: Any = None
+        self._me = object()  # for the pool, which must not keep this capture alive
+        self._thread = threading.get_ident()
+        self._generation = _core._fork_generation()
+        self._is_open = False
+        self._end_code = 0
+        self.graph: Any = None
+        self.lacks = what_it_lacks(self._torch)
+        self.probe = RandomnessProbe(self._torch)
+
+    def begin(self) -> int:
+        """Begin the capture and make its stream torch's current one.
+
+        Returns
+        -------
+        int
+            The handle of the stream.
+
+        Raises
+        ------
+        InvalidStateError
+            The stream is being captured already, or another capture with the pool is open.
+        CaptureError
+            The stream is the default one, or the driver refused.
+        """
+        try:
+            return self._begin()
+        except BaseException:
+            self.abort()
+            raise
+
+    def _begin(self) -> int:
+        cuda = self._torch.cuda
+        stream, before = self._choose()
+        handle = int(stream.cuda_stream)
+        if _core._capture_status(handle) != _NONE:
+            message = "stream: it is being captured already; end that capture first"
+            raise InvalidStateError(message)
+        self._stream = stream
+        if before is not None:
+            self._before = before
+            stream.wait_stream(before)
+        self._current = cuda.stream(stream)
+        self._current.__enter__()
+        self._device = int(cuda.current_device())
+        make_blas_handle(self._torch)
+        self._pool = self._pick_pool()
+        self.graph = self._make_graph()
+        self._in_torch = True
+        try:
+            self.graph.capture_begin(pool=self._pool, capture_error_mode=self._mode)
+        except Exception as error:
+            typed = capture_error(error, _BEGIN)
+            if typed is None:
+                raise
+            raise typed from error
+        self._is_open = True
+        return handle
+
+    def end(self) -> None:
+        """End the capture; `graph` can be replayed afterwards.
+
+        Raises
+        ------
+        CaptureError
+            The capture was broken, or its end failed. Torch is as it was before all the same.
+        CaptureWrongThreadError
+            Another thread began it, and not in relaxed mode. It is still open.
+        """
+        if not self._is_open:
+            message = "this capture is not open"
+            raise InvalidStateError(message)
+        if self._is_elsewhere and self._mode != "relaxed":
+            message = (
+                f"thread {self._thread} began this capture and must end it, or begin it with "
+                'mode="relaxed". (Torch was not called. The capture is still open.)'
+            )
+            raise refused(_WRONG_THREAD, _END, message)
+        try:
+            with self._on_its_stream():
+                self._end()
+        finally:
+            self._put_back()
+
+    def _end(self) -> None:
+        if _core._capture_status(self._handle) == _INVALIDATED:
+            self._discard()
+            raise refused(self._end_code, _END)
+        try:
+            _end_quietly(self.graph)
+        except Exception as error:
+            self._repair_after_failed_end()
+            typed = capture_error(error, _END)
+            if typed is None:
+                raise
+            raise typed from error
+        self._in_torch = False
+        if self._sharing is not None:
+            self._sharing.graphs.add(self.graph)
+
+    def abort(self) -> None:
+        """End the capture and throw its graph away. Never raises; after `end` it does nothing."""
+        if _core._fork_generation() != self._generation:
+            return  # in a forked child there is no CUDA to put in order
+        with contextlib.suppress(Exception):
+            self._put_back()
+
+    def __del__(self) -> None:
+        to_undo = self._in_torch or self._current is not None or self._before is not None
+        if to_undo and not sys.is_finalizing():
+            self.abort()
+
+    def _put_back(self) -> None:
+        """Undo what `begin` did and nobody has undone yet."""
+        self._is_open = False
+        try:
+            if self._in_torch:
+                with self._on_its_stream():
+                    self._discard()
+        finally:
+            if self._sharing is not None and self._sharing.captured_by is self._me:
+                self._sharing.captured_by = None
+            try:
+                # Current streams belong to threads, and those of another cannot be put back here.
+                if self._current is not None and not self._is_elsewhere:
+                    self._current.__exit__(None, None, None)
+                self._current = None
+            finally:
+                self._join()
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        return threading.get_ident() != self._thread
+
+    @contextlib.contextmanager
+    def _on_its_stream(self) -> Iterator[None]:
+        """Make the captured stream current on this thread; the body may have left another one."""
+        if self._current is None or self._is_elsewhere:
+            with self._torch.cuda.stream(self._stream):
+                yield
+        else:  # what was current before is put back with the rest
+            self._torch.cuda.set_stream(self._stream)
+            yield
+
+    @property
+    def has_raw(self) -> bool:
+        """Whether torch gives the driver's handles of the graph and of its executable form."""
+        return not self.lacks
+
+    @property
+    def uses_random(self) -> bool | None:
+        """Whether the graph draws random numbers; None while that is not known."""
+        return self.probe.uses_random
+
+    def raw_graph(self) -> int | None:
+        """Return the driver's handle of the graph, or None where torch keeps none."""
+        return int(self.graph.raw_cuda_graph()) if keeps_graphs(self._torch) else None
+
+    def instantiate(self) -> None:
+        """Make the graph executable. Torch without ``keep_graph`` did it at the end."""
+        if keeps_graphs(self._torch):
+            self.graph.instantiate()
+
+    def raw_exec(self) -> int | None:
+        """Return the driver's handle of the executable graph, or None where torch keeps it."""
+        return raw_exec(self.graph)
+
+    def parts(self) -> TorchParts:
+        """Return the graph's parts, once it is instantiated."""
+        return TorchParts(self.raw_graph(), self.raw_exec(), self.graph, self.probe, self.lacks)
+
+    def replay(self, stream: int | None = None) -> None:
+        """Launch the graph by torch, as `RandomnessProbe.replay` does."""
+        self.probe.replay(self.graph, stream)
+
+    @property
+    def _handle(self) -> int:
+        return int(self._stream.cuda_stream)
+
+    def _choose(self) -> tuple[Any, Any]:
+        """Return the stream to capture on, and the one that it stands in for, or None."""
+        cuda = self._torch.cuda
+        if isinstance(self._asked, cuda.Stream):
+            stream: Any = self._asked
+            if stream.cuda_stream == 0:
+                message = (
+                    "the legacy default stream cannot be captured; give another one as stream=, or "
+                    "none, and gpuprof captures on one that it makes current for the body"
+                )
+                raise refused(900, _BEGIN, message)
+            return stream, None
+        device = None if self._asked is None else _device_of_current(self._torch, self._asked)
+        current = cuda.current_stream(device)
+        if current.cuda_stream != 0:
+            return current, None
+        return _own_stream(self._torch), current
+
+    def _pick_pool(self) -> Any:
+        pool = self._shared_pool
+        if pool is None:
+            return self._torch.cuda.graph_pool_handle()
+        self._sharing = sharing = _shared.setdefault(pool, _Sharing())
+        if sharing.captured_by is not None:
+            message = (
+                "pool: another capture with it is open; torch captures with one pool one after the "
+                "other, so end that one first, or use a pool for each"
+            )
+            raise InvalidStateError(message)
+        sharing.captured_by = self._me
+        if not sharing.graphs:
+            # Torch has let go of what the last graph held, and takes no capture for it any more.
+            pool._torch = None
+        return pool._torch_handle()
+
+    def _make_graph(self) -> Any:
+        kind = self._torch.cuda.CUDAGraph
+        return kind(keep_graph=True) if keeps_graphs(self._torch) else kind()
+
+    def _join(self) -> None:
+        # On a stream that is still capturing the wait would draw the other one into the capture.
+        if self._before is None:
+            return
+        if not self._is_elsewhere and _core._capture_status(self._handle) == _NONE:
+            self._before.wait_stream(self._stream)
+        self._before = None
+
+    def _discard(self) -> None:
+        """End what is open of the capture and of torch's, and throw the graph away."""
+        try:
+            if self._has_ended():
+                self.graph.reset()
+            else:
+                self._end_in_its_place()
+        except Exception:
+            self._repair_by_hand()
+        self._forget()
+
+    def _has_ended(self) -> bool:
+        """Return whether torch's end has succeeded, and was interrupted before that was noted."""
+        try:
+            self.graph.pool()
+        except Exception:
+            return False
+        return True
+
+    def _forget(self) -> None:
+        self._in_torch = False
+        self.graph = None
+
+    def _end_in_its_place(self) -> None:
+        """Have torch end an empty capture instead of the one that is open, and clean up."""
+        self._end_code = _core._drop_capture(self._handle)
+        _core._begin_empty_capture(self._handle)
+        _end_quietly(self.graph)
+        self.graph.reset()
+
+    def _repair_after_failed_end(self) -> None:
+        """Bring torch in order after an end that it called and that failed, as for a lost fork."""
+        pools = _Pools(self._torch, self._device, self._pool)
+        try:
+            if pools.can_reopen and not pools.end():  # 2.12 and newer did it themselves
+                self.graph.reset()
+            else:
+                if pools.can_reopen:
+                    pools.begin()
+                self._end_in_its_place()
+                if pools.can_reopen:
+                    pools.release()
+        except Exception:
+            self._repair_by_hand()
+        self._forget()
+
+    def _repair_by_hand(self) -> None:
+        """Undo piece by piece what torch left, where it cannot be brought to do it."""
+        with contextlib.suppress(Exception):
+            _core._drop_capture(self._handle)
+        with contextlib.suppress(Exception):
+            self.graph.reset()
+        pools = _Pools(self._torch, self._device, self._pool)
+        # Only what was still open was not released either.
+        if pools.end():
+            pools.release()
+        with contextlib.suppress(Exception):
+            # A new state, because the old one believes for ever that it is being captured.
+            generator = self._torch.cuda.default_generators[self._device]
+            generator.graphsafe_set_state(generator.clone_state().graphsafe_get_state())
+
+
+class _Pools:
+    """Torch's private functions for the memory pool of one capture."""
+
+    def __init__(self, torch: Any, device: int, pool: Any) -> None:
+        self._functions = torch._C
+        self._arguments = (device, pool)
+
+    @property
+    def can_reopen(self) -> bool:
+        names = ("_cuda_endAllocateToPool", "_cuda_beginAllocateCurrentThreadToPool")
+        return all(hasattr(self._functions, name) for name in (*names, "_cuda_releasePool"))
+
+    def begin(self) -> None:
+        """Route this thread's allocations to the pool, and hold it."""
+        self._functions._cuda_beginAllocateCurrentThreadToPool(*self._arguments)
+
+    def end(self) -> bool:
+        """Return whether allocations were routed to the pool. They are not any more."""
+        return self._try("_cuda_endAllocateToPool")
+
+    def release(self) -> bool:
+        """Let the pool go once; return whether that worked."""
+        return self._try("_cuda_releasePool")
+
+    def _try(self, name: str) -> bool:
+        function: Callable[..., object] | None = getattr(self._functions, name, None)
+        if function is None:
+            return False
+        try:
+            function(*self._arguments)
+        except Exception:
+            return False
+        return True
+
+
+def _end_quietly(graph: Any) -> None:
+    """End torch's capture without its warning of an empty graph, of which gpuprof tells itself."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
+        graph.capture_end()

@@ -1,0 +1,158 @@
+"""What stands for scopes and annotations where `torch.compile` traces a function.
+
+A compiled region is one graph, in which no Python runs, so nothing in it can be measured or named.
+Left alone, torch breaks its graph at every one of gpuprof's C functions. So torch is told what to
+trace in their place: Python that does nothing.
+
+Telling it takes `torch._dynamo`, which `torch.compile` imports and which costs seconds to import.
+It is never imported from here; where it is not there yet, it is waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gpuprof._common.imports import when_imported
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_MESSAGE = (
+    "gpuprof's scopes and annotations inside a region that torch.compile compiles are traced out: "
+    "they measure and show nothing there; put them around the call of the compiled function"
+)
+
+_said = False
+
+
+class TracedOutSample:
+    """What a traced-out scope gives: it says what the sample of a disabled scope says."""
+
+    path = ""
+    names: tuple[str, ...] = ()
+    clock = "cpu"
+    state = "disabled"
+    ms = float("nan")
+    host_ms = float("nan")
+    stream = 0
+    ready = False
+    failed = False
+    dropped = False
+    cuda_started_inside = False
+
+    def try_ms(self) -> float:
+        return self.ms
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "names": self.names,
+            "clock": self.clock,
+            "state": self.state,
+            "ms": None,
+            "host_ms": None,
+            "failed": self.failed,
+        }
+
+
+class TracedOutScope:
+    """A scope inside a compiled region."""
+
+    last = None
+    ms = float("nan")
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+
+    def __enter__(self) -> TracedOutSample:
+        return TracedOutSample()
+
+    def __exit__(self, *_exception: object) -> None:
+        return None
+
+    def __call__(self, function: _Function) -> _Function:
+        return function
+
+
+class TracedOutAnnotation:
+    """An annotation inside a compiled region."""
+
+    is_active = False
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        return None
+
+    def __call__(self, function: _Function) -> _Function:
+        return function
+
+
+def in_graph() -> bool:
+    """Return False; where a compiled region is traced, torch takes it for True."""
+    return False
+
+
+def _in_graph() -> bool:
+    _say_once()
+    return True
+
+
+def _timer(name: Any = None, **_options: Any) -> Any:
+    _say_once()
+    return name if callable(name) else TracedOutScope(name)
+
+
+def _annotate(name: Any = None, **_options: Any) -> Any:
+    _say_once()
+    return name if callable(name) else TracedOutAnnotation(name)
+
+
+def _mark(*_arguments: Any, **_options: Any) -> None:
+    _say_once()
+
+
+def _say_once() -> bool:
+    """Warn; torch calls it while it compiles, and takes what it returns for a constant."""
+    global _said  # noqa: PLW0603
+    if not _said:
+        _said = True
+        # As an exception it would end the compilation.
+        with contextlib.suppress(RuntimeWarning):
+            warnings.warn(_MESSAGE, RuntimeWarning, stacklevel=2)
+    return True
+
+
+def prepare() -> None:
+    """Have scopes and annotations traced out, and shown in the profiler, once torch is imported."""
+    import gpuprof._core as _core
+
+    when_imported("torch._dynamo", _map)
+    when_imported("torch.autograd.profiler", _core._look_for_torch)
+
+
+def _map() -> None:
+    """Tell torch what to trace. One that cannot be told, before 2.5, breaks graphs as ever."""
+    import gpuprof._core as _core
+
+    _core._keep_exact_functions()
+    with contextlib.suppress(Exception):  # torch's own import must not fail for it
+        compiler = sys.modules["torch"].compiler
+        compiler.assume_constant_result(_say_once)
+        for function, traced in (
+            (in_graph, _in_graph),
+            (_core.timer, _timer),
+            (_core.annotate, _annotate),
+            (_core.mark, _mark),
+        ):
+            compiler.substitute_in_graph(function, skip_signature_check=True)(traced)

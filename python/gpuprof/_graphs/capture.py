@@ -1,0 +1,400 @@
+"""Stream captures: the functions and the ``with`` block that open them."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Iterable
+from threading import current_thread, get_ident
+from typing import TYPE_CHECKING, Literal
+
+import gpuprof._core as _core
+from gpuprof._graphs.arguments import (
+    BACKENDS,
+    capture_mode,
+    check_pool,
+    graph_name,
+    objects_to_keep,
+    timers_number,
+)
+from gpuprof._graphs.graph import CapturedGraph, GraphMemory
+from gpuprof._graphs.guard import (
+    CaptureSettings,
+    GraphCaptureGuard,
+    begun,
+    begun_key,
+    forget_begun,
+    forget_dead,
+)
+from gpuprof._graphs.timings import GraphTimings, SpanTiming
+from gpuprof._graphs.types import (
+    CaptureInfo,
+    CaptureMode,
+    CaptureModeLike,
+    CaptureStatus,
+    OpenCapture,
+    TimersLike,
+)
+from gpuprof.errors import EmptyGraphError, InvalidStateError
+
+if TYPE_CHECKING:
+    from contextlib import _GeneratorContextManager
+    from types import TracebackType
+
+    from gpuprof._graphs.debug import Watch
+    from gpuprof._graphs.pool import CapturePool
+
+__all__ = [
+    "CaptureInfo",
+    "CaptureMode",
+    "CaptureStatus",
+    "CapturedGraph",
+    "GraphCaptureGuard",
+    "GraphMemory",
+    "GraphTimings",
+    "OpenCapture",
+    "SpanTiming",
+    "begin_capture",
+    "capture",
+    "capture_info",
+    "capture_status",
+    "end_capture",
+    "is_stream_capturing",
+]
+
+
+@atexit.register
+def _abort_begun() -> None:
+    while begun:
+        begun.popitem()[1].abort()
+
+
+def begin_capture(
+    stream: object = None,
+    *,
+    mode: CaptureModeLike = "thread_local",
+    pool: CapturePool | None = None,
+) -> None:
+    """Begin to capture a stream; `end_capture` on the same stream gives the graph.
+
+    Where a ``with`` block can be used, `capture` is better: it cannot leave a capture open.
+
+    Parameters
+    ----------
+    stream : int or object, optional
+        As for `GraphCaptureGuard`.
+    mode : CaptureMode or str
+        As for `GraphCaptureGuard`.
+    pool : CapturePool, optional
+        As for `GraphCaptureGuard`.
+
+    Raises
+    ------
+    As `GraphCaptureGuard`.
+    """
+    settings = CaptureSettings(mode=capture_mode(mode), pool=check_pool(pool))
+    guard = GraphCaptureGuard.__new__(GraphCaptureGuard)
+    try:
+        guard._begin(stream, settings)
+        guard._begun_by = current_thread()
+        begun[begun_key(guard.stream)] = guard
+    except BaseException:  # an interrupt may come as soon as it has begun
+        guard.abort()
+        raise
+
+
+def end_capture(stream: object = None, *, pool: CapturePool | None = None) -> CapturedGraph:
+    """End the capture that `begin_capture` began on a stream.
+
+    Parameters
+    ----------
+    stream : int or object, optional
+        The stream that was given to `begin_capture`; None is the framework's current one, or that
+        of the only capture which this thread has begun.
+    pool : CapturePool, optional
+        Must be the one that was given to `begin_capture`, if any is given here.
+
+    Returns
+    -------
+    CapturedGraph
+
+    Raises
+    ------
+    InvalidStateError
+        No capture that `begin_capture` began is open on the stream, or it has another pool.
+    As `GraphCaptureGuard.finish`.
+    """
+    _core.require_cuda()
+    handle = _core.stream_handle(stream)
+    guard = begun.get(begun_key(handle))
+    if guard is None and stream is None:
+        mine = [each for each in list(begun.values()) if each._thread == get_ident()]
+        if len(mine) == 1:
+            guard = mine[0]
+    if guard is None:
+        open_on = sorted(each.stream for each in list(begun.values())) or "none"
+        message = (
+            f"no capture that begin_capture() began is open on stream {handle}; the streams with "
+            f"one are: {open_on}"
+        )
+        raise InvalidStateError(message)
+    if pool is not None and pool is not guard._settings.pool:
+        message = f"pool: begin_capture() was given {guard._settings.pool!r}, not {pool!r}"
+        raise InvalidStateError(message)
+    try:
+        return guard.finish()
+    finally:
+        if not guard.is_open:
+            forget_begun(guard)
+
+
+def capture_status(stream: object = None) -> CaptureStatus:
+    """Return whether a stream is being captured, by whomever.
+
+    Parameters
+    ----------
+    stream : int or object, optional
+        None is the framework's current stream.
+
+    Returns
+    -------
+    CaptureStatus
+
+    Raises
+    ------
+    CaptureImplicitError
+        The legacy default stream was asked for while a blocking stream is being captured.
+    CudaUnavailableError
+        There is no driver or no device.
+    """
+    return CaptureStatus(_core._capture_status(*_stream(stream)))
+
+
+def is_stream_capturing(stream: object = None) -> bool:
+    """Return whether what a stream is given now becomes part of a graph.
+
+    Parameters
+    ----------
+    stream : int or object, optional
+        None is the framework's current stream.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    As `capture_status`.
+    """
+    return capture_status(stream).is_capturing()
+
+
+def capture_info(stream: object = None) -> CaptureInfo:
+    """Return what is known of a stream's capture, and of all that gpuprof has open.
+
+    Parameters
+    ----------
+    stream : int or object, optional
+        None is the framework's current stream.
+
+    Returns
+    -------
+    CaptureInfo
+
+    Raises
+    ------
+    As `capture_status`.
+    """
+    status, number, nodes = _core._capture_of(*_stream(stream))
+    active = status == CaptureStatus.ACTIVE
+    found = tuple(
+        OpenCapture(
+            each["id"], each["stream"], CaptureMode(each["mode"]), each["thread"], each["num_nodes"]
+        )
+        for each in _core._open_captures()
+    )
+    return CaptureInfo(
+        CaptureStatus(status), number if active else None, nodes if active else None, found
+    )
+
+
+def _stream(stream: object) -> tuple[int, int]:
+    if stream is not None:
+        return _core.stream_handle(stream), 0
+    handle, ordinal, _ = _core._current_stream()
+    return handle, ordinal
+
+
+class capture(_core._CaptureBlock):  # used as a function, and must be cheap
+    """Capture what a ``with`` block gives to a stream, as a graph that can be replayed.
+
+    ``with gpuprof.capture(stream) as cap: ...`` yields the `GraphCaptureGuard`; afterwards
+    ``cap.graph`` is the `CapturedGraph`. An exception in the block discards the capture, leaves the
+    stream usable, and propagates unchanged, with a note of what the driver had refused. What a
+    garbage collection destroys meanwhile does not break the capture, unless it waits for the GPU.
+
+    Parameters
+    ----------
+    stream : int or object, optional
+        As for `GraphCaptureGuard`. None on the legacy default stream means a stream of gpuprof's
+        own that is the framework's current one in the block, with waits both ways; without a
+        framework it is an error.
+    backend : {'auto', 'driver', 'torch'}
+        ``'torch'`` captures through `torch.cuda.CUDAGraph`, so that memory comes from its private
+        pool and random operators work; ``'auto'`` does so on torch's streams. ``'driver'`` is a
+        plain capture, which for torch's work reuses memory without a word.
+    mode : CaptureMode or str
+        ``"thread_local"``, ``"global"`` or ``"relaxed"``: see `CaptureMode`.
+    pool : CapturePool, optional
+        Whose buffers the graph needs; under torch also the memory that its captures share.
+    keep_alive : iterable of object
+        Objects that the graph uses. Kept until it is closed and its last replay is over.
+    upload : bool
+        Copy the graph to the device at once, so that its first launch is cheap.
+    debug : bool
+        Find the line that breaks the capture, by asking for its state after every operator of
+        torch's; and report operators that ran on a stream outside of it. Slow.
+    timers : {'last', 'collect', 'strip'}
+        What `gpuprof.timer` becomes in the block: events that each replay overwrites, read with
+        `CapturedGraph.timings`; events whose times are collected from every replay into `stats` and
+        traces; or nothing. An event costs the GPU about 2 microseconds a replay on an H200.
+    allow_empty : bool
+        Accept a block that records nothing.
+    name : str, optional
+        What the graph is called in errors, statistics, traces.
+
+    Raises
+    ------
+    EmptyGraphError
+        The block recorded nothing.
+    CaptureError
+        The block broke the capture, or the stream cannot be captured.
+    InvalidStateError
+        The stream is being captured already, or the pool is sealed.
+    CudaUnavailableError
+        There is no driver or no device.
+    TypeError, ValueError
+        An argument is not what is listed above.
+
+    Examples
+    --------
+    >>> with gpuprof.capture(stream, name="step") as cap:  # doctest: +SKIP
+    ...     step(stream)
+    >>> cap.graph.launch()  # doctest: +SKIP
+    """
+
+    __slots__ = ("_debug", "_guard", "_settings", "_stream", "_watch", "_watching")
+
+    def __init__(
+        self,
+        stream: object = None,
+        *,
+        backend: Literal["auto", "driver", "torch"] = "auto",
+        mode: CaptureModeLike = "thread_local",
+        pool: CapturePool | None = None,
+        keep_alive: Iterable[object] = (),
+        upload: bool = False,
+        debug: bool = False,
+        timers: TimersLike = "last",
+        allow_empty: bool = False,
+        name: str | None = None,
+    ) -> None:
+        if backend not in BACKENDS:
+            message = f"backend: expected one of {BACKENDS}, got {backend!r}"
+            raise ValueError(message)
+        self._settings = CaptureSettings(
+            mode=capture_mode(mode),
+            pool=check_pool(pool),
+            backend=backend,
+            keep_alive=objects_to_keep(keep_alive),
+            upload=bool(upload),
+            timers=timers_number(timers),
+            allow_empty=bool(allow_empty),
+            name=graph_name(name),
+            own_stream=True,
+        )
+        self._stream = stream
+        self._debug = bool(debug)
+        self._guard: GraphCaptureGuard | None = None
+        self._watching: _GeneratorContextManager[Watch] | None = None
+        self._watch: Watch | None = None
+
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> GraphCaptureGuard: ...
+
+    def _enter(self) -> GraphCaptureGuard:
+        if self._guard is not None:
+            message = "a capture is entered once; call gpuprof.capture() again for another one"
+            raise InvalidStateError(message)
+        # Known before it begins: an interrupt may come as soon as it has.
+        guard = self._guard = GraphCaptureGuard.__new__(GraphCaptureGuard)
+        guard._begin(self._stream, self._settings)
+        if self._debug:
+            from gpuprof._graphs import debug as graphs_debug
+
+            self._watching = graphs_debug.watch(
+                guard.stream, guard._capture_facts, guard._core.look
+            )
+            self._watch = self._watching.__enter__()
+        return guard
+
+    def _leave(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        guard = self._guard
+        assert guard is not None
+        try:
+            watching, self._watching = self._watching, None
+            if watching is not None:
+                watching.__exit__(kind, error, traceback)
+            if error is None:
+                self._finish(guard)
+            elif guard.is_open:
+                _note(error, guard)
+        finally:
+            guard.abort()  # nothing, after a capture that was finished
+            if begun:
+                forget_dead()
+
+    def _discard(self) -> None:
+        """Leave nothing open, wherever an exception has come out of the two above."""
+        if self._watching is not None:
+            self._watching.gen.close()
+        if self._guard is not None:
+            self._guard.abort()
+
+    def _finish(self, guard: GraphCaptureGuard) -> None:
+        outside = self._outside()
+        if guard.is_open:  # else the block has finished or aborted it itself
+            try:
+                guard.finish()
+            except EmptyGraphError as empty:
+                if outside is None:
+                    raise
+                message = f"{empty}. {outside}"
+                raise EmptyGraphError(message) from None
+        if outside is not None:
+            import warnings
+
+            warnings.warn(outside, RuntimeWarning, stacklevel=3)
+
+    def _outside(self) -> str | None:
+        """Return what was seen of work that is missing from the graph, in words."""
+        if self._watch is None or not self._watch.outside:
+            return None
+        from gpuprof._graphs import debug as graphs_debug
+
+        return graphs_debug.report_outside(self._watch.outside)
+
+
+def _note(error: BaseException, guard: GraphCaptureGuard) -> None:
+    """Tell the body's exception what the driver had refused, if anything."""
+    try:
+        from gpuprof._graphs import diagnosis
+
+        diagnosis.note_for_body(error, guard._capture_facts())
+    except Exception:  # the exception matters more than its note
+        pass

@@ -1,0 +1,262 @@
+"""Finding the line that breaks a capture, by asking for its state after everything that is called.
+
+Torch's operators are watched by a dispatch mode, which raises at the one that broke the capture.
+What is no operator, such as a `synchronize()`, is seen by a trace function, which looks at every
+line, unless a debugger traces already: it remembers the line, and the next operator or the end of
+the body raises. All this makes the body slow.
+
+Torch is never imported from here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType
+from typing import Any, TypeAlias
+
+import gpuprof._core as _core
+from gpuprof._graphs.diagnosis import CaptureFacts, explain, note_for_body
+from gpuprof.errors import CaptureError, refused
+
+TraceFunction: TypeAlias = Callable[[FrameType, str, Any], Any]
+
+_INVALIDATED = 2  # of the driver's capture statuses
+_NONE = 0
+_MAX_OUTSIDE = 100
+
+# Torch, gpuprof, and what only waits for or calls the program's own code.
+_PASSED_OVER = {"torch", "gpuprof", "contextlib", "functools", "threading", "concurrent"}
+
+# They give memory or another view of it and put nothing on a stream.
+_NO_WORK = (
+    "aten::empty",
+    "aten::new_empty",
+    "aten::detach",
+    "aten::alias",
+    "aten::lift_fresh",
+    "aten::_unsafe_view",
+    "aten::resize_",
+)
+
+
+class Watch:
+    """What was seen of one capture.
+
+    Attributes
+    ----------
+    outside : list of (str, str)
+        Operators on CUDA tensors that ran on a stream which was not being captured, and the line
+        of each: at most a hundred.
+    """
+
+    def __init__(
+        self, stream: int, facts: Callable[[], CaptureFacts], look: Callable[[], object] | None
+    ) -> None:
+        self._stream = stream
+        self._facts = facts
+        self._look = look
+        self._last: tuple[CodeType, int] | None = None
+        self._broken_at: str | None = None
+        self._raised = False
+        self.outside: list[tuple[str, str]] = []
+
+    def is_broken(self) -> bool:
+        """Return whether the capture has been broken."""
+        return _core._capture_status(self._stream) == _INVALIDATED
+
+    def error(self, op: str | None, where: str) -> CaptureError:
+        """Return the error that names what broke the capture."""
+        self._raised = True
+        return explain(refused(901, "cuStreamIsCapturing"), self._facts().at(op, where))
+
+    def trace_calls(self, frame: FrameType, _event: str, _argument: Any) -> TraceFunction | None:
+        """Have the lines of a function followed, unless it is torch's. For `sys.settrace`."""
+        return None if _is_passed_over(frame) else self.trace_lines
+
+    def trace_lines(self, frame: FrameType, event: str, _argument: Any) -> TraceFunction:
+        """Look, before each line, whether the one before it broke the capture."""
+        if self._broken_at is None:
+            if self.is_broken():
+                self._broken_at = self._last_line()
+            elif self._look is not None:
+                self._look()
+        shown: FrameType | None = frame
+        if event == "return":
+            shown = _nearest(frame.f_back)  # which goes on with the rest of its line
+        if shown is not None:
+            self._last = (shown.f_code, shown.f_lineno)
+        return self.trace_lines
+
+    def before(self) -> None:
+        """Raise if something that is no operator has broken the capture."""
+        if not self._raised and (self._broken_at is not None or self.is_broken()):
+            raise self.error(None, self._broken_at or self._last_line())
+
+    def after(self, op: str) -> None:
+        """Raise if the operator that has just run broke the capture."""
+        if not self._raised and self.is_broken():
+            raise self.error(op, _line(sys._getframe(1)))
+        if self._look is not None:
+            self._look()
+
+    def note(self, error: BaseException) -> None:
+        """Tell the body's own exception at which line the capture broke, if it did."""
+        if not self._raised and (self._broken_at is not None or self.is_broken()):
+            where = self._broken_at or self._last_line()
+            note_for_body(error, self._facts().at(None, where))
+
+    def _last_line(self) -> str:
+        if self._last is None:
+            return f"a line before {_line(sys._getframe(1))}"
+        code, line = self._last
+        return f"{code.co_filename}:{line} in {code.co_name}"
+
+    def note_outside(self, op: str, stream: int) -> None:
+        """Note an operator that ran on `stream`, if that one is not being captured."""
+        if stream == self._stream or len(self.outside) >= _MAX_OUTSIDE:
+            return
+        # The legacy default stream is never captured, and asking it could break the capture.
+        if stream in {0, 1} or _core._capture_status(stream) == _NONE:
+            self.outside.append((op, _line(sys._getframe(1))))
+
+
+@contextlib.contextmanager
+def watch(
+    stream: int, facts: Callable[[], CaptureFacts], look: Callable[[], object] | None = None
+) -> Iterator[Watch]:
+    """Watch the capture of a stream, and raise where it breaks.
+
+    Parameters
+    ----------
+    stream : int
+        The handle of the stream that is captured, by this thread.
+    facts : callable
+        Gives what is known of the capture when it has broken.
+    look : callable, optional
+        Called after each operator and each line that left the capture whole, to note how far it
+        has come.
+
+    Yields
+    ------
+    Watch
+
+    Raises
+    ------
+    CaptureError
+        The capture broke; `op` and `where` say at what. Raised by the operator, or by the next one
+        or at the end of the block where something else did it.
+    """
+    seen = Watch(stream, facts, look)
+    with contextlib.ExitStack() as undo:
+        if sys.gettrace() is None:
+            _trace(seen, undo)
+        mode = _dispatch_mode(seen)
+        if mode is not None:
+            undo.enter_context(mode)
+        try:
+            yield seen
+        except BaseException as error:
+            seen.note(error)
+            raise
+        seen.before()
+
+
+def report_outside(outside: list[tuple[str, str]]) -> str:
+    """Return a sentence on the work that is missing from a graph.
+
+    Parameters
+    ----------
+    outside : list of (str, str)
+        As a `Watch` has it; not empty.
+
+    Returns
+    -------
+    str
+    """
+    shown = "; ".join(f"{op} at {where}" for op, where in outside[:3])
+    more = len(outside) - 3
+    rest = "" if more <= 0 else f"; and {more} more"
+    operators = "1 operator" if len(outside) == 1 else f"{len(outside)} operators"
+    return (
+        f"{operators} ran on a stream that was not being captured, so the graph does not do that "
+        f"work: {shown}{rest}. Run it on the capture's stream, or on one that waits for it first "
+        "and that it waits for again before the end"
+    )
+
+
+def _trace(seen: Watch, undo: contextlib.ExitStack) -> None:
+    """Follow the lines of this thread, also those of the function that is captured in."""
+    frame = _nearest(sys._getframe(1))
+    if frame is not None:
+        seen.trace_lines(frame, "line", None)
+        undo.callback(setattr, frame, "f_trace", frame.f_trace)
+        frame.f_trace = seen.trace_lines
+    sys.settrace(seen.trace_calls)
+    undo.callback(_untrace, seen)
+
+
+def _untrace(seen: Watch) -> None:
+    if sys.gettrace() == seen.trace_calls:
+        sys.settrace(None)
+
+
+def _dispatch_mode(seen: Watch) -> Any:
+    """Return a mode that hands torch's operators to `seen`, or None without torch."""
+    python_dispatch = sys.modules.get("torch.utils._python_dispatch")
+    base: Any = getattr(python_dispatch, "TorchDispatchMode", None)
+    if base is None:
+        return None
+    torch: Any = sys.modules["torch"]
+
+    class WatchMode(base):  # type: ignore[misc]  # torch is not there when this is checked
+        def __torch_dispatch__(
+            self,
+            function: Any,
+            types: Any,
+            args: tuple[object, ...] = (),
+            kwargs: dict[str, object] | None = None,
+        ) -> object:
+            op = str(function.name())
+            seen.before()
+            try:
+                result = function(*args, **(kwargs or {}))
+            except Exception as error:
+                if seen.is_broken():
+                    raise seen.error(op, _line(sys._getframe(1))) from error
+                raise
+            seen.after(op)
+            device = _device_of((result, *args))
+            works = not op.startswith(_NO_WORK) and not getattr(function, "is_view", False)
+            if device is not None and works:
+                seen.note_outside(op, torch._C._cuda_getCurrentRawStream(device))
+            return result
+
+    return WatchMode()
+
+
+def _device_of(values: tuple[object, ...]) -> int | None:
+    """Return the index of the first CUDA tensor's device, in values or lists of values."""
+    for value in values:
+        for each in value if isinstance(value, (list, tuple)) else (value,):
+            if getattr(each, "is_cuda", False) is True:
+                return int(each.device.index or 0)
+    return None
+
+
+def _is_passed_over(frame: FrameType) -> bool:
+    package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return package in _PASSED_OVER
+
+
+def _nearest(frame: FrameType | None) -> FrameType | None:
+    """Return the nearest frame that is neither torch's nor gpuprof's."""
+    while frame is not None and _is_passed_over(frame):
+        frame = frame.f_back
+    return frame
+
+
+def _line(frame: FrameType) -> str:
+    shown = _nearest(frame) or frame
+    return f"{shown.f_code.co_filename}:{shown.f_lineno} in {shown.f_code.co_name}"

@@ -1,0 +1,186 @@
+"""Numbers in device memory that a host call changes between replays of a graph."""
+
+from __future__ import annotations
+
+from typing import NoReturn, SupportsFloat, SupportsIndex
+
+import gpuprof._core as _core
+
+# Short names, of which NumPy reads 'f16' as 16 bytes and the others not at all.
+_SHORT = {
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+    "bf16": "bfloat16",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "u16": "uint16",
+    "u32": "uint32",
+    "u64": "uint64",
+}
+# NumPy's names that are not those of its dtypes, on the 64-bit systems that there are drivers for.
+_NUMPY_NAMES = {
+    "bool_": "bool",
+    "byte": "int8",
+    "ubyte": "uint8",
+    "short": "int16",
+    "ushort": "uint16",
+    "intc": "int32",
+    "uintc": "uint32",
+    "int": "int64",
+    "int_": "int64",
+    "intp": "int64",
+    "long": "int64",
+    "longlong": "int64",
+    "uint": "uint64",
+    "uintp": "uint64",
+    "ulong": "uint64",
+    "ulonglong": "uint64",
+    "half": "float16",
+    "single": "float32",
+    "float": "float64",
+    "double": "float64",
+}
+# NumPy's codes, before which it takes a byte order.
+_CODES_OF = {
+    "bool": ("?", "b1"),
+    "int8": ("b", "i1"),
+    "int16": ("h", "i2"),
+    "int32": ("i", "i4"),
+    "int64": ("l", "q", "p"),
+    "uint8": ("B", "u1"),
+    "uint16": ("H", "u2"),
+    "uint32": ("I", "u4"),
+    "uint64": ("L", "Q", "P"),
+    "float16": ("e", "f2"),
+    "float32": ("f", "f4"),
+    "float64": ("d", "f8"),
+}
+_NUMPY_CODES = {code: name for name, codes in _CODES_OF.items() for code in codes}
+_ALIASES = {**_SHORT, **_NUMPY_NAMES}
+_PYTHON_TYPES: dict[object, str] = {bool: "bool", int: "int64", float: "float64"}
+_BYTE_ORDERS = frozenset("<>=|")
+_FOREIGN_ORDERS = frozenset(">")  # every machine with a driver has the little end first
+_SINGLE_BYTES = frozenset({"bool", "int8", "uint8"})
+_AMBIGUOUS = {"i8": ("int8", "int64"), "u8": ("uint8", "uint64")}
+
+
+def dtype_name(dtype: object) -> str:
+    """Return the name of a ``dtype=`` argument; whether there is such a type is not checked.
+
+    Raises
+    ------
+    TypeError, ValueError
+        What names no type, means two, or is not in the machine's byte order.
+    """
+    if isinstance(dtype, str):
+        return _from_text(dtype)
+    if isinstance(dtype, type):
+        return _from_text(_PYTHON_TYPES.get(dtype, dtype.__name__))
+    name: object = getattr(dtype, "name", None)
+    if isinstance(name, str):
+        if getattr(dtype, "isnative", True) is False:
+            message = f"dtype: expected the machine's byte order, got {dtype!r}"
+            raise ValueError(message)
+        return name
+    text = str(dtype)
+    if text.startswith("torch."):
+        return text.removeprefix("torch.")
+    message = f"dtype: expected a name like 'float32' or a NumPy dtype, got {type(dtype).__name__}"
+    raise TypeError(message)
+
+
+def _from_text(text: str) -> str:
+    order, code = (text[0], text[1:]) if text[:1] in _BYTE_ORDERS else ("", text)
+    if code in _AMBIGUOUS:
+        short, long = _AMBIGUOUS[code]
+        message = (
+            f"dtype: {text!r} could mean {short!r}, and NumPy reads it as 64 bits; "
+            f"write {short!r} or {long!r}"
+        )
+        raise ValueError(message)
+    name = _NUMPY_CODES.get(code)
+    if name is None:
+        return _ALIASES.get(text, text)
+    if order in _FOREIGN_ORDERS and name not in _SINGLE_BYTES:
+        message = f"dtype: expected the machine's byte order, got {text!r}"
+        raise ValueError(message)
+    return name
+
+
+class DeviceScalar(_core._DeviceScalar):
+    """One number in device memory, changed by calls that carry the value themselves.
+
+    A kernel in a CUDA graph sees its scalar arguments as they were at the capture. Give it an
+    array made from a `DeviceScalar` instead, and `update` between the replays. `update` does not
+    wait, needs no host buffer that has to outlive it, and what is queued on its stream
+    afterwards sees the new value. So does a launch on another stream, if the graph keeps the scalar
+    (``keep_alive=``, or in its pool), or if the scalar was last updated on the stream of the
+    capture when that ended; other work on other streams has to be ordered by you.
+
+    Parameters
+    ----------
+    value : number
+        The first value, written in the order of `stream`.
+    dtype : str, numpy.dtype or type
+        ``'bool'``, ``'int8'`` to ``'int64'``, ``'uint8'`` to ``'uint64'``, ``'float16'``,
+        ``'bfloat16'``, ``'float32'`` or ``'float64'``; short forms like ``'f32'``, ``'bf16'`` and
+        ``'u16'``; NumPy's names and codes, such as ``'half'`` and ``'<f4'``; NumPy's and torch's
+        types. ``'i8'`` and ``'u8'`` are refused, because NumPy reads them as 64 bits.
+    stream : int or object, optional
+        The stream of the first write, and of each `update` that names no other: a CUDA stream
+        handle, or an object with ``__cuda_stream__``, ``.cuda_stream`` or ``.ptr``, which is kept
+        alive. None is the framework's current stream at each call, kept alive until the next one.
+
+    Raises
+    ------
+    CudaUnavailableError
+        There is no usable driver and device.
+    InvalidStateError
+        The stream is being captured.
+    CudaError
+        The driver refused the memory or the write.
+    TypeError, ValueError
+        The value does not fit in the dtype, or an argument is not what is listed above.
+
+    Notes
+    -----
+    The number is an operand without a copy: ``torch.as_tensor(scalar, device="cuda")``,
+    ``torch.from_dlpack(scalar)``, ``cupy.asarray(scalar)``, ``numba.cuda.as_cuda_array(scalar)``.
+    The memory lives until the scalar is closed or collected and arrays made through DLPack are
+    gone; a graph that reads it needs it as long as it is replayed (``keep_alive=``). It is used
+    for nothing else before the GPU has done what was queued by then.
+
+    Integers must fit. Floating-point numbers are rounded to nearest, ties to even, and become
+    infinite beyond the range, as in NumPy. Values of 8 bytes are written by
+    ``cuStreamWriteValue64``; where a device has none, two 4-byte writes follow each other in the
+    stream, so that only work on other streams could see one half.
+
+    Any number of threads may use one scalar. `get`, arrays made through DLPack and launches on
+    another stream look at the stream of the last update, which must still exist then.
+
+    Examples
+    --------
+    >>> scale = gpuprof.DeviceScalar(1.0, "float32")  # doctest: +SKIP
+    >>> scale.update(0.5)  # doctest: +SKIP
+    >>> scale.get()  # doctest: +SKIP
+    0.5
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        value: SupportsFloat | SupportsIndex,
+        dtype: object = "float32",
+        stream: object = None,
+    ) -> None:
+        super().__init__(value, dtype_name(dtype), stream)
+
+    def __reduce__(self) -> NoReturn:
+        message = (
+            "a DeviceScalar is memory of this process's GPU and cannot be pickled or copied; "
+            "pass get() and make a new one"
+        )
+        raise TypeError(message)

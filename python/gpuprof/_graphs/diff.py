@@ -1,0 +1,265 @@
+"""How two graphs differ, in words.
+
+Nodes are aligned in launch order: first those that do the same, then, between them, those that run
+the same kernel, then those of the same type. What is aligned and differs was changed, the rest was
+added or removed.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from gpuprof._common.text import shown_text
+from gpuprof._graphs import alignment
+from gpuprof._graphs.nodes import (
+    FIELDS,
+    MAX_NAME,
+    Edges,
+    Nodes,
+    details,
+    edges_of,
+    facts,
+    field_words,
+    in_order,
+    plural,
+    short_name,
+    title,
+    value_text,
+)
+
+if TYPE_CHECKING:
+    from gpuprof._core import GraphNode
+
+Pairs: TypeAlias = "list[tuple[GraphNode, GraphNode]]"
+
+MAX_LINES_SHOWN = 100
+MAX_LINES_OF_REPR = 20
+NO_DIFFERENCE = "no difference (kernel arguments, addresses and events are not compared)"
+
+
+@dataclass(frozen=True, repr=False)
+class NodeChange:
+    """A node that both graphs have and that differs.
+
+    Attributes
+    ----------
+    node, other : GraphNode
+        The node in the first and in the second graph.
+    fields : dict of str to tuple
+        The value in the first graph and that in the second, by the field's name.
+    inside : GraphDiff or None
+        How the child graphs of the two differ; None if they do not.
+    """
+
+    node: GraphNode
+    other: GraphNode
+    fields: dict[str, tuple[Any, Any]]
+    inside: GraphDiff | None = None
+
+    def __repr__(self) -> str:
+        lines = [*islice(self.lines(), 2)]
+        more = ", and more" if len(lines) > 1 else ""
+        return f"<gpuprof.NodeChange {lines[0] if lines else 'of nothing'}{more}>"
+
+    def _repr_html_(self) -> str:
+        return f"<code>{html.escape(repr(self))}</code>"
+
+    def lines(self) -> Iterator[str]:
+        """Yield what changed, one difference a line."""
+        if self.fields:
+            yield f"{title(self.node)}: {change_text(self.fields)}"
+        if self.inside:
+            yield from (f"{title(self.node)}: in its child graph: {x}" for x in self.inside.lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        plain = {
+            name: [list(value) if isinstance(value, tuple) else value for value in values]
+            for name, values in self.fields.items()
+        }
+        inside = self.inside.to_dict() if self.inside else None
+        return {
+            "node": self.node.index,
+            "other": self.other.index,
+            "fields": plain,
+            "inside": inside,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class GraphDiff:
+    """How a graph differs from another; true if it does.
+
+    Kernel arguments, addresses, events, and the order in which nodes are listed do not count.
+
+    Attributes
+    ----------
+    lines : tuple of str
+        One difference a line. Nodes carry the index that they have in the first graph, added ones
+        that in the second.
+    added, removed : tuple of GraphNode
+        Nodes that only the second, or only the first graph has.
+    changed : tuple of NodeChange
+        Nodes that do something else: another kernel, grid, size or value.
+    edges_added, edges_removed, edges_changed : tuple of (int, int)
+        Edges between nodes that both graphs have, by their indices in the first. A changed edge
+        lets its second node start earlier or later: programmatic dependent launch.
+    """
+
+    lines: tuple[str, ...] = ()
+    added: tuple[GraphNode, ...] = ()
+    removed: tuple[GraphNode, ...] = ()
+    changed: tuple[NodeChange, ...] = ()
+    edges_added: tuple[tuple[int, int], ...] = ()
+    edges_removed: tuple[tuple[int, int], ...] = ()
+    edges_changed: tuple[tuple[int, int], ...] = field(default=())
+
+    def __bool__(self) -> bool:
+        return bool(self.lines)
+
+    def __str__(self) -> str:
+        return "\n".join(self._shown_lines())
+
+    def __repr__(self) -> str:
+        return "\n".join(self._shown_lines(MAX_LINES_OF_REPR))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, ready for JSON."""
+        return {
+            "different": bool(self),
+            "lines": list(self.lines),
+            "added": [node.to_dict() for node in self.added],
+            "removed": [node.to_dict() for node in self.removed],
+            "changed": [change.to_dict() for change in self.changed],
+            "edges_added": [list(edge) for edge in self.edges_added],
+            "edges_removed": [list(edge) for edge in self.edges_removed],
+            "edges_changed": [list(edge) for edge in self.edges_changed],
+        }
+
+    def _repr_html_(self) -> str:
+        items = "".join(f"<div>{html.escape(line)}</div>" for line in self._shown_lines())
+        return f'<div style="font-family:monospace">{items}</div>'
+
+    def _shown_lines(self, most: int = MAX_LINES_SHOWN) -> list[str]:
+        if not self:
+            return [NO_DIFFERENCE]
+        shown = list(self.lines[:most])
+        if len(self.lines) > most:
+            rest = len(self.lines) - most
+            shown.append(f"and {plural(rest, 'more difference')}; .lines has them all")
+        return shown
+
+
+def compare(nodes_a: Nodes, edges_a: Edges, nodes_b: Nodes, edges_b: Edges) -> GraphDiff:
+    """Compare two graphs; see `GraphDiff`."""
+    pairs = _align(in_order(nodes_a), in_order(nodes_b), _KEYS)
+    kept_a, kept_b = {a.index for a, _ in pairs}, {b.index for _, b in pairs}
+    removed = tuple(node for node in nodes_a if node.index not in kept_a)
+    added = tuple(node for node in nodes_b if node.index not in kept_b)
+    changed = tuple(change for a, b in pairs if (change := _node_change(a, b)))
+    own = _edge_kinds(nodes_a, edges_a, {index: index for index in kept_a})
+    other = _edge_kinds(nodes_b, edges_b, {b.index: a.index for a, b in pairs})
+    edges_removed = tuple(sorted(own.keys() - other.keys()))
+    edges_added = tuple(sorted(other.keys() - own.keys()))
+    edges_changed = tuple(sorted(x for x in own.keys() & other.keys() if own[x] != other[x]))
+
+    def edge_text(edge: tuple[int, int]) -> str:
+        return " -> ".join(title(nodes_a[index]) for index in edge)
+
+    lines = [
+        *(f"removed: {_described(node)}" for node in removed),
+        *(f"added: {_described(node)}" for node in added),
+        *(line for change in changed for line in change.lines()),
+        *(f"edge removed: {edge_text(edge)}" for edge in edges_removed),
+        *(f"edge added: {edge_text(edge)}" for edge in edges_added),
+        *(f"edge {edge_text(x)}: {own[x]} -> {other[x]}" for x in edges_changed),
+    ]
+    return GraphDiff(
+        tuple(lines), added, removed, changed, edges_added, edges_removed, edges_changed
+    )
+
+
+def _described(node: GraphNode) -> str:
+    kind = [shown_text(node.type)] if node.name else []
+    return ", ".join([title(node), *kind, *details(node)])
+
+
+def changed_fields(node: GraphNode, other: GraphNode) -> dict[str, tuple[Any, Any]]:
+    """Return the fields in which two nodes differ, kernels by the names that tell them apart."""
+    found = {}
+    for name in FIELDS:
+        own, others = getattr(node, name), getattr(other, name)
+        if own == others:
+            continue
+        if name == "symbol":
+            own, others = _telling_names(node, other)
+        found[name] = (own, others)
+    return found
+
+
+def change_text(fields: dict[str, tuple[Any, Any]]) -> str:
+    """Write the differences of two nodes on one line."""
+    return ", ".join(
+        f"{field_words(name)} {value_text(own)} -> {value_text(other)}"
+        for name, (own, other) in fields.items()
+    )
+
+
+def _telling_names(node: GraphNode, other: GraphNode) -> tuple[str, str]:
+    """Return both kernels' names in the shortest form in which they differ."""
+    short = (short_name(node.name), short_name(other.name))
+    if short[0] != short[1]:
+        return short
+    whole = (node.name, other.name) if node.name != other.name else (node.symbol, other.symbol)
+    same = next((i for i, (x, y) in enumerate(zip(*whole, strict=False)) if x != y), 0)
+    return _around(whole[0], same), _around(whole[1], same)
+
+
+def _around(name: str, place: int) -> str:
+    """Cut a long name to what stands around a place in it."""
+    begin, end = max(0, place - MAX_NAME // 3), place + MAX_NAME
+    return f"{'…' if begin else ''}{name[begin:end]}{'…' if end < len(name) else ''}"
+
+
+def _node_change(node: GraphNode, other: GraphNode) -> NodeChange | None:
+    fields = changed_fields(node, other)
+    inside = None
+    if node.children or other.children:
+        own, others = node.children, other.children
+        inside = compare(own, edges_of(own), others, edges_of(others)) or None
+    return NodeChange(node, other, fields, inside) if fields or inside else None
+
+
+def _edge_kinds(nodes: Nodes, edges: Edges, number: dict[int, int]) -> dict[tuple[int, int], str]:
+    """Return the edges between the nodes that have a number, with their kinds."""
+    return {
+        (number[before], number[after]): (
+            "programmatic" if before in nodes[after].programmatic else "full"
+        )
+        for before, after in edges
+        if before in number and after in number
+    }
+
+
+_Key: TypeAlias = "Callable[[GraphNode], Hashable]"
+_KEYS: tuple[_Key, ...] = (facts, lambda node: (node.type, node.symbol), lambda node: node.type)
+
+
+def _align(own: list[GraphNode], other: list[GraphNode], keys: Sequence[_Key]) -> Pairs:
+    """Pair nodes with equal keys without crossings; the gaps are tried with the next key."""
+    if not own or not other or not keys:
+        return []
+    key, *coarser = keys
+    pairs: Pairs = []
+    a = b = 0
+    matches = alignment.matches([key(x) for x in own], [key(x) for x in other])
+    for at, to in [*matches, (len(own), len(other))]:
+        pairs += _align(own[a:at], other[b:to], coarser)
+        if at < len(own):
+            pairs.append((own[at], other[to]))
+        a, b = at + 1, to + 1
+    return pairs

@@ -1,0 +1,399 @@
+"""`GraphCaptureGuard`: one open capture, with everything that is put back when it is over."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import gpuprof._core as _core
+from gpuprof._graphs.arguments import COLLECT, capture_mode, check_pool, shown
+from gpuprof._graphs.graph import CapturedGraph
+from gpuprof._graphs.types import CaptureMode, CaptureModeLike, CaptureStatus
+from gpuprof.errors import CaptureError, EmptyGraphError, InvalidStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from threading import Thread
+
+    from gpuprof._frameworks.cupy import CupyCapture
+    from gpuprof._frameworks.torch_capture import TorchCapture
+    from gpuprof._graphs.diagnosis import CaptureFacts
+    from gpuprof._graphs.pool import CapturePool
+
+_LOGS_SINCE = 12090  # the driver that keeps a log of what it refuses
+_WRONG_THREAD = 908  # of the driver's errors
+
+_PER_THREAD = 2  # the handle of each thread's own default stream
+
+# The captures of begin_capture() by `begun_key`, until end_capture() takes them.
+begun: dict[int, GraphCaptureGuard] = {}
+
+
+def begun_key(stream: int) -> int:
+    """Return what tells a stream from those of other threads that have the same handle."""
+    return -get_ident() if stream == _PER_THREAD else stream
+
+
+def forget_begun(guard: GraphCaptureGuard) -> None:
+    """Take a guard out of `begun`, unless another one is there for its stream by now."""
+    for key, each in list(begun.items()):
+        if each is guard:
+            begun.pop(key, None)
+
+
+def forget_dead() -> None:
+    """Abort the captures of `begun` that nobody can end any more, as their thread has ended."""
+    for guard in list(begun.values()):
+        if guard._is_orphan:
+            forget_begun(guard)
+            guard.abort()
+        elif not guard._core.is_open:  # of a thread that is not Python's; or it is being ended now
+            forget_begun(guard)
+
+
+class CaptureSettings(NamedTuple):
+    """What `capture` was asked for, checked."""
+
+    mode: CaptureMode = CaptureMode.THREAD_LOCAL
+    pool: CapturePool | None = None
+    backend: Literal["auto", "driver", "torch"] = "auto"
+    keep_alive: tuple[object, ...] = ()
+    upload: bool = False
+    timers: int = 0
+    allow_empty: bool = False
+    name: str | None = None
+    own_stream: bool = False  # in place of the legacy default one, if a framework is there
+    # Called with the graph before it is made executable; returns what the graph has to keep alive.
+    prepare: Callable[[CapturedGraph], tuple[object, ...]] | None = None
+
+
+class GraphCaptureGuard:
+    """An open capture: what the stream is given from now on becomes a graph.
+
+    It begins at construction. `finish` ends it and gives the graph, `abort` throws it away, and a
+    guard that is dropped while it is open aborts. Needs the caller's order: one thread at a time,
+    and the thread that began it must end it unless ``mode="relaxed"``.
+
+    Parameters
+    ----------
+    stream : int or object, optional
+        What to capture: a handle, or an object with ``__cuda_stream__``, ``.cuda_stream`` or
+        ``.ptr``, which is kept alive. None is the framework's current stream. A stream of torch's
+        is captured through torch, and None under torch too, on a stream of gpuprof's own where the
+        current one is the legacy default stream, which cannot be captured.
+    mode : CaptureMode or str
+        ``"thread_local"``, ``"global"`` or ``"relaxed"``: see `CaptureMode`.
+    pool : CapturePool, optional
+        Whose buffers the graph needs.
+
+    Raises
+    ------
+    CudaUnavailableError
+        There is no driver or no device.
+    InvalidStateError
+        The stream is being captured already, or the pool is sealed.
+    CaptureError
+        The stream cannot be captured.
+    TypeError, ValueError
+        An argument is not what is listed above.
+    """
+
+    # Of the class, for the sake of an object that fails to be made.
+    _graph: CapturedGraph | None = None
+    _torch: TorchCapture | None = None
+    _cupy: CupyCapture | None = None
+    _begun_by: Thread | None = None
+    _stands_for: int | None = None  # the stream in whose place one of gpuprof's is captured
+    _is_to_undo = False  # it has begun, and was neither finished nor put back
+    _over = "this capture has not begun"
+
+    def __init__(
+        self,
+        stream: object = None,
+        *,
+        mode: CaptureModeLike = "thread_local",
+        pool: CapturePool | None = None,
+    ) -> None:
+        self._begin(stream, CaptureSettings(mode=capture_mode(mode), pool=check_pool(pool)))
+
+    def _begin(self, stream: object, settings: CaptureSettings) -> None:
+        if begun:
+            forget_dead()
+        self._settings = settings
+        self._stream_object = stream
+        self._thread = get_ident()
+        self._ordinal = 0  # the device, for a default stream on a thread without a context
+        self._core = _core._Capture()
+        self._is_to_undo = True
+        try:
+            if self._is_torchs(stream):
+                self._begin_by_torch(stream)
+            else:
+                self._begin_by_driver(stream)
+            self._over = ""
+        except BaseException:
+            self._give_up(GraphCaptureGuard._over)
+            raise
+
+    def _is_torchs(self, stream: object) -> bool:
+        backend = self._settings.backend
+        if backend == "driver" or (backend == "auto" and "torch" not in sys.modules):
+            return False
+        if backend == "torch":
+            _core.require_cuda()
+        from gpuprof._frameworks import torch_capture
+
+        if torch_capture.wants(stream):
+            return True
+        if backend == "torch":
+            message = (
+                'backend: "torch" needs torch with CUDA in use and one of its streams; got '
+                f"stream={stream!r}"
+            )
+            raise ValueError(message)
+        return False
+
+    def _begin_by_torch(self, stream: object) -> None:
+        from gpuprof._frameworks import torch_capture
+
+        _core.require_cuda()
+        settings = self._settings
+        torch = torch_capture.TorchCapture(stream, settings.mode.name.lower(), settings.pool)
+        if torch.lacks and settings.timers == COLLECT:
+            message = f'timers: "collect" cannot be had: {torch.lacks}; use "last"'
+            raise InvalidStateError(message)
+        self._core.prepare()
+        self._torch = torch
+        self._stream = torch.begin()
+        self._stands_for = None if torch._before is None else int(torch._before.cuda_stream)
+        self._core.attach(self._stream, int(settings.mode), settings.timers)
+
+    def _begin_by_driver(self, stream: object) -> None:
+        settings = self._settings
+        self._stream, self._ordinal = self._pick_stream(stream)
+        if "cupy" in sys.modules and self._stream > 1:
+            from gpuprof._frameworks import cupy as frameworks_cupy
+
+            if frameworks_cupy.is_loaded():
+                self._cupy = frameworks_cupy.CupyCapture(self._stream, self._stream_object)
+                self._cupy.begin()
+        self._core.begin(self._stream, self._ordinal, int(settings.mode), settings.timers)
+
+    def _pick_stream(self, stream: object) -> tuple[int, int]:
+        """Return the handle of the stream to capture, and the device of a default stream."""
+        if stream is not None:
+            return _core.stream_handle(stream), 0
+        handle, ordinal, of_framework = _core._current_stream()
+        if handle > 1 or not (of_framework and self._settings.own_stream):
+            return handle, ordinal
+        from gpuprof._frameworks import cupy as frameworks_cupy
+
+        if not frameworks_cupy.is_loaded():
+            return handle, ordinal
+        self._stream_object = frameworks_cupy.own_stream()
+        self._stands_for = handle
+        return _core.stream_handle(self._stream_object), 0
+
+    def finish(self) -> CapturedGraph:
+        """End the capture and make its graph ready to be launched.
+
+        Returns
+        -------
+        CapturedGraph
+
+        Raises
+        ------
+        CaptureError
+            The body broke the capture; the text says which call did, where the driver knows.
+        CaptureWrongThreadError
+            Another thread began it. It is still open.
+        EmptyGraphError
+            Nothing was captured.
+        InvalidStateError
+            The capture is over already.
+        """
+        self._check_open()
+        ended: _core._EndedCapture | None = None
+        try:
+            ended = self._end()
+            num_nodes = self._core.num_nodes
+            self._core.close()
+            memory = self._end_cupy()
+            if num_nodes == 0 and not self._settings.allow_empty:
+                raise EmptyGraphError(_empty_text(self._settings.name, self._stream))
+            graph = self._graph = self._make_graph(ended, memory)
+            self._torch = None
+            self._over = "this capture is finished"
+            self._is_to_undo = False
+        except BaseException as error:
+            if not self._was_refused(error):
+                self._give_up("this capture failed")
+            raise
+        finally:
+            ended = None  # an exception's traceback would keep the graph
+        return graph
+
+    def _end(self) -> _core._EndedCapture:
+        try:
+            ended = self._core.end()
+            if self._torch is not None:
+                self._torch.end()
+        except CaptureError as error:
+            if self._was_refused(error):
+                raise
+            self._give_up("this capture failed")
+            from gpuprof._graphs import diagnosis
+
+            raise diagnosis.explain(error, self._capture_facts()) from error.__cause__
+        return ended
+
+    def _was_refused(self, error: BaseException) -> bool:
+        """Return whether the capture is open still, because another thread asked for its end."""
+        return (
+            isinstance(error, CaptureError) and error.code == _WRONG_THREAD and self._core.is_open
+        )
+
+    def _end_cupy(self) -> object:
+        cupy, self._cupy = self._cupy, None
+        return None if cupy is None else cupy.end()
+
+    def _make_graph(self, ended: _core._EndedCapture | None, memory: object) -> CapturedGraph:
+        settings = self._settings
+        raw = 0 if self._torch is None else (self._torch.raw_graph() or 0)
+        graph = CapturedGraph._make(
+            ended,
+            handle=raw,
+            stream=self._stream,
+            ordinal=self._ordinal,
+            timers=settings.timers,
+            name=settings.name,
+        )
+        try:
+            graph._stream_object = self._stream_object
+            if self._stands_for is not None:
+                graph._read_scalars_of(self._stands_for)
+            keep = settings.keep_alive if memory is None else (*settings.keep_alive, memory)
+            if settings.prepare is not None:
+                keep = (*keep, *settings.prepare(graph))
+            if keep or settings.pool is not None:
+                graph._own(settings.pool, keep)
+            if self._torch is None:
+                graph._instantiate()
+            else:
+                self._torch.instantiate()
+                graph._use_torch(self._torch.parts())
+            if settings.upload and graph.raw_exec != 0:  # an older torch has not told
+                graph.upload(self._stream)
+        except BaseException:
+            graph.close()
+            raise
+        return graph
+
+    def abort(self) -> None:
+        """End the capture and throw away what it recorded. Idempotent, never raises.
+
+        The stream can be used afterwards.
+        """
+        if not self._over or self._is_to_undo:
+            self._give_up(self._over or "this capture was aborted")
+
+    def _give_up(self, why: str) -> None:
+        self._over = why
+        try:
+            self._put_back()
+        except BaseException:  # an interrupt; what it cut short is done now
+            self._put_back()
+            raise
+
+    def _put_back(self) -> None:
+        if self._torch is not None:
+            self._torch.abort()
+            self._torch = None
+        self._core.abort()
+        if self._cupy is not None:
+            self._cupy.abort()
+            self._cupy = None
+        self._is_to_undo = False
+
+    @property
+    def _is_orphan(self) -> bool:
+        by = self._begun_by
+        return by is not None and self.mode is not CaptureMode.RELAXED and not by.is_alive()
+
+    def status(self) -> CaptureStatus:
+        """Return whether the capture is active, broken, or over."""
+        return CaptureStatus(self._core.status())
+
+    def _capture_facts(self) -> CaptureFacts:
+        """Return what is known of the capture, for an error."""
+        from gpuprof._graphs import diagnosis
+
+        facts = self._core.facts()
+        keeps_log = (_core.driver_info()["version"] or 0) >= _LOGS_SINCE
+        return diagnosis.CaptureFacts(
+            name=self._settings.name,
+            stream=self._stream,
+            mode=self._settings.mode.name.lower(),
+            num_nodes=facts["num_nodes"],
+            last_kernel=facts["last_kernel"] or None,
+            log=self._core.log() if keeps_log else None,
+        )
+
+    @property
+    def stream(self) -> int:
+        """The handle of the stream that is captured."""
+        return self._stream
+
+    @property
+    def mode(self) -> CaptureMode:
+        """The mode that the capture was begun in."""
+        return self._settings.mode
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the capture is neither finished nor aborted."""
+        return not self._over
+
+    @property
+    def graph(self) -> CapturedGraph:
+        """The graph, once the capture is finished. Before that: InvalidStateError."""
+        if self._graph is None:
+            raise InvalidStateError(self._over or "the capture is still open; finish it first")
+        return self._graph
+
+    def _check_open(self) -> None:
+        if self._over:
+            message = f"{self._over}; there is nothing to finish"
+            raise InvalidStateError(message)
+
+    def __reduce__(self) -> Any:
+        message = "a GraphCaptureGuard cannot be pickled: it is an open capture of this process"
+        raise TypeError(message)
+
+    def __repr__(self) -> str:
+        name = f" {shown(self._settings.name)}" if self._settings.name else ""
+        state = self._over or f"open on stream {self._stream}"
+        return f"<gpuprof.GraphCaptureGuard{name}, {state}>"
+
+    def __del__(self) -> None:
+        was_open = not self._over
+        if was_open or self._is_to_undo:
+            self._give_up("this capture was dropped")
+        if was_open and not sys.is_finalizing():
+            warnings.warn(
+                "a GraphCaptureGuard was dropped while its capture was open, which was discarded; "
+                "call finish() or abort()",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+
+
+def _empty_text(name: str | None, stream: int) -> str:
+    what = f"capture {shown(name)}" if name else "the capture"
+    return (
+        f"{what} on stream {stream} recorded nothing: the work ran on another stream, or there was "
+        "none; give that stream as stream=, or allow_empty=True"
+    )

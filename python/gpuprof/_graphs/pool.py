@@ -1,0 +1,275 @@
+"""What captured graphs share: the objects that keep their memory alive, and handles to them."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import TYPE_CHECKING, NoReturn, final
+
+import gpuprof._core as _core
+from gpuprof._timing.backends import cuda_available
+
+if TYPE_CHECKING:
+    from gpuprof._graphs.graph import CapturedGraph
+
+
+@final
+class CapturePool:
+    """Objects that graphs need for as long as they are replayed, and a seal against new captures.
+
+    Graphs captured with one pool share its memory: under torch the private pool of its
+    allocator. `record_buffer` keeps any Python objects, tensors for instance, until the last
+    owner of the pool is gone: whoever holds this object, the graphs captured with it, and its
+    handle. They are dropped in the order in which they were recorded; one whose destructor raises
+    keeps none of the others.
+
+    Notes
+    -----
+    Works without CUDA. Where several threads use one pool at once, it needs the caller's lock.
+    Graphs that share memory give right results only if they are replayed one after the other, in
+    the order of their captures.
+
+    Examples
+    --------
+    >>> pool = gpuprof.CapturePool()
+    >>> pool.record_buffer(bytearray(64))
+    0
+    >>> pool.buffer_count
+    1
+    """
+
+    __slots__ = ("__weakref__", "_buffers", "_generation", "_graphs", "_sealed", "_torch", "_turns")
+
+    _buffers: list[object]
+    _generation: int  # how often the buffers were cleared
+    _graphs: weakref.WeakSet[CapturedGraph]
+    _sealed: bool
+    _torch: object
+    _turns: _core._Turns | None
+
+    def __new__(cls) -> CapturePool:
+        """Make an empty pool: here, because a destructor runs also where ``__init__`` did not."""
+        self = super().__new__(cls)
+        self._buffers = []
+        self._generation = 0
+        self._graphs = weakref.WeakSet()
+        self._sealed = False
+        self._torch = None
+        self._turns = None
+        return self
+
+    def __del__(self) -> None:
+        self._drop_buffers()
+
+    def _drop_buffers(self) -> None:
+        # A list lets go of its items from its end, and is looked at by their destructors.
+        items, self._buffers = self._buffers, []
+        items.reverse()
+        while items:
+            items.pop()
+
+    def record_buffer(self, obj: object) -> int:
+        """Keep an object until the last owner of the pool is gone. Works on a sealed pool too.
+
+        Parameters
+        ----------
+        obj : object
+            Anything.
+
+        Returns
+        -------
+        int
+            Its index, from 0.
+        """
+        self._buffers.append(obj)
+        return len(self._buffers) - 1
+
+    @property
+    def buffer_count(self) -> int:
+        """How many objects the pool keeps."""
+        return len(self._buffers)
+
+    def clear_buffers(self) -> None:
+        """Drop all objects, in the order in which they were recorded.
+
+        Allowed while graphs live that were captured with the pool: their later launches warn once.
+        """
+        self._generation += 1
+        for graph in self._graphs:
+            graph._notice = True
+        self._drop_buffers()
+
+    def _used_by(self, graph: CapturedGraph) -> None:
+        """Note a graph that needs the buffers."""
+        self._graphs.add(graph)
+
+    def _used_no_more_by(self, graph: CapturedGraph) -> None:
+        """Forget a graph whose later launches do not need the buffers."""
+        self._graphs.discard(graph)
+
+    def seal(self) -> None:
+        """Refuse new captures with this pool. Idempotent."""
+        self._sealed = True
+
+    def unseal(self) -> None:
+        """Allow captures again. Idempotent."""
+        self._sealed = False
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether new captures are refused."""
+        return self._sealed
+
+    def _torch_handle(self) -> object:
+        """Return the handle of the pool of torch's allocator that all captures here share.
+
+        For callers that use torch already: it is imported.
+        """
+        if self._torch is None:
+            import torch
+
+            self._torch = torch.cuda.graph_pool_handle()
+        return self._torch
+
+    def _take_turns(self) -> _core._Turns:
+        """Return what makes graphs that share the memory run one after the other."""
+        if self._turns is None:
+            self._turns = _core._Turns()
+        return self._turns
+
+    def __repr__(self) -> str:
+        count = self.buffer_count
+        sealed = ", sealed" if self._sealed else ""
+        return f"<gpuprof.CapturePool, {count} buffer{'' if count == 1 else 's'}{sealed}>"
+
+    def __reduce__(self) -> NoReturn:
+        message = (
+            "a CapturePool belongs to the graphs of this process and cannot be pickled or copied"
+        )
+        raise TypeError(message)
+
+
+@final
+class GraphPoolHandle:
+    """The name of a `CapturePool`, made by `graph_pool_handle`.
+
+    Immutable, hashable and comparable; ``int(handle)`` is its number, never given twice in a
+    process. A handle owns its pool until it is released or collected. The zero handle, which
+    stands for no pool, is false. Any thread may use it.
+    """
+
+    __slots__ = ("__weakref__", "_number", "_pools")
+    _number: int
+    _pools: list[CapturePool]  # the pool, until it is released
+
+    def __init__(self) -> None:
+        message = "a GraphPoolHandle is made by gpuprof.graph_pool_handle()"
+        raise TypeError(message)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        message = f"a GraphPoolHandle cannot be changed: {name!r} cannot be set"
+        raise AttributeError(message)
+
+    def __delattr__(self, name: str) -> NoReturn:
+        message = f"a GraphPoolHandle cannot be changed: {name!r} cannot be deleted"
+        raise AttributeError(message)
+
+    def __int__(self) -> int:
+        return self._number
+
+    def __bool__(self) -> bool:
+        return self._number != 0
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, GraphPoolHandle):
+            return NotImplemented
+        return self._number == other._number
+
+    def __hash__(self) -> int:
+        return hash((GraphPoolHandle, self._number))
+
+    def __copy__(self) -> GraphPoolHandle:
+        return self
+
+    def __deepcopy__(self, memo: object) -> GraphPoolHandle:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<gpuprof.GraphPoolHandle {self._number}>"
+
+    def __reduce__(self) -> NoReturn:
+        message = "a GraphPoolHandle names a pool of this process and cannot be pickled"
+        raise TypeError(message)
+
+
+def _make_handle(number: int, pools: list[CapturePool]) -> GraphPoolHandle:
+    handle = object.__new__(GraphPoolHandle)
+    object.__setattr__(handle, "_number", number)
+    object.__setattr__(handle, "_pools", pools)
+    return handle
+
+
+_numbers = itertools.count(1)
+_zero = _make_handle(0, [])
+
+
+def graph_pool_handle() -> GraphPoolHandle:
+    """Return the handle of a new `CapturePool`; without CUDA the zero handle, which has no pool.
+
+    Initialises CUDA if there is a driver.
+    """
+    if not cuda_available():
+        return _zero
+    return _make_handle(next(_numbers), [CapturePool()])
+
+
+def capture_pool_for_handle(handle: GraphPoolHandle) -> CapturePool | None:
+    """Return the pool that a handle names: the same object each time.
+
+    Parameters
+    ----------
+    handle : GraphPoolHandle
+        What `graph_pool_handle` gave.
+
+    Returns
+    -------
+    CapturePool or None
+        None for the zero handle and for one that was released.
+
+    Raises
+    ------
+    TypeError
+        `handle` is no `GraphPoolHandle`.
+    """
+    pools = _pools_of(handle)
+    for pool in pools:
+        return pool
+    return None
+
+
+def release_graph_pool_handle(handle: GraphPoolHandle) -> None:
+    """Let a handle's pool go. Idempotent.
+
+    The pool lives on while graphs or variables hold it.
+
+    Parameters
+    ----------
+    handle : GraphPoolHandle
+        What `graph_pool_handle` gave.
+
+    Raises
+    ------
+    TypeError
+        `handle` is no `GraphPoolHandle`.
+    """
+    _pools_of(handle).clear()
+
+
+def _pools_of(handle: object) -> list[CapturePool]:
+    if isinstance(handle, GraphPoolHandle):
+        return handle._pools
+    message = (
+        "handle: expected a GraphPoolHandle from gpuprof.graph_pool_handle(), got "
+        f"{type(handle).__name__}"
+    )
+    raise TypeError(message)

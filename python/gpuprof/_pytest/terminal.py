@@ -1,0 +1,184 @@
+"""What the terminal shows at the end of a session with benchmarks."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpuprof._common.text import _PLAIN_FORMS, shown_text
+from gpuprof._common.units import duration, percent
+from gpuprof._display.table import Grid
+from gpuprof._pytest.judge import place
+from gpuprof._results.decision import Decision, Verdict
+from gpuprof._results.report import bins, cells, warnings_of
+from gpuprof._results.result import BenchResult
+from gpuprof._results.statistics import MIN_FOR_INTERVAL
+
+if TYPE_CHECKING:
+    import pytest
+
+    from gpuprof._pytest.session import Results
+
+_BARS = "▁▂▃▄▅▆▇█"
+_PLAIN_BARS = ".:-=+*#@"
+_BINS = 10
+_LEFT = frozenset({"benchmark", "mode", "L2", "verdict", "distribution"})
+_MARKUP = {
+    Verdict.SLOW: {"red": True, "bold": True},
+    Verdict.FAST: {"green": True},
+    Verdict.AMBIGUOUS: {"yellow": True},
+    Verdict.INCOMPARABLE: {"yellow": True},
+}
+_UNDECIDED = {Verdict.AMBIGUOUS, Verdict.INCOMPARABLE}
+_MAX_WARNINGS = 20
+
+
+def show(results: Results, reporter: pytest.TerminalReporter) -> None:
+    """Write a table for each group, the warnings, the counts of verdicts and the notes."""
+    records = list(results.records.values())
+    out = _Lines(reporter)
+    if records or results.problems or results.notes:
+        reporter.section(title(records), sep="-", yellow=True)
+    by_group: dict[str | None, list[dict[str, Any]]] = {}
+    for record in records:
+        by_group.setdefault(record["group"], []).append(record)
+    for group, members in sorted(by_group.items(), key=lambda each: each[0] or ""):
+        if group is not None:
+            out.line(f"group {shown_text(group)}")
+        _table(members, out)
+        out.line("")
+    measured = [BenchResult.from_dict(record["results"][-1]) for record in records]
+    warnings = _reasons(records) + warnings_of(measured) + _notes(records)
+    for text in warnings[:_MAX_WARNINGS]:
+        out.line(text)
+    if len(warnings) > _MAX_WARNINGS:
+        out.line(f"... and {len(warnings) - _MAX_WARNINGS} more warnings")
+    if reporter.verbosity > 0:
+        for result in measured:
+            out.line(f"{result.name}: {result.count} samples")
+            for line in result.histogram().splitlines():
+                out.line(f"  {line}")
+    if results.settings.compare and records:
+        out.line(f"compared with the baseline {results.settings.compare!r}: {counts(records)}")
+    for note in results.notes:
+        out.line(note)
+    for problem in results.problems:
+        out.line(problem, red=True, bold=True)
+
+
+def title(records: Iterable[Mapping[str, Any]]) -> str:
+    """Say what was measured on; that it was no GPU must not be overlooked."""
+    measured = [BenchResult.from_dict(record["results"][-1]) for record in records]
+    if not measured:
+        return "gpu_benchmark: nothing was measured"
+    places = ", ".join(dict.fromkeys(place(result) for result in measured))
+    count = f"{len(measured)} benchmark{'s' * (len(measured) != 1)}"
+    on_cpu = sum(result.clock == "cpu" for result in measured)
+    if on_cpu == len(measured):
+        return f"gpu_benchmark: {count} on the CPU clock, no GPU time: {places}"
+    some = f", {on_cpu} of them on the CPU clock" if on_cpu else ""
+    return f"gpu_benchmark: {count}{some}: {places}"
+
+
+def counts(records: Iterable[Mapping[str, Any]]) -> str:
+    """Count the verdicts, such as ``1 SLOW, 3 SAME, 1 NODATA``."""
+    found = Counter(
+        Verdict(record["decision"]["verdict"]) for record in records if record["decision"]
+    )
+    return ", ".join(f"{found[verdict]} {verdict}" for verdict in Verdict if found[verdict])
+
+
+def _reasons(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return why there is no verdict for or against; each text once, with the tests it is about."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for record in records:
+        decision = record["decision"]
+        if decision and Verdict(decision["verdict"]) in _UNDECIDED:
+            reason = Verdict(decision["verdict"]).name, decision["rule"]
+            found.setdefault(reason, []).append(record["key"])
+    return [
+        shown_text(f"{verdict} {', '.join(keys)}: {rule}")
+        for (verdict, rule), keys in found.items()
+    ]
+
+
+def _notes(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return what the decisions warn of; each text once, with the tests that it is about."""
+    found: dict[str, list[str]] = {}
+    for record in records:
+        for text in record["decision"]["warnings"] if record["decision"] else ():
+            found.setdefault(text, []).append(record["key"])
+    return [f"note: {', '.join(keys)}: {text}" for text, keys in found.items()]
+
+
+def _table(records: list[dict[str, Any]], out: _Lines) -> None:
+    lines, verdicts = [], []
+    names = Counter(record["name"] for record in records)
+    for record in records:
+        result = BenchResult.from_dict(record["results"][-1])
+        decision = Decision.from_dict(record["decision"]) if record["decision"] else None
+        verdicts.append(decision.verdict if decision else None)
+        name = record["name"] if names[record["name"]] == 1 else record["key"]
+        lines.append(_line(name, result, decision, out))
+    grid = Grid([*lines[0]], [[*line.values()] for line in lines], _LEFT).without_empty().plain()
+    out.line(grid[0])
+    out.line(grid[1])
+    for text, verdict in zip(grid[2:], verdicts, strict=True):
+        out.line(text, **(_MARKUP.get(verdict, {}) if verdict else {}))
+
+
+def _line(name: str, result: BenchResult, decision: Decision | None, out: _Lines) -> dict[str, str]:
+    shown = cells(result)
+    line = {
+        "benchmark": name,
+        "median": shown["median"],
+        "precision": percent(result.rel_precision) if result.count >= MIN_FOR_INTERVAL else "",
+        "min": shown["min"],
+        "IQR": shown["IQR"],
+        "samples": shown["samples"],
+        "mode": shown["mode"],
+        "L2": shown["L2"],
+        "bytes": shown["bytes"],
+        "flops": shown["flops"],
+        "distribution": out.bars(result),
+        "baseline": "",
+        "ratio": "",
+        "floor": "",
+        "verdict": "",
+    }
+    if decision is not None:
+        line["baseline"] = "" if decision.base_ms is None else duration(decision.base_ms)
+        line["ratio"] = "" if decision.ratio is None else f"{decision.ratio:.3f}"
+        line["floor"] = "" if decision.floor is None else percent(decision.floor)
+        line["verdict"] = str(decision.verdict)
+    return line
+
+
+class _Lines:
+    """Writes lines in what the terminal's encoding can show."""
+
+    def __init__(self, reporter: pytest.TerminalReporter) -> None:
+        self._reporter = reporter
+        file = getattr(reporter._tw, "_file", sys.stdout)
+        self._encoding = getattr(file, "encoding", None) or "utf-8"
+
+    def line(self, text: str, **markup: bool) -> None:
+        try:
+            text.encode(self._encoding)
+        except UnicodeEncodeError:
+            text = text.translate(_PLAIN_FORMS)
+            text = text.encode(self._encoding, "backslashreplace").decode(self._encoding)
+        self._reporter.write_line(text, **markup)
+
+    def bars(self, result: BenchResult) -> str:
+        """Draw the distribution of the samples in a few characters, shortest times left."""
+        steps = _BARS if self._encoding.lower().startswith("utf") else _PLAIN_BARS
+        found = bins(result, _BINS)
+        most = max(each.count for each in found)
+        return "".join(
+            steps[math.ceil(len(steps) * each.count / most) - 1] if each.count else " "
+            for each in found
+        )

@@ -1,0 +1,245 @@
+"""What a comparison found, as plain data: a row for each function, the first being the base.
+
+It holds no function or event, never waits, and can be pickled, sent elsewhere and shown there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from gpuprof._common.text import shown_text
+from gpuprof._common.units import duration
+from gpuprof._display.table import Grid, html_list, markdown_list
+from gpuprof._results import statistics
+from gpuprof._results.decision import Decision, Verdict
+from gpuprof._results.report import LEFT, cells, headline, how, warnings_of
+from gpuprof._results.result import BenchResult
+
+FORMAT = "gpuprof-comparison"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class CompareRow:
+    """One function of a comparison.
+
+    Attributes
+    ----------
+    result : BenchResult
+        Its samples, one for each round.
+    ratio : float
+        The median over the rounds of its time over that of the first function; NaN where a time is
+        not above 0. 1 for the first.
+    interval : tuple of float or None
+        The interval of the ratio, by the sign test; None for the first function, and with fewer
+        than 6 rounds.
+    decision : Decision or None
+        The verdict and what it rests on; None for the first function.
+    """
+
+    result: BenchResult
+    ratio: float
+    interval: tuple[float, float] | None = None
+    decision: Decision | None = None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict against the first function."""
+        return None if self.decision is None else self.decision.verdict
+
+    def __repr__(self) -> str:
+        said = "" if self.decision is None else f"; {_ratio(self)} {self.decision}"
+        return shown_text(headline(self.result)) + said
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as plain data."""
+        return {
+            "result": self.result.to_dict(),
+            "ratio": self.ratio if math.isfinite(self.ratio) else None,
+            "interval": None if self.interval is None else [*self.interval],
+            "decision": None if self.decision is None else self.decision.to_dict(),
+        }
+
+
+class CompareResult(Mapping[str, CompareRow]):
+    """What `compare` found: for each name its row, in the order given.
+
+    The first function is what the others are compared with.
+
+    Attributes
+    ----------
+    rounds : int
+        How often each function was measured.
+    threshold : float
+        The smallest change to speak of, as a fraction.
+    confidence : float
+        Of each ratio's interval. With several ratios it is so high that all of them together hold
+        at 95 %.
+    warnings : tuple of str
+        What holds for the comparison as a whole; the results have their own.
+    seed : int or None
+        What the order of the rounds was drawn from; None if it is not known.
+    created : str
+        When, as ISO 8601 text in UTC.
+    """
+
+    def __init__(
+        self,
+        results: Sequence[BenchResult],
+        *,
+        threshold: float = 0.01,
+        warnings: Sequence[str] = (),
+        seed: int | None = None,
+        created: str | None = None,
+    ) -> None:
+        self.threshold = threshold
+        self.warnings = tuple(warnings)
+        self.seed = seed
+        self.created = created or datetime.now(timezone.utc).isoformat(timespec="seconds")
+        self.rounds = min(result.count for result in results)
+        self.confidence = joint_confidence(len(results) - 1)
+        base, *others = results
+        self._rows = {base.name: CompareRow(base, 1.0)}
+        for result in others:
+            self._rows[result.name] = self._compared(base, result)
+
+    def _compared(self, base: BenchResult, new: BenchResult) -> CompareRow:
+        from gpuprof._results.verdict import judge_paired
+
+        decision = judge_paired(
+            base.samples_ms,
+            new.samples_ms,
+            threshold=self.threshold,
+            confidence=self.confidence,
+            tick=max(base.tick_ms, new.tick_ms),
+        )
+        for what in ("clock", "mode", "l2"):
+            one, other = getattr(base, what), getattr(new, what)
+            if one != other:
+                rule = f"{what} is {one!r} for {base.name!r} and {other!r} for {new.name!r}"
+                decision = replace(decision, verdict=Verdict.INCOMPARABLE, rule=rule)
+                break  # what follows from it need not be said
+        ratio = decision.ratio
+        if ratio is None:
+            ratio = new.median_ms / base.median_ms if base.median_ms > 0 else math.nan
+        return CompareRow(new, ratio, decision.interval, decision)
+
+    def __getitem__(self, name: str) -> CompareRow:
+        if name not in self._rows:
+            message = f"no function {name!r}; there are {', '.join(map(repr, self._rows))}"
+            raise KeyError(message)
+        return self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def results(self) -> list[BenchResult]:
+        """The results alone."""
+        return [row.result for row in self._rows.values()]
+
+    @property
+    def base(self) -> str:
+        """The name of the function that the others are compared with."""
+        return next(iter(self._rows))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as dicts, lists, text, finite numbers and None."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "created": self.created,
+            "rounds": self.rounds,
+            "seed": self.seed,
+            "threshold": self.threshold,
+            "confidence": self.confidence,
+            "warnings": [*self.warnings],
+            "rows": [row.to_dict() for row in self._rows.values()],
+        }
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return `to_dict` as strict JSON, in ASCII."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def to_markdown(self) -> str:
+        """Return a Markdown table, a line for each function."""
+        return "\n".join([*self._grid().markdown(), *markdown_list(self._notes())]) + "\n"
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the median of each function as a bar, with its interval.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            The axes to draw into; None makes a figure.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Not known to pyplot: save it with ``savefig``, or show it as a notebook cell's value.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            Without matplotlib; it comes with ``pip install 'gpuprof[plot]'``.
+        """
+        from gpuprof._results import plot as results_plot
+
+        ratios = ["", *(f"x {row.ratio:.3f}" for row in [*self._rows.values()][1:])]
+        return results_plot.comparison(self.results, ratios, ax)
+
+    def _grid(self) -> Grid:
+        lines = []
+        for name, row in self._rows.items():
+            shown = cells(row.result)
+            lines.append(
+                {
+                    "name": name,
+                    **{key: shown[key] for key in ("median", "95 % interval", "min", "host")},
+                    f"ratio to {self.base}": _ratio(row),
+                    "bytes": shown["bytes"],
+                    "flops": shown["flops"],
+                    "verdict": str(row.verdict or ""),
+                }
+            )
+        return Grid([*lines[0]], [[*line.values()] for line in lines], LEFT).without_empty()
+
+    def _notes(self) -> list[str]:
+        first = self.results[0]
+        taken = duration(1e3 * sum(result.duration_s for result in self.results))
+        notes = [f"{how(first)}; {self.rounds:,} rounds in turns, {taken} in all"]
+        if len(self._rows) > 2:
+            notes.append(
+                f"the intervals of the ratios hold at {100 * statistics.CONFIDENCE:.0f} % together"
+            )
+        for name, row in self._rows.items():
+            if row.decision:
+                notes += [f"{name}: {text}" for text in (row.decision.rule, *row.decision.warnings)]
+        return notes + warnings_of(self.results, self.warnings)
+
+    def __repr__(self) -> str:
+        return "\n".join([*self._grid().plain(), *map(shown_text, self._notes())])
+
+    def _repr_html_(self) -> str:
+        return f"<div>{self._grid().html()}{html_list(self._notes())}</div>"
+
+
+def _ratio(row: CompareRow) -> str:
+    if row.decision is None:
+        return ""
+    if row.interval is None:
+        return f"{row.ratio:.3f}"
+    return f"{row.ratio:.3f} ({row.interval[0]:.3f} to {row.interval[1]:.3f})"
+
+
+def joint_confidence(ratios: int) -> float:
+    """Return the confidence of each of several intervals that hold together at 95 %."""
+    return 1 - (1 - statistics.CONFIDENCE) / ratios

@@ -1,0 +1,371 @@
+"""What a measurement is, as plain data: the raw samples, and how they were taken.
+
+A ``BenchResult`` holds no function, stream or event. It never waits and reads nothing from the
+driver; it can be pickled, written as JSON, read elsewhere and shown there. Times are milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+from gpuprof._common.checks import CHECKS, shortened
+from gpuprof._results import statistics
+
+FORMAT = "gpuprof-result"
+VERSION = 1
+
+_MAX_DEPTH = 16
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """What `benchmark` measured: the time of one call, sample by sample.
+
+    Attributes
+    ----------
+    name : str
+        What was measured.
+    mode : str
+        How it was measured: ``"graph"``, ``"batched"``, ``"isolated"``, ``"synchronized"`` (host
+        time around a wait for the device) or ``"cpu"``.
+    requested_mode : str
+        The mode asked for; ``"auto"`` leaves the choice to gpuprof.
+    clock : str
+        ``"cuda"`` for times of events on the GPU, ``"host"`` for the host's clock around a wait for
+        the device, ``"cpu"`` for the host's clock alone.
+    l2 : str
+        What the L2 cache held at the start of a call: ``"hot"``, ``"rotated"`` (each call gets
+        other copies of the arguments), ``"flushed"``, or ``"n/a"``.
+    samples_ms : tuple of float
+        The time of one call, in milliseconds, in the order in which they were taken; all of
+        them.
+    host_ms : float
+        The median of what the host needs to queue one call; NaN if it was not taken.
+    tick_ms : float
+        The smallest step that a sample can have.
+    calls_per_sample : int
+        Over how many calls a sample is taken.
+    gate : str
+        ``"gated"`` if the GPU began only after the work of a sample was queued, so that the host's
+        time is not in it; else ``"ungated"``, or ``"n/a"``.
+    clock_mhz : tuple of float
+        The clock of the GPU's multiprocessors at each sample; empty if it was not read.
+    throttle_reasons : tuple of str
+        Why the GPU lowered its clocks meanwhile.
+    noise : mapping of str to float
+        What else the machine did meanwhile, on the CPU's clock: the shares of the time that the
+        thread ``"waited"`` for a CPU, and that the host of a virtual machine has ``"stolen"``;
+        ``"off_cpu"``, the share of a median sample in which the thread was on no CPU;
+        ``"switches_per_s"``, how often it lost its CPU; ``"loop_ms"``, the time of a loop that is
+        always the same. Empty on other clocks; what the system does not tell is left out.
+    nbytes : int or None
+        The bytes that a call moves, as the caller says.
+    flops : int or None
+        The floating-point operations of a call, as the caller says.
+    warnings : tuple of str
+        What lessens the result's worth, and what was measured otherwise than asked for.
+    params : mapping
+        The point of a sweep that this is.
+    extra_info : mapping
+        Whatever the caller adds.
+    machine : mapping
+        The machine that measured: GPU, driver, versions.
+    created : str
+        When, as ISO 8601 text in UTC.
+    duration_s : float
+        How long measuring took, in seconds.
+    """
+
+    name: str
+    mode: str
+    requested_mode: str
+    clock: str
+    l2: str
+    samples_ms: tuple[float, ...]
+    host_ms: float = math.nan
+    tick_ms: float = 0.0
+    calls_per_sample: int = 1
+    gate: str = "n/a"
+    clock_mhz: tuple[float, ...] = ()
+    throttle_reasons: tuple[str, ...] = ()
+    noise: Mapping[str, float] = field(default_factory=dict)
+    nbytes: int | None = None
+    flops: int | None = None
+    warnings: tuple[str, ...] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    extra_info: Mapping[str, Any] = field(default_factory=dict)
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    created: str = ""
+    duration_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = CHECKS[each.name](each.name, getattr(self, each.name))
+            object.__setattr__(self, each.name, value)
+        if self.clock_mhz and len(self.clock_mhz) != len(self.samples_ms):
+            message = (
+                f"clock_mhz has {len(self.clock_mhz)} values for {len(self.samples_ms)} samples; "
+                "expected one for each sample, or none"
+            )
+            raise ValueError(message)
+
+    @property
+    def count(self) -> int:
+        """How many samples there are."""
+        return len(self.samples_ms)
+
+    @cached_property
+    def _sorted(self) -> list[float]:
+        return sorted(self.samples_ms)
+
+    @cached_property
+    def median_ms(self) -> float:
+        """The median: the figure to quote."""
+        return statistics.median(self._sorted)
+
+    @property
+    def min_ms(self) -> float:
+        """The smallest sample. It hides what happens only sometimes; quote the median."""
+        return self._sorted[0]
+
+    @property
+    def max_ms(self) -> float:
+        """The largest sample."""
+        return self._sorted[-1]
+
+    @cached_property
+    def mean_ms(self) -> float:
+        """The mean."""
+        return math.fsum(self.samples_ms) / self.count
+
+    @cached_property
+    def stddev_ms(self) -> float:
+        """The standard deviation; 0 of a single sample."""
+        return statistics.stddev(self.samples_ms)
+
+    @property
+    def q1_ms(self) -> float:
+        """The first quartile."""
+        return statistics.quantile(self._sorted, 0.25)
+
+    @property
+    def q3_ms(self) -> float:
+        """The third quartile."""
+        return statistics.quantile(self._sorted, 0.75)
+
+    @property
+    def iqr_ms(self) -> float:
+        """The distance between the quartiles."""
+        return self.q3_ms - self.q1_ms
+
+    @cached_property
+    def mad_ms(self) -> float:
+        """The median absolute deviation from the median, not scaled."""
+        return statistics.mad(self._sorted)
+
+    @property
+    def p10_ms(self) -> float:
+        """The 10th percentile."""
+        return statistics.quantile(self._sorted, 0.1)
+
+    @property
+    def p90_ms(self) -> float:
+        """The 90th percentile."""
+        return statistics.quantile(self._sorted, 0.9)
+
+    @cached_property
+    def interval_ms(self) -> tuple[float, float]:
+        """The 95 % interval of the median, by order statistics: exact for independent samples.
+
+        It is as wide as that of `independent_samples`, and reaches at least a tick to both sides of
+        the median. With fewer than 6 it is from the smallest to the largest. It tells how well this
+        run knows its median; another run of the same code may differ by more.
+        """
+        return statistics.median_interval(
+            self._sorted, tick=self.tick_ms, independent=self.independent_samples
+        )
+
+    @cached_property
+    def independent_samples(self) -> float:
+        """As many independent samples would tell as much about the median as these.
+
+        It is fewer than `count` where samples that follow each other are alike.
+        """
+        return statistics.independent_count(self.samples_ms)
+
+    @property
+    def rel_precision(self) -> float:
+        """Half the interval over the median; infinite if the median is not above 0."""
+        low, high = self.interval_ms
+        return (high - low) / 2 / self.median_ms if self.median_ms > 0 else math.inf
+
+    @property
+    def gbytes_per_s(self) -> float | None:
+        """`nbytes` over the median, in 10^9 bytes a second; None if `nbytes` is not known."""
+        return self._rate(self.nbytes, 1e6)
+
+    @property
+    def tflops_per_s(self) -> float | None:
+        """`flops` over the median, in 10^12 operations a second; None if `flops` is not known."""
+        return self._rate(self.flops, 1e9)
+
+    def _rate(self, amount: int | None, per_ms: float) -> float | None:
+        if amount is None or self.median_ms <= 0:
+            return None
+        return amount / self.median_ms / per_ms
+
+    @classmethod
+    def from_dict(cls, data: object) -> BenchResult:
+        """Build one from what `to_dict` returned.
+
+        Raises
+        ------
+        ValueError
+            If `data` is something else, or of a version that this one cannot read; it names the
+            field that is wrong.
+        """
+        if not isinstance(data, Mapping):
+            message = f"a result is a {type(data).__name__}; expected what to_dict() returns"
+            raise ValueError(message)
+        expected = {"format": FORMAT, "version": VERSION, "unit": "ms"}
+        found = {key: data.get(key) for key in expected}
+        if found != expected or isinstance(found["version"], bool):
+            message = (
+                f"data has {shortened(found)}; expected {expected}: pass what "
+                "BenchResult.to_dict() of a matching gpuprof returned"
+            )
+            raise ValueError(message)
+        values: dict[str, Any] = {}
+        for each in fields(cls):
+            if each.name == "noise" and each.name not in data:
+                continue  # results of the first releases have none
+            if each.name not in data:
+                message = f"the result has no {each.name!r}"
+                raise ValueError(message)
+            value = data[each.name]
+            values[each.name] = math.nan if each.name == "host_ms" and value is None else value
+        unknown = [key for key in data if key not in values and key not in _DERIVED]
+        if unknown:
+            message = f"the result has an unknown field {shortened(unknown[0])}"
+            raise ValueError(message)
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as dicts, lists, text, finite numbers and None.
+
+        What `params`, `extra_info` and `machine` hold besides these becomes its text. ``summary``
+        repeats the figures that follow from the samples, for other readers.
+        """
+        plain = {each.name: plain_data(getattr(self, each.name)) for each in fields(self)}
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "unit": "ms",
+            **plain,
+            "summary": {name: plain_data(getattr(self, name)) for name in _SUMMARY},
+        }
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return `to_dict` as strict JSON, in ASCII."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def to_markdown(self) -> str:
+        """Return a Markdown table of the figures, with the warnings below."""
+        from gpuprof._results import report
+
+        return report.markdown(self)
+
+    def histogram(self, bins: int = 12) -> str:
+        """Return a histogram of the samples as plain text, a line for each bin.
+
+        Parameters
+        ----------
+        bins : int
+            How many bins at most. None is narrower than a tick, and samples far outside the
+            quartiles share a bin at the end.
+        """
+        from gpuprof._results import report
+
+        return report.histogram(self, bins)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw a histogram of the samples, with the median and its interval.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            The axes to draw into; None makes a figure.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Not known to pyplot: save it with ``savefig``, or show it as a notebook cell's value.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            Without matplotlib; it comes with ``pip install 'gpuprof[plot]'``.
+        """
+        from gpuprof._results import plot as results_plot
+
+        return results_plot.histogram(self, ax)
+
+    def __str__(self) -> str:
+        from gpuprof._results import report
+
+        return report.plain(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from gpuprof._results import report
+
+        return report.html_report(self)
+
+
+_SUMMARY = (
+    "count",
+    "median_ms",
+    "interval_ms",
+    "independent_samples",
+    "min_ms",
+    "max_ms",
+    "mean_ms",
+    "stddev_ms",
+    "q1_ms",
+    "q3_ms",
+    "iqr_ms",
+    "mad_ms",
+    "p10_ms",
+    "p90_ms",
+    "gbytes_per_s",
+    "tflops_per_s",
+)
+_DERIVED = {"format", "version", "unit", "summary"}
+
+
+def plain_data(value: Any, depth: int = 0) -> Any:
+    """Return `value` as what JSON can hold; what is no such thing becomes its text."""
+    from gpuprof._common.text import output_text
+
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        number = float(value)
+        return number if math.isfinite(number) else None
+    if depth < _MAX_DEPTH:
+        if isinstance(value, Mapping):
+            return {
+                output_text(str(key)): plain_data(item, depth + 1) for key, item in value.items()
+            }
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return [plain_data(item, depth + 1) for item in value]
+    return output_text(value if type(value) is str else str(value))

@@ -1,0 +1,171 @@
+"""Which clocks there are, and why not."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias
+
+import gpuprof._core as _core
+from gpuprof._common.text import clean_text
+from gpuprof.errors import GpuprofError
+
+NAMES = ("auto", "cuda", "cpu", "metal")
+_OTHER_WORDS = {"gpu": "cuda", "nvidia": "cuda", "host": "cpu", "mps": "metal", "apple": "metal"}
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Whether a clock can be used here.
+
+    Attributes
+    ----------
+    available : bool
+    reason : str
+        What it is, or why it is not available.
+    """
+
+    available: bool
+    reason: str
+
+    def to_dict(self) -> dict[str, bool | str]:
+        """Return the plain form."""
+        return {"available": self.available, "reason": self.reason}
+
+
+class SyncBackend:
+    """A clock for any device that can be waited for: synchronise, read the clock, body, the same.
+
+    Parameters
+    ----------
+    name : str
+        Names the clock in samples and statistics.
+    synchronize : callable
+        Takes no arguments and returns when the device has done all work given to it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `name` is no text or taken by another clock, or `synchronize` is no function.
+
+    Notes
+    -----
+    Unlike CUDA events this makes the program wait at every enter and exit.
+
+    Examples
+    --------
+    >>> backend = SyncBackend("tpu", lambda: None)
+    >>> with gpuprof.timer("step", backend=backend) as sample:
+    ...     pass
+    >>> sample.clock
+    'tpu'
+    """
+
+    def __init__(self, name: str, synchronize: Callable[[], object]) -> None:
+        _check_backend(name, synchronize)
+        self.name = clean_text(name)
+        self.synchronize = synchronize
+
+    def __repr__(self) -> str:
+        return f"SyncBackend({self.name!r}, {self.synchronize!r})"
+
+
+def _check_backend(name: object, synchronize: object) -> None:
+    if not isinstance(name, str):
+        message = f"name: expected a str, got {type(name).__name__}"
+        raise TypeError(message)
+    if not name or name in {"auto", "cuda", "cpu"}:
+        message = (
+            f"name: expected a non-empty str other than 'auto', 'cuda' and 'cpu', got {name!r}"
+        )
+        raise ValueError(message)
+    if not callable(synchronize):
+        message = f"synchronize: expected a function, got {type(synchronize).__name__}"
+        raise TypeError(message)
+
+
+BackendLike: TypeAlias = "str | SyncBackend"
+
+
+def resolve(backend: object) -> str | SyncBackend:
+    """Check a ``backend=`` argument and return what `_core` takes for it.
+
+    Raises
+    ------
+    CudaUnavailableError
+        ``'cuda'`` without a usable driver and device.
+    GpuprofError
+        ``'metal'`` where torch has no Metal device.
+    TypeError, ValueError
+        Anything that names no backend.
+    """
+    if isinstance(backend, SyncBackend):
+        return backend
+    if not isinstance(backend, str):
+        message = f"backend: expected one of {NAMES} or a SyncBackend, got {type(backend).__name__}"
+        raise TypeError(message)
+    if backend == "cuda":
+        _core.require_cuda()
+    if backend == "metal":
+        return _metal()
+    if backend not in NAMES:
+        other = _OTHER_WORDS.get(backend.lower())
+        near = [other] if other else difflib.get_close_matches(backend, NAMES, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        message = f"backend: expected one of {NAMES} or a SyncBackend, got {backend!r}{hint}"
+        raise ValueError(message)
+    return backend
+
+
+def _metal_reason() -> str:
+    """Return why Metal cannot be used, or an empty text. Imports torch only where it may help."""
+    if sys.platform != "darwin" and "torch" not in sys.modules:
+        return "Metal needs macOS"
+    try:
+        import torch
+    except ImportError:
+        return "Metal is reached through torch, and torch is not installed"
+    if not torch.backends.mps.is_available():
+        return "torch.backends.mps.is_available() is False"
+    return ""
+
+
+def _metal() -> SyncBackend:
+    reason = _metal_reason()
+    if reason:
+        message = f"backend 'metal' is not available: {reason}"
+        raise GpuprofError(message)
+    import torch
+
+    return SyncBackend("metal", torch.mps.synchronize)
+
+
+def backends() -> Mapping[str, Backend]:
+    """Return the clocks by name, each with whether and why it is available.
+
+    Initialises CUDA if there is a driver.
+
+    Returns
+    -------
+    Mapping[str, Backend]
+    """
+    driver = _core.driver_info()
+    available = bool(driver["available"])
+    version = driver["version"] or 0
+    loaded = f"{driver['path']}, CUDA {version // 1000}.{version % 1000 // 10}"
+    metal = _metal_reason()
+    return MappingProxyType(
+        {
+            "cuda": Backend(available, loaded if available else driver["reason"]),
+            "cpu": Backend(True, "the monotonic clock"),
+            "metal": Backend(not metal, metal or "torch.mps"),
+        }
+    )
+
+
+def cuda_available() -> bool:
+    """Return whether there is a CUDA driver with a device. Initialises CUDA if so."""
+    return bool(_core.driver_info()["available"])

@@ -1,0 +1,245 @@
+"""Scopes and annotations as decorators: a wrapper for each kind of function, keeping the kind."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+import gpuprof._core as _core
+from gpuprof._frameworks.torch_compile import in_graph
+
+if TYPE_CHECKING:
+    from gpuprof._core import Annotation, Scope
+
+
+def name_of(function: Any) -> str:
+    """Return the name under which a decorated function is known."""
+    if isinstance(function, (staticmethod, classmethod)):
+        return name_of(function.__func__)
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
+    return name or type(function).__qualname__
+
+
+def decorate(scope: Scope | Annotation, function: Any) -> Any:
+    """Return `function` with each call timed by `scope`, or shown as an annotation.
+
+    Parameters
+    ----------
+    scope : Scope or Annotation
+        An unnamed one gives way to one with the function's ``__qualname__``.
+    function : callable, staticmethod or classmethod
+        Functions, methods, async functions, generators and async generators keep their kind. A
+        generator is timed at each resume, an async function with its awaits. Annotations of these
+        are one range each, from the first resume to the end, which may cross others. A coroutine
+        that was made while timing, or everything that shows annotations, was off is the function's
+        own and stays unmeasured.
+
+    Raises
+    ------
+    TypeError
+        `function` is a class, or not callable.
+    """
+    if isinstance(function, (staticmethod, classmethod)):
+        return type(function)(decorate(scope, function.__func__))
+    kind = "an annotation" if isinstance(scope, _core.Annotation) else "a timer scope"
+    if isinstance(function, type):
+        method = next(
+            (name for name in ("forward", "__call__") if name in vars(function)), "__init__"
+        )
+        message = (
+            f"{kind} decorates a function, got the class {function.__qualname__}; decorate a "
+            f"method of it, such as {function.__qualname__}.{method}"
+        )
+        raise TypeError(message)
+    if not callable(function):
+        message = (
+            f"{kind} decorates a function, got {type(function).__name__}; "
+            "use it in a with statement instead"
+        )
+        raise TypeError(message)
+    if isinstance(scope, _core.Annotation):
+        return _core._shorten(_annotated(_named(scope, function), function))
+    if scope.name is None:
+        scope = _core.timer(name_of(function), **scope._options)
+    return _core._shorten(_timed(scope, function))
+
+
+# A wrapper's closure is `function` and `scope`, where `_core._shorten` looks for them.
+
+
+def _timed(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]:
+    if inspect.isasyncgenfunction(function):
+        return _async_generator(scope, function)
+    if inspect.iscoroutinefunction(function):
+        return _coroutine(scope, function)
+    if inspect.isgeneratorfunction(function):
+        return _generator(scope, function)
+    return _function(scope, function)
+
+
+def _function(scope: Scope | Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        if in_graph():
+            return function(*args, **kwargs)
+        with scope:
+            return function(*args, **kwargs)
+
+    return timed
+
+
+def _coroutine(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def timed(*args: Any, **kwargs: Any) -> Any:
+        with scope:
+            return await function(*args, **kwargs)
+
+    return timed
+
+
+def _generator(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def timed(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        generator = function(*args, **kwargs)
+        if in_graph():
+            return (yield from generator)
+        resume: Callable[[], Any] = functools.partial(next, generator)
+        closed: GeneratorExit | None = None
+        try:
+            while True:
+                item = None
+                with scope:
+                    try:
+                        item = resume()
+                    except StopIteration as stop:  # the end of the work, no failure of it
+                        return stop.value
+                    except GeneratorExit as error:  # closed, which is no failure either
+                        closed = error
+                if closed is not None:
+                    raise closed
+                try:
+                    sent = yield item
+                except BaseException as error:
+                    resume = functools.partial(generator.throw, error)
+                else:
+                    resume = functools.partial(generator.send, sent)
+        finally:
+            del resume, closed  # what they hold of an exception would hold this frame
+
+    return _as_awaitable_as(function, timed)
+
+
+def _as_awaitable_as(
+    function: Callable[..., Any], wrapper: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return a generator function that can be awaited if `function` can (`types.coroutine`)."""
+    code = getattr(function, "__code__", None)
+    if code is not None and code.co_flags & inspect.CO_ITERABLE_COROUTINE:
+        awaitable: Callable[..., Any] = types.coroutine(wrapper)
+        return awaitable
+    return wrapper
+
+
+def _async_generator(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def timed(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        generator = function(*args, **kwargs)
+        resume: Callable[[], Any] = functools.partial(generator.__anext__)
+        try:
+            while True:
+                with scope:
+                    try:
+                        item = await resume()
+                    except StopAsyncIteration:  # the end of the work, no failure of it
+                        return
+                try:
+                    sent = yield item
+                except GeneratorExit:
+                    with scope:
+                        await generator.aclose()
+                    raise
+                except BaseException as error:
+                    resume = functools.partial(generator.athrow, error)
+                else:
+                    resume = functools.partial(generator.asend, sent)
+        finally:
+            del resume
+
+    return timed
+
+
+def _named(annotation: Annotation, function: Any) -> Annotation:
+    if annotation.name is not None:
+        return annotation
+    given = {key: value for key, value in annotation._options.items() if value is not None}
+    return _core.annotate(name_of(function), **given)
+
+
+def _annotated(scope: Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
+    if inspect.isasyncgenfunction(function):
+        return _annotated_async_generator(scope, function)
+    if inspect.iscoroutinefunction(function):
+        return _annotated_coroutine(scope, function)
+    if inspect.isgeneratorfunction(function):
+        return _annotated_generator(scope, function)
+    return _function(scope, function)
+
+
+def _annotated_coroutine(scope: Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def annotated(*args: Any, **kwargs: Any) -> Any:
+        number = scope._start()
+        try:
+            return await function(*args, **kwargs)
+        finally:
+            scope._end(number)
+
+    return annotated
+
+
+def _annotated_generator(scope: Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def annotated(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        if in_graph():
+            return (yield from function(*args, **kwargs))
+        number = scope._start()
+        try:
+            return (yield from function(*args, **kwargs))
+        finally:
+            scope._end(number)
+
+    return _as_awaitable_as(function, annotated)
+
+
+def _annotated_async_generator(
+    scope: Annotation, function: Callable[..., Any]
+) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def annotated(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        number = scope._start()
+        resume: Callable[[], Any] | None = None
+        try:
+            generator = function(*args, **kwargs)
+            resume = functools.partial(generator.__anext__)
+            while True:
+                try:
+                    item = await resume()
+                except StopAsyncIteration:
+                    return
+                try:
+                    sent = yield item
+                except GeneratorExit:
+                    await generator.aclose()
+                    raise
+                except BaseException as error:
+                    resume = functools.partial(generator.athrow, error)
+                else:
+                    resume = functools.partial(generator.asend, sent)
+        finally:
+            del resume
+            scope._end(number)
+
+    return annotated

@@ -1,0 +1,139 @@
+"""Scopes, timers and statistics: the Python side of `gpuprof._core`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import gpuprof._core as _core
+from gpuprof._common.text import clean_text
+from gpuprof._frameworks import torch_compile
+from gpuprof._timing import backends
+from gpuprof._timing import stats as timing_stats
+from gpuprof._timing.decorate import decorate, name_of
+
+if TYPE_CHECKING:
+    from gpuprof._timing.backends import BackendLike
+
+_IN_CAPTURE = ("auto", "record", "skip")
+
+torch_compile.prepare()
+if os.environ.get("GPUPROF_TRACE_OUT") and not _core._is_set("GPUPROF_DISABLE"):
+    from gpuprof._trace import registry
+
+    _core._trace_wanted(True)  # opened by the first event
+    registry.close_at_exit()
+
+
+def make_scope(
+    name: str | Callable[..., Any] | None = None,
+    *,
+    stream: object = None,
+    backend: BackendLike = "auto",
+    enabled: bool | None = None,
+    verify_stream: bool = False,
+    in_capture: Literal["auto", "record", "skip"] = "auto",
+    **unknown: object,
+) -> Any:
+    """Do what `gpuprof.timer` does where its arguments are not the usual ones.
+
+    Parameters, returns and raises as `gpuprof.timer`; a function as `name` is decorated.
+    """
+    for option in unknown:
+        hint = "; a scope never waits, reading sample.ms does" if "sync" in option.lower() else ""
+        message = f"timer() got an unexpected keyword argument {option!r}{hint}"
+        raise TypeError(message)
+    if callable(name) or isinstance(name, (staticmethod, classmethod)):
+        scope = _core.timer(
+            name_of(name),
+            stream=stream,
+            backend=backend,
+            enabled=enabled,
+            verify_stream=verify_stream,
+            in_capture=in_capture,
+        )
+        return decorate(scope, name)
+    text = _clean_name(name)
+    _check_options(enabled, verify_stream, in_capture)
+    return _core.Scope(
+        text,
+        stream=stream,
+        backend=backends.resolve(backend),
+        enabled=enabled,
+        verify_stream=verify_stream,
+        record_in_capture=in_capture == "record",
+    )
+
+
+make_scope.__qualname__ = "timer"  # what a TypeError of its call says
+
+
+def remake_scope(name: str | None, options: Mapping[str, Any]) -> _core.Scope:
+    """Make a scope again from what its pickle holds."""
+    scope: _core.Scope = _core.timer(name, **options)
+    return scope
+
+
+def _clean_name(name: object) -> str | None:
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        message = (
+            f"name: expected a str, None, or a function to decorate, got {type(name).__name__}; "
+            "write gpuprof.timer('name')"
+        )
+        raise TypeError(message)
+    if not name:
+        message = "name: expected a non-empty str, got ''; leave it out for an unnamed scope"
+        raise ValueError(message)
+    return clean_text(name)
+
+
+def _check_options(enabled: object, verify_stream: object, in_capture: object) -> None:
+    if enabled is not None and not isinstance(enabled, bool):
+        message = f"enabled: expected True, False or None, got {enabled!r}"
+        raise TypeError(message)
+    if not isinstance(verify_stream, bool):
+        message = f"verify_stream: expected True or False, got {verify_stream!r}"
+        raise TypeError(message)
+    if in_capture not in _IN_CAPTURE:
+        message = f"in_capture: expected one of {_IN_CAPTURE}, got {in_capture!r}"
+        raise ValueError(message)
+
+
+def stats(wait: bool = True) -> timing_stats.Stats:
+    """Return what the scopes have measured, a row for each path and clock.
+
+    Parameters
+    ----------
+    wait : bool
+        First wait for what was pending at the call. False never waits.
+
+    Returns
+    -------
+    Stats
+        A mapping from paths to rows; its ``repr`` is a table.
+    """
+    return timing_stats.Stats.from_snapshot(_core.stats_snapshot(bool(wait)))
+
+
+def flush() -> None:
+    """Wait for what is pending now and add it to the statistics."""
+    _core.flush()
+
+
+def reset() -> None:
+    """Forget all statistics; samples entered earlier never count after it."""
+    _core.reset_stats()
+    timing_stats.note_reset()
+
+
+def enable() -> None:
+    """Let scopes measure again, also those made earlier. ``GPUPROF_DISABLE=1`` wins over it."""
+    _core.set_enabled(True)
+
+
+def disable() -> None:
+    """Make all scopes that were not made with ``enabled=True`` measure nothing."""
+    _core.set_enabled(False)

@@ -1,0 +1,184 @@
+"""Events of a trace that are decoded together by the standard library's scanner.
+
+It is strict but for keys that are there twice; these are found by counting.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, NoReturn
+
+from gpuprof._trace.json_scanner import Defect, ReadError, tokens, unquoted
+
+MOST_INT_DIGITS = 4000  # Python refuses to convert longer ones
+GAP = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
+_SPACED_COLON = re.compile(r'"[ \t\n\r]+:')
+
+Scan = Callable[[str, int], tuple[Any, int]]
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    message = f"{name} is not JSON"
+    raise ValueError(message)
+
+
+def _long_int(digits: str) -> int | bytes:
+    return int(digits) if len(digits) < MOST_INT_DIGITS else digits.encode()
+
+
+def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        message = "a key is there twice"
+        raise ValueError(message)
+    return found
+
+
+def _scanner(**options: Any) -> Scan:
+    decoder: Any = json.JSONDecoder(parse_constant=_refuse_constant, **options)
+    scan: Scan = decoder.scan_once
+    return scan
+
+
+# "Exact" scanners leave numbers with a fraction as bytes: all digits, and no strings of the file.
+SCAN = _scanner()
+SCAN_EXACT = _scanner(parse_float=str.encode)
+SCAN_ODD = _scanner(parse_float=str.encode, parse_int=_long_int)
+_SCAN_UNIQUE = _scanner(object_pairs_hook=_refuse_twice)
+_loads: Callable[[str], Any] | None
+try:
+    _loads = importlib.import_module("orjson").loads
+except ImportError:
+    _loads = None
+NOT_DECODED = (ValueError, RecursionError, StopIteration)
+
+
+def decoded(text: str, *, exact: bool) -> Any:
+    """Decode a whole text, by orjson where that is installed; one of `NOT_DECODED` is raised."""
+    if _loads and not exact:
+        try:
+            return _loads(text)
+        except ValueError:
+            pass  # a lone surrogate, or what the other refuses too
+    value, end = (SCAN_EXACT if exact else SCAN)(text, 0)
+    if end != len(text):
+        raise ValueError(end)
+    return value
+
+
+def has_unique_keys(text: str, events: list[Any], *, quick: bool = False) -> bool:
+    """Whether no object has a key twice; `quick` takes white space before colons for none."""
+    count = text.count('":')
+    if {*map(type, events)} == {dict} and (quick or _SPACED_COLON.search(text) is None):
+        keys = sum(map(len, events))
+        if count != keys:
+            keys += sum(
+                [
+                    len(event["args"])
+                    for event in events
+                    if "args" in event and type(event["args"]) is dict
+                ]
+            )
+        if count == keys:
+            return True
+    try:
+        _SCAN_UNIQUE(text, 0)
+    except NOT_DECODED:
+        return False
+    return True
+
+
+@dataclass
+class Odd:
+    """What stands where an event should and cannot be used: why, and at which byte of it."""
+
+    reason: str
+    at: int = 0
+
+
+@dataclass
+class Batch:
+    """Events that follow each other in a file.
+
+    Attributes
+    ----------
+    events
+        As decoded; `Odd` for one that could not be.
+    first, offset
+        The index of the first one, and the byte of the file where it begins.
+    raw
+        From there to the end of the last one.
+    is_exact
+        Numbers with a fraction are bytes.
+    defects
+        What is wrong with the only one, and can be mended; bytes are counted from `offset`.
+    """
+
+    events: list[Any]
+    first: int
+    offset: int
+    raw: bytes
+    is_exact: bool
+    defects: list[Defect] = field(default_factory=list)
+    _spans: list[tuple[int, int]] = field(default_factory=list)
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Return begin and end of each event in `raw`."""
+        if not self._spans:
+            self._spans = (
+                [(0, len(self.raw))] if len(self.events) == 1 else _spans(self.raw.decode())
+            )
+        return self._spans
+
+    def text_of(self, number: int) -> bytes:
+        """Return the JSON text of one event, as it stands in the file."""
+        begin, end = self.spans()[number]
+        return self.raw[begin:end]
+
+    def offset_of(self, number: int) -> int:
+        """Return the byte of the file where one event begins."""
+        return self.offset + self.spans()[number][0]
+
+    def exact_events(self) -> list[Any]:
+        """Return the events, numbers with a fraction as bytes."""
+        if not self.is_exact:
+            self.events, self.is_exact = SCAN_EXACT(f"[{self.raw.decode()}]", 0)[0], True
+        return self.events
+
+
+def _spans(text: str) -> list[tuple[int, int]]:
+    spans: list[tuple[int, int]] = []
+    at = 0
+    while at < len(text):
+        end = SCAN(text, at)[1]
+        spans.append((at, end))
+        gap = GAP.match(text, end)
+        at = gap.end() if gap else end
+    if text.isascii():
+        return spans
+    places, done, size = [], 0, 0
+    for place in chain.from_iterable(spans):
+        size += len(text[done:place].encode())
+        done = place
+        places.append(size)
+    return list(zip(places[::2], places[1::2], strict=True))
+
+
+def first_fault(raw: bytes, defects: list[Defect]) -> Odd | None:
+    """Say what a strict reader refuses in an event; keys that args have twice are the program's."""
+    try:
+        for _ in tokens(raw):
+            pass
+    except ReadError as error:
+        return Odd(error.reason, error.offset)
+    for defect in defects:
+        if defect.code == "key" and defect.depth == 1:
+            begin = raw.index(b'"', defect.at)
+            key = unquoted(raw[begin : raw.index(b":", begin)].rstrip())
+            return Odd(f'the key "{key[:64]}" is there twice', defect.at)
+    return None

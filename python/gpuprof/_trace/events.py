@@ -1,0 +1,92 @@
+"""Events for every trace that is open, besides those of scopes and annotations."""
+
+from __future__ import annotations
+
+import gpuprof._core as _core
+from gpuprof._trace.checks import checked_text, pushed, series
+
+
+class Counter:
+    """A number, or several, over time: a track of its own in every trace that is open.
+
+    Parameters
+    ----------
+    name : str
+        What the track is called.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = checked_text("name", name)
+
+    @property
+    def name(self) -> str:
+        """What the track is called."""
+        return self._name
+
+    def set(self, value: float | None = None, /, **series_of: float) -> None:
+        """Set the value from now on, or one for each keyword."""
+        if (value is None) != bool(series_of):
+            message = "expected one number, or keywords: set(3), set(alloc=1, reserved=2)"
+            raise TypeError(message)
+        values = series(series_of if value is None else value)
+        if values and _core._trace_records():
+            _core._trace_counter(0, self._name, _core._host_now(), values)
+
+    def __repr__(self) -> str:
+        return f"gpuprof.counter({self._name!r})"
+
+
+def counter(name: str) -> Counter:
+    """Return the counter of a name: a number, or several, over time, in every open trace.
+
+    Parameters
+    ----------
+    name : str
+        What its track is called.
+
+    Returns
+    -------
+    Counter
+
+    Raises
+    ------
+    TypeError, ValueError
+        `name` is not a text, or is empty.
+
+    Examples
+    --------
+    >>> queue = counter("queue")
+    >>> queue.set(3)
+    >>> queue.set(running=8, waiting=2)
+    """
+    return Counter(name)
+
+
+def push(name: str, cat: str, dur_ms: float, tid: int | None = None) -> None:
+    """Write a slice as `gpuprof.push` does, which calls it for arguments of unusual types."""
+    event = pushed(name, cat, dur_ms, tid)
+    if _core._trace_records():
+        _core._trace_slice(0, *event, None)
+
+
+def name_stream(stream: object, name: str, device: int | None = None) -> None:
+    """Give a CUDA stream a name in traces.
+
+    Parameters
+    ----------
+    stream : int or object
+        As for `gpuprof.timer`.
+    name : str
+        What its tracks are called.
+    device : int, optional
+        The stream's device; None is the current one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `stream` is no stream, or `name` not a text.
+    InvalidStateError
+        The stream is being captured.
+    """
+    ordinal = max(_core.cuda_device(), 0) if device is None else device
+    _core._trace_name_stream(ordinal, _core.stream_handle(stream), checked_text("name", name))

@@ -1,0 +1,288 @@
+"""The files of the trace tools: reading pieces of what may be anything, writing all or nothing.
+
+Input is never trusted: only regular files and pipes are opened, compressed ones grow at most by a
+factor that no trace reaches. ``-`` is the standard input or output. What is wrong with an input is
+a `TraceError`; what is wrong with an output stays an `OSError`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import re
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, TextIO
+
+from gpuprof.errors import TraceError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+PIECE = 1 << 16
+STANDARD = "-"
+STANDARD_INPUT = "standard input"
+GZIP_MAGIC = b"\x1f\x8b"
+GZIP_WBITS = 31
+# Traces shrink by 10 to 30, one kernel with a long name over and over by 135; bombs by 230 to 1030.
+MAX_RATIO = 200
+RATIO_COUNTS_FROM = 64 << 20
+LONG_WORK = 64 << 20
+
+# A name of one of our own descriptors.
+_DESCRIPTOR = re.compile(
+    r"/dev/(?:std(?P<name>out|err)|fd/(?P<dev>\d+))|/proc/self/fd/(?P<proc>\d+)"
+)
+_KINDS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+@dataclass
+class Damage:
+    """What is wrong with the compression of a file: cut off, or other bytes; None for nothing."""
+
+    gzip: str | None = None
+
+
+def shown(path: Path) -> str:
+    """Return how messages call a file."""
+    return STANDARD_INPUT if str(path) == STANDARD else str(path)
+
+
+def _refuse_special(path: Path, mode: int, *, twice: bool) -> None:
+    for is_kind, what in _KINDS:
+        if is_kind(mode) and (twice or is_kind is not stat.S_ISFIFO):
+            expected = ", because it is read twice" if twice else " or a pipe"
+            message = f"{shown(path)} is {what}; expected a regular file with a trace{expected}"
+            raise TraceError(message)
+
+
+def open_input(path: Path, *, twice: bool = False) -> BinaryIO:
+    """Open a regular file or a pipe; anything else is refused without waiting for it.
+
+    With `twice`, for what has to be read again, only a regular file.
+    """
+    try:
+        if str(path) == STANDARD:
+            _refuse_special(path, os.fstat(0).st_mode, twice=twice)
+            return os.fdopen(os.dup(0), "rb")
+        # A device is looked at before it is opened, and again after: it may have taken the place.
+        mode = path.stat().st_mode
+        _refuse_special(path, mode, twice=twice)
+        waits = 0 if stat.S_ISFIFO(mode) else os.O_NONBLOCK
+        file = os.open(path, os.O_RDONLY | waits | os.O_CLOEXEC)
+        try:
+            _refuse_special(path, os.fstat(file).st_mode, twice=twice)
+            return os.fdopen(file, "rb")
+        except BaseException:
+            os.close(file)
+            raise
+    except OSError as error:
+        message = f"{shown(path)} cannot be read: {error.strerror or error}"
+        raise TraceError(message) from error
+    except ValueError as error:  # a NUL in the path
+        message = f"{str(path)!r} is no path: {error}"
+        raise TraceError(message) from error
+
+
+def pieces(path: Path, damage: Damage, *, twice: bool = False) -> Generator[bytes, None, None]:
+    """Yield the uncompressed contents of a file, at most `PIECE` bytes at a time.
+
+    A compressed file that is cut off or damaged ends early; `damage` then says why.
+    """
+    with (
+        open_input(path, twice=twice) as file,
+        _progress(path, os.fstat(file.fileno()).st_size) as advance,
+    ):
+        raw = _raw_pieces(path, file, advance)
+        first = next(raw, b"")
+        if first.startswith(GZIP_MAGIC):
+            yield from _inflated(path, first, raw, damage)
+            return
+        yield first
+        yield from raw
+
+
+def _raw_pieces(path: Path, file: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]:
+    while True:
+        try:
+            piece = file.read(PIECE)
+        except OSError as error:
+            message = f"{shown(path)} cannot be read: {error.strerror or error}"
+            raise TraceError(message) from error
+        if not piece:
+            return
+        advance(len(piece))
+        yield piece
+
+
+def _inflated(path: Path, first: bytes, rest: Iterator[bytes], damage: Damage) -> Iterator[bytes]:
+    inflate = zlib.decompressobj(wbits=GZIP_WBITS)
+    taken = given = 0
+    compressed = first
+    while compressed:
+        taken += len(compressed)
+        while compressed:
+            if inflate.eof:  # another member follows, or zeros that fill up a block
+                compressed = compressed.lstrip(b"\0")
+                if not compressed:
+                    break
+                inflate = zlib.decompressobj(wbits=GZIP_WBITS)
+            before = inflate.copy()
+            try:
+                piece = inflate.decompress(compressed, PIECE)
+            except zlib.error as error:
+                damage.gzip = f"the compressed data is damaged near byte {taken}: {error}"
+                yield from _up_to_damage(before, compressed)
+                return
+            given += len(piece)
+            compressed = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
+            _check_ratio(path, taken - len(compressed), given)
+            if piece:
+                yield piece
+        compressed = next(rest, b"")
+    while piece := inflate.decompress(b"", PIECE):  # of input that was taken in whole
+        yield piece
+    if not inflate.eof:
+        damage.gzip = f"the compressed data is cut off at byte {taken}"
+
+
+def _up_to_damage(inflate: zlib._Decompress, compressed: bytes) -> Iterator[bytes]:
+    """Yield what comes before the byte at which decompression fails, in ever smaller steps."""
+    for size in (1 << 16, 1 << 12, 1 << 8, 1 << 4, 1):
+        while True:
+            attempt = inflate.copy()
+            try:
+                piece = attempt.decompress(compressed, size)
+            except zlib.error:
+                break
+            if not piece:
+                return
+            inflate, compressed = attempt, attempt.unconsumed_tail
+            yield piece
+
+
+def _check_ratio(path: Path, taken: int, given: int) -> None:
+    if given > RATIO_COUNTS_FROM and given > MAX_RATIO * taken:
+        message = (
+            f"{shown(path)} grows {given // max(taken, 1)} times when uncompressed, which no trace "
+            f"does (at most {MAX_RATIO} times is read); uncompress it first if you trust it"
+        )
+        raise TraceError(message)
+
+
+@contextlib.contextmanager
+def _progress(path: Path, size: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar on a terminal's standard error while much is read, where rich is installed."""
+    if size < LONG_WORK or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    try:
+        progress = importlib.import_module("rich.progress")
+        console = importlib.import_module("rich.console").Console(stderr=True)
+    except ModuleNotFoundError:
+        yield lambda _: None
+        return
+    from gpuprof._common.text import shown_text
+
+    bar = progress.Progress(
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        progress.DownloadColumn(binary_units=True),
+        progress.TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(shown_text(path.name), total=size)
+        yield lambda count: bar.advance(task, count)
+
+
+class Output:
+    """A file that appears whole under its name when the block ends well, and not at all otherwise.
+
+    Compressed where the name ends in ``.gz``. An existing file is replaced, one that a link leads
+    to as well. Into a FIFO, a device, or one of our own descriptors (``-`` or ``/dev/stdout``) the
+    bytes go as they come.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._shown = path
+        self._descriptor = _descriptor(path)
+        if self._descriptor is None:
+            path = Path(os.path.realpath(path))
+        self._path = path
+        special = path.exists() and not path.is_file() and not path.is_dir()
+        self._direct = special or self._descriptor is not None
+        name = f".{path.name[:200]}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
+        self._temporary = path if self._direct else path.with_name(name)
+        self._deflate = (
+            zlib.compressobj(1, zlib.DEFLATED, GZIP_WBITS) if self._shown.suffix == ".gz" else None
+        )
+
+    def __enter__(self) -> Self:
+        if self._descriptor is None and self._path.is_dir():
+            message = f"{self._shown} is a directory; expected the name of a file to write"
+            raise IsADirectoryError(message)
+        self._file = os.fdopen(self._open(), "wb", buffering=1 << 20)
+        return self
+
+    def _open(self) -> int:
+        if self._descriptor is not None:
+            return os.dup(self._descriptor)
+        flags = os.O_WRONLY | os.O_CLOEXEC
+        if not self._direct:
+            flags |= os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        return os.open(self._temporary, flags, 0o666)
+
+    def write(self, data: bytes) -> None:
+        """Write bytes, in order."""
+        self._file.write(self._deflate.compress(data) if self._deflate else data)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            # Closing writes what is buffered, which may fail once more; the first error counts.
+            with contextlib.suppress(OSError):
+                self._file.close()
+            if not self._direct:
+                self._temporary.unlink(missing_ok=True)
+
+    def _finish(self) -> None:
+        if self._deflate:
+            self._file.write(self._deflate.flush())
+        self._file.flush()
+        if self._direct:
+            return
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._temporary.replace(self._path)
+
+
+def report_file(output: str) -> TextIO:
+    """Return where to say what was done: standard output, unless the trace went there."""
+    return sys.stderr if _descriptor(Path(output)) == 1 else sys.stdout
+
+
+def _descriptor(path: Path) -> int | None:
+    """Return which of our own descriptors a path names; None for a file."""
+    if str(path) == STANDARD:
+        return 1
+    found = _DESCRIPTOR.fullmatch(str(path))
+    if found is None:
+        return None
+    if found["name"]:
+        return 1 if found["name"] == "out" else 2
+    return int(found["dev"] or found["proc"])

@@ -1,0 +1,319 @@
+"""Which slices of a track lie inside which, and when a track was busy, in bounded memory.
+
+Times are nanoseconds: integers, or floats that are off by far less than one (then times that differ
+by less than `slack` are the same). What could not be kept is said, not guessed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from itertools import accumulate, compress, islice
+from operator import itemgetter, le, sub
+
+from gpuprof._trace.values import MOST_NS
+
+# Begin, negative duration, and the owner's number: in this order, outer slices come first.
+Slice = tuple[float, float, int]
+Interval = tuple[float, float]
+
+MOST_SLICES = 200_000
+MOST_INTERVALS = 8192
+NEVER = -MOST_NS - 1  # before all times
+FLOAT_SLACK = 0.5
+# Instead of numbers:
+TOP = -1  # nothing is around a slice
+LOOSE = -2  # several slices that were put together
+NEW = -3  # a slice was not placed yet
+
+
+class Track:
+    """The slices of one track. The owner adds to `new`, and reads `begin` and `end` of them all."""
+
+    def __init__(self) -> None:
+        self.new: list[Slice] = []
+        self.kept: list[Slice] = []  # those that were placed
+        self.around: list[int] = []  # for each the number of what is around it
+        self.ends: list[float] = []  # for each the last end up to there
+        self.open: list[Slice] = []  # what is around the last one that came, and that
+        self.covered: dict[Slice, float] = {}  # how much of a loose one is not empty
+        self.begin: float = -NEVER
+        self.end: float = NEVER
+
+    def widen(self, begin: float, end: float) -> None:
+        """Take a span into its own."""
+        self.begin, self.end = min(self.begin, begin), max(self.end, end)
+
+    def keep(self, rows: list[Slice], around: list[int], ends: list[float]) -> None:
+        """Keep slices behind all that are."""
+        last = self.ends[-1] if self.ends else NEVER
+        self.kept += rows
+        self.around += around
+        self.ends += islice(accumulate(ends, max, initial=last), 1, None)
+
+    def take_back(self, begin: float) -> tuple[list[Slice], list[Slice], list[int]]:
+        """Give up what begins from `begin` on.
+
+        Answer what reaches past `begin`, which stays, what was given up, and what was around it.
+        """
+        place = bisect_left(self.kept, (begin,))
+        if place == len(self.kept):
+            reach = [row for row in self.open if row[0] - row[1] > begin]
+        else:
+            first = bisect_right(self.ends, begin)
+            reach = [row for row in self.kept[first:place] if row[0] - row[1] > begin]
+        back, around = self.kept[place:], self.around[place:]
+        del self.kept[place:], self.around[place:], self.ends[place:]
+        return reach, back, around
+
+    def let_go(self) -> int:
+        """Let go what is inside of others and whose time is over, but for the newest quarter.
+
+        Answer how many are left of those that are older.
+        """
+        newest = self.kept[-1][0] if self.kept else NEVER
+        count = len(self.kept) - len(self.kept) // 4
+        stays = list(map(TOP.__eq__, islice(self.around, count)))
+        for place in range(bisect_right(self.ends, newest), count):
+            row = self.kept[place]
+            stays[place] = stays[place] or row[0] - row[1] > newest
+        self.kept[:count] = compress(self.kept, stays)
+        self.around[:count] = compress(self.around, stays)
+        self.ends[:count] = compress(self.ends, stays)
+        return sum(stays)
+
+    def put_together(self, group: int, count: int) -> None:
+        """Make one of each group of neighbours that do not overlap, of the first `count`.
+
+        What is around the newest is most likely still to come, and may begin between any two.
+        """
+        rows, around = self.kept, self.around
+        times = [self.covered[row] if row[2] == LOOSE else -row[1] for row in islice(rows, count)]
+        sums = list(accumulate(times, initial=0.0))
+        # How many up to here are at the top, and follow what is before them.
+        begins = map(itemgetter(0), islice(rows, 1, count))
+        tops = list(accumulate(map(TOP.__eq__, islice(around, count)), initial=0))
+        follows = list(accumulate(map(le, self.ends, begins), initial=0))
+        loose: list[Slice] = []
+        outer: list[int] = []
+        ends: list[float] = []
+        first, size = 0, group
+        while first < count:
+            last = min(first + size, count) - 1
+            is_row = follows[last] - follows[first] == last - first
+            if last > first and not (is_row and tops[last + 1] - tops[first] == last + 1 - first):
+                size = (last - first + 1) // 2
+                continue
+            begin, end, row = rows[first][0], self.ends[last], rows[first]
+            if last > first:
+                row = begin, begin - end, LOOSE
+                self.covered[row] = sums[last + 1] - sums[first]
+            loose.append(row)
+            outer.append(around[first])
+            ends.append(end)
+            first, size = last + 1, group
+        self.kept[:count], self.around[:count], self.ends[:count] = loose, outer, ends
+        self.covered = {row: self.covered[row] for row in self.kept if row[2] == LOOSE}
+
+
+class Nesting:
+    """Finds the slice directly around each one, for slices that come in any order.
+
+    Exact as long as at most `most` are kept. Then those are let go that are inside of others and
+    whose time is over. What is left at the top of a track is put together where it must be, and
+    `approximate` is True once something came too late to be placed. So traces in the order of
+    begins or of ends are exact at any length. A slice without length lies inside one that ends
+    there. `inside`, if given, sums up by number what is directly inside of a slice.
+    """
+
+    def __init__(
+        self,
+        crossing: Callable[[Slice, Slice], None],
+        inside: list[float] | None = None,
+        most: int = MOST_SLICES,
+    ) -> None:
+        self.tracks: list[Track] = []
+        self.approximate = False
+        self.slack: float = 0
+        self._inside, self._crossing = inside, crossing
+        self._most = most
+
+    def track(self) -> Track:
+        """Add a track."""
+        self.tracks.append(Track())
+        return self.tracks[-1]
+
+    def settle(self) -> None:
+        """Place what has come."""
+        for track in self.tracks:
+            if track.new:
+                self._settle(track)
+        if self._kept() <= self._most:
+            return
+        older = [track.let_go() for track in self.tracks]
+        if self._kept() > self._most * 3 // 4:
+            group = self._kept() // (self._most // 16 + 1) + 1
+            for track, count in zip(self.tracks, older, strict=True):
+                track.put_together(group, count)
+        if self._kept() > self._most * 3 // 4:  # so many are open at once
+            self.approximate = True
+            for track in self.tracks:
+                half = len(track.kept) // 2
+                del track.kept[:half], track.around[:half], track.ends[:half]
+
+    def tops(self) -> list[Slice]:
+        """Return the slices that nothing is around, of those that are kept."""
+        return [
+            row
+            for track in self.tracks
+            for row, number in zip(track.kept, track.around, strict=True)
+            if number == TOP and row[2] != LOOSE
+        ]
+
+    def _kept(self) -> int:
+        return sum(len(track.kept) for track in self.tracks)
+
+    def _settle(self, track: Track) -> None:
+        rows = sorted(track.new)
+        track.new.clear()
+        reach, back, was_around = track.take_back(rows[0][0])
+        if back:
+            rows = sorted(back + rows)
+        begins = [row[0] for row in rows]
+        ends = [begin - size for begin, size, _ in rows]
+        is_flat = all(map(le, ends, islice(begins, 1, None))) and ends[-1] != begins[-1]
+        if is_flat and not reach and not back:
+            track.open, around = [rows[-1]], [TOP] * len(rows)
+        else:
+            placed = dict.fromkeys(map(id, reach), TOP)
+            placed.update(zip(map(id, back), was_around, strict=True))
+            around = self._place(track, reach, rows, placed)
+        track.keep(rows, around, ends)
+        track.widen(begins[0], track.ends[-1])
+
+    def _place(
+        self, track: Track, reach: list[Slice], rows: list[Slice], placed: dict[int, int]
+    ) -> list[int]:
+        """Answer the number of what is around each row, and sum up what is inside of each.
+
+        What is in `reach` stays where it is; `placed` says by identity what was around others.
+        """
+        inside, slack = self._inside, self.slack
+        around: list[int] = []
+        stack = list(reach)
+        ends = [row[0] - row[1] for row in stack]
+        for row in rows:
+            begin, negative, _ = row
+            end = begin - negative
+            while ends and ends[-1] < end - slack:
+                if ends.pop() > begin + slack:
+                    self._cross(stack[-1], row, placed)
+                stack.pop()
+            if negative:  # what ends where this begins is around it only if this has no length
+                while ends and ends[-1] <= begin + slack:
+                    ends.pop()
+                    stack.pop()
+            outer = stack[-1] if ends else None
+            number = TOP if outer is None else outer[2]
+            if placed and id(row) in placed:
+                before = placed[id(row)]
+                if outer is None or id(outer) in placed:
+                    number = before
+            else:
+                before = NEW
+                self.approximate = self.approximate or number == LOOSE
+            if number != before and inside is not None:
+                time = track.covered[row] if row[2] == LOOSE else -negative
+                if number >= 0:
+                    inside[number] += time
+                if before >= 0:  # what came now is in between
+                    inside[before] -= time
+            stack.append(row)
+            ends.append(end)
+            around.append(number)
+        track.open = stack
+        return around
+
+    def _cross(self, before: Slice, row: Slice, placed: dict[int, int]) -> None:
+        if LOOSE in (before[2], row[2]):
+            self.approximate = True
+        elif id(before) not in placed or id(row) not in placed:
+            self._crossing(before, row)
+
+
+class Coverage:
+    """The union of many intervals, and the gaps between them.
+
+    Past `most` intervals, the smallest gaps are closed for good and only their length is
+    remembered, so that the largest stay exact; an interval that comes later inside a closed gap
+    adds nothing.
+    """
+
+    def __init__(self, most: int = MOST_INTERVALS) -> None:
+        self._most = most
+        self._begins: list[float] = []
+        self._ends: list[float] = []
+        self._closed: float = 0  # of gaps that were closed
+        self._closed_count = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._begins)
+
+    def add(self, intervals: list[Interval], slack: float = 0) -> None:
+        """Unite with these, in any order."""
+        if not intervals:
+            return
+        intervals.sort()
+        begins, ends = self._begins, self._ends
+        if ends and ends[-1] > intervals[0][0]:
+            intervals = sorted([*zip(begins, ends, strict=True), *intervals])
+            begins.clear()
+            ends.clear()
+        at, until = intervals[0]
+        if ends:
+            at, until = begins.pop(), ends.pop()
+        for begin, end in intervals:
+            if begin > until + slack:
+                begins.append(at)
+                ends.append(until)
+                at, until = begin, end
+            elif end > until:
+                until = end
+        begins.append(at)
+        ends.append(until)
+        if len(begins) > 4 * self._most:
+            self._close_smallest(self._most // 2)
+
+    @property
+    def extent(self) -> Interval:
+        """From the begin of the first to the end of the last."""
+        return (self._begins[0], self._ends[-1]) if self._begins else (0, 0)
+
+    @property
+    def busy(self) -> float:
+        """How long there was one."""
+        busy: float = sum(map(sub, self._ends, self._begins))
+        return busy - self._closed
+
+    @property
+    def gap_count(self) -> int:
+        """How many gaps there are."""
+        return self._closed_count + max(len(self._begins) - 1, 0)
+
+    def _gaps(self) -> list[float]:
+        return list(map(sub, islice(self._begins, 1, None), self._ends))
+
+    def largest_gaps(self, most: int) -> list[Interval]:
+        """Return begin and end of the longest ones, the longest first."""
+        gaps = [round(gap) for gap in self._gaps()]
+        largest = sorted(range(len(gaps)), key=gaps.__getitem__, reverse=True)[:most]
+        return [(self._ends[place], self._begins[place + 1]) for place in largest]
+
+    def _close_smallest(self, left: int) -> None:
+        gaps = self._gaps()
+        places = sorted(range(len(gaps)), key=gaps.__getitem__, reverse=True)[:left]
+        places.sort()
+        self._closed += sum(gaps) - sum(gaps[place] for place in places)
+        self._closed_count += len(gaps) - len(places)
+        self._begins = [self._begins[0], *(self._begins[place + 1] for place in places)]
+        self._ends = [*(self._ends[place] for place in places), self._ends[-1]]

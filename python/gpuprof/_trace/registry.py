@@ -1,0 +1,92 @@
+"""The traces of this process that are open: opened when first needed, closed at exit."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+from contextlib import ExitStack
+from typing import Protocol
+
+import gpuprof._core as _core
+
+
+class OpenTrace(Protocol):
+    """What the registry asks of a `TraceWriter`."""
+
+    @property
+    def collects(self) -> bool: ...
+    def close(self) -> None: ...
+    def reopen_in_child(self) -> None: ...
+
+
+# By number, also those that a forked child has from its parent. No lock: one would be in an unknown
+# state in a child, and each step here is one operation on the dict.
+_writers: dict[int, OpenTrace] = {}
+_exiting = False
+
+
+def remember(writer: OpenTrace, number: int) -> None:
+    """Take an open trace in, to be closed at exit."""
+    if not _writers:
+        close_at_exit()
+    _writers[number] = writer
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and process.parent_process() is not None:
+        from multiprocessing.util import Finalize
+
+        Finalize(None, _close_all, exitpriority=-100)  # its children skip the exit handlers
+
+
+def forget(writer: OpenTrace) -> None:
+    """Take a trace out that is closed, or belongs to the parent."""
+    for number, other in list(_writers.items()):
+        if other is writer:
+            _writers.pop(number, None)
+
+
+def reopen_in_child() -> bool:
+    """Open the traces of the parent process anew; False if the process is about to end."""
+    if _exiting:
+        return False  # nobody would close them
+    for writer in list(_writers.values()):
+        writer.reopen_in_child()
+    return True
+
+
+def any_collects() -> bool:
+    """Whether some open trace takes what the program does."""
+    return any(writer.collects for writer in list(_writers.values()))
+
+
+def close_at_exit() -> None:
+    """Have what is open then closed when the interpreter exits."""
+    atexit.unregister(_close_at_exit)
+    atexit.register(_close_at_exit)
+
+
+def _close_at_exit() -> None:
+    global _exiting  # noqa: PLW0603 (once for the process)
+    _close_all()
+    _exiting = True
+
+
+def _close_all() -> None:
+    with ExitStack() as each:  # one that fails, as by a warning made an error, is not the last
+        for writer in list(_writers.values()):
+            each.callback(writer.close)
+
+
+def name_threads() -> None:
+    """Give the tracks of all threads the names that `threading` has for them."""
+    for thread in threading.enumerate():
+        if thread.native_id is not None:
+            _core._trace_name_thread(thread.native_id, thread.name)
+
+
+def name_this_thread() -> None:
+    """Give the calling thread's track the name that `threading` has for it."""
+    own = threading.get_native_id()
+    for thread in threading.enumerate():
+        if thread.native_id == own:
+            _core._trace_name_thread(own, thread.name)

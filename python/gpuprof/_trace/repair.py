@@ -1,0 +1,107 @@
+"""A damaged or cut off trace made strict JSON again, with every complete event.
+
+Bytes that are not UTF-8 become U+FFFD, control characters are escaped, stray commas go, NaN in
+arguments becomes null; of a key that is there twice in arguments the last one stays. Events are
+left out and counted that are no objects, empty, have one of their own keys twice, or NaN as one of
+their own values, which no reader takes. Reading ends where the text is no JSON any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+from gpuprof._trace.batch import Batch
+from gpuprof._trace.json_scanner import ReadError, defects_of, mended
+from gpuprof._trace.reader import EventReader
+from gpuprof._trace.values import Event
+
+MOST_SHOWN = 256
+
+
+class Repair:
+    """Repairs one trace, into the object form that all readers take."""
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self.events = self.mended = self.left_out = 0
+        self.lost_members: list[str] = []
+        self.stopped: str | None = None
+        self._write = write
+        self._written_members = 0
+
+    def read(self, pieces: Iterator[bytes]) -> None:
+        """Read a file and write it; only what is no trace at all is a `ReadError`."""
+        reader = EventReader(pieces, tolerant=True)
+        self.end = reader.end
+        begun = False
+        try:
+            for batch in reader.batches():
+                text = self._events_of(batch)
+                if not text:
+                    continue
+                if not begun:
+                    first = next(event for event in batch.events if event)
+                    self._begin(reader, first)
+                self._write((b",\n" if begun else b"\n") + text)
+                begun = True
+        except ReadError as error:
+            if not reader.end.events and error.event is None:
+                raise  # this is no trace
+            self.stopped = str(error)
+        if not begun:
+            self._begin(reader, {})
+        self._write(b"\n]")
+        self._write_members(reader, is_last=True)
+        self._write(b"}\n")
+
+    def _events_of(self, batch: Batch) -> bytes:
+        """Return the text of the events that can stay, and count."""
+        if len(batch.events) == 1:
+            return self._one(batch)
+        good = [type(event) is dict and len(event) > 0 for event in batch.events]
+        self.events += sum(good)
+        self.left_out += len(good) - sum(good)
+        if all(good):
+            return batch.raw
+        return b",\n".join(batch.text_of(place) for place, stays in enumerate(good) if stays)
+
+    def _one(self, batch: Batch) -> bytes:
+        event, defects = batch.events[0], batch.defects
+        is_lost = any(one.depth == 1 and one.code in ("key", "nan") for one in defects)
+        if not isinstance(event, dict) or not event or is_lost:
+            self.left_out += 1
+            return b""
+        self.events += 1
+        if not defects:
+            return batch.raw
+        self.mended += 1
+        return mended(batch.raw, defects)
+
+    def _begin(self, reader: EventReader, first: Event) -> None:
+        """Begin the object, with what gpuprof's array form says of its clock in its first event."""
+        self._write(b"{")
+        self._write_members(reader, is_last=False)
+        keys = {header.key for header in reader.headers}
+        args = first.get("args") if isinstance(first, dict) else None
+        if (
+            first
+            and first.get("ph") == "M"
+            and first.get("name") == "gpuprof"
+            and isinstance(args, dict)
+        ):
+            base, rank = args.get("baseTimeNanoseconds"), args.get("rank")
+            if type(base) is int and "baseTimeNanoseconds" not in keys:
+                self._write(b'"displayTimeUnit":"ns","baseTimeNanoseconds":%d,' % base)
+            if type(rank) is int and "distributedInfo" not in keys:
+                self._write(b'"distributedInfo":{"rank":%d},' % rank)
+        self._write(b'"traceEvents":[')
+
+    def _write_members(self, reader: EventReader, *, is_last: bool) -> None:
+        """Write the members that have ended: before the events, or after them."""
+        for header in reader.headers[self._written_members :]:
+            self._written_members += 1
+            if header.value is None or defects_of(header.value):
+                self.lost_members.append(header.key[:MOST_SHOWN])
+                continue
+            member = json.dumps(header.key).encode() + b":" + header.value
+            self._write(b"," + member if is_last else member + b",")

@@ -1,0 +1,289 @@
+"""What the command ``gpuprof trace`` does: summary, validate, repair and merge.
+
+They read traces of gpuprof, torch.profiler, viztracer and whatever else writes the Trace Event
+Format, compressed or not, in pieces and bounded memory. An input that cannot be read as a trace is
+a `TraceError` that says where and why.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Literal
+
+from gpuprof._trace.cut import End
+from gpuprof._trace.files import STANDARD, Damage, Output, pieces, shown
+from gpuprof._trace.json_scanner import ReadError
+from gpuprof._trace.merge import Merge
+from gpuprof._trace.repair import Repair
+from gpuprof._trace.scan import Scan
+from gpuprof._trace.summary import Summary
+from gpuprof._trace.tool_results import TraceMerge, TraceRepair, TraceSummary, TraceValidation
+from gpuprof._trace.validate import Validation
+from gpuprof.errors import TraceError
+
+By = Literal["name", "cat", "tid"]
+GROUPINGS = ("name", "cat", "tid")
+DEFAULT_TOP = 20
+MOST_GAPS = 5
+
+
+@contextmanager
+def _reading(path: Path, damage: Damage, *, twice: bool = False) -> Iterator[Iterator[bytes]]:
+    """Give the contents of a file to a reader; what is wrong inside becomes a `TraceError`."""
+    with closing(pieces(path, damage, twice=twice)) as contents:
+        try:
+            yield contents
+        except ReadError as error:
+            gzip = f" ({damage.gzip})" if damage.gzip else ""
+            message = f"{shown(path)}: {error}{gzip}"
+            raise TraceError(message) from None
+
+
+def _cut(end: End, damage: Damage) -> str | None:
+    """Say how a file is cut off; the array form may do without its end."""
+    if damage.gzip:
+        return f"{damage.gzip}, after {end.events:,} complete events"
+    if end.complete or (end.form == "array" and not end.inside_event):
+        return None
+    inside = " inside an event" if end.inside_event else ""
+    return f"cut off{inside} at byte {end.bytes}, after {end.events:,} complete events"
+
+
+def summary(
+    path: str | os.PathLike[str], *, by: By = "name", top: int = DEFAULT_TOP
+) -> TraceSummary:
+    """Sum up a trace.
+
+    Parameters
+    ----------
+    path
+        The file, compressed or not; ``-`` for the standard input.
+    by
+        Group ranges by ``"name"``, ``"cat"`` (category) or ``"tid"`` (track).
+    top
+        How many groups of each kind to return.
+
+    Returns
+    -------
+    TraceSummary
+
+    Raises
+    ------
+    TraceError
+        The file cannot be read as a trace. One that is cut off can, up to there, and so can one
+        with events that cannot be used, as long as there are others.
+    """
+    if by not in GROUPINGS:
+        message = f"by is {by!r}; expected one of {', '.join(map(repr, GROUPINGS))}"
+        raise ValueError(message)
+    if top < 1:
+        message = f"top is {top!r}; expected a whole number from 1"
+        raise ValueError(message)
+    file, damage = Path(path), Damage()
+    found = Summary(by)
+    with _reading(file, damage) as contents:
+        found.read(contents)
+    begin, end = found.ranges.extent()
+    return TraceSummary(
+        path=shown(file),
+        by=by,
+        events=found.end.events,
+        bytes=found.end.bytes,
+        cut=_cut(found.end, damage),
+        open_ended=found.end.form == "array" and not found.end.complete,
+        span_ms=(end - begin) / 1e6,
+        ranges=found.ranges.longest(top),
+        groups=found.ranges.groups(),
+        gpu_tracks=found.ranges.gpu_tracks(MOST_GAPS),
+        phases=dict(sorted(found.phases.items())),
+        left_out=found.left_out,
+        notes=found.notes(),
+    )
+
+
+def validate(path: str | os.PathLike[str]) -> TraceValidation:
+    """Say what is wrong with a trace, and at which event.
+
+    Parameters
+    ----------
+    path
+        The file, compressed or not; ``-`` for the standard input.
+
+    Returns
+    -------
+    TraceValidation
+
+    Raises
+    ------
+    TraceError
+        The file is no trace at all.
+    """
+    file, damage = Path(path), Damage()
+    checked = Validation()
+    with _reading(file, damage) as contents:
+        checked.read(contents)
+    found = checked.findings
+    if damage.gzip:
+        found.add_around("gzip", damage.gzip)
+    elif file.is_file():
+        with _reading(file, Damage()) as contents:
+            found.locate(contents)
+    return TraceValidation(
+        path=shown(file),
+        ok=not found.faults,
+        events=checked.end.events,
+        faults=dict(found.faults),
+        notes=dict(found.notes),
+        findings=found.in_order(checked.end.events),
+        unchecked=checked.unchecked,
+    )
+
+
+def repaired_path(path: Path) -> Path:
+    """Return where `repair` writes by default.
+
+    ``x.json.part`` becomes ``x.json`` if there is none; else ``.repaired`` comes before the suffix.
+    """
+    if path.suffix == ".part":
+        path = path.with_suffix("")
+        if not path.exists():
+            return path
+    compressed = ".gz" if path.suffix == ".gz" else ""
+    stem = path.with_suffix("") if compressed else path
+    return stem.with_name(f"{stem.stem}.repaired{stem.suffix}{compressed}")
+
+
+def _refuse_same(path: Path, output: Path) -> None:
+    if output.exists() and path.exists() and output.samefile(path):
+        message = f"{output} is an input; write to another file"
+        raise ValueError(message)
+
+
+def repair(
+    path: str | os.PathLike[str], output: str | os.PathLike[str] | None = None
+) -> TraceRepair:
+    """Write a strict copy of a damaged trace, with every complete event.
+
+    Parameters
+    ----------
+    path
+        The file, compressed or not; ``-`` for the standard input.
+    output
+        Where to write, compressed if it ends in ``.gz``; None for the default of `repaired_path`,
+        ``-`` for the standard output.
+
+    Returns
+    -------
+    TraceRepair
+
+    Raises
+    ------
+    TraceError
+        There is no complete event.
+    OSError
+        The new file cannot be written.
+    """
+    file, damage = Path(path), Damage()
+    if output is None and str(file) == STANDARD:
+        message = "output is None; the standard input has no name to make one of"
+        raise ValueError(message)
+    target = repaired_path(file) if output is None else Path(output)
+    _refuse_same(file, target)
+    with Output(target) as out:
+        found = Repair(out.write)
+        with _reading(file, damage) as contents:
+            found.read(contents)
+        if not found.events:
+            message = f"{shown(file)} has no complete event; there is nothing to repair"
+            raise TraceError(message)
+    return TraceRepair(
+        path=shown(file),
+        output=str(target),
+        events=found.events,
+        mended=found.mended,
+        left_out=found.left_out,
+        lost_members=found.lost_members,
+        stopped=found.stopped or _cut(found.end, damage),
+    )
+
+
+def merge(
+    paths: Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    *,
+    align: bool = True,
+) -> TraceMerge:
+    """Make one trace of several, on one clock.
+
+    Parameters
+    ----------
+    paths
+        The files, compressed or not: of one process, of several, of the ranks of a job.
+    output
+        Where to write, compressed if it ends in ``.gz``.
+    align
+        Move the times by what the files say of their clocks; False leaves them as they are.
+
+    Returns
+    -------
+    TraceMerge
+
+    Raises
+    ------
+    TraceError
+        A file cannot be read, is cut off inside, or says nothing of its clock.
+    OSError
+        The new file cannot be written.
+    """
+    files, target = [Path(path) for path in paths], Path(output)
+    for file in files:
+        _refuse_same(file, target)
+    scans = [_scan(file, align) for file in files]
+    with Output(target) as out:
+        merged = Merge(scans, align=align, write=out.write)
+        merged.begin()
+        for file in files:
+            with _reading(file, Damage(), twice=True) as contents:
+                merged.add(contents)
+        merged.finish()
+    return TraceMerge(
+        output=str(target),
+        events=merged.events,
+        inputs=[
+            {
+                "path": str(file),
+                "rank": scan.rank,
+                "shift_ms": shift / 1e6,
+                "renamed_pids": {_plain(old): _plain(new) for old, new in renamed.items()},
+                "open_ended": not scan.end.complete,
+            }
+            for file, scan, shift, renamed in zip(
+                files, scans, merged.shifts, merged.pids, strict=True
+            )
+        ],
+    )
+
+
+def _plain(pid: int | str | bytes) -> str:
+    return pid.decode() if isinstance(pid, bytes) else str(pid)
+
+
+def _scan(file: Path, align: bool) -> Scan:
+    damage = Damage()
+    scan = Scan(file.name.encode("utf-8", "replace").decode())
+    with _reading(file, damage, twice=True) as contents:
+        scan.read(contents)
+    cut = _cut(scan.end, damage)
+    if cut and (damage.gzip or scan.end.form == "object"):
+        message = f"{file}: {cut}; run `gpuprof trace repair` on it first"
+        raise TraceError(message)
+    if align and scan.base is None:
+        message = (
+            f"{file} does not say what its clock was (no baseTimeNanoseconds); "
+            "--no-align merges it with its times as they are"
+        )
+        raise TraceError(message)
+    return scan

@@ -1,0 +1,485 @@
+"""Traces: what the program did, when, as a file that Perfetto opens."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import finalize
+
+import gpuprof._core as _core
+from gpuprof._trace import path as trace_path
+from gpuprof._trace import registry
+from gpuprof._trace.checks import (
+    checked_args,
+    checked_buffer,
+    checked_category,
+    checked_path,
+    checked_text,
+    checked_tid,
+    moment,
+    series,
+)
+from gpuprof.errors import GpuprofError, InvalidStateError, TraceError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+
+class TraceWriter(_core._TraceEvents):
+    """A trace file that is being written: Chrome trace JSON, as Perfetto and Chrome read it.
+
+    It takes the events that its methods are given, and with ``collect=True`` all that gpuprof sees:
+    timer scopes, annotations, marks, counters. It begins when its ``with`` block is entered, or
+    with `start`; one that does not collect also with the first event that it is given. While it is
+    open it is ``PATH.part``, which can be loaded at any moment; `close` makes it ``PATH``. It may
+    then be used again, which writes ``PATH`` with the number of the use before its suffix: `path`
+    says where. Failures to write are one warning, and end the trace, not the program; `error` says
+    why.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Where to write; compressed if it ends in ``.gz``. ``%p`` is replaced by the process, ``%h``
+        by the host's name, ``%r`` by the rank, ``%q{VAR}`` by an environment variable. A path that
+        another open trace has gets the process's number before its suffix, and so does the file of
+        a forked child. A link is followed.
+    collect : bool
+        Whether to take what scopes and annotations of the whole process do.
+    args : Mapping, optional
+        Plain data to keep in the file, of the run as a whole; a few hundred bytes.
+    buffer_mib : int, optional
+        How many MiB of events may wait to be written; what finds no room is dropped and counted.
+        None is what ``GPUPROF_TRACE_BUFFER_MIB`` says, or 32. Open traces share the largest.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `path` is no path, or has an unknown pattern, or `buffer_mib` is no such number.
+    TraceError
+        `path` is relative and the working directory is gone; at the start, that no thread can be
+        started.
+
+    Notes
+    -----
+    Times are nanoseconds of ``time.monotonic_ns()``. All methods may be called from any thread.
+    A writer that is never closed is closed when the interpreter exits.
+
+    Examples
+    --------
+    >>> import gpuprof, os, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(folder.name, "run.json")
+    >>> with gpuprof.TraceWriter(path) as writer:
+    ...     writer.push("load", "io", dur_ms=1.5)
+    >>> os.listdir(folder.name)
+    ['run.json']
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        collect: bool = False,
+        args: Mapping[str, object] | None = None,
+        buffer_mib: int | None = None,
+        _from_start: bool = False,  # the event that opens it belongs to it
+    ) -> None:
+        super().__init__()
+        pattern = checked_path(path)
+        self._path = trace_path.expand(pattern)
+        self._pattern = trace_path.absolute(pattern)  # a later use is in the same folder
+        self._collect = bool(collect)
+        self._args = checked_args(args)
+        self._buffer_mib = checked_buffer(buffer_mib)
+        self._open = False
+        self._closed = False
+        self._entered = False
+        self._from_start = _from_start
+        self._number = 0
+        self._uses: dict[str, int] = {}
+        self._process = os.getpid()
+        self._last_state: dict[str, Any] | None = None
+        # Who only makes one, and leaves the with statement out, would find no file.
+        self._say_unused = finalize(self, _warn_of_unused, self._path, self._process)
+        if not self._collect:
+            self._say_unused.detach()
+
+    def start(self) -> Self:
+        """Begin to write, as entering the ``with`` block does; returns the writer.
+
+        Raises
+        ------
+        InvalidStateError
+            It is being written already.
+        TraceError
+            No thread can be started to write it, or the working directory is gone.
+        """
+        if self._open:
+            message = f"the trace {self._path} is being written already; close it first"
+            raise InvalidStateError(message)
+        self._say_unused.detach()
+        path = trace_path.expand(self._pattern)
+        use = self._uses.get(path, 0) + 1
+        self._last_state = None
+        self._begin(trace_path.with_use(path, use))
+        self._uses[path] = use
+        self._open = True
+        self._closed = False
+        return self
+
+    def _begin(self, path: str) -> None:
+        self._process = os.getpid()
+        self._path = path
+        if self._collect and not self._from_start:
+            open_as_wanted()  # or the first event would find this one open
+        try:
+            descriptor, self._path = trace_path.claim(path)
+        except OSError as error:
+            self._fail(error.strerror or str(error))
+            return
+        self._descriptor = descriptor
+        self._identity = trace_path.identity(descriptor)
+        try:
+            self._number = _core._trace_open(
+                descriptor,
+                where=f"{self._path}.part",
+                collects=self._collect,
+                from_start=self._from_start,
+                process=_process_name(),
+                rank=trace_path.rank(),
+                world_size=trace_path.world_size(),
+                args=self._args,
+                buffer_mib=self._buffer_mib,
+            )
+        except BaseException as error:
+            trace_path.discard(descriptor, f"{self._path}.part")
+            os.close(descriptor)
+            if isinstance(error, RuntimeError):
+                message = f"the trace {self._path} cannot be written: no thread can start: {error}"
+                raise TraceError(message) from error
+            raise
+        self._set_number(self._number)
+        registry.remember(self, self._number)
+        if self._collect:
+            _core._trace_wanted(True)
+            registry.name_threads()
+
+    def _fail(self, why: str) -> None:
+        self._number = 0
+        self._last_state = {**_core._trace_state(0), "error": why}
+        _warn(
+            f"gpuprof: cannot write the trace {self._path}: {why}; the program goes on without it"
+        )
+
+    def reopen_in_child(self) -> None:
+        """Give a trace that a forked child has from its parent a file of the child's own.
+
+        gpuprof calls it when the child first has something to write.
+        """
+        if self._process == os.getpid() or not self._open:
+            return
+        registry.forget(self)
+        self._last_state = None
+        self._from_start = True
+        try:
+            path = trace_path.expand(self._pattern)
+            path = trace_path.with_use(path, self._uses.get(path, 1))
+            self._begin(path if "%p" in self._pattern else trace_path.with_process(path))
+        except TraceError as error:  # the program asked for the parent's, not for this one
+            self._fail(str(error))
+
+    def _current(self) -> int:
+        """Return the number of the open trace; in a forked child that of a file of its own."""
+        self.reopen_in_child()
+        if not self._open:
+            if self._closed or self._collect:
+                state = "closed" if self._closed else "not begun"
+                message = (
+                    f"the trace {self._path} is {state}; use it in a with statement, or start()"
+                )
+                raise InvalidStateError(message)
+            self.start()
+        return self._number
+
+    @property
+    def collects(self) -> bool:
+        """Whether it takes what scopes and annotations of the whole process do."""
+        return self._collect
+
+    @property
+    def path(self) -> str:
+        """Where the trace is, or will be once it is closed."""
+        return self._path
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called, and it was not begun again."""
+        return self._closed
+
+    @property
+    def error(self) -> str | None:
+        """Why nothing is written any more, or None."""
+        error: str | None = self.stats()["error"]
+        return error
+
+    def stats(self) -> dict[str, Any]:
+        """Return how the writing goes.
+
+        Returns
+        -------
+        dict
+            ``open``, ``error``, ``events``, ``dropped`` (found no room), ``unplaced`` (GPU spans
+            that could not be put on the host's clock), ``bytes``, ``gpu_error_ns`` (how far a GPU
+            slice may be off), ``writer_cpu_ns`` (what the writer thread has cost).
+        """
+        if self._last_state is not None:
+            return dict(self._last_state)
+        return dict(_core._trace_state(self._number if self._process == os.getpid() else 0))
+
+    def instant(
+        self,
+        name: str,
+        *,
+        cat: str | None = None,
+        tid: int | None = None,
+        at_ns: int | None = None,
+        args: Mapping[str, object] | None = None,
+    ) -> None:
+        """Write a moment; parameters as for `complete`, and `at_ns` None is now."""
+        event = (checked_text("name", name), checked_category(cat), moment(at_ns), checked_tid(tid))
+        if number := self._current():
+            _core._trace_instant(number, *event, checked_args(args))
+
+    def counter(
+        self, name: str, values: float | Mapping[str, float], *, at_ns: int | None = None
+    ) -> None:
+        """Write the value of a counter, or of its several series, from now or `at_ns` on.
+
+        A value that is not finite leaves a gap.
+        """
+        event = (checked_text("name", name), moment(at_ns))
+        finite = series(values)
+        number = self._current()
+        if number and finite:
+            _core._trace_counter(number, *event, finite)
+
+    def flow(
+        self,
+        phase: Literal["start", "step", "end"],
+        id: int,
+        name: str = "flow",
+        *,
+        cat: str | None = None,
+        tid: int | None = None,
+        at_ns: int | None = None,
+    ) -> None:
+        """Write one end of an arrow between slices.
+
+        Parameters
+        ----------
+        phase : {'start', 'step', 'end'}
+            An arrow goes from its start over its steps to its end, each inside a slice.
+        id : int
+            What joins them, from 0 to 2**40 - 1.
+        name, cat, tid, at_ns
+            As for `instant`; name and category must be the same at all ends.
+        """
+        if phase not in {"start", "step", "end"}:
+            message = f"phase: expected 'start', 'step' or 'end', got {phase!r}"
+            raise ValueError(message)
+        if isinstance(id, bool) or not isinstance(id, int) or not 0 <= id < 2**40:
+            message = f"id: expected an int from 0 to 2**40 - 1, got {id!r}"
+            raise ValueError(message)
+        event = (checked_text("name", name), checked_category(cat), moment(at_ns), checked_tid(tid))
+        if number := self._current():
+            _core._trace_flow(number, phase, id, *event)
+
+    def flush(self) -> None:
+        """Wait until all that was given so far is in ``PATH.part``."""
+        if number := self._current():
+            _core._trace_flush(number)
+
+    def close(self) -> None:
+        """Write what is left and make `path`; idempotent, never raises for the file's sake.
+
+        A collecting trace first waits for the GPU time of the scopes that were left, so that they
+        are in it.
+        """
+        self._say_unused.detach()
+        was_open, self._open, self._closed = self._open, False, True
+        if not was_open:
+            return
+        is_own = self._process == os.getpid()  # else a forked child that wrote nothing
+        try:
+            if is_own and self._collect:
+                registry.name_threads()
+                _flush_scopes()
+        finally:
+            registry.forget(self)
+            if is_own and self._number != 0:
+                try:
+                    self._finish()
+                finally:
+                    # Until the file is in its place, nobody else may take it for one left behind.
+                    trace_path.release(self._descriptor, self._identity)
+
+    def _finish(self) -> None:
+        number, self._number = self._number, 0
+        self._set_number(0)
+        self._last_state = state = dict(_core._trace_close(number))
+        if self._collect and not registry.any_collects():
+            _core._trace_wanted(False)
+        if state["dropped"]:
+            _warn(
+                f"gpuprof: the trace {self._path} lacks {state['dropped']} events, for which there "
+                "was no room: give it more with buffer_mib= or GPUPROF_TRACE_BUFFER_MIB"
+            )
+        if state["error"] is not None:
+            return  # the warning came with the failure
+        try:
+            trace_path.complete(self._descriptor, self._path)
+        except OSError as error:
+            state["error"] = error.strerror or str(error)
+            _warn(
+                f"gpuprof: cannot write the trace {self._path}: {state['error']}; "
+                f"what there is stays in {self._path}.part"
+            )
+
+    def __enter__(self) -> Self:
+        if self._entered:
+            message = f"the trace {self._path} is in use by a with statement; make another one"
+            raise InvalidStateError(message)
+        if not self._open:
+            self.start()
+        self._entered = True
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._entered = False
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "not begun"
+        if self._open:
+            state = f"{self.stats()['events']} events"
+        return f"<gpuprof.TraceWriter {self._path!r}, {state}>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<code>{escape(repr(self))}</code>"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        message = "a TraceWriter holds an open file and cannot be pickled or copied; make a new one"
+        raise TypeError(message)
+
+
+def trace(
+    path: str | os.PathLike[str],
+    *,
+    args: Mapping[str, object] | None = None,
+    buffer_mib: int | None = None,
+) -> TraceWriter:
+    """Write a trace of all that gpuprof sees, until the block is left.
+
+    Timer scopes and annotations appear on the track of their thread, and timer scopes also on a
+    track for each stream, at the time when the GPU ran them. Traces may overlap.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Where to write, as for `TraceWriter`.
+    args : Mapping, optional
+        Plain data to keep in the file, as for `TraceWriter`.
+    buffer_mib : int, optional
+        How many MiB of events may wait to be written, as for `TraceWriter`.
+
+    Returns
+    -------
+    TraceWriter
+        A context manager that begins and closes it; its `~TraceWriter.start` does so too. Used
+        again, it writes another file.
+
+    Raises
+    ------
+    TypeError, ValueError, TraceError
+        As for `TraceWriter`.
+
+    Examples
+    --------
+    >>> import gpuprof, os, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with gpuprof.trace(os.path.join(folder.name, "step.json.gz")) as writer:
+    ...     with gpuprof.timer("step"):
+    ...         pass
+    >>> writer.stats()["events"]
+    1
+    >>> folder.cleanup()
+    """
+    return TraceWriter(path, collect=True, args=args, buffer_mib=buffer_mib)
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+
+def _warn_of_unused(path: str, process: int) -> None:
+    if process == os.getpid():  # else a forked child
+        warnings.warn(
+            f"gpuprof: the trace {path} was never begun, so there is no file: use it in a with "
+            "statement, or call its start()",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _flush_scopes() -> None:
+    try:
+        _core.flush()
+    except GpuprofError:  # a driver that is gone: the host's part of the trace is still good
+        return
+
+
+def _process_name() -> str:
+    script = Path(sys.argv[0] if sys.argv else "")
+    if script.name == "__main__.py":  # python -m PACKAGE
+        return script.parent.name
+    return script.name if script.name not in {"", "-c", "-m"} else "python"
+
+
+_environment_read = False
+
+
+def open_as_wanted() -> None:
+    """Open the trace of GPUPROF_TRACE_OUT, and in a forked child those of its parent."""
+    if registry.reopen_in_child():
+        _open_from_environment()
+
+
+def _open_from_environment() -> None:
+    global _environment_read  # noqa: PLW0603 (once for the process, and its children)
+    path = os.environ.get("GPUPROF_TRACE_OUT", "")
+    if _environment_read or not path:
+        return
+    _environment_read = True
+    try:
+        if _core._fork_generation() and "%p" not in path:
+            path = trace_path.with_process(path)
+        TraceWriter(path, collect=True, _from_start=True).start()
+    except Exception as error:
+        # Whatever it is, a scope that the program happens to leave must not raise it.
+        warnings.warn(
+            f"gpuprof: GPUPROF_TRACE_OUT was ignored: {error}", RuntimeWarning, stacklevel=2
+        )

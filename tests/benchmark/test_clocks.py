@@ -1,0 +1,149 @@
+"""The clocks of a GPU while it is measured: what NVML says, and nothing where it cannot say."""
+
+from __future__ import annotations
+
+import sys
+import types
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuprof._benchmark.clocks import Clocks
+
+
+class FakeNvml(types.ModuleType):
+    """As much of ``pynvml`` as is asked: one GPU, and a MIG slice of it that has no clocks."""
+
+    NVML_CLOCK_SM = 1
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self) -> None:
+        super().__init__("pynvml")
+        self.is_open = 0
+        self.reasons = 0
+        self.mhz = 1980
+        self.fault: Exception | None = None
+
+    def nvmlInit(self) -> None:
+        if self.fault:
+            raise self.fault
+        self.is_open += 1
+
+    def nvmlShutdown(self) -> None:
+        self.is_open -= 1
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
+        if uuid not in {"GPU-12-34", "MIG-56"}:
+            raise self.NVMLError("not found")
+        return uuid
+
+    def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, handle: str) -> str:
+        if not handle.startswith("MIG-"):
+            raise self.NVMLError("no slice")
+        return "GPU-12-34"
+
+    def nvmlDeviceGetClockInfo(self, handle: str, which: int) -> int:
+        if self.fault:
+            raise self.fault
+        assert (handle, which) == ("GPU-12-34", self.NVML_CLOCK_SM)
+        return self.mhz
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: str) -> int:
+        if self.fault:
+            raise self.fault
+        assert handle == "GPU-12-34"
+        return self.reasons
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNvml]:
+    module = FakeNvml()
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    yield module
+    assert module.is_open == 0
+
+
+def is_inert(clocks: Clocks) -> bool:
+    return (clocks.sm_mhz(), clocks.throttle_reasons(), clocks.locked) == (None, (), None)
+
+
+@pytest.mark.parametrize("uuid", ["12-34", "GPU-12-34", "56", "MIG-56"])
+def test_the_clock_is_that_of_the_device_or_of_the_gpu_around_the_slice(
+    nvml: FakeNvml, uuid: str
+) -> None:
+    with Clocks(uuid) as clocks:
+        assert nvml.is_open == 1
+        assert clocks.sm_mhz() == 1980.0
+        nvml.mhz = 1200
+        assert clocks.sm_mhz() == 1200.0
+
+
+def test_reasons_are_what_holds_the_clocks_down(nvml: FakeNvml) -> None:
+    with Clocks("12-34") as clocks:
+        assert clocks.throttle_reasons() == ()
+        nvml.reasons = 0x4 | 0x40
+        assert clocks.throttle_reasons() == ("software power cap", "hardware thermal slowdown")
+        nvml.reasons = 0x1 | 0x2
+        assert clocks.throttle_reasons() == ()
+
+
+def test_clocks_that_somebody_set_are_told(nvml: FakeNvml) -> None:
+    with Clocks("12-34") as clocks:
+        assert clocks.locked is None
+        nvml.reasons = 0x2
+        assert clocks.locked is True
+
+
+@pytest.mark.parametrize("uuid", [None, "", "78"])
+def test_an_unknown_device_has_no_clocks(nvml: FakeNvml, uuid: str | None) -> None:
+    clocks = Clocks(uuid)
+    assert nvml.is_open == 0
+    assert is_inert(clocks)
+
+
+def test_a_closed_one_knows_nothing_and_closes_twice(nvml: FakeNvml) -> None:
+    clocks = Clocks("12-34")
+    clocks.close()
+    clocks.close()
+    assert is_inert(clocks)
+
+
+@pytest.mark.parametrize("error", [FakeNvml.NVMLError("lost"), OSError("no library")])
+def test_a_fault_of_nvml_is_no_fault_of_the_benchmark(nvml: FakeNvml, error: Exception) -> None:
+    with Clocks("12-34") as clocks:
+        nvml.fault = error
+        assert is_inert(clocks)
+        nvml.fault = None
+        assert clocks.sm_mhz() == 1980.0
+    nvml.fault = error
+    assert is_inert(Clocks("12-34"))
+
+
+def test_without_nvidia_ml_py_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert is_inert(Clocks("12-34"))
+
+
+def test_an_old_package_of_that_name_may_warn(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "pynvml.py").write_text(
+        "import warnings\n"
+        "warnings.warn('use nvidia-ml-py', FutureWarning)\n"
+        "class NVMLError(Exception): pass\n"
+        "NVML_CLOCK_SM = 1\n"
+        "nvmlInit = nvmlShutdown = lambda: None\n"
+        "nvmlDeviceGetHandleByUUID = lambda uuid: uuid\n"
+        "nvmlDeviceGetClockInfo = lambda handle, which: 900\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with Clocks("12-34") as clocks:
+            assert clocks.sm_mhz() == 900.0
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)

@@ -1,0 +1,250 @@
+"""The progress bar: late, on standard error, gone in the end, and never a fault."""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+import types
+
+import pytest
+
+from gpuprof._display import progress as display_progress
+from gpuprof._display.progress import SHOWN_AFTER_S, progress
+
+
+class Terminal(io.StringIO):
+    """Standard error as a terminal, and what is on its last line."""
+
+    def isatty(self) -> bool:
+        return True
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return "utf-8"
+
+    @property
+    def last_line(self) -> str:
+        cells: list[str] = []
+        column = 0
+        for character in self.getvalue().rpartition("\n")[2]:
+            if character == "\r":
+                column = 0
+                continue
+            cells[column : column + 1] = [character]
+            column += 1
+        return "".join(cells).rstrip()
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(display_progress, "monotonic", found)
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    return found
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    found = Terminal()
+    # pytest sets sys.stderr anew when the test itself begins.
+    seen = types.SimpleNamespace(stderr=found, modules=sys.modules)
+    monkeypatch.setattr(display_progress, "sys", seen)
+    return found
+
+
+@pytest.fixture
+def _no_rich(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+
+
+def test_what_is_short_shows_nothing(clock: Clock, terminal: Terminal) -> None:
+    with progress("add", None) as bar:
+        bar.update(0.1)
+        clock.now += SHOWN_AFTER_S - 0.01
+        bar.update(0.9)
+    assert terminal.getvalue() == ""
+
+
+@pytest.mark.usefixtures("_no_rich")
+def test_a_line_is_drawn_over_itself_and_wiped(clock: Clock, terminal: Terminal) -> None:
+    with progress("add", None) as bar:
+        clock.now += SHOWN_AFTER_S
+        bar.update(0.5, "warming up")
+        assert terminal.last_line == f"add [{'#' * 12}{'.' * 12}]  50 % warming up"
+        clock.now += 1
+        bar.update(1.0, "end")
+        assert terminal.last_line == f"add [{'#' * 24}] 100 % end"
+    assert terminal.last_line == ""
+    assert "\n" not in terminal.getvalue()
+
+
+@pytest.mark.usefixtures("_no_rich")
+def test_drawing_is_rare_enough_to_cost_nothing(clock: Clock, terminal: Terminal) -> None:
+    with progress("add", None) as bar:
+        clock.now += SHOWN_AFTER_S
+        for _ in range(100):
+            clock.now += 0.001
+            bar.update(0.5)
+        assert terminal.getvalue().count("\r") <= 2
+
+
+@pytest.mark.usefixtures("_no_rich")
+@pytest.mark.parametrize("label", ["x" * 500, "名" * 500])
+def test_a_line_never_wraps(
+    clock: Clock, terminal: Terminal, monkeypatch: pytest.MonkeyPatch, label: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    with progress(label, None) as bar:
+        clock.now += SHOWN_AFTER_S
+        bar.update(0.5)
+        columns = sum(1 if character.isascii() else 2 for character in terminal.last_line)
+        assert 0 < columns < 20
+
+
+@pytest.mark.usefixtures("_no_rich")
+def test_names_cannot_steer_the_terminal(clock: Clock, terminal: Terminal) -> None:
+    with progress("a\x1b[31m\nb", None) as bar:
+        clock.now += SHOWN_AFTER_S
+        bar.update(0.5, "\x07")
+    assert "\x1b" not in terminal.getvalue()
+    assert "\x07" not in terminal.getvalue()
+    assert "\n" not in terminal.getvalue()
+
+
+@pytest.mark.usefixtures("_no_rich")
+@pytest.mark.parametrize("fraction", [-1.0, 7.0, float("nan"), float("inf")])
+def test_a_senseless_fraction_is_drawn_within_the_bar(
+    clock: Clock, terminal: Terminal, fraction: float
+) -> None:
+    with progress("add", None) as bar:
+        clock.now += SHOWN_AFTER_S
+        bar.update(fraction)
+        assert terminal.last_line.startswith("add [")
+        assert terminal.last_line.index("]") == len("add [") + 24
+
+
+@pytest.mark.usefixtures("_no_rich")
+def test_an_exception_leaves_no_line_behind(clock: Clock, terminal: Terminal) -> None:
+    with pytest.raises(KeyboardInterrupt), progress("add", None) as bar:
+        clock.now += SHOWN_AFTER_S
+        bar.update(0.5)
+        raise KeyboardInterrupt
+    assert terminal.last_line == ""
+
+
+def test_rich_draws_its_bar_without_a_thread_and_takes_it_away(
+    clock: Clock, terminal: Terminal
+) -> None:
+    threads = threading.active_count()
+    standard = (sys.stdout, sys.stderr)
+    with progress("[red]add", None) as bar:
+        clock.now += SHOWN_AFTER_S
+        bar.update(0.25, "[bold]now")
+        assert "[red]add" in terminal.getvalue()
+        assert "[bold]now" in terminal.getvalue()
+        assert "25%" in terminal.getvalue()
+        assert threading.active_count() == threads
+        assert (sys.stdout, sys.stderr) == standard
+    # The last thing written erases the line and shows the cursor again.
+    assert terminal.getvalue().rstrip().endswith("\x1b[2K")
+    assert terminal.getvalue().rindex("\x1b[?25h") > terminal.getvalue().rindex("\x1b[?25l")
+
+
+def test_a_bar_in_a_bar_is_no_fault(clock: Clock, terminal: Terminal) -> None:
+    with progress("outer", None) as outer, progress("inner", None) as inner:
+        clock.now += SHOWN_AFTER_S
+        outer.update(0.5)
+        inner.update(0.5)
+        clock.now += 1
+        outer.update(0.75)
+        inner.update(0.75)
+    assert "outer" in terminal.getvalue()
+
+
+@pytest.mark.parametrize("enabled", [None, False])
+def test_a_pipe_gets_nothing(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, enabled: bool | None
+) -> None:
+    pipe = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", pipe)
+    with progress("add", enabled) as bar:
+        clock.now += SHOWN_AFTER_S
+        bar.update(0.5)
+    assert pipe.getvalue() == ""
+
+
+def test_a_pipe_gets_lines_if_told_to(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", pipe)
+    with progress("add", True) as bar:
+        clock.now += SHOWN_AFTER_S
+        bar.update(0.5, "sampling")
+        clock.now += 1
+        bar.update(0.6)
+        clock.now += 5
+        bar.update(0.75)
+    assert pipe.getvalue() == "add: 50 % sampling\nadd: 75 %\n"
+
+
+def test_a_terminal_gets_nothing_if_told_so(clock: Clock, terminal: Terminal) -> None:
+    with progress("add", False) as bar:
+        clock.now += SHOWN_AFTER_S
+        bar.update(0.5)
+    assert terminal.getvalue() == ""
+
+
+def test_a_notebook_gets_the_plain_line(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    ipython = types.ModuleType("IPython")
+    shell = types.SimpleNamespace(kernel=object())
+    ipython.get_ipython = lambda: shell  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", out)
+    with progress("add", None) as bar:
+        clock.now += SHOWN_AFTER_S
+        bar.update(0.5)
+    assert out.getvalue().startswith("\radd [")
+    assert out.getvalue().endswith(" \r")
+
+
+def test_without_standard_error_there_is_no_bar(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    for enabled in (None, True):
+        with progress("add", enabled) as bar:
+            clock.now += SHOWN_AFTER_S
+            bar.update(0.5)
+
+
+@pytest.mark.parametrize("rich_too", [True, False])
+def test_a_stream_that_fails_ends_the_bar_and_nothing_else(
+    clock: Clock, terminal: Terminal, monkeypatch: pytest.MonkeyPatch, rich_too: bool
+) -> None:
+    if not rich_too:
+        monkeypatch.setitem(sys.modules, "rich.progress", None)
+    written = []
+
+    def refuse(text: str) -> int:
+        written.append(text)
+        raise OSError("gone")
+
+    monkeypatch.setattr(terminal, "write", refuse)
+    with progress("add", None) as bar:
+        clock.now += SHOWN_AFTER_S
+        bar.update(0.5)
+        count = len(written)
+        clock.now += 1
+        bar.update(0.6)
+        assert len(written) == count > 0

@@ -1,0 +1,371 @@
+"""Calls that no graph fits: captured, run by the function, padded or refused, as was asked for."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+from typing import Any
+
+import pytest
+
+import gpuprof
+from gpuprof import errors
+from gpuprof._callable.stats import GraphedStats
+from tests.support.callables import Counted, twice
+
+SAMPLE = [0.0, 0.0]
+
+
+def make(fn: Any, *args: Any, **options: Any) -> gpuprof.GraphedCallable:
+    return gpuprof.make_graphed_callable(fn, args, **options)
+
+
+def counts(fast: gpuprof.GraphedCallable, *names: str) -> tuple[int, ...]:
+    stats = fast.stats()
+    return tuple(getattr(stats, name) for name in names)
+
+
+def test_another_shape_is_captured_once(cupy: Any) -> None:
+    runs = Counted()
+    fast = make(twice(cupy, runs), cupy.array(SAMPLE), warmup=1)
+    for _ in range(3):
+        assert fast(cupy.array([1.0, 2.0, 3.0])).tolist() == [1, 2, 3] * 2
+        assert fast(cupy.array([4.0, 5.0])).tolist() == [4, 5] * 2
+    assert runs() == 4
+    assert counts(fast, "captures", "replays", "eager_calls") == (2, 6, 0)
+    assert [each.arguments for each in fast.stats().graphs] == [
+        "args[0]: float32 (2,)",
+        "args[0]: float32 (3,)",
+    ]
+    assert len(fast.graphs) == 2
+    assert fast.graph is fast.graphs[0]
+
+
+def test_another_dtype_constant_or_structure_is_another_graph(cupy: Any) -> None:
+    def body(x: Any, *, scale: Any = None) -> Any:
+        return x.copy() if scale is None else (x.copy(), scale)
+
+    x = cupy.array(SAMPLE)
+    fast = make(body, x)
+    assert fast(cupy.array([1, 2], "i4")).tolist() == [1, 2]
+    for scale in (1, True, 1.0, -0.0, 0.0):
+        for _ in range(2):
+            found = fast(x, scale=scale)[1]
+            assert (type(found), str(found)) == (type(scale), str(scale))
+    assert counts(fast, "captures", "hits", "misses") == (7, 5, 6)
+
+
+def test_with_eager_another_shape_runs_the_function(cupy: Any) -> None:
+    runs = Counted()
+    fast = make(twice(cupy, runs), cupy.array(SAMPLE), on_new_shape="eager")
+    ran = runs()
+    for _ in range(3):
+        assert fast(cupy.array([1.0])).tolist() == [1, 1]
+    assert runs() == ran + 3
+    assert fast(cupy.array([4.0, 5.0])).tolist() == [4, 5] * 2
+    assert runs() == ran + 3
+    assert counts(fast, "captures", "replays", "eager_calls") == (1, 1, 3)
+
+
+def test_with_raise_every_difference_is_listed(cupy: Any) -> None:
+    runs = Counted()
+
+    def body(x: Any, table: dict[str, Any], scale: float, flag: Any = None) -> Any:
+        runs.note()
+        return x.copy()
+
+    def arguments(shape: tuple[int, ...], dtype: str) -> tuple[Any, dict[str, Any]]:
+        return cupy.empty((2,)), {"y": [cupy.empty(shape, dtype)]}
+
+    fast = make(body, *arguments((2, 3), "f4"), 1.0, name="step", on_new_shape="raise")
+    ran = runs()
+    x, table = arguments((2, 4), "i4")
+    with pytest.raises(errors.InvalidStateError) as caught:
+        fast(x, table | {"z": None}, 2.0, flag=True)
+    assert str(caught.value).splitlines() == [
+        "step: no graph was captured for such a call (on_new_shape='raise')",
+        "  args[1]['y'][0]: shape (2, 4), captured (2, 3)",
+        "  args[1]['y'][0]: dtype int32, captured float32",
+        "  args[1]['z']: None, captured without it",
+        "  args[2]: 2.0, captured 1.0",
+        "  kwargs['flag']: True, captured without it",
+    ]
+    assert runs() == ran
+    fast(x, arguments((2, 3), "f4")[1], 1.0)
+    assert counts(fast, "captures", "replays", "eager_calls") == (1, 1, 0)
+
+
+# Graphs that are kept.
+
+
+def test_the_least_recently_used_graph_goes(cupy: Any) -> None:
+    runs = Counted()
+    fast = make(twice(cupy, runs), cupy.array([0.0]), warmup=0, max_graphs=2)
+    fast(cupy.array([0.0] * 2))
+    fast(cupy.array([0.0]))
+    fast(cupy.array([0.0] * 3))  # in the place of 2
+    assert counts(fast, "captures", "evictions") == (3, 1)
+    fast(cupy.array([0.0]))
+    assert runs() == 3
+    fast(cupy.array([0.0] * 2))  # in the place of 3
+    assert runs() == 4
+    assert counts(fast, "captures", "evictions", "replays") == (4, 2, 5)
+    assert len(fast.graphs) == 2
+
+
+def test_ever_new_shapes_hold_no_more_than_the_graphs_that_are_kept(cupy: Any) -> None:
+    fast = make(twice(cupy), cupy.array([0.0]), warmup=0, max_graphs=2)
+
+    def live_after(sizes: range) -> int:
+        for size in sizes:
+            assert fast(cupy.array([1.0] * size)).tolist() == [1.0] * (2 * size)
+        gpuprof.flush()
+        cupy.fake.stream_synchronize(0)
+        gpuprof._core._release_idle()
+        return cupy.fake.live()
+
+    with pytest.warns(RuntimeWarning, match="8 graphs were captured and dropped again"):
+        held = live_after(range(1, 20))
+    assert live_after(range(20, 60)) == held
+    assert counts(fast, "evictions") == (57,)
+
+
+def test_an_evicted_graph_that_runs_still_finishes(cupy: Any) -> None:
+    fast = make(twice(cupy), cupy.array([0.0]), warmup=0, max_graphs=1)
+    cupy.fake.configure(mode="manual")
+    first = fast(cupy.array([1.0]))
+    second = fast(cupy.array([2.0, 3.0]))
+    cupy.fake.configure(mode="auto")
+    assert (first.tolist(), second.tolist()) == ([1, 1], [2, 3, 2, 3])
+
+
+def test_reset_drops_the_graphs_and_the_next_call_captures_anew(cupy: Any) -> None:
+    runs = Counted()
+    fast = make(twice(cupy, runs), cupy.array([0.0]), warmup=0)
+    first = fast(cupy.array([1.0]))
+    fast.reset()
+    assert (fast.graphs, fast.stats().graphs) == ((), ())
+    with pytest.raises(errors.InvalidStateError, match="nothing was captured yet"):
+        fast.graph  # noqa: B018
+    assert fast(cupy.array([2.0])).tolist() == [2, 2]
+    assert first.tolist() == [1, 1]
+    assert (runs(), *counts(fast, "captures", "replays")) == (2, 2, 2)
+
+
+# Capture when called.
+
+
+@pytest.mark.parametrize("warmup", [0, 1, 3])
+def test_without_samples_the_first_calls_run_eagerly(cupy: Any, warmup: int) -> None:
+    runs = Counted()
+    fast = gpuprof.make_graphed_callable(twice(cupy, runs), warmup=warmup)
+    assert runs() == 0
+    for value in range(warmup):
+        assert fast.graphs == ()
+        assert fast(cupy.array([value])).tolist() == [value, value]
+    assert (runs(), len(fast.graphs)) == (warmup, 0)
+    for value in range(3):
+        assert fast(cupy.array([value])).tolist() == [value, value]
+    assert (runs(), len(fast.graphs)) == (warmup + 1, 1)
+    assert counts(fast, "captures", "replays", "eager_calls") == (1, 3, 0)
+
+
+def test_each_shape_is_warmed_up_by_calls_of_its_own(cupy: Any) -> None:
+    fast = gpuprof.make_graphed_callable(twice(cupy), warmup=1)
+    for size in (1, 2, 1, 2):
+        fast(cupy.array([0.0] * size))
+    assert counts(fast, "captures", "replays", "misses") == (2, 2, 4)
+
+
+# Padding.
+
+
+def padded_calls(cupy: Any, sizes: range, **options: Any) -> gpuprof.GraphedCallable:
+    def body(x: Any, y: Any) -> Any:
+        cupy.launch("pad")
+        return x.copy(), [y.copy()], twice(cupy)(x)
+
+    x, y = cupy.empty((3, 2)), cupy.empty((2,))
+    rule = {"args[0]": {0: (4, 8)}}
+    fast = make(body, x, y, buckets=rule, warmup=1, **options)
+    for size in sizes:
+        x = cupy.array(range(2 * size), shape=(size, 2))
+        whole, (other,), double = fast(x, cupy.array([7.0, 8.0]))
+        assert (whole.shape, whole.tolist()) == ((size, 2), list(range(2 * size)))
+        assert other.tolist() == [7, 8]
+        assert double.shape == (2 * size, 2)
+    return fast
+
+
+def test_sizes_are_padded_to_the_listed_ones_and_the_results_are_cut(cupy: Any) -> None:
+    fast = padded_calls(cupy, range(1, 9))
+    assert counts(fast, "captures", "replays", "padded_calls") == (2, 8, 6)
+    assert [each.arguments for each in fast.stats().graphs] == [
+        "args[0]: float32 (8, 2), args[1]: float32 (2,)",
+        "args[0]: float32 (4, 2), args[1]: float32 (2,)",
+    ]
+
+
+def test_a_padded_argument_ends_in_zeros(cupy: Any) -> None:
+    seen = cupy.array([9.0] * 4)
+
+    def body(x: Any) -> None:
+        seen[: x.shape[0]] = x
+
+    fast = make(body, cupy.array([1.0, 2.0]), buckets={0: (4,)}, warmup=0)
+    fast(cupy.array([5.0] * 4))
+    fast(cupy.array([3.0, 4.0, 5.0]))
+    assert seen.tolist() == [3, 4, 5, 0]
+
+
+def test_a_size_over_the_largest_is_a_shape_like_any_other(cupy: Any) -> None:
+    fast = padded_calls(cupy, range(9, 11))
+    assert counts(fast, "captures", "padded_calls") == (3, 0)
+
+
+def test_padding_is_refused_where_the_function_writes_to_its_arguments(cupy: Any) -> None:
+    def body(x: Any) -> None:
+        x[:1] = x[1:2]
+
+    for warmup in (0, 1):
+        x = cupy.array([1.0, 2.0, 3.0])
+        with pytest.raises(ValueError, match=r"writes to args\[0\].*drop buckets="):
+            make(body, x, buckets={0: (4,)}, warmup=warmup)
+        assert x.tolist() == [1, 2, 3]
+
+
+# What the function reads besides its arguments.
+
+
+SCALE = 1
+PARAMETER: Any = None
+
+
+def scaled(x: Any) -> Any:
+    return x.copy(), SCALE
+
+
+def with_parameter(cupy: Any) -> Any:
+    def body(x: Any) -> Any:
+        out = cupy.empty((2,))
+        out[:1] = x
+        out[1:] = PARAMETER
+        return out
+
+    return body
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Set a global of this file."""
+    return functools.partial(monkeypatch.setattr, sys.modules[__name__])
+
+
+def test_a_global_that_changes_is_captured_again(cupy: Any, here: Any) -> None:
+    x = cupy.array([1.0])
+    fast = make(scaled, x, warmup=0)
+    assert fast(x)[1] == 1
+    here("SCALE", 2)
+    assert fast(x)[1] == 2
+    assert fast(x)[1] == 2
+    assert counts(fast, "captures", "recaptures", "replays") == (2, 1, 3)
+    assert len(fast.graphs) == 1
+
+
+def test_a_parameter_that_is_replaced_is_captured_again(cupy: Any, here: Any) -> None:
+    here("PARAMETER", cupy.array([5.0]))
+    x = cupy.array([1.0])
+    fast = make(with_parameter(cupy), x, check="strict")
+    assert fast(x).tolist() == [1, 5]
+    PARAMETER[...] = cupy.array([6.0])  # in place: no other graph
+    assert fast(x).tolist() == [1, 6]
+    here("PARAMETER", cupy.array([7.0]))
+    assert fast(x).tolist() == [1, 7]
+    PARAMETER.data = cupy.array([8.0]).data
+    assert fast(x).tolist() == [1, 8]
+    assert counts(fast, "captures", "recaptures") == (3, 2)
+
+
+def test_a_replaced_parameter_s_memory_is_kept_for_graphs_in_flight(cupy: Any, here: Any) -> None:
+    here("PARAMETER", cupy.array([5.0]))
+    fast = make(with_parameter(cupy), cupy.array([1.0]))
+    cupy.fake.configure(mode="manual")
+    first = fast(cupy.array([2.0]))
+    here("PARAMETER", cupy.array([7.0]))
+    reused = [cupy.array([9.0]) for _ in range(5)]
+    second = fast(cupy.array([3.0]))
+    cupy.fake.configure(mode="auto")
+    assert (first.tolist(), second.tolist()) == ([2, 5], [3, 7])
+    assert [each.tolist() for each in reused] == [[9]] * 5
+
+
+def test_a_closure_variable_that_changes_is_found(cupy: Any) -> None:
+    scale = 1
+
+    def body(x: Any) -> Any:
+        return x.copy(), scale
+
+    x = cupy.array([1.0])
+    fast = make(body, x)
+    assert fast(x)[1] == 1
+    scale = 2
+    assert fast(x)[1] == 2
+
+
+def test_with_raise_a_change_is_named(cupy: Any, here: Any) -> None:
+    x = cupy.array([1.0])
+    fast = make(scaled, x, on_new_shape="raise", name="step")
+    here("SCALE", 3)
+    for _ in range(2):
+        with pytest.raises(
+            errors.InvalidStateError, match=r"step: .*global 'SCALE': 3, captured with 1.*reset\(\)"
+        ):
+            fast(x)
+    fast.reset()
+    gpuprof.flush()
+    fast(x)
+    assert fast(x)[1] == 3
+
+
+def test_with_eager_a_change_runs_the_function_from_then_on(cupy: Any, here: Any) -> None:
+    x = cupy.array([1.0])
+    fast = make(scaled, x, on_new_shape="eager")
+    here("SCALE", 3)
+    with pytest.warns(RuntimeWarning, match=r"run eagerly now, because of global 'SCALE': 3"):
+        assert [fast(x)[1] for _ in range(2)] == [3, 3]
+    assert counts(fast, "captures", "eager_calls") == (1, 2)
+
+
+def test_what_changes_with_each_call_is_said_once(cupy: Any, here: Any) -> None:
+    x = cupy.array([1.0])
+    fast = make(scaled, x, warmup=0, name="step")
+    for value in (5, 6, 7):
+        here("SCALE", value)
+        fast(x)
+    here("SCALE", 8)
+    with pytest.warns(RuntimeWarning, match=r"step: captured 4 times again.*'SCALE'") as told:
+        fast(x)
+    assert told[0].filename == __file__
+    for value in (9, 10):
+        here("SCALE", value)
+        assert fast(x)[1] == value
+    assert counts(fast, "recaptures") == (6,)
+
+
+def test_statistics_are_a_snapshot_that_can_be_shown_and_written(cupy: Any) -> None:
+    fast = make(twice(cupy), cupy.array([1.0, 2.0]), name="<step>")
+    fast(cupy.array([1.0, 2.0]))
+    stats = fast.stats()
+    fast(cupy.array([1.0, 2.0]))
+    assert isinstance(stats, GraphedStats)
+    assert (stats.replays, fast.stats().replays, stats.graphs[0].num_nodes) == (1, 2, 5)
+    assert stats.capture_s >= stats.graphs[0].capture_s > 0
+    assert stats.memory_bytes is not None
+    assert stats.memory_bytes >= 24
+    assert '"replays": 1' in stats.to_json()
+    assert repr(fast) == "<gpuprof.GraphedCallable '<step>': 1 graph, 2 replays>"
+    html = fast._repr_html_()
+    assert "&lt;step&gt;" in html
+    assert "<step>" not in html
+    gc.collect()

@@ -1,0 +1,231 @@
+"""Graphs that are stale, and calls that look as if a graph fitted them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+import gpuprof
+from gpuprof import errors
+from tests.support.callables import twice
+
+
+def make(fn: Any, *args: Any, **options: Any) -> gpuprof.GraphedCallable:
+    return gpuprof.make_graphed_callable(fn, args, **options)
+
+
+class Model:
+    """A function with many arrays of its own, of which it returns the last."""
+
+    def __init__(self, cupy: Any, count: int = 12) -> None:
+        self.cupy = cupy
+        for number in range(count):
+            setattr(self, f"w{number}", cupy.array([float(number)]))
+        self.last = cupy.array([11.0])
+
+    def __call__(self, x: Any) -> Any:
+        used = [self.w0, self.w1, self.w2, self.w3, self.w4, self.w5]
+        used += [self.w6, self.w7, self.w8, self.w9, self.w10, self.w11]
+        out = self.cupy.empty((1 + x.shape[0],))
+        out[:1] = self.last
+        out[1:] = x
+        return out
+
+
+def until(fast: Any, x: Any, expected: float) -> int:
+    """Call until the last array's new value is in the result; return how many calls that took."""
+    for calls in range(1, 40):
+        if fast(x).tolist()[0] == expected:
+            return calls
+    pytest.fail("the new value was never found")
+
+
+def test_once_a_change_was_found_every_call_is_refused(cupy: Any) -> None:
+    model, x = Model(cupy), cupy.array([0.0])
+    fast = make(model, x, on_new_shape="raise")
+    model.last = cupy.array([99.0])
+    with pytest.raises(errors.InvalidStateError, match="last"):
+        for _ in range(40):
+            fast(x)
+    for _ in range(20):
+        with pytest.raises(errors.InvalidStateError, match="last"):
+            fast(x)
+
+
+def test_a_change_that_one_call_finds_is_found_for_all_graphs(cupy: Any) -> None:
+    model, x, longer = Model(cupy), cupy.array([0.0]), cupy.array([0.0, 0.0])
+    fast = make(model, x)
+    fast(longer)
+    model.last = cupy.array([99.0])
+    until(fast, x, 99.0)
+    assert fast(longer).tolist()[0] == 99.0
+
+
+def test_a_padded_call_finds_a_change_too(cupy: Any) -> None:
+    model, x = Model(cupy), cupy.array([1.0, 2.0])
+
+    def body(x: Any) -> Any:
+        return model(x)[:1], x.copy()
+
+    fast = make(body, x, buckets={0: (4,)}, check="strict")
+    assert [each.tolist() for each in fast(x)] == [[11], [1, 2]]
+    model.last = cupy.array([99.0])
+    assert [each.tolist() for each in fast(x)] == [[99], [1, 2]]
+    assert fast.stats().recaptures == 1
+
+
+class View:
+    """An array of no library that gpuprof knows."""
+
+    def __init__(self, array: Any, strides: tuple[int, ...] | None = None) -> None:
+        self.array = array
+        self.strides = strides
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        interface = dict(self.array.__cuda_array_interface__)
+        if self.strides is None:
+            return interface
+        return interface | {"shape": (2, 2), "strides": self.strides}
+
+
+def test_an_array_that_is_used_in_place_has_a_graph_for_each_address(cupy: Any) -> None:
+    def body(view: View) -> Any:
+        return view.array.copy()
+
+    views = [View(cupy.array([1.0])), View(cupy.array([2.0]))]
+    fast = make(body, views[0])
+    assert [fast(views[number])[:1].tolist() for number in (0, 1, 0, 1)] == [[1], [2], [1], [2]]
+    assert fast.stats().captures == 2
+    assert fast.stats().eager_calls == 0
+
+
+def test_an_array_that_is_used_in_place_has_a_graph_for_each_layout(cupy: Any) -> None:
+    array = cupy.array([1.0, 2.0, 3.0, 4.0])
+
+    def body(view: View) -> Any:
+        return (array.copy(), view.strides)
+
+    item = array.dtype.itemsize
+    fast = make(body, View(array, (2 * item, item)))
+    assert fast(View(array, (item, 2 * item)))[1] == (item, 2 * item)
+    assert fast.stats().captures == 2
+
+
+@dataclasses.dataclass
+class Batch:
+    x: Any
+
+
+def test_an_attribute_that_a_dataclass_has_got_since_is_seen(cupy: Any) -> None:
+    def body(batch: Any) -> Any:
+        return batch.x.copy(), getattr(batch, "scale", 1)
+
+    fast = make(body, Batch(cupy.array([1.0])))
+    batch = Batch(cupy.array([1.0]))
+    assert fast(batch)[1] == 1
+    batch.scale = 5  # type: ignore[attr-defined]
+    assert fast(batch)[1] == 5
+
+
+class Changing:
+    """Something whose hash changes, against all rules."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return self.value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Changing) and self.value == other.value
+
+
+def test_a_constant_that_changes_its_hash_breaks_nothing(cupy: Any) -> None:
+    constant, x = Changing(0), cupy.array([1.0])
+
+    def body(x: Any, constant: Changing) -> Any:
+        return x.copy(), constant.value
+
+    fast = make(body, x, constant, warmup=0, max_graphs=2)
+    with pytest.warns(RuntimeWarning, match="captured"):
+        for value in range(1, 30):
+            constant.value = value
+            assert fast(x, constant)[0].tolist() == [1]
+    assert len(fast.graphs) <= 2
+
+
+def test_a_capture_that_fails_costs_no_other_graph(cupy: Any) -> None:
+    def body(x: Any) -> Any:
+        if x.shape[0] == 3:
+            message = "three is too many"
+            raise ValueError(message)
+        return x.copy()
+
+    fast = make(body, cupy.array([1.0]), max_graphs=2)
+    fast(cupy.array([1.0, 2.0]))
+    with pytest.raises(ValueError, match="three is too many"):
+        fast(cupy.array([1.0, 2.0, 3.0]))
+    assert len(fast.graphs) == 2
+
+
+def test_the_generation_moves_with_every_replay(cupy: Any) -> None:
+    x = cupy.array([1.0])
+    fast = make(twice(cupy), x, outputs="static")
+    seen = [fast.generation]
+    fast(x)
+    seen.append(fast.generation)
+    fast.graph.launch()
+    seen.append(fast.generation)
+    assert seen == [0, 1, 2]
+
+
+def test_callables_of_one_pool_share_their_generation(cupy: Any) -> None:
+    pool, x = gpuprof.CapturePool(), cupy.array([1.0])
+    one, other = (make(twice(cupy), x, outputs="static", pool=pool) for _ in range(2))
+    one(x)
+    made = one.generation
+    other(x)
+    assert one.generation != made
+
+
+def test_a_bucket_that_is_used_stays(cupy: Any) -> None:
+    fast = make(twice(cupy), cupy.array([1.0] * 3), buckets={0: (4,)}, max_graphs=2)
+    for size in range(5, 9):
+        fast(cupy.array([1.0] * size))
+        fast(cupy.array([1.0] * 3))
+    stats = fast.stats()
+    assert (stats.captures, stats.evictions) == (5, 3)
+    assert any("(4,)" in each.arguments for each in stats.graphs)
+
+
+def test_a_plain_value_of_the_arguments_is_in_a_padded_result(cupy: Any) -> None:
+    class Config:
+        pass
+
+    config = Config()
+
+    def body(x: Any, config: Config) -> Any:
+        return x.copy(), config
+
+    fast = make(body, cupy.array([1.0] * 3), config, buckets={0: (4,)})
+    result = fast(cupy.array([1.0, 2.0, 3.0]), config)
+    assert result[0].tolist() == [1, 2, 3]
+    assert result[1] is config
+
+
+def test_a_function_that_changes_a_container_is_refused_however_it_was_warmed_up(
+    cupy: Any,
+) -> None:
+    def body(batch: dict[str, Any]) -> Any:
+        batch["y"] = 1
+        return batch["x"].copy()
+
+    for warmup in (0, 2):
+        with pytest.raises(TypeError, match="the function changes its arguments"):
+            make(body, {"x": cupy.array([1.0])}, warmup=warmup)
+        with pytest.warns(RuntimeWarning, match="the capture failed"):
+            fast = make(body, {"x": cupy.array([1.0])}, warmup=warmup, on_capture_error="eager")
+        assert fast({"x": cupy.array([2.0])}).tolist() == [2]

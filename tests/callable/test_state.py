@@ -1,0 +1,276 @@
+"""What a graphed callable depends on besides its arguments, and what its warm-ups leave behind."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+import pytest
+
+from gpuprof._callable import state
+
+torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings("ignore:.*CUDA is not available:UserWarning"),
+]
+
+
+def double_by_default() -> AbstractContextManager[object]:
+    class Block(nullcontext[None]):
+        def __enter__(self) -> None:
+            torch.set_default_dtype(torch.float64)
+
+        def __exit__(self, *_: object) -> None:
+            torch.set_default_dtype(torch.float32)
+
+    return Block()
+
+
+@pytest.fixture
+def autocast(monkeypatch: pytest.MonkeyPatch) -> Callable[..., AbstractContextManager[object]]:
+    """Turn torch's autocast for CUDA on, which torch does not do without a GPU."""
+
+    def make(dtype: Any = torch.bfloat16, cache: bool = True) -> AbstractContextManager[object]:
+        class Block(nullcontext[None]):
+            def __enter__(self) -> None:
+                torch.set_autocast_enabled("cuda", True)
+                torch.set_autocast_dtype("cuda", dtype)
+                torch.set_autocast_cache_enabled(cache)
+
+            def __exit__(self, *_: object) -> None:
+                torch.set_autocast_enabled("cuda", False)
+                torch.set_autocast_dtype("cuda", torch.float16)
+                torch.set_autocast_cache_enabled(True)
+
+        return Block()
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("block", "difference"),
+    [
+        (lambda _: torch.no_grad(), ["grad mode: off, captured on"]),
+        (
+            lambda _: torch.inference_mode(),
+            ["grad mode: off, captured on", "inference mode: on, captured off"],
+        ),
+        (lambda cast: cast(), ["autocast: torch.bfloat16, captured off"]),
+        (
+            lambda cast: cast(torch.float16, cache=False),
+            [
+                "autocast: torch.float16, captured off",
+                "autocast's cache of weights: off, captured on",
+            ],
+        ),
+        (
+            lambda _: double_by_default(),
+            ["default dtype: torch.float64, captured torch.float32"],
+        ),
+    ],
+    ids=["no_grad", "inference_mode", "autocast", "autocast without cache", "default dtype"],
+)
+def test_a_mode_makes_another_state_and_probes_that_differ(
+    autocast: Any, block: Any, difference: list[str]
+) -> None:
+    plain = state.current()
+    probes = state.probes(plain)
+    assert all(probe() == wanted for probe, wanted in probes)
+    with block(autocast):
+        other = state.current()
+        assert not all(probe() == wanted for probe, wanted in probes)
+        inside = state.probes(other)
+        assert all(probe() is wanted for probe, wanted in inside)
+    assert not all(probe() == wanted for probe, wanted in inside)
+    assert other != plain
+    assert other.describe_difference(plain) == difference
+    assert state.current() == plain
+    assert hash(state.current()) == hash(plain)
+
+
+def test_dtypes_of_autocast_differ(autocast: Any) -> None:
+    with autocast(torch.bfloat16):
+        one = state.current()
+        probes = state.probes(one)
+    with autocast(torch.float16):
+        other = state.current()
+        assert not all(probe() == wanted for probe, wanted in probes)
+    assert other.describe_difference(one) == ["autocast: torch.float16, captured torch.bfloat16"]
+
+
+def test_an_older_torch_tells_autocasts_dtype_by_another_name(
+    monkeypatch: pytest.MonkeyPatch, autocast: Any
+) -> None:
+    monkeypatch.delattr(torch, "get_autocast_dtype")
+    monkeypatch.setattr(torch, "get_autocast_gpu_dtype", lambda: torch.bfloat16)
+    with autocast():
+        now = state.current()
+        assert now.autocast is torch.bfloat16
+        assert all(probe() is wanted for probe, wanted in state.probes(now))
+
+
+def test_autocast_of_the_cpu_is_no_part_of_it() -> None:
+    plain = state.current()
+    with torch.autocast("cpu"):
+        assert state.current() == plain
+        assert all(probe() == wanted for probe, wanted in state.probes(plain))
+
+
+def test_without_torch_the_state_is_the_one_torch_begins_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "torch")
+    without = state.current()
+    assert state.probes(without) == ()
+    with state.fresh_autocast_cache(), state.kept_random_state(0), state.kept_buffers([]):
+        pass
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert state.current() == without
+
+
+class Leaf(NamedTuple):
+    path: str
+    array: Any
+
+
+def leaves(**arrays: Any) -> list[Any]:
+    return [Leaf(path, array) for path, array in arrays.items()]
+
+
+def test_inputs_that_ask_for_gradients_are_named() -> None:
+    given = leaves(x=torch.ones(1), y=torch.ones(1, requires_grad=True))
+    assert state.needs_gradients(state.current(), given) == ["y"]
+
+
+def test_results_that_ask_for_gradients_name_the_parameters_that_do() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+    model[0].requires_grad_(False)
+    results = leaves(result=model(torch.ones(2)))
+    now = state.current()
+    assert state.needs_gradients(now, [], results, [model]) == ["parameter '1.weight' and 1 more"]
+    model[1].bias.requires_grad_(False)
+    assert state.needs_gradients(now, [], results, [model]) == ["parameter '1.weight'"]
+    assert state.needs_gradients(now, [], results) == ["result"]
+    assert state.needs_gradients(now, [], leaves(result=torch.ones(1)), [model]) == []
+
+
+def test_where_gradients_are_not_recorded_nothing_asks_for_them() -> None:
+    given = leaves(x=torch.ones(1, requires_grad=True))
+    for block in (torch.no_grad(), torch.inference_mode()):
+        with block:
+            assert state.needs_gradients(state.current(), given, given) == []
+
+
+def test_arrays_of_other_libraries_ask_for_no_gradients() -> None:
+    assert state.needs_gradients(state.current(), leaves(x=object()), leaves(y=object())) == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_autocast_has_cast_is_forgotten_before_and_after(
+    monkeypatch: pytest.MonkeyPatch, autocast: Any, fails: bool
+) -> None:
+    cleared: list[str] = []
+    monkeypatch.setattr(torch, "clear_autocast_cache", lambda: cleared.append("cleared"))
+    with autocast():
+        with pytest.raises(KeyError) if fails else nullcontext(), state.fresh_autocast_cache():
+            cleared.append("block")
+            if fails:
+                raise KeyError
+        assert cleared == ["cleared", "block", "cleared"]
+    with state.fresh_autocast_cache():
+        pass
+    assert len(cleared) == 3
+
+
+class Generator:
+    """A generator of torch's for CUDA, which there is none of without a GPU."""
+
+    def __init__(self) -> None:
+        self.seed, self.offset = 11, 40
+        self.seeded = 0
+
+    def initial_seed(self) -> int:
+        return self.seed
+
+    def get_offset(self) -> int:
+        return self.offset
+
+    def set_offset(self, offset: int) -> None:
+        self.offset = offset
+
+    def manual_seed(self, seed: int) -> None:
+        self.seed, self.offset = seed, 0
+        self.seeded += 1
+
+
+@pytest.fixture
+def generators(monkeypatch: pytest.MonkeyPatch) -> tuple[Generator, Generator]:
+    both = (Generator(), Generator())
+    monkeypatch.setattr(torch.cuda, "default_generators", both)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    return both
+
+
+def test_the_generator_of_the_device_is_put_back(generators: tuple[Generator, Generator]) -> None:
+    first, second = generators
+    with pytest.raises(KeyError), state.kept_random_state(1):
+        first.offset += 4
+        second.offset += 4
+        raise KeyError
+    assert (first.offset, second.offset) == (44, 40)
+    assert second.seeded == 0
+    with state.kept_random_state(1):
+        second.manual_seed(5)
+    assert (second.seed, second.offset) == (11, 40)
+
+
+def test_before_cuda_is_in_use_there_is_no_generator_to_put_back(
+    generators: tuple[Generator, Generator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    with state.kept_random_state(0):
+        generators[0].offset += 4
+    assert generators[0].offset == 44
+
+
+def test_a_batch_norm_in_training_does_not_count_a_warm_up() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+    norm = model[1]
+    before = [each.clone() for each in model.buffers()]
+    places = [each.data_ptr() for each in model.buffers()]
+    with state.kept_buffers([model, norm]):
+        model(torch.randn(8, 2))
+        assert norm.num_batches_tracked == 1
+    assert all(torch.equal(now, then) for now, then in zip(model.buffers(), before, strict=True))
+    assert [each.data_ptr() for each in model.buffers()] == places
+
+
+def test_buffers_of_modules_that_are_not_in_training_are_left_alone() -> None:
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(2), torch.nn.BatchNorm1d(2))
+    model[0].eval()
+    with state.kept_buffers([model]):
+        for norm in model:
+            norm.running_mean += 1
+    assert model[0].running_mean.tolist() == [1, 1]
+    assert model[1].running_mean.tolist() == [0, 0]
+
+
+def test_a_buffer_that_was_replaced_is_put_back_even_after_an_error() -> None:
+    model = torch.nn.Module()
+    model.register_buffer("total", torch.zeros(2))
+    model.register_buffer("nothing", None)
+    with torch.inference_mode():
+        model.register_buffer("made_in_inference_mode", torch.zeros(2))
+    total = model.total
+    with pytest.raises(KeyError), state.kept_buffers([model]):
+        model.total += 1
+        model.total = model.total + 1
+        with torch.inference_mode():
+            model.made_in_inference_mode.add_(1)
+        raise KeyError
+    assert model.total is total
+    assert total.tolist() == [0, 0]
+    assert model.made_in_inference_mode.tolist() == [0, 0]

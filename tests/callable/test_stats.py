@@ -1,0 +1,103 @@
+"""What a graphed callable tells of itself: as data, as text and as HTML."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+
+import pytest
+
+from gpuprof._callable.stats import GraphedStats, GraphStats, arguments_text
+from tests.support import stand_in_arrays
+from tests.support.stand_in_arrays import FLOAT16, Array
+from tests.support.structures import flat
+
+ONE = GraphStats("mlp", "args[0]: float32 (32, 256)", 1200, 7, 3 << 20, 0.25)
+OTHER = GraphStats("mlp (2)", "args[0]: float32 (8, 256)", 4, None, None, 0.05)
+SOME = GraphedStats(
+    captures=3,
+    replays=1204,
+    eager_calls=1,
+    hits=1204,
+    misses=4,
+    evictions=1,
+    recaptures=2,
+    failures=5,
+    padded_calls=17,
+    capture_s=0.4,
+    memory_bytes=3 << 20,
+    graphs=(ONE, OTHER),
+)
+
+
+def test_all_of_it_is_plain_data() -> None:
+    data = json.loads(SOME.to_json())
+    assert data == SOME.to_dict()
+    graphs = data.pop("graphs")
+    assert graphs == [ONE.to_dict(), OTHER.to_dict()] == [vars(ONE), vars(OTHER)]
+    assert data.pop("hit_rate") == 1204 / 1208
+    assert data == {key: value for key, value in vars(SOME).items() if key != "graphs"}
+
+
+def test_it_is_a_value() -> None:
+    assert pickle.loads(pickle.dumps(SOME)) == SOME
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        SOME.hits = 0  # type: ignore[misc]
+
+
+def test_the_text_has_every_figure_that_is_not_nothing() -> None:
+    assert repr(SOME).splitlines() == [
+        "1,204 replays, 1 eager call, 17 padded (99.7 % found a graph)",
+        "3 captures in 400 ms, 5 failed, 1 evicted, 2 captured again; 2 graphs now, 3.0 MiB",
+        "graph    arguments                   replays  nodes   memory  capture",
+        "---------------------------------------------------------------------",
+        "mlp      args[0]: float32 (32, 256)    1,200      7  3.0 MiB   250 ms",
+        "mlp (2)  args[0]: float32 (8, 256)         4                  50.0 ms",
+    ]
+
+
+def test_before_the_first_call_there_is_little_to_say() -> None:
+    empty = GraphedStats()
+    assert empty.hit_rate is None
+    assert repr(empty).splitlines() == [
+        "0 replays, 0 eager calls",
+        "0 captures in 0 ns; 0 graphs now",
+    ]
+    assert json.loads(empty.to_json())["graphs"] == []
+    assert "<table" not in empty._repr_html_()
+
+
+def test_one_graph_is_shown_alone() -> None:
+    head, _, line = repr(ONE).splitlines()
+    assert head.split() == ["graph", "arguments", "replays", "nodes", "memory", "capture"]
+    assert line.split()[0] == "mlp"
+    assert ONE._repr_html_().count("<tr>") == 2
+
+
+def test_a_hostile_name_is_neither_markup_nor_broken_text() -> None:
+    hostile = dataclasses.replace(ONE, name="<script>\x1b[2J\ud800", arguments="a\nb & c")
+    stats = dataclasses.replace(SOME, graphs=(hostile,))
+    shown = stats._repr_html_()
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+    for text in (repr(stats), shown, stats.to_json()):
+        text.encode()
+        assert "\x1b" not in text
+    assert len(repr(stats).splitlines()) == len(repr(SOME).splitlines()) - 1
+
+
+def test_the_html_has_the_same_cells_as_the_text() -> None:
+    shown = SOME._repr_html_()
+    for cell in ("1,204 replays, 1 eager call", "3 captures in 400 ms", "3.0 MiB", "50.0 ms"):
+        assert cell in shown
+    assert shown.count("<tr>") == 3
+
+
+def test_arguments_are_written_in_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in_arrays.install(monkeypatch)
+    call = flat(Array(32, 256), {"x": Array(2, dtype=FLOAT16)}, 3)
+    assert arguments_text(call.leaves) == "args[0]: float32 (32, 256), args[1]['x']: float16 (2,)"
+    assert arguments_text(flat(1).leaves) == "no arrays"
+    many = arguments_text(flat(*(Array(n) for n in range(9))).leaves)
+    assert many.endswith("args[3]: float32 (3,), and 5 more")

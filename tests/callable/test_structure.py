@@ -1,0 +1,304 @@
+"""The arguments of a graphed callable: what they may hold, and what is refused."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpuprof._callable.values import is_plain
+from tests.support import stand_in_arrays
+from tests.support.stand_in_arrays import Array
+from tests.support.structures import Batch, Color, Handle, Named, Pair, flat, same
+
+
+@pytest.fixture(autouse=True)
+def arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in_arrays.install(monkeypatch)
+
+
+# What is found
+
+
+def test_each_array_is_found_with_its_path() -> None:
+    found = flat(
+        Array(1),
+        [Array(2), (Array(3),)],
+        {"x": Array(4), 5: Array(5)},
+        Batch(Pair(Array(6), None)),
+        collections.OrderedDict(a=Array(7)),
+        mask=Array(8),
+    )
+    by_path = {leaf.path: leaf.array.shape[0] for leaf in found.leaves}
+    assert by_path == {
+        "args[0]": 1,
+        "args[1][0]": 2,
+        "args[1][1][0]": 3,
+        "args[2]['x']": 4,
+        "args[2][5]": 5,
+        "args[3].x.left": 6,
+        "args[4]['a']": 7,
+        "kwargs['mask']": 8,
+    }
+    assert all(leaf.facts is leaf.array.facts for leaf in found.leaves)
+
+
+def test_everything_else_is_a_constant_with_its_path() -> None:
+    function = functools.partial(print)
+    found = flat(None, [True, 2], {"mode": "fast"}, Color.RED, function, Batch(Ellipsis), float)
+    assert dict(found.values) == {
+        "args[0]": None,
+        "args[1][0]": True,
+        "args[1][1]": 2,
+        "args[2]['mode']": "fast",
+        "args[3]": Color.RED,
+        "args[4]": function,
+        "args[5].x": Ellipsis,
+        "args[5].scale": 1.0,
+        "args[6]": float,
+    }
+    assert not found.leaves
+
+
+def test_patterns_are_nested_tuples_in_exact_terms() -> None:
+    one, two = Array(1), Array(2)
+    found = flat([one, 3], Pair(two, None), k={"b": one, "a": two})
+    assert found.pattern == (
+        "tuple",
+        (
+            (
+                "tuple",
+                (
+                    ("list", (("array", 0), ("value", 3))),
+                    ("object", Pair, ("left", "right"), (("array", 1), ("value", None))),
+                ),
+            ),
+            ("dict", ("k",), (("dict", ("b", "a"), (("array", 2), ("array", 3))),)),
+        ),
+    )
+
+
+def test_no_arguments_are_two_empty_containers() -> None:
+    assert flat().pattern == ("tuple", (("tuple", ()), ("dict", (), ())))
+
+
+def test_an_array_that_is_given_twice_is_two() -> None:
+    array = Array(2)
+    assert [leaf.path for leaf in flat(array, array).leaves] == ["args[0]", "args[1]"]
+
+
+def test_what_was_added_to_a_dataclass_is_part_of_it() -> None:
+    batch = Batch(Array(1))
+    batch.more = Array(2)  # type: ignore[attr-defined]
+    assert [leaf.path for leaf in flat(batch).leaves] == ["args[0].x", "args[0].more"]
+    assert not same(flat(batch), flat(Batch(Array(1))))
+
+
+def test_a_cached_property_is_no_part_of_a_dataclass() -> None:
+    @dataclasses.dataclass
+    class Lazy:
+        x: Any
+
+        @functools.cached_property
+        def twice(self) -> list[Any]:
+            return [self.x, self.x]
+
+    fresh, used = Lazy(Array(1)), Lazy(Array(1))
+    assert used.twice
+    assert same(flat(fresh), flat(used))
+
+
+def test_a_field_without_a_value_is_refused_by_name() -> None:
+    @dataclasses.dataclass
+    class Half:
+        x: Any
+        y: Any = dataclasses.field(init=False)
+
+    with pytest.raises(TypeError, match=r"args\[0\]\.y: the field is not set; set it"):
+        flat(Half(Array(1)))
+
+
+def test_without_arrays_only_what_they_were_like_is_kept() -> None:
+    found = flat(Array(2, 3), k=1)
+    kept = found.without_arrays()
+    assert kept.leaves[0].array is Array
+    assert same(kept, found)
+    assert not same(kept, flat(Array(2, 4), k=1))
+
+
+# What is refused
+
+
+class MyList(list):  # type: ignore[type-arg]
+    pass
+
+
+class Sealed(tuple):
+    __slots__ = ()
+
+
+class Annotated(Pair):
+    pass
+
+
+def annotated() -> Annotated:
+    pair = Annotated(1, 2)
+    pair.note = 3  # type: ignore[attr-defined]
+    return pair
+
+
+class Attributes(dict):  # type: ignore[type-arg]
+    def __init__(self, **items: Any) -> None:
+        super().__init__(items)
+        self.__dict__ = self
+
+
+class Unreadable:
+    __cuda_array_interface__: dict[str, Any] = {}  # noqa: RUF012
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: {1, 2}, "a set, which has no order: pass a sorted tuple"),
+        (lambda: bytearray(b"x"), r"a bytearray, whose bytes may change: pass bytes\(x\)"),
+        (lambda: collections.UserDict(a=1), r"UserDict, which is no dict: pass dict\(x\)"),
+        (lambda: MyList([1]), r"MyList, a subclass of list.*pass list\(x\)"),
+        (lambda: collections.deque([1]), "deque, which is neither an array on the GPU, nor"),
+        (lambda: collections.defaultdict(list), r"defaultdict with a default_factory.*dict\(x\)"),
+        (lambda: Attributes(a=1), r"Attributes with attributes besides its items \('a'\)"),
+        (annotated, r"Annotated with attributes besides its fields \('note'\).*pass tuple\(x\)"),
+        (lambda: np.ones(2), r"a NumPy array; a CUDA graph reads device memory only: move it"),
+        (lambda: Array(2, kind=1), "Array in host memory; a CUDA graph reads device memory only"),
+        (lambda: Array(2, kind=7), "Array on another kind of device"),
+        (Unreadable, "Unreadable, which is not readable as a dense array in device memory"),
+        (lambda: frozenset({Array(1)}), "a frozenset with an array in it"),
+        (lambda: Sealed((Array(1),)), "Sealed with an array in it"),
+        (lambda: slice(Array(1)), "a slice with an array in it"),
+        (lambda: slice([]), "a slice, which is neither"),
+        (lambda: {Array(1): 2}, "Array as a key; arrays are followed as values only"),
+        (lambda: Sealed(([],)), "Sealed, which is neither"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused_with_its_path(
+    make: Callable[[], Any], text: str
+) -> None:
+    with pytest.raises(TypeError, match=rf"^args\[0\]: .*{text}"):
+        flat(make())
+    with pytest.raises(TypeError, match=rf"^kwargs\['x'\]\[0\]\.left: .*{text}"):
+        flat(x=[Pair(make(), 1)])
+
+
+def test_a_container_that_contains_itself_is_refused() -> None:
+    loop: list[Any] = [1]
+    loop.append({"again": loop})
+    with pytest.raises(TypeError, match=r"^args\[0\]\[1\]\['again'\]: a list that contains itself"):
+        flat(loop)
+
+
+def test_one_container_in_two_places_is_no_loop() -> None:
+    shared = [Array(1)]
+    assert len(flat(shared, {"a": shared}).leaves) == 2
+
+
+# What is plain
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, True, 1, 1.0, 1j, "a", b"a", ..., range(3), slice(1, 2), Color.RED, Color, types),
+        *(len, flat, np.float32(1), np.dtype, frozenset({1, "a"})),
+    ],
+)
+def test_plain_values_are_known(value: object) -> None:
+    assert is_plain(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(Array(1), [], (), {}, Handle(), Named("a"), frozenset({Handle()}), slice(Handle())),
+        *([].append, functools.partial(len), types.SimpleNamespace()),
+    ],
+)
+def test_what_may_hold_an_array_is_not_plain(value: object) -> None:
+    assert not is_plain(value)
+
+
+# Tensors, by a stand-in for torch
+
+
+class Tensor:
+    def __init__(self, device: str = "cuda", **attributes: Any) -> None:
+        self.device = types.SimpleNamespace(type=device, index=0)
+        self.layout, self.dtype = "strided", "torch.bfloat16"
+        self.is_nested = self.is_quantized = False
+        self.shape = (2, 3)
+        self.__dict__.update(attributes)
+
+    def stride(self) -> tuple[int, ...]:
+        return (3, 1)
+
+    def element_size(self) -> int:
+        return 2
+
+    def data_ptr(self) -> int:
+        return 4096
+
+
+class Parameter(Tensor):
+    pass
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    nn = types.SimpleNamespace(Parameter=Parameter)
+    torch = types.SimpleNamespace(Tensor=Tensor, nn=nn, strided="strided")
+    monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]
+
+
+def test_tensors_and_parameters_are_one_family(torch: None) -> None:
+    found = flat(Tensor())
+    assert same(found, flat(Parameter()))
+    assert same(found.without_arrays(), flat(Parameter()).without_arrays())
+
+
+def test_a_tensor_that_tells_no_facts_is_asked_for_its_attributes(torch: None) -> None:
+    (leaf,) = flat(Tensor()).leaves
+    assert leaf.facts == (4096, 2, 0, (4, 16, 1), (2, 3), (3, 1))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "code"),
+    [
+        *(("int64", 0), ("uint8", 1), ("float16", 2), ("complex64", 5), ("bool", 6)),
+        *(("float8_e4m3fn", 10), ("float8_e5m2", 12)),
+    ],
+)
+def test_the_types_of_elements_have_the_codes_of_dlpack(torch: None, dtype: str, code: int) -> None:
+    (leaf,) = flat(Tensor(dtype=f"torch.{dtype}")).leaves
+    assert leaf.facts[3][0] == code
+
+
+@pytest.mark.parametrize(
+    ("tensor", "text"),
+    [
+        (
+            Tensor("cpu"),
+            r"a CPU tensor; a CUDA graph reads device memory only: move it with \.cuda",
+        ),
+        (Tensor("meta"), "a meta tensor, which holds no values"),
+        (Tensor("xpu"), "a tensor on .*; a CUDA graph reads"),
+    ],
+)
+def test_a_tensor_elsewhere_is_refused(torch: None, tensor: Tensor, text: str) -> None:
+    with pytest.raises(TypeError, match=rf"^kwargs\['x'\]: {text}"):
+        flat(x=tensor)

@@ -1,0 +1,485 @@
+"""``gpuprof compare``: what it reads, what it says, and above all how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import pytest
+
+from gpuprof._cli.main import main
+from gpuprof._results.baselines import Baselines, Run
+from gpuprof._results.result import BenchResult
+from gpuprof._timing.stats import Row, Stats, Summary
+from tests.support.processes import environment, run_python
+
+H200: dict[str, Any] = {"gpu": "NVIDIA H200", "sms": 132, "driver": "580.1"}
+H100: dict[str, Any] = {"gpu": "NVIDIA H100", "sms": 132, "driver": "580.1"}
+# What a run of normal noise looks like, without chance.
+NOISE = [NormalDist().inv_cdf((place * 7 % 40 + 0.5) / 40) for place in range(40)]  # in no order
+
+
+def result(
+    name: str,
+    ms: float,
+    *,
+    spread: float = 0.005,
+    count: int = 40,
+    machine: dict[str, Any] = H200,
+    clock: str = "cuda",
+) -> BenchResult:
+    return BenchResult(
+        name=name,
+        mode="graph" if clock == "cuda" else "cpu",
+        requested_mode="auto",
+        clock=clock,
+        l2="hot" if clock == "cuda" else "n/a",
+        samples_ms=tuple(ms * (1 + spread * noise) for noise in NOISE[:count]),
+        machine=machine,
+        created="2026-11-20T00:00:00+00:00",
+    )
+
+
+def run_of(*results: BenchResult, day: int = 1) -> Run:
+    machine = dict(results[0].machine)
+    return Run(f"2026-11-{day:02d}T00:00:00+00:00", machine, {each.name: each for each in results})
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Baselines:
+    """The baseline 'main': five runs of two benchmarks."""
+    found = Baselines(tmp_path / ".gpuprof")
+    for day in range(1, 6):
+        found.append("main", run_of(result("add", 1.0), result("mul", 2.0), day=day))
+    return found
+
+
+Compare = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def compare(capsys: pytest.CaptureFixture[str]) -> Compare:
+    def call(*arguments: object) -> tuple[int, str, str]:
+        try:
+            code = main(["compare", *map(str, arguments)])
+        except SystemExit as error:
+            code = int(error.code or 0)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+def table(text: str) -> dict[str, str]:
+    """The verdicts by name."""
+    body = text.partition("---\n")[2].partition("\n\n")[0]
+    return {line.split()[0]: line.split()[-1] for line in body.splitlines()}
+
+
+def as_json(compare: Compare, *arguments: object) -> tuple[int, dict[str, Any]]:
+    code, out, err = compare(*arguments, "--format", "json")
+    assert err == ""
+
+    def refuse(name: str) -> None:
+        pytest.fail(f"{name} in JSON")
+
+    return code, json.loads(out, parse_constant=refuse)
+
+
+@pytest.mark.parametrize(
+    ("ms", "verdict", "code"),
+    [(1.0, "SAME", 0), (1.2, "SLOW", 1), (0.8, "FAST", 0), (1.04, "AMBIGUOUS", 0)],
+)
+def test_only_a_slow_down_fails(
+    store: Baselines, compare: Compare, ms: float, verdict: str, code: int
+) -> None:
+    store.append("new", run_of(result("add", ms), result("mul", 2.0)))
+    found, out, err = compare("main", "new")
+    assert (found, err) == (code, "")
+    assert table(out) == {"add": verdict, "mul": "SAME"}
+
+
+def test_the_table_has_the_figures_and_the_rule_that_decided(
+    store: Baselines, compare: Compare
+) -> None:
+    store.append("new", run_of(result("add", 1.2), result("mul", 2.0)))
+    _, out, _ = compare("main", "new")
+    (line,) = (line for line in out.splitlines() if line.startswith("add"))
+    assert line.split()[1:6] == ["1.00", "ms", "1.20", "ms", "1.200"]
+    (rule,) = (line for line in out.splitlines() if line.startswith("SLOW add: "))
+    assert "20.0 % more" in rule
+    assert "SAME mul:" not in out
+    assert "base: baseline 'main' in .gpuprof (5 runs, last 2026-11-05T00:00:00+00:00)" in out
+    assert "new: baseline 'new' in .gpuprof (1 run, 2026-11-01T00:00:00+00:00)" in out
+    assert "1 slow, 1 same, geometric mean of the ratios 1.095" in out
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "code"),
+    [
+        ("never", 0),
+        ("slow", 1),
+        ("ambiguous", 1),
+        ("Slow, ambiguous", 1),
+        ("incomparable", 0),
+        ("nodata,incomparable", 0),
+    ],
+)
+def test_fail_on_names_what_fails(
+    store: Baselines, compare: Compare, fail_on: str, code: int
+) -> None:
+    store.append("new", run_of(result("add", 1.2), result("mul", 2.08)))
+    assert compare("main", "new", "--fail-on", fail_on)[0] == code
+
+
+@pytest.mark.parametrize("new", [[result("add", 1.0)], [result(n, 2.0) for n in ("mul", "div")]])
+def test_a_name_of_one_side_is_listed_and_fails_as_nodata(
+    store: Baselines, compare: Compare, new: list[BenchResult]
+) -> None:
+    store.append("new", run_of(*new))
+    code, out, _ = compare("main", "new")
+    assert code == 0
+    missing = {"add", "mul"} - {each.name for each in new}
+    assert f"note: only in base: {missing.pop()}\n" in out
+    assert ("note: only in new: div\n" in out) == (len(new) == 2)
+    assert compare("main", "new", "--fail-on", "nodata")[0] == 1
+
+
+def test_a_threshold_can_be_given(store: Baselines, compare: Compare) -> None:
+    store.append("new", run_of(result("add", 1.08)))
+    assert compare("main", "new", "--threshold", "5%")[0] == 1
+    assert compare("main", "new", "--threshold", "0.05")[0] == 1
+    assert compare("main", "new", "--threshold", "10 %")[0] == 0
+
+
+def test_all_new_runs_count(store: Baselines, compare: Compare) -> None:
+    for ms in (1.00, 1.02, 1.04):
+        store.append("new", run_of(result("add", ms)))
+    _, found = as_json(compare, "main", "new")
+    assert found["new"]["runs"] == 3
+    (row,) = found["rows"]
+    assert row["new_ms"] == pytest.approx(1.02)
+
+
+def test_the_test_on_the_samples_is_corrected_for_the_number_of_rows(
+    tmp_path: Path, compare: Compare
+) -> None:
+    store = Baselines(".gpuprof")
+    store.append("old", run_of(result("add", 1.0, spread=0.2)))
+    store.append("new", run_of(result("add", 1.15, spread=0.2)))
+    assert table(compare("old", "new")[1]) == {"add": "SLOW"}
+    others = [result(f"other{place}", 1.0) for place in range(20)]
+    store.append("old20", run_of(result("add", 1.0, spread=0.2), *others))
+    store.append("new20", run_of(result("add", 1.15, spread=0.2), *others))
+    assert table(compare("old20", "new20")[1])["add"] == "AMBIGUOUS"
+
+
+def test_machines_are_compared_each_with_its_own(store: Baselines, compare: Compare) -> None:
+    store.append("main", run_of(result("add", 3.0, machine=H100)))
+    store.append("new", run_of(result("add", 1.0)))
+    store.append("new", run_of(result("add", 4.0, machine=H100)))
+    code, found = as_json(compare, "main", "new")
+    assert code == 1
+    assert {row["machine"]: row["verdict"] for row in found["rows"]} == {
+        "NVIDIA-H200": "same",
+        "NVIDIA-H100": "slow",
+    }
+    _, out, _ = compare("main", "new")
+    assert "SLOW add (NVIDIA-H100): " in out
+
+
+def test_another_gpu_cannot_be_compared_and_ends_with_3(store: Baselines, compare: Compare) -> None:
+    store.append("new", run_of(result("add", 1.0, machine=H100)))
+    code, out, _ = compare("main", "new")
+    assert code == 3
+    assert table(out) == {"add": "INCOMPARABLE"}
+    assert "NVIDIA H200" in out.partition("INCOMPARABLE add: ")[2]
+    assert compare("main", "new", "--fail-on", "incomparable")[0] == 1
+
+
+def test_too_few_samples_end_with_3(store: Baselines, compare: Compare) -> None:
+    store.append("new", run_of(result("add", 1.0, count=10)))
+    code, out, _ = compare("main", "new")
+    assert code == 3
+    assert table(out) == {"add": "NODATA"}
+
+
+def test_nothing_in_common_ends_with_3(store: Baselines, compare: Compare) -> None:
+    store.append("new", run_of(result("div", 1.0)))
+    code, out, _ = compare("main", "new")
+    assert code == 3
+    assert "nothing to compare" in out
+    code, found = as_json(compare, "main", "new")
+    assert code == 3
+    assert (found["rows"], found["only_in_base"], found["only_in_new"]) == (
+        [],
+        ["add", "mul"],
+        ["div"],
+    )
+
+
+def test_one_row_that_can_be_compared_is_enough(store: Baselines, compare: Compare) -> None:
+    store.append("new", run_of(result("add", 1.0), result("mul", 2.0, count=10)))
+    assert compare("main", "new")[0] == 0
+
+
+def test_a_changed_driver_is_a_note_once(store: Baselines, compare: Compare) -> None:
+    machine = {**H200, "driver": "590.2"}
+    store.append("new", run_of(*(result(n, ms, machine=machine) for n, ms in [("add", 1.0)])))
+    _, out, _ = compare("main", "new")
+    (note,) = (line for line in out.splitlines() if line.startswith("note: driver"))
+    assert "580.1" in note
+    assert "590.2" in note
+
+
+def test_an_unknown_name_lists_those_that_exist(store: Baselines, compare: Compare) -> None:
+    code, out, err = compare("main", "nwe")
+    assert (code, out) == (2, "")
+    assert err == (
+        "gpuprof: 'nwe' is neither a file nor a baseline saved in .gpuprof (there: 'main')\n"
+    )
+
+
+def test_a_name_too_long_for_a_file_ends_with_2(store: Baselines, compare: Compare) -> None:
+    code, _, err = compare("main", "a" * 300)
+    assert code == 2
+    assert "is neither a file nor a baseline" in err
+
+
+def test_without_a_storage_folder_it_says_so(compare: Compare) -> None:
+    code, _, err = compare("main", "new", "--storage", "elsewhere")
+    assert code == 2
+    assert "saved in elsewhere (there: none)" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("main",),
+        ("main", "main", "--threshold", "5"),
+        ("main", "main", "--threshold", "-1%"),
+        ("main", "main", "--threshold", "nan"),
+        ("main", "main", "--threshold", "much"),
+        ("main", "main", "--storage", ""),
+        ("main", "main", "--fail-on", "fast"),
+        ("main", "main", "--fail-on", ""),
+        ("main", "main", "--fail-on", "never,slow"),
+        ("main", "main", "--format", "xml"),
+    ],
+)
+def test_wrong_usage_ends_with_2(
+    store: Baselines, compare: Compare, arguments: tuple[str, ...]
+) -> None:
+    code, out, err = compare(*arguments)
+    assert (code, out) == (2, "")
+    assert "usage: gpuprof compare" in err
+
+
+def session(*results: BenchResult) -> str:
+    """What ``--gpu-benchmark-json`` writes, as far as it is read."""
+    entries = [
+        {"name": each.name, "fullname": each.name, "gpuprof": {"result": each.to_dict()}}
+        for each in results
+    ]
+    return json.dumps({"version": "5", "benchmarks": entries})
+
+
+def test_files_are_read_in_each_form(store: Baselines, compare: Compare, tmp_path: Path) -> None:
+    (baseline,) = (tmp_path / ".gpuprof" / "baselines" / "main").glob("*.json")
+    Path("session.json").write_text(session(result("add", 1.3), result("mul", 2.0)))
+    Path("add.json").write_text(result("add", 1.3).to_json())
+    for new in ("session.json", "add.json", tmp_path / "add.json"):
+        code, out, _ = compare(baseline, new)
+        assert code == 1, new
+        assert table(out)["add"] == "SLOW"
+
+
+def test_a_saved_name_wins_over_a_file_of_that_name(store: Baselines, compare: Compare) -> None:
+    Path("main").write_text("no JSON")
+    assert compare("main", "main")[0] == 0
+    assert compare("main", "./main")[0] == 2
+
+
+def test_two_single_results_are_compared_whatever_they_are_called(compare: Compare) -> None:
+    Path("a.json").write_text(result("old kernel", 1.0).to_json())
+    Path("b.json").write_text(result("new kernel", 1.3).to_json())
+    code, out, _ = compare("a.json", "b.json")
+    assert code == 1
+    assert "note: the base is called 'old kernel', the new one 'new kernel'" in out
+    assert "only in" not in out
+
+
+def stats_of(**p50: float) -> str:
+    rows = []
+    for path, ms in p50.items():
+        times = Summary(100, 100 * ms, ms, ms, ms, 1.02 * ms, 1.02 * ms, 1.02 * ms, ms)
+        rows.append(Row(path, "cuda", times, times))
+    return Stats(rows).to_json()
+
+
+def test_saved_statistics_are_compared_and_the_output_says_that_it_is_weaker(
+    compare: Compare,
+) -> None:
+    Path("a.json").write_text(stats_of(step=1.0, load=2.0, old=1.0))
+    Path("b.json").write_text(stats_of(step=1.3, load=2.0, new=1.0))
+    code, out, _ = compare("a.json", "b.json")
+    assert code == 1
+    assert table(out) == {"step": "SLOW", "load": "SAME"}
+    assert "weaker" in out
+    assert "only in base: old" in out
+    assert "only in new: new" in out
+    _, found = as_json(compare, "a.json", "b.json")
+    assert [row["clock"] for row in found["rows"]] == ["cuda", "cuda"]
+    assert compare("b.json", "a.json")[0] == 0
+
+
+def test_statistics_are_not_compared_with_runs(store: Baselines, compare: Compare) -> None:
+    Path("a.json").write_text(stats_of(step=1.0))
+    code, out, err = compare("main", "a.json")
+    assert (code, out) == (2, "")
+    assert "only" in err
+
+
+HOSTILE = {
+    "empty": "",
+    "not_json": "add: 1.0",
+    "cut": stats_of(step=1.0)[:100],
+    "deep": "[" * 100_000,
+    "list": "[1, 2]",
+    "null": "null",
+    "nothing": "{}",
+    "other": '{"format": "gpuprof-trace", "version": 1}',
+    "constant": stats_of(step=1.0).replace("100.0", "NaN"),
+    "newer_stats": stats_of(step=1.0).replace('"version": 1', '"version": 2'),
+    "no_rows": '{"format": "gpuprof-stats", "version": 1, "rows": 5}',
+    "row_of_text": '{"format": "gpuprof-stats", "version": 1, "rows": ["a"], "dropped": 0}',
+    "no_figures": stats_of(step=1.0).replace('"p50"', '"p5"'),
+    "figure_of_text": stats_of(step=1.0).replace('"p50": 1.0', '"p50": "fast"'),
+    "huge_count": stats_of(step=1.0).replace('"count": 100', f'"count": 1{"0" * 400}'),
+    "negative_count": stats_of(step=1.0).replace('"count": 100', '"count": -5'),
+    "newer_result": result("add", 1.0).to_json().replace('"version": 1', '"version": 99'),
+    "newer_baseline": '{"format": "gpuprof-baseline", "version": 2, "runs": []}',
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_file_that_is_none_of_ours_is_named_and_left_alone(
+    store: Baselines, compare: Compare, what: str
+) -> None:
+    path = Path(f"{what}.json")
+    path.write_text(HOSTILE[what])
+    for arguments in (("main", path), (path, "main"), (path, path)):
+        code, out, err = compare(*arguments)
+        assert (code, out) == (2, "")
+        assert err.startswith("gpuprof: ")
+        assert str(path) in err
+        assert len(err.splitlines()) == 1
+    assert path.read_text() == HOSTILE[what]
+
+
+def test_what_is_no_readable_file_ends_with_2(store: Baselines, compare: Compare) -> None:
+    Path("folder.json").mkdir()
+    os.mkfifo("fifo.json")
+    Path("bytes.json").write_bytes(b"\xff\xfe{")
+    for path in ("absent.json", "folder.json", "fifo.json", "bytes.json", "a\0b/c.json"):
+        code, out, err = compare("main", path)
+        assert (code, out) == (2, ""), path
+        assert len(err.splitlines()) == 1
+
+
+def test_a_damaged_baseline_ends_with_2(store: Baselines, compare: Compare, tmp_path: Path) -> None:
+    (path,) = (tmp_path / ".gpuprof" / "baselines" / "main").glob("*.json")
+    path.write_text("{")
+    code, _, err = compare("main", "main")
+    assert code == 2
+    assert path.name in err
+
+
+NASTY = "a|b <script>\x1b[31m\nx\u202e`*`"
+
+
+@pytest.mark.parametrize("form", ["table", "md", "json"])
+def test_names_cannot_steer_the_output(store: Baselines, compare: Compare, form: str) -> None:
+    store.append("old", run_of(result(NASTY, 1.0), result(f"{NASTY}1", 1.0)))
+    store.append("new", run_of(result(NASTY, 1.3), result(f"{NASTY}2", 1.0)))
+    code, out, _ = compare("old", "new", "--format", form)
+    assert code == 1
+    assert "\x1b" not in out
+    assert "\u202e" not in out
+    if form == "md":
+        assert "<script>" not in out
+        assert all(line.count("|") == 8 for line in out.splitlines() if line.startswith("|"))
+    if form == "json":
+        assert json.loads(out)["rows"][0]["name"] == NASTY
+
+
+def test_a_long_name_keeps_its_end(store: Baselines, compare: Compare) -> None:
+    name = f"tests/{'deep/' * 20}test_kernels.py::test_add[float32]"
+    store.append("old", run_of(result(name, 1.0)))
+    _, out, _ = compare("old", "old")
+    assert "test_kernels.py::test_add[float32] " in out
+    assert name not in out
+    assert name in compare("old", "old", "--format", "json")[1]
+
+
+def test_markdown_is_a_table(store: Baselines, compare: Compare) -> None:
+    store.append("new", run_of(result("add", 1.2), result("mul", 2.0)))
+    code, out, _ = compare("main", "new", "--format", "md")
+    assert code == 1
+    assert "| benchmark | base | new | ratio | 95 % interval | floor | verdict |" in out
+    assert "- SLOW add: " in out
+
+
+def test_a_reader_that_goes_away_does_not_hide_a_slow_down(store: Baselines) -> None:
+    store.append("new", run_of(result("add", 1.3)))
+    with subprocess.Popen(
+        [sys.executable, "-m", "gpuprof", "compare", "main", "new"],
+        env=environment(None),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) == 1
+
+
+@pytest.mark.parametrize("package", ["numpy", "scipy"])
+def test_without_numpy_or_scipy_nothing_can_be_compared(store: Baselines, package: str) -> None:
+    done = run_python(
+        f"""
+        import sys
+        sys.modules[{package!r}] = None
+        from gpuprof._cli.main import main
+        sys.exit(main(["compare", "main", "main"]))
+        """
+    )
+    assert done.returncode == 3
+    assert "pip install 'gpuprof[bench]'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_statistics_need_neither(compare: Compare) -> None:
+    Path("a.json").write_text(stats_of(step=1.0))
+    done = run_python(
+        """
+        import sys
+        sys.modules["numpy"] = sys.modules["scipy"] = None
+        from gpuprof._cli.main import main
+        sys.exit(main(["compare", "a.json", "a.json"]))
+        """
+    )
+    assert (done.returncode, done.stderr) == (0, "")

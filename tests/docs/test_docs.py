@@ -1,0 +1,205 @@
+"""The documentation is true: commands are there, examples run, links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import environment
+
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(page for page in ROOT.glob("docs/**/*.md") if "_build" not in page.parts),
+    ]
+)
+
+SETUP = "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/gpuprof demo"
+TESTS = "python3 -m venv .venv && .venv/bin/pip install '.[test]' && .venv/bin/python -m pytest"
+
+_FENCE = re.compile(
+    r"^(?P<fence>```+)(?P<kind>[^\n`]*)\n(?P<code>.*?)^(?P=fence)[ \t]*$", re.M | re.S
+)
+_RUN_MARK = "<!-- example: run -->\n"
+_LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.M)
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(text: str, kind: str) -> list[str]:
+    return [found["code"] for found in _FENCE.finditer(text) if found["kind"].strip() == kind]
+
+
+def doctests(text: str) -> str:
+    """Return the examples of a page as one text for doctest, without what is around them."""
+    return "\n".join(code for code in blocks(text, "python") if ">>> " in code)
+
+
+def marked(text: str) -> list[str]:
+    """Return the Python blocks that stand directly below the mark for scripts."""
+    return [
+        found["code"]
+        for found in _FENCE.finditer(text)
+        if found["kind"] == "python" and text[: found.start()].endswith(_RUN_MARK)
+    ]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    # Fresh and without a driver: the examples show the CPU clock, and statistics start empty.
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env=environment(None, CUDA_VISIBLE_DEVICES=""),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def in_pages(*, having: str) -> list[Path]:
+    return [page for page in PAGES if having in page.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("command", [SETUP, TESTS])
+def test_the_readme_has_each_set_up_command_once_in_a_block_of_its_own(command: str) -> None:
+    text = README.read_text(encoding="utf-8")
+    assert text.count(command) == 1
+    assert f"{command}\n" in blocks(text, "sh")
+
+
+@pytest.mark.parametrize("page", in_pages(having=">>> "), ids=name_of)
+def test_the_examples_of_a_page_give_what_it_shows(page: Path, tmp_path: Path) -> None:
+    examples = tmp_path / "examples.txt"
+    examples.write_text(doctests(page.read_text(encoding="utf-8")), encoding="utf-8")
+    done = run("-W", "error", "-m", "doctest", str(examples))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_wrong_example_would_be_found(tmp_path: Path) -> None:
+    page = "```python\n>>> 1 + 1\n3\n\n```\n"
+    examples = tmp_path / "examples.txt"
+    examples.write_text(doctests(page), encoding="utf-8")
+    assert run("-m", "doctest", str(examples)).returncode == 1
+
+
+def test_python_blocks_without_a_prompt_are_python() -> None:
+    for page in PAGES:
+        for code in blocks(page.read_text(encoding="utf-8"), "python"):
+            if ">>> " not in code:
+                compile(code, name_of(page), "exec")
+
+
+@pytest.mark.parametrize("page", in_pages(having=_RUN_MARK), ids=name_of)
+def test_marked_scripts_run(page: Path) -> None:
+    for script in marked(page.read_text(encoding="utf-8")):
+        done = run("-W", "error", "-c", script)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout
+
+
+def shape(table: str) -> list[list[str]]:
+    """Return a printed table with every figure replaced, and without what only pads."""
+    words = [re.sub(r"-{5,}", "rule", line).split() for line in table.splitlines()]
+    units = {"ns", "µs", "ms", "s"}
+    return [
+        ["#" if re.fullmatch(r"[\d.,]+", word) else word for word in line if word not in units]
+        for line in words
+    ]
+
+
+def test_the_table_in_the_readme_is_the_one_that_is_printed() -> None:
+    text = README.read_text(encoding="utf-8")
+    (script,) = marked(text)
+    (shown,) = (code for code in blocks(text, "text") if "clock: cpu" in code)
+    assert shape(shown) == shape(run("-c", script).stdout)
+
+
+def targets(page: Path) -> Iterator[tuple[Path, str]]:
+    """Yield where the links of a page lead, as file and anchor, leaving other sites out."""
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    for link in _LINK.findall(text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        yield (page.parent / path).resolve() if path else page, anchor
+
+
+def anchors(page: Path) -> set[str]:
+    titles = _HEADING.findall(_FENCE.sub("", page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_to_local_files_lead_somewhere(page: Path) -> None:
+    broken = [
+        f"{path}#{anchor}"
+        for path, anchor in targets(page)
+        if not path.exists() or (anchor and anchor not in anchors(path))
+    ]
+    assert not broken
+
+
+def test_every_promise_names_its_test_file() -> None:
+    text = README.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (P\d+) \|.*\| `(test_p\d\d_\w+\.py)` \|$", text, re.M)
+    assert [promise for promise, _ in rows] == [f"P{number}" for number in range(1, 11)]
+    named = {file for _, file in rows}
+    there = {path.name for path in (ROOT / "tests" / "promises").glob("test_p*.py")}
+    assert named == there
+
+
+def mapped_files() -> list[str]:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text.split("## The commands")[0]
+    rows = re.findall(r"^\| [^|]+ \| (`[^|]+) \|$", table, re.M)
+    return re.findall(r"`([^`\s]+/[^`\s]*)`", "\n".join(rows))
+
+
+def test_the_map_of_the_house_names_files_that_are_there() -> None:
+    files = mapped_files()
+    assert len(files) > 30
+    assert not [file for file in files if not (ROOT / file).exists()]
+
+
+def test_the_pages_speak_of_every_variable_that_is_read() -> None:
+    # `gpuprof info` shows variables and reads none.
+    sources = {*ROOT.glob("src/**/*.[ch]pp"), *ROOT.glob("python/gpuprof/**/*.py")}
+    sources.remove(ROOT / "python" / "gpuprof" / "_cli" / "info.py")
+    read = {
+        name
+        for source in sources
+        for name in re.findall(r'"(GPUPROF_[A-Z_]+)"', source.read_text(encoding="utf-8"))
+        if not name.endswith("_VERSION")
+    }
+    page = (ROOT / "docs" / "timing.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"^\| `(GPUPROF_[A-Z_]+)", page, re.M))
+    assert read == documented
+
+
+def test_quoted_messages_are_what_the_sources_say() -> None:
+    sources = [*ROOT.glob("src/**/*.cpp"), *ROOT.glob("python/gpuprof/**/*.py")]
+    text = "\n".join(source.read_text(encoding="utf-8") for source in sources)
+    said = re.sub(r'"\s*"', "", text).replace('\\"', '"')  # literals side by side are one
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    quotes = re.findall(r"^> (.+)$", page, re.M)
+    assert len(quotes) > 5
+    parts = [part for quote in quotes for part in quote.split("...") if part]
+    assert not [part for part in parts if part.strip() not in said]
+
+
+def test_the_pages_build_without_warnings(tmp_path: Path) -> None:
+    arguments = ["-W", "--keep-going", "-q", "-d", str(tmp_path / "doctrees"), "-b", "html"]
+    done = run("-m", "sphinx", *arguments, "docs", str(tmp_path / "html"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "html" / "index.html").is_file()

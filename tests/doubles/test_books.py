@@ -1,0 +1,385 @@
+"""The fake CUDA driver's books, its entry points, and what it does to misuse, forks and exits."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fake_driver import build as fake_build
+from tests.fake_driver import control
+from tests.fake_driver.control import DriverCallError, FakeCuda
+from tests.fake_driver.own import fresh, own_library
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def library(fake_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return own_library(fake_path, tmp_path_factory.mktemp("fake_driver"))
+
+
+@pytest.fixture
+def driver(library: Path) -> Iterator[FakeCuda]:
+    with fresh(library) as fake:
+        yield fake
+
+
+# Books
+
+
+def test_live_objects_are_listed_with_the_call_that_made_them(driver: FakeCuda) -> None:
+    event = driver.event_create()
+    driver.memory_allocate(64)
+    driver.host_allocate(64)
+    assert {kind: driver.live(kind) for kind in ("event", "memory", "host_memory", "primary")} == {
+        "event": 1, "memory": 1, "host_memory": 1, "primary": 1,
+    }  # fmt: skip
+    (listed,) = driver.report()["live"]["event"]
+    assert int(listed["handle"], 16) == event
+    assert listed["label"].startswith("cuEventCreate #")
+    driver.event_destroy(event)
+    assert driver.live("event") == 0
+    with pytest.raises(ValueError, match="'cat'"):
+        driver.live("cat")
+
+
+def test_what_dies_with_its_context_is_not_live(driver: FakeCuda) -> None:
+    context = driver.context_create()
+    event = driver.event_create()
+    driver.stream_create()
+    driver.memory_allocate(64)
+    driver.context_destroy(context)
+    assert {driver.live(kind) for kind in ("event", "stream", "memory", "context")} == {0}
+    assert driver.event_query(event) == 709
+
+
+def test_a_destroy_that_was_made_to_fail_is_no_leak_of_the_caller(driver: FakeCuda) -> None:
+    event = driver.event_create()
+    with driver.faults("cuEventDestroy@1=999"), pytest.raises(DriverCallError):
+        driver.event_destroy(event)
+    with driver.faults("cuDevicePrimaryCtxRelease@1=999"), pytest.raises(DriverCallError):
+        driver.primary_release()
+    assert driver.live() == 0
+    driver.event_destroy(event)
+
+
+def test_calls_are_counted_by_symbol_and_by_base_name(driver: FakeCuda) -> None:
+    before = driver.calls()
+    event = driver.event_create()
+    driver.event_destroy(event)
+    assert driver.calls("cuEventDestroy_v2") == driver.calls("cuEventDestroy") == 1
+    assert driver.calls() - before == 2
+    assert driver.last_calls()[-2:] == ["cuEventCreate", "cuEventDestroy_v2"]
+
+
+def test_spared_calls_are_neither_counted_nor_made_to_fail(driver: FakeCuda) -> None:
+    event = driver.event_create()
+    before = driver.calls()
+    with driver.faults("any@1=999"), driver.spared():
+        assert driver.event_query(event) == 0
+    assert driver.calls() == before
+
+
+def test_records_on_a_stream_of_another_context_are_counted(driver: FakeCuda) -> None:
+    event = driver.event_create()
+    driver.context_create()
+    stream = driver.stream_create()
+    assert driver.call("cuEventRecord", event, stream, expect=None) == 400
+    assert driver.report()["calls_wrong_context"] == 1
+
+
+def test_the_report_shows_what_a_thread_forgot_to_put_back(driver: FakeCuda) -> None:
+    driver.exchange_mode(control.RELAXED)
+    driver.call("cuCtxPushCurrent_v2", driver.current_context())
+    report = driver.report()
+    assert report["thread_mode"] == control.RELAXED
+    assert report["context_depth"] == 2
+    assert report["max_relaxed_depth"] == 1
+
+
+def test_open_captures_are_in_the_report_and_their_graphs_are_not_live(driver: FakeCuda) -> None:
+    stream = driver.stream_create()
+    driver.begin_capture(stream)
+    assert (driver.report()["open_captures"], driver.live("graph")) == (1, 0)
+    driver.end_capture(stream)
+    assert (driver.report()["open_captures"], driver.live("graph")) == (0, 1)
+
+
+def test_handles_are_no_addresses_and_never_come_back(driver: FakeCuda) -> None:
+    handles = []
+    for _ in range(50):
+        handles.append(driver.stream_create())
+        driver.stream_destroy(handles[-1])
+    assert len(set(handles)) == len(handles)
+    assert all(handle >> 56 for handle in handles)
+
+
+def test_addresses_of_streams_come_back_where_asked_for(driver: FakeCuda) -> None:
+    driver.configure(reuse=True)
+    stream = driver.stream_create()
+    driver.stream_destroy(stream)
+    assert driver.stream_create() == stream
+
+
+def test_after_deinit_every_call_answers_4_and_is_counted(driver: FakeCuda) -> None:
+    event = driver.event_create()
+    driver.deinit()
+    assert driver.event_query(event) == 4
+    assert driver.call("cuInit", 0, expect=None) == 4
+    assert driver.report()["calls_after_deinit"] == 2
+    driver.reset()
+    driver.init()
+
+
+def test_threads_lose_no_call_and_no_event(driver: FakeCuda) -> None:
+    threads, pairs = 16, 50
+    context = driver.current_context()
+    start = threading.Barrier(threads)
+    before = driver.calls("cuEventRecord")
+
+    def record_pairs() -> None:
+        driver.set_current(context)
+        stream = driver.stream_create()
+        begin, end = driver.event_create(), driver.event_create()
+        start.wait()
+        for _ in range(pairs):
+            driver.event_record(begin, stream)
+            driver.event_record(end, stream)
+
+    workers = [threading.Thread(target=record_pairs) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert driver.calls("cuEventRecord") - before == threads * pairs * 2
+    assert (driver.live("stream"), driver.live("event")) == (threads, threads * 2)
+
+
+# Entry points
+
+
+def looked_up(driver: FakeCuda, name: str, version: int) -> tuple[int, int, bool]:
+    entry, result = ctypes.c_void_p(), ctypes.c_int(-7)
+    code = driver.call(
+        "cuGetProcAddress_v2", name.encode(), ctypes.byref(entry), version, 0,
+        ctypes.byref(result), expect=None,
+    )  # fmt: skip
+    return code, result.value, entry.value is not None
+
+
+def test_a_missing_entry_is_not_found_while_an_older_form_is(driver: FakeCuda) -> None:
+    driver.configure(missing=["cuEventElapsedTime_v2", "cuLogsCurrent", "cuStreamDestroy"])
+    assert looked_up(driver, "cuEventElapsedTime", 12080) == (0, 1, False)
+    assert looked_up(driver, "cuEventElapsedTime", 2000) == (0, 0, True)
+    assert looked_up(driver, "cuLogsCurrent", 12090) == (0, 1, False)
+    assert looked_up(driver, "cuStreamDestroy", 4000) == (0, 1, False)
+
+
+def test_an_older_driver_lacks_what_came_later(driver: FakeCuda) -> None:
+    driver.configure(driver_version=12020)
+    version = ctypes.c_int()
+    driver.call("cuDriverGetVersion", ctypes.byref(version))
+    assert version.value == 12020
+    assert looked_up(driver, "cuEventElapsedTime", 12080)[0] == 1
+    assert looked_up(driver, "cuLogsCurrent", 12020) == (0, 1, False)
+    assert looked_up(driver, "cuEventRecord", 12000) == (0, 0, True)
+
+
+def test_a_driver_can_be_without_device_or_fail_to_start(driver: FakeCuda) -> None:
+    driver.reset()
+    driver.configure(device_count=0)
+    assert driver.call("cuInit", 0, expect=None) == 100
+    driver.configure(device_count=2, init=803)
+    assert driver.call("cuInit", 0, expect=None) == 803
+    driver.configure(init=0)
+    driver.init()
+    assert driver.primary_retain(1) != driver.primary_retain(0)
+
+
+def test_lookups_can_find_nothing_or_be_missing_altogether(
+    driver: FakeCuda, fake_path: Path
+) -> None:
+    driver.configure(no_gpa=True)
+    assert looked_up(driver, "cuInit", 2000) == (0, 1, False)
+    path = fake_build.build(fake_path.parent, get_proc_address=False)
+    old = ctypes.CDLL(str(path))
+    assert not hasattr(old, "cuGetProcAddress_v2")
+    assert hasattr(old, "cuInit")
+
+
+def test_every_exported_entry_point_can_be_looked_up(driver: FakeCuda, library: Path) -> None:
+    done = subprocess.run(
+        ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True
+    )
+    symbols = {line.split()[-1] for line in done.stdout.splitlines()}
+    names = {re.sub(r"_v\d$", "", symbol) for symbol in symbols if symbol.startswith("cu")}
+    assert len(names) > 60
+    assert {name for name in names if looked_up(driver, name, 13000) != (0, 0, True)} == set()
+
+
+def test_refused_calls_are_in_the_log_until_it_is_read(driver: FakeCuda) -> None:
+    position = ctypes.c_uint32()
+    driver.call("cuLogsCurrent", ctypes.byref(position), 0)
+    stream = driver.stream_create()
+    driver.begin_capture(stream)
+    driver.call("cuStreamSynchronize", stream, expect=900)
+
+    def read() -> str:
+        text, size = ctypes.create_string_buffer(4096), ctypes.c_size_t(4096)
+        driver.call("cuLogsDumpToMemory", ctypes.byref(position), text, ctypes.byref(size), 0)
+        return text.value.decode()
+
+    said = read()
+    assert "Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuStreamSynchronize" in said
+    assert f"][{threading.get_ident()}][CUDA][E] " in said
+    assert read() == ""
+
+
+# Processes of their own: misuse, fork, exit
+
+
+def run_script(library: Path, body: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    prelude = (
+        "import ctypes, os, sys\n"
+        "from tests.fake_driver.control import *\n"
+        f"driver = FakeCuda({str(library)!r})\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", prelude + body],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("driver.event_destroy(event); driver.event_destroy(event)", "cuEventDestroy_v2"),
+        ("driver.event_destroy(event); driver.event_query(event)", "cuEventQuery"),
+        ("driver.event_query(0x1234)", "cuEventQuery"),
+        ("driver.stream_destroy(stream); driver.work(stream, 1)", "fakecuda_work"),
+        ("driver.stream_destroy(stream); driver.stream_query(stream)", "cuStreamQuery"),
+        ("driver.primary_reset(); driver.stream_destroy(stream)", "cuStreamDestroy_v2"),
+        ("driver.primary_reset(); driver.primary_retain(); driver.event_query(event)",
+         "cuEventQuery"),
+        ("driver.call('cuGetProcAddress_v2', None, ctypes.byref(ctypes.c_void_p()), 1, 0, None)",
+         "cuGetProcAddress_v2"),
+    ],
+)  # fmt: skip
+def test_what_crashes_the_real_driver_aborts_with_the_call_and_why(
+    library: Path, body: str, said: str
+) -> None:
+    setup = "driver.use_primary(); stream = driver.stream_create(); event = driver.event_create()\n"
+    done = run_script(library, setup + body)
+    assert done.returncode == -6
+    assert re.search(rf"^FAKECUDA MISUSE {said} \w+", done.stderr, re.MULTILINE)
+
+
+def test_calls_in_a_forked_child_are_refused_and_counted_for_the_parent(library: Path) -> None:
+    body = """
+driver.use_primary()
+event = driver.event_create()
+child = os.fork()
+if child == 0:
+    answers = [driver.call("cuInit", 0, expect=None), driver.event_query(event)]
+    os._exit(0 if answers == [3, 0] else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert driver.report()["calls_in_child"] == 2
+assert driver.event_query(event) == 0
+"""
+    done = run_script(library, body)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_child_forked_before_cuinit_may_use_the_driver(library: Path) -> None:
+    body = """
+child = os.fork()
+if child == 0:
+    driver.use_primary()
+    driver.event_destroy(driver.event_create())
+    os._exit(driver.report()["calls_in_child"])
+assert os.waitpid(child, 0)[1] == 0
+"""
+    done = run_script(library, body)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_fork_while_another_thread_is_in_a_call_leaves_a_usable_child(library: Path) -> None:
+    body = """
+import threading, warnings
+warnings.filterwarnings("ignore", message=".*multi-threaded.*fork")  # from Python 3.12 on
+driver.use_primary()
+event = driver.event_create()
+driver.script("cuEventQuery@1=0:block")
+threading.Thread(target=driver.event_query, args=(event,), daemon=True).start()
+while driver.report()["blocked_calls"] == 0:
+    pass
+child = os.fork()
+if child == 0:
+    os._exit(driver.call("cuDriverGetVersion", ctypes.byref(ctypes.c_int()), expect=None))
+assert os.waitpid(child, 0)[1] == 0
+driver.release()
+"""
+    done = run_script(library, body)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_books_can_be_read_after_the_process_has_ended(library: Path, tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    body = "driver.use_primary(); driver.event_create()"
+    done = run_script(library, body, FAKECUDA_REPORT_FILE=str(path))
+    assert done.returncode == 0
+    report = json.loads(path.read_text())
+    assert len(report["live"]["event"]) == 1
+    assert report["calls_after_deinit"] == 0
+
+
+def test_the_environment_configures_and_scripts_a_fresh_process(library: Path) -> None:
+    done = run_script(
+        library,
+        "sys.exit(driver.call('cuInit', 0, expect=None))",
+        FAKECUDA_CONFIG="driver_version=12080",
+        FAKECUDA_SCRIPT="cuInit@1=34",
+    )
+    assert done.returncode == 34
+    wrong = run_script(library, "pass", FAKECUDA_SCRIPT="cuInit")
+    assert wrong.returncode == 2
+    assert "a fault is written fn@n=code: 'cuInit'" in wrong.stderr
+
+
+# Building it
+
+
+def test_the_library_is_writable_by_its_owner_alone(library: Path) -> None:
+    mode = stat.S_IMODE(library.stat().st_mode)
+    assert mode & (stat.S_IWGRP | stat.S_IWOTH) == 0
+
+
+def test_an_unchanged_library_is_not_built_again(fake_path: Path) -> None:
+    before = fake_path.stat().st_mtime_ns
+    assert fake_build.build(fake_path.parent).stat().st_mtime_ns == before
+
+
+def test_a_failed_build_shows_the_compilers_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKECUDA_CXXFLAGS", "-not-a-flag")
+    with pytest.raises(RuntimeError, match="-not-a-flag"):
+        fake_build.build(tmp_path)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(RuntimeError, match=r"no-such-compiler.*install g\+\+ or set CXX"):
+        fake_build.build(tmp_path)

@@ -1,0 +1,313 @@
+"""Graphed calls of functions that use CuPy alone, or Numba's arrays, and of both beside torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import gpuprof
+from tests.gpu.support.callables import assert_replays
+from tests.gpu.support.frameworks import cupy_or_skip, numba_cuda_or_skip, torch_or_skip
+from tests.gpu.support.kernels import device
+from tests.support.processes import run_python
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(cupy|numba|torch)")]
+
+LAYOUTS: dict[str, Callable[[Any], Any]] = {
+    "contiguous": lambda line: line[:384].reshape(16, 24),
+    "transposed": lambda line: line[:384].reshape(24, 16).T,
+    "every second column": lambda line: line[:768].reshape(16, 48)[:, ::2],
+    "backwards": lambda line: line[:384].reshape(16, 24)[::-1],
+    "at an odd offset": lambda line: line[1:385].reshape(16, 24),
+}
+
+
+@pytest.fixture
+def cupy() -> Iterator[Any]:
+    cupy = cupy_or_skip()
+    allocator = cupy.cuda.get_allocator()
+    stream = cupy.cuda.get_current_stream()
+    yield cupy
+    assert cupy.cuda.get_allocator() == allocator
+    assert cupy.cuda.get_current_stream() == stream
+
+
+@pytest.fixture
+def stream(cupy: Any) -> Iterator[Any]:
+    """A stream of CuPy's, current for the test."""
+    with cupy.cuda.Stream(non_blocking=True) as current:
+        yield current
+
+
+def work(values: Any, more: Any) -> dict[str, Any]:
+    """Compute with temporaries."""
+    return {"sum": (values + 1) * (values - 1) + more * 2, "first": values[:2] * 3}
+
+
+def line(cupy: Any, seed: int) -> Any:
+    return cupy.arange(1024, dtype=cupy.float32) * (seed + 1)
+
+
+@pytest.mark.parametrize("outputs", ["clone", "static"])
+def test_a_function_of_cupy_gives_what_it_gives_eagerly(
+    cupy: Any, stream: Any, outputs: str
+) -> None:
+    given = tuple(cupy.zeros((16, 24), dtype=cupy.float32) for _ in range(2))
+    fast = gpuprof.make_graphed_callable(work, given, outputs=outputs)
+    for seed in range(5):
+        values, more = (LAYOUTS["contiguous"](line(cupy, seed + by)) for by in (0, 7))
+        found, wanted = fast(values, more), work(values, more)
+        assert list(found) == ["sum", "first"]
+        for name, result in found.items():
+            assert type(result) is cupy.ndarray
+            assert bool((result == wanted[name]).all())
+    assert_replays(fast, 5)
+
+
+def test_results_in_flight_are_all_right(cupy: Any, stream: Any) -> None:
+    given = tuple(cupy.zeros((64, 64), dtype=cupy.float32) for _ in range(2))
+    fast = gpuprof.make_graphed_callable(work, given)
+    found = []
+    for step in range(100):
+        values = cupy.full((64, 64), float(step), dtype=cupy.float32)
+        found.append(fast(values, values)["sum"])
+        cupy.full((64, 64), -1.0, dtype=cupy.float32)  # takes the argument's memory
+    stream.synchronize()
+    for step, result in enumerate(found):
+        assert bool((result == (step + 1) * (step - 1) + 2 * step).all())
+    assert_replays(fast, 100)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_argument_of_any_layout_is_read(cupy: Any, stream: Any, layout: str) -> None:
+    given = tuple(cupy.zeros((16, 24), dtype=cupy.float32) for _ in range(2))
+    fast = gpuprof.make_graphed_callable(work, given)
+    for seed in range(3):
+        values = LAYOUTS[layout](line(cupy, seed))
+        more = LAYOUTS["contiguous"](line(cupy, seed + 3))
+        found, wanted = fast(values, more), work(values, more)
+        assert bool((found["sum"] == wanted["sum"]).all())
+    assert_replays(fast, 3)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_the_function_writes_to_is_the_callers_array(
+    cupy: Any, stream: Any, layout: str
+) -> None:
+    def add_in_place(values: Any) -> Any:
+        values += 1
+        return values * 2
+
+    fast = gpuprof.make_graphed_callable(add_in_place, (cupy.zeros((16, 24), dtype=cupy.float32),))
+    for seed in range(3):
+        mine, eager = line(cupy, seed), line(cupy, seed)
+        wanted = add_in_place(LAYOUTS[layout](eager))
+        found = fast(LAYOUTS[layout](mine))
+        assert bool((found == wanted).all())
+        assert bool((mine == eager).all())
+    assert_replays(fast, 3)
+
+
+def test_arrays_of_the_driver_pool_are_staged(cupy: Any, stream: Any) -> None:
+    given = tuple(cupy.zeros((16, 24), dtype=cupy.float32) for _ in range(2))
+    fast = gpuprof.make_graphed_callable(work, given)
+    pool = cupy.cuda.MemoryAsyncPool()
+    for seed in range(3):
+        with cupy.cuda.using_allocator(pool.malloc):
+            values, more = (LAYOUTS["contiguous"](line(cupy, seed + by)) for by in (0, 7))
+        found, wanted = fast(values, more), work(values, more)
+        assert bool((found["sum"] == wanted["sum"]).all())
+    assert_replays(fast, 3)
+
+
+def test_another_shape_gets_a_graph_of_its_own(cupy: Any, stream: Any) -> None:
+    fast = gpuprof.make_graphed_callable(
+        lambda values: values * 2, (cupy.ones(4, dtype=cupy.float32),)
+    )
+    for _ in range(2):
+        for size in (4, 5, 6):
+            values = cupy.arange(size, dtype=cupy.float32)
+            found = fast(values)
+            assert found.shape == (size,)
+            assert bool((found == values * 2).all())
+    assert_replays(fast, 6, captures=3)
+
+
+def test_the_first_calls_run_eagerly_where_no_sample_is_given(cupy: Any, stream: Any) -> None:
+    fast = gpuprof.make_graphed_callable(lambda values: values * 2, warmup=2)
+    for step in range(5):
+        values = cupy.full(8, float(step), dtype=cupy.float32)
+        assert bool((fast(values) == values * 2).all())
+    seen = fast.stats()
+    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 3, 0), seen
+
+
+def test_calls_on_the_default_stream(cupy: Any) -> None:
+    given = cupy.zeros((16, 24), dtype=cupy.float32)
+    fast = gpuprof.make_graphed_callable(work, (given, given.copy()))
+    for seed in range(5):
+        values = LAYOUTS["contiguous"](line(cupy, seed))
+        found, wanted = fast(values, values), work(values, values)
+        assert bool((found["sum"] == wanted["sum"]).all())
+    assert_replays(fast, 5)
+
+
+def test_a_kernel_of_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = numba_cuda_or_skip(monkeypatch)
+    numpy = pytest.importorskip("numpy", reason="NumPy (for Numba) is not installed")
+
+    @cuda.jit
+    def add(values: Any, result: Any) -> None:
+        index = cuda.grid(1)
+        if index < values.size:
+            result[index] = values[index] + 1
+
+    handle = device().stream()
+    stream = cuda.external_stream(handle)
+
+    def run(values: Any, result: Any) -> None:
+        add[2, 64, stream](values, result)
+
+    def arrays(value: float) -> tuple[Any, Any]:
+        return cuda.to_device(numpy.full(100, value)), cuda.device_array(100)
+
+    values, result = arrays(1.0)
+    fast = gpuprof.make_graphed_callable(run, (values, result), stream=handle)
+    for step in range(3):
+        values, result = arrays(float(step))
+        assert fast(values, result) is None
+        cuda.synchronize()
+        assert result.copy_to_host().tolist() == [step + 1.0] * 100
+    assert_replays(fast, 3)
+
+
+HELD = 50_000_000  # cycles: torch's stream is busy for some 25 ms
+
+
+def test_calls_inside_a_stream_of_torchs_are_on_cupys(cupy: Any, stream: Any) -> None:
+    torch = torch_or_skip()
+    given = tuple(cupy.zeros((64, 64), dtype=cupy.float32) for _ in range(2))
+    fast = gpuprof.make_graphed_callable(work, given)
+    stream.synchronize()
+    found = []
+    with torch.cuda.stream(torch.cuda.Stream()):
+        torch.cuda._sleep(HELD)
+        for step in range(20):
+            values = cupy.full((64, 64), float(step), dtype=cupy.float32)
+            found.append(fast(values, values)["sum"].copy())
+    stream.synchronize()
+    for step, result in enumerate(found):
+        assert bool((result == (step + 1) * (step - 1) + 2 * step).all()), step
+    assert_replays(fast, 20)
+    torch.cuda.synchronize()
+
+
+@pytest.mark.parametrize("size", [8, 16], ids=["graphed", "new"])
+def test_a_call_in_a_capture_of_cupys_stream_inside_one_of_torchs(
+    cupy: Any, stream: Any, size: int
+) -> None:
+    torch = torch_or_skip()
+    fast = gpuprof.make_graphed_callable(
+        lambda values: values * 2, (cupy.ones(8, dtype=cupy.float32),)
+    )
+    values = cupy.arange(size, dtype=cupy.float32)
+    with torch.cuda.stream(torch.cuda.Stream()), gpuprof.capture(stream) as cap:
+        found = fast(values)
+    seen = fast.stats()
+    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 0, 1), seen
+    values += 1
+    cap.graph.launch(stream)
+    assert bool((found == values * 2).all())
+
+
+def test_calls_with_arrays_of_numba_inside_a_stream_of_torchs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = torch_or_skip()
+    cuda = numba_cuda_or_skip(monkeypatch)
+    numpy = pytest.importorskip("numpy", reason="NumPy (for Numba) is not installed")
+
+    @cuda.jit
+    def add(values: Any, result: Any) -> None:
+        index = cuda.grid(1)
+        if index < values.size:
+            result[index] = values[index] + 1
+
+    handle = device().stream()
+    stream = cuda.external_stream(handle)
+
+    def run(values: Any, result: Any) -> None:
+        add[2, 64, stream](values, result)
+
+    values, result = cuda.to_device(numpy.full(100, 1.0)), cuda.to_device(numpy.zeros(100))
+    fast = gpuprof.make_graphed_callable(run, (values, result), stream=handle)
+    cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        torch.cuda._sleep(HELD)
+        for step in range(3):
+            values = cuda.to_device(numpy.full(100, float(step)), stream=stream)
+            result = cuda.to_device(numpy.zeros(100), stream=stream)
+            fast(values, result)
+            found = result.copy_to_host(stream=stream)
+            stream.synchronize()
+            assert found.tolist() == [step + 1.0] * 100
+    assert_replays(fast, 3)
+    torch.cuda.synchronize()
+
+
+# A host function of Python's holds a stream, until so many launches wait behind it that the driver
+# lets the next one wait, too. Then a graph of the same pool is let go.
+BLOCKED = """
+warnings.simplefilter("ignore")
+import threading, time
+import cupy
+import gpuprof
+go = threading.Event()
+pool = gpuprof.CapturePool()
+with cupy.cuda.Stream(non_blocking=True) as stream:
+    x = cupy.ones(8, dtype=cupy.float32)
+    first, second = (
+        gpuprof.make_graphed_callable(lambda values: values * 2, (x,), pool=pool) for _ in range(2)
+    )
+    stream.synchronize()
+    stream.launch_host_func(lambda _: go.wait(), None)
+    def call():
+        with stream:
+            while not go.is_set():
+                first(x)
+    thread = threading.Thread(target=call)
+    thread.start()
+    before = -1
+    while before != (now := first.graph.num_replays) or now == 0:
+        before = now
+        time.sleep(0.5)
+    del second
+    go.set()
+    thread.join()
+    stream.synchronize()
+    print("done")
+    del first
+"""
+
+
+def test_a_graph_is_let_go_while_another_threads_launch_waits(cupy: Any) -> None:
+    done = run_python(BLOCKED, timeout=120, GPUPROF_RELEASE_GIL="1")
+    assert (done.returncode, done.stdout.split()) == (0, ["done"]), done.stderr
+
+
+def test_an_array_of_cupy_as_an_argument_of_a_torch_function(cupy: Any) -> None:
+    torch = torch_or_skip()
+
+    def scaled(values: Any, by: Any) -> Any:
+        return values * torch.from_dlpack(by)
+
+    values = torch.randn(8, device="cuda")
+    cupy.cuda.Device().synchronize()
+    fast = gpuprof.make_graphed_callable(scaled, (values, cupy.ones(8, dtype=cupy.float32)))
+    for step in range(3):
+        by = cupy.full(8, float(step), dtype=cupy.float32)
+        cupy.cuda.Device().synchronize()
+        assert torch.equal(fast(values, by), values * step)
+    assert_replays(fast, 3)

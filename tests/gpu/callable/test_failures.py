@@ -1,0 +1,173 @@
+"""Graphed functions that cannot be captured: what is said, what runs, and torch as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import warnings
+from typing import Any
+
+import pytest
+
+import gpuprof
+from tests.gpu.support.callables import assert_replays
+from tests.gpu.support.frameworks import torch_or_skip
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
+
+
+@pytest.fixture
+def torch() -> Any:
+    return torch_or_skip()
+
+
+def reads_a_value(values: Any) -> Any:
+    """Return what no graph can hold, because the host looks at a value."""
+    doubled = values * 2
+    if doubled[0].item() > 0:
+        return doubled + 1
+    return doubled
+
+
+def check_torch(torch: Any, stream: Any) -> None:
+    """Fail unless torch is as usable as before a failed capture."""
+    assert torch.cuda.current_stream() == stream
+    assert not torch.cuda.is_current_stream_capturing()
+    torch.manual_seed(3)
+    first = torch.rand(64, device="cuda")
+    torch.manual_seed(3)
+    assert torch.equal(torch.rand(64, device="cuda"), first)
+    fast = gpuprof.make_graphed_callable(torch.rand_like, (first,))
+    assert not torch.equal(fast(first), fast(first))
+    assert_replays(fast, 2)
+
+
+def test_a_failed_capture_raises_and_leaves_torch_as_it_was(torch: Any) -> None:
+    stream = torch.cuda.current_stream()
+    given = torch.ones(16, device="cuda")
+    with pytest.raises(RuntimeError):
+        gpuprof.make_graphed_callable(reads_a_value, (given,))
+    check_torch(torch, stream)
+
+
+def test_a_capture_that_fails_in_a_call_raises_every_time(torch: Any) -> None:
+    stream = torch.cuda.current_stream()
+    given = torch.ones(16, device="cuda")
+    fast = gpuprof.make_graphed_callable(reads_a_value, warmup=1)
+    assert torch.equal(fast(given), given * 3)
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            fast(given)
+    seen = fast.stats()
+    assert (seen.failures, seen.replays, seen.eager_calls) == (2, 0, 0), seen
+    check_torch(torch, stream)
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_a_failed_capture_falls_back_with_one_warning(torch: Any, lazy: bool) -> None:
+    stream = torch.cuda.current_stream()
+    given = torch.ones(16, device="cuda")
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        fast = gpuprof.make_graphed_callable(
+            reads_a_value, None if lazy else (given,), warmup=1, on_capture_error="eager"
+        )
+        for value in (1.0, -1.0, 2.0, -2.0):
+            given.fill_(value)
+            wanted = 2 * value + (1 if value > 0 else 0)
+            assert fast(given).tolist() == [wanted] * 16
+    said = [each for each in heard if issubclass(each.category, RuntimeWarning)]
+    assert len(said) == 1, [str(each.message) for each in heard]
+    assert "reads_a_value" in str(said[0].message)
+    seen = fast.stats()
+    assert (seen.replays, seen.eager_calls) == (0, 3 if lazy else 4), seen
+    assert seen.failures >= 1
+    check_torch(torch, stream)
+
+
+def test_a_good_shape_is_graphed_beside_one_that_fails(torch: Any) -> None:
+    def picky(values: Any) -> Any:
+        if values.numel() > 8:
+            values.sum().item()
+        return values * 2
+
+    small, large = torch.ones(8, device="cuda"), torch.ones(16, device="cuda")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fast = gpuprof.make_graphed_callable(picky, (small,), on_capture_error="eager")
+        for _ in range(3):
+            assert torch.equal(fast(large), large * 2)
+            assert torch.equal(fast(small), small * 2)
+    seen = fast.stats()
+    assert (seen.replays, seen.eager_calls, seen.captures) == (3, 3, 1), seen
+
+
+def test_an_error_of_the_function_passes_and_the_next_call_is_right(torch: Any) -> None:
+    stream = torch.cuda.current_stream()
+    error = KeyError("the function's own")
+
+    def picky(values: Any) -> Any:
+        if values.numel() == 3:
+            raise error
+        return values * 2
+
+    given = torch.ones(4, device="cuda")
+    fast = gpuprof.make_graphed_callable(picky, (given,))
+    with pytest.raises(KeyError) as caught:
+        fast(torch.ones(3, device="cuda"))
+    assert caught.value is error
+    assert torch.equal(fast(given), given * 2)
+    assert fast.stats().replays == 1
+    check_torch(torch, stream)
+
+
+def test_an_argument_is_written_to_once_by_a_call_that_fails_to_capture(torch: Any) -> None:
+    def counted(values: Any) -> Any:
+        values.add_(1)
+        values.sum().item()
+        return values * 2
+
+    values = torch.zeros(8, device="cuda")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fast = gpuprof.make_graphed_callable(counted, warmup=1, on_capture_error="eager")
+        for step in range(1, 5):
+            assert fast(values).tolist() == [2.0 * step] * 8
+            assert values.tolist() == [float(step)] * 8
+    assert fast.stats().eager_calls == 3  # and one of the warm-up
+
+
+@pytest.mark.parametrize("policy", ["raise", "eager"])
+def test_failed_captures_hold_no_memory(torch: Any, policy: str) -> None:
+    def hungry(values: Any) -> Any:
+        big = torch.zeros(16 << 20, device="cuda")
+        return values + big[0].item()
+
+    given = torch.ones(16, device="cuda")
+
+    def fail() -> None:
+        with warnings.catch_warnings(), contextlib.suppress(RuntimeError):
+            warnings.simplefilter("ignore")
+            fast = gpuprof.make_graphed_callable(
+                hungry, (given,), warmup=1, on_capture_error=policy
+            )
+            assert torch.equal(fast(given), given)
+
+    def held() -> int:
+        gc.collect()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        return int(torch.cuda.memory_reserved())
+
+    fail()
+    before = held()
+    for _ in range(10):
+        fail()
+    assert held() <= before
+
+
+def test_a_result_that_no_replay_can_give_is_refused_by_its_path(torch: Any) -> None:
+    given = torch.ones(4, device="cuda")
+    with pytest.raises(TypeError, match="'handle'"):
+        gpuprof.make_graphed_callable(lambda v: {"sum": v * 2, "handle": object()}, (given,))
+    check_torch(torch, torch.cuda.current_stream())

@@ -1,0 +1,289 @@
+"""Nodes and edges of graphs that torch, CuPy, Numba and the driver made, against what is known."""
+
+from __future__ import annotations
+
+import ctypes
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import gpuprof
+from gpuprof import _core
+from gpuprof._graphs import view
+from tests.gpu.support.frameworks import cupy_or_skip, numba_cuda_or_skip, torch_or_skip
+from tests.gpu.support.kernels import device
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|cupy|numba)")]
+
+_THREAD_LOCAL = 1
+_EXTERNAL = 1
+_COUNT = 1 << 20
+_ADD = r"""
+template <typename T> __global__ void add_k(T* values, T amount) {
+    extern __shared__ char unused[];
+    values[blockIdx.x * blockDim.x + threadIdx.x] += amount;
+}
+"""
+
+
+@contextmanager
+def captured(body: Callable[[int], object]) -> Iterator[int]:
+    """Capture by the driver what `body` queues on a stream; the graph lives for the block."""
+    stream = device().stream()
+    graph = ctypes.c_void_p()
+    device().call("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), _THREAD_LOCAL)
+    body(stream)
+    device().call("cuStreamEndCapture", ctypes.c_void_p(stream), ctypes.byref(graph))
+    assert graph.value
+    try:
+        yield graph.value
+    finally:
+        device().call("cuGraphDestroy", graph)
+
+
+def spin_kernels(count: int) -> Callable[[int], None]:
+    """Return what queues that many kernels, for graphs that are not launched."""
+
+    def body(stream: int) -> None:
+        plan = ctypes.c_void_p(0)
+        parameters = (ctypes.c_void_p * 1)(ctypes.addressof(plan))
+        for _ in range(count):
+            device().call(
+                "cuLaunchKernel",
+                device().spin_function,
+                *(ctypes.c_uint(size) for size in (3, 2, 1, 64, 1, 1, 512)),
+                ctypes.c_void_p(stream),
+                parameters,
+                None,
+            )
+
+    return body
+
+
+@contextmanager
+def torch_graph(torch: Any, body: Callable[[], object]) -> Iterator[int]:
+    """Capture by torch what `body` does, after it ran once; the graph lives for the block."""
+    body()
+    torch.cuda.synchronize()
+    try:
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
+    except TypeError:
+        pytest.skip("this torch cannot keep a graph")
+    with torch.cuda.graph(graph):
+        body()
+    yield graph.raw_cuda_graph()
+    graph.reset()
+
+
+def test_kernels_of_the_driver_are_read_as_they_were_launched() -> None:
+    with captured(spin_kernels(3)) as graph:
+        nodes = _core._graph_nodes(graph)
+        assert _core._graph_edges(graph) == ((0, 1), (1, 2))
+        assert _core._count_nodes(graph) == 3
+    for node in nodes:
+        assert (node.type, node.name, node.symbol) == ("kernel", "spin", "spin")
+        assert (node.grid, node.block, node.shared_memory) == ((3, 2, 1), (64, 1, 1), 512)
+    assert view.kernel_names(nodes) == ["spin"] * 3
+
+
+def test_a_thousand_nodes_are_all_read() -> None:
+    with captured(spin_kernels(1000)) as graph:
+        nodes = _core._graph_nodes(graph)
+        edges = _core._graph_edges(graph)
+    assert [node.name for node in nodes] == ["spin"] * 1000
+    assert edges == tuple((i, i + 1) for i in range(999))
+
+
+def test_copies_memsets_and_allocations_have_their_sizes() -> None:
+    source, target = device().allocate(4096), device().allocate(4096)
+
+    def body(stream: int) -> None:
+        handle, size = ctypes.c_void_p(stream), ctypes.c_size_t
+        own = ctypes.c_void_p()
+        call = device().call
+        call(
+            "cuMemcpyDtoDAsync_v2",
+            ctypes.c_void_p(target),
+            ctypes.c_void_p(source),
+            size(1000),
+            handle,
+        )
+        call("cuMemsetD32Async", ctypes.c_void_p(target), ctypes.c_uint(7), size(16), handle)
+        call("cuMemsetD8Async", ctypes.c_void_p(target), ctypes.c_ubyte(255), size(100), handle)
+        call("cuMemAllocAsync", ctypes.byref(own), size(1 << 21), handle)
+        call("cuMemFreeAsync", own, handle)
+
+    with captured(body) as graph:
+        nodes = _core._graph_nodes(graph)
+    assert [node.type for node in nodes] == ["memcpy", "memset", "memset", "mem_alloc", "mem_free"]
+    assert [node.nbytes for node in nodes] == [1000, 64, 100, 1 << 21, None]
+    assert [node.value for node in nodes] == [None, 7, 255, None, None]
+    assert [node.element_size for node in nodes] == [None, 4, 1, None, None]
+
+
+def test_event_nodes_and_child_graphs_are_read() -> None:
+    event = ctypes.c_void_p()
+    device().call("cuEventCreate", ctypes.byref(event), 0)
+
+    def body(stream: int) -> None:
+        handle = ctypes.c_void_p(stream)
+        device().call("cuEventRecordWithFlags", event, handle, _EXTERNAL)
+        device().call("cuStreamWaitEvent", handle, event, _EXTERNAL)
+
+    node = ctypes.c_void_p()
+    with captured(body) as outer, captured(spin_kernels(2)) as inner:
+        device().call(
+            "cuGraphAddChildGraphNode",
+            ctypes.byref(node),
+            ctypes.c_void_p(outer),
+            None,
+            ctypes.c_size_t(0),
+            ctypes.c_void_p(inner),
+        )
+        nodes = _core._graph_nodes(outer)
+    by_type = {node.type: node for node in nodes}
+    assert by_type.keys() == {"event_record", "event_wait", "graph"}
+    assert by_type["event_wait"].dependencies == (by_type["event_record"].index,)
+    assert [child.name for child in by_type["graph"].children] == ["spin", "spin"]
+    assert [child.dependencies for child in by_type["graph"].children] == [(), (0,)]
+    device().call("cuEventDestroy_v2", event)
+
+
+def test_torchs_kernels_and_copies_are_read_in_order() -> None:
+    torch = torch_or_skip()
+    values, copies = (torch.zeros(_COUNT, device="cuda") for _ in range(2))
+
+    def body() -> None:
+        values.add_(1)
+        copies.copy_(values)
+        copies.mul_(2)
+
+    with torch_graph(torch, body) as graph:
+        nodes = _core._graph_nodes(graph)
+        edges = _core._graph_edges(graph)
+    assert [node.type for node in nodes] == ["kernel", "memcpy", "kernel"]
+    assert edges == ((0, 1), (1, 2))
+    assert nodes[1].nbytes == 4 * _COUNT
+    for node in (nodes[0], nodes[2]):
+        assert "elementwise_kernel<" in node.name
+        assert node.symbol.startswith("_Z")
+        assert node.grid is not None
+        assert node.block is not None
+        assert _COUNT % (node.grid[0] * node.block[0]) == 0
+
+
+def test_kernels_of_torchs_libraries_have_names() -> None:
+    torch = torch_or_skip()
+    matrix = torch.zeros(512, 512, device="cuda")
+
+    def body() -> None:
+        torch.softmax(matrix @ matrix, 0)
+
+    with torch_graph(torch, body) as graph:
+        kernels = [node for node in _core._graph_nodes(graph) if node.type == "kernel"]
+    assert len(kernels) >= 2
+    assert all(node.name and node.symbol for node in kernels)
+    assert any("softmax" in node.name.lower() for node in kernels)
+
+
+def test_torchs_streams_become_branches() -> None:
+    torch = torch_or_skip()
+    first, second = (torch.zeros(_COUNT, device="cuda") for _ in range(2))
+    side = torch.cuda.Stream()
+
+    def body() -> None:
+        first.add_(1)
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            second.mul_(2)
+        first.mul_(3)
+        torch.cuda.current_stream().wait_stream(side)
+        first.add_(second)
+
+    with torch_graph(torch, body) as graph:
+        nodes = _core._graph_nodes(graph)
+    assert sorted(len(node.dependencies) for node in nodes) == [0, 1, 1, 2]
+    assert sorted(len(node.dependents) for node in nodes) == [0, 1, 1, 2]
+
+
+def test_torch_capturing_twice_gives_one_signature_and_another_size_another() -> None:
+    torch = torch_or_skip()
+
+    def read(count: int) -> tuple[Any, Any]:
+        values = torch.zeros(count, device="cuda")
+
+        def body() -> None:
+            values.add_(1)
+            values.mul_(2)
+
+        with torch_graph(torch, body) as graph:
+            return _core._graph_nodes(graph), _core._graph_edges(graph)
+
+    first, again, larger = read(_COUNT), read(_COUNT), read(2 * _COUNT)
+    assert view.signature(first[0]) == view.signature(again[0])
+    assert not view.diff(*first, *again)
+    found = view.diff(*first, *larger)
+    assert len(found.changed) == 2
+    assert all(change.fields.keys() == {"grid"} for change in found.changed)
+
+
+def test_cupys_kernels_are_read_as_they_were_launched() -> None:
+    cupy = cupy_or_skip()
+    module = cupy.RawModule(code=_ADD, name_expressions=["add_k<float>"])
+    kernel = module.get_function("add_k<float>")
+    values = cupy.zeros(4096, dtype=cupy.float32)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        kernel((32,), (128,), (values, cupy.float32(1)), shared_mem=1024)
+        stream.synchronize()
+        stream.begin_capture()
+        kernel((32,), (128,), (values, cupy.float32(1)), shared_mem=1024)
+        kernel((8, 2), (64, 4), (values, cupy.float32(1)))
+        graph = stream.end_capture()
+    nodes = _core._graph_nodes(graph.graph)
+    assert [node.name for node in nodes] == ["void add_k<float>(float*, float)"] * 2
+    assert [node.grid for node in nodes] == [(32, 1, 1), (8, 2, 1)]
+    assert [node.block for node in nodes] == [(128, 1, 1), (64, 4, 1)]
+    assert [node.shared_memory for node in nodes] == [1024, 0]
+    assert _core._graph_edges(graph.graph) == ((0, 1),)
+
+
+def test_numbas_kernels_are_captured_by_the_driver_and_do_what_they_do_eagerly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cuda = numba_cuda_or_skip(monkeypatch)
+    numpy = pytest.importorskip("numpy")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+
+        @cuda.jit  # type: ignore[untyped-decorator,unused-ignore]
+        def numba_add(values: Any) -> None:
+            values[cuda.grid(1)] += 1
+
+        eager, replayed = (cuda.to_device(numpy.zeros(4096)) for _ in range(2))
+        numba_add[16, 256](eager)  # compiles and loads it
+        cuda.synchronize()
+        stream = device().stream()
+        with gpuprof.capture(stream) as cap:
+            numba_add[16, 256, cuda.external_stream(stream)](replayed)
+    (node,) = cap.graph.nodes
+    assert "numba_add" in node.name
+    assert (node.grid, node.block) == ((16, 1, 1), (256, 1, 1))
+    for _ in range(4):
+        numba_add[16, 256](eager)
+    for _ in range(5):
+        cap.graph.launch()
+    device().synchronize()
+    assert list(replayed.copy_to_host()) == list(eager.copy_to_host()) == [5.0] * 4096
+    cap.graph.close()
+
+
+def test_a_graph_is_drawn_with_all_its_nodes() -> None:
+    with captured(spin_kernels(4)) as graph:
+        nodes, edges = _core._graph_nodes(graph), _core._graph_edges(graph)
+    text = view.to_dot(nodes, edges, "four")
+    assert text.count("spin") == 8  # a label and a tooltip each
+    assert text.count("->") == 3

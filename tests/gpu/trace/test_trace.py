@@ -1,0 +1,201 @@
+"""Traces of real GPU work: the GPU's slices where they belong."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpuprof
+from tests.gpu.support.frameworks import torch_or_skip
+from tests.gpu.support.kernels import MILLISECOND, Spin, device
+from tests.gpu.support.scripts import check_script
+
+pytestmark = pytest.mark.gpu
+
+_FIRST_GPU_TID = 2**28
+_ROUNDING_US = 0.002
+
+
+def load(path: Path) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = json.loads(path.read_text())["traceEvents"]
+    return events
+
+
+def slices(path: Path, category: str) -> list[dict[str, Any]]:
+    found = [e for e in load(path) if e["ph"] == "X" and e.get("cat") == category]
+    return sorted(found, key=lambda event: float(event["ts"]))
+
+
+def gpu_us(event: dict[str, Any]) -> float:
+    """Return what was measured; the slice may be drawn longer."""
+    return float(event.get("args", {}).get("gpu_us", event["dur"]))
+
+
+def tracks(events: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
+    by_track: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for event in events:
+        by_track[event["tid"]].append(event)
+    return by_track
+
+
+def assert_slices_nest(events: list[dict[str, Any]]) -> None:
+    for track in tracks(events).values():
+        ends: list[float] = []
+        for event in sorted(track, key=lambda e: (e["ts"], -e["dur"])):
+            end = event["ts"] + event["dur"]
+            while ends and ends[-1] <= event["ts"] + _ROUNDING_US:
+                ends.pop()
+            assert not ends or end <= ends[-1] + _ROUNDING_US, event
+            ends.append(end)
+
+
+def test_every_scope_has_a_gpu_slice_after_its_launch(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    stream = device().stream()
+    spin = Spin(device(), stream, MILLISECOND // 5)
+    gpuprof.reset()
+    with gpuprof.trace(path) as writer:
+        for _ in range(200):
+            with gpuprof.timer("step", stream=stream):
+                with gpuprof.timer("fwd", stream=stream):
+                    spin.launch()
+                with gpuprof.timer("bwd", stream=stream):
+                    spin.launch()
+    state = writer.stats()
+    assert (state["unplaced"], state["dropped"]) == (0, 0)
+    assert 0 < state["gpu_error_ns"] < 20_000
+    host, gpu = slices(path, "scope"), slices(path, "gpu")
+    assert len(host) == len(gpu) == 600
+    for name in ("step", "fwd", "bwd"):
+        launches = [e["ts"] for e in host if e["name"] == name]
+        starts = [e["ts"] for e in gpu if e["name"] == name]
+        assert all(start >= launch for launch, start in zip(launches, starts, strict=True))
+    assert_slices_nest(gpu)
+    assert_slices_nest(host)
+    assert len(tracks(gpu)) == 1
+    assert min(tracks(gpu)) >= _FIRST_GPU_TID
+    for name, path_ in (("step", "step"), ("fwd", "step/fwd"), ("bwd", "step/bwd")):
+        drawn = sum(gpu_us(e) for e in gpu if e["name"] == name)
+        assert drawn == pytest.approx(gpuprof.stats()[path_].gpu.total * 1e3, abs=1)
+
+
+def test_streams_and_threads_have_tracks_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+
+    def work(stream: int, name: str) -> None:
+        device().make_current()
+        spin = Spin(device(), stream, MILLISECOND // 10)
+        for _ in range(20):
+            with gpuprof.timer(name, stream=stream):
+                spin.launch()
+
+    streams = [device().stream() for _ in range(2)]
+    gpuprof.name_stream(streams[0], "copy stream")
+    with gpuprof.trace(path):
+        for number, stream in enumerate(streams):
+            thread = threading.Thread(target=work, args=(stream, f"on{number}"), name=f"t{number}")
+            thread.start()
+            thread.join()
+        device().synchronize()
+    names = {
+        e["tid"]: e["args"]["name"]
+        for e in load(path)
+        if e["ph"] == "M" and e["name"] == "thread_name"
+    }
+    gpu = slices(path, "gpu")
+    first, second = ({e["tid"] for e in gpu if e["name"] == f"on{i}"} for i in range(2))
+    assert len(first) == len(second) == 1
+    assert first != second
+    assert "copy stream" in names[first.pop()]
+    assert "(t1)" in names[second.pop()]
+    assert all("GPU 0 NVIDIA" in names[e["tid"]] for e in gpu)
+
+
+def test_a_stream_at_a_dead_one_s_address_has_a_track_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    streams = []
+    with gpuprof.trace(path) as writer:
+        for number in range(20):
+            stream = device().stream()
+            streams.append(stream)
+            if number % 2 == 0:
+                gpuprof.name_stream(stream, f"named {number}")
+            with gpuprof.timer(f"on {number}", stream=stream):
+                Spin(device(), stream, MILLISECOND // 10).launch()
+            device().synchronize(stream)
+            device().call("cuStreamDestroy_v2", ctypes.c_void_p(stream))
+    assert len(set(streams)) < len(streams)  # the driver gives addresses out again
+    assert writer.stats()["unplaced"] == 0
+    names = {
+        e["tid"]: e["args"]["name"]
+        for e in load(path)
+        if e["ph"] == "M" and e["name"] == "thread_name"
+    }
+    on = {e["name"]: e["tid"] for e in slices(path, "gpu")}
+    assert len(on) == len(set(on.values())) == 20
+    for number in range(20):
+        called = names[on[f"on {number}"]]
+        assert (f", named {number} " in called) == (number % 2 == 0), called
+        assert ("named" in called) == (number % 2 == 0), called
+
+
+def test_a_long_run_keeps_its_slices_in_place(tmp_path: Path) -> None:
+    """Work that the host waits for lies between the launch and the return of the wait."""
+    path = tmp_path / "run.json"
+    stream = device().stream()
+    spin = Spin(device(), stream, MILLISECOND // 2)
+    until = time.monotonic() + 4.0
+    with gpuprof.trace(path) as writer:
+        while time.monotonic() < until:
+            with gpuprof.timer("work", stream=stream):
+                spin.launch()
+            device().synchronize()
+            writer.instant("done")
+            time.sleep(0.02)
+    error_us = writer.stats()["gpu_error_ns"] / 1e3
+    done = sorted(e["ts"] for e in load(path) if e["ph"] == "i")
+    host, gpu = slices(path, "scope"), slices(path, "gpu")
+    assert len(gpu) == len(host) == len(done) > 50
+    for launch, work, end in zip(host, gpu, done, strict=True):
+        assert launch["ts"] <= work["ts"]
+        assert work["ts"] + work["dur"] <= end + error_us
+
+
+def test_torch_work_on_a_side_stream_is_placed(tmp_path: Path) -> None:
+    torch = torch_or_skip()
+    path = tmp_path / "run.json"
+    a = torch.randn(1024, 1024, device="cuda")
+    side = torch.cuda.Stream()
+    with gpuprof.trace(path):
+        with gpuprof.timer("main"):
+            a @ a
+        with torch.cuda.stream(side), gpuprof.timer("side"):
+            a @ a
+        torch.cuda.synchronize()
+    gpu = slices(path, "gpu")
+    assert sorted(e["name"] for e in gpu) == ["main", "side"]
+    assert len(tracks(gpu)) == 2
+
+
+def test_a_trace_is_saved_after_a_sticky_error(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    check_script(
+        f"""
+        import warnings
+        warnings.simplefilter("ignore", RuntimeWarning)  # that the scope failed
+        stream = device().stream()
+        with gpuprof.trace({str(path)!r}):
+            with gpuprof.timer("host", backend="cpu"):
+                pass
+            with gpuprof.timer("gpu", stream=stream):
+                device().launch_fault(stream)
+        """
+    )
+    assert "host" in {e["name"] for e in slices(path, "scope")}

@@ -1,0 +1,165 @@
+"""What is over after a capture block, whatever its end raised; and captures nobody has ended."""
+
+from __future__ import annotations
+
+import _thread
+import gc
+import signal
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+import gpuprof
+from gpuprof import _core
+from gpuprof._graphs import debug, diagnosis
+from gpuprof._graphs import guard as graphs_guard
+from tests.fake_driver.control import FakeCuda
+from tests.support.captures import US, await_no_capture, on_another_thread, usable_stream
+
+
+def interrupt(*_arguments: object) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def interrupted_watch(*_arguments: object) -> Iterator[None]:
+    try:
+        yield None
+    finally:
+        raise KeyboardInterrupt
+
+
+def at_the_note(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(diagnosis, "note_for_body", interrupt)
+
+
+def at_the_watch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(debug, "watch", interrupted_watch)
+
+
+def at_the_report(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(gpuprof.capture, "_outside", interrupt)
+
+
+def at_the_graph(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(gpuprof.GraphCaptureGuard, "_make_graph", interrupt)
+
+
+@pytest.mark.parametrize(
+    ("where", "body_raises"),
+    [
+        (at_the_note, True),
+        (at_the_watch, True),
+        (at_the_watch, False),
+        (at_the_report, False),
+        (at_the_graph, False),
+    ],
+)
+def test_an_interrupt_at_the_end_of_a_block_leaves_nothing_open(
+    fake: FakeCuda,
+    monkeypatch: pytest.MonkeyPatch,
+    where: Callable[[pytest.MonkeyPatch], None],
+    body_raises: bool,
+) -> None:
+    with usable_stream(fake) as stream:
+        with monkeypatch.context() as patch:
+            where(patch)
+            with (
+                pytest.raises(KeyboardInterrupt),
+                gpuprof.capture(stream, debug=where is at_the_watch) as cap,
+            ):
+                fake.work(stream, US)
+                if body_raises:
+                    raise KeyError
+        assert not cap.is_open
+        assert fake.capture_status(stream) == 0
+        assert gc.isenabled()
+        assert _core._relaxed_collections() == 0
+
+
+class Interrupt:
+    """``del interrupt[signal.SIGINT]`` is a Ctrl-C, heard where Python next looks for signals."""
+
+    __delitem__ = _thread.interrupt_main  # no function of Python's, which would hear it itself
+
+
+def test_a_ctrl_c_as_the_block_ends_leaves_nothing_open(fake: FakeCuda) -> None:
+    interrupt = Interrupt()
+    with usable_stream(fake) as stream:
+        with pytest.raises(KeyboardInterrupt) as caught, gpuprof.capture(stream) as cap:
+            fake.work(stream, US)
+            del interrupt[signal.SIGINT]  # type: ignore[attr-defined]
+        assert caught.tb is not None  # whose frames would keep the capture
+        assert not cap.is_open
+        assert fake.capture_status(stream) == 0
+        assert _core._open_captures() == []
+
+
+def test_a_warning_of_a_block_that_is_made_an_error_leaves_its_graph(
+    fake: FakeCuda, stream: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpuprof.capture, "_outside", lambda _block: "work ran outside")
+    with pytest.raises(RuntimeWarning, match="outside"), gpuprof.capture(stream) as cap:
+        fake.work(stream, US)
+    assert not cap.is_open
+    assert cap.graph.num_nodes == 1
+    cap.graph.close()
+
+
+def test_a_block_that_is_left_on_another_thread_leaves_nothing_open(fake: FakeCuda) -> None:
+    with usable_stream(fake) as stream:
+        block = gpuprof.capture(stream)
+        cap = block.__enter__()
+        fake.work(stream, US)
+        error = on_another_thread(lambda: block.__exit__(None, None, None))
+        assert isinstance(error, gpuprof.errors.CaptureWrongThreadError)
+        assert not cap.is_open
+        assert _core._relaxed_collections() == 0
+
+
+def capture_a_block(stream: int) -> None:
+    with gpuprof.capture(stream, allow_empty=True) as cap:
+        pass
+    cap.graph.close()
+
+
+def begin_and_end(stream: int) -> None:
+    gpuprof.begin_capture(stream)
+    with pytest.raises(gpuprof.errors.EmptyGraphError):
+        gpuprof.end_capture(stream)
+
+
+@pytest.mark.parametrize(
+    "again",
+    [capture_a_block, lambda stream: gpuprof.GraphCaptureGuard(stream).abort(), begin_and_end],
+    ids=["capture", "GraphCaptureGuard", "begin_capture"],
+)
+def test_the_next_capture_lets_go_of_one_whose_thread_ended_without_ending_it(
+    fake: FakeCuda, stream: int, again: Callable[[int], None]
+) -> None:
+    with usable_stream(fake) as lost:
+        thread = threading.Thread(target=gpuprof.begin_capture, args=(lost,))
+        thread.start()
+        thread.join()
+        await_no_capture(fake, lost)
+        guard = weakref.ref(graphs_guard.begun[lost])
+        again(stream)
+        assert guard() is None
+        assert graphs_guard.begun == {}
+        assert gc.isenabled()
+        assert _core._relaxed_collections() == 0
+
+
+def test_a_block_lets_go_of_a_capture_whose_thread_ended_meanwhile(
+    fake: FakeCuda, stream: int
+) -> None:
+    with usable_stream(fake) as lost:
+        with gpuprof.capture(stream, allow_empty=True) as cap:
+            on_another_thread(lambda: gpuprof.begin_capture(lost))
+            await_no_capture(fake, lost)
+        assert graphs_guard.begun == {}
+        assert gc.isenabled()
+        cap.graph.close()

@@ -1,0 +1,292 @@
+"""Graphs as DOT, in files and as HTML, from their nodes alone, without a driver."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import re
+import stat
+import sys
+from collections.abc import Callable, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import gpuprof
+from gpuprof._core import GraphNode
+from gpuprof._graphs import html, view
+from tests.support.graph_nodes import HOSTILE, Spec, chain, edges_of, make
+
+# Four kernels: two wait for the first, and the last for both.
+_DIAMOND = make(
+    Spec("add"), Spec("mul", after=[0]), Spec("mul", after=[0]), Spec("sub", after=[1, 2])
+)
+
+
+# DOT
+
+
+class _Dot:
+    """A small reader of the DOT that is written here: strict about strings, which hold the names.
+
+    Reads ``ID [key=value, ...];`` and ``ID -> ID ...;`` and knows clusters by their braces.
+    """
+
+    _TOKEN = re.compile(r'\s+|"((?:[^"\\]|\\.)*)"|(->)|([A-Za-z0-9_.]+)|([{}\[\];,=])', re.DOTALL)
+
+    def __init__(self, text: str) -> None:
+        self.nodes: dict[str, str] = {}  # identity to label
+        self.edges: list[tuple[str, str]] = []
+        self.clusters: list[str] = []
+        tokens = self._tokens(text)
+        assert tokens[0] == "digraph"
+        self.name = tokens[1]
+        statement: list[str] = []
+        for before, token in itertools.pairwise(tokens[1:]):
+            if token == "{":
+                if statement:
+                    self.clusters.append(statement[-1])
+                statement = []
+            elif token == ";":
+                self._read(statement)
+                statement = []
+            elif token != "}" or before not in ";}{":
+                statement.append(token)
+        assert tokens.count("{") == tokens.count("}")
+
+    def _tokens(self, text: str) -> list[str]:
+        found, at = [], 0
+        while at < len(text):
+            match = self._TOKEN.match(text, at)
+            assert match, f"no DOT at {text[at : at + 20]!r}"
+            at = match.end()
+            if match.lastindex:
+                found.append(match[0])
+        return found
+
+    def _read(self, statement: list[str]) -> None:
+        if "->" in statement[:2]:
+            self.edges.append((statement[0], statement[2]))
+        elif statement[1:4] == ["[", "label", "="]:
+            self.nodes[statement[0]] = statement[4]
+
+
+def test_dot_has_a_node_for_each_node_and_an_edge_for_each_edge() -> None:
+    nodes = _DIAMOND
+    dot = _Dot(view.to_dot(nodes, edges_of(nodes), "step"))
+    assert dot.name == '"step"'
+    assert list(dot.nodes) == ["n0", "n1", "n2", "n3"]
+    assert dot.nodes["n0"].startswith('"0 add\\ngrid (8,1,1)')
+    assert dot.edges == [("n0", "n1"), ("n0", "n2"), ("n1", "n3"), ("n2", "n3")]
+
+
+def test_dot_draws_child_graphs_as_clusters() -> None:
+    nodes = make(Spec("a"), Spec(type="graph", after=[0], children=chain("b", "c")))
+    dot = _Dot(view.to_dot(nodes, edges_of(nodes), "step"))
+    assert dot.clusters == ["cluster_n1"]
+    assert list(dot.nodes) == ["n0", "n1", "n1_0", "n1_1"]
+    assert dot.edges == [("n1_0", "n1_1"), ("n1", "n1_0"), ("n0", "n1")]
+
+
+def test_dot_draws_programmatic_edges_dashed_and_types_apart() -> None:
+    nodes = make(Spec("a"), Spec("b", after=[0], programmatic=[0]), Spec(type="type_99", after=[1]))
+    text = view.to_dot(nodes, edges_of(nodes), "step")
+    assert "n0 -> n1 [style=dashed];" in text
+    assert "n1 -> n2;" in text
+    assert '"2 type_99"' in text
+
+
+@given(st.text(), st.text())
+@example(HOSTILE, HOSTILE)
+@example("\\", "\\")
+@example('"', '\\"')
+def test_no_name_breaks_out_of_dot(kernel: str, graph: str) -> None:
+    nodes = make(Spec(kernel or "k"), Spec("b", after=[0]))
+    text = view.to_dot(nodes, ((0, 1),), graph)
+    text.encode()
+    dot = _Dot(text)
+    assert list(dot.nodes) == ["n0", "n1"]
+    assert dot.edges == [("n0", "n1")]
+    # What is left of an escape in a label are those of the line breaks that are put in on purpose.
+    label = dot.nodes["n0"].replace("\\\\", "").replace('\\"', "")
+    assert set(re.findall(r"\\.", label)) == {"\\n"}
+
+
+def test_what_a_drawing_would_read_as_markup_is_text() -> None:
+    text = view.to_dot(chain("k&lt;"), (), "a&amp;b")
+    assert "0 k&amp;lt;" in text
+    assert 'label="a&amp;amp;b"' in text
+
+
+# Files
+
+
+def test_dot_is_written_whole_and_replaces_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "graph.dot"
+    path.write_text("old")
+    view.write_dot(path, "digraph {}\n")
+    assert path.read_text() == "digraph {}\n"
+    view.write_dot(str(path), "µ\ud800")
+    assert path.read_bytes() == "µ?".encode()
+    assert list(tmp_path.iterdir()) == [path]
+    assert stat.S_IMODE(path.stat().st_mode) & 0o600 == 0o600
+
+
+def test_a_missing_directory_is_an_error_that_names_the_path(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "graph.dot"
+    with pytest.raises(FileNotFoundError) as raised:
+        view.write_dot(path, "digraph {}\n")
+    assert raised.value.filename == str(path)
+
+
+def test_a_directory_is_an_error_that_names_the_path(tmp_path: Path) -> None:
+    for name in (tmp_path, f"{tmp_path}/", f"{tmp_path}/."):
+        with pytest.raises(IsADirectoryError, match=re.escape(str(tmp_path))) as raised:
+            view.write_dot(name, "digraph {}\n")
+        assert raised.value.errno == errno.EISDIR
+    with pytest.raises(IsADirectoryError, match=r"is a directory; .*'/'"):
+        view.write_dot("/", "digraph {}\n")
+
+
+@pytest.mark.parametrize("path", ["", "a\0b"])
+def test_a_path_that_names_no_file_is_refused(path: str) -> None:
+    with pytest.raises(
+        ValueError, match=re.escape(f"path: expected the name of a file to write, got {path!r}")
+    ):
+        view.write_dot(path, "digraph {}\n")
+
+
+@pytest.mark.parametrize("path", [b"graph.dot", 3, ["graph.dot"]])
+def test_a_path_that_is_no_text_is_refused(path: Any) -> None:
+    with pytest.raises(
+        TypeError, match=re.escape(f"path: expected a str or os.PathLike of str, got {path!r}")
+    ):
+        view.write_dot(path, "digraph {}\n")
+
+
+def test_a_full_disk_leaves_the_old_file_and_names_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "graph.dot"
+    path.write_text("old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=re.escape(str(path))) as raised:
+        view.write_dot(path, "new")
+    assert raised.value.errno == errno.ENOSPC
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+# HTML
+
+
+class _Page(HTMLParser):
+    """The elements and the text of a fragment that closes what it opens."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.rows = 0
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, _: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.open.append(tag)
+        self.rows += tag == "tr"
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Give the means to put a program named ``dot`` on an otherwise empty PATH."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    def install(script: str) -> None:
+        program = tmp_path / "dot"
+        program.write_text(f"#!{sys.executable}\nimport sys\n{script}\n")
+        program.chmod(0o755)
+
+    return install
+
+
+def page_of(nodes: Sequence[GraphNode], name: str = "step", **facts: str) -> str:
+    return view.html(nodes, edges_of(nodes), name, facts)
+
+
+@pytest.mark.usefixtures("programs")
+def test_without_graphviz_a_graph_is_shown_as_a_table() -> None:
+    page = _Page(page_of(_DIAMOND, replays="3"))
+    assert page.tags == {"div", "b", "table", "thead", "tbody", "tr", "th", "td"}
+    assert page.rows == 1 + len(_DIAMOND)
+    assert "replays: 3" in page.text
+    assert "add" in page.text
+
+
+@pytest.mark.usefixtures("programs")
+def test_hostile_names_are_only_text_in_html() -> None:
+    hostile = "<script>alert(1)</script><img src=x onerror=y>" + HOSTILE
+    page = _Page(page_of(chain(hostile), hostile, **{hostile: hostile}))
+    assert page.tags == {"div", "b", "table", "thead", "tbody", "tr", "th", "td"}
+    assert not any("\x1b" in text for text in page.text)
+
+
+@pytest.mark.usefixtures("programs")
+def test_of_many_nodes_the_kinds_are_counted() -> None:
+    page = _Page(page_of(chain(*["add"] * 501, *[f"k{i}" for i in range(60)])))
+    assert page.rows == 1 + 50
+    assert "561 nodes, too many to draw; by kind:" in page.text
+    assert "501" in page.text
+    assert "and 11 more kinds" in page.text
+
+
+@pytest.mark.parametrize(
+    ("shown", "words"),
+    [
+        (gpuprof.OpenCapture(7, 2, gpuprof.CaptureMode.GLOBAL, 1, 3), "OpenCapture(id=7, stream=2"),
+        (gpuprof.CaptureInfo(gpuprof.CaptureStatus.NONE, None, None, ()), "CaptureInfo(status="),
+        (gpuprof.SpanTiming((1.0, 2.0, None)), "countmsmean33.00001.5000"),
+    ],
+)
+def test_what_is_known_of_a_capture_is_shown_in_notebooks(shown: Any, words: str) -> None:
+    page = _Page(shown._repr_html_())
+    assert words in "".join(page.text)
+    assert not page.open
+
+
+def test_graphviz_draws_where_it_is_installed(programs: Callable[[str], None]) -> None:
+    programs(
+        "text = sys.stdin.read()\n"
+        "assert sys.argv[1:] == ['-Tsvg'] and 'n0 -> n1' in text\n"
+        "print('<?xml version=\"1.0\"?><!DOCTYPE svg><svg><title>drawn</title></svg>')"
+    )
+    page = page_of(chain("a", "b"))
+    assert "<svg><title>drawn</title></svg>" in page
+    assert "<?xml" not in page
+    assert "<table>" not in page
+
+
+@pytest.mark.parametrize(
+    "script", ["sys.exit(1)", "print('no drawing')", "import time; time.sleep(60)"]
+)
+def test_where_graphviz_fails_or_hangs_a_table_is_shown(
+    script: str, programs: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(html, "_DOT_TIMEOUT_S", 0.5 if "sleep" in script else 30.0)
+    programs(script)
+    assert "<table>" in page_of(chain("a", "b"))

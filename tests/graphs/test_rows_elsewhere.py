@@ -1,0 +1,411 @@
+"""What threads, other streams and the ends of things do to a capture or a graph."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import gpuprof
+from gpuprof import errors
+from tests.fake_driver import control
+from tests.fake_driver.control import FakeCuda
+from tests.support.captures import US, graph_of, on_another_thread, suppressed, usable_stream
+from tests.support.processes import check_cuda
+
+PATIENCE_S = 10
+
+
+@pytest.fixture
+def stream(fake: FakeCuda) -> Iterator[int]:
+    with usable_stream(fake) as made:
+        yield made
+
+
+@pytest.fixture
+def other(fake: FakeCuda) -> Iterator[int]:
+    with usable_stream(fake) as made:
+        yield made
+
+
+# The thread that ends a capture
+
+
+@pytest.mark.parametrize("mode", ["thread_local", "global"])
+def test_finishing_on_another_thread_is_refused_and_the_capture_lives_on(
+    fake: FakeCuda, stream: int, mode: str
+) -> None:
+    guard = gpuprof.GraphCaptureGuard(stream, mode=mode)  # type: ignore[arg-type]
+    fake.work(stream, US)
+    before = fake.calls("cuStreamEndCapture")
+    error = on_another_thread(guard.finish)
+    assert isinstance(error, errors.CaptureWrongThreadError)
+    assert fake.calls("cuStreamEndCapture") == before
+    assert guard.is_open
+    graph = guard.finish()
+    assert graph.num_nodes == 1
+    graph.close()
+
+
+def test_a_relaxed_capture_can_be_finished_anywhere(fake: FakeCuda, stream: int) -> None:
+    guard = gpuprof.GraphCaptureGuard(stream, mode="relaxed")
+    fake.work(stream, US)
+    context = fake.current_context()
+
+    def finish() -> gpuprof.CapturedGraph:
+        fake.set_current(context)
+        return guard.finish()
+
+    graph = on_another_thread(finish)
+    assert isinstance(graph, gpuprof.CapturedGraph)
+    graph.close()
+
+
+def test_a_guard_dropped_on_another_thread_ends_its_capture(fake: FakeCuda, stream: int) -> None:
+    guards = [gpuprof.GraphCaptureGuard(stream)]
+    fake.work(stream, US)
+    with pytest.warns(ResourceWarning, match="dropped"):
+        on_another_thread(guards.clear)
+    assert fake.capture_status(stream) == control.NONE
+
+
+# The capturing thread ends
+
+
+def begin_on_a_thread_that_ends(fake: FakeCuda, stream: int, mode: str) -> None:
+    context = fake.current_context()
+
+    def begin() -> None:
+        fake.set_current(context)
+        gpuprof.begin_capture(stream, mode=mode)  # type: ignore[arg-type]
+        fake.work(stream, US)
+
+    assert on_another_thread(begin) is None
+
+
+@pytest.mark.parametrize("mode", ["thread_local", "global"])
+def test_a_capture_does_not_outlive_the_thread_that_began_it(
+    fake: FakeCuda, stream: int, mode: str
+) -> None:
+    begin_on_a_thread_that_ends(fake, stream, mode)
+    deadline = time.monotonic() + PATIENCE_S  # Python's part of a thread ends before the thread
+    while fake.capture_status(stream) != control.NONE and time.monotonic() < deadline:
+        time.sleep(0.001)
+    fake.memory_free(fake.memory_allocate(64))
+    assert gpuprof.capture_info(stream).open_captures == ()
+    with pytest.raises(errors.InvalidStateError):
+        gpuprof.end_capture(stream)
+
+
+def test_a_relaxed_capture_outlives_its_thread_and_is_ended_on_another(
+    fake: FakeCuda, stream: int
+) -> None:
+    begin_on_a_thread_that_ends(fake, stream, "relaxed")
+    (listed,) = gpuprof.capture_info(stream).open_captures
+    assert listed.stream == stream
+    graph = gpuprof.end_capture(stream)
+    assert graph.num_nodes == 1
+    graph.close()
+
+
+def test_open_captures_are_listed_with_their_streams_and_threads(
+    fake: FakeCuda, stream: int, other: int
+) -> None:
+    guard = gpuprof.GraphCaptureGuard(stream, mode="relaxed")
+    fake.work(stream, US)
+    (listed,) = gpuprof.capture_info(other).open_captures
+    assert (listed.stream, listed.mode) == (stream, gpuprof.CaptureMode.RELAXED)
+    assert listed.thread == threading.get_ident()
+    guard.abort()
+    assert gpuprof.capture_info(other).open_captures == ()
+
+
+@pytest.mark.parametrize("begin", ["gpuprof.begin_capture(stream)", "guard = G(stream)"])
+def test_a_process_may_end_with_a_capture_open(fake_path: Path, begin: str) -> None:
+    body = f"""
+    G = gpuprof.GraphCaptureGuard
+    {begin}
+    fake.work(stream, 1000)
+    """
+    assert check_cuda(fake_path, body) == ""
+
+
+# Forks and joins between streams
+
+
+def unjoined(fake: FakeCuda, stream: int, other: int) -> None:
+    fake.fork(stream, other)
+    fake.work(other, US)
+
+
+def ended_on_the_branch(fake: FakeCuda, stream: int, other: int) -> None:
+    fake.fork(stream, other)
+    suppressed(lambda: fake.end_capture(other))
+
+
+def waiting_for_outside(fake: FakeCuda, stream: int, other: int) -> None:
+    fake.work(other, US)
+    suppressed(lambda: fake.join(stream, other))
+
+
+def clear_events(fake: FakeCuda) -> None:
+    """Destroy what `fork` and `join` left behind where the driver refused the wait."""
+    for event in fake.report()["live"]["event"]:
+        fake.event_destroy(int(event["handle"], 16))
+
+
+def test_a_fork_that_is_not_joined_is_an_error_of_its_own_and_both_streams_are_freed(
+    fake: FakeCuda, stream: int, other: int
+) -> None:
+    with pytest.raises(errors.CaptureUnjoinedError, match="wait_stream"), gpuprof.capture(stream):
+        fake.work(stream, US)
+        unjoined(fake, stream, other)
+    assert fake.capture_status(other) == control.NONE
+
+
+@pytest.mark.parametrize(
+    ("body", "cause"),
+    [
+        (ended_on_the_branch, r"cuStreamEndCapture.*STREAM_CAPTURE_UNMATCHED"),
+        (waiting_for_outside, r"cuStreamWaitEvent.*STREAM_CAPTURE_ISOLATION"),
+    ],
+)
+def test_streams_that_are_wrongly_connected_are_named_as_the_cause_and_all_are_freed(
+    fake: FakeCuda,
+    stream: int,
+    other: int,
+    body: Callable[[FakeCuda, int, int], None],
+    cause: str,
+) -> None:
+    with pytest.raises(errors.CaptureError, match=cause), gpuprof.capture(stream):
+        fake.work(stream, US)
+        body(fake, stream, other)
+    assert fake.capture_status(other) == control.NONE
+    clear_events(fake)
+
+
+def test_two_captures_that_meet_are_both_broken_and_both_say_so(
+    fake: FakeCuda, stream: int, other: int
+) -> None:
+    first, second = gpuprof.GraphCaptureGuard(stream), gpuprof.GraphCaptureGuard(other)
+    fake.work(stream, US)
+    suppressed(lambda: fake.fork(stream, other))
+    for guard in (first, second):
+        with pytest.raises(errors.CaptureError, match=r"cuStreamWaitEvent.*STREAM_CAPTURE_MERGE"):
+            guard.finish()
+    clear_events(fake)
+
+
+def test_default_stream_work_that_meets_the_capture_of_a_blocking_stream_is_named(
+    fake: FakeCuda,
+) -> None:
+    blocking = fake.stream_create(0)
+    event = fake.event_create()
+    with (
+        pytest.raises(errors.CaptureError, match=r"cuEventRecord.*STREAM_CAPTURE_IMPLICIT"),
+        gpuprof.capture(blocking),
+    ):
+        fake.work(blocking, US)
+        suppressed(lambda: fake.event_record(event, control.LEGACY_STREAM))
+    with gpuprof.capture(blocking) as cap:
+        fake.work(blocking, US)
+        with pytest.raises(errors.CaptureImplicitError):
+            gpuprof.capture_status(control.LEGACY_STREAM)
+        assert cap.status() is gpuprof.CaptureStatus.ACTIVE, "asking breaks nothing"
+    cap.graph.close()
+    fake.event_destroy(event)
+    fake.stream_destroy(blocking)
+
+
+def test_a_fork_that_is_joined_becomes_part_of_the_graph(
+    fake: FakeCuda, stream: int, other: int
+) -> None:
+    with gpuprof.capture(stream) as cap:
+        fake.kernel(stream, "first_k")
+        fake.fork(stream, other)
+        fake.kernel(other, "aside_k")
+        fake.join(stream, other)
+        fake.kernel(stream, "last_k")
+    assert cap.graph.kernel_names() == ["first_k", "aside_k", "last_k"]
+    assert set(cap.graph.edges) >= {(0, 1), (1, 2)}
+    cap.graph.close()
+
+
+# A stream that goes away
+
+
+class OwnedStream:
+    """A stream that lives as long as this object, as those of frameworks do."""
+
+    def __init__(self, fake: FakeCuda) -> None:
+        self._fake = fake
+        self.handle = fake.stream_create()
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+    def __del__(self) -> None:
+        self._fake.stream_destroy(self.handle)
+
+
+def test_a_stream_object_is_kept_while_it_is_captured_and_while_its_graph_lives(
+    fake: FakeCuda,
+) -> None:
+    owned = OwnedStream(fake)
+    handle = owned.handle
+    with gpuprof.capture(owned) as cap:
+        fake.work(handle, US)
+        del owned
+        gc.collect()
+    assert fake.live("stream") == 1
+    cap.graph.launch()
+    fake.stream_synchronize(handle)
+    cap.graph.close()
+    del cap
+    gc.collect()
+    assert fake.live("stream") == 0
+
+
+# Timers inside
+
+
+def test_a_timer_in_a_capture_is_read_after_a_replay_and_breaks_nothing_before(
+    fake: FakeCuda, stream: int
+) -> None:
+    with gpuprof.capture(stream) as cap:
+        with gpuprof.timer("inside", stream=stream) as sample:
+            fake.work(stream, 20 * US)
+        with pytest.raises(errors.InvalidStateError):
+            _ = sample.ms
+        assert not sample.ready
+        assert cap.status() is gpuprof.CaptureStatus.ACTIVE
+    with pytest.raises(errors.NotReplayedError):
+        cap.graph.timings()
+    cap.graph.launch(stream)
+    assert cap.graph.timings()["inside"].ms == pytest.approx(0.02, abs=0.005)
+    del sample
+    cap.graph.close()
+
+
+# Graphs that allocate
+
+
+def test_a_graph_that_allocates_and_does_not_free_can_be_launched_again(
+    fake: FakeCuda, stream: int
+) -> None:
+    with gpuprof.capture(stream) as cap:
+        address = fake.stream_allocate(64, stream)
+        fake.call("cuMemsetD8Async", address, 7, 64, stream)
+    for _ in range(3):
+        cap.graph.launch(stream)
+    fake.stream_synchronize(stream)
+    assert fake.read(address, 2) == b"\x07\x07"
+    cap.graph.close()
+    fake.memory_free(address)
+
+
+# Pictures of a graph
+
+
+@pytest.mark.parametrize("path", ["/dev/full", "/no/such/folder/graph.dot"])
+def test_a_picture_that_cannot_be_written_is_an_error(
+    fake: FakeCuda, stream: int, path: str
+) -> None:
+    graph = graph_of(fake, stream)
+    with pytest.raises(OSError, match=path):
+        graph.to_dot(path)
+    graph.close()
+
+
+def test_a_picture_is_written_whole_over_an_old_one(
+    fake: FakeCuda, stream: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "graph.dot"
+    path.write_text("old")
+    graph = graph_of(fake, stream)
+    text = graph.to_dot(path)
+    assert path.read_text() == text
+    assert "step_k" in text
+    assert [each.name for each in tmp_path.iterdir()] == ["graph.dot"]
+    graph.close()
+
+
+# Updates, and empty graphs
+
+
+def test_a_refused_update_says_why_and_leaves_the_graph_as_it_was(
+    fake: FakeCuda, stream: int
+) -> None:
+    graph = graph_of(fake, stream)
+    with gpuprof.capture(stream) as cap:
+        fake.kernel(stream, "step_k")
+        fake.kernel(stream, "more_k")
+    with pytest.raises(errors.GraphUpdateError, match=r"(?i)topology"):
+        graph.update(cap.graph)
+    assert graph.kernel_names() == ["step_k"]
+    graph.launch(stream)
+    assert graph.num_replays == 1
+    graph.close()
+    cap.graph.close()
+
+
+def test_an_empty_graph_is_an_error_unless_it_is_allowed(fake: FakeCuda, stream: int) -> None:
+    with pytest.raises(errors.EmptyGraphError, match="allow_empty"), gpuprof.capture(stream):
+        pass
+    with gpuprof.capture(stream, allow_empty=True) as cap:
+        pass
+    cap.graph.launch(stream)
+    assert cap.graph.num_nodes == 0
+    cap.graph.close()
+
+
+# Addresses of streams that come back
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "guard.abort()",
+        "del guard",
+        """try:
+            guard.finish()
+        except gpuprof.errors.GpuprofError as error:
+            assert "stream" in str(error)
+        else:
+            raise SystemExit("it took the other stream's capture")""",
+    ],
+    ids=["abort", "drop", "finish"],
+)
+def test_a_capture_whose_stream_is_gone_leaves_the_next_stream_of_that_address_alone(
+    fake_path: Path, end: str
+) -> None:
+    body = f"""
+    warnings.simplefilter("ignore")
+    guard = gpuprof.GraphCaptureGuard(stream)
+    fake.stream_destroy(stream)  # which drops the capture without a word
+    assert fake.stream_create() == stream
+    with gpuprof.capture(stream) as cap:
+        fake.work(stream, 1000)
+        {end}
+        assert cap.status() is gpuprof.CaptureStatus.ACTIVE
+    assert cap.graph.num_nodes == 1
+    """
+    assert check_cuda(fake_path, body, FAKECUDA_CONFIG="reuse=1") == ""
+
+
+@pytest.mark.parametrize("end", ["guard.abort()", "del guard"])
+def test_a_capture_whose_context_is_gone_is_let_go_without_touching_it(
+    fake_path: Path, end: str
+) -> None:
+    body = f"""
+    warnings.simplefilter("ignore")
+    guard = gpuprof.GraphCaptureGuard(stream)
+    fake.work(stream, 1000)
+    fake.destroy_context(context)
+    {end}
+    """
+    assert check_cuda(fake_path, body) == ""

@@ -1,0 +1,143 @@
+"""The first use of the package, cut in two by a signal handler, an exception or a fork."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.processes import check_python
+
+# Runs `use` in a child for each of many moments of it. At the moment, `at_moment` is called as a
+# signal handler would be: between two lines of Python, on the thread that imports.
+HARNESS = """
+import os, sys, signal, threading, time
+import gpuprof
+
+def children(count, use, at_moment, after, around=lambda go: go()):
+    def traced(at_line):
+        lines, over = [0], []
+        def trace(frame, event, argument):
+            lines[0] += 1
+            # A handler that imports while its thread takes a module's lock leaves CPython with a
+            # KeyError there (gh-106176), so the moment is the next one.
+            inside = "importlib" in frame.f_code.co_filename and frame.f_code.co_name == "acquire"
+            if lines[0] >= at_line > 0 and not over and not inside:
+                over.append(at_line)
+                at_moment()
+            return trace
+        def go():
+            sys.settrace(trace)
+            use()
+            sys.settrace(None)
+        around(go)
+        return lines[0]
+    begin, end = os.pipe()
+    if not run(lambda: os.write(end, str(traced(-1)).encode())):
+        raise SystemExit("the use itself fails")
+    total = int(os.read(begin, 20))
+    moments = [1 + total * number // count for number in range(count)]
+    def body(moment):
+        traced(moment)
+        after()
+    print(total, [moment for moment in moments if not run(lambda: body(moment))])
+
+def run(body):
+    child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1] == 0
+    signal.alarm(30)
+    status = 1
+    try:
+        body()
+        status = 0
+    except BaseException:
+        import traceback
+        traceback.print_exc()
+    os._exit(status)
+
+def scope(name):
+    with gpuprof.timer(name, backend="cpu"):
+        pass
+
+def count(name):
+    return gpuprof.stats()[name].host.count
+"""
+
+
+def failures(script: str) -> str:
+    total, failed = check_python(HARNESS + script).split(maxsplit=1)
+    assert int(total) > 100
+    return failed.strip()
+
+
+@pytest.mark.parametrize("use", ["scope('body')", "gpuprof.stats()", "gpuprof.annotate('a')"])
+def test_a_signal_handler_may_use_scopes_during_the_first_use(use: str) -> None:
+    script = f"""
+def after():
+    scope("after")
+    assert count("handler") == count("after") == 1
+
+children(25, lambda: {use}, lambda: scope("handler"), after)
+"""
+    assert failures(script) == "[]"
+
+
+def test_a_signal_handler_may_use_annotations_during_the_first_use() -> None:
+    script = """
+def annotated():
+    gpuprof.mark("seen")
+    with gpuprof.annotate("handler"):
+        pass
+
+children(25, lambda: scope("body"), annotated, lambda: scope("after"))
+"""
+    assert failures(script) == "[]"
+
+
+def test_a_first_use_that_was_interrupted_leaves_the_package_usable() -> None:
+    script = """
+def interrupted():
+    try:
+        scope("body")
+    except KeyboardInterrupt:
+        pass
+
+def interrupt():
+    # Not inside the import system itself: it prints what is raised in a callback of its own.
+    if not sys._getframe(2).f_code.co_filename.startswith("<"):
+        raise KeyboardInterrupt
+
+def after():
+    sys.settrace(None)
+    scope("after")
+    assert count("after") == 1
+
+children(25, interrupted, interrupt, after)
+"""
+    assert failures(script) == "[]"
+
+
+@pytest.mark.parametrize("use", ["scope('body')", "gpuprof.stats()"])
+def test_a_fork_during_another_threads_first_use_leaves_the_child_usable(use: str) -> None:
+    # The thread stops at the moment, until the fork has begun.
+    script = f"""
+forking, stopped = threading.Event(), threading.Event()
+os.register_at_fork(before=lambda: stopped.is_set() and forking.set())
+
+def stop():
+    stopped.set()
+    forking.wait()
+
+def child():
+    scope("child")
+    assert count("child") == 1
+
+def around(go):
+    thread = threading.Thread(target=lambda: (go(), stopped.set()))
+    thread.start()
+    stopped.wait()
+    assert run(child)
+    thread.join()
+
+children(15, lambda: {use}, stop, lambda: scope("after"), around)
+"""
+    assert failures(script) == "[]"

@@ -1,0 +1,331 @@
+"""The public names: what there is, that it is documented, and what pickles."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import re
+import tempfile
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import gpuprof
+from gpuprof import errors
+from gpuprof._graphs import view
+from tests.fake_driver.control import FakeCuda
+from tests.support.graph_nodes import chain
+
+API_PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
+PUBLIC = sorted(
+    {*gpuprof.__all__, *gpuprof._MODULE_OF} - {"errors", "nvtx", "torch", *errors.__all__}
+)
+FUNCTIONS = [name for name in PUBLIC if not inspect.isclass(getattr(gpuprof, name))]
+# Those that a user makes; the others are made by gpuprof.
+CONSTRUCTED = [
+    "CapturePool",
+    "DeviceScalar",
+    "GraphCaptureGuard",
+    "RangeCatalog",
+    "RangeSpec",
+    "SyncBackend",
+    "Timer",
+    "capture",
+]
+PER_THREAD_STREAM = 2  # the driver's handle
+STATS = gpuprof.GraphedStats(
+    captures=1,
+    graphs=(gpuprof.GraphStats("step", "args[0]: float32 (2,)", 3, 5, None, 0.5),),
+)
+OPEN = gpuprof.OpenCapture(7, 2, gpuprof.CaptureMode.GLOBAL, 1, 2)
+
+
+def parameters_of(name: str) -> list[inspect.Parameter]:
+    return list(inspect.signature(getattr(gpuprof, name)).parameters.values())
+
+
+def sections(name: str) -> dict[str, str]:
+    """Return the NumPy-style sections of a docstring; the text before them is ``''``."""
+    text = inspect.getdoc(getattr(gpuprof, name)) or ""
+    parts = re.split(r"^(\w[\w ]*)\n-{3,}$", text, flags=re.M)
+    return {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
+
+
+def test_dir_shows_the_everyday_names_before_and_after_they_are_used() -> None:
+    assert dir(gpuprof) == sorted([*gpuprof.__all__, "__version__"])
+    for name in PUBLIC:
+        getattr(gpuprof, name)
+    assert dir(gpuprof) == sorted([*gpuprof.__all__, "__version__"])
+
+
+def test_every_name_in_all_exists_and_is_there_once() -> None:
+    assert len(gpuprof.__all__) == len(set(gpuprof.__all__))
+    assert all(hasattr(gpuprof, name) for name in gpuprof.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error_that_names_it() -> None:
+    with pytest.raises(AttributeError, match="module 'gpuprof' has no attribute 'stopwatch'"):
+        gpuprof.stopwatch  # noqa: B018
+
+
+def test_no_module_hides_a_public_name() -> None:
+    assert not any(inspect.ismodule(getattr(gpuprof, name)) for name in PUBLIC)
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    package = resources.files("gpuprof")
+    assert package.joinpath("py.typed").is_file()
+    assert package.joinpath("_core.pyi").is_file()
+
+
+def test_the_version_is_the_extensions() -> None:
+    from gpuprof import _core
+
+    assert gpuprof.__version__ == _core.build_info()["version"]
+
+
+def test_the_api_page_documents_every_public_name_and_no_other() -> None:
+    page = API_PAGE.read_text(encoding="utf-8")
+    documented = re.findall(r"^\.\. auto(?:function|class):: (\w+)$", page, re.M)
+    assert sorted(documented) == PUBLIC
+    assert re.search(r"^\.\. automodule:: gpuprof\.errors\n +:members:", page, re.M)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_name_has_a_docstring_that_begins_with_a_sentence(name: str) -> None:
+    first = sections(name)[""].split("\n\n")[0]
+    assert first.endswith(".")
+    assert not first.startswith(f"{name}(")
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, *CONSTRUCTED])
+def test_every_argument_is_described(name: str) -> None:
+    given = [parameter.name for parameter in parameters_of(name)]
+    described = re.findall(r"^(\w+) : ", sections(name).get("Parameters", ""), re.M)
+    assert described == given
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_a_function_returns_is_described(name: str) -> None:
+    signature = inspect.signature(getattr(gpuprof, name))
+    returns_nothing = signature.return_annotation in {None, "None"}
+    flat = "Return" in sections(name)[""]  # a sentence is enough where there are no arguments
+    has_section = "Returns" in sections(name)
+    assert returns_nothing or has_section or (flat and not parameters_of(name))
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, *CONSTRUCTED])
+def test_what_is_raised_is_described_where_more_than_a_flag_is_given(name: str) -> None:
+    if all(parameter.annotation == "bool" for parameter in parameters_of(name)):
+        assert "Raises" not in sections(name)
+    else:
+        assert "Raises" in sections(name)
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if name not in FUNCTIONS])
+def test_public_members_have_docstrings(name: str) -> None:
+    kind = getattr(gpuprof, name)
+    silent = [
+        member
+        for member, value in vars(kind).items()
+        if not member.startswith("_")
+        and (callable(value) or inspect.isdatadescriptor(value) or isinstance(value, classmethod))
+        and not inspect.ismemberdescriptor(value)
+        and not inspect.getdoc(value)
+    ]
+    assert not silent
+
+
+@pytest.mark.parametrize("name", [name for name in errors.__all__ if name != "cuda_error"])
+def test_errors_are_importable_from_the_package(name: str) -> None:
+    assert getattr(gpuprof, name) is getattr(errors, name)
+    assert name not in gpuprof.__all__
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_errors_are_documented_and_derive_from_the_root(name: str) -> None:
+    value = getattr(errors, name)
+    assert inspect.getdoc(value)
+    assert not inspect.isclass(value) or issubclass(value, errors.GpuprofError)
+
+
+def cpu_sample() -> Any:
+    with gpuprof.timer("pickled", backend="cpu") as sample:
+        pass
+    return sample
+
+
+def cpu_stats() -> Any:
+    cpu_sample()
+    return gpuprof.stats()
+
+
+def nodes_of_a_graph() -> tuple[gpuprof.GraphNode, ...]:
+    return chain("first", "second")
+
+
+RESULT = gpuprof.BenchResult("f", "cpu", "auto", "cpu", "n/a", (1.0, 2.0), 1.5)
+
+PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "Annotation": (lambda: gpuprof.annotate("pickled"), id),
+    "Backend": (lambda: gpuprof.backends()["cpu"], lambda b: (b.available, b.reason)),
+    "Calibration": (
+        lambda: gpuprof.Calibration(0, 32.0, 1.0, None, 256, "by hand"),
+        lambda c: c.to_dict(),
+    ),
+    "CaptureInfo": (
+        lambda: gpuprof.CaptureInfo(gpuprof.CaptureStatus.ACTIVE, 7, 2, (OPEN,)),
+        lambda info: info.to_dict(),
+    ),
+    "CaptureMode": (lambda: gpuprof.CaptureMode.RELAXED, id),
+    "CaptureStatus": (lambda: gpuprof.CaptureStatus.ACTIVE, id),
+    "Counter": (lambda: gpuprof.counter("pickled"), lambda c: c.name),
+    "GraphDiff": (
+        lambda: view.diff(nodes_of_a_graph(), (), chain("first"), ()),
+        lambda diff: (str(diff), diff.to_dict()),
+    ),
+    "GraphMemory": (lambda: gpuprof.GraphMemory(4096, None), lambda m: m.to_dict()),
+    "GraphNode": (lambda: nodes_of_a_graph()[1], lambda node: node.to_dict()),
+    "GraphStats": (lambda: STATS.graphs[0], lambda each: each.to_dict()),
+    "GraphTimings": (lambda: gpuprof.GraphTimings([(("a",), 1.0), (("b",), None)]), dict),
+    "GraphedStats": (lambda: STATS, lambda stats: stats.to_dict()),
+    "NodeChange": (
+        lambda: view.diff(nodes_of_a_graph(), (), chain("first", "third"), ()).changed[0],
+        lambda change: (repr(change), change.to_dict()),
+    ),
+    "OpenCapture": (lambda: OPEN, lambda each: each.to_dict()),
+    "RangeCatalog": (lambda: gpuprof.nvtx.CATALOG, id),
+    "RangeSpec": (lambda: gpuprof.RangeSpec("a.b", "described"), lambda s: (s, s.label)),
+    "Row": (lambda: cpu_stats()["pickled"], lambda r: r.to_dict()),
+    "Sample": (cpu_sample, lambda s: s.to_dict()),
+    "Scope": (lambda: gpuprof.timer("pickled"), id),
+    "SpanTiming": (lambda: gpuprof.SpanTiming((1.0, None)), lambda s: s.to_dict()),
+    "Stats": (cpu_stats, lambda s: s.to_dict()),
+    "Summary": (lambda: cpu_stats()["pickled"].host, lambda s: s.to_dict()),
+    "SyncBackend": (
+        lambda: gpuprof.SyncBackend("npu", gpuprof.flush),
+        lambda b: (b.name, b.synchronize),
+    ),
+    "BenchResult": (lambda: RESULT, lambda r: r),
+    "CompareResult": (
+        lambda: gpuprof.compare({"a": int, "b": int}, rounds=6, warmup_s=0.0),
+        lambda c: c.to_dict(),
+    ),
+    "CompareRow": (
+        lambda: gpuprof.compare({"a": int, "b": int}, rounds=6, warmup_s=0.0)["b"],
+        lambda row: row.to_dict(),
+    ),
+    "SweepPoint": (lambda: gpuprof.SweepPoint({"n": 1}, RESULT), lambda p: p.to_dict()),
+    "SweepResult": (
+        lambda: gpuprof.sweep(lambda **_: int, {"n": [1]}, warmup_s=0.0, max_time_s=0.1),
+        lambda s: s.to_dict(),
+    ),
+    "Verdict": (lambda: gpuprof.Verdict.SLOW, lambda v: v),
+    "Decision": (
+        lambda: gpuprof.Decision(gpuprof.Verdict.SAME, 1.0, 1.0, 1.0, None, 0.05, None, 1, "rule"),
+        lambda d: d,
+    ),
+    # What was asked for, as long as it is not entered.
+    "capture": (lambda: gpuprof.capture(2, name="pickled"), lambda c: c._settings),
+}
+
+
+def closed_writer() -> gpuprof.TraceWriter:
+    with tempfile.TemporaryDirectory() as folder:
+        writer = gpuprof.TraceWriter(Path(folder, "run.json"))
+        writer.close()
+    return writer
+
+
+def graph_of(fake: FakeCuda) -> gpuprof.CapturedGraph:
+    with gpuprof.capture(PER_THREAD_STREAM) as cap:
+        fake.work(PER_THREAD_STREAM, 1)
+    return cap.graph
+
+
+def finished_guard(fake: FakeCuda) -> gpuprof.GraphCaptureGuard:
+    guard = gpuprof.GraphCaptureGuard(PER_THREAD_STREAM)
+    guard.abort()
+    assert fake.capture_status(PER_THREAD_STREAM) == 0
+    return guard
+
+
+def fixture_of_a_test() -> gpuprof.GpuBenchmark:
+    settings: Any = SimpleNamespace(compare=None, disabled=True)
+    return gpuprof.GpuBenchmark(
+        key="test_a",
+        settings=settings,
+        arguments={"group": None},
+        comparisons=1,
+        warn=print,
+        say=print,
+    )
+
+
+REFUSING: dict[str, Callable[[FakeCuda], Any]] = {
+    "CapturePool": lambda _: gpuprof.CapturePool(),
+    "CapturedGraph": graph_of,
+    "DeviceScalar": lambda _: gpuprof.DeviceScalar(1.0, "float32", PER_THREAD_STREAM),
+    "GpuBenchmark": lambda _: fixture_of_a_test(),
+    "GraphCaptureGuard": finished_guard,
+    "GraphedCallable": lambda _: gpuprof.make_graphed_callable(str),
+    "Timer": lambda _: gpuprof.Timer("cpu"),
+    "TraceWriter": lambda _: closed_writer(),
+}
+# A name of something, which copies as itself but means nothing to another process.
+REFUSING_TO_PICKLE = {"GraphPoolHandle": gpuprof.graph_pool_handle}
+
+
+def test_every_public_class_either_pickles_or_refuses() -> None:
+    classes = {name for name in PUBLIC if name not in FUNCTIONS}
+    assert classes == {*PICKLING, *REFUSING, *REFUSING_TO_PICKLE}
+
+
+@pytest.mark.parametrize("name", PICKLING)
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_a_class_that_pickles_comes_back_as_it_was(name: str, protocol: int) -> None:
+    make, essence = PICKLING[name]
+    before = make()
+    after = pickle.loads(pickle.dumps(before, protocol))
+    assert type(after) is type(before) is getattr(gpuprof, name)
+    assert essence(after) == essence(before)
+
+
+@pytest.mark.parametrize("name", REFUSING)
+@pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_class_that_belongs_to_the_process_refuses_to_be_copied(
+    name: str, duplicate: Callable[[Any], Any], fake: FakeCuda
+) -> None:
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        duplicate(REFUSING[name](fake))
+
+
+@pytest.mark.parametrize("name", REFUSING_TO_PICKLE)
+def test_a_name_that_belongs_to_the_process_refuses_to_be_pickled(name: str) -> None:
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(REFUSING_TO_PICKLE[name]())
+
+
+def test_an_open_sample_refuses_to_be_pickled() -> None:
+    with (
+        gpuprof.timer("open", backend="cpu") as sample,
+        pytest.raises(errors.InvalidStateError, match="still open"),
+    ):
+        pickle.dumps(sample)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in errors.__all__ if inspect.isclass(getattr(errors, name))]
+)
+def test_errors_pickle_with_what_they_say(name: str) -> None:
+    kind = getattr(errors, name)
+    fields = (700, "CUDA_ERROR_ILLEGAL_ADDRESS", "cuEventQuery", "the log")
+    before = kind(*fields) if issubclass(kind, errors.CudaError) else kind("what happened")
+    after = pickle.loads(pickle.dumps(before))
+    assert type(after) is kind
+    assert (str(after), vars(after)) == (str(before), vars(before))

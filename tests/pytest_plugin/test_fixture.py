@@ -1,0 +1,199 @@
+"""The fixture beside the test: wrong markers, its group, tracebacks, waiting, empty options."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import environment
+from tests.support.pytest_projects import Project
+
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "gpuprof._pytest.plugin", "test_it.py"]
+
+WRONG_MARKERS = {
+    "treshold=0.1": "has the unknown argument 'treshold'; it takes these arguments",
+    "0.1": "has the positional argument 0.1; it takes these arguments",
+    "threshold=5": "has threshold=5; expected a fraction above 0 and up to 1",
+    "max_ms=0": "has max_ms=0; expected milliseconds above 0",
+    "mode='fast'": "has mode='fast'; expected one of 'auto', 'graph', 'batched', 'isolated'",
+    "group=1": "has group=1; expected text",
+}
+
+
+@pytest.mark.parametrize("arguments", WRONG_MARKERS)
+def test_a_wrong_marker_fails_its_test_and_names_what_is_accepted(
+    project: Project, arguments: str
+) -> None:
+    project.pytester.makepyfile(
+        f"""
+        import pytest
+
+        @pytest.mark.gpu_benchmark({arguments})
+        def test_a(gpu_benchmark):
+            gpu_benchmark(sum, [1])
+
+        @pytest.mark.gpu_benchmark({arguments})
+        def test_unused(gpu_benchmark):
+            pass
+
+        def test_b(gpu_benchmark):
+            gpu_benchmark(sum, [1])
+        """
+    )
+    done = project.run()
+    done.assert_outcomes(failed=2, passed=1)
+    text = done.stdout.str()
+    assert f"test_a: the marker gpu_benchmark {WRONG_MARKERS[arguments]}" in text
+    assert f"test_unused: the marker gpu_benchmark {WRONG_MARKERS[arguments]}" in text
+    assert "by name: threshold, max_ms, group, mode, cold_l2, " in text
+    assert len(project.calls()) == 1
+
+
+def test_a_test_may_set_its_group(project: Project) -> None:
+    project.pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.gpu_benchmark(group="marked")
+        def test_a(gpu_benchmark):
+            assert gpu_benchmark.group == "marked"
+            gpu_benchmark.group = "set"
+            gpu_benchmark(sum, [1])
+
+        def test_b(gpu_benchmark):
+            assert gpu_benchmark.group is None
+            gpu_benchmark(sum, [1])
+            with pytest.raises(TypeError, match="^group is 1; expected text or None"):
+                gpu_benchmark.group = 1
+        """
+    )
+    done = project.run("--gpu-benchmark-json=out.json")
+    done.assert_outcomes(passed=2)
+    done.stdout.fnmatch_lines(["group set"])
+    groups = {each["name"]: each["group"] for each in project.written()["benchmarks"]}
+    assert groups == {"test_a": "set", "test_b": None}
+
+
+def test_a_traceback_shows_the_test_and_its_function_and_nothing_between(tmp_path: Path) -> None:
+    text = """
+        calls = []
+
+        def fail(at):
+            calls.append(1)
+            if len(calls) == at:
+                raise LookupError("of the function")
+
+        def test_first(gpu_benchmark):
+            gpu_benchmark(fail, 1)
+
+        def test_measured(gpu_benchmark):
+            calls.clear()
+            gpu_benchmark(fail, 3)
+    """
+    (tmp_path / "test_it.py").write_text(textwrap.dedent(text), encoding="utf-8")
+    done = subprocess.run(
+        [*PYTEST, "--tb=short"],
+        cwd=tmp_path,
+        env=environment(None, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    shown = [line for line in done.stdout.splitlines() if re.match(r"\S+\.py:\d+: in ", line)]
+    assert [line.rpartition(" ")[2] for line in shown] == [
+        "test_first",
+        "fail",
+        "test_measured",
+        "fail",
+    ]
+
+
+def test_waiting_for_another_process_is_said_while_it_waits(tmp_path: Path) -> None:
+    quick = "from gpuprof._common import file_lock\nfile_lock.SILENT_S = 0.0\n"
+    (tmp_path / "conftest.py").write_text(quick, encoding="utf-8")
+    test = "def test_a(gpu_benchmark):\n    gpu_benchmark.pedantic(sum, ([1],))\n"
+    (tmp_path / "test_it.py").write_text(test, encoding="utf-8")
+    holds = """
+        import os, sys
+        from gpuprof._common import file_lock as _pytest_lock
+        with _pytest_lock.measuring(sys.exit, sys.exit):
+            print("held", flush=True)
+            sys.stdin.read()
+    """
+    env = environment(None, TMPDIR=str(tmp_path), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", textwrap.dedent(holds)]
+    with subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with subprocess.Popen(
+            PYTEST, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=pipe, text=True
+        ) as waiting:
+            assert waiting.stderr is not None
+            said = next((line for line in waiting.stderr if line.strip()), "nothing")
+            holder.stdin.close()
+    assert said.startswith("gpu_benchmark: waiting until another process has measured")
+    assert waiting.returncode == 0
+
+
+@pytest.mark.parametrize("option", ["save", "compare", "storage", "json", "fail-on"])
+@pytest.mark.parametrize("value", ["", " "])
+@pytest.mark.parametrize("how", ["option", "ini key"])
+def test_a_value_that_is_empty_is_a_usage_error(
+    project: Project, option: str, value: str, how: str
+) -> None:
+    project.pytester.makepyfile("def test_a(gpu_benchmark): gpu_benchmark(sum, [1])")
+    key = f"gpu_benchmark_{option.replace('-', '_')}"
+    if how == "option":
+        said, done = f"--gpu-benchmark-{option}", project.run(f"--gpu-benchmark-{option}={value}")
+    else:
+        said, done = f"the ini key {key}", project.run("-o", f"{key}={value}")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines([f"*{said} is empty, as from an unset variable; give it a value *"])
+    assert project.calls() == []
+
+
+def test_a_storage_folder_that_cannot_be_one_is_a_usage_error(project: Project) -> None:
+    project.pytester.makepyfile("def test_a(gpu_benchmark): gpu_benchmark(sum, [1])")
+    (project.path / ".gpuprof").mkdir()
+    (project.path / ".gpuprof" / "baselines").write_text("in the way", encoding="utf-8")
+    done = project.run("--gpu-benchmark-save=main")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines(["*--gpu-benchmark-save: *baselines cannot be read*"])
+
+
+@pytest.mark.parametrize(("scopes", "counted"), [(False, 1), (True, 1 + 2 + 1 + 7)])
+def test_scopes_of_the_first_call_count_and_those_of_the_others_if_asked_for(
+    tmp_path: Path, scopes: bool, counted: int
+) -> None:
+    text = f"""
+        import gpuprof
+        import pytest
+
+        @pytest.mark.gpu_benchmark(scopes={scopes})
+        def test_a(gpu_benchmark):
+            def function():
+                with gpuprof.timer("inner"):
+                    pass
+
+            gpu_benchmark.pedantic(function, setup=lambda: None, rounds=7, warmup_rounds=2)
+            (row,) = gpuprof.stats().values()
+            assert row.time.count == {counted}
+    """
+    (tmp_path / "test_it.py").write_text(textwrap.dedent(text), encoding="utf-8")
+    done = subprocess.run(
+        PYTEST,
+        cwd=tmp_path,
+        env=environment(None, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout

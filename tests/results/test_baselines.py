@@ -1,0 +1,495 @@
+"""Baselines: runs that are kept, files that are not trusted, and two writers at once."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from gpuprof._common import machine as common_machine
+from gpuprof._results import baseline_file, baselines
+from gpuprof._results.baselines import Baselines, Run, check_name, load_file
+from gpuprof._results.result import BenchResult
+from gpuprof.errors import BaselineError
+from tests.support.processes import ROOT, check_python, environment
+
+H200 = {"gpu": "NVIDIA H200", "cpu": "Some CPU", "driver": "580.1"}
+A100 = H200 | {"gpu": "NVIDIA A100"}
+
+
+def result(name: str = "x", median: float = 1.0, **facts: Any) -> BenchResult:
+    fields: dict[str, Any] = {"mode": "graph", "clock": "cuda", "l2": "hot", "machine": H200}
+    samples = tuple(median + place / 1000 for place in range(30))
+    return BenchResult(
+        name=name, requested_mode="auto", **(fields | {"samples_ms": samples} | facts)
+    )
+
+
+def run(number: int = 0, machine: dict[str, Any] = H200) -> Run:
+    created = f"2026-01-01T00:00:{number:02}+00:00"
+    return Run(created, machine, {"x": result(created=created, machine=machine)}, f"c{number}")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Baselines:
+    return Baselines(tmp_path / "kept")
+
+
+def damaged(store: Baselines, content: bytes) -> Path:
+    """Return a baseline's file with other contents."""
+    path = store.append("main", run())
+    path.write_bytes(content)
+    return path
+
+
+def test_a_run_comes_back_as_it_was(store: Baselines) -> None:
+    path = store.append("main", run(3))
+    assert path == store.root / "baselines" / "main" / "NVIDIA-H200.json"
+    assert store.runs("main") == {"NVIDIA-H200": [run(3)]}
+    assert load_file(path) == [run(3)]
+    data = json.loads(path.read_text(encoding="ascii"))
+    assert (data["format"], data["version"]) == ("gpuprof-baseline", 1)
+    assert data["runs"][0]["results"]["x"]["samples_ms"] == list(result().samples_ms)
+
+
+def test_each_kind_of_machine_has_its_file(store: Baselines) -> None:
+    store.append("main", run(1))
+    store.append("main", run(2, A100))
+    store.append("main", run(3, {"gpu": None, "cpu": "Some CPU @ 2 GHz/x"}))
+    found = store.runs("main")
+    assert list(found) == ["NVIDIA-A100", "NVIDIA-H200", "cpu-Some-CPU-2-GHz-x"]
+    assert found[common_machine.key(A100)] == [run(2, A100)]
+
+
+def test_names_are_those_under_which_something_is_saved(store: Baselines) -> None:
+    assert store.names() == []
+    for name in ("main", "v1.2", "a-b_c"):
+        store.append(name, run())
+    (store.root / "baselines" / "empty").mkdir()
+    (store.root / "baselines" / ".hidden").mkdir()
+    (store.root / "baselines" / "file").write_text("", encoding="utf-8")
+    assert store.names() == ["a-b_c", "main", "v1.2"]
+
+
+def test_a_name_that_is_not_there_is_an_error_that_lists_those_that_are(store: Baselines) -> None:
+    with pytest.raises(BaselineError, match=r"no baseline is called 'main' .*: there are none"):
+        store.runs("main")
+    store.append("nightly", run())
+    store.append("v1", run())
+    with pytest.raises(BaselineError, match=r"'main' .*: there are nightly, v1"):
+        store.runs("main")
+    assert store.names() == ["nightly", "v1"], "asking made nothing"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        "../x",
+        "a/b",
+        "/abs",
+        "a\\b",
+        ".hidden",
+        "-x",
+        "a b",
+        "a\n",
+        "ä",
+        "x" * 101,
+        7,
+    ],
+)
+def test_names_that_are_no_safe_file_names_are_refused(name: Any, store: Baselines) -> None:
+    for use in (check_name, store.runs, lambda each: store.append(each, run())):
+        with pytest.raises(ValueError, match="letters A to Z and a to z, digits"):
+            use(name)
+    assert not store.root.exists()
+
+
+def test_names_that_are_safe_are_taken() -> None:
+    for name in ("main", "v1.2.3", "2026-01-31", "A_b", "x" * 100):
+        assert check_name(name) == name
+
+
+GOOD = json.loads(baseline_file.encode([run(1), run(2)]))
+
+
+def changed(*path: Any, to: Any) -> bytes:
+    """Return a good file with one member changed."""
+    data = json.loads(json.dumps(GOOD))
+    inner = data
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = to
+    return json.dumps(data).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "Expecting value"),
+        (b"\xff\xfe", "utf-8"),
+        (b"[]", r"the file is \[\]; expected an object"),
+        (b"{}", "its format is None; expected 'gpuprof-baseline'"),
+        (
+            b'{"format": "gpuprof-baseline", "version": 2, "more": 1}',
+            "its version is 2; expected 1",
+        ),
+        (b'{"format": "gpuprof-baseline", "version": 1, "runs": [', "Expecting value"),
+        (json.dumps(GOOD).encode()[:-200], "Unterminated|Expecting"),
+        (json.dumps(GOOD).encode() + b"more", "Extra data"),
+        (b"[" * 100_000, "nested deeper than 32"),
+        (b"[" * 40 + b"]" * 40, "nested deeper than 32"),
+        (b'{"x": ' * 40 + b"1" + b"}" * 40, "nested deeper than 32"),
+        (b"[NaN]", "NaN, which is no JSON"),
+        (b"[1e999]", "too large"),
+        (b"[" + b"9" * 5000 + b"]", r"4300|integer|expected an object"),
+        (changed("format", to="gpuprof-stats"), "format is 'gpuprof-stats'; expected 'gpuprof-b"),
+        (changed("version", to=2), "version is 2; expected 1: it is of another version"),
+        (changed("version", to=True), "version is True"),
+        (changed("version", to="1"), "version is '1'"),
+        (changed("runs", to={}), "runs is {}; expected a list"),
+        (changed("more", to=1), "no others; wrong: 'more'"),
+        (changed("runs", 1, to=None), r"runs\[1\] is None; expected an object"),
+        (changed("runs", 1, "created", to=7), r"runs\[1\].created is 7; expected text"),
+        (changed("runs", 0, "commit", to=[]), r"runs\[0\].commit is \[\]"),
+        (changed("runs", 0, "machine", to="H200"), r"runs\[0\].machine is 'H200'"),
+        (changed("runs", 0, "results", to=[1]), r"runs\[0\].results is \[1\]"),
+        (changed("runs", 0, "results", "x", to=3), r"results\['x'\] is 3; expected an object"),
+        (
+            changed("runs", 0, "results", "x", "samples_ms", 4, to="fast"),
+            r"runs\[0\].results\['x'\]: samples_ms\[4\] is 'fast'",
+        ),
+        (changed("runs", 0, "results", "x", "samples_ms", to=[]), "at least one sample"),
+        (changed("runs", 0, "results", "x", "mode", to="warp"), "mode is 'warp'"),
+        (changed("runs", 0, "results", "x", "version", to=9), "gpuprof-result"),
+    ],
+)
+def test_a_damaged_file_is_named_with_what_is_wrong_and_left_as_it_is(
+    content: bytes, says: str, store: Baselines
+) -> None:
+    path = damaged(store, content)
+    uses: list[Any] = [lambda: store.runs("main"), lambda: store.append("main", run(2))]
+    for use in uses:
+        with pytest.raises(BaselineError, match=says) as caught:
+            use()
+        assert str(path) in str(caught.value)
+        assert "left as it is" in str(caught.value)
+        assert len(str(caught.value)) < 1000
+    assert path.read_bytes() == content
+    assert sorted(each.name for each in path.parent.iterdir()) == [".lock", path.name]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+def _places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    steps = data.items() if isinstance(data, dict) else enumerate(data)
+    found = []
+    for step, value in steps:
+        found.append((*path, step))
+        if isinstance(value, (dict, list)):
+            found += _places(value, (*path, step))
+    return found
+
+
+_FUZZ = settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+@_FUZZ
+@given(place=st.sampled_from(_places(GOOD)), value=JSON)
+def test_any_value_at_any_place_is_read_or_refused(
+    place: tuple[Any, ...], value: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "fuzzed.json"
+    path.write_bytes(changed(*place, to=value))
+    with contextlib.suppress(BaselineError):
+        runs = load_file(path)
+        assert baseline_file.encode(runs), "what was read can be written again"
+
+
+@_FUZZ
+@given(content=st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
+@example(content=b'{"benchmarks": [{"gpuprof": {"result": []}}]}')
+def test_any_bytes_are_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "fuzzed.json"
+    path.write_bytes(content)
+    with pytest.raises(BaselineError):
+        load_file(path)
+
+
+@_FUZZ
+@given(cut=st.integers(0, len(json.dumps(GOOD)) - 1))
+def test_a_file_cut_off_anywhere_is_refused(cut: int, tmp_path: Path) -> None:
+    path = tmp_path / "cut.json"
+    path.write_bytes(json.dumps(GOOD).encode()[:cut])
+    with pytest.raises(BaselineError):
+        load_file(path)
+
+
+def test_a_file_over_the_size_is_refused_and_not_written(
+    store: Baselines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = store.append("main", run())
+    one = path.stat().st_size
+    monkeypatch.setattr(baseline_file, "MAX_BYTES", 3 * one)
+    for number in range(5):
+        store.append("main", run(number))
+    assert path.stat().st_size <= 3 * one
+    assert [each.commit for each in store.runs("main")["NVIDIA-H200"]] == ["c3", "c4"]
+    monkeypatch.setattr(baseline_file, "MAX_BYTES", one // 2)
+    with pytest.raises(BaselineError, match="larger than"):
+        store.runs("main")
+    with pytest.raises(BaselineError, match="a run is larger than"):
+        store.append("other", run())
+
+
+@pytest.mark.timeout(20)
+def test_what_is_no_regular_file_is_refused_without_waiting_for_it(store: Baselines) -> None:
+    path = damaged(store, b"")
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(BaselineError, match="not a regular file"):
+        store.runs("main")
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(BaselineError, match=r"not a regular file|directory"):
+        store.append("main", run())
+    with pytest.raises(BaselineError, match="cannot be read"):
+        load_file(store.root / "absent.json")
+    with pytest.raises(BaselineError, match="cannot be read"):
+        load_file("a\0b")
+
+
+def test_nothing_outside_is_written_through_links(store: Baselines, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("mine", encoding="utf-8")
+    path = store.append("main", run())
+    path.unlink()
+    path.symlink_to(secret)
+    with pytest.raises(BaselineError):
+        store.append("main", run())
+    path.unlink()
+    lock = path.parent / ".lock"
+    lock.unlink()
+    lock.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BaselineError, match="cannot be written"):
+        store.append("main", run())
+    assert secret.read_text(encoding="utf-8") == "mine"
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_write_that_fails_leaves_the_old_file_alone(
+    store: Baselines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = store.append("main", run(1))
+    before = path.read_bytes()
+
+    def full(_file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(BaselineError, match="cannot be written: No space left"):
+        store.append("main", run(2))
+    assert path.read_bytes() == before
+    assert sorted(each.name for each in path.parent.iterdir()) == [".lock", path.name]
+
+
+def test_a_root_that_is_a_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("", encoding="utf-8")
+    with pytest.raises(BaselineError, match="kept"):
+        Baselines(tmp_path / "kept").append("main", run())
+
+
+def test_the_permissions_of_a_file_are_kept(store: Baselines) -> None:
+    path = store.append("main", run(1))
+    path.chmod(0o664)
+    store.append("main", run(2))
+    assert path.stat().st_mode & 0o777 == 0o664
+
+
+def test_a_baseline_that_is_a_link_stays_one(store: Baselines, tmp_path: Path) -> None:
+    path = store.append("main", run(1))
+    kept = tmp_path / "kept.json"
+    path.rename(kept)
+    kept.chmod(0o640)
+    path.symlink_to(kept)
+    store.append("main", run(2))
+    assert path.is_symlink()
+    assert kept.stat().st_mode & 0o777 == 0o640
+    assert [each.commit for each in load_file(kept)] == [run(1).commit, run(2).commit]
+    assert sorted(each.name for each in path.parent.iterdir()) == [".lock", path.name]
+
+
+APPEND = """
+import sys
+from gpuprof._results.baselines import Baselines
+from tests.results.test_baselines import run
+store = Baselines(sys.argv[1])
+print("ready", flush=True)
+for number in range(int(sys.argv[2])):
+    store.append("main", run(number))
+"""
+
+
+def _appender(store: Baselines, count: int) -> subprocess.Popen[str]:
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + textwrap.dedent(APPEND)
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(store.root), str(count)],
+        env=environment(None),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_two_processes_that_append_at_once_lose_nothing(store: Baselines) -> None:
+    count = baselines.KEPT_RUNS // 2
+    children = [_appender(store, count) for _ in range(2)]
+    assert [child.wait(60) for child in children] == [0, 0]
+    for child in children:
+        child.communicate()
+    kept = store.runs("main")["NVIDIA-H200"]
+    assert sorted(each.commit or "" for each in kept) == sorted(
+        f"c{number}" for number in [*range(count), *range(count)]
+    )
+
+
+def test_threads_that_append_at_once_lose_nothing(store: Baselines) -> None:
+    threads = [
+        threading.Thread(target=lambda: [store.append("main", run(n)) for n in range(4)])
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(store.runs("main")["NVIDIA-H200"]) == 16
+
+
+def test_a_kill_in_the_middle_leaves_a_whole_file_and_no_lock(store: Baselines) -> None:
+    for delay in (0.0, 0.003, 0.01, 0.03):
+        child = _appender(store, 1000)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(delay)
+        child.send_signal(signal.SIGKILL)
+        child.communicate()
+        assert child.returncode == -signal.SIGKILL
+        path = store.append("main", run(59))
+        assert store.runs("main")["NVIDIA-H200"][-1] == run(59)
+        assert sorted(each.name for each in path.parent.iterdir()) == [".lock", path.name]
+
+
+def test_what_a_killed_writer_left_behind_is_never_read_and_removed(store: Baselines) -> None:
+    code = f"""
+        import os
+        from pathlib import Path
+        from gpuprof._results.baselines import Baselines
+        from tests.results.test_baselines import run
+        Path.replace = lambda *_: os.kill(os.getpid(), 9)
+        store = Baselines({str(store.root)!r})
+        store.append("main", run(2))
+    """
+    path = store.append("main", run(1))
+    from tests.support.processes import run_python
+
+    assert run_python(code).returncode == -signal.SIGKILL
+    left = [each.name for each in path.parent.iterdir() if each.name.endswith(".tmp")]
+    assert len(left) == 1
+    assert store.runs("main") == {"NVIDIA-H200": [run(1)]}
+    store.append("main", run(3))
+    assert store.runs("main") == {"NVIDIA-H200": [run(1), run(3)]}
+    assert sorted(each.name for each in path.parent.iterdir()) == [".lock", path.name]
+
+
+def test_a_lock_that_stays_taken_is_an_error_in_the_end(
+    store: Baselines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = store.append("main", run(1))
+    monkeypatch.setattr(baselines, "LOCK_TIMEOUT_S", 0.05)
+    with (path.parent / ".lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(BaselineError, match="locked by another process"):
+            store.append("main", run(2))
+    store.append("main", run(2))
+    assert len(store.runs("main")["NVIDIA-H200"]) == 2
+
+
+def test_a_single_result_is_a_file_of_one_run(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    one = result("kernel", created="2026-01-01", machine=A100)
+    path.write_text(one.to_json(), encoding="utf-8")
+    assert load_file(str(path)) == [Run("2026-01-01", A100, {"kernel": one})]
+
+
+def _session(**entry: Any) -> dict[str, Any]:
+    own = {"result": result(created="2026-01-02").to_dict(), "decision": None}
+    benchmark = {"name": "test_x", "fullname": "tests/test_a.py::test_x", "gpuprof": own} | entry
+    return {"benchmarks": [benchmark], "commit_info": {"id": "abc"}, "format_version": 1}
+
+
+def test_a_sessions_file_is_a_run_by_the_full_names_of_the_tests(tmp_path: Path) -> None:
+    path = tmp_path / "session.json"
+    path.write_text(json.dumps(_session()), encoding="utf-8")
+    expected = {"tests/test_a.py::test_x": result(created="2026-01-02")}
+    assert load_file(path) == [Run("2026-01-02", H200, expected, "abc")]
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (_session(gpuprof=None), "gpuprof did not measure it"),
+        (_session(gpuprof={"result": 1}), r"benchmarks\[0\].gpuprof.result is 1"),
+        (_session() | {"benchmarks": []}, "holds no benchmark"),
+        (_session() | {"benchmarks": [1]}, r"benchmarks\[0\] has no object"),
+        (_session() | {"format_version": 2}, "format_version is 2"),
+        ({"format": "gpuprof-stats"}, "neither a baseline, nor .* format is 'gpuprof-stats'"),
+        ({"format": ["gpuprof-stats"]}, "neither a baseline"),
+        (7, "neither a baseline"),
+    ],
+)
+def test_other_files_are_refused_with_what_they_are(data: Any, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(BaselineError, match=says):
+        load_file(path)
+
+
+def test_a_machine_with_odd_facts_can_be_saved(store: Baselines) -> None:
+    odd = H200 | {"clock": float("nan"), "path": Path("/x"), "nested": {"list": (1, 2.5, None)}}
+    store.append("main", Run("now", odd))
+    (found,) = store.runs("main")["NVIDIA-H200"]
+    assert found.machine == H200 | {
+        "clock": None,
+        "path": "/x",
+        "nested": {"list": [1, 2.5, None]},
+    }
+
+
+def test_reading_baselines_needs_no_numpy() -> None:
+    code = "import gpuprof._results.baselines; print('numpy' in sys.modules)"
+    assert check_python(code).strip() == "False"

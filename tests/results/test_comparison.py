@@ -1,0 +1,152 @@
+"""What a comparison says: ratios, verdicts, and the forms in which they are shown."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+
+from gpuprof._results.comparison import CompareResult
+from gpuprof._results.decision import Verdict
+from gpuprof._results.result import BenchResult
+from tests.support.benchmark_results import bench, wavering
+
+HOSTILE = "b\x1b[31m\n\u202e|`<b>"
+
+
+def test_the_ratio_is_that_within_the_rounds_and_free_of_what_drifts() -> None:
+    slow = [1.05 * ms for ms in wavering(1.0)]
+    row = CompareResult([bench("a", wavering(1.0)), bench("b", slow)])["b"]
+    assert row.ratio == pytest.approx(1.05)
+    assert row.interval == pytest.approx((1.05, 1.05))
+    assert row.verdict is Verdict.SLOW
+
+
+@pytest.mark.parametrize(
+    ("factor", "verdict"),
+    [(1.0, Verdict.SAME), (1.03, Verdict.SLOW), (0.9, Verdict.FAST), (1.004, Verdict.SAME)],
+)
+def test_the_verdict_is_against_the_first_function(factor: float, verdict: Verdict) -> None:
+    new = [factor * ms for ms in wavering(1.0)]
+    found = CompareResult([bench("a", wavering(1.0)), bench("b", new)], threshold=0.01)
+    assert found["b"].verdict is verdict
+    assert (found["a"].ratio, found["a"].verdict, found.base) == (1.0, None, "a")
+
+
+def test_an_interval_is_never_narrower_than_the_tick() -> None:
+    base, new = (bench(name, [1.0] * 40, tick_ms=0.1) for name in "ab")
+    interval = CompareResult([base, new])["b"].interval
+    assert interval is not None
+    assert interval[0] <= 0.9
+    assert interval[1] >= 1.1
+
+
+def test_several_ratios_hold_together_at_95_percent() -> None:
+    results = [bench(name, wavering(1.0)) for name in "abcd"]
+    assert CompareResult(results[:2]).confidence == pytest.approx(0.95)
+    assert CompareResult(results).confidence == pytest.approx(1 - 0.05 / 3)
+    assert "hold at 95 % together" in str(CompareResult(results))
+
+
+def test_too_few_rounds_have_a_ratio_and_no_verdict() -> None:
+    row = CompareResult([bench("a", [1.0] * 5), bench("b", [2.0] * 5)])["b"]
+    assert (row.ratio, row.interval, row.verdict) == (2.0, None, Verdict.NODATA)
+
+
+def test_a_time_that_is_not_above_0_gives_no_verdict() -> None:
+    row = CompareResult([bench("a", [0.0] * 40), bench("b", [1.0] * 40)])["b"]
+    assert row.verdict is Verdict.NODATA
+    assert row.to_dict()["ratio"] is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"mode": "batched"}, {"clock": "cpu", "mode": "cpu", "l2": "n/a"}, {"l2": "flushed"}],
+)
+def test_what_was_measured_differently_is_incomparable(change: dict[str, str]) -> None:
+    found = CompareResult([bench("a", wavering(1.0)), bench("b", wavering(1.0), **change)])
+    assert found["b"].verdict is Verdict.INCOMPARABLE
+    what = next(iter(change))  # of several the first one is told
+    assert f"b: {what} is {bench('a', [1.0]).to_dict()[what]!r} for 'a'" in str(found)
+
+
+def test_it_is_a_mapping_in_the_order_given() -> None:
+    found = CompareResult([bench(name, wavering(1.0)) for name in ("b", "a", "c")])
+    assert [*found] == ["b", "a", "c"]
+    assert (len(found), "a" in found, "x" in found) == (3, True, False)
+    with pytest.raises(KeyError, match="no function 'x'; there are 'b', 'a', 'c'"):
+        found["x"]
+
+
+def test_a_row_is_shown_as_its_median_its_ratio_and_the_verdict() -> None:
+    assert repr(COMPARED["old"]) == str(COMPARED["old"].result).splitlines()[0]
+    shown = repr(COMPARED["new"])
+    assert shown.startswith(f"{str(COMPARED['new'].result).splitlines()[0]}; 1.050 (")
+    assert shown.endswith(str(COMPARED["new"].decision))
+
+
+COMPARED = CompareResult(
+    [
+        bench("old", wavering(1.0), warnings=("the clocks are not locked", "only old")),
+        bench("new", [1.05 * ms for ms in wavering(1.0)], warnings=("the clocks are not locked",)),
+    ],
+    warnings=["measured in batched mode"],
+)
+
+
+def test_the_text_has_a_line_a_function_the_rule_and_each_warning_once() -> None:
+    lines = str(COMPARED).splitlines()
+    assert lines[0].split() == [
+        "name",
+        "median",
+        "95",
+        "%",
+        "interval",
+        "min",
+        "ratio",
+        "to",
+        "old",
+        "verdict",
+    ]
+    assert lines[2].startswith("old   1.05 ms")
+    assert lines[3].endswith("1.050 (1.050 to 1.050)  SLOW")
+    text = "\n".join(lines[4:])
+    assert "graph mode, CUDA event times, L2 hot; 40 rounds in turns, 1.00 s in all" in text
+    assert "new: takes 5.0 % more time" in text
+    assert text.count("clocks are not locked") == 1
+    assert "warning: old: only old" in text
+    assert "warning: measured in batched mode" in text
+
+
+def test_markdown_and_html_show_the_same_and_no_markup_of_names() -> None:
+    assert COMPARED.to_markdown().splitlines()[3].endswith("| 1.050 (1.050 to 1.050) | SLOW |")
+    assert "<td" in COMPARED._repr_html_()
+    assert "SLOW" in COMPARED._repr_html_()
+    hostile = CompareResult([bench(HOSTILE, wavering(1.0)), bench("b", wavering(1.0))])
+    for text in (str(hostile), hostile.to_markdown(), hostile._repr_html_()):
+        assert not {"\x1b", "\u202e"} & set(text)
+    assert "<b>" not in hostile.to_markdown() + hostile._repr_html_()
+
+
+def test_the_json_holds_every_row_with_its_samples() -> None:
+    data = json.loads(COMPARED.to_json(), parse_constant=pytest.fail)
+    assert (data["format"], data["version"], data["rounds"]) == ("gpuprof-comparison", 1, 40)
+    assert [row["result"]["name"] for row in data["rows"]] == ["old", "new"]
+    assert data["rows"][1]["decision"]["verdict"] == "slow"
+    samples = BenchResult.from_dict(data["rows"][1]["result"]).samples_ms
+    assert samples == COMPARED["new"].result.samples_ms
+
+
+def test_it_comes_back_from_a_pickle() -> None:
+    again = pickle.loads(pickle.dumps(COMPARED))
+    assert (again.to_dict(), str(again)) == (COMPARED.to_dict(), str(COMPARED))
+
+
+def test_the_plot_has_a_bar_for_each_function() -> None:
+    pytest.importorskip("matplotlib")
+    figure = COMPARED.plot()
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["old", "new (x 1.050)"]
+    assert len(axes.patches) == 2

@@ -1,0 +1,427 @@
+"""What a measurement is as plain data, and how it is shown."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import sys
+from dataclasses import fields, replace
+from enum import Enum
+from itertools import pairwise
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuprof._common.units import interval_text, percent, rate
+from gpuprof._results.report import bins
+from gpuprof._results.result import BenchResult
+
+HOSTILE = "a\x1b[31m\n\u202e|`<b>&\"'$x$\0\ud800"
+
+
+def result(*samples: float, **changes: Any) -> BenchResult:
+    values = {
+        "name": "add",
+        "mode": "graph",
+        "requested_mode": "auto",
+        "clock": "cuda",
+        "l2": "hot",
+        "samples_ms": samples or (0.021, 0.02, 0.022, 0.021, 0.023, 0.021, 0.020),
+    }
+    return BenchResult(**{**values, **changes})
+
+
+FULL = result(
+    host_ms=0.003,
+    tick_ms=32e-6,
+    calls_per_sample=20,
+    gate="gated",
+    clock_mhz=(1980.0,) * 6 + (1965.0,),
+    throttle_reasons=("power cap",),
+    nbytes=10_000_000,
+    flops=10**8,
+    warnings=("the clocks are not locked",),
+    params={"n": 1024},
+    extra_info={"note": "first"},
+    machine={"gpu": "NVIDIA H100"},
+    created="2026-01-02T03:04:05+00:00",
+    duration_s=0.25,
+)
+
+
+# Figures
+
+
+def test_the_figures_are_those_of_the_samples() -> None:
+    found = result(4.0, 1.0, 2.0, 3.0, 5.0)
+    assert (found.count, found.median_ms, found.min_ms, found.max_ms) == (5, 3.0, 1.0, 5.0)
+    assert (found.mean_ms, found.stddev_ms) == (3.0, pytest.approx(math.sqrt(2.5)))
+    assert (found.q1_ms, found.q3_ms, found.iqr_ms, found.mad_ms) == (2.0, 4.0, 2.0, 1.0)
+    assert (found.p10_ms, found.p90_ms) == pytest.approx((1.4, 4.6))
+    assert found.interval_ms == (1.0, 5.0)
+    assert found.rel_precision == pytest.approx(2 / 3)
+    assert found.samples_ms == (4.0, 1.0, 2.0, 3.0, 5.0)
+
+
+def test_the_interval_is_never_narrower_than_the_tick() -> None:
+    found = result(*[1.0] * 100, tick_ms=0.25)
+    assert found.interval_ms == (0.75, 1.25)
+    assert found.rel_precision == 0.25
+
+
+def test_rates_follow_from_what_the_caller_said() -> None:
+    found = result(2.0, nbytes=4_000_000, flops=6_000_000_000)
+    assert found.gbytes_per_s == pytest.approx(2.0)
+    assert found.tflops_per_s == pytest.approx(3.0)
+    assert result(2.0).gbytes_per_s is None
+    assert result(2.0).tflops_per_s is None
+
+
+def test_a_median_of_0_has_no_rate_and_no_precision() -> None:
+    found = result(-1.0, 0.0, 1.0, nbytes=1)
+    assert found.gbytes_per_s is None
+    assert found.rel_precision == math.inf
+
+
+# Plain data
+
+
+@pytest.mark.parametrize("found", [result(), FULL, result(1.0, name=HOSTILE)])
+def test_a_result_comes_back_from_its_json(found: BenchResult) -> None:
+    data = json.loads(found.to_json(), parse_constant=pytest.fail)
+    again = BenchResult.from_dict(data)
+    assert again.to_dict() == found.to_dict() == data
+    assert found.to_json().isascii()
+
+
+@pytest.mark.parametrize("found", [result(), FULL])
+def test_a_result_comes_back_from_a_pickle(found: BenchResult) -> None:
+    again = pickle.loads(pickle.dumps(found))
+    assert type(again) is BenchResult
+    assert (again.to_dict(), str(again)) == (found.to_dict(), str(found))
+
+
+def test_a_host_time_that_was_not_taken_is_none_in_plain_data() -> None:
+    data = result().to_dict()
+    assert data["host_ms"] is None
+    assert math.isnan(BenchResult.from_dict(data).host_ms)
+
+
+def test_the_plain_data_repeats_the_figures_for_other_readers() -> None:
+    summary = FULL.to_dict()["summary"]
+    assert summary["median_ms"] == FULL.median_ms
+    assert summary["interval_ms"] == list(FULL.interval_ms)
+    assert summary["count"] == 7
+
+
+class Colour(int, Enum):
+    RED = 3
+
+
+def test_what_json_cannot_hold_becomes_its_text() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    given_ = {"e": Colour.RED, "t": int, "s": (1, {2}), "nan": math.nan, "b": True, "d": {1: None}}
+    data = result(params=given_, extra_info={"loop": loop}).to_dict()
+    assert data["params"] == {
+        "e": 3,
+        "t": "<class 'int'>",
+        "s": [1, [2]],
+        "nan": None,
+        "b": True,
+        "d": {"1": None},
+    }
+    json.dumps(data, allow_nan=False)
+
+
+def test_the_integers_and_floats_of_numpy_stay_numbers() -> None:
+    numpy = pytest.importorskip("numpy")
+    data = result(params={"n": numpy.int64(3), "x": numpy.float32(0.5)}).to_dict()
+    assert data["params"] == {"n": 3, "x": 0.5}
+    assert type(data["params"]["n"]) is int
+
+
+BAD: dict[str, list[Any]] = {
+    "name": [None, 3],
+    "mode": ["fast", None, ["graph"]],
+    "requested_mode": ["cpu", 1],
+    "clock": ["sundial", {}],
+    "l2": ["warm"],
+    "samples_ms": [[], None, "12", [None], [math.nan], [math.inf], [True], [1e300], {"0": 1.0}],
+    "host_ms": ["1", True, []],
+    "tick_ms": [-1.0, None, math.nan, math.inf],
+    "calls_per_sample": [0, 1.5, True, None],
+    "gate": ["open"],
+    "clock_mhz": [[1.0], "x", [None] * 7, 3],
+    "throttle_reasons": ["power", [1]],
+    "noise": [None, {"waited": -0.1}, {"waited": "much"}, {1: 0.5}],
+    "nbytes": [-1, 1.5, 2**63, True],
+    "flops": [-1, "1"],
+    "warnings": ["text", [None]],
+    "params": [None, [], "x"],
+    "extra_info": [3],
+    "machine": [[1]],
+    "created": [None, 5],
+    "duration_s": [-1, None, "x"],
+}
+
+
+def test_every_field_has_a_value_that_is_refused() -> None:
+    assert set(BAD) == {each.name for each in fields(BenchResult)}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in BAD.items() for value in values]
+)
+def test_a_wrong_value_is_an_error_that_names_the_field(name: str, value: Any) -> None:
+    data = {**result().to_dict(), name: value}
+    with pytest.raises(ValueError, match=f"^{name}.*; expected "):
+        BenchResult.from_dict(data)
+
+
+def test_a_result_that_knows_nothing_of_noise_can_be_read() -> None:
+    data = result().to_dict()
+    del data["noise"]
+    assert BenchResult.from_dict(data).noise == {}
+
+
+@pytest.mark.parametrize(
+    "name", [each.name for each in fields(BenchResult) if each.name != "noise"]
+)
+def test_a_missing_field_is_an_error_that_names_it(name: str) -> None:
+    data = result().to_dict()
+    del data[name]
+    with pytest.raises(ValueError, match=f"the result has no '{name}'"):
+        BenchResult.from_dict(data)
+
+
+def test_an_unknown_field_is_an_error_that_names_it() -> None:
+    with pytest.raises(ValueError, match="unknown field 'median'"):
+        BenchResult.from_dict({**result().to_dict(), "median": 1.0})
+
+
+@pytest.mark.parametrize(
+    "changes", [{"format": "x"}, {"version": 2}, {"version": True}, {"unit": "s"}]
+)
+def test_another_format_is_an_error_that_says_what_was_expected(changes: dict[str, Any]) -> None:
+    with pytest.raises(
+        ValueError, match=r"expected .*'gpuprof-result', 'version': 1, 'unit': 'ms'"
+    ):
+        BenchResult.from_dict({**result().to_dict(), **changes})
+
+
+@settings(deadline=None, derandomize=True)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
+        max_leaves=8,
+    ),
+    st.sampled_from([None, *(each.name for each in fields(BenchResult))]),
+)
+def test_whatever_is_read_is_a_result_or_a_value_error(garbage: Any, field: str | None) -> None:
+    data = garbage if field is None else {**FULL.to_dict(), field: garbage}
+    try:
+        found = BenchResult.from_dict(data)
+    except ValueError as error:
+        text = str(error)
+    else:
+        text = found.name
+        json.loads(found.to_json())
+        assert str(found)
+        assert found._repr_html_()
+        assert found.histogram()
+    assert len(text) < 1000
+
+
+# Shown
+
+
+def test_the_text_says_the_median_first_and_then_how_it_was_measured() -> None:
+    lines = str(FULL).splitlines()
+    assert lines[0] == "add: 21.0 µs a call, 95 % interval 20.0 to 23.0 µs"
+    text = "\n".join(lines[1:])
+    assert "graph mode, CUDA event times, L2 hot, gated" in text
+    assert "7 samples of 20 calls in 250 ms, tick 32 ns" in text
+    assert "3.00 µs to queue a call" in text
+    assert "476 GB/s, 4.76 TFLOP/s" in text
+    assert "1,980 MHz (1,965 to 1,980)" in text
+    assert "power cap" in text
+    assert "n=1024" in text
+    assert "first" in text
+    assert "warning: the clocks are not locked" in text
+    assert repr(FULL) == str(FULL)
+
+
+def test_a_result_that_was_measured_otherwise_than_asked_for_says_so() -> None:
+    assert "batched mode (graph was asked for)" in str(
+        result(mode="batched", requested_mode="graph")
+    )
+    assert "asked for" not in str(result(requested_mode="graph"))
+    assert "no GPU time was measured" in str(result(mode="cpu", clock="cpu", l2="n/a"))
+
+
+def test_no_form_repeats_control_characters_or_markup() -> None:
+    hostile = result(
+        name=HOSTILE,
+        params={"p": HOSTILE},
+        extra_info={HOSTILE: HOSTILE},
+        warnings=(HOSTILE,),
+        throttle_reasons=(HOSTILE,),
+    )
+    html = hostile._repr_html_()
+    for text in (str(hostile), hostile.to_markdown(), html):
+        assert not {"\x1b", "\u202e", "\0", "\ud800"} & set(text)
+        text.encode()
+    assert "<b>&" not in html
+    assert "<b>" not in hostile.to_markdown()
+    assert hostile.to_markdown().count("\n") == 5
+    assert len(hostile.to_markdown().splitlines()[0].split("|")) == len(
+        hostile.to_markdown().splitlines()[2].split("|")
+    )
+
+
+def test_markdown_is_a_table_of_one_line_with_the_warnings_below() -> None:
+    head, rule, line, blank, warning = FULL.to_markdown().splitlines()
+    assert head.startswith("| name | median | 95 % interval | min |")
+    assert rule.count("|") == head.count("|") == line.count("|")
+    assert line.startswith("| add | 21.0 µs | 20.0 to 23.0 µs |")
+    assert (blank, warning) == ("", "- warning: the clocks are not locked")
+    assert "flops" not in result().to_markdown()
+
+
+def test_html_is_well_formed_and_has_a_bar_for_each_filled_bin() -> None:
+    fragment = ElementTree.fromstring(FULL._repr_html_().replace("&nbsp;", " "))
+    svg = "{http://www.w3.org/2000/svg}"
+    bars = [rect for rect in fragment.iter(f"{svg}rect") if rect.find(f"{svg}title") is not None]
+    assert len(bars) == sum(each.count > 0 for each in bins(FULL, 30))
+    assert sum(int((bar[0].text or "").rpartition(": ")[2]) for bar in bars) == FULL.count
+    assert "script" not in FULL._repr_html_()
+
+
+# Histogram
+
+
+@settings(deadline=None, derandomize=True)
+@given(
+    st.lists(st.integers(-5, 400), min_size=1, max_size=80),
+    st.sampled_from([0.0, 1e-12, 0.5, 1.0, 7.0]),
+    st.integers(1, 40),
+)
+def test_every_sample_is_in_one_bin_and_no_bin_is_narrower_than_a_tick(
+    samples: list[int], tick: float, most: int
+) -> None:
+    found = result(*map(float, samples), tick_ms=tick)
+    filled = bins(found, most)
+    assert sum(each.count for each in filled) == found.count
+    assert len(filled) <= most
+    assert filled[0].low <= found.min_ms
+    assert filled[-1].high >= found.max_ms
+    for left, right in pairwise(filled):
+        assert left.high == pytest.approx(right.low)
+    inner = [each for each in filled if not each.tail]
+    if tick >= 0.5:
+        assert all(each.high - each.low >= 0.99 * tick for each in inner)
+    for each in inner:
+        inside = sum(each.low - 1e-9 <= sample <= each.high + 1e-9 for sample in samples)
+        assert each.count <= inside
+
+
+def test_a_straggler_does_not_squeeze_the_others_into_one_bin() -> None:
+    found = result(*[1.0 + place / 100 for place in range(50)], 500.0)
+    *inner, last = bins(found, 12)
+    assert (last.tail, last.count) == (True, 1)
+    assert len(inner) == 11
+    assert "above 1.490, to 500.000 ms" in found.histogram()
+
+
+def test_the_histogram_as_text_has_a_line_for_each_bin() -> None:
+    found = result(*[1.0] * 8, *[2.0] * 4, 3.0, tick_ms=1.0)
+    assert found.histogram() == "\n".join(
+        [
+            f"0.5 to 1.5 ms |{'#' * 40} 8",
+            f"1.5 to 2.5 ms |{'#' * 20} 4",
+            f"2.5 to 3.5 ms |{'#' * 5} 1",
+        ]
+    )
+    assert result(2.0, 2.0).histogram() == f"2.00 to 2.00 ms |{'#' * 40} 2"
+
+
+@pytest.mark.parametrize("most", [0, -1, 1.5, True, 10**6])
+def test_a_number_of_bins_that_makes_no_sense_is_an_error(most: Any) -> None:
+    with pytest.raises(ValueError, match="expected a whole number from 1 to 1000"):
+        result().histogram(most)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (0.02, 0.023, "20.0 to 23.0 µs"),
+        (0.021376, 0.02144, "21.376 to 21.440 µs"),
+        (0.0000005, 0.000001, "0.50 to 1.00 ns"),
+        (1.0, 1.0, "1.00 to 1.00 ms"),
+        (999.0, 1500.0, "1.00 to 1.50 s"),
+    ],
+)
+def test_an_interval_has_the_digits_that_tell_its_ends_apart(
+    low: float, high: float, text: str
+) -> None:
+    assert interval_text(low, high) == text
+
+
+@pytest.mark.parametrize(
+    ("per_second", "text"),
+    [
+        (None, ""),
+        (0.0, "0.00 B/s"),
+        (1234.0, "1.23 kB/s"),
+        (999_400_000.0, "999 MB/s"),
+        (999_600_000.0, "1.00 GB/s"),
+        (2e12, "2.00 TB/s"),
+        (1e16, "10,000 TB/s"),
+    ],
+)
+def test_a_rate_has_a_decimal_prefix(per_second: float | None, text: str) -> None:
+    assert rate(per_second, "B") == text
+
+
+def test_a_percentage_has_two_digits() -> None:
+    assert [percent(each) for each in (0.00123, 0.05, 2.5, math.inf)] == [
+        "0.12 %",
+        "5 %",
+        "250 %",
+        "-",
+    ]
+
+
+# Plot
+
+
+@pytest.mark.parametrize("found", [FULL, result(2.0, 2.0), result(0.0), result(1.0, name="$a")])
+def test_the_plot_draws_the_samples_and_is_not_known_to_pyplot(found: BenchResult) -> None:
+    pytest.importorskip("matplotlib")
+    figure = found.plot()
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    assert sum(bar.get_height() for bar in axes.containers[0]) == found.count
+    assert (
+        "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+    )
+
+
+def test_the_plot_draws_into_axes_and_says_what_lies_further_out() -> None:
+    figure_type = pytest.importorskip("matplotlib.figure").Figure
+    axes = figure_type().subplots()
+    stray = replace(FULL, samples_ms=(*[0.02] * 6, 9.0), tick_ms=0.0)
+    assert stray.plot(axes) is axes.figure
+    assert axes.get_xlabel() == "time of a call (µs); 1 further out"
+
+
+def test_without_matplotlib_plot_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'gpuprof\[plot\]'"):
+        result().plot()

@@ -1,0 +1,24 @@
+"""Results of benchmarks that nobody measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpuprof._results.result import BenchResult
+
+
+def bench(name: str, samples: Sequence[float], **changes: Any) -> BenchResult:
+    values = {
+        "mode": "graph",
+        "requested_mode": "auto",
+        "clock": "cuda",
+        "l2": "hot",
+        "duration_s": 0.5,
+    }
+    return BenchResult(name=name, samples_ms=tuple(samples), **{**values, **changes})
+
+
+def wavering(ms: float, rounds: int = 40) -> list[float]:
+    """Samples that drift by a tenth over the rounds, as all functions of a round do."""
+    return [ms * (1 + place / (10 * rounds)) * (1 + (place % 3) * 1e-4) for place in range(rounds)]

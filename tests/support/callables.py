@@ -1,0 +1,70 @@
+"""What tests of graphed callables share: functions that count their runs, calls at odd moments."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.threads import PATIENCE_S
+
+US = 1_000
+BRIEF_S = 0.3  # for what another thread must not do
+
+
+class Counted:
+    """How often a function ran: no plain value, which a graphed callable would watch."""
+
+    def __init__(self) -> None:
+        self._runs: list[None] = []
+
+    def note(self) -> None:
+        self._runs.append(None)
+
+    def __call__(self) -> int:
+        return len(self._runs)
+
+
+def twice(cupy: Any, runs: Counted | None = None, ns: int = US) -> Callable[[Any], Any]:
+    """Return a function of an array that gives it twice, one after the other."""
+
+    def body(x: Any) -> Any:
+        if runs is not None:
+            runs.note()
+        size = x.shape[0]
+        out = cupy.empty((2 * size, *x.shape[1:]), x.dtype)
+        out[:size] = x
+        cupy.launch("twice", ns)
+        out[size:] = x
+        return out
+
+    return body
+
+
+@contextlib.contextmanager
+def called_before_a_copy(
+    monkeypatch: pytest.MonkeyPatch,
+    library: type[Any],
+    into: Callable[[Any], bool],
+    other: Callable[[], None],
+) -> Iterator[None]:
+    """Call `other` on a thread, with time to end, before a library's first copy into some array."""
+    fill = library.fill
+    threads: list[threading.Thread] = []
+
+    def fill_late(self: Any, static: Any, array: Any) -> None:
+        if into(static) and not threads:
+            threads.append(threading.Thread(target=other))
+            threads[0].start()
+            threads[0].join(BRIEF_S)
+        fill(self, static, array)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(library, "fill", fill_late)
+        yield
+    (thread,) = threads
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()

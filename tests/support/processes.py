@@ -1,0 +1,66 @@
+"""Running a piece of Python in a process of its own, where the exit status is part of the test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_PREFIX = """\
+import sys, warnings
+sys.path.insert(0, {root!r})
+warnings.filterwarnings("ignore", message=".*multi-threaded.*fork")  # from Python 3.12 on
+"""
+
+
+def environment(driver: Path | str | None, **variables: str) -> dict[str, str]:
+    """Return this process's environment with another driver (None: an absent one)."""
+    result = {k: v for k, v in os.environ.items() if not k.startswith(("GPUPROF_", "FAKECUDA_"))}
+    if driver is not None:
+        result["GPUPROF_CUDA_DRIVER"] = str(driver)
+    result.update(variables)
+    return result
+
+
+def run_python(
+    code: str, *, driver: Path | str | None = None, timeout: float = 60, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run `code` and return what it printed and how it ended."""
+    script = _PREFIX.format(root=str(ROOT)) + textwrap.dedent(code)
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment(driver, **variables),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def check_python(code: str, **options: object) -> str:
+    """Run `code`; it must end with status 0 and print nothing to stderr. Return its output."""
+    done = run_python(code, **options)  # type: ignore[arg-type]
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert done.stderr == "", done.stderr
+    return done.stdout
+
+
+# A context and a stream as a framework would have them, and a scope on the stream.
+SETUP_CUDA = """
+import os, threading, time
+import gpuprof
+from gpuprof import _core
+from tests.fake_driver.control import FakeCuda
+fake = FakeCuda(os.environ["GPUPROF_CUDA_DRIVER"])
+context = fake.use_primary()
+stream = fake.stream_create()
+scope = gpuprof.timer("step", stream=stream)
+"""
+
+
+def check_cuda(driver: Path, body: str, **variables: str) -> str:
+    """Run `body` after `SETUP_CUDA` on the fake driver, as `check_python` does."""
+    return check_python(SETUP_CUDA + textwrap.dedent(body), driver=driver, **variables)

@@ -1,0 +1,184 @@
+"""Small projects that are tested with the pytest plugin, where the times are made up.
+
+As a plugin of the inner session (``-p tests.support.pytest_projects``) this module replaces
+what measures: a test's times come from ``times.json`` in its folder, so that no verdict depends on
+the machine.
+
+PYTEST_DONT_REWRITE: the outer session has imported it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpuprof._results.result import BenchResult
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+CPU_MACHINE = {"gpu": None, "cpu": "Test CPU", "cpus": 2, "python": "3"}
+GPU_MACHINE = {**CPU_MACHINE, "gpu": "Test GPU", "gpu_uuid": "GPU-1", "sms": 8, "driver": "1.0"}
+TIMES = "times.json"
+CALLS = "calls.jsonl"
+
+
+def made_up(median_ms: float, count: int = 45, **fields: Any) -> BenchResult:
+    """Return a result with that median and a spread of 1 %."""
+    order = [*range(0, count, 2), *range(1, count, 2)]
+    steps = [(place + 0.5) / count - 0.5 for place in order]
+    values: dict[str, Any] = {
+        "name": "made up",
+        "mode": "cpu",
+        "requested_mode": "auto",
+        "clock": "cpu",
+        "l2": "n/a",
+        "machine": CPU_MACHINE,
+        **fields,
+    }
+    return BenchResult(samples_ms=tuple(median_ms * (1 + 0.01 * s) for s in steps), **values)
+
+
+class _Measuring:
+    """Stands for `gpuprof._benchmark.api` in one session."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._taken: dict[str, int] = {}
+
+    def benchmark(self, *call: Any, **options: Any) -> BenchResult:
+        measurer = self.prepare(*call, **options)
+        measurer.sample()
+        return measurer.result([1.0] * 45)
+
+    def prepare(
+        self,
+        fn: Any,
+        args: Any,
+        kwargs: Any,
+        *,
+        name: str,
+        setup: Any = None,
+        **options: Any,
+    ) -> _Measurer:
+        with (self._folder / CALLS).open("a", encoding="utf-8") as calls:
+            calls.write(json.dumps({"name": name, **options}) + "\n")
+        plan = json.loads((self._folder / TIMES).read_text(encoding="utf-8"))
+        test = name.rpartition("::")[2]
+        times = plan.get(test, plan["*"])
+        median = times[min(self._taken.get(test, 0), len(times) - 1)]
+        self._taken[test] = self._taken.get(test, 0) + 1
+
+        def call() -> None:
+            made = setup() if setup else None
+            positional, named = made if made is not None else (args, kwargs)
+            fn(*positional, **named)
+
+        return _Measurer(call, median, {**plan["fields"], "name": name})
+
+
+@dataclass
+class _Measurer:
+    """Stands for `gpuprof._benchmark.api.Measurer`."""
+
+    call: Callable[[], None]
+    median_ms: float
+    fields: dict[str, Any]
+
+    def sample(self) -> float:
+        self.call()
+        return self.median_ms
+
+    def result(self, samples: list[float]) -> BenchResult:
+        return made_up(self.median_ms, len(samples), **self.fields)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def replaced(folder: Path) -> Iterator[None]:
+    from gpuprof._benchmark import api
+
+    with pytest.MonkeyPatch.context() as patch:
+        measuring = _Measuring(folder)
+        patch.setattr(api, "benchmark", measuring.benchmark)
+        patch.setattr(api, "prepare", measuring.prepare)
+        yield
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    context = replaced(config.rootpath)
+    context.__enter__()
+    config.add_cleanup(lambda: context.__exit__(None, None, None))
+
+
+class Project:
+    """A folder of tests, and how it is tested."""
+
+    def __init__(self, pytester: pytest.Pytester) -> None:
+        self.pytester = pytester
+        self.path = pytester.path
+        pytester.makeini("[pytest]\n")
+        self.times(1.0)
+
+    def times(self, *every: float, fields: dict[str, Any] | None = None, **tests: Any) -> None:
+        """Say what the tests take, in milliseconds; a list for the first and later measurements."""
+        plan: dict[str, Any] = {"*": list(every) or [1.0], "fields": fields or {}}
+        plan.update({name: [t] if isinstance(t, float) else t for name, t in tests.items()})
+        (self.path / TIMES).write_text(json.dumps(plan), encoding="utf-8")
+
+    def plan(self) -> dict[str, Any]:
+        """Return what was last said of the tests' times."""
+        plan: dict[str, Any] = json.loads((self.path / TIMES).read_text(encoding="utf-8"))
+        return plan
+
+    def on_gpu(self, *every: float, mode: str = "graph", l2: str = "hot", **machine: Any) -> None:
+        """Let the tests be measured on a GPU."""
+        fields = {"mode": mode, "clock": "cuda", "l2": l2, "machine": {**GPU_MACHINE, **machine}}
+        self.times(*every, fields=fields)
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Return what the measurer was asked for since the last time."""
+        path = self.path / CALLS
+        if not path.exists():
+            return []
+        calls = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        path.unlink()
+        return calls
+
+    def run(self, *arguments: str) -> pytest.RunResult:
+        """Test it in this process, with the made-up times."""
+        plugins = ("-p", "gpuprof._pytest.plugin", "-p", "tests.support.pytest_projects")
+        arguments = (*plugins, "-p", "no:cacheprovider", *arguments)
+        return self.pytester.runpytest_inprocess(*arguments, no_reraise_ctrlc=True)
+
+    def saved(self, name: str = "main") -> dict[str, list[Any]]:
+        """Return the runs of a baseline by machine."""
+        from gpuprof._results.baselines import Baselines
+
+        return Baselines(self.path / ".gpuprof").runs(name)
+
+    def written(self, file: str = "out.json") -> Any:
+        """Return the content of a JSON file."""
+        return json.loads((self.path / file).read_text(encoding="utf-8"))
+
+    def save_runs(self, count: int = 5, name: str = "main") -> None:
+        """Store a run of the tests, as often as a baseline wants runs."""
+        from gpuprof._results.baselines import Baselines
+
+        done = self.run(f"--gpu-benchmark-save={name}")
+        assert done.ret == 0, done.stdout.str()
+        for (run,) in self.saved(name).values():
+            for _ in range(count - 1):
+                Baselines(self.path / ".gpuprof").append(name, run)
+        self.calls()

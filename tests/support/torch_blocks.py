@@ -1,0 +1,48 @@
+"""Running captures of torch's streams in a process of its own, on the fake driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.processes import check_cuda
+
+SETUP = """
+import sys
+import warnings
+from gpuprof import errors
+from tests.support.stand_in_torch import install_on
+world = install_on(fake, {version!r}, keeps={keeps}, tells_exec={tells_exec})
+torch = world.torch
+before = world.state()
+US = 1000
+
+def launch(name, on=None):
+    return fake.kernel(torch.cuda.current_stream().cuda_stream if on is None else on, name, US)
+
+def check_as_before(but_pools=False):
+    after = world.state()
+    if but_pools:
+        after["pools held"] = before["pools held"]
+    assert after == before, after
+    assert _core._open_captures() == []
+    assert _core._relaxed_collections() == 0
+
+def check_works_again():
+    with gpuprof.capture(name="again") as cap:
+        launch("again")
+    cap.graph.launch()
+    cap.graph.close()
+"""
+
+
+def check(
+    fake_path: Path,
+    body: str,
+    version: str = "2.11.0",
+    *,
+    keeps: bool = True,
+    tells_exec: bool = True,
+) -> str:
+    setup = SETUP.format(version=version, keeps=keeps, tells_exec=tells_exec)
+    """Run `body` with a stand-in for a torch of `version`, which can do what the options say."""
+    return check_cuda(fake_path, setup + body)

@@ -1,0 +1,134 @@
+"""Scopes and the process around them: exit, signals, the interpreter's lock, subinterpreters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import SETUP_CUDA, check_cuda, check_python, run_python
+
+
+def test_daemon_threads_waiting_at_exit_do_not_abort(fake_path: Path) -> None:
+    for _ in range(10):
+        done = run_python(
+            SETUP_CUDA
+            + """
+fake.configure("mode=manual")
+fake.work(stream, 10**12)
+def wait():
+    with gpuprof.timer("daemon", stream=stream) as sample:
+        pass
+    sample.ms
+for _ in range(8):
+    threading.Thread(target=wait, daemon=True).start()
+time.sleep(0.05)
+""",
+            driver=fake_path,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_ctrl_c_ends_a_wait_and_leaves_the_sample_usable(fake_path: Path) -> None:
+    out = check_cuda(
+        fake_path,
+        """
+        import signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
+        fake.configure("mode=manual")
+        with scope as sample:
+            fake.work(stream, 1000)
+        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        began = time.monotonic()
+        try:
+            sample.ms
+        except KeyboardInterrupt:
+            print("interrupted", time.monotonic() - began < 0.7)
+        fake.complete(stream)
+        print(sample.ms > 0)
+        """,
+    )
+    assert out.split() == ["interrupted", "True", "True"]
+
+
+@pytest.mark.parametrize("first", ["main", "subinterpreter"])
+@pytest.mark.parametrize("kind", ["isolated", "legacy"])
+def test_a_subinterpreter_gets_a_clear_import_error_and_the_main_one_goes_on(
+    kind: str, first: str
+) -> None:
+    inside = (
+        "try:\n    import gpuprof._core\n"
+        "except ImportError as error:\n    print('ImportError', 'subinterpreters' in str(error))\n"
+    )
+    out = check_python(
+        f"""
+        import sys
+        if {first!r} == "main":
+            import gpuprof
+            gpuprof.timer("main")
+        if sys.version_info >= (3, 13):
+            import _interpreters as interpreters
+            create = lambda: interpreters.create({kind!r})
+        else:
+            import _xxsubinterpreters as interpreters
+            create = lambda: interpreters.create(isolated={kind == "isolated"})
+        for _ in range(2):
+            one = create()
+            interpreters.run_string(one, {inside!r})
+            interpreters.destroy(one)
+        import gpuprof
+        with gpuprof.timer("after", backend="cpu"):
+            pass
+        print(gpuprof.stats()["after"].host.count)
+        """
+    )
+    assert out.split() == ["ImportError", "True"] * 2 + ["1"]
+
+
+def test_a_blocked_record_lets_other_threads_run_from_then_on(fake_path: Path) -> None:
+    out = check_cuda(
+        fake_path,
+        """
+        fake.script("cuEventRecord@2=0:sleep=5;cuEventRecord@3=0:block")
+        with scope:
+            pass
+        progress = []
+        def release():
+            progress.append(1)
+            fake.release()
+        threading.Timer(0.05, release).start()
+        with scope:  # would never end if the lock were held: nobody could call release()
+            pass
+        print(progress)
+        """,
+    )
+    assert out.strip() == "[1]"
+
+
+def test_release_gil_lets_other_threads_run_at_every_record(fake_path: Path) -> None:
+    out = check_cuda(
+        fake_path,
+        """
+        fake.script("cuEventRecord@1=0:block")
+        threading.Timer(0.05, fake.release).start()
+        with scope:
+            print("entered")
+        """,
+        GPUPROF_RELEASE_GIL="1",
+    )
+    assert out.strip() == "entered"
+
+
+def test_disable_in_the_environment_switches_everything_off(fake_path: Path) -> None:
+    out = check_python(
+        """
+        import gpuprof
+        gpuprof.enable()
+        with gpuprof.timer("step", backend="cuda", enabled=True) as sample:
+            pass
+        print(sample.state, sample.ms, gpuprof.start_probe_timer_if(True), len(gpuprof.stats()))
+        """,
+        driver=fake_path,
+        GPUPROF_DISABLE="1",
+    )
+    assert out.split() == ["disabled", "nan", "None", "0"]

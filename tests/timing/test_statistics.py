@@ -1,0 +1,263 @@
+"""What the samples of a path add up to, and how much memory that takes."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import gpuprof
+from gpuprof import _core
+from tests.support.processes import check_python
+
+EXACT = 4096
+WITHIN = 0.01
+
+
+def cpu(name: str | None = None, **options: Any) -> gpuprof.Scope:
+    """Return a scope that measures the same whatever other tests have done to CUDA."""
+    return gpuprof.timer(name, backend="cpu", **options)
+
+
+def measure(name: str, amounts: list[int]) -> list[float]:
+    """Time as many bodies as there are amounts of work; return what each sample read."""
+    scope, read = cpu(name), []
+    for amount in amounts:
+        with scope as sample:
+            sum(range(amount))
+        read.append(sample.host_ms)
+    return read
+
+
+def summary(path: str) -> gpuprof.Summary:
+    host = gpuprof.stats()[path].host
+    assert host is not None
+    return host
+
+
+def interpolated(values: list[float], q: float) -> float:
+    """Return the quantile as order statistics define it, between the two nearest ranks."""
+    ordered = sorted(values)
+    rank = q * (len(ordered) - 1)
+    low, high = ordered[math.floor(rank)], ordered[math.ceil(rank)]
+    return low + (high - low) * (rank - math.floor(rank))
+
+
+# Figures
+
+
+def test_all_but_the_quantiles_is_exact() -> None:
+    read = measure("exact", [i % 50 for i in range(500)])
+    host = summary("exact")
+    assert host.count == 500
+    assert host.total == pytest.approx(math.fsum(read), rel=1e-12)
+    assert host.mean == pytest.approx(math.fsum(read) / 500, rel=1e-12)
+    assert (host.min, host.max, host.first) == (min(read), max(read), read[0])
+
+
+def test_all_but_the_quantiles_stays_exact_beyond_what_is_kept() -> None:
+    read = measure("many", [0] * (2 * EXACT))
+    host = summary("many")
+    assert host.count == 2 * EXACT
+    assert host.total == pytest.approx(math.fsum(read), rel=1e-12)
+    assert (host.min, host.max, host.first) == (min(read), max(read), read[0])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 10, 101, EXACT - 1, EXACT])
+def test_quantiles_are_exact_up_to_4096_samples(count: int) -> None:
+    read = measure("quantiles", [i % 20 for i in range(count)])
+    host = summary("quantiles")
+    for q, value in ((0.5, host.p50), (0.9, host.p90), (0.99, host.p99)):
+        assert value == pytest.approx(interpolated(read, q), rel=1e-12), q
+
+
+def steady(_: random.Random) -> int:
+    return 10
+
+
+def uniform(dice: random.Random) -> int:
+    return dice.randrange(300)
+
+
+def two_humps(dice: random.Random) -> int:
+    return dice.choice([0, 0, 500])
+
+
+def long_tail(dice: random.Random) -> int:
+    return min(int(dice.paretovariate(1.0)), 20_000)
+
+
+@pytest.mark.parametrize("amount", [steady, uniform, two_humps, long_tail])
+@pytest.mark.parametrize("count", [EXACT + 1, 3 * EXACT])
+def test_quantiles_are_within_a_hundredth_beyond(
+    amount: Callable[[random.Random], int], count: int
+) -> None:
+    dice = random.Random(3)
+    read = sorted(measure("beyond", [amount(dice) for _ in range(count)]))
+    host = summary("beyond")
+    for q, value in ((0.5, host.p50), (0.9, host.p90), (0.99, host.p99)):
+        rank = q * (count - 1)
+        low, high = read[math.floor(rank)], read[math.ceil(rank)]
+        assert low * (1 - WITHIN) <= value <= high * (1 + WITHIN), q
+
+
+def test_quantiles_stay_between_the_smallest_and_the_largest() -> None:
+    measure("between", [0] * (EXACT + 1))
+    host = summary("between")
+    assert host.min <= host.p50 <= host.p90 <= host.p99 <= host.max
+
+
+def test_the_first_sample_is_shown_apart_and_counted() -> None:
+    read = measure("first", [100_000, 0, 0])
+    host = summary("first")
+    assert host.first == host.max == read[0]
+    assert host.count == 3
+
+
+def test_the_cpu_clock_has_no_gpu_time() -> None:
+    measure("cpu only", [1])
+    row = gpuprof.stats()["cpu only"]
+    assert row.gpu.count == 0
+    assert row.clock == "cpu"
+    assert row.host_bound is False
+
+
+# Rows
+
+
+def test_rows_are_in_the_order_in_which_paths_were_first_entered() -> None:
+    names = ["order c", "order a", "order d", "order b"]
+    with cpu("order outer"):
+        for name in [*names, *reversed(names)]:
+            measure(name, [1])
+    expected = ["order outer", *(f"order outer/{name}" for name in names)]
+    assert list(gpuprof.stats()) == expected
+
+
+def test_a_scope_that_is_still_open_has_no_row() -> None:
+    with cpu("open"):
+        assert "open" not in gpuprof.stats()
+    assert "open" in gpuprof.stats()
+
+
+def test_a_path_whose_samples_all_failed_has_a_row_without_times() -> None:
+    with pytest.raises(ValueError, match="x"), cpu("failed"):
+        raise ValueError("x")
+    row = gpuprof.stats()["failed"]
+    assert (row.failed, row.host.count, row.time.count) == (1, 0, 0)
+
+
+def test_statistics_are_a_snapshot() -> None:
+    measure("snapshot", [1])
+    before = gpuprof.stats()
+    measure("snapshot", [1])
+    assert before["snapshot"].time.count == 1
+    assert gpuprof.stats()["snapshot"].time.count == 2
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_waiting_makes_no_difference_on_the_cpu_clock(wait: bool) -> None:
+    measure("waits", [1, 1])
+    row = gpuprof.stats(wait=wait)["waits"]
+    assert (row.time.count, row.pending, row.dropped) == (2, 0, 0)
+
+
+# Reset
+
+
+def test_reset_forgets_what_was_measured() -> None:
+    measure("forgotten", [1, 1])
+    gpuprof.reset()
+    assert len(gpuprof.stats()) == 0
+    measure("forgotten", [1])
+    assert summary("forgotten").count == 1
+
+
+def test_samples_entered_before_a_reset_never_count() -> None:
+    with cpu("before"), cpu("inner"):
+        gpuprof.reset()
+        with cpu("after"):
+            pass
+    assert list(gpuprof.stats()) == ["before/inner/after"]
+
+
+def test_a_reset_leaves_samples_and_scopes_as_they_are() -> None:
+    scope = cpu("kept")
+    with scope as sample:
+        pass
+    read = sample.ms
+    gpuprof.reset()
+    assert (sample.ms, scope.ms, scope.last) == (read, read, sample)
+
+
+def test_a_reset_makes_the_next_sample_the_first() -> None:
+    measure("again", [100_000])
+    gpuprof.reset()
+    read = measure("again", [0, 0])
+    assert summary("again").first == read[0]
+
+
+# Memory
+
+
+def test_a_million_scopes_that_nobody_reads_take_no_memory() -> None:
+    scope = cpu("a million")
+    before = _core._samples_in_memory()
+    for _ in range(1_000_000):
+        with scope:
+            pass
+    assert _core._samples_in_memory() <= before + 64
+    assert summary("a million").count == 1_000_000
+
+
+def test_samples_that_were_kept_are_used_again() -> None:
+    scope, kept = cpu("kept"), []
+    for _ in range(20_000):
+        with scope as sample:
+            kept.append(sample)
+    assert len(set(kept)) == len(kept)
+    before = _core._samples_in_memory()
+    del kept, sample
+    for _ in range(1000):
+        with scope:
+            pass
+    assert _core._samples_in_memory() < before / 2
+
+
+def test_too_many_names_share_one_row() -> None:
+    check_python(
+        """
+        import gpuprof
+        warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True) as said:
+            for i in range(100_000):
+                with gpuprof.timer(f"name {i}", enabled=None, backend="cpu") as sample:
+                    pass
+            inner = gpuprof.timer("deep", backend="cpu")
+            with gpuprof.timer("name 5", backend="cpu"), inner as deep:
+                pass
+        stats = gpuprof.stats()
+        assert len(stats) == 10_001, len(stats)
+        assert list(stats)[-1] == "(other)"
+        assert stats["(other)"].host.count == 90_001, stats["(other)"]
+        assert stats["name 5"].host.count == 2
+        assert sample.path == deep.path == "(other)"
+        assert len(said) == 1 and said[0].category is RuntimeWarning, said
+        assert "10000 different timer paths" in str(said[0].message)
+        """
+    )
+
+
+def test_too_many_names_do_not_keep_their_scopes() -> None:
+    check_python(
+        """
+        import gpuprof
+        for i in range(30_000):
+            gpuprof.timer(f"name {i}")
+        assert len(gpuprof._core._scopes) == 10_000, len(gpuprof._core._scopes)
+        assert gpuprof.timer("name 5") is gpuprof.timer("name 5")
+        """
+    )

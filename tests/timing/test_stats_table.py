@@ -1,0 +1,332 @@
+"""The tree table as text, rich, Markdown and HTML, and the plot."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import pickle
+import sys
+import unicodedata
+from html.parser import HTMLParser
+
+import pytest
+
+import gpuprof
+from gpuprof import Row, Stats, Summary
+from gpuprof._common.text import shown_text
+from gpuprof._common.units import byte_size, duration
+from gpuprof._timing.stats_table import lines
+from tests.support.processes import check_python
+
+HOSTILE = "a\x1b[31m\n\x85\u202e|`<b>&\"'[red]$x$"
+
+
+def row(path: str, ms: float = 1.0, clock: str = "cuda", first: float = 9.0, **counts: int) -> Row:
+    times = Summary(10, 10 * ms, ms, ms, ms, 2 * ms, ms, 2 * ms, first)
+    host = Summary(10, ms, ms / 10, ms / 10, ms / 10, ms, ms, ms, first)
+    return Row(path, clock, times if clock == "cuda" else None, host, **counts)
+
+
+NESTED = Stats([row("step", 4.0), row("step/fwd", 1.0), row("eval", 2.0), row("step/bwd", 3.0)])
+
+
+def scopes_of(table: str) -> list[str]:
+    """The first column, with its indentation."""
+    return [
+        line.split("  ")[0] or line[: len(line) - len(line.lstrip())] + line.split()[0]
+        for line in table.splitlines()[3:]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (0.0, "0 ns"),
+        (0.000032, "32 ns"),
+        (0.0009996, "1.00 µs"),
+        (0.0012799, "1.28 µs"),
+        (0.0999499, "99.9 µs"),
+        (0.9996, "1.00 ms"),
+        (1.5712, "1.57 ms"),
+        (157.1, "157 ms"),
+        (999.7, "1.00 s"),
+        (1_234_567.0, "1,235 s"),
+        (-0.5, "-500 µs"),
+        (float("nan"), "-"),
+        (float("inf"), "-"),
+        (None, "-"),
+    ],
+)
+def test_a_duration_has_three_digits_and_its_own_unit(ms: float | None, text: str) -> None:
+    assert duration(ms) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (-3 * 2**20, "-3.0 MiB"), (2**47, "128 TiB")],
+)
+def test_a_byte_size_has_a_binary_unit(size: int, text: str) -> None:
+    assert byte_size(size) == text
+
+
+def test_a_parent_stands_above_its_children_whatever_the_order_of_the_rows() -> None:
+    assert [(line.label, line.depth) for line in lines(NESTED)] == [
+        ("step", 0),
+        ("fwd", 1),
+        ("bwd", 1),
+        ("eval", 0),
+    ]
+    assert scopes_of(repr(NESTED)) == ["step", "  fwd", "  bwd", "eval"]
+
+
+def test_a_row_whose_parent_has_none_shows_the_rest_of_its_path() -> None:
+    stats = Stats([row("step"), row("step/gone/inner"), row("a/b"), row("/x"), row("y//z")])
+    assert [(line.label, line.depth) for line in lines(stats)] == [
+        ("step", 0),
+        ("gone/inner", 1),
+        ("a/b", 0),
+        ("/x", 0),
+        ("y//z", 0),
+    ]
+
+
+def test_a_slash_in_a_name_does_not_indent() -> None:
+    flat = dataclasses.replace(row("step/load"), names=("step/load",))
+    found = lines(Stats([row("step"), flat, row("step/load")]))
+    assert [(line.label, line.depth) for line in found] == [
+        ("step", 0),
+        ("load", 1),
+        ("step/load", 0),
+    ]
+
+
+def test_a_line_holds_the_figures_of_its_row() -> None:
+    header, _, _, forward = repr(NESTED).splitlines()[1:5]
+    wanted = {
+        "GPU p50": "1.00 ms",
+        "host p50": "100 µs",
+        "count": "10",
+        "total": "10.0 ms",
+        "self": "10.0 ms",
+        "% parent": "25.0",
+        "first call": "9.00 ms",
+    }
+    for column, value in wanted.items():
+        end = header.index(column) + len(column)
+        assert forward[:end].endswith(value), column
+
+
+def test_what_is_missing_from_the_figures_is_noted() -> None:
+    stats = Stats([row("step", dropped=4, pending=3, failed=2, skipped=1)], dropped=4)
+    assert "4 dropped, 3 pending, 2 failed, 1 skipped" in repr(stats)
+    assert "4 samples dropped" in repr(stats).splitlines()[-1]
+
+
+def test_a_host_bound_row_is_noted() -> None:
+    slow_host = row("step").host
+    assert slow_host is not None
+    assert "host-bound" in repr(Stats([Row("step", "cuda", slow_host, slow_host)]))
+    assert "host-bound" not in repr(NESTED)
+
+
+def test_a_clock_column_appears_only_with_several_clocks() -> None:
+    assert "clock  " not in repr(NESTED)
+    mixed = repr(Stats([row("step"), row("step", clock="cpu")])).splitlines()
+    assert mixed[0].startswith("clocks: cuda, cpu")
+    assert mixed[1].split()[:2] == ["scope", "clock"]
+
+
+def test_host_time_is_never_shown_as_gpu_time() -> None:
+    text = repr(Stats([row("step", clock="cpu")]))
+    assert "no GPU time was measured" in text
+    assert text.splitlines()[3].split()[1] == "-"
+
+
+def test_empty_statistics_say_how_to_fill_them() -> None:
+    assert "gpuprof.timer(" in repr(Stats([]))
+    assert "gpuprof.timer(" in Stats([])._repr_html_()
+    assert "gpuprof.timer(" in Stats([]).to_markdown()
+
+
+def test_memory_stands_under_the_table() -> None:
+    memory = {"device": "cuda:0", "peak_bytes": 3 * 2**30, "delta_bytes": 2**20}
+    stats = Stats([row("step")], memory=[memory])  # type: ignore[list-item]
+    assert repr(stats).splitlines()[-1] == (
+        "torch memory on cuda:0: peak 3.0 GiB, +1.0 MiB since the last reset"
+    )
+
+
+def test_a_hostile_name_stays_on_its_line_and_visible() -> None:
+    text = repr(Stats([row(HOSTILE)]))
+    assert len(text.splitlines()) == 4
+    assert r"a\x1b[31m\x0a\x85\u202e" in text
+    assert not [c for c in text if c != "\n" and unicodedata.category(c) in {"Cc", "Cf", "Cs"}]
+
+
+@pytest.mark.parametrize("name", ["x" * 100_000, "é" * 5000, "\ud800" * 5000])
+def test_a_huge_name_is_cut_at_4_kib(name: str) -> None:
+    shown = shown_text(name)
+    assert len(shown.encode()) <= 4096
+    assert shown.endswith("…")
+
+
+def test_deep_nesting_is_shown_without_recursion() -> None:
+    paths = ["/".join(["s"] * depth) for depth in range(1, 1500)]
+    stats = Stats([row(path) for path in paths])
+    assert len(repr(stats).splitlines()) == len(paths) + 3
+    assert max(map(len, repr(stats).splitlines())) < 300
+
+
+def test_wide_characters_keep_the_columns_aligned() -> None:
+    header, _, wide, narrow = repr(Stats([row("計測"), row("abcd")])).splitlines()[1:]
+    assert header.startswith("scope  ")
+    assert wide.replace("計測 ", "") == narrow.replace("abcd ", "")
+
+
+def cells_of(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_markdown_is_one_table_with_whole_paths() -> None:
+    text = NESTED.to_markdown().splitlines()
+    table = [line for line in text if line.startswith("|")]
+    assert len({len(cells_of(line)) for line in table}) == 1
+    assert [cells_of(line)[0] for line in table[2:]] == ["step", "step/fwd", "step/bwd", "eval"]
+
+
+def test_markdown_of_a_hostile_name_is_still_one_cell_without_markup() -> None:
+    table = [
+        line
+        for line in Stats([row(HOSTILE + "__init__ my_name @x")]).to_markdown().splitlines()
+        if line.startswith("|")
+    ]
+    assert len(cells_of(table[2])) == len(cells_of(table[0]))
+    assert not set("<`[*\\$@") & set(table[2])
+    assert "my_name" in table[2]
+    assert "__init__" not in table[2]
+
+
+class Cells(HTMLParser):
+    """The texts of the cells, and every tag."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.cells: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, _attrs: object) -> None:
+        self.tags.add(tag)
+        if tag == "td":
+            self.cells.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.cells:
+            self.cells[-1] += data
+
+
+def test_html_shows_a_hostile_name_as_text() -> None:
+    found = Cells(Stats([row(HOSTILE)])._repr_html_())
+    assert found.tags == {"div", "table", "thead", "tbody", "tr", "th", "td"}
+    assert found.cells[0] == shown_text(HOSTILE)
+
+
+def test_html_escapes_a_clocks_name() -> None:
+    assert "<i>" not in Stats([row("a", clock="<i>"), row("b")])._repr_html_()
+
+
+def test_printing_to_what_is_no_terminal_is_plain() -> None:
+    out = io.StringIO()
+    NESTED.print(out)
+    assert out.getvalue() == repr(NESTED) + "\n"
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_rich_shows_every_column_and_reads_no_markup(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = io.StringIO()
+    Stats([row("[red]x"), row("[red]x/y", clock="cpu", pending=2)]).print(out, style="rich")
+    text = out.getvalue()
+    assert "─" in text
+    assert "[red]x" in text
+    for figure in ("1.00 ms", "100 µs", "10.0 ms", "9.00 ms", "pending"):
+        assert figure in text
+    for heading in ("scope", "clock", "host", "count", "total", "self", "parent", "first"):
+        assert heading in text
+
+
+def test_without_rich_the_table_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "rich"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "rich", None)
+    out = io.StringIO()
+    NESTED.print(out, style="rich")
+    assert out.getvalue() == repr(NESTED) + "\n"
+
+
+def test_an_unknown_style_names_those_that_exist() -> None:
+    with pytest.raises(ValueError, match="'fancy'; expected one of 'auto', 'rich', 'plain'"):
+        NESTED.print(io.StringIO(), style="fancy")
+
+
+def test_an_encoding_without_the_characters_gets_others() -> None:
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding="ascii")
+    Stats([row("über", 0.005)]).print(out)
+    out.flush()
+    assert b"5.00 us" in raw.getvalue()
+    assert rb"\xfcber" in raw.getvalue()
+
+
+def test_a_plot_has_a_bar_of_the_median_for_each_row_with_samples() -> None:
+    figure = Stats([row("step", 4.0), row("a$b$/c", 1.0), Row("later", "cuda", None, None)]).plot()
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["step", "a$b$/c"]
+    assert [patch.get_width() for patch in axes.patches] == [4.0, 1.0]
+    assert "ms" in axes.get_xlabel()
+    figure.savefig(io.BytesIO(), format="png")
+
+
+def test_a_plot_of_many_rows_shows_the_largest_and_says_so() -> None:
+    figure = Stats([row(f"s{n}", 1.0 + n) for n in range(100)]).plot()
+    (axes,) = figure.axes
+    assert len(axes.patches) == 40
+    assert axes.get_yticklabels()[-1].get_text() == "s99"
+    assert "of 100 rows" in axes.get_title()
+
+
+def test_a_plot_is_a_picture_as_the_value_of_a_cell() -> None:
+    figure = NESTED.plot()
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    assert pickle.loads(pickle.dumps(figure))._repr_png_().startswith(b"\x89PNG")
+
+
+def test_an_empty_table_says_that_timing_is_off() -> None:
+    gpuprof.disable()
+    try:
+        assert repr(Stats([])) == "no samples: timing is switched off (gpuprof.disable())"
+    finally:
+        gpuprof.enable()
+    assert "around some code adds one" in repr(Stats([]))
+    out = check_python("import gpuprof; print(gpuprof.stats())", GPUPROF_DISABLE="1")
+    assert out == "no samples: timing is switched off (GPUPROF_DISABLE is set)\n"
+
+
+def test_a_plot_of_nothing_says_so() -> None:
+    assert "no samples" in Stats([]).plot().axes[0].get_title()
+
+
+def test_a_plot_can_be_drawn_into_given_axes() -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    assert NESTED.plot(ax=figure.subplots()) is figure
+
+
+def test_a_plot_without_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'gpuprof\[plot\]'"):
+        NESTED.plot()

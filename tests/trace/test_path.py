@@ -1,0 +1,201 @@
+"""Where traces are written: links, files of others, and what no file may be put in place of."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+import gpuprof
+from gpuprof._trace.path import output_path
+from tests.support.processes import check_python, run_python
+from tests.support.trace_events import SCOPES, files, names
+
+# What a path may be
+
+
+def test_a_path_that_is_no_link_is_itself(tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("")
+    for name in ("there", "absent"):
+        assert output_path(str(tmp_path / name)) == str(tmp_path / name)
+    assert output_path("absent") == "absent"
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_links_are_followed_to_where_they_lead(tmp_path: Path, exists: bool) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    if exists:
+        (folder / "file").write_text("")
+    (tmp_path / "first").symlink_to("second")
+    (tmp_path / "second").symlink_to(folder / "file")
+    assert output_path(str(tmp_path / "first")) == str(folder / "file")
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "to folder").symlink_to("folder")
+    (tmp_path / "to fifo").symlink_to("fifo")
+    (tmp_path / "circle").symlink_to("circle")
+    for name, code in (
+        ("folder", errno.EISDIR),
+        ("to folder", errno.EISDIR),
+        ("fifo", errno.EINVAL),
+        ("to fifo", errno.EINVAL),
+        ("circle", errno.ELOOP),
+    ):
+        with pytest.raises(OSError, match=rf"\[Errno {code}\]"):
+            output_path(str(tmp_path / name))
+    for special in (str(tmp_path / "fifo"), "/dev/null"):
+        assert output_path(special, special=True) == special
+    with pytest.raises(IsADirectoryError):
+        output_path(str(tmp_path / "folder"), special=True)
+
+
+def test_a_name_of_an_open_file_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        for name in (f"/dev/fd/{log.fileno()}", f"/proc/self/fd/{log.fileno()}"):
+            for special in (False, True):
+                with pytest.raises(OSError, match="stands for an open file"):
+                    output_path(name, special=special)
+    read, write = os.pipe()
+    try:
+        assert output_path(f"/dev/fd/{write}", special=True) == f"/dev/fd/{write}"
+        with pytest.raises(OSError, match="stands for an open file"):
+            output_path(f"/dev/fd/{write}")
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+def test_a_link_of_somebody_else_in_a_shared_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    link = shared / "run.json"
+    link.symlink_to(tmp_path / "mine")
+    assert output_path(str(link)) == str(tmp_path / "mine")
+    lstat, owner = os.stat, os.geteuid()
+
+    def of_another(path: object, **options: bool) -> object:
+        status = lstat(path, **options)  # type: ignore[call-overload]
+        if str(path) != str(link) or options.get("follow_symlinks", True):
+            return status
+        return os.stat_result((*status[:4], owner + 1, *status[5:10]))
+
+    monkeypatch.setattr(os, "stat", of_another)
+    with pytest.raises(PermissionError, match="somebody else"):
+        output_path(str(link))
+    shared.chmod(0o777)  # not sticky: whoever may write there may do so much more
+    assert output_path(str(link)) == str(tmp_path / "mine")
+
+
+# Traces
+
+
+@pytest.mark.parametrize("suffix", ["json", "json.gz"])
+def test_a_trace_goes_where_its_link_leads(tmp_path: Path, suffix: str) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    (disk / f"real.{suffix}").write_text("old")
+    link = tmp_path / f"run.{suffix}"
+    link.symlink_to(disk / f"real.{suffix}")
+    check_python(SCOPES + "work('a')", GPUPROF_TRACE_OUT=str(link))
+    assert link.is_symlink()
+    assert names(link) == names(disk / f"real.{suffix}") == ["a"]
+    assert files(disk) == {f"real.{suffix}"}
+    assert files(tmp_path) == {"disk", link.name}
+
+
+def test_the_standard_output_is_no_place_for_a_trace(tmp_path: Path) -> None:
+    out = tmp_path / "stdout"
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    done = run_python(
+        f"""
+import os
+os.dup2(os.open({str(out)!r}, os.O_WRONLY | os.O_CREAT), 1)
+"""
+        + SCOPES
+        + "work('a'); print('on')",
+        GPUPROF_TRACE_OUT=str(tmp_path / "link"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("stands for an open file") == 1
+    assert out.read_text() == "on\n"
+    assert files(tmp_path) == {"link", "stdout"}
+
+
+def test_a_part_of_somebody_else_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = tmp_path / "run.json.part"
+    part.write_text("")
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with gpuprof.TraceWriter(tmp_path / "run.json") as writer:
+        writer.push("a", "test", 1.0)
+    assert Path(writer.path).name == f"run.{os.getpid()}.json"
+    assert names(Path(writer.path)) == ["a"]
+    assert part.read_text() == ""
+    assert not (tmp_path / "run.json").exists()
+
+
+def test_a_part_that_is_another_name_of_a_file_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("")
+    (tmp_path / "run.json.part").hardlink_to(tmp_path / "precious")
+    with gpuprof.TraceWriter(tmp_path / "run.json") as writer:
+        writer.push("a", "test", 1.0)
+    assert (tmp_path / "precious").read_text() == ""
+    assert names(Path(writer.path)) == ["a"]
+    assert not (tmp_path / "run.json").exists()
+
+
+@pytest.mark.parametrize("suffix", ["json", "json.gz"])
+def test_a_part_that_was_swapped_does_not_get_the_trace_s_name(tmp_path: Path, suffix: str) -> None:
+    out = tmp_path / f"run.{suffix}"
+    part = tmp_path / f"run.{suffix}.part"
+    writer = gpuprof.TraceWriter(out).start()
+    writer.push("a", "test", 1.0)
+    part.rename(tmp_path / "moved")
+    part.write_text("another's")
+    with pytest.warns(RuntimeWarning, match="another file was put in the place"):
+        writer.close()
+    assert writer.error == "another file was put in the place of this trace's"
+    assert part.read_text() == "another's"
+    assert files(tmp_path) == {part.name, "moved"}
+    assert names(tmp_path / "moved") == ["a"]
+
+
+def test_an_empty_part_of_one_s_own_is_used(tmp_path: Path) -> None:
+    (tmp_path / "run.json.part").write_text("")
+    with gpuprof.TraceWriter(tmp_path / "run.json") as writer:
+        writer.push("a", "test", 1.0)
+    assert files(tmp_path) == {"run.json"}
+
+
+def test_a_file_is_as_the_umask_wants_it(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        for name in ("run.json", "run.json.gz"):
+            with gpuprof.TraceWriter(tmp_path / name):
+                pass
+            assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o640
+    finally:
+        os.umask(before)
+
+
+def test_a_trace_that_could_not_begin_leaves_no_part(tmp_path: Path) -> None:
+    class Rude:
+        def __repr__(self) -> str:
+            raise KeyboardInterrupt
+
+    writer = gpuprof.TraceWriter(tmp_path / "run.json", args={"a": Rude()})
+    with pytest.raises(KeyboardInterrupt):
+        writer.start()
+    assert files(tmp_path) == set()

@@ -1,0 +1,495 @@
+"""Real traces in Perfetto's engine: it shows what the program did, all of it and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gpuprof
+from tests.fake_driver.control import FakeCuda
+from tests.perfetto.check import check_closed, check_unfinished, engine_or_skip
+from tests.perfetto.engine import TraceProcessor
+from tests.perfetto.tables import Slice, Tables
+from tests.perfetto.written import complete_events
+from tests.support.processes import check_cuda, check_python, environment, run_python
+
+MS = 1_000_000
+US = 1_000
+CUTS = 100
+ENOUGH = 50_000  # bytes
+FIRST_GPU_TRACK = 1 << 28
+LONGEST_TEXT = 4096  # bytes
+
+HOSTILE = [
+    'a "quoted" name',
+    "ends in a backslash\\",
+    'ends in a quote"',
+    "back\\slash\\\\es",
+    "tab\t, line\n, return\r, escape \x1b[0m, delete \x7f",
+    "\x00\x01\x1f",
+    'a NUL \x00 and a "quote"',
+    "emoji 😀 and family 👩‍👩‍👧",
+    "lone \ud83d surrogate",
+    "line separator \u2028",
+    '{"a":[1]}',
+    "</script>",
+    "null",
+    " ",
+    "n" * 10_000_000,
+]
+
+
+def meant(text: str) -> str:
+    """Return what Perfetto is to show for a text of the program's."""
+    clean = re.sub("[\0\ud800-\udfff]", "\ufffd", text)
+    if len(clean.encode()) > LONGEST_TEXT:
+        return clean.encode()[: LONGEST_TEXT - len("…".encode())].decode(errors="ignore") + "…"
+    return clean + "\u200b" if clean.endswith("\\") else clean
+
+
+def brief(text: object) -> str:
+    return ascii(text)[:30]
+
+
+def cpu(name: str) -> gpuprof.Scope:
+    return gpuprof.timer(name, backend="cpu")
+
+
+def this_thread() -> int:
+    return threading.get_native_id()
+
+
+def on_this_thread(tables: Tables) -> list[Slice]:
+    return [each for each in tables.slices if each.track[1] == this_thread()]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[TraceProcessor]:
+    with engine_or_skip() as started:
+        yield started
+
+
+@pytest.fixture(params=["trace.json", "trace.json.gz"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return tmp_path / str(request.param)
+
+
+# What a program writes itself
+
+
+def test_a_writers_events_are_shown_as_given(engine: TraceProcessor, path: Path) -> None:
+    now = time.monotonic_ns()
+    with gpuprof.TraceWriter(path) as writer:
+        writer.complete("inner", now + 10 * US, 50 * US)
+        writer.complete("outer", now, 100 * US, cat="mine", args={"n": 1, "text": "x", "list": [1]})
+        writer.complete("elsewhere", now + 7, 3, tid=77)
+        writer.instant("moment", at_ns=now + 20 * US, args={"why": "now"})
+        writer.counter("memory", {"used": 5, "free": 2.5}, at_ns=now)
+        writer.counter("queue", 7, at_ns=now)
+        writer.flow("start", 5, at_ns=now + 10 * US)
+        writer.flow("end", 5, at_ns=now + 7, tid=77)
+        writer.flow("start", 6, at_ns=now)
+        writer.flow("step", 6, at_ns=now + 8, tid=77)
+        writer.flow("end", 6, at_ns=now + 20 * US)
+        writer.push("pushed", "io", dur_ms=0.001)
+    found = check_closed(engine, path)
+    outer, inner = found.one("outer"), found.one("inner")
+    assert (outer.duration, outer.category, outer.inside) == (100 * US, "mine", ())
+    assert outer.args == {"n": 1, "text": "x", "list[0]": 1}
+    assert (inner.begin - outer.begin, inner.duration) == (10 * US, 50 * US)
+    assert inner.inside == ("outer",)
+    assert found.one("elsewhere").track == (outer.track[0], 77)
+    assert found.one("moment").inside == ("outer", "inner")
+    assert found.one("moment").args == {"why": "now"}
+    assert found.one("pushed").duration == US
+    assert {(name, value) for name, _, value in found.counters} == {
+        ("memory used", 5.0),
+        ("memory free", 2.5),
+        ("queue value", 7.0),
+    }
+    names = sorted((a[1], b[1]) for a, b in found.flows)
+    assert names == [("elsewhere", "moment"), ("outer", "elsewhere")]
+
+
+def test_slices_that_cross_are_all_shown(engine: TraceProcessor, path: Path) -> None:
+    generator = random.Random(7)
+    start = time.monotonic_ns()
+    with gpuprof.TraceWriter(path) as writer:
+        for i in range(300):
+            begin = start + generator.randrange(2000)
+            writer.complete(f"n{i}", begin, generator.choice([0, 1, generator.randrange(500)]))
+    found = check_closed(engine, path)
+    assert {each.name for each in found.slices} == {f"n{i}" for i in range(300)}
+
+
+def test_equal_slices_are_shown_one_in_the_other(engine: TraceProcessor, path: Path) -> None:
+    now = time.monotonic_ns()
+    with gpuprof.TraceWriter(path) as writer:
+        for name, duration in (("first", 50), ("second", 50), ("both", 100), ("outer", 100)):
+            writer.complete(name, now + (50 if name == "second" else 0), duration)
+        writer.complete("next", now + 100, 7)
+    found = check_closed(engine, path)
+    assert found.one("first").inside == found.one("second").inside == ("outer", "both")
+    assert [found.one(name).duration for name in ("both", "outer", "next")] == [100, 100, 7]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=brief)
+def test_hostile_texts_are_shown_everywhere(
+    engine: TraceProcessor, tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "trace.json"
+    now = time.monotonic_ns()
+    with gpuprof.TraceWriter(path) as writer:
+        writer.complete("inner", now, 1)
+        writer.complete(text, now, 10, cat=text, args={"key": text, text: 1, "after": 2})
+        writer.instant(text, cat=text, at_ns=now + 20)
+        writer.counter(text, {text: 1})
+    found = check_closed(engine, path)
+    (slice_, instant) = found.named(meant(text))
+    assert (slice_.category, instant.category) == (meant(text), meant(text))
+    assert slice_.args == {"key": meant(text), meant(text): 1, "after": 2}
+    assert found.counters[0][0] == f"{meant(text)} {meant(text)}"
+    assert found.one("inner").inside == (meant(text),)
+
+
+def test_hostile_values_are_shown(engine: TraceProcessor, path: Path) -> None:
+    given = {
+        "nan": float("nan"),
+        "infinity": float("inf"),
+        "large": 2**64 - 1,
+        "small": -(2**63),
+        "inexact in a browser": 2**53 + 1,
+        "exact": 2**53 - 1,
+        "deep": {"a": [{"b": 1}]},
+        "flag": True,
+    }
+    with gpuprof.TraceWriter(path) as writer:
+        writer.instant("moment", args=given)
+        writer.counter("c", {"good": 1, "bad": float("nan")})
+        writer.counter("d", float("inf"))
+    found = check_closed(engine, path)
+    args = found.one("moment").args
+    assert int(str(args["large"]), 0) == 2**64 - 1
+    assert args["small"] == str(-(2**63))
+    assert args["inexact in a browser"] == str(2**53 + 1)
+    assert (args["exact"], args["flag"]) == (2**53 - 1, 1)
+    assert args["deep.a[0].b"] == 1
+    assert [name for name, _, _ in found.counters] == ["c good"]
+
+
+# What gpuprof writes by itself
+
+
+def test_nested_scopes_nest_and_their_times_are_those_of_the_statistics(
+    engine: TraceProcessor, path: Path
+) -> None:
+    with gpuprof.trace(path):
+        for _ in range(3):
+            with cpu("step"):
+                with cpu("fwd"):
+                    time.sleep(0.001)
+                with cpu("bwd"):
+                    pass
+    found = check_closed(engine, path)
+    assert [s.inside for s in found.named("fwd") + found.named("bwd")] == [("step",)] * 6
+    stats = gpuprof.stats()
+    for name, row in (("step", "step"), ("fwd", "step/fwd"), ("bwd", "step/bwd")):
+        slices = found.named(name)
+        assert len(slices) == stats[row].host.count == 3
+        total = sum(each.duration for each in slices)
+        assert total / MS == pytest.approx(stats[row].host.total, rel=1e-9, abs=1e-5)
+    assert found.threads[found.named("step")[0].track] == "MainThread"
+
+
+def test_a_scope_whose_body_raised_is_shown(engine: TraceProcessor, path: Path) -> None:
+    with gpuprof.trace(path):
+        with pytest.raises(KeyError), cpu("step"), cpu("fwd"):
+            raise KeyError
+    found = check_closed(engine, path)
+    assert found.one("fwd").inside == ("step",)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=brief)
+def test_scopes_with_hostile_names_are_shown(
+    engine: TraceProcessor, tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "trace.json"
+    with gpuprof.trace(path):
+        with cpu("outer"), cpu(text):
+            pass
+    found = check_closed(engine, path)
+    assert len(on_this_thread(found)) == 2
+    assert found.one("outer").inside == ()
+
+
+def test_annotations_marks_and_counters_are_shown(engine: TraceProcessor, path: Path) -> None:
+    with gpuprof.trace(path):
+        with gpuprof.annotate("fwd", category="train", payload=7):
+            gpuprof.mark("here", payload=2.5)
+            with cpu("inner"):
+                gpuprof.counter("memory").set(used=1, free=2)
+            gpuprof.counter("queue").set(3)
+    found = check_closed(engine, path)
+    assert found.one("fwd").category == "train"
+    assert 7 in found.one("fwd").args.values()
+    assert found.one("here").inside == ("fwd",)
+    assert 2.5 in found.one("here").args.values()
+    assert found.one("inner").inside == ("fwd",)
+    assert [(name, value) for name, _, value in found.counters] == [
+        ("memory used", 1.0),
+        ("memory free", 2.0),
+        ("queue value", 3.0),
+    ]
+
+
+@pytest.mark.parametrize("text", [t for t in HOSTILE if "\0" not in t], ids=brief)
+def test_annotations_with_hostile_names_are_shown(
+    engine: TraceProcessor, tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "trace.json"
+    with gpuprof.trace(path):
+        with cpu("outer"), gpuprof.annotate(text, category=text, payload=1):
+            gpuprof.mark(text)
+    found = check_closed(engine, path)
+    assert found.one("outer").inside == ()
+    for each in found.slices:
+        assert each.name in {"outer", meant(text)}
+
+
+def test_every_thread_has_a_track_with_its_name(engine: TraceProcessor, path: Path) -> None:
+    tids: dict[str, int] = {}
+    everybody = threading.Barrier(4)
+
+    def work() -> None:
+        tids[threading.current_thread().name] = this_thread()
+        everybody.wait()
+        for _ in range(50):
+            with cpu("outer"), cpu("inner"):
+                pass
+        everybody.wait()
+
+    with gpuprof.trace(path):
+        threads = [threading.Thread(target=work, name=f"worker {i}") for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    found = check_closed(engine, path)
+    for name, tid in tids.items():
+        (track,) = {each.track for each in found.slices if each.track[1] == tid}
+        assert found.threads[track] == name
+        assert len(found.on(track)) == 100
+    assert all(each.inside == ("outer",) for each in found.named("inner"))
+
+
+def test_scopes_that_tasks_interleave_are_all_shown(engine: TraceProcessor, path: Path) -> None:
+    async def task(name: str) -> None:
+        with cpu(name):
+            await asyncio.sleep(0.001)
+            with cpu(f"{name} inner"):
+                await asyncio.sleep(0.002)
+            await asyncio.sleep(0.001)
+
+    async def all_tasks() -> None:
+        await asyncio.gather(*(task(f"task {i}") for i in range(5)))
+
+    with gpuprof.trace(path):
+        asyncio.run(all_tasks())
+    found = check_closed(engine, path)
+    for i in range(5):
+        assert found.one(f"task {i}").duration >= found.one(f"task {i} inner").duration > MS
+    assert {each.track[0] for each in found.slices} == {os.getpid()}
+
+
+def test_generators_are_shown(engine: TraceProcessor, path: Path) -> None:
+    @cpu("items")
+    def items() -> Iterator[int]:
+        yield from range(3)
+
+    with gpuprof.trace(path):
+        for _ in zip(items(), items(), strict=True):
+            with cpu("body"):
+                pass
+    found = check_closed(engine, path)
+    assert len(found.named("body")) == 3
+    assert len(found.named("items")) >= 6
+    assert {each.inside for each in found.slices} == {()}
+
+
+def test_an_arrow_leads_from_the_launch_to_the_streams_track(
+    engine: TraceProcessor, fake: FakeCuda, path: Path
+) -> None:
+    stream, other = fake.stream_create(), fake.stream_create()
+    with gpuprof.trace(path):
+        for _ in range(3):
+            with gpuprof.timer("step", stream=stream):
+                with gpuprof.timer("fwd", stream=stream):
+                    fake.work(stream, 2 * MS)
+            with gpuprof.timer("copy", stream=other):
+                fake.work(other, 1 * MS)
+    found = check_closed(engine, path)
+    fake.stream_destroy(stream)
+    fake.stream_destroy(other)
+    for name in ("step", "fwd", "copy"):
+        on_gpu = [each for each in found.named(name) if each.category == "gpu"]
+        on_host = [each for each in found.named(name) if each.category == "scope"]
+        assert len(on_gpu) == len(on_host) == 3
+        for gpu, host in zip(on_gpu, on_host, strict=True):
+            assert gpu.begin >= host.begin
+            assert int(gpu.track[1]) >= FIRST_GPU_TRACK
+            assert (host.point, gpu.point) in found.flows
+    assert len(found.flows) == 9
+    streams = {}
+    for each in (each for each in found.slices if each.category == "gpu"):
+        title = found.threads[each.track]
+        streams.setdefault(title.split(" (")[0], set()).add(each.name)
+    assert all(title.startswith("GPU 0") for title in streams)
+    assert sorted(map(sorted, streams.values())) == [["copy"], ["fwd", "step"]]
+
+
+def test_two_traces_at_once_each_have_what_ended_in_them(
+    engine: TraceProcessor, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    with gpuprof.trace(first):
+        with cpu("before"):
+            pass
+        with gpuprof.trace(second) as writer:
+            with cpu("both"):
+                pass
+            writer.instant("only second")
+        with cpu("after"):
+            pass
+    names = [{s.name for s in check_closed(engine, path).slices} for path in (first, second)]
+    assert names == [{"before", "both", "after"}, {"both", "only second"}]
+
+
+def test_a_program_traced_by_its_environment_is_shown(
+    engine: TraceProcessor, fake_path: Path, path: Path
+) -> None:
+    code = """
+        import gpuprof
+        with gpuprof.timer("step", backend="cpu"):
+            pass
+    """
+    check_python(code, driver=fake_path, GPUPROF_TRACE_OUT=str(path))
+    assert [each.name for each in check_closed(engine, path).slices] == ["step"]
+
+
+def test_merged_traces_are_shown_with_all_of_both(
+    engine: TraceProcessor, fake_path: Path, tmp_path: Path
+) -> None:
+    merged = tmp_path / "merged.json.gz"
+    paths = [tmp_path / f"rank{rank}.json" for rank in range(2)]
+    body = """
+        for i in range(5):
+            with gpuprof.timer("step", stream=stream), gpuprof.annotate("fwd", payload=i):
+                fake.work(stream, 1_000_000)
+    """
+    for rank, path in enumerate(paths):
+        check_cuda(fake_path, body, GPUPROF_TRACE_OUT=str(path), RANK=str(rank), WORLD_SIZE="2")
+    subprocess.run(
+        [sys.executable, "-m", "gpuprof", "trace", "merge", *map(str, paths), "-o", str(merged)],
+        capture_output=True,
+        check=True,
+    )
+    parts = [check_closed(engine, path) for path in paths]
+    found = check_closed(engine, merged)
+    assert len(found.processes) == 2
+    for names in ("slices", "flows", "threads"):
+        assert len(getattr(found, names)) == sum(len(getattr(each, names)) for each in parts)
+    for launched, ran in found.flows:
+        assert launched[0][0] == ran[0][0], "an arrow from one process to another"
+
+
+# What is cut off
+
+
+def test_what_was_flushed_before_a_kill_is_shown(
+    engine: TraceProcessor, fake_path: Path, path: Path
+) -> None:
+    code = f"""
+        import os, signal
+        import gpuprof
+        writer = gpuprof.trace({str(path)!r}).start()
+        for i in range(1000):
+            with gpuprof.timer("step", backend="cpu"):
+                with gpuprof.timer("inner", backend="cpu"):
+                    pass
+        writer.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    done = run_python(code, driver=fake_path)
+    assert done.returncode == -signal.SIGKILL
+    assert not path.exists()
+    found = check_unfinished(engine, Path(f"{path}.part").read_bytes())
+    assert len(found.named("step")) == len(found.named("inner")) == 1000
+    assert {each.inside for each in found.named("inner")} == {("step",)}
+
+
+def test_what_a_kill_in_the_middle_leaves_is_shown(
+    engine: TraceProcessor, fake_path: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "trace.json"
+    part = Path(f"{path}.part")
+    code = f"""if True:
+        import time
+        import gpuprof
+        writer = gpuprof.trace({str(path)!r}).start()
+        while True:
+            with gpuprof.timer("step", backend="cpu"):
+                with gpuprof.timer("inner", backend="cpu"):
+                    time.sleep(0.0005)
+    """
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, env=environment(fake_path)) as process:
+        while process.poll() is None and not (part.exists() and part.stat().st_size > ENOUGH):
+            time.sleep(0.01)
+        process.kill()
+    found = check_unfinished(engine, part.read_bytes())
+    assert len(found.named("inner")) > 100
+
+
+def test_a_trace_cut_anywhere_shows_every_whole_event(
+    engine: TraceProcessor, fake: FakeCuda, tmp_path: Path
+) -> None:
+    stream = fake.stream_create()
+    path = tmp_path / "trace.json.gz"
+    with gpuprof.trace(path) as writer:
+        for i in range(20):
+            with cpu("step"), gpuprof.timer('w"ork\\', stream=stream):
+                fake.work(stream, 1 * MS)
+            writer.counter("c", i)
+            writer.instant("emoji 😀", args={"i": i})
+        gpuprof.flush()
+        writer.flush()
+        data = Path(f"{path}.part").read_bytes()
+    fake.stream_destroy(stream)
+    generator = random.Random(11)
+    for end in [len(data), *(generator.randrange(2, len(data)) for _ in range(CUTS - 1))]:
+        check_unfinished(engine, data[:end])
+
+
+def test_what_is_cut_has_all_events_before_the_cut(engine: TraceProcessor, path: Path) -> None:
+    with gpuprof.TraceWriter(path) as writer:
+        now = time.monotonic_ns()
+        for i in range(100):
+            writer.complete(f"n{i}", now + i * US, 10)
+        writer.flush()
+        data = Path(f"{path}.part").read_bytes()
+    assert len([e for e in complete_events(data) if e["ph"] == "X"]) == 100
+    end = data.index(b'"n50"')
+    assert {s.name for s in check_unfinished(engine, data[:end]).slices} == {
+        f"n{i}" for i in range(50)
+    }

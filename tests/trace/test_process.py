@@ -1,0 +1,391 @@
+"""Traces and processes: exits, kills, forks, full disks, and others that want the same file."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+import gpuprof
+from gpuprof._trace import path as trace_path
+from tests.support.processes import ROOT, check_python, environment, run_python
+from tests.support.trace_events import SCOPES, complete_lines, files, names
+
+# The whole run
+
+
+def test_the_environment_traces_a_whole_run(tmp_path: Path) -> None:
+    out = tmp_path / "run.json.gz"
+    check_python(SCOPES + "work('a'); work('b')", GPUPROF_TRACE_OUT=str(out))
+    assert names(out) == ["a", "b"]
+    assert files(tmp_path) == {"run.json.gz"}
+
+
+def test_a_run_that_traces_nothing_writes_no_file(tmp_path: Path) -> None:
+    check_python("import gpuprof; gpuprof.timer('x')", GPUPROF_TRACE_OUT=str(tmp_path / "a.json"))
+    assert files(tmp_path) == set()
+
+
+def test_a_pattern_that_is_none_is_a_warning(tmp_path: Path) -> None:
+    done = run_python(SCOPES + "work('a'); print('on')", GPUPROF_TRACE_OUT=str(tmp_path / "%z"))
+    assert (done.returncode, done.stdout) == (0, "on\n")
+    assert done.stderr.count("GPUPROF_TRACE_OUT was ignored") == 1
+
+
+def test_patterns_are_filled_in(tmp_path: Path) -> None:
+    code = SCOPES + "work('a'); print(os.getpid())"
+    pattern = str(tmp_path / "%q{WHO}-%r-%p-%%.json")
+    pid = check_python(code, GPUPROF_TRACE_OUT=pattern, WHO="a/b", RANK="3").strip()
+    assert files(tmp_path) == {f"a_b-3-{pid}-%.json"}
+    trace = json.loads((tmp_path / f"a_b-3-{pid}-%.json").read_text())
+    assert trace["distributedInfo"]["rank"] == 3
+
+
+def test_a_trace_left_open_is_closed_at_exit(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    check_python(SCOPES + f"gpuprof.trace({str(out)!r}).start(); work('a')")
+    assert names(out) == ["a"]
+
+
+def test_scopes_of_other_exit_handlers_are_harmless(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    check_python(
+        "import atexit\natexit.register(lambda: work('late'))\n"
+        + SCOPES
+        + f"gpuprof.trace({str(out)!r}).start(); work('a')"
+    )
+    assert names(out) == ["a"]
+
+
+def test_a_relative_path_is_that_of_the_opening(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    check_python(
+        SCOPES
+        + f"""
+os.chdir({str(tmp_path)!r})
+trace = gpuprof.trace("run.json").start()
+os.chdir("elsewhere")
+work("a")
+trace.close()
+"""
+    )
+    assert files(tmp_path) == {"run.json", "elsewhere"}
+    assert files(tmp_path / "elsewhere") == set()
+
+
+# Ends that are not exits
+
+
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+def test_a_killed_process_loses_less_than_a_second(tmp_path: Path, suffix: str) -> None:
+    out = tmp_path / f"run{suffix}"
+    code = (
+        SCOPES
+        + f"""
+gpuprof.trace({str(out)!r}).start()
+number = 0
+while True:
+    with gpuprof.timer(f"n{{number}}", backend="cpu"):
+        pass
+    print(number, flush=True)
+    number += 1
+    time.sleep(0.001)
+"""
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment(None)
+    )
+    assert child.stdout is not None
+    seen: list[tuple[float, int]] = []
+    begun = time.monotonic()
+    while time.monotonic() - begun < 2.0:
+        seen.append((time.monotonic(), int(child.stdout.readline())))
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    died = time.monotonic()
+    part = tmp_path / f"run{suffix}.part"
+    assert files(tmp_path) == {part.name}
+    written = [e["name"] for e in complete_lines(part) if e["ph"] == "X"]
+    last_safe = max(number for at, number in seen if at < died - 1.0)
+    assert written == [f"n{number}" for number in range(len(written))]
+    assert len(written) > last_safe
+
+
+def test_what_a_killed_run_left_is_kept_beside_the_next_one(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    (tmp_path / "run.json.part").write_text('[{"ph":"M"},\n')
+    with gpuprof.trace(out):
+        pass
+    assert files(tmp_path) == {"run.json", "run.json.part.old"}
+
+
+def test_os_exit_leaves_what_was_flushed(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    check_python(
+        SCOPES + f"t = gpuprof.trace({str(out)!r}).start(); work('a'); t.flush(); os._exit(0)"
+    )
+    assert files(tmp_path) == {"run.json.part"}
+    assert [e["name"] for e in complete_lines(tmp_path / "run.json.part") if e["ph"] == "X"] == [
+        "a"
+    ]
+
+
+# The same path
+
+
+def test_two_traces_of_one_path_keep_apart(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    first = gpuprof.TraceWriter(out).start()
+    second = gpuprof.TraceWriter(out).start()
+    third = gpuprof.TraceWriter(out).start()
+    for writer, name in ((first, "1"), (second, "2"), (third, "3")):
+        writer.push(name, "test", 0.1)
+        writer.close()
+    pid = os.getpid()
+    assert Path(second.path).name == f"run.{pid}.json"
+    assert Path(third.path).name == f"run.{pid}.2.json"
+    assert [names(Path(w.path)) for w in (first, second, third)] == [["1"], ["2"], ["3"]]
+
+
+def test_two_processes_with_one_path_keep_apart(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    with gpuprof.trace(out):
+        pid = check_python(SCOPES + "work('b'); print(os.getpid())", GPUPROF_TRACE_OUT=str(out))
+        with gpuprof.timer("a", backend="cpu"):
+            pass
+    assert names(out) == ["a"]
+    assert names(tmp_path / f"run.{pid.strip()}.json") == ["b"]
+
+
+def test_a_later_trace_replaces_an_earlier_one_whole(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    for name in ("first", "second"):
+        with gpuprof.TraceWriter(out) as writer:
+            writer.push(name, "test", 0.1)
+            if name == "second":
+                assert names(out) == ["first"]
+    assert names(out) == ["second"]
+
+
+# Forks
+
+
+FORK = (
+    SCOPES
+    + """
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+"""
+)
+
+
+def test_a_forked_child_writes_a_file_of_its_own(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    pid = check_python(
+        FORK
+        + f"""
+with gpuprof.trace({str(out)!r}):
+    work("before")
+    pid = os.fork()
+    if pid == 0:
+        work("child", 3)
+    else:
+        work("parent", 2)
+        assert os.waitpid(pid, 0)[1] == 0
+        print(pid)
+"""
+    ).strip()
+    assert files(tmp_path) == {"run.json", f"run.{pid}.json"}
+    assert names(out) == ["before", "parent", "parent"]
+    assert names(tmp_path / f"run.{pid}.json") == ["child"] * 3
+
+
+def test_a_child_that_traces_nothing_leaves_no_file(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    check_python(
+        FORK
+        + f"""
+with gpuprof.trace({str(out)!r}):
+    pid = os.fork()
+    if pid != 0:
+        assert os.waitpid(pid, 0)[1] == 0
+        work("parent")
+"""
+    )
+    assert files(tmp_path) == {"run.json"}
+
+
+def test_a_writer_of_its_own_goes_on_in_a_child(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    pid = check_python(
+        FORK
+        + f"""
+writer = gpuprof.TraceWriter({str(out)!r})
+writer.push("before", "test", 0.1)
+pid = os.fork()
+writer.push("child" if pid == 0 else "parent", "test", 0.1)
+writer.close()
+if pid != 0:
+    assert os.waitpid(pid, 0)[1] == 0
+    print(pid)
+"""
+    ).strip()
+    assert names(out) == ["before", "parent"]
+    assert names(tmp_path / f"run.{pid}.json") == ["child"]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_of_multiprocessing_write_their_own(tmp_path: Path, method: str) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(
+        textwrap.dedent("""
+        import multiprocessing, os, sys, warnings
+        import gpuprof
+        warnings.simplefilter("ignore", DeprecationWarning)
+
+        def work(name):
+            with gpuprof.timer(name, backend="cpu"):
+                pass
+            return os.getpid()
+
+        if __name__ == "__main__":
+            context = multiprocessing.get_context(sys.argv[1])
+            work("main")
+            process = context.Process(target=work, args=("worker",))
+            process.start()
+            process.join()
+            assert process.exitcode == 0
+            print(process.pid)
+        """)
+    )
+    done = subprocess.run(
+        [sys.executable, str(script), method],
+        env=environment(None, GPUPROF_TRACE_OUT=str(tmp_path / "run.json")),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    assert names(tmp_path / "run.json") == ["main"]
+    assert names(tmp_path / f"run.{done.stdout.strip()}.json") == ["worker"]
+
+
+def test_forking_while_threads_record_never_hangs(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    check_python(
+        FORK
+        + f"""
+import threading
+stop = threading.Event()
+def busy():
+    while not stop.is_set():
+        work("busy", 50)
+work("warm")  # a fork beside an import may hang by itself
+with gpuprof.trace({str(out)!r}):
+    threads = [threading.Thread(target=busy) for _ in range(2)]
+    for thread in threads: thread.start()
+    for _ in range(20):
+        pid = os.fork()
+        if pid == 0:
+            work("child")
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+    stop.set()
+    for thread in threads: thread.join()
+"""
+    )
+    assert set(names(out)) == {"busy"}
+
+
+def test_the_whole_run_is_traced_beside_a_trace_of_a_part(tmp_path: Path) -> None:
+    out, part = tmp_path / "run.json", tmp_path / "part.json"
+    check_python(
+        SCOPES
+        + f"""
+with gpuprof.trace({str(part)!r}):
+    work("inside")
+work("after")
+""",
+        GPUPROF_TRACE_OUT=str(out),
+    )
+    assert names(part) == ["inside"]
+    assert names(out) == ["inside", "after"]
+
+
+def test_a_child_forked_before_the_first_event_leaves_the_path_to_its_parent(
+    tmp_path: Path,
+) -> None:
+    pid = check_python(
+        FORK
+        + """
+import gpuprof._timing.scope
+pid = os.fork()
+work("child" if pid == 0 else "parent")
+if pid != 0:
+    assert os.waitpid(pid, 0)[1] == 0
+    print(pid)
+""",
+        GPUPROF_TRACE_OUT=str(tmp_path / "run.json"),
+    ).strip()
+    assert names(tmp_path / "run.json") == ["parent"]
+    assert names(tmp_path / f"run.{pid}.json") == ["child"]
+
+
+def test_a_trace_opened_while_another_of_its_path_is_compressed_keeps_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run.json.gz"
+    first = gpuprof.TraceWriter(out)
+    first.push("first", "test", 0.1)
+    second: list[gpuprof.TraceWriter] = []
+    compress = trace_path._compress
+
+    def meanwhile(descriptor: int, path: str) -> None:
+        if not second:
+            second.append(gpuprof.TraceWriter(out))
+            second[0].push("second", "test", 0.1)
+        compress(descriptor, path)
+
+    monkeypatch.setattr(trace_path, "_compress", meanwhile)
+    first.close()
+    second[0].close()
+    assert names(out) == ["first"]
+    assert names(Path(second[0].path)) == ["second"]
+
+
+def test_the_first_event_of_an_exit_handler_leaves_no_part(tmp_path: Path) -> None:
+    check_python(
+        "import atexit\natexit.register(lambda: work('late'))\n" + SCOPES + "gpuprof.timer('x')",
+        GPUPROF_TRACE_OUT=str(tmp_path / "run.json"),
+    )
+    assert not [name for name in files(tmp_path) if name.endswith(".part")]
+
+
+def test_a_name_that_is_no_utf_8_is_a_file_all_the_same(tmp_path: Path) -> None:
+    out = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json")
+    with gpuprof.TraceWriter(out) as writer:
+        writer.push("a", "test", 0.1)
+    assert writer.error is None
+    assert names(Path(out)) == ["a"]
+
+
+def test_the_interpreter_s_thread_count_is_not_what_the_writer_adds_to(tmp_path: Path) -> None:
+    out = check_python(
+        f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+import threading, gpuprof
+with gpuprof.trace({str(tmp_path / "a.json")!r}):
+    print(threading.active_count())
+"""
+    )
+    assert out == "1\n"

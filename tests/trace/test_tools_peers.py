@@ -1,0 +1,81 @@
+"""Traces that other tools write, made here and now: read, checked, and merged with ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuprof._trace.tools import merge, summary, validate
+from tests.support.processes import check_python, run_python
+from tests.support.trace_files import load
+
+OURS = """
+def ours(path):
+    import gpuprof
+    with gpuprof.trace(path):
+        with gpuprof.timer("ours", backend="cpu"):
+            return time.time_ns()
+"""
+
+
+def begin_ns(path: Path, name: str) -> int:
+    """When the first range of that name began, on the wall clock."""
+    data = load(path)
+    first = min(event["ts"] for event in data["traceEvents"] if event.get("name") == name)
+    return int(data["baseTimeNanoseconds"]) + round(first * 1000)
+
+
+def test_a_trace_of_viztracer_is_read_and_lines_up_with_ours(tmp_path: Path) -> None:
+    theirs, ours, merged = (tmp_path / name for name in ("viz.json", "ours.json.gz", "all.json.gz"))
+    check_python(
+        f"""
+        import time
+        from viztracer import VizTracer
+        {OURS.replace(chr(10), chr(10) + " " * 8)}
+        with VizTracer(output_file={str(theirs)!r}, verbose=0, log_gc=False):
+            sum(abs(number) for number in range(50))
+            ours({str(ours)!r})
+        """
+    )
+    found = summary(theirs, top=1000)
+    assert found.cut is None
+    assert "builtins.abs" in {row.name for row in found.ranges}
+    assert validate(theirs).faults == {}
+    merge([theirs, ours], merged)
+    assert validate(merged).faults == {}
+    # The scope ran inside of the function that viztracer saw.
+    around = next(row for row in summary(merged, top=1000).ranges if row.name.startswith("ours ("))
+    lag = begin_ns(merged, "ours") - begin_ns(merged, around.name)
+    assert 0 <= lag <= around.total_ms * 1e6
+
+
+@pytest.mark.torch
+def test_a_trace_of_torch_is_read_and_lines_up_with_ours(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    theirs, ours, merged = (tmp_path / name for name in ("torch.json", "ours.json", "all.json"))
+    # Torch writes to standard error what it is doing.
+    done = run_python(
+        f"""
+        warnings.simplefilter("ignore")
+        import time
+        import torch
+        from torch.profiler import profile, record_function
+        {OURS.replace(chr(10), chr(10) + " " * 8)}
+        with profile() as recorded:
+            with record_function("around"):
+                torch.ones(64, 64) @ torch.ones(64, 64)
+                ours({str(ours)!r})
+        recorded.export_chrome_trace({str(theirs)!r})
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    assert "aten::mm" in {row.name for row in summary(theirs, top=1000).ranges}
+    assert validate(theirs).faults == {}
+    merge([theirs, ours], merged)
+    assert validate(merged).faults == {}
+    around = next(row for row in summary(merged, top=1000).ranges if row.name == "around")
+    lag = begin_ns(merged, "ours") - begin_ns(merged, "around")
+    assert 0 <= lag <= around.total_ms * 1e6
+    # On the wall clock it is where torch's own file says, to what microseconds can tell.
+    assert abs(begin_ns(merged, "around") - begin_ns(theirs, "around")) <= 1000
