@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import _benchmark_peers as peers_of
-import _measure
 import gpuprof
-from _benchmark_peers import BenchmarkPeers
-from _profiler import Profiler, Reference
-from _results import Row
-from _turns import BenchmarkError
+from support import benchmark_peers as peers_of
+from support import measure
+from support.benchmark_peers import BenchmarkPeers
+from support.loops import BenchmarkError
+from support.profiler import Profiler, Reference
+from support.results import Row
 
 GRAPH = "gpuprof graph"
 BATCHED = "gpuprof batched"
@@ -276,7 +276,7 @@ def _cells(values: Mapping[str, float], names: list[str]) -> list[str]:
 
 def main() -> None:
     """Measure and report."""
-    options = _measure.arguments(__doc__)
+    options = measure.arguments(__doc__)
     peers = BenchmarkPeers()
     if peers.torch is None:
         why = "; ".join(peers.missing)
@@ -295,7 +295,7 @@ def main() -> None:
         *dict.fromkeys(peers.missing),
     ]
     every_row = [row for found in all_found for row in rows(found)]
-    _measure.report("benchmark_accuracy", every_row, notes, options.json)
+    measure.report("benchmark_accuracy", every_row, notes, options.json)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ gpuprof's, from a capture by `torch.cuda.graph` in a process of its own, because
 survive all of them. gpuprof's captures follow one another in one process. Without torch the same
 causes are driver calls, on the library that GPUPROF_CUDA_DRIVER names or on libcuda.so.1.
 
-`--json FILE` writes what came out; `render_breaks.py` shows it in docs/when_a_capture_breaks.md.
+`--json FILE` writes what came out; `render.py breaks` shows it in docs/when_a_capture_breaks.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import _environment
+from support import environment
 
 _FILE = "train.py"
 _NON_BLOCKING = 1
@@ -267,7 +267,7 @@ def measure() -> dict[str, Any]:
                     "debug": run(cause, "debug", names) if by_torch else None,
                 }
             )
-    machine = _environment.machine()
+    machine = environment.machine()
     if os.environ.get("GPUPROF_CUDA_DRIVER"):
         machine |= {"gpu": None, "driver": None}
     return {
@@ -275,7 +275,7 @@ def measure() -> dict[str, Any]:
         "version": 1,
         "date": datetime.now(timezone.utc).date().isoformat(),
         "machine": machine,
-        "versions": _environment.versions(),
+        "versions": environment.versions(),
         "cases": cases,
     }
 

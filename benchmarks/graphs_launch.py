@@ -18,13 +18,13 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Literal
 
-import _measure
 import gpuprof
-from _graph_peers import GraphPeers
-from _measure import Contender, Rounds
-from _results import Row
-from _turns import BenchmarkError, Turns, busy_thread, timed
 from raw_driver.build import RawDriver, RawDriverError, RawGraphs
+from support import measure
+from support.graph_peers import GraphPeers
+from support.loops import BenchmarkError, Loop, busy_thread, timed
+from support.measure import Contender, Rounds
+from support.results import Row
 
 # Kernels in a graph, and how many launches a round and a burst have: within the 1,020 entries of a
 # stream's queue, and so that the GPU has done a round in about a tenth of a second.
@@ -75,7 +75,7 @@ class Bench:
         count, burst = _SIZES[size]
         graph = self.graphs.graph(self.stream, size)
         return Contender(
-            name, lambda turns: self.graphs.launches(graph, self.stream, turns, burst=burst), count
+            name, lambda count: self.graphs.launches(graph, self.stream, count, burst=burst), count
         )
 
     def section(self, measure: Callable[..., list[Row]], *given: object) -> list[Row]:
@@ -89,12 +89,12 @@ class Bench:
             gpuprof.reset()
 
 
-def _called(function: Callable[..., object], *given: object) -> Turns:
-    def turns(count: int) -> None:
+def _called(function: Callable[..., object], *given: object) -> Loop:
+    def loop(count: int) -> None:
         for _ in repeat(None, count):
             function(*given)
 
-    return turns
+    return loop
 
 
 def captures(bench: Bench, note: str = "") -> list[Row]:
@@ -114,7 +114,7 @@ def captures(bench: Bench, note: str = "") -> list[Row]:
         return open_capture.finish()
 
     def run(capture: Callable[[], gpuprof.CapturedGraph]) -> Callable[[int], int]:
-        def turns(count: int) -> int:
+        def loop(count: int) -> int:
             spent = 0
             for _ in repeat(None, count):
                 begun = perf_counter_ns()
@@ -123,7 +123,7 @@ def captures(bench: Bench, note: str = "") -> list[Row]:
                 graph.close()
             return spent
 
-        return turns
+        return loop
 
     rounds = Rounds()
     rounds.measure(
@@ -298,8 +298,8 @@ def device_scalars(bench: Bench) -> list[Row]:
     double = gpuprof.DeviceScalar(0.0, "float64", bench.stream)
 
     def updates(name: str, scalar: gpuprof.DeviceScalar) -> Contender:
-        turns = _called(scalar.update, 0.5, bench.stream)
-        return Contender(name, timed(turns, wait=bench.wait, burst=_FILL_BURST), _FILLS)
+        loop = _called(scalar.update, 0.5, bench.stream)
+        return Contender(name, timed(loop, wait=bench.wait, burst=_FILL_BURST), _FILLS)
 
     rounds = Rounds()
     rounds.measure(
@@ -370,7 +370,7 @@ def _frameworks(bench: Bench) -> list[Row]:
 
 def main() -> None:
     """Measure every section and report."""
-    options = _measure.arguments(__doc__)
+    options = measure.arguments(__doc__)
     raw = RawDriver()
     try:
         raw.open()
@@ -388,7 +388,7 @@ def main() -> None:
     rows += bench.section(watched_launches)
     rows += bench.section(cost_of_timers_on_the_gpu)
     rows += _frameworks(bench)
-    _measure.report("graphs_launch", rows, bench.notes, options.json)
+    measure.report("graphs_launch", rows, bench.notes, options.json)
 
 
 if __name__ == "__main__":

@@ -21,12 +21,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import _measure
 import gpuprof
-from _measure import Contender, Rounds
-from _results import Row
-from _turns import answered, entered, made, null_contexts, ran, timed
 from raw_driver.build import RawDriver
+from support import measure
+from support.loops import answered, entered, made, null_contexts, ran, timed
+from support.measure import Contender, Rounds
+from support.results import Row
 
 _COUNT = 200_000
 _SLOW_COUNT = 4_000
@@ -90,10 +90,10 @@ def _viztracer_event(viztracer: Any) -> Contender:
 def _traced(annotation: Any, folder: str, name: str, count: int = _TRACED_COUNT) -> Contender:
     run = timed(entered(annotation))
 
-    def traced(turns: int) -> int:
+    def traced(count: int) -> int:
         path = Path(folder) / "trace.json"
         with gpuprof.trace(path):
-            spent = run(turns)
+            spent = run(count)
         path.unlink()
         return spent
 
@@ -169,14 +169,14 @@ def decorated_and_off(rounds: int, notes: list[str]) -> list[Row]:
     rows = []
     gpuprof.disable()
     try:
-        for plain, function, turns in (
+        for plain, function, loop in (
             (_FUNCTION, _function, answered),
             (_COROUTINE, _coroutine, ran),
         ):
             names = {name: f"{plain}, {name}" for name in decorators}
-            contenders = [Contender(plain, timed(turns(function)), _COUNT)]
+            contenders = [Contender(plain, timed(loop(function)), _COUNT)]
             contenders += [
-                Contender(names[name], timed(turns(decorate(function))), _COUNT)
+                Contender(names[name], timed(loop(decorate(function))), _COUNT)
                 for name, decorate in decorators.items()
             ]
             measured = Rounds()
@@ -247,7 +247,7 @@ def main() -> None:
         rows = under_a_tool(3 if parser.parse_args().quick else 9, [])
         print(json.dumps([vars(row) for row in rows]))
         return
-    options = _measure.arguments(__doc__)
+    options = measure.arguments(__doc__)
     notes = [
         "ratio is best over best; in brackets the median of the rounds' ratios",
         "what is under a tool was measured in a process of its own, with its peers",
@@ -255,7 +255,7 @@ def main() -> None:
     rows = without_a_tool(3 if options.quick else 9, notes)
     rows += decorated_and_off(3 if options.quick else 9, notes)
     rows += _rows_of_a_process_with_a_tool(options.quick)
-    _measure.report("nvtx_overhead", rows, notes, options.json)
+    measure.report("nvtx_overhead", rows, notes, options.json)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import _measure
 import gpuprof
-from _peers import Peers
-from _results import Row
+from support import measure
+from support.peers import Peers
+from support.results import Row
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "gpu"))
 kernels: Any = importlib.import_module("kernels")
@@ -100,7 +100,7 @@ def _calibration_rows() -> list[Row]:
 
 def main() -> None:
     """Measure and report."""
-    options = _measure.arguments(__doc__)
+    options = measure.arguments(__doc__)
     try:
         kernels.device()
     except (OSError, kernels.DriverCallError) as error:
@@ -108,7 +108,7 @@ def main() -> None:
     peers = Peers()
     rows = [*_rows(peers.torch, options.quick), *_calibration_rows()]
     notes = ["distance from the kernel's own %globaltimer stamps, median", *peers.missing]
-    _measure.report("timing_accuracy", rows, notes, options.json)
+    measure.report("timing_accuracy", rows, notes, options.json)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import _measure
 import gpuprof
-from _measure import Contender, Rounds
-from _peers import Peers
-from _results import Row
-from _turns import (
+from raw_driver.build import RawDriver, RawDriverError
+from support import measure
+from support.loops import (
     BenchmarkError,
     busy_thread,
     counted,
@@ -28,7 +26,9 @@ from _turns import (
     on_threads,
     timed,
 )
-from raw_driver.build import RawDriver, RawDriverError
+from support.measure import Contender, Rounds
+from support.peers import Peers
+from support.results import Row
 
 _COUNT = 20_000
 _BURST = 400  # 800 records, below the 1,020 entries that a stream's queue takes
@@ -80,8 +80,8 @@ def explicit_stream(bench: Bench) -> list[Row]:
         return lambda count: raw.pairs(on, count, burst=burst or count, pool=_POOL, read=read)
 
     def scope_run(name: str, burst: int | None, on: int = stream) -> Contender:
-        turns = entered(gpuprof.timer(name, stream=on))
-        run = timed(turns, finish=gpuprof.flush, wait=lambda: raw.synchronize(on), burst=burst)
+        loop = entered(gpuprof.timer(name, stream=on))
+        run = timed(loop, finish=gpuprof.flush, wait=lambda: raw.synchronize(on), burst=burst)
         return Contender(name, counted(run, name), _COUNT)
 
     scope, bursts, legacy = "scope", "scope, in bursts", "scope, legacy stream"
@@ -132,8 +132,8 @@ def current_stream(bench: Bench) -> list[Row]:
     side, default = "scope, torch's side stream", "scope, torch's default stream"
 
     def scope(name: str) -> Contender:
-        turns = entered(gpuprof.timer(name))
-        run = timed(turns, finish=gpuprof.flush, wait=torch.cuda.synchronize, burst=_BURST)
+        loop = entered(gpuprof.timer(name))
+        run = timed(loop, finish=gpuprof.flush, wait=torch.cuda.synchronize, burst=_BURST)
         return Contender(name, counted(run, name), _COUNT)
 
     rounds = Rounds()
@@ -154,8 +154,8 @@ def busy_python_thread(bench: Bench) -> list[Row]:
     if torch is None:
         return []
     name = "scope, beside a busy thread"
-    turns = entered(gpuprof.timer(name))
-    run = timed(turns, finish=gpuprof.flush, wait=torch.cuda.synchronize)
+    loop = entered(gpuprof.timer(name))
+    run = timed(loop, finish=gpuprof.flush, wait=torch.cuda.synchronize)
     rounds = Rounds(disturbed=True)
     with torch.cuda.stream(torch.cuda.Stream()), busy_thread():
         rounds.measure(
@@ -230,7 +230,7 @@ def without_a_gpu(bench: Bench) -> list[Row]:
 
 def main() -> None:
     """Measure every section that this machine can run, and report."""
-    options = _measure.arguments(__doc__)
+    options = measure.arguments(__doc__)
     raw = RawDriver()
     bench = Bench(raw, Peers(), rounds=3 if options.quick else 9)
     bench.notes.append(
@@ -245,7 +245,7 @@ def main() -> None:
         bench.notes.append(f"only what needs no GPU was measured: {error}")
         sections = []
     rows = [row for section in [*sections, without_a_gpu] for row in bench.section(section)]
-    _measure.report("timing_scope_overhead", rows, bench.notes, options.json)
+    measure.report("timing_scope_overhead", rows, bench.notes, options.json)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from _turns import BenchmarkError
+from support.loops import BenchmarkError
 
 Call = Callable[[], object]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-import _environment
-from _results import Result, Row
+from support import environment
+from support.results import Result, Row
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ def report(script: str, rows: Sequence[Row], notes: Sequence[str], path: Path | 
     result = Result(
         script=script,
         date=datetime.now(timezone.utc).date().isoformat(),
-        machine=_environment.machine(),
-        versions=_environment.versions(),
+        machine=environment.machine(),
+        versions=environment.versions(),
         rows=rows,
         notes=notes,
     )
@@ -114,8 +114,14 @@ def report(script: str, rows: Sequence[Row], notes: Sequence[str], path: Path | 
         print(f"written: {path}")
 
 
+_NEXT_UNIT = {"ns": "µs", "µs": "ms", "ms": "s"}
+
+
 def format_value(value: float, unit: str) -> str:
-    """Return a figure with about three digits and its unit."""
+    """Return a figure with about three digits, in the largest unit of which there is one."""
+    unit = {"us": "µs"}.get(unit, unit)
+    while unit in _NEXT_UNIT and value >= 1000:
+        value, unit = value / 1000, _NEXT_UNIT[unit]
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:,.{digits}f} {unit}"
 
@@ -134,7 +140,7 @@ def format_target(row: Row) -> str:
         return ""
     if row.ratio is None:
         return f"at most {format_value(row.target, row.unit)}"
-    return f"{format_ratio(row.target)}" if row.target < 0.75 else f"{row.target:g}x"
+    return f"{format_ratio(row.target)}" if row.target < 0.75 else f"{row.target:.3g}x"
 
 
 def _table(rows: Sequence[Row]) -> str:

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from _peers import Peers
+from support.peers import Peers
 
 DO_BENCH = "triton do_bench"
 DO_BENCH_CUDAGRAPH = "triton do_bench_cudagraph"

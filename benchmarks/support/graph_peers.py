@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from _peers import Peers
 from raw_driver.build import RawGraphs
+from support.peers import Peers
 
 Launch = Callable[[], object]
 
