@@ -28,6 +28,7 @@ _FENCE = re.compile(
     r"^(?P<fence>```+)(?P<kind>[^\n`]*)\n(?P<code>.*?)^(?P=fence)[ \t]*$", re.M | re.S
 )
 _RUN_MARK = "<!-- example: run -->\n"
+_TORCH_MARK = "<!-- example: run with torch -->\n"
 _LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.M)
 
@@ -45,13 +46,16 @@ def doctests(text: str) -> str:
     return "\n".join(code for code in blocks(text, "python") if ">>> " in code)
 
 
-def marked(text: str) -> list[str]:
-    """Return the Python blocks that stand directly below the mark for scripts."""
-    return [
-        found["code"]
-        for found in _FENCE.finditer(text)
-        if found["kind"] == "python" and text[: found.start()].endswith(_RUN_MARK)
-    ]
+def marked(text: str, mark: str = _RUN_MARK) -> list[tuple[str, str | None]]:
+    """Return the Python blocks directly below a mark, with the output that directly follows."""
+    fences = list(_FENCE.finditer(text))
+    found = []
+    for block, after in zip(fences, [*fences[1:], None], strict=True):
+        if block["kind"] == "python" and text[: block.start()].endswith(mark):
+            has_output = after and after["kind"] == "text"
+            follows = has_output and not text[block.end() : after.start()].strip()
+            found.append((block["code"], after["code"] if follows else None))
+    return found
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -100,12 +104,42 @@ def test_python_blocks_without_a_prompt_are_python() -> None:
                 compile(code, name_of(page), "exec")
 
 
-@pytest.mark.parametrize("page", in_pages(having=_RUN_MARK), ids=name_of)
-def test_marked_scripts_run(page: Path) -> None:
-    for script in marked(page.read_text(encoding="utf-8")):
+def without_figures(output: str) -> list[list[str]]:
+    """Return the words of an output, every figure replaced and units and padding left out."""
+    lines = [re.sub(r"-{5,}", "rule", line).split() for line in output.splitlines()]
+    units = {"ns", "µs", "ms", "s"}
+    return [
+        [re.sub(r"\d[\d.,]*", "#", word) for word in line if word not in units] for line in lines
+    ]
+
+
+def check_scripts(page: Path, mark: str) -> None:
+    for script, shown in marked(page.read_text(encoding="utf-8"), mark):
         done = run("-W", "error", "-c", script)
         assert done.returncode == 0, done.stderr
         assert done.stdout
+        if shown is not None:
+            assert without_figures(shown) == without_figures(done.stdout), script
+
+
+@pytest.mark.parametrize("page", in_pages(having=_RUN_MARK), ids=name_of)
+def test_marked_scripts_run_and_print_what_the_page_shows(page: Path) -> None:
+    check_scripts(page, _RUN_MARK)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("page", in_pages(having=_TORCH_MARK), ids=name_of)
+def test_marked_scripts_with_torch_run_and_print_what_the_page_shows(page: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    check_scripts(page, _TORCH_MARK)
+
+
+def test_a_script_that_prints_something_else_would_be_found() -> None:
+    text = f"{_RUN_MARK}```python\nprint('one', 1)\n```\n\n```text\ntwo 1\n```\n"
+    ((script, shown),) = marked(text)
+    assert shown is not None
+    assert without_figures(shown) != without_figures(run("-c", script).stdout)
+    assert without_figures(shown) == without_figures("two 22.5")
 
 
 def columns(table: str) -> tuple[list[str], list[int]]:
@@ -117,7 +151,7 @@ def columns(table: str) -> tuple[list[str], list[int]]:
 
 def test_the_table_in_the_readme_is_like_the_one_that_is_printed() -> None:
     text = README.read_text(encoding="utf-8")
-    (script,) = marked(text)
+    ((script, _),) = marked(text)
     shown = blocks(text, "text")[0]
     assert "GPU p50" in shown
     assert columns(shown) == columns(run("-c", script).stdout)
