@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import environment
+from gpuprof import errors
+from tests.processes import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -189,6 +190,16 @@ def test_every_promise_names_its_test_file() -> None:
     named = {file for _, file in rows}
     there = {path.name for path in (ROOT / "tests" / "promises").glob("test_p*.py")}
     assert named == there
+
+
+def test_the_api_page_names_every_public_name() -> None:
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    public = re.findall(r"^\.\. auto(?:function|class):: ([\w.]+)$", reference, re.M)
+    public = [name.removeprefix("gpuprof.") for name in public] + errors.__all__
+    assert len(public) > 80
+    assert not {*public} - {*re.findall(r"`([\w.]+)[`(]", text)}
+    assert "```{" not in text  # readable where Sphinx is not
 
 
 def mapped_files() -> list[str]:
