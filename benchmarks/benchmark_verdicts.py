@@ -1,7 +1,7 @@
-"""How often verdicts are wrong: on made-up runs whose change is known, and on real ones on a GPU.
+"""How often verdicts are wrong: on simulated runs with a known change, and on real runs on a GPU.
 
 The rows are shares in percent. "False SLOW" is unchanged code that is called SLOW, after the
-automatic second measurement; "missed" is slower code that is not. Made-up runs are described in
+automatic second measurement; "missed" is slower code that is not. Simulated runs are described in
 support/verdict_simulation.py. Real ones come from processes of their own, see
 support/verdict_runs.py; without a GPU they are left out and that is said.
 """

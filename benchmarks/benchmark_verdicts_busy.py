@@ -1,4 +1,4 @@
-"""Verdicts on CPU code on a machine whose other cores are kept busy: processes that really run.
+"""Verdicts on CPU code in real processes, on a machine whose other cores are busy.
 
 A process for each core but one computes all the time. Beside them, processes measure the same
 functions, one process after the other: each function twice, as a test that is repeated would be,
@@ -83,7 +83,7 @@ def _rows(comparisons: int, notes: list[str]) -> Iterator[Row]:
     functions = len(_functions())
     count = BASE_RUNS + -(-comparisons // functions)
     runs = [one_run(__file__) for _ in range(count)]
-    # Forwards only, so that each comparison has a new run of its own.
+    # Forwards only, so that each comparison has another new run.
     windows = [(runs[end - BASE_RUNS : end], runs[end]) for end in range(BASE_RUNS, count)]
     unchanged = [*verdicts(windows, "first", "again")]
     twice = [*verdicts(windows, "twice", "twice again")]

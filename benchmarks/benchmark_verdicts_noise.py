@@ -1,6 +1,6 @@
-"""How often verdicts on stored runs are wrong where the noise is of another make than drift.
+"""How often verdicts on stored runs are wrong with other noise than drift.
 
-The machines are made up, see support/verdict_simulation.py; the verdicts are the package's own.
+The machines are simulated, see support/verdict_simulation.py; the verdicts are gpuprof's.
 "False SLOW" is unchanged code that is called SLOW after the automatic second measurement; "missed"
 is slower code that is not.
 """

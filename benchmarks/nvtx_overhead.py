@@ -1,4 +1,4 @@
-"""What an annotation costs the host: off, under an NVTX tool, in a trace, beside its peers.
+"""What an annotation costs the host: off, under an NVTX tool, in a trace, compared with peers.
 
 Host nanoseconds per entered and left context manager, each reused, best and median of several
 rounds. Off and traced are measured in one process; the tool is one that notes nothing, built from
@@ -55,7 +55,7 @@ _OUR_DECORATORS = ("@timer, disabled", "@annotate, off")
 _PEER_DECORATOR = "@PyPI nvtx annotate, no tool"
 # What a decorator that is off may add, in microseconds.
 _MOST_ADDED = {_FUNCTION: 0.04, _COROUTINE: 0.15}
-# What an event costs beside the clock, on an optimised interpreter.
+# What an event costs in addition to the clock, on an optimised interpreter.
 _TRACED_NS = 25.0
 
 
@@ -125,7 +125,7 @@ def without_a_tool(rounds: int, notes: list[str]) -> list[Row]:
             contenders.append(_viztracer_event(viztracer))
         measured.measure(contenders, rounds)
     if torch is not None:
-        # Apart, because annotations are given to torch's profiler too while it records.
+        # Separate, because annotations also enter torch's profiler while it records.
         with _torch_profiling(torch):
             record = made(lambda: torch.profiler.record_function("x"))
             measured.measure([Contender(_RECORD, timed(record), _SLOW_COUNT)], rounds)
@@ -161,7 +161,7 @@ async def _coroutine(x: int) -> int:
 
 
 def decorated_and_off(rounds: int, notes: list[str]) -> list[Row]:
-    """Return what decorated functions add to a call where nothing is measured or shown."""
+    """Return what decorated functions add to a call while everything is off."""
     nvtx = _module("nvtx", notes)
     decorators = dict(zip(_OUR_DECORATORS, (gpuprof.timer, gpuprof.annotate), strict=True))
     if nvtx is not None:
@@ -197,7 +197,7 @@ def _compared(measured: Rounds, name: str, peer: str, target: float) -> Row:
 
 
 def under_a_tool(rounds: int, notes: list[str]) -> list[Row]:
-    """Annotations that a tool receives. For the process that has one."""
+    """Annotations that a tool receives; runs in the process with the tool."""
     gpuprof.nvtx.enable()
     if not gpuprof.nvtx.is_tool_attached():
         message = "no NVTX tool listens in the process that should have one"

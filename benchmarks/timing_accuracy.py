@@ -1,4 +1,4 @@
-"""How far a scope's reading is from the kernel's own time, beside torch's events.
+"""How far scopes and torch's events are from the kernel's own time.
 
 Kernels stamp their start and stop with the GPU's `%globaltimer`. A row is the distance, without
 sign, between that and the reading: median over the repetitions, in microseconds. On an idle stream
@@ -25,7 +25,7 @@ kernels: Any = importlib.import_module("kernels")
 _MILLISECONDS = (0.1, 1.0, 10.0, 100.0)
 _LIMIT_US = {"queued": 4.0, "idle": 12.0}
 
-# Launches the kernel inside an interval; what it returns waits and gives the milliseconds.
+# Launches the kernel inside an interval; returns a function that waits and returns milliseconds.
 Interval = Callable[[], Callable[[], float]]
 
 

@@ -1,4 +1,4 @@
-"""What importing gpuprof costs a program, and what looking for backends does without a driver.
+"""What importing gpuprof costs a program, and what backends() costs without a driver.
 
 Milliseconds of whole Python processes, each beside a Python that does nothing, median of the
 differences. The driver is made unloadable with GPUPROF_CUDA_DRIVER, so that the figures are those

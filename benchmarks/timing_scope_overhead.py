@@ -1,4 +1,4 @@
-"""What a timed scope costs the host, beside raw driver calls, torch, CuPy and cuda.core.
+"""What a timed scope costs the host, compared with raw driver calls, torch, CuPy and cuda.core.
 
 Host nanoseconds per scope or event pair, best and median of several rounds in one process. A pair
 is the two records that any event timer cannot do without, never read; a scope is read and counted
@@ -72,7 +72,7 @@ class Bench:
 
 
 def explicit_stream(bench: Bench) -> list[Row]:
-    """Scopes on a stream that the caller names, with statistics on and everything read."""
+    """Scopes on an explicit stream, with statistics on and everything read."""
     raw = bench.raw
     stream = raw.stream()
 
@@ -125,7 +125,7 @@ def explicit_stream(bench: Bench) -> list[Row]:
 
 
 def current_stream(bench: Bench) -> list[Row]:
-    """Scopes that find torch's current stream themselves, beside torch's `record()`."""
+    """Scopes that find torch's current stream, compared with torch's `record()`."""
     torch = bench.peers.torch
     if torch is None:
         return []
@@ -149,7 +149,7 @@ def current_stream(bench: Bench) -> list[Row]:
 
 
 def busy_python_thread(bench: Bench) -> list[Row]:
-    """Scopes while another thread computes in Python and wants the interpreter's lock."""
+    """Scopes while another thread computes in Python and competes for the GIL."""
     torch = bench.peers.torch
     if torch is None:
         return []
@@ -169,7 +169,7 @@ def busy_python_thread(bench: Bench) -> list[Row]:
 
 
 def many_threads(bench: Bench) -> list[Row]:
-    """Scopes of 16 threads on streams of their own, all together, beside as many C++ threads."""
+    """Scopes of 16 threads on streams of their own, compared with as many C++ threads."""
     raw = bench.raw
     streams = [raw.stream() for _ in range(_THREADS)]
     name = f"scopes, {_THREADS} threads"

@@ -1,4 +1,4 @@
-"""How exactly GPU times are placed on the host's clock, and whether that changes with time.
+"""The error of GPU times on the host's clock, and whether it changes with time.
 
 Spans are placed by the timeline of a trace and, independently, by a kernel that answers the host
 through mapped memory and stamps the GPU's `%globaltimer`. The GPU is idle otherwise. The

@@ -1,4 +1,4 @@
-"""How long `gpuprof trace summary` takes, beside `json.load` of the same file, and how much memory.
+"""Time and memory of `gpuprof trace summary`, compared with `json.load` of the same file.
 
 The file is made here, as gpuprof writes traces: nested scopes of four threads, and of two GPU
 streams, with flows between them. The command is timed as a whole process, its start included;

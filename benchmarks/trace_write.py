@@ -1,4 +1,4 @@
-"""What writing a trace costs: per event and core, beside orjson, json and viztracer, and in memory.
+"""What writing a trace costs per event and in memory, compared with orjson, json and viztracer.
 
 The writer's figure is the CPU time of the writer thread, from taking the events out of the threads'
 buffers to bytes in a file, while a loop of scopes makes them. The peers dump ready Python objects

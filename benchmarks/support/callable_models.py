@@ -64,7 +64,7 @@ class _Block(nn.Module):
 
 
 class _Decoder(nn.Module):
-    """A small transformer that takes one token and says what it thinks of the next."""
+    """A small transformer that takes one token and scores the next."""
 
     def __init__(self, layers: int = 4, heads: int = 4) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Graphs of torch and CuPy, made of the same kernels as gpuprof's; a missing library is told."""
+"""Graphs of torch and CuPy with the same kernels as gpuprof's; a missing library is reported."""
 
 from __future__ import annotations
 

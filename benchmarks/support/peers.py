@@ -1,4 +1,4 @@
-"""Event pairs of torch, CuPy and cuda.core, as contenders; a missing library is told, not fatal."""
+"""Event pairs of torch, CuPy and cuda.core, as contenders; a missing library is not fatal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Peers:
         self.core = self._use("cuda.core", _core_device)
 
     def explicit_stream(self) -> list[Contender]:
-        """Return the pairs recorded on a stream that the caller names."""
+        """Return the pairs recorded on an explicit stream."""
         made = []
         if self.torch is not None:
             made += self._made("torch pair, record(stream)", self._torch_explicit)
@@ -36,7 +36,7 @@ class Peers:
         return made
 
     def torch_current(self, name: str, count: int = _COUNT) -> Contender:
-        """Return torch's pair with `record()`, on whatever stream is current when it runs."""
+        """Return torch's pair with `record()`, on the stream that is current when it runs."""
         begin, end = self._torch_events()
         loop = called(begin.record, end.record)
         run = timed(loop, wait=self.torch.cuda.synchronize, burst=_BURST)

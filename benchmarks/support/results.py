@@ -49,7 +49,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """All that one run of one script measured."""
+    """Everything that one run of one script measured."""
 
     script: str
     date: str

@@ -28,7 +28,7 @@ from support.results import Row
 _SCRIPT = str(Path(__file__).resolve().parents[1] / "benchmark_verdicts.py")
 BASE_RUNS = 5
 MAX_RUNS = 20
-# Of all processes, and of the one that compares in turns: together below three minutes.
+# Of all processes, and of the one that compares alternately: together below three minutes.
 RUNS_SECONDS = 85.0
 TURNS_SECONDS = 30.0
 STORED_SLOWER = 1.12
@@ -41,7 +41,7 @@ Function = Callable[[], object]
 
 @dataclass(frozen=True)
 class Kernel:
-    """One thing to measure; `of(ratio)` makes a function that does that many times the work."""
+    """One kernel to measure; `of(ratio)` makes a function that does `ratio` times the work."""
 
     name: str
     of: Callable[[float], Function]
@@ -80,7 +80,7 @@ def _kernels(torch: Any) -> list[Kernel]:
 
 
 def rows(notes: list[str]) -> Iterator[Row]:
-    """Measure in processes of their own, and yield what the verdicts on that were."""
+    """Measure in separate processes, and yield the shares of wrong verdicts."""
     runs: list[dict[str, dict[str, BenchResult]]] = []
     begun = monotonic()
     while len(runs) < MAX_RUNS:
@@ -155,7 +155,7 @@ def share(name: str, counts: dict[str, int], *, missed: bool, target: float) -> 
 
 
 def one_run(script: str) -> Run:
-    """Return what a process of its own measured: a result for each kind and function."""
+    """Return what a separate process measured: a result for each kind and function."""
     return {
         kind: {name: BenchResult.from_dict(each) for name, each in results.items()}
         for kind, results in in_process(script, "runs").items()
@@ -163,7 +163,7 @@ def one_run(script: str) -> Run:
 
 
 def in_process(script: str, *arguments: str) -> Any:
-    """Run a script in a process of its own and return what it wrote."""
+    """Run a script in a separate process and return what it wrote."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
         command = [sys.executable, script, arguments[0], str(out), *arguments[1:]]
