@@ -19,8 +19,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import gpuprof
 from gpuprof._decision import Verdict
+
+import gpuprof
 from support import measure
 from support.results import Row
 from support.verdict_runs import BASE_RUNS, in_process, one_run, share, verdicts

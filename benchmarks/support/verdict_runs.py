@@ -19,9 +19,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import gpuprof
-from gpuprof._benchmark_result import BenchResult
 from gpuprof._verdict import Verdict, confirm, judge
+
+import gpuprof
+from gpuprof._results.result import BenchResult
 from support.loops import BenchmarkError
 from support.results import Row
 

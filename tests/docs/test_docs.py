@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuprof import errors
-from tests.processes import environment
+from tests.support.processes import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"

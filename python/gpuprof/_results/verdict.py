@@ -27,7 +27,7 @@ the same:
    `confirm`.
 4. If the SM clock was recorded and the change is less than half the floor in clock cycles, it is
    the clock that changed: AMBIGUOUS. So it is on the CPU clock if the change is within the floor
-   without what the machine did (`_results.verdict_machine`), which is taken off the spread of the baseline
+   without what the machine did (`verdict_machine`), which is taken off the spread of the baseline
    too where that makes it smaller; and where the samples of the new run wander so
    far that their median may be within half the floor.
 5. If the medians of 8 baseline runs or more rise or fall steadily, the last 5 are the baseline: the
