@@ -50,7 +50,7 @@ configure() {
   PATH=$tools/bin:$PATH cmake -S . -B "$folder" -G Ninja --log-level=WARNING \
     -DPython_EXECUTABLE="$tools/bin/python" \
     -Dpybind11_DIR="$("$tools/bin/python" -m pybind11 --cmakedir)" \
-    -DSKBUILD_PROJECT_VERSION=0 -DGPUPROF_WERROR=ON "$@"
+    -DSKBUILD_PROJECT_VERSION=0 "$@"
 }
 
 # build FOLDER [TARGET]
