@@ -66,7 +66,7 @@ def lock_file(name: str) -> Path:
     Raises
     ------
     OSError
-        If it cannot be made, or is somebody else's.
+        If it cannot be made, or belongs to another user.
     """
     folder = Path(tempfile.gettempdir()) / f"gpuprof-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)

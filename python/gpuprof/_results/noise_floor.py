@@ -104,7 +104,7 @@ def least_floor(base: list[BenchResult], threshold: float | None) -> tuple[float
 
 
 def _not_carried(base: list[BenchResult], threshold: float) -> str:
-    """Return why runs on the CPU's clock cannot tell a change as small as the threshold."""
+    """Return why runs on the CPU clock cannot show a change as small as the threshold."""
     count = len(base)
     if count < ENOUGH_RUNS:
         why = f"there are {in_runs(base)}, and it takes {ENOUGH_RUNS}"
@@ -204,6 +204,6 @@ def recent(runs: list[BenchResult]) -> tuple[list[BenchResult], str]:
         return runs, ""
     said = (
         f"the baseline trends: each of its {count} runs takes {percent_change(math.exp(slope))} "
-        f"time than the one before, by and large; the last {KEPT_OF_TREND} are compared with"
+        f"time than the one before, on average; the last {KEPT_OF_TREND} are compared with"
     )
     return runs[-KEPT_OF_TREND:], said

@@ -4,7 +4,7 @@ No figure assumes a distribution. The interval of the median comes from the orde
 sign test): the median lies between the k-th smallest and the k-th largest sample unless fewer than
 k of n fall on one side of it, which has a binomial probability. That holds for any distribution,
 and is exact for a continuous one. A clock with a tick makes many samples equal; the interval is
-never narrower than a tick. Successive samples are often correlated, and then tell less than
+never narrower than a tick. Successive samples are often correlated, and then say less than
 independent ones: the interval is that of `independent_count` samples.
 
 NumPy and SciPy are imported by the tests that need them, when they are called.
@@ -84,7 +84,7 @@ def interval_rank(count: int, confidence: float = CONFIDENCE) -> int:
 
 
 def independent_count(values: Sequence[float]) -> float:
-    """Return how many independent values would tell as much about the median as these.
+    """Return how many independent values would say as much about the median as these.
 
     It is their number over the autocorrelation time of which of them are above the median; the
     values come in the order in which they were taken. That time exceeds 1 only where the
