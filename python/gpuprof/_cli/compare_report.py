@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._common.text import MAX_NAME_COLUMNS, output_text, plain_data, shown_text
+from gpuprof._common.text import MAX_NAME_COLUMNS, output_text, shown_text
 from gpuprof._common.units import NOTHING, duration, percent
 from gpuprof._display.table import Table, markdown_list
 from gpuprof._results.decision import Decision, Verdict
@@ -78,7 +78,7 @@ def to_dict(found: Comparison) -> dict[str, Any]:
         "notes": [output_text(note) for note in found.notes],
         "rows": [
             {"name": output_text(line.name), "machine": output_text(line.machine)}
-            | plain_data(line.decision.to_dict())
+            | {key: _finite(value) for key, value in line.decision.to_dict().items()}
             for line in found.lines
         ],
     }
@@ -97,7 +97,15 @@ def _created(source: Source) -> str | None:
     return output_text(max(times)) if times else None
 
 
-def _table(found: Comparison, longest: int | None) -> Table:
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return output_text(value) if isinstance(value, str) else value
+
+
+def _grid(found: Comparison, longest: int | None) -> Table:
     """Fill in the table. Names longer than `longest` lose their beginning: paths differ late."""
     several = len({line.machine for line in found.lines}) > 1
     cells = []
@@ -188,7 +196,7 @@ def _summary(found: Comparison) -> str:
 def _plain(found: Comparison) -> str:
     text = _headline(found)
     if found.lines:
-        text += ["", *_table(found, MAX_NAME_COLUMNS).plain()]
+        text += ["", *_grid(found, MAX_NAME_COLUMNS).plain()]
     for block in (_reasons(found), [f"note: {note}" for note in _notes(found)], [_summary(found)]):
         text += ["", *block] if block else []
     return "\n".join(_lines(text))
@@ -201,7 +209,7 @@ def _lines(text: Iterable[str]) -> list[str]:
 def _markdown(found: Comparison) -> str:
     text = markdown_list(_headline(found))[1:]
     if found.lines:
-        text += ["", *_table(found, None).markdown()]
+        text += ["", *_grid(found, None).markdown()]
     for block in (_reasons(found), _notes(found), [_summary(found)]):
         text += markdown_list(block)
     return "\n".join(text)
