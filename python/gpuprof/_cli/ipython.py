@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._common.checks import REQUESTED_MODES
+from gpuprof._results.fields import REQUESTED_MODES
 
 if TYPE_CHECKING:
     from gpuprof._results.result import BenchResult

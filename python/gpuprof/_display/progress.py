@@ -16,7 +16,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from gpuprof._common.text import _width, shown_text, write_text
+from gpuprof._common.text import shown_text, width, write_text
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -138,12 +138,11 @@ class _Line:
         bar = "#" * filled + "." * (_CELLS - filled)
         whole = f"{self._label} [{bar}] {100 * fraction:3.0f} % {text}".rstrip()
         room = max(shutil.get_terminal_size().columns - 1, 1)
-        while _width(whole) > room:
+        while width(whole) > room:
             whole = whole[:-1]
-        width = _width(whole)
-        write_text(self._out, "\r" + whole + " " * (self._width - width))
+        write_text(self._out, "\r" + whole + " " * (self._width - width(whole)))
         self._out.flush()
-        self._width = width
+        self._width = width(whole)
 
     def close(self) -> None:
         self._out.write("\r" + " " * self._width + "\r")

@@ -161,13 +161,10 @@ def _can_be_written(folder: Path) -> bool:
 
 def _write(path: Path, content: dict[str, Any]) -> None:
     """Write JSON so that the file is there as a whole or not at all; a link stays one."""
+    from gpuprof._common.files import replace_file
     from gpuprof._trace.path import output_path
 
     path = Path(output_path(str(path)))
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="ascii")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
+    replace_file(path, text.encode("ascii"))
