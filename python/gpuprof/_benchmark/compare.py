@@ -2,7 +2,7 @@
 
 A round takes one sample of each function. The ratio of a round is free of what changes slowly
 (temperature, clocks, another process), which is why far smaller differences show than between two
-runs. Before a sample that counts, one or two are taken that do not, so that the caches hold what
+runs. Before a sample that counts, one or two are taken that do not, so that the caches held what
 the function left there itself, as in `benchmark`, and not what the other one did.
 
 The order is drawn by chance, in blocks in which each function is as often early as late: in a fixed
