@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuprof._common import machine, nvml
 from gpuprof._common.units import duration
-from gpuprof._display.progress import progress
+from gpuprof._display.progress import Progress
 from gpuprof._results import statistics
 from gpuprof._results.result import BenchResult
 
@@ -73,7 +73,7 @@ def measure(harness: Harness) -> BenchResult:
         harness.noise.restart()
     taken = Samples()
     name = options.name or _name_of(harness.work.fn)
-    with Clocks(_uuid(harness)) as clocks, progress(name, options.progress) as bar:
+    with Clocks(_uuid(harness)) as clocks, Progress(name, options.progress) as bar:
         started = perf_counter()
         check_at, most = options.min_samples, max(MAX_SAMPLES, options.min_samples)
         while True:

@@ -234,7 +234,7 @@ class CpuSampler(Sampler):
         self.calls = calls
 
     def sample(self) -> float:
-        self._noise.look()
+        self._noise.before_sample()
         self._work.set_up()
         collecting = gc.isenabled()
         try:
@@ -248,5 +248,5 @@ class CpuSampler(Sampler):
         finally:
             if collecting:
                 gc.enable()
-        self._noise.taken(end - begin, on_cpu)
+        self._noise.add_sample(end - begin, on_cpu)
         return (end - begin) * 1e-6 / self.calls

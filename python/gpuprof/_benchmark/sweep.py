@@ -13,7 +13,7 @@ from typing import Any, overload
 from gpuprof._benchmark.options import checked_options
 from gpuprof._common.text import output_text, shown_text
 from gpuprof._common.units import duration
-from gpuprof._display.progress import progress as progress_bar
+from gpuprof._display.progress import Progress
 from gpuprof._display.table import Grid, html_list, markdown_list
 from gpuprof._results.report import LEFT, cells, warnings_of
 from gpuprof._results.result import BenchResult, plain_data
@@ -181,18 +181,14 @@ class SweepResult(Sequence[SweepPoint]):
         return results_plot.lines(along, series, ax)
 
     def _grid(self) -> Grid:
-        headings = [*self.axes, *(next(map(cells, self.results), {})), "error"]
+        figures = list(next(map(cells, self.results), {}))
         lines = []
         for point in self:
-            figures = (
-                cells(point.result)
-                if point.result
-                else dict.fromkeys(headings[len(self.axes) : -1], "")
-            )
+            shown = cells(point.result) if point.result else dict.fromkeys(figures, "")
             lines.append(
-                [*map(str, point.params.values()), *figures.values(), _cut(point.error or "")]
+                [*map(str, point.params.values()), *shown.values(), _cut(point.error or "")]
             )
-        return Grid(headings, lines, LEFT).without_empty()
+        return Grid([*self.axes, *figures, "error"], lines, LEFT).without_empty()
 
     def _pivot(self) -> Grid:
         if len(self.axes) != 2:
@@ -268,11 +264,11 @@ def sweep(
     if "params" in options:
         message = "params has no meaning here; it is the point of the sweep"
         raise TypeError(message)
-    checked_options(name=name, **options)  # what is wrong is an error now, not one of each point
+    checked_options(name=name, **options)  # a wrong option is one error, not one of each point
     grid = [dict(zip(values, point, strict=True)) for point in itertools.product(*values.values())]
     title = name or str(getattr(make, "__name__", type(make).__name__))
     points = []
-    with progress_bar(f"gpuprof.sweep {title}", progress) as bar:
+    with Progress(f"gpuprof.sweep {title}", progress) as bar:
         for place, params in enumerate(grid):
             bar.update(place / len(grid), f"{place + 1:,} of {len(grid):,}: {_text(params)}")
             try:
@@ -286,7 +282,7 @@ def sweep(
 
 
 def _values(make: object, axes: object) -> dict[str, tuple[Any, ...]]:
-    """Return the values of each axis, if `make` can take them."""
+    """Return the values of each axis; raise if `make` cannot take them."""
     if not callable(make):
         message = (
             f"make is a {type(make).__name__}; expected a function that takes the parameters of a "

@@ -165,10 +165,10 @@ class GpuBenchmark:
         InvalidStateError
             On a second use in one test.
         """
-        for name, value, least in (("rounds", rounds, 1), ("warmup_rounds", warmup_rounds, 0)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                message = f"{name} is {value!r}; expected a whole number of at least {least}"
-                raise ValueError(message)
+        from gpuprof._benchmark.options import check_whole
+
+        check_whole("rounds", rounds, least=1)
+        check_whole("warmup_rounds", warmup_rounds, least=0)
         call = fn, tuple(args), dict(kwargs or {}), setup
         return self._measure(*call, warmup_rounds=warmup_rounds, rounds=rounds)
 
