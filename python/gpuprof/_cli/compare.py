@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from typing import TYPE_CHECKING
-
-from gpuprof._cli import exit
 
 if TYPE_CHECKING:
     from gpuprof._cli.compare_inputs import Source
     from gpuprof._cli.compare_report import Comparison
     from gpuprof._results.result import BenchResult
 
-OK, SLOWER, USAGE, INCOMPARABLE = exit.OK, exit.FAILED, exit.USAGE, 3
+OK, SLOWER, INCOMPARABLE = 0, 1, 3
 STORAGE = ".gpuprof"
 NEVER = "never"
 MAY_FAIL = ("slow", "ambiguous", "nodata", "incomparable")
@@ -102,30 +99,19 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> int:
-    """Compare, print, and return the exit code."""
+def run(options: argparse.Namespace) -> tuple[int, str]:
+    """Compare; return the exit code and the text to print.
+
+    Raises
+    ------
+    InputError, ModuleNotFoundError
+    """
     from gpuprof._cli import compare_report
-    from gpuprof._cli.compare_inputs import InputError, load
-    from gpuprof._common import text as common_text
+    from gpuprof._cli.compare_inputs import load
 
-    def complain(text: str, code: int) -> int:
-        common_text.write_text(sys.stderr, f"gpuprof: {common_text.shown_text(text)}\n")
-        return code
-
-    try:
-        base, new = load(options.base, options.storage), load(options.new, options.storage)
-        found = compare(base, new, options.threshold)
-    except InputError as error:
-        return complain(str(error), USAGE)
-    except ModuleNotFoundError as error:
-        return complain(str(error), INCOMPARABLE)
-    code = exit_code(found, options.fail_on)
-    try:
-        common_text.write_text(sys.stdout, compare_report.write(found, options.format) + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:  # under pipefail a build must still fail
-        exit.leave_the_reader()
-    return code
+    base, new = load(options.base, options.storage), load(options.new, options.storage)
+    found = compare(base, new, options.threshold)
+    return exit_code(found, options.fail_on), compare_report.write(found, options.format)
 
 
 def exit_code(found: Comparison, fail_on: frozenset[str]) -> int:

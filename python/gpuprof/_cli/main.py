@@ -10,11 +10,11 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from gpuprof._cli.exit import FAILED, INTERRUPTED, OK, USAGE, leave_the_reader
-
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 MAX_STEPS = 100_000
 MAX_ROWS = 100_000
 EXIT_CODES = "exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted"
@@ -24,20 +24,17 @@ TRACE_EXIT_CODES = (
 )
 
 
-def _steps(text: str) -> int:
-    steps = int(text) if text.isascii() and text.isdigit() else 0
-    if not 1 <= steps <= MAX_STEPS:
-        message = f"{text!r}: expected a whole number from 1 to {MAX_STEPS:,}"
-        raise argparse.ArgumentTypeError(message)
-    return steps
+def _up_to(most: int) -> Callable[[str], int]:
+    """Return what parses a whole number from 1 to `most`."""
 
+    def parse(text: str) -> int:
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+        if not 1 <= number <= most:
+            message = f"{text!r}: expected a whole number from 1 to {most:,}"
+            raise argparse.ArgumentTypeError(message)
+        return number
 
-def _rows(text: str) -> int:
-    rows = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-    if not 1 <= rows <= MAX_ROWS:
-        message = f"{text!r}: expected a whole number from 1 to {MAX_ROWS:,}"
-        raise argparse.ArgumentTypeError(message)
-    return rows
+    return parse
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -50,22 +47,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gpuprof {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    info = commands.add_parser(
-        "info",
-        help="say what this machine offers: driver, devices, clocks, versions",
-        epilog=EXIT_CODES,
-        allow_abbrev=False,
-    )
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=text, epilog=EXIT_CODES, allow_abbrev=False)
+
+    info = command("info", "say what this machine offers: driver, devices, clocks, versions")
     info.add_argument("--json", action="store_true", help="print JSON")
-    demo = commands.add_parser(
-        "demo",
-        help="time some real work and show the table",
-        epilog=EXIT_CODES,
-        allow_abbrev=False,
-    )
+    demo = command("demo", "time some real work and show the table")
     demo.add_argument(
         "--steps",
-        type=_steps,
+        type=_up_to(MAX_STEPS),
         default=DEFAULT_STEPS,
         metavar="N",
         help=f"how many steps of work (default {DEFAULT_STEPS})",
@@ -102,7 +93,7 @@ def _add_trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     summary.add_argument("--by", choices=GROUPINGS, default="name", help="group ranges by this")
     summary.add_argument(
         "--top",
-        type=_rows,
+        type=_up_to(MAX_ROWS),
         default=DEFAULT_TOP,
         metavar="N",
         help=f"how many groups of each kind (default {DEFAULT_TOP})",
@@ -196,22 +187,47 @@ def _validate(options: argparse.Namespace) -> int:
     return code
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run_compare(options: argparse.Namespace) -> int:
     from gpuprof._cli import compare
-    from gpuprof._cli import demo as cli_demo
-    from gpuprof._cli import info as cli_info
-    from gpuprof._common import text as common_text
+    from gpuprof._cli.compare_inputs import InputError
+    from gpuprof._common.text import shown_text, write_text
 
+    try:
+        code, text = compare.run(options)
+    except (InputError, ModuleNotFoundError) as error:
+        write_text(sys.stderr, f"gpuprof: {shown_text(str(error))}\n")
+        return USAGE if isinstance(error, InputError) else compare.INCOMPARABLE
+    try:
+        write_text(sys.stdout, text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # under pipefail a build must still fail
+        _discard_output()
+    return code
+
+
+def _run(options: argparse.Namespace) -> int:
     if options.command == "trace":
         return _run_trace(options)
     if options.command == "compare":
-        return compare.run(options)
+        return _run_compare(options)
     if options.command == "demo":
-        return cli_demo.run(sys.stdout, options.steps, options.trace)
-    info = cli_info.collect()
-    text = json.dumps(info, indent=2) + "\n" if options.json else cli_info.render(info)
-    common_text.write_text(sys.stdout, text)
+        from gpuprof._cli import demo
+
+        return demo.run(sys.stdout, options.steps, options.trace)
+    from gpuprof._cli import info
+    from gpuprof._common.text import write_text
+
+    found = info.collect()
+    write_text(
+        sys.stdout, json.dumps(found, indent=2) + "\n" if options.json else info.render(found)
+    )
     return OK
+
+
+def _discard_output() -> None:
+    """Write to nobody from here on: the reader of standard output is gone."""
+    # Python flushes standard output once more at exit; that must not fail again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -223,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(options)
         sys.stdout.flush()
     except BrokenPipeError:
-        leave_the_reader()
+        _discard_output()
         return OK
     except KeyboardInterrupt:
         return INTERRUPTED
