@@ -18,29 +18,14 @@ _LAUNCH_BLOCKING = "CUDA_LAUNCH_BLOCKING"
 
 
 class HeldStream:
-    """A stream with a gate in front, where the device supports one.
-
-    Parameters
-    ----------
-    handle : int
-        The handle of the stream.
-    device : int
-        The device of a default stream, for a thread without a context.
-
-    Attributes
-    ----------
-    why_not : str
-        Why the GPU is not held back, in words; empty if it is.
-    limit_s : float
-        After how many seconds the watchdog opens the gate.
-    """
+    """A stream with a gate in front, where the device supports one."""
 
     def __init__(self, handle: int, device: int) -> None:
         self.handle = handle
-        self.device = device
+        self.device = device  # of a default stream, for a thread without a context
+        self.why_not = ""  # why the GPU is not held back, in words; empty if it is
+        self.limit_s = LIMIT_S  # after which the watchdog opens the gate
         self._gate: _core._Gate | None = None
-        self.why_not = ""
-        self.limit_s = LIMIT_S
         if os.environ.get(_LAUNCH_BLOCKING, "0") not in {"", "0"}:
             self.why_not = f"{_LAUNCH_BLOCKING} is set, so every launch waits for the GPU"
             return
@@ -80,13 +65,10 @@ class HeldStream:
         self.limit_s = max(self.limit_s, LIMIT_S + 1.5e-3 * host_ms)
 
     def run(self, queue: Callable[[], object]) -> bool:
-        """Run `queue` with the GPU held back.
+        """Run `queue`; return whether the GPU was held back until its end.
 
-        Returns
-        -------
-        bool
-            Whether the GPU was held back until the end. False if `queue` waited for it, or filled
-            the queue, so that the watchdog opened the gate after `limit_s`.
+        It was not if `queue` waited for the GPU, or filled the stream's queue, so that the watchdog
+        opened the gate after `limit_s`.
         """
         if self._gate is None:
             queue()

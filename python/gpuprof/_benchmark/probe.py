@@ -30,34 +30,15 @@ _TAIL_MS, _TAIL_SHARE = 0.05, 0.1  # as a scope that verifies its stream has the
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What `probe` found.
+    """What `probe` found about a function."""
 
-    Attributes
-    ----------
-    host_ms : float
-        The median time that a call takes on the host.
-    wall_ms : float
-        The median time of a call until the device is done with it.
-    gpu_ms : float
-        The reading of one call while the GPU is held back, less an empty interval; infinite if the
-        call waits.
-    uses_gpu : bool
-        Whether it gives the GPU work.
-    elsewhere : bool
-        Whether its work goes on on other streams after its own stream is done.
-    waits : bool
-        Whether it waits for the GPU.
-    calibration : Calibration
-        The readings of an empty interval.
-    """
-
-    host_ms: float
-    wall_ms: float
-    gpu_ms: float
+    host_ms: float  # the median that a call takes on the host
+    wall_ms: float  # the median of a call until the device is done with it
+    gpu_ms: float  # the least reading of a call, less an empty interval; infinite if it waits
     uses_gpu: bool
-    elsewhere: bool
-    waits: bool
-    calibration: Calibration
+    elsewhere: bool  # its work goes on on other streams after its own stream is done
+    waits: bool  # for the GPU
+    calibration: Calibration  # the readings of an empty interval
 
 
 def probe(work: Work, held: HeldStream) -> ProbeResult:

@@ -26,19 +26,7 @@ _PLAIN = {int, float, complex, bool, str, bytes, type(None)}
 class Work:
     """A function and its arguments. One thread uses it.
 
-    Parameters
-    ----------
-    fn : callable
-        What is called.
-    args, kwargs : sequence, mapping
-        Its arguments.
-    setup : callable or None
-        Called before each measured call. It may return ``(args, kwargs)`` for that call.
-
-    Attributes
-    ----------
-    warnings : list of str
-        The warnings of the result, each text once.
+    `setup` is called before each measured call, and may return ``(args, kwargs)`` for that call.
     """
 
     def __init__(
@@ -50,7 +38,7 @@ class Work:
     ) -> None:
         self.fn = fn
         self.setup = setup
-        self.warnings: list[str] = []
+        self.warnings: list[str] = []  # of the result, each text once
         self._variants = [(tuple(args), dict(kwargs))]
         self._next = 0
 

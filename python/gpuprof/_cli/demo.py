@@ -301,22 +301,9 @@ def _next_line(clock: str) -> str:
 
 
 def run(out: TextIO, steps: int = DEFAULT_STEPS, trace: str | None = None) -> int:
-    """Do the work and write the report.
+    """Do the work, write the report and perhaps a trace of the steps; return the exit code.
 
-    Parameters
-    ----------
-    out
-        Where to write.
-    steps
-        How many steps of work, at least 1.
-    trace
-        Where to write a trace of the steps; None for none.
-
-    Returns
-    -------
-    int
-        An exit code: 1 where timing is switched off, so that there is nothing to show, and where
-        the trace cannot be written.
+    It is 1 if timing is switched off, or if the trace cannot be written.
     """
     reset()
     workload = choose_workload()

@@ -57,10 +57,7 @@ class Settings:
     def baseline(self) -> dict[str, list[Run]]:
         """The runs to compare with, by the kind of machine; read when first used.
 
-        Raises
-        ------
-        gpuprof.errors.BaselineError
-            If there is no such baseline, or a file of it is damaged.
+        Raises BaselineError if there is no such baseline, or a file of it is damaged.
         """
         from gpuprof._results.baselines import Baselines
 
