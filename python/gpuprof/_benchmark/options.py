@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from gpuprof._common.checks import REQUESTED_MODES
+from gpuprof._results.fields import REQUESTED_MODES
 
 _AMOUNTS_BELOW = 2**63
 

@@ -64,7 +64,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "compare",
         help="say whether saved benchmarks became slower",
         description="Compare saved benchmarks: baselines by name, files that "
-        "--gpu-benchmark-json wrote, saved results, or saved statistics.",
+        "--gpu-benchmark-json wrote, or saved results.",
         epilog=EXIT_CODES,
         allow_abbrev=False,
     )
@@ -125,44 +125,13 @@ def exit_code(found: Comparison, fail_on: frozenset[str]) -> int:
 
 
 def compare(base: Source, new: Source, threshold: float | None) -> Comparison:
-    """Compare two sides of the same kind.
+    """Compare two sides.
 
     Raises
     ------
-    InputError
-        One has benchmark runs and the other statistics.
     ModuleNotFoundError
         Without NumPy and SciPy.
     """
-    from gpuprof._cli.compare_inputs import InputError
-
-    if base.stats is not None and new.stats is not None:
-        return _compare_stats(base, new, threshold)
-    if base.stats is not None or new.stats is not None:
-        message = (
-            f"{base.label} and {new.label}: saved statistics can be compared with saved statistics "
-            "only"
-        )
-        raise InputError(message)
-    return _compare_runs(base, new, threshold)
-
-
-def _compare_stats(base: Source, new: Source, threshold: float | None) -> Comparison:
-    from gpuprof._cli.compare_report import Comparison, Line
-    from gpuprof._results.stats_compare import WEAKER, judge_stats
-
-    old, now = base.stats, new.stats
-    assert old is not None
-    assert now is not None
-    decisions = judge_stats(old, now, threshold=threshold)
-    lines = [Line(now[key].path, key[1], decision) for key, decision in decisions.items()]
-    paths, new_paths = ({row.names: row.path for row in stats.values()} for stats in (old, now))
-    only_base = [path for names, path in paths.items() if names not in new_paths]
-    only_new = [path for names, path in new_paths.items() if names not in paths]
-    return Comparison(base, new, lines, only_base, only_new, [WEAKER])
-
-
-def _compare_runs(base: Source, new: Source, threshold: float | None) -> Comparison:
     from gpuprof._cli.compare_report import Comparison, Line
     from gpuprof._results.verdict import judge_all
 

@@ -10,17 +10,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gpuprof._common import machine
-from gpuprof._results.baseline_file import _load as read_json
-from gpuprof._results.baselines import Baselines, Run, load_file
+from gpuprof._results.baselines import Baselines, Run, load_kind
 from gpuprof._results.result import FORMAT as RESULT_FORMAT
-from gpuprof._timing.stats import FORMAT as STATS_FORMAT
-from gpuprof._timing.stats import Stats
 from gpuprof.errors import BaselineError
-
-MAX_COUNT = 1 << 62
 
 
 class InputError(Exception):
@@ -29,11 +23,10 @@ class InputError(Exception):
 
 @dataclass(frozen=True)
 class Source:
-    """One side: benchmark runs by the key of their machine, oldest first, or statistics."""
+    """One side: benchmark runs by the key of their machine, oldest first."""
 
     label: str
     runs: Mapping[str, list[Run]]
-    stats: Stats | None = None
     is_one_result: bool = False
 
     @property
@@ -66,27 +59,10 @@ def load(given: str, storage: str) -> Source:
 
 def _from_file(path: Path) -> Source:
     try:
-        data = read_json(path)
-        form = data.get("format") if isinstance(data, dict) else None
-        if form == STATS_FORMAT:
-            return Source(f"statistics in {path}", {}, _stats(data))
-        runs: dict[str, list[Run]] = {}
-        for run in load_file(path):
-            runs.setdefault(machine.key(run.machine), []).append(run)
-    except (BaselineError, ValueError) as error:
-        text = str(error)
-        raise InputError(text if str(path) in text else f"{path}: {text}") from error
+        form, found = load_kind(path)
+    except BaselineError as error:
+        raise InputError(str(error)) from error
+    runs: dict[str, list[Run]] = {}
+    for run in found:
+        runs.setdefault(machine.key(run.machine), []).append(run)
     return Source(f"file {path}", runs, is_one_result=form == RESULT_FORMAT)
-
-
-def _stats(data: dict[str, Any]) -> Stats:
-    try:
-        stats = Stats.from_dict(data)
-    except (KeyError, TypeError, AttributeError, OverflowError) as error:
-        message = f"these are no saved statistics: {type(error).__name__}: {error}"
-        raise ValueError(message) from error
-    for row in stats.values():
-        if not 0 <= row.time.count < MAX_COUNT:
-            message = f"row {row.path!r} has a count of {row.time.count}"
-            raise ValueError(message)
-    return stats

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._common.text import MAX_NAME_COLUMNS, output_text, shown_text
-from gpuprof._common.units import NOTHING, duration
-from gpuprof._display.table import Grid, markdown_list
-from gpuprof._results.decision import Decision, Verdict, percent
+from gpuprof._common.units import NOTHING, duration, percent
+from gpuprof._display.table import Table, markdown_list
+from gpuprof._results.decision import Decision, Verdict
 
 if TYPE_CHECKING:
     from gpuprof._cli.compare_inputs import Source
@@ -23,15 +23,15 @@ FORMATS = ("table", "md", "json")
 MOST_NAMES = 20
 NOT_COMPARED = (Verdict.NODATA, Verdict.INCOMPARABLE)
 _EXPLAINED = (Verdict.SLOW, Verdict.AMBIGUOUS, *NOT_COMPARED)
-_LEFT = frozenset({"benchmark", "scope", "clock", "machine", "verdict"})
+_LEFT = frozenset({"benchmark", "machine", "verdict"})
 
 
 @dataclass(frozen=True)
 class Line:
-    """One benchmark or scope. `group` is its machine's key, or its clock."""
+    """One benchmark, and the key of its machine."""
 
     name: str
-    group: str
+    machine: str
     decision: Decision
 
 
@@ -66,7 +66,6 @@ def write(found: Comparison, form: str) -> str:
 
 def to_dict(found: Comparison) -> dict[str, Any]:
     """Return everything as plain data."""
-    group = "clock" if found.base.stats else "machine"
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -78,7 +77,7 @@ def to_dict(found: Comparison) -> dict[str, Any]:
         "only_in_new": [output_text(name) for name in found.only_new],
         "notes": [output_text(note) for note in found.notes],
         "rows": [
-            {"name": output_text(line.name), group: output_text(line.group)}
+            {"name": output_text(line.name), "machine": output_text(line.machine)}
             | {key: _finite(value) for key, value in line.decision.to_dict().items()}
             for line in found.lines
         ],
@@ -88,14 +87,12 @@ def to_dict(found: Comparison) -> dict[str, Any]:
 def _side(source: Source) -> dict[str, Any]:
     return {
         "what": output_text(source.label),
-        "runs": source.run_count if source.stats is None else 1,
+        "runs": source.run_count,
         "created": _created(source),
     }
 
 
 def _created(source: Source) -> str | None:
-    if source.stats is not None:
-        return output_text(str(source.stats.created))
     times = [run.created for runs in source.runs.values() for run in runs]
     return output_text(max(times)) if times else None
 
@@ -108,10 +105,9 @@ def _finite(value: Any) -> Any:
     return output_text(value) if isinstance(value, str) else value
 
 
-def _grid(found: Comparison, longest: int | None) -> Grid:
+def _grid(found: Comparison, longest: int | None) -> Table:
     """Fill in the table. Names longer than `longest` lose their beginning: paths differ late."""
-    what, group = ("scope", "clock") if found.base.stats else ("benchmark", "machine")
-    several = len({line.group for line in found.lines}) > 1
+    several = len({line.machine for line in found.lines}) > 1
     cells = []
     for line in found.lines:
         decision, name = line.decision, shown_text(line.name)
@@ -121,7 +117,7 @@ def _grid(found: Comparison, longest: int | None) -> Grid:
         cells.append(
             [
                 name,
-                line.group if several else "",
+                line.machine if several else "",
                 duration(decision.base_ms),
                 duration(decision.new_ms),
                 _ratio(decision.ratio),
@@ -130,8 +126,8 @@ def _grid(found: Comparison, longest: int | None) -> Grid:
                 str(decision.verdict),
             ]
         )
-    columns = [what, group, "base", "new", "ratio", "95 % interval", "floor", "verdict"]
-    return Grid(columns, cells, _LEFT).without_empty()
+    columns = ["benchmark", "machine", "base", "new", "ratio", "95 % interval", "floor", "verdict"]
+    return Table(columns, cells, _LEFT).without_empty()
 
 
 def _ratio(ratio: float | None) -> str:
@@ -142,9 +138,9 @@ def _headline(found: Comparison) -> list[str]:
     text = []
     for label, source in (("base", found.base), ("new", found.new)):
         count = source.run_count
-        runs = [f"{count} run{'' if count == 1 else 's'}"] if source.stats is None else []
+        runs = f"{count} run{'' if count == 1 else 's'}"
         created = _created(source)
-        facts = [*runs, *([f"last {created}" if count > 1 else created] if created else [])]
+        facts = [runs, *([f"last {created}" if count > 1 else created] if created else [])]
         text.append(f"{label}: {source.label} ({', '.join(facts)})")
     return text
 
@@ -160,7 +156,7 @@ def _reasons(found: Comparison) -> list[str]:
 
 def _called(found: Comparison, line: Line) -> str:
     others = sum(other.name == line.name for other in found.lines)
-    return line.name if others == 1 else f"{line.name} ({line.group})"
+    return line.name if others == 1 else f"{line.name} ({line.machine})"
 
 
 def _notes(found: Comparison) -> list[str]:

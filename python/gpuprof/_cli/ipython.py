@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._common.checks import REQUESTED_MODES
+from gpuprof._results.fields import REQUESTED_MODES
 
 if TYPE_CHECKING:
     from gpuprof._results.result import BenchResult

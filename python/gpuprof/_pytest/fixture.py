@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._common import file_lock
+from gpuprof._pytest import device_lock
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class GpuBenchmark:
 
         if self._settings.disabled:
             return call()
-        with file_lock.measuring(self._warn_of, self._say) as place_may_have_changed:
+        with device_lock.measuring(self._warn_of, self._say) as place_may_have_changed:
             value = call()
             place_may_have_changed()
             for _ in range(warmup_rounds):
@@ -298,7 +298,7 @@ class GpuBenchmark:
 
 def _plain(values: Mapping[Any, Any]) -> dict[str, Any]:
     """Return a mapping as plain data; tests may be parametrised by any object."""
-    from gpuprof._results.result import plain_data
+    from gpuprof._common.text import plain_data
 
     plain: dict[str, Any] = {}
     for name, value in values.items():

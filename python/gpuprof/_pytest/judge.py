@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from gpuprof._common import machine
 from gpuprof._common.text import shown_text
-from gpuprof._common.units import duration
-from gpuprof._display.table import Grid
-from gpuprof._results.decision import Decision, Verdict, percent
-from gpuprof._results.report import cells, how
+from gpuprof._common.units import duration, percent
+from gpuprof._display.table import Table
+from gpuprof._results.decision import Decision, Verdict
+from gpuprof._results.result import cells, how
 
 if TYPE_CHECKING:
     from gpuprof._pytest.settings import Settings
@@ -147,7 +147,7 @@ class Judge:
                 [label, shown["median"], shown["95 % interval"], shown["min"], shown["samples"]]
             )
         columns = ["", "median", "95 % interval", "min", "samples"]
-        return [f"  {line}" for line in Grid(columns, lines, frozenset({""})).plain()]
+        return [f"  {line}" for line in Table(columns, lines, frozenset({""})).plain()]
 
     def _facts(self, decision: Decision | None, results: list[BenchResult]) -> list[str]:
         last = results[-1]

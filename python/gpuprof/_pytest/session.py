@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from gpuprof._common import machine
+from gpuprof._common.files import replace_file
 from gpuprof._pytest import json_file
 from gpuprof._pytest.json_file import Record
 from gpuprof._pytest.settings import REPORTED, Settings
-from gpuprof._results import baseline_file
 from gpuprof._results.baselines import Baselines, Run, check_name
 from gpuprof._results.result import BenchResult
+from gpuprof._trace.path import output_path
 from gpuprof.errors import BaselineError
 
 _FOR_VERDICTS = ("numpy", "scipy")
@@ -145,6 +146,8 @@ def _can_be_written(folder: Path) -> bool:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    Path(os.path.realpath(path)).parent.mkdir(parents=True, exist_ok=True)
+    """Write JSON all or nothing; a link is followed."""
+    path = Path(output_path(str(path)))
+    path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, indent=2, allow_nan=False) + "\n"
-    baseline_file.write(path, text.encode("ascii"))
+    replace_file(path, text.encode("ascii"))

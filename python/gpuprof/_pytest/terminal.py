@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gpuprof._common.text import _PLAIN_FORMS, shown_text
+from gpuprof._common.text import encodable, shown_text
 from gpuprof._common.units import duration, percent
-from gpuprof._display.table import Grid
+from gpuprof._display.table import Table
 from gpuprof._pytest.judge import place
 from gpuprof._results.decision import Verdict
-from gpuprof._results.report import bins, cells, warnings_of
+from gpuprof._results.result import bins_of, cells, warnings_of
 from gpuprof._results.statistics import MIN_FOR_INTERVAL
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _table(records: Sequence[Record], out: _Lines) -> None:
     for record in records:
         name = record.data["name"]
         lines.append(_line(name if names[name] == 1 else record.data["key"], record, out))
-    grid = Grid([*lines[0]], [[*line.values()] for line in lines], _LEFT).without_empty().plain()
+    grid = Table([*lines[0]], [[*line.values()] for line in lines], _LEFT).without_empty().plain()
     out.line(grid[0])
     out.line(grid[1])
     for text, record in zip(grid[2:], records, strict=True):
@@ -133,7 +133,7 @@ def _line(name: str, record: Record, out: _Lines) -> dict[str, str]:
     line = {
         "benchmark": name,
         "median": shown["median"],
-        "precision": percent(result.rel_precision) if result.count >= MIN_FOR_INTERVAL else "",
+        "precision": percent(result.rel_precision, 2) if result.count >= MIN_FOR_INTERVAL else "",
         **{name: shown[name] for name in _SHOWN},
         "distribution": out.bars(result),
         **dict.fromkeys(("baseline", "ratio", "floor", "verdict"), ""),
@@ -141,7 +141,7 @@ def _line(name: str, record: Record, out: _Lines) -> dict[str, str]:
     if decision is not None:
         line["baseline"] = "" if decision.base_ms is None else duration(decision.base_ms)
         line["ratio"] = "" if decision.ratio is None else f"{decision.ratio:.3f}"
-        line["floor"] = "" if decision.floor is None else percent(decision.floor)
+        line["floor"] = "" if decision.floor is None else percent(decision.floor, 2)
         line["verdict"] = str(decision.verdict)
     return line
 
@@ -155,17 +155,12 @@ class _Lines:
         self._encoding = getattr(file, "encoding", None) or "utf-8"
 
     def line(self, text: str, **markup: bool) -> None:
-        try:
-            text.encode(self._encoding)
-        except UnicodeEncodeError:
-            text = text.translate(_PLAIN_FORMS)
-            text = text.encode(self._encoding, "backslashreplace").decode(self._encoding)
-        self._reporter.write_line(text, **markup)
+        self._reporter.write_line(encodable(text, self._encoding), **markup)
 
     def bars(self, result: BenchResult) -> str:
         """Draw the distribution of the samples in a few characters, shortest times left."""
         steps = _BARS if self._encoding.lower().startswith("utf") else _PLAIN_BARS
-        found = bins(result, _BINS)
+        found = bins_of(result, _BINS)
         most = max(each.count for each in found)
         return "".join(
             steps[math.ceil(len(steps) * each.count / most) - 1] if each.count else " "

@@ -126,13 +126,3 @@ def check_threshold(threshold: object, *, above_0: bool = False) -> None:
         hint += f"{threshold / 100:g}"  # type: ignore[operator]
     message = f"threshold is {threshold!r}; expected {expected}{hint}"
     raise ValueError(message)
-
-
-def percent(fraction: float) -> str:
-    """Write a fraction as people do: 0.05 is ``5.0 %``."""
-    return f"{100 * fraction:.{1 if fraction < 1 else 0}f} %"
-
-
-def percent_change(ratio: float) -> str:
-    """Write a ratio of times as a change: 1.1 is ``10.0 % more``."""
-    return f"{percent(abs(ratio - 1.0))} {'more' if ratio >= 1.0 else 'less'}"

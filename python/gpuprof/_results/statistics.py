@@ -1,12 +1,14 @@
-"""The figures of a series of samples: quantiles, spread, and the exact interval of the median.
+"""The figures of a series of samples, and the significance tests that verdicts use.
 
-Nothing here assumes a distribution. The interval comes from the order statistics (the sign test):
+No figure assumes a distribution. The interval comes from the order statistics (the sign test):
 the median of what was sampled lies between the k-th smallest and the k-th largest sample unless
 fewer than k of n fall on one side of it, whose probability is the binomial one. It holds for any
 distribution, and is exact for a continuous one. A clock with a tick makes many samples equal, which
 would let the interval shrink to nothing; it never says more than the clock can resolve. Samples
 that follow each other are often alike, and then tell less than as many that do not: the interval is
 that of `independent_count` samples.
+
+NumPy and SciPy are imported by the tests that need them, when they are called.
 """
 
 from __future__ import annotations
@@ -14,6 +16,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
+
+from gpuprof._common.imports import need_extra
 
 CONFIDENCE = 0.95
 # With fewer, not even the smallest and the largest sample hold the median in 95 of 100 cases.
@@ -167,3 +172,50 @@ def median_interval(
     rank = max(rank, 1)
     middle = median(ordered)
     return min(ordered[rank - 1], middle - tick), max(ordered[-rank], middle + tick)
+
+
+def mann_whitney(base: Sequence[float], new: Sequence[float]) -> float:
+    """Return the two-sided p value of the Mann-Whitney test, in its normal approximation.
+
+    It is that of ``scipy.stats.mannwhitneyu``, which takes a second to import and is meant for
+    arrays of tests. Ties are corrected for. With 30 samples on both sides it is close.
+    """
+    numpy, special = _numeric("numpy"), _numeric("scipy.special")
+    old, now = numpy.asarray(base, dtype=float), numpy.asarray(new, dtype=float)
+    ordered = numpy.sort(numpy.concatenate([old, now]))
+    # Twice the rank, so that equal ones in the middle of their ranks stay whole numbers.
+    ranks = ordered.searchsorted(now, "left") + ordered.searchsorted(now, "right") + 1
+    excess = ranks.sum() / 2 - now.size * (ordered.size + 1) / 2
+    ties = numpy.unique(ordered, return_counts=True)[1].astype(float)
+    tied = (ties**3 - ties).sum() / (ordered.size * (ordered.size - 1.0))
+    variance = old.size * now.size / 12 * (ordered.size + 1 - tied)
+    if variance <= 0.0:  # all samples are equal
+        return 1.0
+    return min(1.0, 2.0 * float(special.ndtr((0.5 - abs(excess)) / math.sqrt(variance))))
+
+
+def sign_test(logs: Sequence[float]) -> float:
+    """Return the two-sided p value of as many above 0 as below; equal ones say nothing."""
+    above, below = sum(log > 0 for log in logs), sum(log < 0 for log in logs)
+    count = above + below
+    ways = sum(math.comb(count, k) for k in range(min(above, below) + 1))
+    return min(1.0, 2 * ways / (1 << count))
+
+
+def student_quantile(freedom: int, probability: float) -> float:
+    """Return the quantile of Student's t distribution."""
+    return float(_numeric("scipy.special").stdtrit(freedom, probability))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p values corrected for their number, by Holm's step-down method."""
+    adjusted = [1.0] * len(p_values)
+    highest = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = highest
+    return adjusted
+
+
+def _numeric(module: str) -> Any:
+    return need_extra("bench", module, "a verdict on stored runs")

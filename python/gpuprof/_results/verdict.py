@@ -27,9 +27,9 @@ the same:
    `confirm`.
 4. If the SM clock was recorded and the change is less than half the floor in clock cycles, it is
    the clock that changed: AMBIGUOUS. So it is on the CPU clock if the change is within the floor
-   without what the machine did (`_results.verdict_machine`), which is taken off the spread of the baseline
-   too where that makes it smaller; and where the samples of the new run wander so
-   far that their median may be within half the floor.
+   without what the machine did (`_results.noise_floor`), which is taken off the spread of the
+   baseline too where that makes it smaller; and where the samples of the new run wander so far
+   that their median may be within half the floor.
 5. If the medians of 8 baseline runs or more rise or fall steadily, the last 5 are the baseline: the
    spread of a trend would hide nearly any change.
 
@@ -54,16 +54,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from gpuprof._results import statistics
-from gpuprof._results import verdict_machine as machine
-from gpuprof._results.decision import Decision, Verdict, check_threshold, percent, percent_change
-from gpuprof._results.significance import holm, mann_whitney, sign_test, student_quantile
-from gpuprof._results.verdict_floor import P_LIMIT, TICKS, Floor, exp, floor_of, least_floor
-
-if TYPE_CHECKING:
-    from gpuprof._results.result import BenchResult
+from gpuprof._common.checks import whole
+from gpuprof._common.units import percent, percent_change
+from gpuprof._results import noise_floor, statistics
+from gpuprof._results.decision import Decision, Verdict, check_threshold
+from gpuprof._results.noise_floor import P_LIMIT, TICKS, Floor, exp, floor_of, least_floor
+from gpuprof._results.result import BenchResult
+from gpuprof._results.statistics import holm, mann_whitney, sign_test, student_quantile
 
 __all__ = ["Decision", "Verdict", "confirm", "holm", "judge", "judge_all", "judge_paired"]
 
@@ -99,9 +97,7 @@ def judge(
     """
     if threshold is not None:
         check_threshold(threshold)
-    if isinstance(comparisons, bool) or not isinstance(comparisons, int) or comparisons < 1:
-        message = f"comparisons is {comparisons!r}; expected a whole number of at least 1"
-        raise ValueError(message)
+    whole("comparisons", comparisons)
     if not base or not new:
         side = "no baseline run has" if not base else "no new run has"
         return Decision(Verdict.NODATA, rule=f"{side} a result of this benchmark")
@@ -256,7 +252,7 @@ def _decide(
     p_limit: float,
     warnings: list[str],
 ) -> Decision:
-    base, trend = machine.recent(base)
+    base, trend = noise_floor.recent(base)
     warnings += [trend] if trend else []
     base_logs = [math.log(run.median_ms) for run in base]
     middle = statistics.median(base_logs)
@@ -294,7 +290,7 @@ def _decide(
         rule = (
             f"the machine: takes {percent_change(ratio)} time, but "
             f"{percent_change(exp(quiet[-1].change))} without what the machine did: "
-            f"{machine.in_words(base, new)}"
+            f"{noise_floor.in_words(base, new)}"
         )
     elif _wander(new) and math.copysign(1.0, change) * nearest < limit / 2:
         verdict = Verdict.AMBIGUOUS
@@ -327,10 +323,10 @@ def _without_the_machine(
 ) -> list[Floor]:
     """Return floors and changes of what is left without shares of what the machine added."""
     found: list[Floor] = []
-    if base[-1].clock != "cpu" or not machine.are_alike([*base, *new]):
+    if base[-1].clock != "cpu" or not noise_floor.are_alike([*base, *new]):
         return found
-    for share in machine.SHARES:
-        old, now = machine.levels(base, share), machine.levels(new, share)
+    for share in noise_floor.SHARES:
+        old, now = noise_floor.levels(base, share), noise_floor.levels(new, share)
         if old is None or now is None:
             return []
         change = statistics.median(now) - statistics.median(old)
@@ -360,7 +356,7 @@ def _samples(runs: list[BenchResult], share: float) -> list[float]:
     """Return all samples, each run's without a share of what the machine added."""
     found: list[float] = []
     for run in runs:
-        factor = exp(-share * (machine.took_longer(run) or 0.0)) if share else 1.0
+        factor = exp(-share * (noise_floor.took_longer(run) or 0.0)) if share else 1.0
         found += [factor * sample for sample in run.samples_ms]
     return found
 

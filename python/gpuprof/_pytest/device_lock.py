@@ -1,33 +1,30 @@
 """One measurement at a time on a GPU, among the processes of a user on this machine.
 
-`measuring` holds an ``flock`` on a file named after the GPU's UUID, or after the CPU where the
-process uses no GPU, in a folder of the user's own below the temporary one. The kernel drops the
-lock of a process that dies. Processes that share a GPU but not the temporary folder, such as
-containers, do not see each other.
+`measuring` holds a lock on a file named after the GPU's UUID, or after the CPU where the process
+uses no GPU, in a folder of the user's own below the temporary one. Processes that share a GPU but
+not the temporary folder, such as containers, do not see each other.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep
+
+from gpuprof._common import machine
+from gpuprof._common.files import FileLock
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
 CPU = "cpu"
 SILENT_S = 2.0
-_POLL_S = 0.02
 
 
 def place() -> str:
     """Return what this process would measure on: the UUID of its GPU, or ``"cpu"``."""
-    from gpuprof._common import machine
-
     return str(machine.describe()["gpu_uuid"] or CPU)
 
 
@@ -44,21 +41,24 @@ def measuring(
 
     Without a folder to put the file in, it calls `warn` with a sentence and locks nothing.
     """
-    held, name = -1, place()
+    held: FileLock | None = None
+    name = place()
 
     def change() -> None:
         nonlocal held, name
         now = place()
         if now != name:
-            _release(held)
-            held, name = -1, now
+            if held is not None:
+                held.release()
+            held, name = None, now
             held = _acquire(name, warn, say)
 
     try:
         held = _acquire(name, warn, say)
         yield change
     finally:
-        _release(held)
+        if held is not None:
+            held.release()
 
 
 def lock_file(name: str) -> Path:
@@ -80,45 +80,21 @@ def lock_file(name: str) -> Path:
     return folder / f"{safe}.lock"
 
 
-def _acquire(name: str, warn: Callable[[str], None], say: Callable[[str], None]) -> int:
-    descriptor = -1
+def _acquire(name: str, warn: Callable[[str], None], say: Callable[[str], None]) -> FileLock | None:
+    lock = None
     try:
         file = lock_file(name)
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(file, flags, 0o600)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            message = f"{file} is no regular file"
-            raise OSError(message)
-        if not _locked_within(descriptor, SILENT_S):
+        lock = FileLock(file, 0o600)
+        if not lock.acquire(SILENT_S):
             say(f"waiting until another process has measured on this device; it holds {file}")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock.acquire()
     except OSError as error:
-        if descriptor >= 0:
-            os.close(descriptor)
+        if lock is not None:
+            lock.release()
         warn(f"measured without a lock, so another process may have disturbed it: {error}")
-        return -1
+        return None
     except BaseException:  # a timeout or Ctrl-C while it waits
-        if descriptor >= 0:
-            os.close(descriptor)
+        if lock is not None:
+            lock.release()
         raise
-    return descriptor
-
-
-def _locked_within(descriptor: int, seconds: float) -> bool:
-    until = monotonic() + seconds
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if monotonic() >= until:
-                return False
-            sleep(_POLL_S)
-        else:
-            return True
-
-
-def _release(descriptor: int) -> None:
-    if descriptor >= 0:
-        # A child that was forked meanwhile has the same lock: closing alone would leave it held.
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+    return lock
