@@ -20,7 +20,8 @@ from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._benchmark.options import check_whole, checked_options
+from gpuprof._benchmark.options import checked_options
+from gpuprof._common import checks
 from gpuprof._display.progress import Progress
 from gpuprof._frameworks.random_state import random_state_kept
 from gpuprof._results import statistics
@@ -185,8 +186,10 @@ def _check(
     if len(functions) < 2:
         message = f"functions has {len(functions)}; expected two or more"
         raise ValueError(message)
-    check_whole("rounds", rounds, least=1, optional=True)
-    check_whole("seed", seed, least=0, optional=True)
+    if rounds is not None:
+        checks.whole("rounds", rounds)
+    if seed is not None:
+        checks.whole("seed", seed, least=0)
     check_threshold(threshold, above_0=True)
     if (
         isinstance(max_time_s, bool)

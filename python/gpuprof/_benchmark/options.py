@@ -88,16 +88,6 @@ def _number(name: str, value: Any, *, above_0: bool) -> None:
         raise ValueError(message)
 
 
-def check_whole(name: str, value: Any, *, least: int, optional: bool = False) -> None:
-    """Raise ValueError unless `value` is an int of at least `least`, or None if that is allowed."""
-    if optional and value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        expected = f"{'None or ' * optional}a whole number of at least {least}"
-        message = f"{name} is {value!r}; expected {expected}"
-        raise ValueError(message)
-
-
 def _whole(name: str, value: Any, *, least: int) -> int:
     """Return `value` as an int; NumPy's integers are accepted."""
     message = f"{name}: expected a whole number from {least} below 2**63, got {value!r}"

@@ -29,7 +29,6 @@ from gpuprof._timing.scope import disable, enable, flush, reset, stats
 from gpuprof._trace.writer import TraceWriter
 from gpuprof.errors import GpuprofError
 
-DEFAULT_STEPS = 20
 COST_SCOPES = 4000
 GRAPH_STEPS = 50
 ROUNDS = 5  # of a timing by the host's clock; the best one counts
@@ -300,7 +299,7 @@ def _next_line(clock: str) -> str:
     return f"next: {usage}"
 
 
-def run(out: TextIO, steps: int = DEFAULT_STEPS, trace: str | None = None) -> int:
+def run(out: TextIO, steps: int, trace: str | None = None) -> int:
     """Do the work, write the report and perhaps a trace of the steps; return the exit code.
 
     It is 1 if timing is switched off, or if the trace cannot be written.

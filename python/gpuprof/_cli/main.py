@@ -10,18 +10,30 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
-MAX_STEPS = 100_000
+DEFAULT_STEPS, MAX_STEPS = 20, 100_000
 MAX_ROWS = 100_000
 EXIT_CODES = "exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted"
 TRACE_EXIT_CODES = (
     "exit codes: 0 done, 1 failed or faults found, 2 wrong usage or an input that is no trace, "
     "130 interrupted"
 )
+STORAGE = ".gpuprof"
+NEVER = "never"
+MAY_FAIL = ("slow", "ambiguous", "nodata", "incomparable")
+COMPARE_EXIT_CODES = (
+    "exit codes: 0 nothing failed, 1 SLOW or what --fail-on names, 2 wrong usage or an input that "
+    "cannot be read, 3 nothing could be compared, 130 interrupted; a speed-up never fails"
+)
+
+if TYPE_CHECKING:
+    _Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def _up_to(most: int) -> Callable[[str], int]:
@@ -38,8 +50,6 @@ def _up_to(most: int) -> Callable[[str], int]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from gpuprof._cli import compare
-    from gpuprof._cli.demo import DEFAULT_STEPS
     from gpuprof._core import __version__
 
     parser = argparse.ArgumentParser(
@@ -67,11 +77,11 @@ def _parser() -> argparse.ArgumentParser:
         help="also write a trace of the steps, for Perfetto; compressed if it ends in .gz",
     )
     _add_trace(commands)
-    compare.add(commands)
+    _add_compare(commands)
     return parser
 
 
-def _add_trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_trace(commands: _Commands) -> None:
     from gpuprof._trace.tools import DEFAULT_TOP, GROUPINGS
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
@@ -115,6 +125,78 @@ def _add_trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     merge.add_argument("-o", "--output", metavar="OUT", required=True, help="where to")
     merge.add_argument(
         "--no-align", action="store_true", help="leave times as they are in the files"
+    )
+
+
+def _threshold(text: str) -> float:
+    number = text.strip().removesuffix("%").strip()
+    message = f"{text!r}: expected a percentage such as 5%, or a fraction below 1 such as 0.05"
+    try:
+        value = float(number)
+    except ValueError:
+        raise argparse.ArgumentTypeError(message) from None
+    value = value / 100 if text.strip().endswith("%") else value
+    if not (math.isfinite(value) and 0 <= value < 1):
+        raise argparse.ArgumentTypeError(message)
+    return value
+
+
+def _storage(text: str) -> str:
+    if not text.strip():
+        message = (
+            f"{text!r}: expected a folder, not an empty text as from a variable that is not set"
+        )
+        raise argparse.ArgumentTypeError(message)
+    return text
+
+
+def _fail_on(text: str) -> frozenset[str]:
+    names = frozenset(name.strip().lower() for name in text.split(",")) - {""}
+    if not names or names - {*MAY_FAIL, NEVER} or (NEVER in names and len(names) > 1):
+        message = (
+            f"{text!r}: expected {NEVER}, or some of {', '.join(MAY_FAIL)} separated by commas"
+        )
+        raise argparse.ArgumentTypeError(message)
+    return names - {NEVER}
+
+
+def _add_compare(commands: _Commands) -> None:
+    compare = commands.add_parser(
+        "compare",
+        help="say whether saved benchmarks became slower",
+        description="Compare saved benchmarks: baselines by name, files that "
+        "--gpu-benchmark-json wrote, or saved results.",
+        epilog=COMPARE_EXIT_CODES,
+        allow_abbrev=False,
+    )
+    compare.add_argument("base", metavar="BASE", help="name of a saved baseline, or a file")
+    compare.add_argument("new", metavar="NEW", help="what to compare with it; all runs are used")
+    compare.add_argument(
+        "--threshold",
+        type=_threshold,
+        metavar="5%",
+        help="the smallest change to speak of (default 5%% with 5 baseline runs or more, else "
+        "10%%; on the CPU clock 20%%, unless the runs carry a smaller one)",
+    )
+    compare.add_argument(
+        "--fail-on",
+        type=_fail_on,
+        default=frozenset({"slow"}),
+        metavar="VERDICTS",
+        help=f"which verdicts end with 1: some of {','.join(MAY_FAIL)}, or {NEVER} (default slow)",
+    )
+    compare.add_argument(
+        "--format",
+        choices=("table", "md", "json"),
+        default="table",
+        help="how to print (default table)",
+    )
+    compare.add_argument(
+        "--storage",
+        type=_storage,
+        default=STORAGE,
+        metavar="DIR",
+        help=f"where baselines are saved (default {STORAGE})",
     )
 
 
@@ -189,14 +271,13 @@ def _validate(options: argparse.Namespace) -> int:
 
 def _run_compare(options: argparse.Namespace) -> int:
     from gpuprof._cli import compare
-    from gpuprof._cli.compare_inputs import InputError
     from gpuprof._common.text import shown_text, write_text
 
     try:
         code, text = compare.run(options)
-    except (InputError, ModuleNotFoundError) as error:
+    except (compare.InputError, ModuleNotFoundError) as error:
         write_text(sys.stderr, f"gpuprof: {shown_text(str(error))}\n")
-        return USAGE if isinstance(error, InputError) else compare.INCOMPARABLE
+        return USAGE if isinstance(error, compare.InputError) else compare.INCOMPARABLE
     try:
         write_text(sys.stdout, text + "\n")
         sys.stdout.flush()

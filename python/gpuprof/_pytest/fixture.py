@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
+from gpuprof._common import checks
 from gpuprof._pytest import device_lock
 from gpuprof.errors import InvalidStateError
 
@@ -165,10 +166,8 @@ class GpuBenchmark:
         InvalidStateError
             On a second use in one test.
         """
-        from gpuprof._benchmark.options import check_whole
-
-        check_whole("rounds", rounds, least=1)
-        check_whole("warmup_rounds", warmup_rounds, least=0)
+        checks.whole("rounds", rounds)
+        checks.whole("warmup_rounds", warmup_rounds, least=0)
         call = fn, tuple(args), dict(kwargs or {}), setup
         return self._measure(*call, warmup_rounds=warmup_rounds, rounds=rounds)
 
