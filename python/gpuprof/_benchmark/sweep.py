@@ -13,7 +13,7 @@ from typing import Any, overload
 from gpuprof._benchmark.options import checked_options
 from gpuprof._common.text import output_text, plain_data, shown_text
 from gpuprof._common.units import duration
-from gpuprof._display.progress import progress as progress_bar
+from gpuprof._display.progress import Progress
 from gpuprof._display.table import Table
 from gpuprof._results.result import LEFT, BenchResult, cells, warnings_of
 
@@ -178,19 +178,15 @@ class SweepResult(Sequence[SweepPoint]):
         return display_plot.lines(along, series, ax)
 
     def _table(self) -> Table:
-        headings = [*self.axes, *(next(map(cells, self.results), {})), "error"]
+        figures = list(next(map(cells, self.results), {}))
         lines = []
         for point in self:
-            figures = (
-                cells(point.result)
-                if point.result
-                else dict.fromkeys(headings[len(self.axes) : -1], "")
-            )
+            shown = cells(point.result) if point.result else dict.fromkeys(figures, "")
             lines.append(
-                [*map(str, point.params.values()), *figures.values(), _cut(point.error or "")]
+                [*map(str, point.params.values()), *shown.values(), _cut(point.error or "")]
             )
-        notes = self._notes(errors=False)
-        return Table(headings, lines, LEFT, notes=notes).without_empty()
+        headings = [*self.axes, *figures, "error"]
+        return Table(headings, lines, LEFT, notes=self._notes(errors=False)).without_empty()
 
     def _pivot(self) -> Table:
         if len(self.axes) != 2:
@@ -267,17 +263,17 @@ def sweep(
     if "params" in options:
         message = "params has no meaning here; it is the point of the sweep"
         raise TypeError(message)
-    checked_options(name=name, **options)  # what is wrong is an error now, not one of each point
+    checked_options(name=name, **options)  # a wrong option is one error, not one of each point
     grid = [dict(zip(values, point, strict=True)) for point in itertools.product(*values.values())]
     title = name or str(getattr(make, "__name__", type(make).__name__))
     points = []
-    with progress_bar(f"gpuprof.sweep {title}", progress) as bar:
+    with Progress(f"gpuprof.sweep {title}", progress) as bar:
         for place, params in enumerate(grid):
             bar.update(place / len(grid), f"{place + 1:,} of {len(grid):,}: {_text(params)}")
             try:
                 result = _measured(make, params, title, (nbytes, flops), options)
             except Exception as error:
-                # Only its text: the exception would hold what the point had allocated.
+                # Only its text: the exception would held what the point had allocated.
                 points.append(SweepPoint(params, error=f"{type(error).__name__}: {error}"))
             else:
                 points.append(SweepPoint(params, result))
@@ -285,7 +281,7 @@ def sweep(
 
 
 def _values(make: object, axes: object) -> dict[str, tuple[Any, ...]]:
-    """Return the values of each axis, if `make` can take them."""
+    """Return the values of each axis; raise if `make` cannot take them."""
     if not callable(make):
         message = (
             f"make is a {type(make).__name__}; expected a function that takes the parameters of a "
