@@ -6,13 +6,13 @@ scopes appear in the tool under which the program runs.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import gpuprof._core as _core
+from gpuprof._startup import enable_nvtx
 
 __all__ = [
     "CATALOG",
@@ -27,14 +27,6 @@ __all__ = [
     "valid_label",
 ]
 
-_ON = {"1", "true", "on", "yes"}
-_OFF = {"", "0", "false", "off", "no"}
-_NO_TOOL = (
-    "gpuprof: NVTX is on, but no tool listens, so ranges go nowhere: run the program under a tool "
-    "(nsys profile python ..., ncu --nvtx ...), which sets NVTX_INJECTION64_PATH before NVTX is "
-    "first used; GPUPROF_NVTX=auto is on only under a tool"
-)
-
 
 def enable() -> None:
     """Give ranges to NVTX from now on; warns once per process if no tool listens.
@@ -42,13 +34,9 @@ def enable() -> None:
     Also ``GPUPROF_NVTX=1``; ``GPUPROF_NVTX=auto`` does it where a tool listens.
     ``GPUPROF_DISABLE=1`` wins over it.
     """
-    _core.nvtx_set_enabled(True)
-    if not _core.nvtx_is_enabled():
-        return
-    if not _core.nvtx_tool_listens():
-        _core.nvtx_warn_no_tool(_NO_TOOL)
-    for catalog in catalogs():
-        catalog.register()
+    if enable_nvtx():
+        for catalog in catalogs():
+            catalog.register()
 
 
 def disable() -> None:
@@ -57,7 +45,7 @@ def disable() -> None:
 
 
 def is_enabled() -> bool:
-    """Return whether ranges are given to NVTX, be there a tool or not."""
+    """Return whether ranges are given to NVTX, with or without a tool."""
     return _core.nvtx_is_enabled()
 
 
@@ -291,18 +279,3 @@ CATALOG = RangeCatalog(
         RangeSpec("gpuprof.drain", "finished samples are read and counted"),
     ],
 )
-
-
-def _follow_environment() -> None:
-    """Do what ``GPUPROF_NVTX`` says."""
-    wish = os.environ.get("GPUPROF_NVTX", "").strip().lower()
-    if wish in _ON or (wish == "auto" and is_tool_attached()):
-        enable()
-    elif wish not in _OFF and wish != "auto":
-        import warnings
-
-        message = f"gpuprof: GPUPROF_NVTX is 1, 0 or auto, not {wish!r}; NVTX is off"
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
-
-
-_follow_environment()

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 import gpuprof._core as _core
+import gpuprof._startup  # noqa: F401 (GPUPROF_TRACE_OUT and GPUPROF_NVTX)
 from gpuprof._cli import demo_graph
 from gpuprof._common.machine import cuda_version
 from gpuprof._common.text import shown_text, write_text

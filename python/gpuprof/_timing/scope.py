@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import gpuprof._core as _core
 from gpuprof._common.text import clean_text
-from gpuprof._frameworks import torch_compile
 from gpuprof._timing import backends
 from gpuprof._timing import stats as timing_stats
 from gpuprof._timing.decorate import decorate, name_of
@@ -17,13 +15,6 @@ if TYPE_CHECKING:
     from gpuprof._timing.backends import BackendLike
 
 _IN_CAPTURE = ("auto", "record", "skip")
-
-torch_compile.prepare()
-if os.environ.get("GPUPROF_TRACE_OUT") and not _core._is_set("GPUPROF_DISABLE"):
-    from gpuprof._trace import registry
-
-    _core._trace_wanted(True)  # opened by the first event
-    registry.close_at_exit()
 
 
 def make_scope(
