@@ -1,12 +1,11 @@
 """What the environment asks for, done once, before the first public name is given out.
 
 - ``GPUPROF_TRACE_OUT``: the first event opens a trace, which is closed at exit.
-- ``GPUPROF_NVTX``: ranges go to NVTX; ``auto`` is on where a tool listens.
+- ``GPUPROF_NVTX``: ranges are sent to NVTX; with ``auto`` if a tool listens.
 - ``GPUPROF_DISABLE`` and ``GPUPROF_RELEASE_GIL`` are read by `gpuprof._core` as it is loaded.
 
-Besides, `torch.compile` is told how to trace scopes, as soon as it is there. The modules by which a
-program may come in without ``import gpuprof``'s look-up of names, such as `gpuprof.nvtx`, import
-this one.
+`torch.compile` is told how to trace scopes once it is imported. `gpuprof.nvtx` and `gpuprof.torch`
+import this module too, because ``import gpuprof.nvtx`` looks up no name in the package.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ for _class in (_core.Annotation, _core.GraphNode, _core.Sample, _core.Scope):
 
 
 def enable_nvtx() -> bool:
-    """Give ranges to NVTX, and warn once if no tool listens; False with ``GPUPROF_DISABLE``."""
+    """Send ranges to NVTX, and warn once if no tool listens; False with ``GPUPROF_DISABLE``."""
     _core.nvtx_set_enabled(True)
     if not _core.nvtx_is_enabled():
         return False

@@ -29,7 +29,7 @@ __all__ = [
 
 
 def enable() -> None:
-    """Give ranges to NVTX from now on; warns once per process if no tool listens.
+    """Send ranges to NVTX from now on; warns once per process if no tool listens.
 
     Also ``GPUPROF_NVTX=1``; ``GPUPROF_NVTX=auto`` does it where a tool listens.
     ``GPUPROF_DISABLE=1`` wins over it.
@@ -40,12 +40,12 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Give no more ranges to NVTX; what is open is closed in its turn."""
+    """Send no more ranges to NVTX; open ranges are still closed."""
     _core.nvtx_set_enabled(False)
 
 
 def is_enabled() -> bool:
-    """Return whether ranges are given to NVTX, with or without a tool."""
+    """Return whether ranges are sent to NVTX, with or without a tool."""
     return _core.nvtx_is_enabled()
 
 
@@ -55,10 +55,10 @@ def is_tool_attached() -> bool:
 
 
 def last_push_result() -> int:
-    """Return the number that the tool answered to the last push.
+    """Return what the tool returned for the last push.
 
-    It is -2 without a tool and always -1 under Nsight Systems, so it tells nothing about whether
-    a range is shown; `Annotation.is_active` and `is_tool_attached` do.
+    It is -2 without a tool and always -1 under Nsight Systems, so it does not say whether a range
+    is shown; use `Annotation.is_active` or `is_tool_attached`.
     """
     return _core.nvtx_last_push_result()
 
@@ -143,7 +143,7 @@ class RangeCatalog(Mapping[str, _core.Annotation]):
     """The ranges of a program, declared once: ``with CATALOG["decode"]:``.
 
     It maps each name, with or without the namespace before it, to an annotation. The names are
-    checked when the catalog is made, and given to NVTX when that is on.
+    checked when the catalog is made, and registered with NVTX when that is on.
 
     Parameters
     ----------
@@ -157,8 +157,8 @@ class RangeCatalog(Mapping[str, _core.Annotation]):
     Raises
     ------
     TypeError, ValueError
-        A name is there twice or lies outside of the namespace, there are none, or another module
-        has declared other ranges in the namespace.
+        A name occurs twice or is outside the namespace, there are none, or another module has
+        declared other ranges in the namespace.
 
     Examples
     --------
@@ -208,7 +208,7 @@ class RangeCatalog(Mapping[str, _core.Annotation]):
         self.register()
 
     def register(self) -> None:
-        """Give all names to the tool, where NVTX is on; idempotent."""
+        """Register all names with the tool, if NVTX is on; idempotent."""
         for annotation in self._by_name.values():
             annotation._register()
 

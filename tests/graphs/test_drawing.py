@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import gpuprof
 from gpuprof._core import GraphNode
-from gpuprof._graphs import html, view
+from gpuprof._graphs import drawing, view
 from tests.support.graph_nodes import HOSTILE, Spec, chain, edges_of, make
 
 # Four kernels: two wait for the first, and the last for both.
@@ -287,6 +287,6 @@ def test_graphviz_draws_where_it_is_installed(programs: Callable[[str], None]) -
 def test_where_graphviz_fails_or_hangs_a_table_is_shown(
     script: str, programs: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(html, "_DOT_TIMEOUT_S", 0.5 if "sleep" in script else 30.0)
+    monkeypatch.setattr(drawing, "_DOT_TIMEOUT_S", 0.5 if "sleep" in script else 30.0)
     programs(script)
     assert "<table>" in page_of(chain("a", "b"))

@@ -1,9 +1,9 @@
-"""Finding the line that breaks a capture, by asking for its state after everything that is called.
+"""``debug=True``: finds the line that breaks a capture, by asking for its status again and again.
 
-Torch's operators are watched by a dispatch mode, which raises at the one that broke the capture.
-What is no operator, such as a `synchronize()`, is seen by a trace function, which looks at every
-line, unless a debugger traces already: it remembers the line, and the next operator or the end of
-the body raises. All this makes the body slow.
+A dispatch mode checks after each of torch's operators, and raises at the one that broke the
+capture. A trace function checks at each line, unless a debugger traces already, for what is no
+operator, such as a `synchronize()`: it remembers the line, and the next operator or the end of the
+body raises. This makes the body slow.
 
 Torch is never imported from here.
 """
@@ -42,14 +42,7 @@ _NO_WORK = (
 
 
 class Watch:
-    """What was seen of one capture.
-
-    Attributes
-    ----------
-    outside : list of (str, str)
-        Operators on CUDA tensors that ran on a stream which was not being captured, and the line
-        of each: at most a hundred.
-    """
+    """What was seen of one capture."""
 
     def __init__(
         self, stream: int, facts: Callable[[], CaptureFacts], look: Callable[[], object] | None
@@ -60,6 +53,7 @@ class Watch:
         self._last: tuple[CodeType, int] | None = None
         self._broken_at: str | None = None
         self._raised = False
+        # Operators that ran on a stream that was not being captured, each with its line.
         self.outside: list[tuple[str, str]] = []
 
     def is_broken(self) -> bool:
@@ -126,27 +120,11 @@ class Watch:
 def watch(
     stream: int, facts: Callable[[], CaptureFacts], look: Callable[[], object] | None = None
 ) -> Iterator[Watch]:
-    """Watch the capture of a stream, and raise where it breaks.
+    """Watch the capture of a stream by this thread, and raise a CaptureError where it breaks.
 
-    Parameters
-    ----------
-    stream : int
-        The handle of the stream that is captured, by this thread.
-    facts : callable
-        Gives what is known of the capture when it has broken.
-    look : callable, optional
-        Called after each operator and each line that left the capture whole, to note how far it
-        has come.
-
-    Yields
-    ------
-    Watch
-
-    Raises
-    ------
-    CaptureError
-        The capture broke; `op` and `where` say at what. Raised by the operator, or by the next one
-        or at the end of the block where something else did it.
+    The operator that broke it raises; where something else did, the next operator or the end of the
+    block does. `facts` gives what is known of the broken capture; `look` is called after each
+    operator and line that did not break it, to note its progress.
     """
     seen = Watch(stream, facts, look)
     with contextlib.ExitStack() as undo:
@@ -164,17 +142,7 @@ def watch(
 
 
 def report_outside(outside: list[tuple[str, str]]) -> str:
-    """Return a sentence on the work that is missing from a graph.
-
-    Parameters
-    ----------
-    outside : list of (str, str)
-        As a `Watch` has it; not empty.
-
-    Returns
-    -------
-    str
-    """
+    """Return a sentence on the work that is missing from a graph."""
     shown = "; ".join(f"{op} at {where}" for op, where in outside[:3])
     more = len(outside) - 3
     rest = "" if more <= 0 else f"; and {more} more"

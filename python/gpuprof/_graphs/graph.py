@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._graphs.arguments import graph_name, shown
 from gpuprof._graphs.timings import GraphTimings
+from gpuprof._graphs.types import graph_name, shown
 from gpuprof.errors import GraphUpdateError, InvalidStateError
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class GraphMemory:
     """Device memory that a graph took, in bytes.
 
-    It is what the device had less of afterwards. The driver takes memory in chunks, so a small
-    graph may show none, and what other threads and processes do meanwhile is in it.
+    Measured as the drop in the device's free memory. The driver allocates in chunks, so a small
+    graph may show none; allocations of other threads and processes at that time are included.
 
     Attributes
     ----------
@@ -61,8 +61,8 @@ class CapturedGraph(_core.GraphBase):
     """A captured CUDA graph. Made by `capture`, `end_capture`, `from_torch` and `from_handles`.
 
     A graph owns what it needs: its buffers (`pool`), the objects of ``keep_alive=``, the events of
-    the timers inside. They are let go when it is closed and its last replay is over. It may be used
-    from any thread; its calls take turns.
+    the timers inside. They are released when it is closed and its last replay is done. Any thread
+    may use it: its calls are serialised.
     """
 
     _pool: CapturePool | None = None
@@ -96,7 +96,7 @@ class CapturedGraph(_core.GraphBase):
         return self
 
     def _own(self, pool: CapturePool | None, keep: Iterable[object]) -> None:
-        """Keep a pool and objects until the last replay is over."""
+        """Keep a pool and objects until the last replay is done."""
         self._kept = (*keep, pool) if pool is not None else tuple(keep)
         self._retain(self._kept)
         self._read_scalars(self._kept)
@@ -114,12 +114,12 @@ class CapturedGraph(_core.GraphBase):
 
     @classmethod
     def from_torch(cls, graph: object, *, name: str | None = None) -> Self:
-        """Look into, and replay, a graph that torch, inductor or vLLM made.
+        """Inspect and replay a graph that torch, inductor or vLLM made.
 
         Parameters
         ----------
         graph : torch.cuda.CUDAGraph
-            Kept alive. Without ``keep_graph=True`` it can be replayed, but its nodes are gone.
+            Kept alive. Without ``keep_graph=True`` it can be replayed, but has no nodes to inspect.
         name : str, optional
 
         Returns
@@ -144,13 +144,13 @@ class CapturedGraph(_core.GraphBase):
 
     @classmethod
     def from_handles(cls, graph: int, exec: int, *, name: str | None = None) -> Self:
-        """Look into, and replay, a graph of which only the driver's handles are known.
+        """Inspect and replay a graph of which only the driver's handles are known.
 
         Parameters
         ----------
         graph, exec : int
-            A CUgraph and the CUgraphExec made of it, 0 for a graph that is gone. Both stay the
-            caller's, and must live as long as this object: a stale handle crashes the process.
+            A CUgraph and the CUgraphExec made of it; the graph may be 0. The caller owns both, and
+            must keep them as long as this object: a stale handle crashes the process.
         name : str, optional
 
         Returns
@@ -222,7 +222,7 @@ class CapturedGraph(_core.GraphBase):
 
     @property
     def memory(self) -> GraphMemory:
-        """The device memory that the graph took, as far as that was seen."""
+        """The device memory that the graph took, as far as it was measured."""
         instantiate, upload = (None if size < 0 else size for size in self._memory())
         return GraphMemory(instantiate, upload)
 
@@ -296,7 +296,7 @@ class CapturedGraph(_core.GraphBase):
         return view.signature(self.nodes)
 
     def diff(self, other: CapturedGraph) -> GraphDiff:
-        """Say in words what another graph has that this one has not, and the other way round.
+        """Describe how another graph differs from this one.
 
         Parameters
         ----------
@@ -337,12 +337,12 @@ class CapturedGraph(_core.GraphBase):
         return text
 
     def update(self, other: CapturedGraph) -> None:
-        """Take what another graph does into this one, without a new instantiation.
+        """Replace what this graph does by what another does, without a new instantiation.
 
-        What `other` keeps alive, and its pool, this graph keeps alive in place of its own, which go
-        once the launches so far are over; `other` may be closed afterwards. The two must have the
+        This graph then keeps alive what `other` does, and its pool; its own are released once the
+        launches so far are done. `other` may be closed afterwards. The two must have the
         same nodes in the same order; their parameters may differ. With ``timers="last"`` the
-        launches of both write the same events from then on, so `timings` tells of whichever was
+        launches of both write the same events from then on, so `timings` is that of whichever was
         launched last. Where torch has to launch `other`, because it draws random numbers or may do
         so, it launches this graph from then on, through the executable copy of `other`: the numbers
         are those that launches of `other` would draw, and `other` cannot be updated meanwhile.
@@ -376,7 +376,7 @@ class CapturedGraph(_core.GraphBase):
         self._nodes = other._nodes
         if self._pool is not other._pool:
             if self._pool is not None:
-                self._pool._used_no_more_by(self)
+                self._pool._no_longer_used_by(self)
             self._pool = other._pool
             if self._pool is not None:
                 self._pool._used_by(self)
@@ -442,7 +442,7 @@ class CapturedGraph(_core.GraphBase):
     def close(self) -> None:
         """Destroy the graph. Idempotent, never raises, also while a replay runs.
 
-        What it keeps alive is let go once the last replay is over.
+        What it keeps alive is released once the last replay is done.
         """
         super().close()
         self._pool = None

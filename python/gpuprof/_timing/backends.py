@@ -91,17 +91,7 @@ BackendLike: TypeAlias = "str | SyncBackend"
 
 
 def resolve(backend: object) -> str | SyncBackend:
-    """Check a ``backend=`` argument and return what `_core` takes for it.
-
-    Raises
-    ------
-    CudaUnavailableError
-        ``'cuda'`` without a usable driver and device.
-    GpuprofError
-        ``'metal'`` where torch has no Metal device.
-    TypeError, ValueError
-        Anything that names no backend.
-    """
+    """Check a ``backend=`` argument and return what `_core` takes; raises where it is missing."""
     if isinstance(backend, SyncBackend):
         return backend
     if not isinstance(backend, str):

@@ -27,10 +27,7 @@ def make_scope(
     in_capture: Literal["auto", "record", "skip"] = "auto",
     **unknown: object,
 ) -> Any:
-    """Do what `gpuprof.timer` does where its arguments are not the usual ones.
-
-    Parameters, returns and raises as `gpuprof.timer`; a function as `name` is decorated.
-    """
+    """Do what `gpuprof.timer` does where its arguments are not the usual ones, decorating too."""
     for option in unknown:
         hint = "; a scope never waits, reading sample.ms does" if "sync" in option.lower() else ""
         message = f"timer() got an unexpected keyword argument {option!r}{hint}"
