@@ -176,6 +176,12 @@ class BaselineError(GpuprofError):
     """A stored baseline is missing, damaged or of another format."""
 
 
+# In tracebacks and pickles they have the name by which users import them.
+for _class in [*globals().values()]:
+    if isinstance(_class, type):
+        _class.__module__ = "gpuprof"
+del _class
+
 # By code: the exception, and CUDA's name after CUDA_ERROR_.
 _BY_CODE: dict[int, tuple[type[CaptureError], str]] = {
     900: (CaptureUnsupportedError, "STREAM_CAPTURE_UNSUPPORTED"),

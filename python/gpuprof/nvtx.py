@@ -108,6 +108,8 @@ class RangeSpec:
         The name is no label (empty, a NUL or a lone surrogate in it), or there is no description.
     """
 
+    __module__ = "gpuprof"
+
     name: str
     description: str
 
@@ -167,6 +169,8 @@ class RangeCatalog(Mapping[str, _core.Annotation]):
     >>> with ENGINE["decode"]:
     ...     pass
     """
+
+    __module__ = "gpuprof"
 
     def __init__(
         self, namespace: str, specs: Iterable[RangeSpec], domain: str | None = None

@@ -148,6 +148,8 @@ class GraphedCallable(CapturingCalls):
     May be called from any thread, and on any stream; its graphs run one after the other.
     """
 
+    __module__ = "gpuprof"
+
     def __init__(self) -> None:
         message = "a GraphedCallable is made by gpuprof.make_graphed_callable()"
         raise TypeError(message)

@@ -280,6 +280,8 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
     >>> cap.graph.launch()  # doctest: +SKIP
     """
 
+    __module__ = "gpuprof"
+
     __slots__ = ("_debug", "_guard", "_settings", "_stream", "_watch", "_watching")
 
     def __init__(

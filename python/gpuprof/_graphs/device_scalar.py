@@ -143,6 +143,8 @@ class DeviceScalar(_core._DeviceScalar):
     0.5
     """
 
+    __module__ = "gpuprof"
+
     __slots__ = ()
 
     def __init__(

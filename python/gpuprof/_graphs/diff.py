@@ -57,6 +57,8 @@ class NodeChange:
         How the child graphs of the two differ; None if they do not.
     """
 
+    __module__ = "gpuprof"
+
     node: GraphNode
     other: GraphNode
     fields: dict[str, tuple[Any, Any]]
@@ -111,6 +113,8 @@ class GraphDiff:
         Edges between nodes that both graphs have, by their indices in the first. A changed edge
         lets its second node start earlier or later: programmatic dependent launch.
     """
+
+    __module__ = "gpuprof"
 
     lines: tuple[str, ...] = ()
     added: tuple[GraphNode, ...] = ()

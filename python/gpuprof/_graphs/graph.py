@@ -38,6 +38,8 @@ class GraphMemory:
         Taken by `CapturedGraph.upload`; None where it was not called.
     """
 
+    __module__ = "gpuprof"
+
     instantiate: int | None
     upload: int | None
 
@@ -64,6 +66,8 @@ class CapturedGraph(_core.GraphBase):
     the timers inside. They are released when it is closed and its last replay is done. Any thread
     may use it: its calls are serialised.
     """
+
+    __module__ = "gpuprof"
 
     _pool: CapturePool | None = None
     _name: str | None = None

@@ -107,6 +107,8 @@ class GraphCaptureGuard:
         An argument is not what is listed above.
     """
 
+    __module__ = "gpuprof"
+
     # Of the class, so that an object that failed to be made has them.
     _graph: CapturedGraph | None = None
     _torch: TorchCapture | None = None

@@ -36,6 +36,8 @@ class CapturePool:
     1
     """
 
+    __module__ = "gpuprof"
+
     __slots__ = ("__weakref__", "_buffers", "_generation", "_graphs", "_sealed", "_torch", "_turns")
 
     _buffers: list[object]
@@ -168,6 +170,8 @@ class GraphPoolHandle:
     process. A handle owns its pool until it is released or collected. The zero handle, which
     stands for no pool, is false. Any thread may use it.
     """
+
+    __module__ = "gpuprof"
 
     __slots__ = ("__weakref__", "_number", "_pools")
     _number: int

@@ -24,6 +24,8 @@ class SpanTiming:
         None where the replay has not come that far.
     """
 
+    __module__ = "gpuprof"
+
     values: tuple[float | None, ...]
 
     @property
@@ -74,6 +76,8 @@ class GraphTimings(Mapping["str | Names", SpanTiming]):
     spans : list of (tuple of str, float or None)
         The names of each span's path, outermost first, and its milliseconds.
     """
+
+    __module__ = "gpuprof"
 
     def __init__(self, spans: list[tuple[Names, float | None]]) -> None:
         values: dict[Names, list[float | None]] = {}

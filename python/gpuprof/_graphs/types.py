@@ -17,6 +17,8 @@ class CaptureMode(IntEnum):
     any thread.
     """
 
+    __module__ = "gpuprof"
+
     GLOBAL = 0
     THREAD_LOCAL = 1
     RELAXED = 2
@@ -24,6 +26,8 @@ class CaptureMode(IntEnum):
 
 class CaptureStatus(IntEnum):
     """Whether a stream is being captured. The values are the driver's."""
+
+    __module__ = "gpuprof"
 
     NONE = 0
     ACTIVE = 1
@@ -65,6 +69,8 @@ class OpenCapture:
         How many nodes it had when last seen; None if nobody has looked.
     """
 
+    __module__ = "gpuprof"
+
     id: int
     stream: int
     mode: CaptureMode
@@ -93,6 +99,8 @@ class CaptureInfo:
     open_captures : tuple of OpenCapture
         Every open capture of this process that gpuprof began, on whichever stream.
     """
+
+    __module__ = "gpuprof"
 
     status: CaptureStatus
     id: int | None

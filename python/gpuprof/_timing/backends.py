@@ -28,6 +28,8 @@ class Backend:
         What it is, or why it is not available.
     """
 
+    __module__ = "gpuprof"
+
     available: bool
     reason: str
 
@@ -63,6 +65,8 @@ class SyncBackend:
     >>> sample.clock
     'tpu'
     """
+
+    __module__ = "gpuprof"
 
     def __init__(self, name: str, synchronize: Callable[[], object]) -> None:
         _check_backend(name, synchronize)

@@ -41,6 +41,8 @@ class Summary:
     usually pays for compilation and lazy loading; the other figures include it.
     """
 
+    __module__ = "gpuprof"
+
     count: int
     total: float
     mean: float
@@ -91,6 +93,8 @@ class Row:
     exception or lost to the driver, and `skipped` ones ran inside a capture; none of these is in
     the summaries.
     """
+
+    __module__ = "gpuprof"
 
     path: str
     clock: str
@@ -190,6 +194,8 @@ class Stats(Mapping[Key, Row]):
     created
         When, as ISO 8601 text in UTC. None: now.
     """
+
+    __module__ = "gpuprof"
 
     def __init__(
         self,
