@@ -42,22 +42,24 @@ _NAMES = {
     "_trace.events": "counter | Counter name_stream",
     "_trace.writer": "TraceWriter trace",
     "_graphs.capture": (
-        "CapturedGraph capture | CaptureInfo CaptureMode CaptureStatus GraphCaptureGuard "
-        "GraphMemory GraphTimings OpenCapture SpanTiming begin_capture capture_info "
-        "capture_status end_capture is_stream_capturing"
+        "capture | begin_capture capture_info capture_status end_capture is_stream_capturing"
     ),
+    "_graphs.diff": "| GraphDiff NodeChange",
+    "_graphs.graph": "CapturedGraph | GraphMemory",
+    "_graphs.guard": "| GraphCaptureGuard",
+    "_graphs.timings": "| GraphTimings SpanTiming",
+    "_graphs.types": "| CaptureInfo CaptureMode CaptureStatus OpenCapture",
     "_graphs.device_scalar": "DeviceScalar",
     "_graphs.pool": (
         "CapturePool | GraphPoolHandle capture_pool_for_handle graph_pool_handle "
         "release_graph_pool_handle"
     ),
-    "_graphs.view": "| GraphDiff NodeChange",
     "_callable.api": "make_graphed_callable | GraphedCallable",
     "_callable.stats": "| GraphStats GraphedStats",
     "_benchmark.api": "benchmark",
-    "_benchmark.compare": "compare | CompareResult",
+    "_benchmark.compare": "compare",
     "_benchmark.sweep": "sweep | SweepPoint SweepResult",
-    "_results.comparison": "| CompareRow",
+    "_results.comparison": "| CompareResult CompareRow",
     "_results.decision": "| Decision Verdict",
     "_results.result": "| BenchResult",
     "_pytest.fixture": "| GpuBenchmark",

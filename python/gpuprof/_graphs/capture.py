@@ -8,7 +8,7 @@ from threading import current_thread, get_ident
 from typing import TYPE_CHECKING, Literal
 
 import gpuprof._core as _core
-from gpuprof._graphs.graph import CapturedGraph, GraphMemory
+from gpuprof._graphs.graph import CapturedGraph
 from gpuprof._graphs.guard import (
     CaptureSettings,
     GraphCaptureGuard,
@@ -18,7 +18,6 @@ from gpuprof._graphs.guard import (
     forget_dead,
 )
 from gpuprof._graphs.pool import check_pool
-from gpuprof._graphs.timings import GraphTimings, SpanTiming
 from gpuprof._graphs.types import (
     BACKENDS,
     CaptureInfo,
@@ -40,24 +39,6 @@ if TYPE_CHECKING:
 
     from gpuprof._graphs.debug import Watch
     from gpuprof._graphs.pool import CapturePool
-
-__all__ = [
-    "CaptureInfo",
-    "CaptureMode",
-    "CaptureStatus",
-    "CapturedGraph",
-    "GraphCaptureGuard",
-    "GraphMemory",
-    "GraphTimings",
-    "OpenCapture",
-    "SpanTiming",
-    "begin_capture",
-    "capture",
-    "capture_info",
-    "capture_status",
-    "end_capture",
-    "is_stream_capturing",
-]
 
 
 @atexit.register

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from gpuprof._core import GraphNode
     from gpuprof._frameworks.torch_graph import TorchParts
+    from gpuprof._graphs.diff import GraphDiff
     from gpuprof._graphs.pool import CapturePool
-    from gpuprof._graphs.view import GraphDiff
 
 
 @dataclass(frozen=True)
@@ -333,11 +333,11 @@ class CapturedGraph(_core.GraphBase):
         OSError
             The file cannot be written.
         """
-        from gpuprof._graphs import view
+        from gpuprof._graphs import drawing
 
-        text = view.to_dot(self.nodes, self.edges, self._name or "graph")
+        text = drawing.to_dot(self.nodes, self.edges, self._name or "graph")
         if path is not None:
-            view.write_dot(path, text)
+            drawing.write_dot(path, text)
         return text
 
     def update(self, other: CapturedGraph) -> None:
@@ -484,10 +484,10 @@ class CapturedGraph(_core.GraphBase):
         return f"<gpuprof.CapturedGraph{name}: {nodes}{replays} replays, device {self.device}>"
 
     def _repr_html_(self) -> str:
-        from gpuprof._graphs import view
+        from gpuprof._graphs import drawing
 
         try:
-            return view.html(self.nodes, self.edges, self._name or "graph", self._facts())
+            return drawing.html_view(self.nodes, self.edges, self._name or "graph", self._facts())
         except RuntimeError:  # closed, without its nodes, in a forked child; or the driver is gone
             import html
 

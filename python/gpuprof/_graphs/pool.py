@@ -195,14 +195,6 @@ class GraphPoolHandle:
     def __bool__(self) -> bool:
         return self._number != 0
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, GraphPoolHandle):
-            return NotImplemented
-        return self._number == other._number
-
-    def __hash__(self) -> int:
-        return hash((GraphPoolHandle, self._number))
-
     def __copy__(self) -> GraphPoolHandle:
         return self
 

@@ -1,4 +1,4 @@
-"""Views of graphs: kernel names, signature, differences, drawings.
+"""Views of graphs: kernel names, signature, differences.
 
 They work on nodes and edges that were read before, and make no driver call.
 """
@@ -10,25 +10,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpuprof._graphs import diff as graphs_diff
-from gpuprof._graphs.diff import GraphDiff, NodeChange
-from gpuprof._graphs.drawing import html_view as html
-from gpuprof._graphs.drawing import to_dot, write_dot
+from gpuprof._graphs.diff import GraphDiff
 from gpuprof._graphs.nodes import Edges, Nodes, facts, in_order, kernels_in_order, plural, title
 
 if TYPE_CHECKING:
     from gpuprof._core import GraphNode
-
-__all__ = [
-    "GraphDiff",
-    "NodeChange",
-    "diff",
-    "html",
-    "kernel_names",
-    "signature",
-    "to_dot",
-    "update_reason",
-    "write_dot",
-]
 
 # CUgraphExecUpdateResult: its name after CU_GRAPH_EXEC_UPDATE_, and what it means for a user.
 _UPDATE_RESULTS = {
