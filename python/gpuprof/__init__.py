@@ -45,10 +45,10 @@ _NAMES = {
         "capture | begin_capture capture_info capture_status end_capture is_stream_capturing"
     ),
     "_graphs.diff": "| GraphDiff NodeChange",
-    "_graphs.graph": "CapturedGraph | GraphMemory",
+    "_graphs.graph": "CapturedGraph",
     "_graphs.guard": "| GraphCaptureGuard",
     "_graphs.timings": "| GraphTimings SpanTiming",
-    "_graphs.types": "| CaptureInfo CaptureMode CaptureStatus OpenCapture",
+    "_graphs.types": "| CaptureInfo CaptureMode CaptureStatus GraphMemory OpenCapture",
     "_graphs.device_scalar": "DeviceScalar",
     "_graphs.pool": (
         "CapturePool | GraphPoolHandle capture_pool_for_handle graph_pool_handle "

@@ -70,13 +70,13 @@ from gpuprof._graphs.capture import is_stream_capturing as is_stream_capturing
 from gpuprof._graphs.diff import GraphDiff as GraphDiff
 from gpuprof._graphs.diff import NodeChange as NodeChange
 from gpuprof._graphs.graph import CapturedGraph as CapturedGraph
-from gpuprof._graphs.graph import GraphMemory as GraphMemory
 from gpuprof._graphs.guard import GraphCaptureGuard as GraphCaptureGuard
 from gpuprof._graphs.timings import GraphTimings as GraphTimings
 from gpuprof._graphs.timings import SpanTiming as SpanTiming
 from gpuprof._graphs.types import CaptureInfo as CaptureInfo
 from gpuprof._graphs.types import CaptureMode as CaptureMode
 from gpuprof._graphs.types import CaptureStatus as CaptureStatus
+from gpuprof._graphs.types import GraphMemory as GraphMemory
 from gpuprof._graphs.types import OpenCapture as OpenCapture
 from gpuprof._graphs.device_scalar import DeviceScalar as DeviceScalar
 from gpuprof._graphs.pool import CapturePool as CapturePool

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from contextlib import _GeneratorContextManager
     from types import TracebackType
 
-    from gpuprof._graphs.debug import Watch
+    from gpuprof._graphs.debug import CaptureWatch
     from gpuprof._graphs.pool import CapturePool
 
 
@@ -296,8 +296,8 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
         self._stream = stream
         self._debug = bool(debug)
         self._guard: GraphCaptureGuard | None = None
-        self._watching: _GeneratorContextManager[Watch] | None = None
-        self._watch: Watch | None = None
+        self._watching: _GeneratorContextManager[CaptureWatch] | None = None
+        self._watch: CaptureWatch | None = None
 
     if TYPE_CHECKING:
 

@@ -41,15 +41,18 @@ _NO_WORK = (
 )
 
 
-class Watch:
+class CaptureWatch:
     """What was seen of one capture."""
 
     def __init__(
-        self, stream: int, facts: Callable[[], CaptureFacts], look: Callable[[], object] | None
+        self,
+        stream: int,
+        facts: Callable[[], CaptureFacts],
+        note_progress: Callable[[], object] | None,
     ) -> None:
         self._stream = stream
         self._facts = facts
-        self._look = look
+        self._note_progress = note_progress
         self._last: tuple[CodeType, int] | None = None
         self._broken_at: str | None = None
         self._raised = False
@@ -74,8 +77,8 @@ class Watch:
         if self._broken_at is None:
             if self.is_broken():
                 self._broken_at = self._last_line()
-            elif self._look is not None:
-                self._look()
+            elif self._note_progress is not None:
+                self._note_progress()
         shown: FrameType | None = frame
         if event == "return":
             shown = _nearest(frame.f_back)  # which goes on with the rest of its line
@@ -92,8 +95,8 @@ class Watch:
         """Raise if the operator that has just run broke the capture."""
         if not self._raised and self.is_broken():
             raise self.error(op, _line(sys._getframe(1)))
-        if self._look is not None:
-            self._look()
+        if self._note_progress is not None:
+            self._note_progress()
 
     def note(self, error: BaseException) -> None:
         """Tell the body's own exception at which line the capture broke, if it did."""
@@ -118,15 +121,17 @@ class Watch:
 
 @contextlib.contextmanager
 def watch(
-    stream: int, facts: Callable[[], CaptureFacts], look: Callable[[], object] | None = None
-) -> Iterator[Watch]:
+    stream: int,
+    facts: Callable[[], CaptureFacts],
+    note_progress: Callable[[], object] | None = None,
+) -> Iterator[CaptureWatch]:
     """Watch the capture of a stream by this thread, and raise a CaptureError where it breaks.
 
     The operator that broke it raises; where something else did, the next operator or the end of the
-    block does. `facts` gives what is known of the broken capture; `look` is called after each
-    operator and line that did not break it, to note its progress.
+    block does. `facts` gives what is known of the broken capture; `note_progress` is called after
+    each operator and line that did not break it.
     """
-    seen = Watch(stream, facts, look)
+    seen = CaptureWatch(stream, facts, note_progress)
     with contextlib.ExitStack() as undo:
         if sys.gettrace() is None:
             _trace(seen, undo)
@@ -154,7 +159,7 @@ def report_outside(outside: list[tuple[str, str]]) -> str:
     )
 
 
-def _trace(seen: Watch, undo: contextlib.ExitStack) -> None:
+def _trace(seen: CaptureWatch, undo: contextlib.ExitStack) -> None:
     """Follow the lines of this thread, also those of the function that is captured in."""
     frame = _nearest(sys._getframe(1))
     if frame is not None:
@@ -165,12 +170,12 @@ def _trace(seen: Watch, undo: contextlib.ExitStack) -> None:
     undo.callback(_untrace, seen)
 
 
-def _untrace(seen: Watch) -> None:
+def _untrace(seen: CaptureWatch) -> None:
     if sys.gettrace() == seen.trace_calls:
         sys.settrace(None)
 
 
-def _dispatch_mode(seen: Watch) -> Any:
+def _dispatch_mode(seen: CaptureWatch) -> Any:
     """Return a mode that hands torch's operators to `seen`, or None without torch."""
     python_dispatch = sys.modules.get("torch.utils._python_dispatch")
     base: Any = getattr(python_dispatch, "TorchDispatchMode", None)

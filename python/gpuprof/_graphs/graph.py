@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
 from gpuprof._graphs.timings import GraphTimings
-from gpuprof._graphs.types import graph_name, shown
+from gpuprof._graphs.types import GraphMemory, graph_name, shown
 from gpuprof.errors import GraphUpdateError, InvalidStateError
 
 if TYPE_CHECKING:
@@ -20,43 +19,6 @@ if TYPE_CHECKING:
     from gpuprof._frameworks.torch_graph import TorchParts
     from gpuprof._graphs.diff import GraphDiff
     from gpuprof._graphs.pool import CapturePool
-
-
-@dataclass(frozen=True)
-class GraphMemory:
-    """Device memory that a graph took, in bytes.
-
-    Measured as the drop in the device's free memory. The driver allocates in chunks, so a small
-    graph may show none; allocations of other threads and processes at that time are included.
-
-    Attributes
-    ----------
-    instantiate : int or None
-        Taken by the executable graph, found by making a second one; None where that cannot be
-        found, as for a graph that allocates memory itself.
-    upload : int or None
-        Taken by `CapturedGraph.upload`; None where it was not called.
-    """
-
-    __module__ = "gpuprof"
-
-    instantiate: int | None
-    upload: int | None
-
-    @property
-    def total(self) -> int | None:
-        """The sum of what is known; None if nothing is."""
-        known = [size for size in (self.instantiate, self.upload) if size is not None]
-        return sum(known) if known else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the attributes as plain data."""
-        return asdict(self) | {"total": self.total}
-
-    def _repr_html_(self) -> str:
-        import html
-
-        return f"<code>{html.escape(repr(self))}</code>"
 
 
 class CapturedGraph(_core.GraphBase):
@@ -72,7 +34,7 @@ class CapturedGraph(_core.GraphBase):
     _pool: CapturePool | None = None
     _name: str | None = None
     _nodes: tuple[GraphNode, ...] | None = None
-    _kept: tuple[object, ...] = ()
+    _keep_alive: tuple[object, ...] = ()
     _stream_object: object = None  # of the capture: a launch without a stream goes to it
 
     def __init__(self) -> None:
@@ -101,9 +63,9 @@ class CapturedGraph(_core.GraphBase):
 
     def _own(self, pool: CapturePool | None, keep: Iterable[object]) -> None:
         """Keep a pool and objects until the last replay is done."""
-        self._kept = (*keep, pool) if pool is not None else tuple(keep)
-        self._retain(self._kept)
-        self._read_scalars(self._kept)
+        self._keep_alive = (*keep, pool) if pool is not None else tuple(keep)
+        self._retain(self._keep_alive)
+        self._read_scalars(self._keep_alive)
         if pool is not None:
             self._read_scalars(tuple(pool._buffers))
             self._pool = pool
@@ -371,12 +333,14 @@ class CapturedGraph(_core.GraphBase):
             graph._graph_handle()
         self._check_exec()
         self._check_launches(other)
-        kept = other._kept if other._by_torch is None else (*other._kept, other._by_torch.graph)
-        result, node, of_other = self._update(other, kept)
+        keep = other._keep_alive
+        if other._by_torch is not None:
+            keep = (*keep, other._by_torch.graph)
+        result, node, of_other = self._update(other, keep)
         if result != 0:
             raise GraphUpdateError(self._refusal_text(other, result, node, of_other))
         self._launch_as(other)
-        self._kept = kept
+        self._keep_alive = keep
         self._nodes = other._nodes
         if self._pool is not other._pool:
             if self._pool is not None:
@@ -450,7 +414,7 @@ class CapturedGraph(_core.GraphBase):
         """
         super().close()
         self._pool = None
-        self._kept = ()
+        self._keep_alive = ()
         self._nodes = None
         self._stream_object = None
 

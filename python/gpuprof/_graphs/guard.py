@@ -114,7 +114,7 @@ class GraphCaptureGuard:
     _torch: TorchCapture | None = None
     _cupy: CupyCapture | None = None
     _begun_by: Thread | None = None
-    _stands_for: int | None = None  # the stream in whose place one of gpuprof's is captured
+    _replaced_stream: int | None = None  # one of gpuprof's own is captured instead of it
     _is_to_undo = False  # it has begun, and was neither finished nor undone
     _over = "this capture has not begun"
 
@@ -176,7 +176,7 @@ class GraphCaptureGuard:
         self._core.prepare()
         self._torch = torch
         self._stream = torch.begin()
-        self._stands_for = None if torch._before is None else int(torch._before.cuda_stream)
+        self._replaced_stream = None if torch._before is None else int(torch._before.cuda_stream)
         self._core.attach(self._stream, int(settings.mode), settings.timers)
 
     def _begin_by_driver(self, stream: object) -> None:
@@ -202,7 +202,7 @@ class GraphCaptureGuard:
         if not frameworks_cupy.is_loaded():
             return handle, ordinal
         self._stream_object = frameworks_cupy.own_stream()
-        self._stands_for = handle
+        self._replaced_stream = handle
         return _core.stream_handle(self._stream_object), 0
 
     def finish(self) -> CapturedGraph:
@@ -281,8 +281,8 @@ class GraphCaptureGuard:
         )
         try:
             graph._stream_object = self._stream_object
-            if self._stands_for is not None:
-                graph._read_scalars_of(self._stands_for)
+            if self._replaced_stream is not None:
+                graph._read_scalars_of(self._replaced_stream)
             keep = settings.keep_alive if memory is None else (*settings.keep_alive, memory)
             if settings.prepare is not None:
                 keep = (*keep, *settings.prepare(graph))

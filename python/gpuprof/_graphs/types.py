@@ -120,6 +120,41 @@ class CaptureInfo:
         return f"<code>{html.escape(repr(self))}</code>"
 
 
+@dataclass(frozen=True)
+class GraphMemory:
+    """Device memory that a graph took, in bytes.
+
+    Measured as the drop in the device's free memory. The driver allocates in chunks, so a small
+    graph may show none; allocations of other threads and processes at that time are included.
+
+    Attributes
+    ----------
+    instantiate : int or None
+        Taken by the executable graph, found by making a second one; None where that cannot be
+        found, as for a graph that allocates memory itself.
+    upload : int or None
+        Taken by `CapturedGraph.upload`; None where it was not called.
+    """
+
+    __module__ = "gpuprof"
+
+    instantiate: int | None
+    upload: int | None
+
+    @property
+    def total(self) -> int | None:
+        """The sum of what is known; None if nothing is."""
+        known = [size for size in (self.instantiate, self.upload) if size is not None]
+        return sum(known) if known else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the attributes as plain data."""
+        return asdict(self) | {"total": self.total}
+
+    def _repr_html_(self) -> str:
+        return f"<code>{html.escape(repr(self))}</code>"
+
+
 def capture_mode(mode: object) -> CaptureMode:
     """Check a ``mode=`` argument."""
     if isinstance(mode, CaptureMode):
