@@ -52,9 +52,9 @@ from gpuprof._timing.scope import enable as enable
 from gpuprof._timing.scope import flush as flush
 from gpuprof._timing.scope import reset as reset
 from gpuprof._timing.scope import stats as stats
-from gpuprof._timing.stats import Row as Row
+from gpuprof._timing.rows import Row as Row
+from gpuprof._timing.rows import Summary as Summary
 from gpuprof._timing.stats import Stats as Stats
-from gpuprof._timing.stats import Summary as Summary
 from gpuprof._timing.timer import Timer as Timer
 from gpuprof._trace.events import Counter as Counter
 from gpuprof._trace.events import counter as counter
