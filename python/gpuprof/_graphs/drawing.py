@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuprof._common.text import shown_text
+from gpuprof._display.table import Table
 from gpuprof._graphs.nodes import (
     Edges,
     Nodes,
@@ -183,16 +184,7 @@ def _summary(nodes: Nodes) -> str:
 
 
 def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return (
-        f"<table><thead><tr>{_cells('th', head)}</tr></thead><tbody>"
-        + "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
-        + "</tbody></table>"
-    )
-
-
-def _cells(tag: str, cells: Sequence[str]) -> str:
-    opening = f'<{tag} style="text-align:left">'
-    return "".join(f"{opening}{_html(cell)}</{tag}>" for cell in cells)
+    return Table(head, [*rows], left=head).html()
 
 
 def _html(text: str) -> str:
