@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gpuprof._callable.cache import CapturingCalls
 from gpuprof._callable.settings import check_function, check_samples, check_settings
-from gpuprof._graphs.arguments import shown
+from gpuprof._graphs.types import shown
 from gpuprof.errors import GpuprofError, InvalidStateError
 
 if TYPE_CHECKING:
@@ -147,6 +147,8 @@ class GraphedCallable(CapturingCalls):
 
     May be called from any thread, and on any stream; its graphs run one after the other.
     """
+
+    __module__ = "gpuprof"
 
     def __init__(self) -> None:
         message = "a GraphedCallable is made by gpuprof.make_graphed_callable()"

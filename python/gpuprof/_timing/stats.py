@@ -49,6 +49,8 @@ class Stats(Mapping[Key, Row]):
         When, as ISO 8601 text in UTC. None: now.
     """
 
+    __module__ = "gpuprof"
+
     def __init__(
         self,
         rows: Iterable[Row],
