@@ -1,7 +1,7 @@
 // The call of a graphed callable: the entry that it fits, most recently used first, or Python.
 //
 // `CallBase` is the base class of gpuprof.GraphedCallable, which answers what no entry fits: by
-// `_slow(args, kwargs)`, where what a graph was captured with has changed by
+// `_miss(args, kwargs)`, where what a graph was captured with has changed by
 // `_stale(entry, args, kwargs)`, and on a stream that is being captured by
 // `_in_capture(args, kwargs)`.
 #include <pybind11/pybind11.h>
@@ -113,7 +113,7 @@ Answer answer_by(PyObject* entry, PyObject* args, PyObject* keywords, PyObject*&
 }
 
 PyObject* call_with(PyObject* self, PyObject* args, PyObject* keywords) {
-  static PyObject* const slow = PyUnicode_InternFromString("_slow");
+  static PyObject* const miss = PyUnicode_InternFromString("_miss");
   static PyObject* const stale = PyUnicode_InternFromString("_stale");
   static PyObject* const in_capture = PyUnicode_InternFromString("_in_capture");
   auto& entries = *call_object(self).entries;
@@ -139,7 +139,7 @@ PyObject* call_with(PyObject* self, PyObject* args, PyObject* keywords) {
     if (answer == Answer::kCapturing) return ask_python(self, in_capture, nullptr, args, keywords);
     if (answer != Answer::kNo) return result;
   }
-  return ask_python(self, slow, nullptr, args, keywords);
+  return ask_python(self, miss, nullptr, args, keywords);
 }
 
 PyObject* call(PyObject* self, PyObject* args, PyObject* keywords) {

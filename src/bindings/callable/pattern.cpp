@@ -12,7 +12,7 @@ namespace py = pybind11;
 
 namespace {
 
-PyObject* compare_values = nullptr;  // gpuprof._callable.values.same_value
+PyObject* compare_values = nullptr;  // gpuprof._callable.leaves.same_value
 
 // A comparison that fails says no: what is slower asks again and tells why.
 bool pass_over() {
@@ -128,7 +128,7 @@ void measure(const std::vector<std::int64_t>& shape, const std::int64_t* strides
 
 void prepare_patterns() {
   if (compare_values != nullptr) return;
-  compare_values = py::object(py::module_::import("gpuprof._callable.values").attr("same_value"))
+  compare_values = py::object(py::module_::import("gpuprof._callable.leaves").attr("same_value"))
                        .release()
                        .ptr();
 }
