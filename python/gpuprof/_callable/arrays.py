@@ -26,27 +26,16 @@ if TYPE_CHECKING:
 
 
 class Arrays(ABC):
-    """The arrays of one library.
-
-    Attributes
-    ----------
-    name : str
-        ``"torch"``, ``"cupy"``, ``"numba"`` or ``"address"``.
-    in_place : bool
-        Whether the graph uses the arrays that it was captured with, where they are: nothing is
-        copied, and the address is part of what a call must match.
-    types : tuple of type
-        The exact types that a call may bring.
-    empty_like : callable
-        Returns a new array, not filled, with the strides of the one that it is given.
-    """
+    """The arrays of one library."""
 
     name: ClassVar[str]
+    # Whether the graph uses the arrays that it was captured with, where they are: nothing is
+    # copied, and the address is part of what a call must match.
     in_place: ClassVar[bool] = False
 
     def __init__(self, types: tuple[type, ...], empty_like: Callable[[Any], Any]) -> None:
-        self.types = types
-        self.empty_like = empty_like
+        self.types = types  # the exact ones that a call may bring
+        self.empty_like = empty_like  # returns a new array, not filled, with the same strides
 
     def static_like(self, array: Any) -> Any:
         """Return a new array that is not filled: dense, with the order of `array`'s dimensions."""

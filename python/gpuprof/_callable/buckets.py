@@ -85,7 +85,7 @@ class _Rule(NamedTuple):
     sizes: tuple[int, ...]
 
 
-class _Place(NamedTuple):
+class _Dimension(NamedTuple):
     """A dimension of an array that a rule is about."""
 
     leaf: int
@@ -127,13 +127,9 @@ class Buckets:
     def plan(self, flat: Flat) -> Padding | None:
         """Say what to pad in a call; None if every size is a listed one, or no array has such.
 
-        Look at the `refused` of the result first.
-
-        Raises
-        ------
-        ValueError
-            A named array is not there or has too few dimensions, sizes that belong together are
-            not the same, or two rules are about one dimension.
+        Look at the `refused` of the result first. ValueError if a named array is not there or has
+        too few dimensions, sizes that belong together are not the same, or two rules are about one
+        dimension.
         """
         axes: list[Axis] = []
         pads: list[Pad] = []
@@ -160,16 +156,16 @@ class Buckets:
             return Padding((), (), tuple(refused))
         return Padding(tuple(axes), tuple(pads)) if axes else None
 
-    def _axes(self, flat: Flat) -> Iterable[tuple[Hashable, tuple[int, ...], list[_Place]]]:
+    def _axes(self, flat: Flat) -> Iterable[tuple[Hashable, tuple[int, ...], list[_Dimension]]]:
         """Return for each axis of the call: what tells it from others, its buckets, its places."""
-        found: dict[Hashable, tuple[tuple[int, ...], list[_Place]]] = {}
+        found: dict[Hashable, tuple[tuple[int, ...], list[_Dimension]]] = {}
         for rule in self._rules:
             if rule.path is None:
-                places = _places_of_size(flat.leaves, rule.dim)
+                places = _dimensions_of_size(flat.leaves, rule.dim)
                 if places:
                     found[rule.dim] = rule.sizes, places
                 continue
-            place = _place_at(flat, rule)
+            place = _dimension_at(flat, rule)
             if place is not None:
                 _, together = found.setdefault(rule.sizes, (rule.sizes, []))
                 together.append(place)
@@ -208,26 +204,26 @@ def _checked_sizes(sizes: Any, where: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _place(number: int, leaf: Leaf, dim: int) -> _Place | None:
+def _dimension(number: int, leaf: Leaf, dim: int) -> _Dimension | None:
     """Return a dimension of an array; None if the array has too few."""
     shape = leaf.facts[SHAPE]
     if not -len(shape) <= dim < len(shape):
         return None
     dim %= len(shape)
-    return _Place(number, dim, shape[dim], f"{leaf.path}: its size in dimension {dim}")
+    return _Dimension(number, dim, shape[dim], f"{leaf.path}: its size in dimension {dim}")
 
 
-def _places_of_size(leaves: Sequence[Leaf], dim: int) -> list[_Place]:
-    candidates = (_place(number, leaf, dim) for number, leaf in enumerate(leaves))
+def _dimensions_of_size(leaves: Sequence[Leaf], dim: int) -> list[_Dimension]:
+    candidates = (_dimension(number, leaf, dim) for number, leaf in enumerate(leaves))
     places = [place for place in candidates if place is not None]
     return [place for place in places if place.size == places[0].size]
 
 
-def _place_at(flat: Flat, rule: _Rule) -> _Place | None:
+def _dimension_at(flat: Flat, rule: _Rule) -> _Dimension | None:
     """Return the dimension that a rule names; None if the array is given as None."""
     for number, leaf in enumerate(flat.leaves):
         if leaf.path == rule.path:
-            place = _place(number, leaf, rule.dim)
+            place = _dimension(number, leaf, rule.dim)
             if place is None:
                 shape = tuple(leaf.facts[SHAPE])
                 message = f"{leaf.path}: shape {shape}, and buckets= names dimension {rule.dim}"
@@ -240,7 +236,7 @@ def _place_at(flat: Flat, rule: _Rule) -> _Place | None:
     raise ValueError(message)
 
 
-def _check_agreement(places: Sequence[_Place]) -> None:
+def _check_agreement(places: Sequence[_Dimension]) -> None:
     for place in places[1:]:
         if place.size != places[0].size:
             message = (

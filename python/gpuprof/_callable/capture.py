@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import gpuprof._core as _core
-from gpuprof._callable.arrays import Arrays, arrays_of
+from gpuprof._callable.arrays import Arrays, arrays_of, changed
 from gpuprof._callable.buckets import ResultSlices
 from gpuprof._callable.guard_finder import find_guards
 from gpuprof._callable.guards import GuardList, ReplacementHook
@@ -101,11 +101,6 @@ class Recording:
 
     `modules` are those that the function is or holds, or is given. `written` are the paths of the
     arguments that it was seen to write to; None if that is not known.
-
-    Attributes
-    ----------
-    is_running : bool
-        Whether an error of `make` came out of the function while it ran for real.
     """
 
     def __init__(
@@ -134,21 +129,14 @@ class Recording:
         self._modules = tuple(modules)
         self._written_ranges: tuple[tuple[int, int], ...] = ()
         self._borrowed: list[Any] = []  # what the copies are made with, until instantiated
-        self.is_running = False
+        self.is_running = False  # whether an error of `make` is of the function in a warm-up
 
     def make(self, key: Any, warmup: int) -> CapturedCall:
         """Run the function `warmup` times, capture, and return what runs calls of this kind.
 
-        Raises
-        ------
-        GradientsNeeded
-            The call asks for gradients.
-        TypeError
-            The arrays are on several devices, or the function returns what cannot be made again.
-        CaptureError
-            The function cannot be captured.
-        InvalidStateError
-            This torch keeps no graphs, so that nothing can be added to one.
+        GradientsNeeded if the call asks for gradients, TypeError if the function returns what
+        cannot be made again, CaptureError if it cannot be captured, InvalidStateError if this torch
+        keeps no graphs.
         """
         begun = time.perf_counter()
         self._place.check()
@@ -206,11 +194,8 @@ class Recording:
                 with fresh_autocast_cache():
                     result = self._run(is_real=True)
         self._refuse_gradients((), flatten_result(result, self._flat.constants)[1])
-        self._seen_to_write = {
-            each.leaf.path
-            for each in self._inputs
-            if not each.arrays.in_place and not each.arrays.same_bytes(each.static, each.leaf.array)
-        }
+        statics = [each.static for each in self._inputs]
+        self._seen_to_write = changed(self._flat.leaves, statics, self._place.copies_on)
         self._fill()
 
     def _fill(self) -> None:
@@ -378,10 +363,9 @@ class Recording:
         )
 
     def _owned_bytes(self) -> int:
-        owned = sum(
-            each.arrays.nbytes(each.static) for each in self._inputs if not each.arrays.in_place
-        )
-        return owned + sum(arrays_of(leaf.array).nbytes(leaf.array) for leaf in self._results)
+        owned = [each.static for each in self._inputs if not each.arrays.in_place]
+        owned += [leaf.array for leaf in self._results]
+        return sum(arrays_of(array).nbytes(array) for array in owned)
 
 
 class GradientsNeeded(Exception):
@@ -399,7 +383,6 @@ class GradientsNeeded(Exception):
 def _flag(captured: weakref.ref[CapturedCall]) -> None:
     found = captured()
     if found is not None:
-        found.guards.flagged = True
         found.entry.flag()
 
 

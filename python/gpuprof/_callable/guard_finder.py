@@ -77,19 +77,19 @@ _ANYTHING = Names(any_attribute=True)
 _FORWARD = Names(attributes={"forward"})
 
 
-class _Place(NamedTuple):
-    """Where the walk is: a path, the names that functions on the way read, and how deep it is."""
+class _Path(NamedTuple):
+    """How the walk came to a value."""
 
-    path: str
-    names: Names
+    text: str
+    names: Names  # that the functions on the way read
     depth: int  # how many objects and functions lie in between
 
-    def at(self, name: str) -> _Place:
-        """Return the place of what has a name here."""
-        return self._replace(path=f"{self.path}.{name}" if self.path and name else self.path + name)
+    def at(self, name: str) -> _Path:
+        """Return the path to what has a name here."""
+        return self._replace(text=f"{self.text}.{name}" if self.text and name else self.text + name)
 
-    def deeper(self) -> _Place:
-        """Return the place with one object or function more in between."""
+    def deeper(self) -> _Path:
+        """Return the path with one object or function more in between."""
         return self._replace(depth=self.depth + 1)
 
 
@@ -101,22 +101,22 @@ class GuardFinder:
         self._seen: dict[tuple[int, ...], Any] = {}  # with the objects, so that ids stay theirs
         self._names: dict[tuple[Names, tuple[types.FunctionType, ...]], Names] = {}
 
-    def callable(self, function: Any, path: str = "", depth: int = 0) -> None:
-        """Note what a callable of any kind reads; `path` is empty for the one that was captured."""
-        place = _Place(path, _NOTHING, depth)
+    def callable(self, function: Any, name: str = "", depth: int = 0) -> None:
+        """Note what a callable of any kind reads; `name` is empty for the one that was captured."""
+        path = _Path(name, _NOTHING, depth)
         for each in _unwrapped(function):
             if is_module(each):
-                self._module(each, place)
+                self._module(each, path)
                 break
             if isinstance(each, functools.partial):
-                self._partial(each, place)
+                self._partial(each, path)
             elif isinstance(each, types.MethodType):
-                self._owner(each.__self__, place, each.__func__)
+                self._owner(each.__self__, path, each.__func__)
             elif isinstance(each, types.FunctionType):
                 if not _has_library_globals(each):
                     self._function(each, depth)
             elif not isinstance(each, _NO_VALUES):
-                self._owner(each, place)
+                self._owner(each, path)
 
     def _is_new(self, *values: Any) -> bool:
         """Return whether these were not come upon together before, and note that they were."""
@@ -133,81 +133,81 @@ class GuardFinder:
             names.add(more)
         return self._names[key]
 
-    def _partial(self, partial: Any, place: _Place) -> None:
-        self.callable(partial.func, place.path, place.depth)
-        place = place._replace(names=_ANYTHING)
+    def _partial(self, partial: Any, path: _Path) -> None:
+        self.callable(partial.func, path.text, path.depth)
+        path = path._replace(names=_ANYTHING)
         for index, value in enumerate(partial.args):
-            self._value(partial.args, index, value, "argument", place.at(str(index)))
+            self._value(partial.args, index, value, "argument", path.at(str(index)))
         for name, value in partial.keywords.items():
-            self._value(partial.keywords, name, value, "argument", place.at(name))
+            self._value(partial.keywords, name, value, "argument", path.at(name))
 
     def _function(self, function: types.FunctionType, depth: int) -> None:
         """Note a function's cells, defaults and globals."""
         if not self._is_new(function):
             return
         code = function.__code__
-        place = _Place("", self._names_of((function,), _NOTHING), depth)
+        path = _Path("", self._names_of((function,), _NOTHING), depth)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             try:
                 value = cell.cell_contents
             except ValueError:  # nothing yet
                 continue
-            self._value(cell, None, value, "closure variable", place.at(name))
+            self._value(cell, None, value, "closure variable", path.at(name))
         defaults = function.__defaults__ or ()
         first = code.co_argcount - len(defaults)
         for index, value in enumerate(defaults):
             name = code.co_varnames[first + index]
-            self._value(defaults, index, value, "default of", place.at(name))
+            self._value(defaults, index, value, "default of", path.at(name))
         keywords = function.__kwdefaults__ or {}
         for name, value in keywords.items():
-            self._value(keywords, name, value, "default of", place.at(name))
+            self._value(keywords, name, value, "default of", path.at(name))
         own = function.__globals__
-        for name in sorted(place.names.globals & own.keys()):
+        for name in sorted(path.names.globals & own.keys()):
             value = own[name]
             elsewhere = isinstance(value, types.FunctionType) and value.__globals__ is not own
             if not elsewhere:  # another file's functions are a library's, as often as not
-                self._value(own, name, value, "global", place.at(name))
+                self._value(own, name, value, "global", path.at(name))
 
-    def _owner(self, owner: Any, place: _Place, function: Any = None) -> None:
+    def _owner(self, owner: Any, path: _Path, function: Any = None) -> None:
         """Note the attributes of an object that are read by name, by its own methods too.
 
         `function` is the method that is called; without one the object is, or only read.
         """
         if is_module(owner):
-            self._module(owner, place, function)
+            self._module(owner, path, function)
             return
         kind = owner if isinstance(owner, type) else type(owner)
-        functions = _functions_of(kind, {*place.names.attributes, "__call__"}, function)
-        names = self._names_of(functions, place.names)
+        functions = _functions_of(kind, {*path.names.attributes, "__call__"}, function)
+        names = self._names_of(functions, path.names)
         if self._is_new(owner, names):
             for each in functions:
-                self._function(each, place.depth)
-            self._attributes(owner, place._replace(names=names))
+                self._function(each, path.depth)
+            self._attributes(owner, path._replace(names=names))
 
-    def _attributes(self, owner: Any, place: _Place) -> None:
+    def _attributes(self, owner: Any, path: _Path) -> None:
         own = getattr(owner, "__dict__", None)
         if not isinstance(own, dict):  # of a class, or of none
             return
         for name, value in tuple(own.items()):
-            if place.names.has_attribute(name) and name not in _OF_ALL_MODULES:
-                self._value(own, name, value, "attribute", place.at(name))
+            if path.names.has_attribute(name) and name not in _OF_ALL_MODULES:
+                self._value(own, name, value, "attribute", path.at(name))
 
-    def _module(self, module: Any, place: _Place, function: Any = None) -> None:
+    def _module(self, module: Any, path: _Path, function: Any = None) -> None:
         """Note all that is in a module, and in those inside of it."""
         children = module._modules
         if isinstance(children, dict):  # what `torch.compile` gave back holds what it was given
             module = children.get("_orig_mod", module)
         if self._is_new(module, module):
             self._guards.modules.append(module)
-        for path, part in module.named_modules():
+        for name, part in module.named_modules():
             entry = function if part is module else None
             if self._is_new(part, entry):
-                inner = place.at(path.replace("_orig_mod.", "").removesuffix("._orig_mod"))
-                self._part(part, place if part is module else inner.deeper(), entry)
+                inner = path.at(name.replace("_orig_mod.", "").removesuffix("._orig_mod"))
+                self._part(part, path if part is module else inner.deeper(), entry)
 
-    def _part(self, module: Any, place: _Place, function: Any) -> None:
+    def _part(self, module: Any, path: _Path, function: Any) -> None:
         """Note what one module has without those inside of it."""
-        inside = f"{place.path}." if place.path else ""
+        inside = f"{path.text}." if path.text else ""
         for kind, owned in (
             ("parameter", module._parameters),
             ("buffer", module._buffers),
@@ -217,8 +217,8 @@ class GuardFinder:
                 self._guards.add(container, key, value, f"{kind} '{inside}{name}'")
         own = vars(module)
         if isinstance(own.get("training"), bool):
-            name = f"training flag of {place.path!r}" if place.path else "training flag"
-            always = self._is_near(place.depth)
+            name = f"training flag of {path.text!r}" if path.text else "training flag"
+            always = self._is_near(path.depth)
             self._guards.add(own, "training", own["training"], name, always=always)
         for name, value in own.items():
             if isinstance(value, float):  # dropout's p, a norm's eps and momentum
@@ -227,44 +227,44 @@ class GuardFinder:
             return
         functions = _functions_of(type(module), ("forward",), function)
         for each in functions:
-            self._function(each, place.depth + 1)
+            self._function(each, path.depth + 1)
         names = self._names_of(functions, _FORWARD)  # which may stand in for the class's
-        self._attributes(module, place.deeper()._replace(names=names))
+        self._attributes(module, path.deeper()._replace(names=names))
 
     def _is_near(self, depth: int) -> bool:
         return depth == 0 and len(self._guards.always) < _MAX_ALWAYS
 
-    def _value(self, container: Any, key: Any, value: Any, kind: str, place: _Place) -> None:
+    def _value(self, container: Any, key: Any, value: Any, kind: str, path: _Path) -> None:
         """Note one place, and what is in the value there."""
         if isinstance(value, _NO_VALUES):
             return
         is_leaf = is_simple(value) or has_memory(value)
         if not isinstance(container, tuple) or has_memory(value):  # a tuple's items stay
-            always = self._is_near(place.depth) and (is_leaf or is_module(value))
-            self._guards.add(container, key, value, f"{kind} '{place.path}'", always=always)
+            always = self._is_near(path.depth) and (is_leaf or is_module(value))
+            self._guards.add(container, key, value, f"{kind} '{path.text}'", always=always)
         if is_leaf:
             return
         if is_module(value):
-            self._module(value, place)
-        elif place.depth < _MAX_DEPTH:
-            deeper = place.deeper()
+            self._module(value, path)
+        elif path.depth < _MAX_DEPTH:
+            deeper = path.deeper()
             if isinstance(value, _CONTAINERS):
                 self._items(value, kind, deeper)
             elif isinstance(value, _FUNCTIONS) or "__wrapped__" in getattr(value, "__dict__", ()):
-                self.callable(value, deeper.path, deeper.depth)
+                self.callable(value, deeper.text, deeper.depth)
             else:
                 self._owner(value, deeper)
 
-    def _items(self, values: Any, kind: str, place: _Place) -> None:
+    def _items(self, values: Any, kind: str, path: _Path) -> None:
         """Note what is in a list, tuple or dict: other than arrays and modules, what is named."""
-        if not self._is_new(values, place.names):
+        if not self._is_new(values, path.names):
             return
         is_dict = isinstance(values, dict)
         for key, value in tuple(values.items() if is_dict else enumerate(values)):
-            known = place.names.has_key(key) if is_dict else len(values) <= _MAX_LIST
+            known = path.names.has_key(key) if is_dict else len(values) <= _MAX_LIST
             is_inside = has_memory(value) or is_module(value) or isinstance(value, _CONTAINERS)
             if is_inside or known:
-                self._value(values, key, value, kind, place._replace(path=f"{place.path}[{key!r}]"))
+                self._value(values, key, value, kind, path._replace(text=f"{path.text}[{key!r}]"))
 
 
 def _entries(owned: Any) -> Iterator[tuple[Any, Any, str, Any]]:

@@ -25,55 +25,27 @@ _MAX_ITEMS = 20_000
 
 
 class Guard(NamedTuple):
-    """One place, and what was there.
+    """One place, and what was there."""
 
-    Attributes
-    ----------
-    container : dict, list, tuple or cell
-    key : object
-        Of the dict, or the index; None for a cell.
-    expected : object
-        The very object, or where `is_simple` one of its type that is equal.
-    address : int or None
-        Where its memory was; None for what has none.
-    """
-
-    container: Any
-    key: Any
-    expected: Any
-    address: int | None
+    container: Any  # a dict, list, tuple or cell
+    key: Any  # of the dict, or the index; None for a cell
+    expected: Any  # the very object, or where `is_simple` one of its type that is equal
+    address: int | None  # of its memory; None for what has none
 
 
 class GuardList:
     """The places that a function reads from, as they were when they were noted.
 
     It keeps alive what it expects, and the memory that it lay in: a graph goes on reading that.
-
-    Attributes
-    ----------
-    items : list of Guard
-    names : list of str
-        Of the items, in words.
-    always : list of Guard
-        The few of them to look at on each call.
-    modules : list of torch.nn.Module
-        Those that were found; not their submodules.
-    keep : list
-        What owns the memory.
-    left_out : int
-        How many places were not noted because they are too many.
-    flagged : bool
-        Set by who is told of a change by other means.
     """
 
     def __init__(self) -> None:
         self.items: list[Guard] = []
-        self.names: list[str] = []
-        self.always: list[Guard] = []
-        self.modules: list[Any] = []
-        self.keep: list[Any] = []
-        self.left_out = 0
-        self.flagged = False
+        self.names: list[str] = []  # of the items, in words
+        self.always: list[Guard] = []  # the few of them to look at on each call
+        self.modules: list[Any] = []  # torch's that were found; not their submodules
+        self.keep: list[Any] = []  # what owns the memory
+        self.left_out = 0  # places that were not noted because they are too many
         self._places: set[tuple[int, Any]] = set()
 
     def add(self, container: Any, key: Any, value: Any, name: str, *, always: bool = False) -> None:

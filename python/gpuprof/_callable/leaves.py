@@ -25,14 +25,7 @@ Facts: TypeAlias = "tuple[Any, ...]"
 ADDRESS, DEVICE_TYPE, DEVICE, DTYPE, SHAPE, STRIDES = range(6)
 
 _CPU, _CUDA, _PINNED, _MANAGED = 1, 2, 3, 13  # of DLPack's device types
-_CODES = {
-    0: "int",
-    1: "uint",
-    2: "float",
-    3: "opaque",
-    4: "bfloat",
-    5: "complex",
-}
+_CODES = {0: "int", 1: "uint", 2: "float", 3: "opaque", 4: "bfloat", 5: "complex"}
 _OWN_NAMES = {
     6: "bool",
     7: "float8_e3m4",
@@ -56,15 +49,7 @@ _SHOWN = 60  # characters of a value in a text
 
 _SCALARS = (bool, int, float, complex, str, bytes)
 _PLAIN = frozenset(
-    {
-        *_SCALARS,
-        type(None),
-        type(...),
-        type(NotImplemented),
-        range,
-        Fraction,
-        types.ModuleType,
-    }
+    {*_SCALARS, type(None), type(...), type(NotImplemented), range, Fraction, types.ModuleType}
 )
 _TORCH_PLAIN = ("dtype", "device", "layout", "memory_format", "Size", "qscheme")
 

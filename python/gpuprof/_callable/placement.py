@@ -33,25 +33,9 @@ def _libraries(flat: Flat) -> set[str]:
 
 
 class Place:
-    """Where the capture of a call with some arguments takes place.
+    """Where the capture of a call with some arguments takes place: backend, device, stream.
 
     TypeError if their arrays are on several devices.
-
-    Attributes
-    ----------
-    backend : {'auto', 'driver', 'torch'}
-        Who captures.
-    device : int
-        The GPU.
-    stream : object
-        What to capture, once `current` was entered.
-    stream_type : type or None
-        A type that tells the current stream of calls; None where `calls_stream` is to be asked.
-    copies_on : CallStream
-        The stream of the copies of a library that has no current stream.
-    memory : list
-        What CuPy's part of a graph of torch's lies in, once `current` was left. To be kept with the
-        graph.
     """
 
     def __init__(self, flat: Flat, asked: object) -> None:
@@ -63,10 +47,12 @@ class Place:
             self.backend = "torch"
         elif "cupy" in names:
             self.backend = "driver"
+        # Once `current` was left: what the graph has to keep alive for CuPy's part in it.
         self.memory: list[object] = []
         self._mixes_in_cupy = has_torch and "cupy" in names
-        self.stream = asked
+        self.stream = asked  # what to capture, once `current` was entered
         self.device = self._device_of(flat)
+        # A type that tells the current stream of calls; None where `calls_stream` is to be asked.
         self.stream_type = loaded.tensor_type() if self.backend == "torch" else None
         # Without a stream of its own, Numba's work is captured on the framework's current one.
         self.copies_on = CallStream(

@@ -69,11 +69,8 @@ class Flat(NamedTuple):
 def flatten_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flat:
     """Take the arguments of a call apart, with paths as in ``args[0]['x'].y``.
 
-    Raises
-    ------
-    TypeError
-        Something is neither an array that a graph can work on, nor a container, nor a constant that
-        can be told from others, or a container contains itself. The text begins with its path.
+    TypeError if something is neither an array that a graph can work on, nor a container, nor a
+    constant that can be told from others, or a container contains itself.
     """
     walk = _ArgumentWalk()
     patterns = (walk.pattern(tuple(args), "args"), walk.pattern(dict(kwargs), "kwargs"))

@@ -23,25 +23,13 @@ StateGuard = tuple[Callable[[], object], object]
 
 @dataclass(frozen=True)
 class State:
-    """Torch's modes on this thread, as far as a graph has them inside.
-
-    Attributes
-    ----------
-    grad, inference : bool
-        Whether gradients are recorded, and whether inference mode is on.
-    autocast : torch.dtype or None
-        What work on the GPU is cast to; None where autocast is off.
-    autocast_cache : bool
-        Whether autocast keeps the weights that it has cast; True where autocast is off.
-    default_dtype : torch.dtype or None
-        What tensors are made of by default; None is float32.
-    """
+    """Torch's modes on this thread, as far as a graph has them inside."""
 
     grad: bool = True
     inference: bool = False
-    autocast: Any = None
-    autocast_cache: bool = True
-    default_dtype: Any = None
+    autocast: Any = None  # the dtype that work on the GPU is cast to; None where it is off
+    autocast_cache: bool = True  # whether cast weights are kept; True where autocast is off
+    default_dtype: Any = None  # of new tensors; None is float32
 
     @property
     def records_gradients(self) -> bool:

@@ -50,14 +50,10 @@ class CallStream:
     Torch's if one of the arrays is torch's, else CuPy's if one is CuPy's. Numba has no current
     stream: its calls are on the `asked` one, or on the default one. For other arrays, and for calls
     without any, it is the framework's.
-
-    Attributes
-    ----------
-    ask : callable, int or None
-        ``ask(device)`` is the stream or its handle. An int is the handle; None is the framework's.
     """
 
     def __init__(self, libraries: Collection[str], device: int, asked: object) -> None:
+        # ``ask(device)`` is the stream or its handle. An int is the handle; None: the framework's.
         self.ask: Callable[[int], Any] | int | None = None
         self._device = device
         if "torch" in libraries:

@@ -5,18 +5,18 @@ Left alone, torch breaks its graph at every one of gpuprof's C functions. So tor
 trace in their place: Python that does nothing.
 
 Telling it takes `torch._dynamo`, which `torch.compile` imports and which costs seconds to import.
-It is never imported from here; where it is not there yet, it is waited for.
+gpuprof does not import it, but waits until something else does.
 """
 
 from __future__ import annotations
 
 import contextlib
-import sys
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuprof._common.imports import when_imported
+from gpuprof._frameworks import loaded
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -61,41 +61,34 @@ class TracedOutSample:
         }
 
 
-class TracedOutScope:
+class _TracedOut:
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+
+    def __exit__(self, *_exception: object) -> None:
+        return None
+
+    def __call__(self, function: _Function) -> _Function:
+        return function
+
+
+class TracedOutScope(_TracedOut):
     """A scope inside a compiled region."""
 
     last = None
     ms = float("nan")
 
-    def __init__(self, name: str | None) -> None:
-        self.name = name
-
     def __enter__(self) -> TracedOutSample:
         return TracedOutSample()
 
-    def __exit__(self, *_exception: object) -> None:
-        return None
 
-    def __call__(self, function: _Function) -> _Function:
-        return function
-
-
-class TracedOutAnnotation:
+class TracedOutAnnotation(_TracedOut):
     """An annotation inside a compiled region."""
 
     is_active = False
 
-    def __init__(self, name: str | None) -> None:
-        self.name = name
-
     def __enter__(self) -> Self:
         return self
-
-    def __exit__(self, *_exception: object) -> None:
-        return None
-
-    def __call__(self, function: _Function) -> _Function:
-        return function
 
 
 def in_graph() -> bool:
@@ -147,7 +140,7 @@ def _map() -> None:
 
     _core._keep_exact_functions()
     with contextlib.suppress(Exception):  # torch's own import must not fail for it
-        compiler = sys.modules["torch"].compiler
+        compiler = loaded.torch().compiler
         compiler.assume_constant_result(_say_once)
         for function, traced in (
             (in_graph, _in_graph),
