@@ -227,17 +227,15 @@ class GraphedCallable(CapturingCalls):
 
     def _stats_of(self, captured: CapturedCall) -> GraphStats:
         graph = captured.graph
-        num_nodes = memory_bytes = None
+        num_nodes, memory = None, None
         with contextlib.suppress(GpuprofError):  # it is closed, or its context is gone
-            num_nodes = graph.num_nodes if graph.raw_graph else None
-            memory = graph.memory.total
-            memory_bytes = None if memory is None else memory + captured.nbytes
+            num_nodes, memory = (graph.num_nodes if graph.raw_graph else None), graph.memory.total
         return GraphStats(
             name=graph.name or self.name,
             arguments=arguments_text(captured.flat.leaves),
             replays=graph.num_replays,
             num_nodes=num_nodes,
-            memory_bytes=memory_bytes,
+            memory_bytes=None if memory is None else memory + captured.nbytes,
             capture_s=captured.seconds,
         )
 

@@ -79,11 +79,8 @@ class CapturingCalls(_core.CallBase):
             self._require_cuda()
         if samples is not None and not self._always_eager:
             flat = self._flat(samples.args, samples.kwargs)
-            padding = self._padding(flat)
-            if padding is not None:
-                self._captured_for_padded(flat, padding)
-            else:
-                self._captured_for(flat, self._key(flat))
+            self._find(flat, self._padding(flat))
+            self._counts["misses"] = 0  # the samples are no call
 
     def _require_cuda(self) -> None:
         try:
@@ -109,7 +106,7 @@ class CapturingCalls(_core.CallBase):
             self._eager_keys.clear()
             self._modules = None
 
-    # What C++ asks for.
+    # Called from C++.
 
     def _miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call that no entry fits."""
@@ -141,7 +138,7 @@ class CapturingCalls(_core.CallBase):
         return self._eagerly(args, kwargs)
 
     def _stale(self, entry: _core._CallEntry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Answer a call that an entry fits, but for what the function reads besides."""
+        """Answer a call that an entry fits, where what the function reads besides has changed."""
         with self._lock:
             captured = self._of_entry(entry)
         if captured is not None:
@@ -178,15 +175,16 @@ class CapturingCalls(_core.CallBase):
 
     def _find(self, flat: Flat, padding: Padding | None) -> tuple[CapturedCall | None, Any]:
         """Return the graph for a call, captured now if it is to be, and the key of the call."""
-        if padding is not None:
-            return self._captured_for_padded(flat, padding)
-        key = self._key(flat)
+        key = self._key(flat if padding is None else padding.of(flat))
         captured = self._captured.get(key)
         if captured is not None:
             self._hits_of_python += 1
-            return captured, key
-        self._counts["misses"] += 1
-        return self._captured_for(flat, key), key
+        else:
+            self._counts["misses"] += 1
+            captured = self._captured_for(self._padded(flat, padding), key)
+        if captured is not None and padding is not None:
+            self._learn_slices(captured, flat, padding)
+        return captured, key
 
     def _is_last_of_warmup(self, key: Any) -> bool:
         warmup = self._settings.warmup
@@ -346,23 +344,18 @@ class CapturingCalls(_core.CallBase):
         assert captured.slices is not None
         return captured.slices.cut(result, padding, flat.constants)
 
-    def _captured_for_padded(self, flat: Flat, padding: Padding) -> tuple[CapturedCall | None, Any]:
-        """Return the graph of a bucket, which knows how results are cut, and the key."""
-        on = self._stream_of(flat)
-        key = self._key(padding.of(flat))
-        captured = self._captured.get(key)
-        if captured is None:
-            self._counts["misses"] += 1
-            captured = self._captured_for(self._flat(*padding.arguments(flat, on)), key)
-        else:
-            self._hits_of_python += 1
-        if captured is not None:
-            known = captured.slices
-            if known is None or not known.covers(padding):
-                shapes, modules = captured.result_shapes, captured.guards.modules
-                more = learn_slices(self._fn, flat, padding, shapes, modules=modules, on=on)
-                captured.slices = more if known is None else known.with_(more)
-        return captured, key
+    def _padded(self, flat: Flat, padding: Padding | None) -> Flat:
+        if padding is None:
+            return flat
+        return self._flat(*padding.arguments(flat, self._stream_of(flat)))
+
+    def _learn_slices(self, captured: CapturedCall, flat: Flat, padding: Padding) -> None:
+        """Find out how results of a padded call are cut, if that is not known yet."""
+        known, on = captured.slices, self._stream_of(flat)
+        if known is None or not known.covers(padding):
+            shapes, modules = captured.result_shapes, captured.guards.modules
+            more = learn_slices(self._fn, flat, padding, shapes, modules=modules, on=on)
+            captured.slices = more if known is None else known.with_(more)
 
     # Small things.
 

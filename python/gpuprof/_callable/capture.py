@@ -423,7 +423,7 @@ def _is_simple(pattern: Pattern) -> bool:
     return pattern[0] in {"tuple", "list", "dict"} and all(map(_is_simple, pattern[-1]))
 
 
-# What C++ asks for where a node of the graph cannot make a copy.
+# Called from C++, the first two where a node of the graph cannot make a copy.
 
 
 def _stage(statics: Sequence[tuple[Arrays, Any]], number: int, array: Any) -> Any:

@@ -1,12 +1,10 @@
 """The walk through what a function reads besides its arguments.
 
-Which globals and attributes it reads, its bytecode tells. What is read by `getattr` with a name
-that is made up at run time it does not tell, but the word `getattr` it does: then any attribute may
-be read.
+The bytecode shows which globals and attributes it reads. It does not show the names that `getattr`
+is given at run time: a function that uses `getattr` may read any attribute.
 
-Not found are attributes of classes, attributes whose names the function does not name, what is
-deeper than a few objects in, and what other files have in their globals. Hooks that are added to a
-module later are not seen either.
+Not found are attributes of classes, attributes that the function does not name, what is nested
+deeper than a few objects, the globals of other files, and hooks that are added to a module later.
 """
 
 from __future__ import annotations
@@ -119,7 +117,7 @@ class GuardFinder:
                 self._owner(each, path)
 
     def _is_new(self, *values: Any) -> bool:
-        """Return whether these were not come upon together before, and note that they were."""
+        """Return whether these are visited together for the first time, and note the visit."""
         key = tuple(map(id, values))
         return self._seen.setdefault(key, values) is values
 

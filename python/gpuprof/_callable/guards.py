@@ -1,14 +1,14 @@
 """The places that a captured function reads from, and whether they are still as they were.
 
-A graph has parameters by their address and plain values by what they were: after `model.to()`,
-`load_state_dict(assign=True)` or `scale = 2.0` it would go on with the old ones, without a word. So
-`_callable.guard_finder` notes each such place after the capture, with what was there. A call looks
-at some of them; `GuardList.moved` looks at all and names those that have changed.
+A graph contains the addresses of parameters, and plain values as they were at the capture. After
+`model.to()`, `load_state_dict(assign=True)` or `scale = 2.0` a replay would silently use the old
+ones. So `_callable.guard_finder` notes each such place after the capture, with what was there. A
+call checks some of them; `GuardList.moved` checks all and names those that have changed.
 
-Torch also tells of parameters that are replaced: it has a hook for all parameters that any module
-is given, which `load_state_dict(assign=True)` and assignments go through. One such hook serves all
-graphed callables and is there only while one of them listens. Modules are neither changed nor kept
-alive. The interpreter lock is all that guards what is here.
+Torch has a hook for each parameter that any module is given, by an assignment or by
+`load_state_dict(assign=True)`. One such hook serves all graphed callables, and is installed only
+while one of them needs it. Modules are neither changed nor kept alive. All functions need the
+interpreter lock, and no other.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Guard(NamedTuple):
 class GuardList:
     """The places that a function reads from, as they were when they were noted.
 
-    It keeps alive what it expects, and the memory that it lay in: a graph goes on reading that.
+    It keeps alive what it expects, and the memory of that, which the graph still reads.
     """
 
     def __init__(self) -> None:

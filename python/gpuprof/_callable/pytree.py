@@ -106,7 +106,12 @@ def rebuild(pattern: Pattern, arrays: Sequence[Any]) -> Any:
         return dict(zip(pattern[1], parts, strict=True))
     if len(pattern) == 3:
         return pattern[1](parts)
-    return _made(pattern[1], pattern[2], parts, mapping=kind == "mapping")
+    container, names = pattern[1:3]
+    if kind == "mapping":
+        return _MappingMaker(container, names, _linked_by_class(container, names))(parts)
+    if issubclass(container, tuple):
+        return _tuple_maker(container)(parts)
+    return _make_object(container, names, parts)
 
 
 def key_of(flat: Flat) -> Hashable:
@@ -270,14 +275,15 @@ class ContainerParts(NamedTuple):
 
     `kind` is "tuple", "list" or "dict" for exactly these types, "mapping" for a subclass of dict
     and "object" for what has attributes. `names` are the keys or the attributes' names, `steps`
-    what a path to each of the `parts` ends with, and `make` makes another around other parts.
+    what a path to each of the `parts` ends with, and `make` makes another "mapping" or "object"
+    around other parts.
     """
 
     kind: str
     names: tuple[Any, ...]
     steps: tuple[str, ...]
     parts: tuple[Any, ...]
-    make: Make
+    make: Make | None = None
 
 
 def _parts_of(value: Any, path: str, *, whole: bool) -> ContainerParts | None:
@@ -289,33 +295,22 @@ def _parts_of(value: Any, path: str, *, whole: bool) -> ContainerParts | None:
     kind = type(value)
     if kind is tuple or kind is list:
         steps = tuple(f"[{index}]" for index in range(len(value)))
-        return ContainerParts(kind.__name__, (), steps, tuple(value), kind)
+        return ContainerParts(kind.__name__, (), steps, tuple(value))
     if isinstance(value, tuple):
         names = _field_names(value)
         if names is None:
             return None
         if getattr(value, "__dict__", None):
             _refuse(value, path, f"attributes besides its fields ({_listed(vars(value))})")
-        make = _tuple_maker(kind)
-        return ContainerParts("object", names, _attributes(names), tuple(value), make)
+        steps, make = _attributes(names), _tuple_maker(kind)
+        return ContainerParts("object", names, steps, tuple(value), make)
     if kind is dict:
-        keys = tuple(value)
-        make = functools.partial(_make_dict, keys)
-        return ContainerParts("dict", keys, _keys(keys), tuple(value.values()), make)
+        return ContainerParts("dict", tuple(value), _keys(value), tuple(value.values()))
     if isinstance(value, dict):
         return _parts_of_mapping(value, path, whole)
     if is_dataclass(value) and not isinstance(value, type) and not loaded.is_module(value):
         return _parts_of_dataclass(value, path, whole)
     return None
-
-
-def _made(kind: type, names: tuple[Any, ...], parts: Sequence[Any], *, mapping: bool) -> Any:
-    """Make a container of a class anew from its keys or attributes, as `_parts_of` names them."""
-    if mapping:
-        return _MappingMaker(kind, names, _linked_by_class(kind, names))(parts)
-    if issubclass(kind, tuple):
-        return _tuple_maker(kind)(parts)
-    return _make_object(kind, names, parts)
 
 
 def _field_names(value: tuple[Any, ...]) -> tuple[str, ...] | None:
@@ -379,10 +374,6 @@ def _parts_of_dataclass(value: Any, path: str, whole: bool) -> ContainerParts:
     parts = tuple(getattr(value, name) for name in found)
     make = functools.partial(_make_object, kind, found)
     return ContainerParts("object", found, _attributes(found), parts, make)
-
-
-def _make_dict(keys: Sequence[Any], parts: Sequence[Any]) -> dict[Any, Any]:
-    return dict(zip(keys, parts, strict=True))
 
 
 @dataclass(frozen=True)

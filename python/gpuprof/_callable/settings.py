@@ -1,4 +1,4 @@
-"""Checks of `make_graphed_callable`'s arguments. Each returns what was given, or stands for."""
+"""Checks of the arguments of `make_graphed_callable`, and what is used where none is given."""
 
 from __future__ import annotations
 
@@ -79,20 +79,15 @@ def check_settings(fn: Any, samples: Samples | None, given: Mapping[str, Any]) -
     timers_number(given["timers"])
     takes_nothing = samples is not None and not samples.args and not samples.kwargs
     pool = check_pool(given["pool"])
-    return Settings(
-        warmup=_count("warmup", given["warmup"], 0 if takes_nothing else _WARMUP, lowest=0),
-        mode=capture_mode(given["mode"]),
-        stream=given["stream"],
-        pool=CapturePool() if pool is None else pool,
-        outputs=given["outputs"],
-        on_new_shape=given["on_new_shape"],
-        max_graphs=_count("max_graphs", given["max_graphs"], None, lowest=1),
-        buckets=None if given["buckets"] is None else Buckets(given["buckets"]),
-        on_capture_error=given["on_capture_error"],
-        check=given["check"],
-        timers=given["timers"],
-        name=graph_name(given["name"]) or _name_of(fn),
-    )
+    checked = {
+        "warmup": _count("warmup", given["warmup"], 0 if takes_nothing else _WARMUP, lowest=0),
+        "mode": capture_mode(given["mode"]),
+        "pool": CapturePool() if pool is None else pool,
+        "max_graphs": _count("max_graphs", given["max_graphs"], None, lowest=1),
+        "buckets": None if given["buckets"] is None else Buckets(given["buckets"]),
+        "name": graph_name(given["name"]) or _name_of(fn),
+    }
+    return Settings(**{**given, **checked})
 
 
 def _count(name: str, value: Any, default: int | None, *, lowest: int) -> int:

@@ -1,8 +1,8 @@
-"""What stands for scopes and annotations where `torch.compile` traces a function.
+"""What `torch.compile` traces in place of scopes and annotations.
 
 A compiled region is one graph, in which no Python runs, so nothing in it can be measured or named.
-Left alone, torch breaks its graph at every one of gpuprof's C functions. So torch is told what to
-trace in their place: Python that does nothing.
+By default torch breaks its graph at each of gpuprof's C functions. So torch is told to trace Python
+functions that do nothing in their place.
 
 Telling it takes `torch._dynamo`, which `torch.compile` imports and which costs seconds to import.
 gpuprof does not import it, but waits until something else does.
@@ -32,7 +32,7 @@ _said = False
 
 
 class TracedOutSample:
-    """What a traced-out scope gives: it says what the sample of a disabled scope says."""
+    """The sample of a scope in a compiled region, equal to that of a disabled scope."""
 
     path = ""
     names: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ def prepare() -> None:
 
 
 def _map() -> None:
-    """Tell torch what to trace. One that cannot be told, before 2.5, breaks graphs as ever."""
+    """Tell torch what to trace. Torch before 2.5 cannot be told, and breaks its graphs."""
     import gpuprof._core as _core
 
     _core._keep_exact_functions()

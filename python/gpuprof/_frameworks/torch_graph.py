@@ -82,9 +82,9 @@ class TorchParts:
 
 
 class ByTorch:
-    """What is left to torch of a graph: it may have to launch its `parts` itself.
+    """A graph that torch captured, which torch may have to launch itself, from its `parts`.
 
-    `exec_of` is whose executable graph the driver launches where torch need not.
+    `exec_of` is whose executable graph the driver launches otherwise.
     """
 
     def __init__(self, parts: TorchParts, exec_of: TorchParts | None = None) -> None:
@@ -112,11 +112,11 @@ class ByTorch:
 
 
 def after_update(own: ByTorch | None, other: ByTorch | None) -> ByTorch | None:
-    """Return what is left to torch of a graph that was updated from another one.
+    """Return how a graph is launched that was updated from another one; None: by the driver.
 
-    None is a graph that the driver launches. The other one's random numbers differ from launch to
-    launch only if its own `torch.cuda.CUDAGraph` is replayed: that one knows how many it draws, and
-    from torch 2.12 on from which memory its kernels read the seed.
+    The other one's random numbers differ from launch to launch only if its `torch.cuda.CUDAGraph`
+    is replayed: that one knows how many it draws, and from torch 2.12 on from which memory its
+    kernels read the seed.
     """
     exec_of = None if own is None else own._exec_of
     if other is None:
