@@ -111,18 +111,18 @@ class Buckets:
             message = f"buckets: it is empty; {_FORMS}, or None"
             raise ValueError(message)
         self._rules: list[_Rule] = []
-        if all(isinstance(key, str) for key in rules):
-            for path, by_dim in rules.items():
-                if not isinstance(by_dim, Mapping) or not by_dim:
-                    message = (
-                        f"buckets[{path!r}]: {shown_value(by_dim)}; expected {{dim: sizes}}, as in "
-                        "{0: (8, 16, 32)}"
-                    )
-                    raise TypeError(message)
-                full = f"kwargs[{path!r}]" if path.isidentifier() else path
-                self._rules += _checked(by_dim, full, f"buckets[{path!r}]")
-        else:
-            self._rules += _checked(rules, None, "buckets")
+        named = all(isinstance(key, str) for key in rules)
+        by_path: Iterable[tuple[Any, Any]] = rules.items() if named else [(None, rules)]
+        for path, by_dim in by_path:
+            where = f"buckets[{path!r}]" if named else "buckets"
+            if not isinstance(by_dim, Mapping) or not by_dim:
+                message = (
+                    f"{where}: {shown_value(by_dim)}; expected {{dim: sizes}}, as in "
+                    "{0: (8, 16, 32)}"
+                )
+                raise TypeError(message)
+            full = f"kwargs[{path!r}]" if named and path.isidentifier() else path
+            self._rules += _checked(by_dim, full, where)
 
     def plan(self, flat: Flat) -> Padding | None:
         """Say what to pad in a call; None if every size is a listed one, or no array has such.

@@ -6,8 +6,8 @@ Nothing here imports torch or initialises CUDA. Any thread; bytes.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypedDict
 
 from gpuprof._frameworks import loaded
@@ -73,45 +73,27 @@ def random_state_kept() -> Iterator[None]:
 
     Torch's are the CPU's and the current device's. CuPy's live on the GPU and are left alone.
     """
-    put_back = [each() for each in (_of_python, _of_numpy, _of_torch)]
-    try:
+    with ExitStack() as undo:
+        undo.callback(random.setstate, random.getstate())
+        numpy = loaded.numpy()
+        if getattr(numpy, "random", None) is not None:
+            undo.callback(numpy.random.set_state, numpy.random.get_state(legacy=False))
+        torch, cuda = loaded.torch(), loaded.torch_cuda()
+        if getattr(torch, "get_rng_state", None) is not None:
+            undo.callback(torch.set_rng_state, torch.get_rng_state())
+            if cuda is None:
+                undo.callback(_reseed_cuda)
+            else:
+                device = cuda.current_device()
+                undo.callback(cuda.set_rng_state, cuda.get_rng_state(device), device)
         yield
-    finally:
-        for undo in put_back:
-            undo()
 
 
-def _of_python() -> Callable[[], object]:
-    state = random.getstate()
-    return lambda: random.setstate(state)
-
-
-def _of_numpy() -> Callable[[], object]:
-    numpy = loaded.numpy()
-    if getattr(numpy, "random", None) is None:
-        return bool
-    state = numpy.random.get_state(legacy=False)
-    return lambda: numpy.random.set_state(state)
-
-
-def _of_torch() -> Callable[[], object]:
-    torch = loaded.torch()
-    if getattr(torch, "get_rng_state", None) is None:
-        return bool
-    on_cpu = torch.get_rng_state()
+def _reseed_cuda() -> None:
+    """Put the current device's generator, which was initialised in a block, back to its seed."""
     cuda = loaded.torch_cuda()
-    device = None if cuda is None else cuda.current_device()
-    on_gpu = None if cuda is None else cuda.get_rng_state(device)
-
-    def put_back() -> None:
-        torch.set_rng_state(on_cpu)
-        cuda = loaded.torch_cuda()
-        if on_gpu is not None:
-            cuda.set_rng_state(on_gpu, device)
-        elif cuda is not None:  # initialised in the block: back to where its seed begins
-            cuda.manual_seed(cuda.initial_seed())
-
-    return put_back
+    if cuda is not None:
+        cuda.manual_seed(cuda.initial_seed())
 
 
 @contextmanager
