@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from gpuprof._benchmark import arrays, probe
+from gpuprof._benchmark import loop
+from gpuprof._benchmark import work as arrays
 from gpuprof._benchmark.work import Work
 from gpuprof._frameworks.torch import random_state_kept
 
@@ -162,7 +163,7 @@ def test_a_module_that_is_still_being_imported_is_passed_over(
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     with random_state_kept():
         assert arrays.gpu_bytes(([1], {"k": 2})) == 0
-        assert probe.device_allocations() == ()
+        assert loop.device_allocations() == ()
 
 
 class Torch(types.ModuleType):
@@ -219,7 +220,7 @@ def test_generators_are_put_back_after_an_error(torch: Torch) -> None:
 
 def test_an_allocator_that_keeps_no_books_is_no_error(torch: Torch) -> None:
     torch.cuda.state = (42, 0)
-    assert probe.device_allocations() == ()
+    assert loop.device_allocations() == ()
 
 
 def test_clones_of_tensors_keep_strides_alignment_and_requires_grad(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gpuprof
-from gpuprof._cli import demo_graph
+from gpuprof._cli import demo as cli_demo
 from tests.fake_driver.control import FakeCuda
 from tests.support.processes import environment
 
@@ -55,7 +55,7 @@ def test_on_a_driver_the_demo_compares_and_shows_the_times_inside(fake_path: Pat
 
 
 def test_the_comparison_leaves_timing_on_and_nothing_behind(fake: FakeCuda) -> None:
-    said = demo_graph.compare(demo_graph.scalar_work)
+    said = cli_demo.compare_graph(cli_demo.scalar_work)
     assert "times as fast" in said
     assert len(gpuprof.stats()) == 0
     with gpuprof.timer("after", backend="cpu"):
@@ -69,7 +69,7 @@ def test_the_comparison_leaves_timing_on_and_nothing_behind(fake: FakeCuda) -> N
 )
 def test_a_driver_that_refuses_is_told_and_the_demo_goes_on(fake: FakeCuda, fault: str) -> None:
     with fake.faults(fault):
-        said = demo_graph.compare(demo_graph.scalar_work)
+        said = cli_demo.compare_graph(cli_demo.scalar_work)
     assert said.startswith("CUDA graph: left out: cu")
     assert said.count("\n") == 1
     with gpuprof.timer("after", backend="cpu"):

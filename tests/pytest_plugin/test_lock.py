@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from gpuprof._common import file_lock
+from gpuprof._pytest import device_lock
 from tests.support.processes import ROOT, check_cuda, check_python, environment
 
 # Holds the lock of a place until its standard input ends.
 HOLDER = """
 import sys
-from gpuprof._common import file_lock as _pytest_lock
-_pytest_lock.place = lambda: sys.argv[1]
-with _pytest_lock.measuring(sys.exit, sys.exit):
+from gpuprof._pytest import device_lock
+device_lock.place = lambda: sys.argv[1]
+with device_lock.measuring(sys.exit, sys.exit):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -58,7 +58,7 @@ def holder(place: str) -> subprocess.Popen[str]:
 
 
 def is_free(place: str) -> bool:
-    descriptor = os.open(file_lock.lock_file(place), os.O_RDWR | os.O_CREAT)
+    descriptor = os.open(device_lock.lock_file(place), os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -71,12 +71,12 @@ def is_free(place: str) -> bool:
 def test_a_second_process_waits_until_the_first_is_done(
     monkeypatch: pytest.MonkeyPatch, warnings: list[str]
 ) -> None:
-    monkeypatch.setattr(file_lock, "place", lambda: "GPU-1")
+    monkeypatch.setattr(device_lock, "place", lambda: "GPU-1")
     first = holder("GPU-1")
     order: list[str] = []
 
     def second() -> None:
-        with file_lock.measuring(warnings.append, warnings.append):
+        with device_lock.measuring(warnings.append, warnings.append):
             order.append("second measures")
 
     thread = threading.Thread(target=second)
@@ -94,8 +94,8 @@ def test_another_gpu_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, warnings: list[str]
 ) -> None:
     first = holder("GPU-1")
-    monkeypatch.setattr(file_lock, "place", lambda: "GPU-2")
-    with file_lock.measuring(warnings.append, warnings.append):
+    monkeypatch.setattr(device_lock, "place", lambda: "GPU-2")
+    with device_lock.measuring(warnings.append, warnings.append):
         assert not is_free("GPU-1")
         assert not is_free("GPU-2")
     assert is_free("GPU-2")
@@ -115,8 +115,8 @@ def test_the_lock_changes_when_cuda_comes_into_use(
     monkeypatch: pytest.MonkeyPatch, warnings: list[str]
 ) -> None:
     places = ["cpu"]
-    monkeypatch.setattr(file_lock, "place", lambda: places[-1])
-    with file_lock.measuring(warnings.append, warnings.append) as change:
+    monkeypatch.setattr(device_lock, "place", lambda: places[-1])
+    with device_lock.measuring(warnings.append, warnings.append) as change:
         assert not is_free("cpu")
         change()
         assert not is_free("cpu")
@@ -128,18 +128,18 @@ def test_the_lock_changes_when_cuda_comes_into_use(
 
 
 def test_it_is_let_go_when_the_measurement_fails(warnings: list[str]) -> None:
-    with pytest.raises(ZeroDivisionError), file_lock.measuring(warnings.append, warnings.append):
+    with pytest.raises(ZeroDivisionError), device_lock.measuring(warnings.append, warnings.append):
         _ = 1 / 0
-    assert is_free(file_lock.place())
+    assert is_free(device_lock.place())
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_a_forked_child_that_lives_on_does_not_keep_it(
     monkeypatch: pytest.MonkeyPatch, warnings: list[str]
 ) -> None:
-    monkeypatch.setattr(file_lock, "place", lambda: "GPU-1")
+    monkeypatch.setattr(device_lock, "place", lambda: "GPU-1")
     read, write = os.pipe()
-    with file_lock.measuring(warnings.append, warnings.append):
+    with device_lock.measuring(warnings.append, warnings.append):
         child = os.fork()
         if child == 0:
             os.close(write)
@@ -154,7 +154,7 @@ def test_a_forked_child_that_lives_on_does_not_keep_it(
 
 
 def test_the_folder_is_the_users_alone(folder: Path) -> None:
-    file = file_lock.lock_file("GPU-1/../x")
+    file = device_lock.lock_file("GPU-1/../x")
     assert file.parent.parent == folder
     assert file.name == "GPU-1_.._x.lock"
     assert file.parent.stat().st_mode & 0o077 == 0
@@ -172,11 +172,11 @@ def test_what_is_in_the_way_is_warned_of_and_nothing_is_locked(
         target.mkdir()
         place.symlink_to(target)
     elif how == "a FIFO for the lock":
-        os.mkfifo(file_lock.lock_file("cpu"))
+        os.mkfifo(device_lock.lock_file("cpu"))
     else:
-        file_lock.lock_file("cpu").symlink_to(target)
-    monkeypatch.setattr(file_lock, "place", lambda: "cpu")
-    with file_lock.measuring(warnings.append, warnings.append):
+        device_lock.lock_file("cpu").symlink_to(target)
+    monkeypatch.setattr(device_lock, "place", lambda: "cpu")
+    with device_lock.measuring(warnings.append, warnings.append):
         pass
     (text,) = warnings
     assert text.startswith("measured without a lock, so another process may have disturbed it: ")
@@ -187,8 +187,8 @@ def test_what_is_in_the_way_is_warned_of_and_nothing_is_locked(
 def test_a_wait_that_takes_long_is_said_once(
     monkeypatch: pytest.MonkeyPatch, warnings: list[str]
 ) -> None:
-    monkeypatch.setattr(file_lock, "place", lambda: "GPU-1")
-    monkeypatch.setattr(file_lock, "SILENT_S", 0.0)
+    monkeypatch.setattr(device_lock, "place", lambda: "GPU-1")
+    monkeypatch.setattr(device_lock, "SILENT_S", 0.0)
     process = holder("GPU-1")
     assert process.stdin is not None
     assert process.stdout is not None
@@ -199,7 +199,7 @@ def test_a_wait_that_takes_long_is_said_once(
         assert process.stdin is not None
         process.stdin.close()  # which lets the lock go
 
-    with file_lock.measuring(warnings.append, say):
+    with device_lock.measuring(warnings.append, say):
         (text,) = said
     assert text.startswith("waiting until another process has measured on this device; it holds ")
     assert text.endswith("GPU-1.lock")
@@ -209,7 +209,7 @@ def test_a_wait_that_takes_long_is_said_once(
 
 
 def test_without_cuda_the_place_is_the_cpu() -> None:
-    said = check_python("from gpuprof._common import file_lock; print(file_lock.place())")
+    said = check_python("from gpuprof._pytest import device_lock; print(device_lock.place())")
     assert said == "cpu\n"
 
 
@@ -217,8 +217,8 @@ def test_with_cuda_the_place_is_the_gpu(fake_path: Path) -> None:
     said = check_cuda(
         fake_path,
         """
-        from gpuprof._common import file_lock as _pytest_lock
-        print(_pytest_lock.place() == _core.devices()[0]["uuid"] != "")
+        from gpuprof._pytest import device_lock
+        print(device_lock.place() == _core.devices()[0]["uuid"] != "")
         """,
     )
     assert said == "True\n"

@@ -1,8 +1,4 @@
-"""What `benchmark` may be asked for, checked before anything is called.
-
-`compare` and `sweep` take these options too, so that a wrong one is an error at once, not after
-minutes of measuring and not one at each point.
-"""
+"""The options of `benchmark`, `compare` and `sweep`, checked before anything is measured."""
 
 from __future__ import annotations
 
@@ -12,14 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from gpuprof._common.checks import REQUESTED_MODES
+from gpuprof._results.fields import REQUESTED_MODES
 
 _AMOUNTS_BELOW = 2**63
 
 
 @dataclass(frozen=True)
 class Options:
-    """What `benchmark` was asked for, checked."""
+    """The options of `benchmark`, checked; their defaults are the function's."""
 
     mode: str = "auto"
     cold_l2: bool = False
@@ -39,13 +35,7 @@ class Options:
 
 
 def checked_options(**given: Any) -> Options:
-    """Return the options, each checked.
-
-    Raises
-    ------
-    TypeError, ValueError
-        There is no such option, or its value makes no sense; the text names it.
-    """
+    """Return the options; a wrong one raises a TypeError or ValueError that names it."""
     known = [each.name for each in fields(Options)]
     unknown = [name for name in given if name not in known]
     if unknown:
@@ -99,14 +89,11 @@ def _number(name: str, value: Any, *, above_0: bool) -> None:
 
 
 def _whole(name: str, value: Any, *, least: int) -> int:
-    """Return `value` as an int; NumPy's whole numbers are taken too."""
+    """Return `value` as an int; NumPy's integers are accepted."""
     message = f"{name}: expected a whole number from {least} below 2**63, got {value!r}"
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = None
-    if number is None:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(message)
+    number = operator.index(value)
     if not least <= number < _AMOUNTS_BELOW:
         raise ValueError(message)
     return number

@@ -1,8 +1,8 @@
-"""Whether a test fails for its time, and the text that says so.
+"""Decides whether a test fails for its time, and writes the text of the failure.
 
-Two things fail a test: a verdict of the comparison with a baseline, if it is one of those that
-``--gpu-benchmark-fail-on`` names, and a median above the marker's ``max_ms``. What might be chance
-is measured again first, and must then be found again.
+A test fails for a verdict that ``--gpu-benchmark-fail-on`` names, or for a median above the
+marker's ``max_ms``. Before a failure that may be chance, the test is measured a second time, and
+fails only if both measurements agree.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gpuprof._common import machine
 from gpuprof._common.text import shown_text
-from gpuprof._common.units import duration
-from gpuprof._display.table import Grid
-from gpuprof._results.decision import Decision, Verdict, percent
-from gpuprof._results.report import cells, how
+from gpuprof._common.units import duration, percent
+from gpuprof._display.table import Table
+from gpuprof._results.decision import Decision, Verdict
+from gpuprof._results.result import cells, how
 
 if TYPE_CHECKING:
-    from gpuprof._pytest.plugin import Settings
+    from gpuprof._pytest.settings import Settings
     from gpuprof._results.baselines import Run
     from gpuprof._results.result import BenchResult
 
@@ -30,8 +31,8 @@ _INDENT = 15
 
 
 @dataclass(frozen=True)
-class Found:
-    """What was decided. `failure` is the text to fail with; `again` asks to measure once more."""
+class Judgement:
+    """`failure` is the text to fail with; `again` asks for a second measurement."""
 
     decision: Decision | None
     failure: str | None = None
@@ -56,23 +57,22 @@ class Judge:
         self._max_ms = max_ms
         self._comparisons = comparisons
 
-    def decide(self, result: BenchResult) -> Found:
+    def decide(self, result: BenchResult) -> Judgement:
         """Decide on the first measurement."""
         decision = self._judge([result])
         verdict = decision.verdict.value if decision else ""
         if self._is_above(result) or verdict in self._settings.fail_on & _BY_CHANCE:
-            return Found(decision, again=True)
-        return Found(decision, self._failure(decision, [result]))
+            return Judgement(decision, again=True)
+        return Judgement(decision, self._failure(decision, [result]))
 
-    def decide_again(self, first: BenchResult, again: BenchResult) -> Found:
-        """Decide when `decide` has asked to measure once more."""
+    def decide_again(self, first: BenchResult, again: BenchResult) -> Judgement:
+        """Decide on both measurements."""
         decision = self._judge([first])
         if decision and decision.verdict is Verdict.SLOW:
-            from gpuprof._results import verdict as results_verdict
+            from gpuprof._results.verdict import confirm
 
-            base = self._base(again)
-            decision = results_verdict.confirm(
-                base,
+            decision = confirm(
+                self._base(again),
                 first,
                 again,
                 threshold=self._threshold,
@@ -83,31 +83,27 @@ class Judge:
             assert alone is not None
             fails = alone.verdict.value in self._settings.fail_on
             decision = self._judge([first, again]) if fails else alone
-        return Found(decision, self._failure(decision, [first, again]))
+        return Judgement(decision, self._failure(decision, [first, again]))
 
     def _judge(self, new: Sequence[BenchResult]) -> Decision | None:
         if self._settings.compare is None:
             return None
-        from gpuprof._results import verdict as results_verdict
+        from gpuprof._results.verdict import judge
 
         base = self._base(new[-1])
         if not base:
             rule = f"a new benchmark: the baseline {self._settings.compare!r} does not have it yet"
             return Decision(Verdict.NODATA, rule=rule)
-        return results_verdict.judge(
-            base, new, threshold=self._threshold, comparisons=self._comparisons
-        )
+        return judge(base, new, threshold=self._threshold, comparisons=self._comparisons)
 
     def _base(self, new: BenchResult) -> list[BenchResult]:
-        """Return the stored results: this machine's, else another's, to say what differs."""
+        """Return the stored results of this machine, else of another to say what differs."""
         return [run.results[self._key] for run in self._runs(new)]
 
     def _runs(self, new: BenchResult) -> list[Run]:
-        from gpuprof._common import machine as common_machine
-
         stored = self._settings.baseline
-        here = common_machine.key(new.machine)
-        others = (runs for machine, runs in stored.items() if machine != here)
+        here = machine.key(new.machine)
+        others = (runs for key, runs in stored.items() if key != here)
         for runs in (stored.get(here, []), *others):
             having = [run for run in runs if self._key in run.results]
             if having:
@@ -151,7 +147,7 @@ class Judge:
                 [label, shown["median"], shown["95 % interval"], shown["min"], shown["samples"]]
             )
         columns = ["", "median", "95 % interval", "min", "samples"]
-        return [f"  {line}" for line in Grid(columns, lines, frozenset({""})).plain()]
+        return [f"  {line}" for line in Table(columns, lines, frozenset({""})).plain()]
 
     def _facts(self, decision: Decision | None, results: list[BenchResult]) -> list[str]:
         last = results[-1]
@@ -159,11 +155,11 @@ class Judge:
         warnings = [text for result in results for text in result.warnings]
         if decision:
             if decision.ratio is not None:
-                interval = decision.interval
-                known = (
-                    f", 95 % interval {interval[0]:.3f} to {interval[1]:.3f}" if interval else ""
-                )
-                facts.append(("ratio", f"{decision.ratio:.3f}{known}"))
+                text = f"{decision.ratio:.3f}"
+                if decision.interval:
+                    low, high = decision.interval
+                    text += f", 95 % interval {low:.3f} to {high:.3f}"
+                facts.append(("ratio", text))
             if decision.floor is not None:
                 facts.append(("noise floor", percent(decision.floor)))
             facts.append(("decided by", decision.rule))
@@ -185,5 +181,5 @@ def _fact(heading: str, text: str) -> list[str]:
 
 def place(result: BenchResult) -> str:
     """Name the device that was measured."""
-    machine = result.machine
-    return shown_text(str(machine.get("gpu") or machine.get("cpu") or "an unknown machine"))
+    known = result.machine
+    return shown_text(str(known.get("gpu") or known.get("cpu") or "an unknown machine"))
