@@ -13,7 +13,7 @@ import pytest
 from gpuprof._benchmark import loop
 from gpuprof._benchmark import work as arrays
 from gpuprof._benchmark.work import Work
-from gpuprof._frameworks.random_state import random_state_kept
+from gpuprof._frameworks.torch import random_state_kept
 
 
 @pytest.fixture
