@@ -12,7 +12,7 @@ import pytest
 
 from gpuprof._benchmark import arrays, probe
 from gpuprof._benchmark.work import Work
-from gpuprof._frameworks.random_state import random_state_kept
+from gpuprof._frameworks.torch import random_state_kept
 
 
 @pytest.fixture

@@ -21,8 +21,10 @@ from gpuprof._benchmark.noise import Noise
 from gpuprof._benchmark.options import Options
 from gpuprof._benchmark.probe import SLOW_MS, Facts, probe
 from gpuprof._benchmark.work import Work, first_line
-from gpuprof._frameworks.random_state import random_state_kept
-from gpuprof._frameworks.streams import Where, find, made_current
+from gpuprof._frameworks.streams import StreamRef as Where
+from gpuprof._frameworks.streams import as_current as made_current
+from gpuprof._frameworks.streams import resolve as find
+from gpuprof._frameworks.torch import random_state_kept
 from gpuprof._timing.timer import Timer
 from gpuprof.errors import EmptyGraphError, InvalidStateError
 

@@ -12,7 +12,7 @@ from typing import Any
 import gpuprof._core as _core
 from gpuprof._benchmark.gate import Hold
 from gpuprof._benchmark.work import Work
-from gpuprof._frameworks.streams import Where
+from gpuprof._frameworks.streams import StreamRef as Where
 from gpuprof._timing.calibration import Calibration, calibrate
 from gpuprof._timing.timer import Timer
 from gpuprof.errors import StreamMismatchError

@@ -16,7 +16,7 @@ import gpuprof._core as _core
 from gpuprof._benchmark.gate import Hold
 from gpuprof._benchmark.noise import Noise
 from gpuprof._benchmark.work import Work
-from gpuprof._frameworks.streams import Where
+from gpuprof._frameworks.streams import StreamRef as Where
 from gpuprof._timing.timer import Timer
 
 if TYPE_CHECKING:
