@@ -4,7 +4,7 @@
 
 #include "bindings/bind.hpp"
 #include "bindings/python/errors.hpp"
-#include "bindings/python/utf8.hpp"
+#include "bindings/python/objects.hpp"
 #include "driver/library.hpp"
 #include "driver/process.hpp"
 #ifdef GPUPROF_HAS_CUDA

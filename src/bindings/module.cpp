@@ -1,6 +1,7 @@
 #include <unordered_map>
 
 #include "bindings/bind.hpp"
+#include "bindings/python/objects.hpp"
 
 namespace gpuprof::bindings {
 namespace {
@@ -46,10 +47,7 @@ PyMethodDef refuse_reduce_method{"__reduce__", refuse_reduce, METH_NOARGS,
 // copyreg makes an object of pybind11's own base class, which ends the process.
 void refuse_pickling(PyObject* type) {
   if (py::handle(type).attr("__dict__").contains("__reduce__")) return;
-  const auto method = py::reinterpret_steal<py::object>(
-      PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type), &refuse_reduce_method));
-  if (!method) throw py::error_already_set();
-  py::setattr(type, refuse_reduce_method.ml_name, method);
+  add_method(type, refuse_reduce_method);
 }
 
 // Every class of the module, once all are bound.

@@ -145,3 +145,13 @@ def test_nothing_is_left_for_later() -> None:
         if marks.search(line)
     ]
     assert not left
+
+
+def test_the_bindings_name_python_modules_in_one_file_only() -> None:
+    named = re.compile(r'"gpuprof\._(?!core\b)|import(?:_|Module)?\w*\(\s*"gpuprof\.(?!_core\b)')
+    files = {
+        str(path.relative_to(SOURCES))
+        for path in cpp_files()
+        if named.search(COMMENT.sub("", path.read_text(encoding="utf-8")))
+    }
+    assert files == {"bindings/python/callbacks.cpp"}

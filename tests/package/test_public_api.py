@@ -21,7 +21,7 @@ from gpuprof._graphs import view
 from tests.fake_driver.control import FakeCuda
 from tests.support.graph_nodes import chain
 
-API_PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
+API_PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference.md"
 PUBLIC = sorted(
     {*gpuprof.__all__, *gpuprof._MODULE_OF} - {"errors", "nvtx", "torch", *errors.__all__}
 )
@@ -89,7 +89,7 @@ def test_the_version_is_the_extensions() -> None:
     assert gpuprof.__version__ == _core.build_info()["version"]
 
 
-def test_the_api_page_documents_every_public_name_and_no_other() -> None:
+def test_the_reference_documents_every_public_name_and_no_other() -> None:
     page = API_PAGE.read_text(encoding="utf-8")
     documented = re.findall(r"^\.\. auto(?:function|class):: (\w+)$", page, re.M)
     assert sorted(documented) == PUBLIC

@@ -37,7 +37,7 @@ def choice(name: str, value: object, known: Collection[str]) -> str:
 
 
 def whole(name: str, value: object, least: int = 1, most: int | None = None) -> int:
-    """Return `value` if it is an int from `least` to `most`; a bool is none."""
+    """Return `value` if it is an int from `least` to `most`; bools are refused."""
     if (
         isinstance(value, bool)
         or not isinstance(value, int)
@@ -50,7 +50,7 @@ def whole(name: str, value: object, least: int = 1, most: int | None = None) -> 
 
 
 def number(name: str, value: object) -> float:
-    """Return `value` as a float if it is an int or a float, also NaN; a bool is none."""
+    """Return `value` as a float if it is an int or a float, also NaN; bools are refused."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise wrong(value, name, "a number")
     try:

@@ -34,10 +34,10 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o666) -> int
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Give a file to write, which replaces `path` when the block ends, and vanishes if it raises.
+    """Give a file to write, which replaces `path` when the block ends, or is removed if it raises.
 
     Readers see the old file or the new one. The permissions stay, and the new file is on the disk
-    when this returns. A link at `path` itself would be replaced: resolve it first.
+    when this returns. A link at `path` would itself be replaced: resolve it first.
     """
     temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}{TEMPORARY}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -67,10 +67,9 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 class FileLock:
-    """An exclusive lock among processes and threads, on a file that is made if need be.
+    """An exclusive `flock` among processes and threads, on a file that is made if needed.
 
-    The lock of a process that dies is free. As a context manager it lets go in the end. A forked
-    child has the same lock, and lets go of it too.
+    The kernel frees the lock of a process that dies. As a context manager it lets go in the end.
     """
 
     def __init__(self, path: Path, mode: int = 0o666) -> None:
@@ -97,7 +96,7 @@ class FileLock:
         """Let go, and close the file."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            # By hand: a child that was forked meanwhile would keep the lock of a closed file.
+            # Unlock explicitly: a child forked meanwhile would keep the lock of a closed file.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 

@@ -32,14 +32,13 @@ def place() -> str:
 def measuring(
     warn: Callable[[str], None], say: Callable[[str], None]
 ) -> Iterator[Callable[[], None]]:
-    """Hold the lock of the place that this process measures on; wait for it without a limit.
+    """Hold the lock of the device that this process measures on; wait for it without a limit.
 
-    Where that takes longer than two seconds, it calls `say` with a sentence, once.
+    After two seconds of waiting it calls `say` once with a sentence. If the lock file cannot be
+    used, it calls `warn` with a sentence and locks nothing.
 
-    Gives a function to call when the place may have changed, because CUDA has come into use since:
-    it changes the lock then. Never two are held, so that processes cannot block each other.
-
-    Without a folder to put the file in, it calls `warn` with a sentence and locks nothing.
+    Gives a function to call when CUDA may have come into use: it changes to the GPU's lock then.
+    Never two locks are held, so that processes cannot deadlock.
     """
     held: FileLock | None = None
     name = place()
@@ -67,7 +66,7 @@ def lock_file(name: str) -> Path:
     Raises
     ------
     OSError
-        If it cannot be made, or is somebody else's.
+        If it cannot be made, or belongs to another user.
     """
     folder = Path(tempfile.gettempdir()) / f"gpuprof-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)

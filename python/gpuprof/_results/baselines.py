@@ -4,10 +4,10 @@
 machine, with their raw samples. Two processes may append at once: a lock lets one after the other
 read, add and replace.
 
-A file is not trusted: it may have been merged by hand, cut off by a full disk, or come with a
-checkout from somebody else. Only regular files up to a size are read, as strict JSON of a version
-and depth that is known, and every field is checked. What is wrong is a `BaselineError` that names
-the file and the place; a file that is wrong is never changed.
+Files are not trusted: they may have been merged by hand, cut off by a full disk, or come with a
+checkout. Only regular files up to a size are read, as strict JSON of a known version and depth, and
+every field is checked. An error is a `BaselineError` that names the file and the place; the file is
+left as it is.
 """
 
 from __future__ import annotations
@@ -52,16 +52,8 @@ _STATS_FORMAT = "gpuprof-stats"
 class Run:
     """The results of one run of a program, by the name of the benchmark.
 
-    Attributes
-    ----------
-    created : str
-        When, as ISO 8601 text in UTC.
-    machine : dict
-        The machine that measured.
-    results : dict
-        The `BenchResult` of each benchmark.
-    commit : str or None
-        The version of the measured code.
+    `created` is ISO 8601 text in UTC, `machine` describes where it was measured, and `commit` is
+    the version of the measured code.
     """
 
     created: str
@@ -109,13 +101,7 @@ def check_name(name: str) -> str:
 
 
 class Baselines:
-    """The baselines in a folder.
-
-    Parameters
-    ----------
-    root
-        The folder, ``.gpuprof`` by default; it need not exist before something is appended.
-    """
+    """The baselines in a folder, which need not exist before something is appended."""
 
     def __init__(self, root: str | Path = DEFAULT_ROOT) -> None:
         self._root = Path(root)
@@ -142,22 +128,10 @@ class Baselines:
         )
 
     def append(self, name: str, run: Run) -> Path:
-        """Add a run to a baseline, made if it does not exist; return its file.
+        """Add a run to a baseline, which is made if needed; return the file of the run's machine.
 
-        Parameters
-        ----------
-        name
-            What the baseline is called.
-        run
-            The run; its machine says which file it goes to.
-
-        Raises
-        ------
-        ValueError
-            If a baseline cannot be called so.
-        BaselineError
-            If the file is damaged, which it then stays, if it cannot be written, or if another
-            process holds its lock for a minute.
+        A damaged file stays as it is. That, a file that cannot be written, and another process that
+        holds the lock for a minute are a BaselineError.
         """
         folder = self._folder / check_name(name)
         path = folder / f"{machine.key(run.machine)}.json"
@@ -177,18 +151,8 @@ class Baselines:
     def runs(self, name: str) -> dict[str, list[Run]]:
         """Return the runs of a baseline by kind of machine, the oldest first.
 
-        Parameters
-        ----------
-        name
-            What the baseline is called.
-
-        Raises
-        ------
-        ValueError
-            If no baseline can be called so.
-        BaselineError
-            If there is none of this name, and then it lists those that are there; or if a file is
-            damaged.
+        A BaselineError says that a file is damaged, or lists the baselines if there is none of this
+        name.
         """
         files = _files(self._folder / check_name(name))
         if not files:
@@ -200,9 +164,9 @@ class Baselines:
 
 
 def _kept(runs: Sequence[Run]) -> list[Run]:
-    """Leave out results that have enough newer ones, and runs that nothing is left of.
+    """Leave out results that have enough newer ones, and runs that are then empty.
 
-    Benchmarks are counted each by itself: one that is not in a run, because it failed or was not
+    Each benchmark is counted by itself: one that is missing in a run, because it failed or was not
     selected, must not lose its baseline to the others.
     """
     counts: Counter[str] = Counter()
@@ -249,22 +213,10 @@ def read(path: Path) -> list[Run]:
 
 
 def load_file(path: str | Path) -> list[Run]:
-    """Read the runs in any of gpuprof's files of results.
+    """Read the runs, oldest first, in any of gpuprof's files of results.
 
-    Parameters
-    ----------
-    path
-        A stored baseline, what ``--gpu-benchmark-json`` wrote, or a `BenchResult` as JSON.
-
-    Returns
-    -------
-    list of Run
-        Oldest first; one, for files of a single run.
-
-    Raises
-    ------
-    BaselineError
-        If it is missing, damaged or of another format; the text says what is wrong and where.
+    That is a stored baseline, what ``--gpu-benchmark-json`` wrote, or a `BenchResult` as JSON.
+    Anything else is a BaselineError that says what is wrong and where.
     """
     return load_kind(path)[1]
 
@@ -332,7 +284,7 @@ def _load(path: Path) -> Any:
 
 
 def _check_growth(raw: bytes) -> None:
-    """Raise ValueError for a document that takes far more memory than its size."""
+    """Raise ValueError for a document that would take far more memory than its size."""
     taken = 40 * raw.count(b",") + 64 * raw.count(b"[") + 240 * raw.count(b"{")
     if taken > GROWTH_COUNTS_FROM and taken > MAX_GROWTH * len(raw):
         message = f"it would take {taken >> 20} MiB of memory, which no file of results does"
@@ -351,7 +303,7 @@ def _refuse_constant(constant: str) -> float:
 
 
 def _check_plain(data: object) -> None:
-    """Raise ValueError where a document is deeper than ours are, or holds what is not finite."""
+    """Raise ValueError if a document is nested too deep or holds an infinite number."""
     levels: list[Iterator[Any]] = [iter([data])]
     while levels:
         for value in levels[-1]:
@@ -374,7 +326,7 @@ def _baseline(data: object) -> list[Run]:
     version = data.get("version")
     if data.get("format") != FORMAT:
         raise wrong(data.get("format"), "its format", repr(FORMAT))
-    # Before the members, which another version may have others of.
+    # Before the members: another version may have others.
     if version != VERSION or isinstance(version, bool):
         raise wrong(version, "its version", f"{VERSION}: it is of another version of gpuprof")
     found = _members(data, "the file", ("format", "version", "runs"))

@@ -75,7 +75,7 @@ class CompareResult(Mapping[str, CompareRow]):
     rounds : int
         How often each function was measured.
     threshold : float
-        The smallest change to speak of, as a fraction.
+        The smallest change to report, as a fraction.
     confidence : float
         Of each ratio's interval. With several ratios it is so high that all of them together hold
         at 95 %.

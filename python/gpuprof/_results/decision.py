@@ -1,6 +1,6 @@
 """What a comparison says: a verdict, and the figures and the sentence that it rests on.
 
-Plain data without NumPy, so that whoever only shows or stores decisions imports nothing else.
+Plain data without NumPy, so that code that only shows or stores decisions imports nothing else.
 """
 
 from __future__ import annotations
@@ -115,14 +115,14 @@ class Decision:
 
 
 def check_threshold(threshold: object, *, above_0: bool = False) -> None:
-    """Raise ValueError unless it is a fraction up to 1; the text says how percent are written."""
-    is_number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
-    if is_number and 0 <= threshold <= 1 and (threshold or not above_0):  # type: ignore[operator]
-        return
-    expected = f"a fraction {'above' if above_0 else 'from'} 0 and up to 1, such as 0.05 for 5 %"
+    """Raise ValueError unless it is a fraction up to 1; the text says how to write a percentage."""
     hint = ""
-    if is_number and 1 < threshold <= 100:  # type: ignore[operator]
-        hint = f"; {threshold:g} would be {100 * threshold:g} %: for {threshold:g} % write "  # type: ignore[operator]
-        hint += f"{threshold / 100:g}"  # type: ignore[operator]
+    if isinstance(threshold, (int, float)) and not isinstance(threshold, bool):
+        if 0 <= threshold <= 1 and (threshold or not above_0):
+            return
+        if 1 < threshold <= 100:
+            hint = f"; {threshold:g} would be {100 * threshold:g} %: for {threshold:g} % write "
+            hint += f"{threshold / 100:g}"
+    expected = f"a fraction {'above' if above_0 else 'from'} 0 and up to 1, such as 0.05 for 5 %"
     message = f"threshold is {threshold!r}; expected {expected}{hint}"
     raise ValueError(message)

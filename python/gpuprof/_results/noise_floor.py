@@ -1,8 +1,8 @@
 """The noise floor: how large a change of stored runs must be before it is one.
 
 It comes from how the runs of the baseline differ among themselves; `_results.verdict` says how and
-why. On the CPU's clock the runs also tell what the machine did to them, which can be taken off.
-Logarithms of medians throughout, so that what comes together adds up.
+why. On the CPU clock the runs also record what the machine did to them, which can be taken off.
+Levels are logarithms of medians, so that factors add up.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Floor:
     floor: float
     why: str
     change: float  # a logarithm
-    share: float = 0.0  # of what the machine did that is taken off
+    share: float = 0.0  # of what the machine added that is taken off
 
     @property
     def limit(self) -> float:
@@ -73,9 +73,9 @@ def floor_of(
 
 
 def _sigmas(base: list[BenchResult]) -> float:
-    """Return how many standard deviations of the baseline's runs unchanged code may go.
+    """Return by how many standard deviations of the baseline's runs unchanged code may differ.
 
-    On the CPU's clock, where runs differ by much, as many as 99 of 100 further runs stay below.
+    On the CPU clock, where runs differ a lot, 99 of 100 further runs stay below it.
     """
     count = len(base)
     if base[-1].clock != "cpu" or count < 2:
@@ -104,18 +104,14 @@ def least_floor(base: list[BenchResult], threshold: float | None) -> tuple[float
 
 
 def _not_carried(base: list[BenchResult], threshold: float) -> str:
-    """Return why runs on the CPU's clock cannot tell a change as small as the threshold."""
+    """Return why runs on the CPU clock cannot show a change as small as the threshold."""
     count = len(base)
     if count < ENOUGH_RUNS:
         why = f"there are {in_runs(base)}, and it takes {ENOUGH_RUNS}"
     else:
         logs = [math.log(run.median_ms) for run in base]
-        spread = min(
-            map(
-                statistics.stddev,
-                filter(None, (logs, *(levels(base, s) for s in SHARES))),
-            )
-        )
+        without = [levels(base, share) for share in SHARES]
+        spread = min(statistics.stddev(each) for each in (logs, *without) if each)
         needed = _prediction(count) * spread
         if needed <= math.log1p(threshold):
             return ""
@@ -131,16 +127,16 @@ def in_runs(base: list[BenchResult]) -> str:
 
 
 def exp(power: float) -> float:
-    """Return e to that power, within what a float holds: files may hold any numbers."""
+    """Return e to that power, clamped to what a float holds: files may hold any numbers."""
     return math.exp(min(max(power, -700.0), 700.0))
 
 
 def took_longer(run: BenchResult) -> float | None:
-    """Return by how much the machine made the run's median longer; None if it does not tell.
+    """Return by how much the machine made the run's median longer; None if that is not recorded.
 
-    A sample is longer for waiting by no more than the share in which the thread was on no CPU, and
-    by no more than it waited for one: a function that sleeps is on none, and waits for none. What
-    else the machine does, it does to a loop too, which is always the same.
+    Waiting for a CPU makes a sample longer by at most the share of time that the thread waited, and
+    at most the share that it was on no CPU: a function that sleeps is on none, and waits for none.
+    Everything else slows down the reference loop too.
     """
     noise = run.noise
     if "loop_ms" not in noise or noise["loop_ms"] <= 0.0:
@@ -150,7 +146,7 @@ def took_longer(run: BenchResult) -> float | None:
 
 
 def levels(runs: Sequence[BenchResult], share: float = 1.0) -> list[float] | None:
-    """Return the medians without a share of what the machine added; None if a run tells nothing."""
+    """Return the medians without a share of what the machine added; None if a run lacks it."""
     found = []
     for run in runs:
         added = took_longer(run)
@@ -161,12 +157,12 @@ def levels(runs: Sequence[BenchResult], share: float = 1.0) -> list[float] | Non
 
 
 def are_alike(runs: Sequence[BenchResult]) -> bool:
-    """Tell whether the loop is the same in all runs: each Python has its own speed."""
+    """Return whether the loop is comparable in all runs: each Python has its own speed."""
     return len({run.machine.get("python") for run in runs}) == 1
 
 
 def in_words(base: Sequence[BenchResult], new: Sequence[BenchResult]) -> str:
-    """Say what the machine did in the new runs that it did not in those of the baseline."""
+    """Describe what the machine did in the new runs but not in those of the baseline."""
     said = []
     for what, share in (
         ("the thread waited for a CPU", _waited),
@@ -194,7 +190,7 @@ def _stolen(run: BenchResult) -> float:
 
 
 def recent(runs: list[BenchResult]) -> tuple[list[BenchResult], str]:
-    """Return the last runs of a baseline that trends, and that in words; else all of them."""
+    """Return the last runs of a baseline that trends, with a sentence; else all runs."""
     count = len(runs)
     if count < MIN_FOR_TREND:
         return runs, ""
@@ -208,6 +204,6 @@ def recent(runs: list[BenchResult]) -> tuple[list[BenchResult], str]:
         return runs, ""
     said = (
         f"the baseline trends: each of its {count} runs takes {percent_change(math.exp(slope))} "
-        f"time than the one before, by and large; the last {KEPT_OF_TREND} are compared with"
+        f"time than the one before, on average; the last {KEPT_OF_TREND} are compared with"
     )
     return runs[-KEPT_OF_TREND:], said

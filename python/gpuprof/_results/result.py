@@ -79,7 +79,7 @@ class BenchResult:
         thread ``"waited"`` for a CPU, and that the host of a virtual machine has ``"stolen"``;
         ``"off_cpu"``, the share of a median sample in which the thread was on no CPU;
         ``"switches_per_s"``, how often it lost its CPU; ``"loop_ms"``, the time of a loop that is
-        always the same. Empty on other clocks; what the system does not tell is left out.
+        always the same. Empty on other clocks; what the system does not report is left out.
     nbytes : int or None
         The bytes that a call moves, as the caller says.
     flops : int or None
@@ -200,7 +200,7 @@ class BenchResult:
         """The 95 % interval of the median, by order statistics: exact for independent samples.
 
         It is as wide as that of `independent_samples`, and reaches at least a tick to both sides of
-        the median. With fewer than 6 it is from the smallest to the largest. It tells how well this
+        the median. With fewer than 6 it is from the smallest to the largest. It says how well this
         run knows its median; another run of the same code may differ by more.
         """
         return statistics.median_interval(
@@ -209,7 +209,7 @@ class BenchResult:
 
     @cached_property
     def independent_samples(self) -> float:
-        """As many independent samples would tell as much about the median as these.
+        """How many independent samples would say as much about the median as these.
 
         It is fewer than `count` where samples that follow each other are alike.
         """

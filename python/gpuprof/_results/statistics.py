@@ -1,12 +1,11 @@
 """The figures of a series of samples, and the significance tests that verdicts use.
 
-No figure assumes a distribution. The interval comes from the order statistics (the sign test):
-the median of what was sampled lies between the k-th smallest and the k-th largest sample unless
-fewer than k of n fall on one side of it, whose probability is the binomial one. It holds for any
-distribution, and is exact for a continuous one. A clock with a tick makes many samples equal, which
-would let the interval shrink to nothing; it never says more than the clock can resolve. Samples
-that follow each other are often alike, and then tell less than as many that do not: the interval is
-that of `independent_count` samples.
+No figure assumes a distribution. The interval of the median comes from the order statistics (the
+sign test): the median lies between the k-th smallest and the k-th largest sample unless fewer than
+k of n fall on one side of it, which has a binomial probability. That holds for any distribution,
+and is exact for a continuous one. A clock with a tick makes many samples equal; the interval is
+never narrower than a tick. Successive samples are often correlated, and then say less than
+independent ones: the interval is that of `independent_count` samples.
 
 NumPy and SciPy are imported by the tests that need them, when they are called.
 """
@@ -29,15 +28,7 @@ _BEYOND_CHANCE = 2.5  # standard deviations
 
 
 def quantile(values: Sequence[float], q: float) -> float:
-    """Return the quantile between the two nearest ranks; NaN of nothing.
-
-    Parameters
-    ----------
-    values : sequence of float
-        In any order.
-    q : float
-        From 0, the smallest, to 1, the largest.
-    """
+    """Return the quantile between the two nearest ranks of values in any order; NaN of nothing."""
     if not 0.0 <= q <= 1.0:
         message = f"q is {q!r}; expected a number from 0 to 1"
         raise ValueError(message)
@@ -72,9 +63,9 @@ def stddev(values: Sequence[float]) -> float:
 
 @lru_cache(maxsize=256)
 def interval_rank(count: int, confidence: float = CONFIDENCE) -> int:
-    """Return k such that the k-th smallest and k-th largest of `count` hold the median.
+    """Return the largest k so that the k-th smallest and k-th largest of `count` hold the median.
 
-    It is the largest k with which they do so at the confidence asked for; 0 where there is none.
+    0 where there is none at that confidence.
     """
     if not 0.0 < confidence < 1.0:
         message = f"confidence is {confidence!r}; expected a number between 0 and 1"
@@ -93,16 +84,11 @@ def interval_rank(count: int, confidence: float = CONFIDENCE) -> int:
 
 
 def independent_count(values: Sequence[float]) -> float:
-    """Return how many independent values would tell as much about the median as these.
+    """Return how many independent values would say as much about the median as these.
 
-    It is their number over the autocorrelation time of which of them are above the median. That
-    time is only taken for more than 1 where correlation is beyond chance; of few values or very
-    long memory it comes out too short.
-
-    Parameters
-    ----------
-    values : sequence of float
-        In the order in which they were taken.
+    It is their number over the autocorrelation time of which of them are above the median; the
+    values come in the order in which they were taken. That time exceeds 1 only where the
+    correlation is beyond chance; of few values or very long memory it comes out too short.
     """
     count = len(values)
     middle = median(values)
@@ -149,18 +135,9 @@ def median_interval(
 ) -> tuple[float, float]:
     """Return the interval that holds the median at that confidence, by order statistics.
 
-    Parameters
-    ----------
-    values : sequence of float
-        In any order. With too few for the confidence (5 or fewer for 95 %) the interval is from
-        the smallest to the largest; of nothing it is NaN.
-    confidence : float
-        Between 0 and 1.
-    tick : float
-        The smallest step between two values. The interval reaches at least that far to both sides
-        of the median.
-    independent : float, optional
-        As how many independent values they count; all of them, if left out.
+    With too few values for the confidence (5 or fewer for 95 %) it is from the smallest to the
+    largest; of nothing it is NaN. It reaches at least `tick`, the smallest step between two values,
+    to both sides of the median. `independent` is as how many independent values they count.
     """
     if not values:
         return math.nan, math.nan

@@ -22,6 +22,8 @@ class Summary:
     usually pays for compilation and lazy loading; the other figures include it.
     """
 
+    __module__ = "gpuprof"
+
     count: int
     total: float
     mean: float
@@ -72,6 +74,8 @@ class Row:
     exception or lost to the driver, and `skipped` ones ran inside a capture; none of these is in
     the summaries.
     """
+
+    __module__ = "gpuprof"
 
     path: str
     clock: str

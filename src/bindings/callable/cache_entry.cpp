@@ -10,8 +10,9 @@
 
 #include "bindings/bind.hpp"
 #include "bindings/graphs/launch.hpp"
-#include "bindings/python/context_manager.hpp"
+#include "bindings/python/callbacks.hpp"
 #include "bindings/python/errors.hpp"
+#include "bindings/python/objects.hpp"
 #include "graphs/capture.hpp"
 
 namespace gpuprof::bindings {
@@ -35,7 +36,7 @@ py::object get(const py::dict& described, const char* name) {
 // Of what tells a current stream, whose reference this takes: torch gives the handle, CuPy a
 // stream.
 std::uintptr_t take_handle(PyObject* current) {
-  static PyObject* const name = PyUnicode_InternFromString("ptr");
+  static PyObject* const name = interned("ptr");
   PyObject* number = current;
   if (current != nullptr && PyLong_Check(current) == 0) {
     number = PyObject_GetAttr(current, name);
@@ -224,7 +225,7 @@ CacheEntry::CacheEntry(const py::dict& described)
       stream_(get(described, "stream")),
       device_(get(described, "device")),
       ordinal_(device_.cast<int>()) {
-  prepare_patterns();
+  callback(Callback::kSameValue);  // imported now, not in the first comparison
   read_arrays(get(described, "arrays"));
   read_results(get(described, "results"));
   for (const py::handle guard : py::tuple(get(described, "probes"))) {

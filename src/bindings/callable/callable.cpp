@@ -14,6 +14,7 @@
 #include "bindings/bind.hpp"
 #include "bindings/callable/cache_entry.hpp"
 #include "bindings/python/errors.hpp"
+#include "bindings/python/objects.hpp"
 
 namespace gpuprof::bindings {
 
@@ -32,7 +33,7 @@ PyObject* is_stale = nullptr;  // and where the entry has to go
 
 CallObject& call_object(PyObject* self) { return *reinterpret_cast<CallObject*>(self); }
 
-PyObject* make(PyTypeObject* type, PyObject* /*args*/, PyObject* /*keywords*/) {
+PyObject* make_call(PyTypeObject* type, PyObject* /*args*/, PyObject* /*keywords*/) {
   PyObject* self = type->tp_alloc(type, 0);
   if (self == nullptr) return nullptr;
   return guarded<PyObject*>(nullptr, [&] {
@@ -41,14 +42,14 @@ PyObject* make(PyTypeObject* type, PyObject* /*args*/, PyObject* /*keywords*/) {
   });
 }
 
-int traverse(PyObject* self, visitproc visit, void* arg) {
+int traverse_call(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (call_object(self).entries == nullptr) return 0;
   for (PyObject* entry : *call_object(self).entries) Py_VISIT(entry);
   return 0;
 }
 
-int clear(PyObject* self) {
+int clear_call(PyObject* self) {
   if (call_object(self).entries == nullptr) return 0;
   std::vector<PyObject*> entries;
   entries.swap(*call_object(self).entries);
@@ -56,10 +57,10 @@ int clear(PyObject* self) {
   return 0;
 }
 
-void dealloc(PyObject* self) {
+void dealloc_call(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
-  clear(self);
+  clear_call(self);
   delete call_object(self).entries;
   type->tp_free(self);
   Py_DECREF(type);
@@ -88,34 +89,35 @@ void move_to_front(std::vector<PyObject*>& entries, PyObject* entry) {
 enum class Answer { kNo, kStale, kCapturing, kYes };
 
 // `result` is a new reference where the answer is kYes. `entry` is kept by the caller.
-Answer try_entry(CacheEntry& call, PyObject* args, PyObject* keywords, CallBuffers& scratch,
+Answer try_entry(CacheEntry& cached, PyObject* args, PyObject* keywords, CallBuffers& scratch,
                  PyObject*& result) {
-  if (!call.matches(args, keywords, scratch) || !call.state_is_as_captured()) return Answer::kNo;
-  if (!call.look()) return Answer::kStale;
-  result = call.run(scratch);
+  if (!cached.matches(args, keywords, scratch) || !cached.state_is_as_captured())
+    return Answer::kNo;
+  if (!cached.look()) return Answer::kStale;
+  result = cached.run(scratch);
   return result != nullptr ? Answer::kYes : Answer::kCapturing;
 }
 
 // The same, letting go of what it takes.
 Answer answer_by(PyObject* entry, PyObject* args, PyObject* keywords, PyObject*& result) {
-  CacheEntry& call = call_entry(entry);
-  std::unique_ptr<CallBuffers> scratch = call.take_scratch();
+  CacheEntry& cached = call_entry(entry);
+  std::unique_ptr<CallBuffers> scratch = cached.take_scratch();
   Answer answer = Answer::kNo;
   try {
-    answer = try_entry(call, args, keywords, *scratch, result);
+    answer = try_entry(cached, args, keywords, *scratch, result);
   } catch (const std::exception&) {
     scratch->let_go();
     throw;
   }
   scratch->let_go();
-  call.give_back(std::move(scratch));
+  cached.give_back(std::move(scratch));
   return answer;
 }
 
 PyObject* call_with(PyObject* self, PyObject* args, PyObject* keywords) {
-  static PyObject* const slow = PyUnicode_InternFromString("_slow");
-  static PyObject* const stale = PyUnicode_InternFromString("_stale");
-  static PyObject* const in_capture = PyUnicode_InternFromString("_in_capture");
+  static PyObject* const slow = interned("_slow");
+  static PyObject* const stale = interned("_stale");
+  static PyObject* const in_capture = interned("_in_capture");
   auto& entries = *call_object(self).entries;
   // Python code that runs meanwhile may change the list: then an entry is looked at twice, or not
   // at all, and Python finds it.
@@ -142,7 +144,7 @@ PyObject* call_with(PyObject* self, PyObject* args, PyObject* keywords) {
   return ask_python(self, slow, nullptr, args, keywords);
 }
 
-PyObject* call(PyObject* self, PyObject* args, PyObject* keywords) {
+PyObject* call_entries(PyObject* self, PyObject* args, PyObject* keywords) {
   return guarded<PyObject*>(nullptr, [&] { return call_with(self, args, keywords); });
 }
 
@@ -153,18 +155,17 @@ bool is_entry(PyObject* object) {
   return false;
 }
 
-PyObject* add(PyObject* self, PyObject* entry) {
+PyObject* add_entry(PyObject* self, PyObject* entry) {
   if (!is_entry(entry)) return nullptr;
   return guarded<PyObject*>(nullptr, [&] {
     auto& entries = *call_object(self).entries;
     entries.insert(entries.begin(), entry);
     Py_INCREF(entry);
-    Py_INCREF(Py_None);
-    return Py_None;
+    return Py_NewRef(Py_None);
   });
 }
 
-PyObject* remove(PyObject* self, PyObject* entry) {
+PyObject* remove_entry(PyObject* self, PyObject* entry) {
   auto& entries = *call_object(self).entries;
   const auto found = std::find(entries.begin(), entries.end(), entry);
   const bool was_there = found != entries.end();
@@ -177,7 +178,7 @@ PyObject* remove(PyObject* self, PyObject* entry) {
 
 // _run(entry, args, kwargs): the result of a call that this entry is for, even if it is in no list;
 // `_no_fit` where it is not, `_is_stale` where what the function reads has changed.
-PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+PyObject* run_entry(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   const bool right =
       count == 3 && PyTuple_Check(arguments[1]) != 0 && PyDict_Check(arguments[2]) != 0;
   if (!right) {
@@ -186,7 +187,7 @@ PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   }
   if (!is_entry(arguments[0])) return nullptr;
   return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
-    static PyObject* const in_capture = PyUnicode_InternFromString("_in_capture");
+    static PyObject* const in_capture = interned("_in_capture");
     PyObject* result = nullptr;
     switch (answer_by(arguments[0], arguments[1], arguments[2], result)) {
       case Answer::kYes:
@@ -195,13 +196,11 @@ PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
       case Answer::kCapturing:
         return ask_python(self, in_capture, nullptr, arguments[1], arguments[2]);
       case Answer::kStale:
-        Py_INCREF(is_stale);
-        return is_stale;
+        return Py_NewRef(is_stale);
       case Answer::kNo:
         break;
     }
-    Py_INCREF(no_fit);
-    return no_fit;
+    return Py_NewRef(no_fit);
   });
 }
 
@@ -222,40 +221,39 @@ PyObject* get_hits(PyObject* self, void* /*closure*/) {
   return PyLong_FromUnsignedLongLong(call_object(self).hits);
 }
 
-PyGetSetDef getset[] = {
+PyGetSetDef call_getset[] = {
     {"_entries", get_entries, nullptr, "The entries, most recently used first.", nullptr},
     {"_hits", get_hits, nullptr, "How many calls an entry has answered without Python.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-PyMethodDef methods[] = {
-    {"_add", add, METH_O,
+PyMethodDef call_methods[] = {
+    {"_add", add_entry, METH_O,
      "_add(self: gpuprof._core.CallBase, entry: gpuprof._core._CallEntry) -> None"},
-    {"_remove", remove, METH_O,
+    {"_remove", remove_entry, METH_O,
      "_remove(self: gpuprof._core.CallBase, entry: gpuprof._core._CallEntry) -> bool"},
-    {"_run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&run)), METH_FASTCALL,
+    {"_run", as_method(&run_entry), METH_FASTCALL,
      "_run(self: gpuprof._core.CallBase, entry: gpuprof._core._CallEntry, args: tuple[typing.Any, "
      "...], kwargs: dict[str, typing.Any]) -> typing.Any"},
     {nullptr, nullptr, 0, nullptr}};
 
-PyType_Slot slots[] = {{Py_tp_doc, const_cast<char*>("What a graphed callable has of its graphs.")},
-                       {Py_tp_new, reinterpret_cast<void*>(&make)},
-                       {Py_tp_dealloc, reinterpret_cast<void*>(&dealloc)},
-                       {Py_tp_traverse, reinterpret_cast<void*>(&traverse)},
-                       {Py_tp_clear, reinterpret_cast<void*>(&clear)},
-                       {Py_tp_call, reinterpret_cast<void*>(&call)},
-                       {Py_tp_getset, getset},
-                       {Py_tp_methods, methods},
-                       {0, nullptr}};
+PyType_Slot call_slots[] = {
+    {Py_tp_doc, const_cast<char*>("What a graphed callable has of its graphs.")},
+    {Py_tp_new, reinterpret_cast<void*>(&make_call)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(&dealloc_call)},
+    {Py_tp_traverse, reinterpret_cast<void*>(&traverse_call)},
+    {Py_tp_clear, reinterpret_cast<void*>(&clear_call)},
+    {Py_tp_call, reinterpret_cast<void*>(&call_entries)},
+    {Py_tp_getset, call_getset},
+    {Py_tp_methods, call_methods},
+    {0, nullptr}};
 
-PyType_Spec spec = {"gpuprof._core.CallBase", sizeof(CallObject), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+PyType_Spec call_spec = {"gpuprof._core.CallBase", sizeof(CallObject), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, call_slots};
 
 }  // namespace
 
 void bind_callable(py::module_& module) {
-  PyObject* type = PyType_FromSpec(&spec);
-  if (type == nullptr) throw py::error_already_set();
-  module.add_object("CallBase", type);
+  add_type(module, call_spec);
   const py::object object = py::module_::import("builtins").attr("object");
   no_fit = object().release().ptr();
   is_stale = object().release().ptr();

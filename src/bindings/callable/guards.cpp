@@ -4,6 +4,8 @@
 
 #include "bindings/callable/pattern.hpp"
 #include "bindings/interop/array_desc.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/python/objects.hpp"
 
 namespace gpuprof::bindings {
 
@@ -13,22 +15,18 @@ namespace {
 
 // An array whose library does not tell by DLPack has torch's method for it.
 bool has_data_at(PyObject* array, std::uintptr_t address) {
-  static PyObject* const name = PyUnicode_InternFromString("data_ptr");
+  static PyObject* const name = interned("data_ptr");
   ArrayFacts facts;  // NOLINT: its storage is written where it is used
   if (read_array(array, facts)) return facts.address == address;
   PyObject* answer = PyObject_CallMethodNoArgs(array, name);
   void* found = answer != nullptr ? PyLong_AsVoidPtr(answer) : nullptr;
   Py_XDECREF(answer);
-  if (PyErr_Occurred() != nullptr) {
-    if (PyErr_ExceptionMatches(PyExc_Exception) == 0) throw py::error_already_set();
-    PyErr_Clear();
-    return false;
-  }
+  if (PyErr_Occurred() != nullptr) return ignore_exception();
   return reinterpret_cast<std::uintptr_t>(found) == address;
 }
 
 // Of these an equal one is as good; of anything else what is inside is watched, too.
-bool is_plain(PyObject* value) {
+bool is_plain_value(PyObject* value) {
   return PyFloat_CheckExact(value) || PyLong_CheckExact(value) || PyUnicode_CheckExact(value);
 }
 
@@ -78,7 +76,7 @@ bool Guards::is_same(const Item& item) {
   Py_INCREF(now);
   bool same = now == item.expected.ptr();
   if (!same) {
-    same = is_plain(now) && same_value(now, item.expected.ptr());
+    same = is_plain_value(now) && same_value(now, item.expected.ptr());
   } else if (item.has_address) {
     same = has_data_at(now, item.address);
   }

@@ -6,20 +6,17 @@
 #include <string_view>
 #include <utility>
 
+#include "bindings/python/callbacks.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/python/objects.hpp"
+
 namespace gpuprof::bindings {
 
 namespace py = pybind11;
 
 namespace {
 
-PyObject* compare_values = nullptr;  // gpuprof._callable.values.same_value
-
-// A comparison that fails says no: what is slower asks again and tells why.
-bool pass_over() {
-  if (PyErr_ExceptionMatches(PyExc_Exception) == 0) throw py::error_already_set();
-  PyErr_Clear();
-  return false;
-}
+// A comparison that fails says no: the Python code that then runs asks again and tells why.
 
 bool same_double(double value, double captured) {
   if (std::isnan(value) || std::isnan(captured)) return std::isnan(value) && std::isnan(captured);
@@ -28,32 +25,32 @@ bool same_double(double value, double captured) {
 
 bool says_no(PyObject* array, PyObject* question) {
   PyObject* answer = PyObject_CallMethodNoArgs(array, question);
-  if (answer == nullptr) return pass_over();
+  if (answer == nullptr) return ignore_exception();
   Py_DECREF(answer);
   return answer == Py_False;
 }
 
 // Whether a tensor's memory is its value: it may stand for the negative or the conjugate of it.
 bool is_plain_view(PyObject* array, bool is_complex) {
-  static PyObject* const is_neg = PyUnicode_InternFromString("is_neg");
-  static PyObject* const is_conj = PyUnicode_InternFromString("is_conj");
+  static PyObject* const is_neg = interned("is_neg");
+  static PyObject* const is_conj = interned("is_conj");
   return says_no(array, is_neg) && (!is_complex || says_no(array, is_conj));
 }
 
 // Whether an object has more attributes of its own than the captured one: a function may see them.
 bool has_more_attributes(PyObject* object, std::size_t count) {
-  static PyObject* const name = PyUnicode_InternFromString("__dict__");
+  static PyObject* const name = interned("__dict__");
   PyObject* own = PyObject_GetAttr(object, name);
-  if (own == nullptr) return pass_over();
+  if (own == nullptr) return ignore_exception();
   const bool more = PyDict_Check(own) != 0 && PyDict_GET_SIZE(own) > static_cast<Py_ssize_t>(count);
   Py_DECREF(own);
   return more;
 }
 
 bool wants_gradient(PyObject* array) {
-  static PyObject* const name = PyUnicode_InternFromString("requires_grad");
+  static PyObject* const name = interned("requires_grad");
   PyObject* answer = PyObject_GetAttr(array, name);
-  if (answer == nullptr) return pass_over();
+  if (answer == nullptr) return ignore_exception();
   const bool wants = answer == Py_True;
   Py_DECREF(answer);
   return wants;
@@ -126,13 +123,6 @@ void measure(const std::vector<std::int64_t>& shape, const std::int64_t* strides
   last = (last + 1) * item;
 }
 
-void prepare_patterns() {
-  if (compare_values != nullptr) return;
-  compare_values = py::object(py::module_::import("gpuprof._callable.values").attr("same_value"))
-                       .release()
-                       .ptr();
-}
-
 bool same_value(PyObject* value, PyObject* captured) {
   if (value == captured) return true;
   if (Py_TYPE(value) != Py_TYPE(captured)) return false;
@@ -143,8 +133,9 @@ bool same_value(PyObject* value, PyObject* captured) {
     return PyObject_RichCompareBool(value, captured, Py_EQ) == 1;
   }
   // What is equal by its own word may differ in what a graph has inside: -0.0, a NaN, 1 and True.
-  PyObject* answer = PyObject_CallFunctionObjArgs(compare_values, value, captured, nullptr);
-  if (answer == nullptr) return pass_over();
+  PyObject* answer =
+      PyObject_CallFunctionObjArgs(callback(Callback::kSameValue), value, captured, nullptr);
+  if (answer == nullptr) return ignore_exception();
   Py_DECREF(answer);
   return answer == Py_True;
 }
@@ -228,7 +219,7 @@ bool Pattern::matches_by_key(PyObject* value, const std::vector<ArraySpec>& spec
   if (PyDict_GET_SIZE(value) != static_cast<Py_ssize_t>(children_.size())) return false;
   for (std::size_t i = 0; i < children_.size(); ++i) {
     PyObject* item = PyDict_GetItemWithError(value, keys_[i].ptr());
-    if (item == nullptr) return PyErr_Occurred() != nullptr && pass_over();
+    if (item == nullptr) return ignore_exception();
     Py_INCREF(item);
     const bool same = children_[i].matches(item, specs, arrays);
     Py_DECREF(item);
@@ -261,7 +252,7 @@ bool Pattern::matches_attributes(PyObject* value, const std::vector<ArraySpec>& 
   if (has_more_attributes(value, keys_.size())) return false;
   for (std::size_t i = 0; i < children_.size(); ++i) {
     PyObject* item = PyObject_GetAttr(value, keys_[i].ptr());
-    if (item == nullptr) return pass_over();
+    if (item == nullptr) return ignore_exception();
     const bool same = children_[i].matches(item, specs, arrays);
     Py_DECREF(item);
     if (!same) return false;
@@ -302,8 +293,7 @@ bool Pattern::is_simple() const noexcept {
 PyObject* Pattern::build(const std::vector<PyObject*>& arrays) const {
   if (kind_ == Kind::kArray || kind_ == Kind::kValue) {
     PyObject* object = kind_ == Kind::kArray ? arrays[index_] : object_.ptr();
-    Py_INCREF(object);
-    return object;
+    return Py_NewRef(object);
   }
   if (kind_ == Kind::kDict) return build_dict(arrays);
   const auto size = static_cast<Py_ssize_t>(children_.size());

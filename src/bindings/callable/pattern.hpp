@@ -92,9 +92,6 @@ class Pattern {
   std::vector<Pattern> children_;
 };
 
-// Finds what comparing needs. Before the first pattern is matched.
-void prepare_patterns();
-
 // Whether two constants are the same for a graph: of one type, and equal, bit by bit where they are
 // floats.
 bool same_value(PyObject* value, PyObject* captured);

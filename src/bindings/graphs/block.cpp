@@ -7,6 +7,7 @@
 #include <Python.h>
 
 #include "bindings/bind.hpp"
+#include "bindings/python/objects.hpp"
 
 namespace gpuprof::bindings {
 
@@ -17,7 +18,7 @@ namespace {
 constexpr int kTries = 3;  // another interrupt may cut one short
 
 // With an exception set; afterwards it is, or what came out of the last _discard() instead.
-void discard(PyObject* self) {
+void discard_block(PyObject* self) {
   PyObject* type = nullptr;
   PyObject* value = nullptr;
   PyObject* traceback = nullptr;
@@ -36,43 +37,39 @@ void discard(PyObject* self) {
   PyErr_Restore(type, value, traceback);
 }
 
-PyObject* enter(PyObject* self, PyObject* /*unused*/) {
+PyObject* enter_block(PyObject* self, PyObject* /*unused*/) {
   PyObject* guard = PyObject_GetAttrString(self, "_guard");
   if (guard == nullptr) return nullptr;
   const bool is_first = guard == Py_None;  // else what is open now is not this call's
   Py_DECREF(guard);
   PyObject* result = PyObject_CallMethod(self, "_enter", nullptr);
-  if (result == nullptr && is_first) discard(self);
+  if (result == nullptr && is_first) discard_block(self);
   return result;
 }
 
-PyObject* leave(PyObject* self, PyObject* arguments) {
+PyObject* leave_block(PyObject* self, PyObject* arguments) {
   PyObject* method = PyObject_GetAttrString(self, "_leave");
   PyObject* result = method != nullptr ? PyObject_CallObject(method, arguments) : nullptr;
   Py_XDECREF(method);
-  if (result == nullptr) discard(self);
+  if (result == nullptr) discard_block(self);
   return result;
 }
 
-PyMethodDef methods[] = {
-    {"__enter__", &enter, METH_NOARGS,
+PyMethodDef block_methods[] = {
+    {"__enter__", &enter_block, METH_NOARGS,
      "__enter__(self: gpuprof._core._CaptureBlock) -> typing.Any\n\nBegin the capture."},
-    {"__exit__", &leave, METH_VARARGS,
+    {"__exit__", &leave_block, METH_VARARGS,
      "__exit__(self: gpuprof._core._CaptureBlock, type: typing.Any, value: typing.Any, traceback: "
      "typing.Any) -> None\n\nEnd the capture, or discard it after an exception."},
     {nullptr, nullptr, 0, nullptr}};
-PyType_Slot slots[] = {{Py_tp_methods, methods},
-                       {Py_tp_doc, const_cast<char*>("The block of a capture.")},
-                       {0, nullptr}};
-PyType_Spec spec{"gpuprof._core._CaptureBlock", sizeof(PyObject), 0,
-                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+PyType_Slot block_slots[] = {{Py_tp_methods, block_methods},
+                             {Py_tp_doc, const_cast<char*>("The block of a capture.")},
+                             {0, nullptr}};
+PyType_Spec block_spec{"gpuprof._core._CaptureBlock", sizeof(PyObject), 0,
+                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, block_slots};
 
 }  // namespace
 
-void bind_graphs_block(py::module_& module) {
-  PyObject* type = PyType_FromSpec(&spec);
-  if (type == nullptr) throw py::error_already_set();
-  module.add_object("_CaptureBlock", type);
-}
+void bind_graphs_block(py::module_& module) { add_type(module, block_spec); }
 
 }  // namespace gpuprof::bindings

@@ -17,6 +17,7 @@
 #include "bindings/python/deferred_decref.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gc_pause.hpp"
+#include "bindings/python/objects.hpp"
 #include "bindings/ranges/listeners.hpp"
 #include "bindings/ranges/open_ranges.hpp"
 #include "bindings/ranges/own_ranges.hpp"
@@ -130,13 +131,13 @@ class PyCapture {
   bool shown_ = false;
 };
 
-CaptureOptions options_of(int mode, int timers) {
+CaptureOptions capture_options(int mode, int timers) {
   return {static_cast<CaptureMode>(mode), static_cast<graphs::GraphTimers>(timers)};
 }
 
 using Facts = py::typing::Dict<py::str, py::object>;
 
-Facts describe(const Capture& capture) {
+Facts capture_facts(const Capture& capture) {
   const graphs::CaptureProgress sights = capture.sights();
   Facts facts;
   facts["id"] = capture.id();
@@ -154,9 +155,7 @@ using Log = py::typing::List<py::typing::Tuple<py::bool_, py::str>>;
 Log log_of(const Capture& capture) {
   Log lines;
   for (const driver::LogLine& line : capture.log()) {
-    lines.append(py::make_tuple(
-        line.own, py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(
-                      line.text.data(), static_cast<Py_ssize_t>(line.text.size()), "replace"))));
+    lines.append(py::make_tuple(line.own, from_utf8(line.text)));
   }
   return lines;
 }
@@ -172,14 +171,14 @@ void bind_capture(py::module_& module) {
       .def(
           "begin",
           [](PyCapture& self, std::uintptr_t stream, int ordinal, int mode, int timers) {
-            self.begin(stream, ordinal, options_of(mode, timers));
+            self.begin(stream, ordinal, capture_options(mode, timers));
           },
           py::arg("stream"), py::arg("ordinal"), py::arg("mode"), py::arg("timers"))
       .def("prepare", &PyCapture::prepare)
       .def(
           "attach",
           [](PyCapture& self, std::uintptr_t stream, int mode, int timers) {
-            self.attach(stream, options_of(mode, timers));
+            self.attach(stream, capture_options(mode, timers));
           },
           py::arg("stream"), py::arg("mode"), py::arg("timers"))
       .def("end", &PyCapture::end)
@@ -192,7 +191,7 @@ void bind_capture(py::module_& module) {
            })
       .def_property_readonly("is_open", &PyCapture::is_open)
       .def_property_readonly("num_nodes", &nodes_seen)
-      .def("facts", [](const PyCapture& self) { return describe(self.begun()); })
+      .def("facts", [](const PyCapture& self) { return capture_facts(self.begun()); })
       .def("log", [](const PyCapture& self) { return log_of(self.begun()); });
 }
 
@@ -209,7 +208,7 @@ void bind_graphs_capture(py::module_& module) {
   bind_capture(module);
   module.def("_open_captures", [] {
     py::typing::List<Facts> all;
-    for (const auto& capture : graphs::open_captures()) all.append(describe(*capture));
+    for (const auto& capture : graphs::open_captures()) all.append(capture_facts(*capture));
     return all;
   });
   module.def("_capture_of", [](std::uintptr_t stream, int ordinal) {

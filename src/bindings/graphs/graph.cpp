@@ -15,10 +15,10 @@
 #include "bindings/graphs/launch.hpp"
 #include "bindings/graphs/scalar.hpp"
 #include "bindings/interop/streams.hpp"
-#include "bindings/python/context_manager.hpp"
 #include "bindings/python/deferred_decref.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
+#include "bindings/python/objects.hpp"
 #include "bindings/python/switches.hpp"
 #include "bindings/ranges/listeners.hpp"
 #include "bindings/ranges/own_ranges.hpp"
@@ -227,7 +227,7 @@ class PyGraph {
       }
     });
     if (begun != PointedLaunch::kLaunched) return begun;
-    static PyObject* name = PyUnicode_InternFromString("_replay_by_framework");
+    static PyObject* name = interned("_replay_by_framework");
     PyObject* handle = PyLong_FromUnsignedLongLong(on.handle);
     PyObject* done = PyObject_CallMethodObjArgs(self, name, handle, nullptr);
     Py_XDECREF(handle);
@@ -277,7 +277,8 @@ class PyGraph {
   bool notice_ = false;  // the next launch has something to say first
 };
 
-PyObject* launch(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+PyObject* launch_graph(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
+                       PyObject* keywords) {
   PyObject* stream = count == 1 ? arguments[0] : Py_None;
   if (count > 1 || (keywords != nullptr && PyTuple_GET_SIZE(keywords) > 0)) {
     const bool by_name =
@@ -292,14 +293,12 @@ PyObject* launch(PyObject* self, PyObject* const* arguments, Py_ssize_t count, P
   return guarded<PyObject*>(nullptr, [&] {
     auto& graph = unchecked<PyGraph>(self);
     graph.launch(self, graph.launch_stream(stream), nullptr);
-    Py_INCREF(Py_None);
-    return Py_None;
+    return Py_NewRef(Py_None);
   });
 }
 
 PyMethodDef launch_method{
-    "launch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&launch)),
-    METH_FASTCALL | METH_KEYWORDS,
+    "launch", as_method(&launch_graph), METH_FASTCALL | METH_KEYWORDS,
     "launch(self: gpuprof._core.GraphBase, stream: typing.Any = None) -> None\n\n"
     "Replay the graph once on `stream`, without waiting for it.\n\n"
     "Parameters\n----------\n"
@@ -340,15 +339,15 @@ std::unique_ptr<PyGraph> make_graph(const py::typing::Optional<EndedCapture>& en
 }
 
 // The driver's result, which is 0 for a graph that fitted, and the two nodes.
-using Answer = std::tuple<int, std::int64_t, std::int64_t>;
+using UpdateAnswer = std::tuple<int, std::int64_t, std::int64_t>;
 
-Answer update(PyGraph& self, PyGraph& other, const Objects& objects) {
+UpdateAnswer update_graph(PyGraph& self, PyGraph& other, const Objects& objects) {
   graphs::UpdateRefusal refusal;
   self.update(other, objects, refusal);
   return {refusal.result, refusal.node, refusal.node_of_other};
 }
 
-Times times(PyGraph& self, bool wait) {
+Times graph_times(PyGraph& self, bool wait) {
   if (wait) return times_of(self.wait_for_times());
   std::vector<graphs::SpanTime> times;
   without_gil([&] { times = self.graph().times(); });
@@ -382,7 +381,7 @@ void bind_making(py::class_<PyGraph>& graph) {
             without_gil([&] { self.graph().lend_exec(reinterpret_cast<void*>(exec)); });
           },
           py::arg("exec"))
-      .def("_update", &update, py::arg("other"), py::arg("objects"))
+      .def("_update", &update_graph, py::arg("other"), py::arg("objects"))
       .def_property("_by_torch", &PyGraph::framework, &PyGraph::set_framework)
       .def_property("_direct", &PyGraph::direct, &PyGraph::set_direct)
       .def_property("_notice", &PyGraph::notice, &PyGraph::set_notice)
@@ -402,7 +401,7 @@ void bind_making(py::class_<PyGraph>& graph) {
 }
 
 void bind_looking(py::class_<PyGraph>& graph) {
-  graph.def("_times", &times, py::arg("wait"))
+  graph.def("_times", &graph_times, py::arg("wait"))
       .def("_memory",
            [](PyGraph& self) {
              graphs::GraphMemory memory;
@@ -471,10 +470,7 @@ void bind_graphs_graph(py::module_& module) {
   py::class_<PyGraph> graph(module, "GraphBase", "What `CapturedGraph` has of the driver.");
   bind_making(graph);
   bind_looking(graph);
-  PyObject* method =
-      PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(graph.ptr()), &launch_method);
-  if (method == nullptr) throw py::error_already_set();
-  graph.attr("launch") = py::reinterpret_steal<py::object>(method);
+  add_method(graph, launch_method);
   module.def("_drain_kept", &drain_kept);
 }
 

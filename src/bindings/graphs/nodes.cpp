@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "bindings/bind.hpp"
+#include "bindings/python/objects.hpp"
 #include "graphs/kernel_name.hpp"
 
 namespace gpuprof::bindings {
@@ -52,7 +53,7 @@ struct GraphNode {
   }
 };
 
-std::string type_name(NodeType type) {
+std::string node_type_name(NodeType type) {
   switch (type) {
     case NodeType::kKernel:
       return "kernel";
@@ -84,13 +85,6 @@ std::string type_name(NodeType type) {
       return "conditional";
   }
   return "type_" + std::to_string(static_cast<int>(type));
-}
-
-py::str text(const std::string& utf8) {
-  PyObject* decoded =
-      PyUnicode_DecodeUTF8(utf8.data(), static_cast<Py_ssize_t>(utf8.size()), "replace");
-  if (decoded == nullptr) throw py::error_already_set();
-  return py::reinterpret_steal<py::str>(decoded);
 }
 
 py::tuple extent(const graphs::Extent& size) { return py::make_tuple(size[0], size[1], size[2]); }
@@ -178,13 +172,14 @@ class Maker {
   const py::str& type(NodeType type) {
     const auto found = types_.find(static_cast<int>(type));
     if (found != types_.end()) return found->second;
-    return types_.emplace(static_cast<int>(type), text(type_name(type))).first->second;
+    return types_.emplace(static_cast<int>(type), from_utf8(node_type_name(type))).first->second;
   }
 
   const KernelName& kernel_name(const std::string& symbol) {
     const auto found = names_.find(symbol);
     if (found != names_.end()) return found->second;
-    return names_.emplace(symbol, KernelName{text(graphs::demangled(symbol)), text(symbol)})
+    return names_
+        .emplace(symbol, KernelName{from_utf8(graphs::demangled(symbol)), from_utf8(symbol)})
         .first->second;
   }
 
@@ -213,7 +208,7 @@ py::object listed(const py::object& sequence) {
   return sequence.is_none() ? sequence : py::list(sequence);
 }
 
-py::typing::Dict<py::str, py::object> as_dict(const GraphNode& node) {
+py::typing::Dict<py::str, py::object> node_dict(const GraphNode& node) {
   py::typing::Dict<py::str, py::object> result;
   result["index"] = node.index;
   result["type"] = node.type;
@@ -230,13 +225,13 @@ py::typing::Dict<py::str, py::object> as_dict(const GraphNode& node) {
   result["dependents"] = listed(node.dependents);
   py::list children;
   for (const py::handle child : node.children) {
-    children.append(as_dict(child.cast<const GraphNode&>()));
+    children.append(node_dict(child.cast<const GraphNode&>()));
   }
   result["children"] = std::move(children);
   return result;
 }
 
-std::string shown(const GraphNode& node) {
+std::string repr_of_node(const GraphNode& node) {
   std::string result = "<GraphNode " + std::to_string(node.index) + " ";
   result += node.type.cast<std::string>();
   const auto add = [&result](const char* what, const py::object& value) {
@@ -327,8 +322,8 @@ not tell what a node does. Nodes are named by their index in their own graph.)")
 
 void bind_graphs_nodes(py::module_& module) {
   bind_fields(module)
-      .def("to_dict", &as_dict, "Plain data, ready for JSON.")
-      .def("__repr__", &shown)
+      .def("to_dict", &node_dict, "Plain data, ready for JSON.")
+      .def("__repr__", &repr_of_node)
       .def("__eq__",
            [](const GraphNode& self, const py::object& other) {
              return py::isinstance<GraphNode>(other) &&

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "bindings/bind.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/python/objects.hpp"
 
 namespace gpuprof::bindings {
 
@@ -23,26 +25,17 @@ constexpr std::size_t kKnownTypes = 16;
 std::array<KnownType, kKnownTypes> known_types;
 std::size_t known_count = 0;
 
-PyObject* interned(const char* text) { return PyUnicode_InternFromString(text); }
-
-// An array that fails to tell is none; an interrupt is not passed over.
-void pass_over() {
-  if (PyErr_Occurred() == nullptr) return;
-  if (PyErr_ExceptionMatches(PyExc_Exception) == 0) throw py::error_already_set();
-  PyErr_Clear();
-}
-
 const DlExchangeApi* find_api(PyTypeObject* type) {
   static PyObject* name = interned("__dlpack_c_exchange_api__");
   PyObject* capsule = PyObject_GetAttr(reinterpret_cast<PyObject*>(type), name);
   if (capsule == nullptr) {
-    pass_over();
+    ignore_exception();
     return nullptr;
   }
   const auto* api =
       static_cast<const DlExchangeApi*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
   Py_DECREF(capsule);  // the table lives as long as the process, by the protocol
-  pass_over();
+  ignore_exception();
   while (api != nullptr && api->version.major > 1) api = api->previous;
   return api != nullptr && api->version.major == 1 && api->look != nullptr ? api : nullptr;
 }
@@ -50,7 +43,7 @@ const DlExchangeApi* find_api(PyTypeObject* type) {
 bool read_by_api(const DlExchangeApi& api, PyObject* object, ArrayFacts& facts) {
   DlTensor tensor{};
   if (api.look(object, &tensor) != 0) {
-    pass_over();
+    ignore_exception();
     return false;
   }
   if (tensor.ndim > kMaxRank) return false;
@@ -117,7 +110,7 @@ int device_of(py::handle object) {
   const long ordinal = number != nullptr ? PyLong_AsLong(number) : 0;
   Py_XDECREF(number);
   Py_XDECREF(device);
-  pass_over();
+  ignore_exception();
   return ordinal > 0 ? static_cast<int>(ordinal) : 0;
 }
 
@@ -127,7 +120,7 @@ bool read_interface(PyObject* object, ArrayFacts& facts) {
   const DlDevice device = {kDlpackCuda, device_of(object)};
   PyObject* found = PyObject_GetAttr(object, name);
   if (found == nullptr) {
-    pass_over();
+    ignore_exception();
     return false;
   }
   const auto interface = py::reinterpret_steal<py::object>(found);
@@ -186,7 +179,7 @@ bool read_array(PyObject* object, ArrayFacts& facts) {
   } catch (py::error_already_set& error) {
     if (!error.matches(PyExc_Exception)) throw;
   } catch (const py::cast_error&) {
-    pass_over();
+    ignore_exception();
   }
   return false;
 }

@@ -7,6 +7,8 @@
 #include <tuple>
 
 #include "bindings/bind.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/python/objects.hpp"
 #include "driver/devices.hpp"
 #include "driver/process.hpp"
 #include "timing/device.hpp"
@@ -17,21 +19,12 @@ namespace py = pybind11;
 
 namespace {
 
-PyObject* interned(const char* text) { return PyUnicode_InternFromString(text); }
-
 // A module, only if somebody imported it already. Borrowed, or null.
 PyObject* imported(PyObject* name) {
   PyObject* modules = PyImport_GetModuleDict();
   PyObject* module = modules != nullptr ? PyDict_GetItemWithError(modules, name) : nullptr;
   PyErr_Clear();
   return module != Py_None ? module : nullptr;
-}
-
-// A framework that fails is passed over; an interrupt is not.
-void pass_over() {
-  if (PyErr_Occurred() == nullptr) return;
-  if (PyErr_ExceptionMatches(PyExc_Exception) == 0) throw py::error_already_set();
-  PyErr_Clear();
 }
 
 // The functions of torch that a scope calls. Found once torch has initialised CUDA; kept for good.
@@ -49,7 +42,7 @@ class Torch {
     PyObject* value = PyObject_CallNoArgs(get_device_);
     const long ordinal = value != nullptr ? PyLong_AsLong(value) : -1;
     Py_XDECREF(value);
-    pass_over();
+    ignore_exception();
     return static_cast<int>(ordinal);
   }
 
@@ -60,7 +53,7 @@ class Torch {
     Py_DECREF(index);
     void* handle = value != nullptr ? PyLong_AsVoidPtr(value) : nullptr;
     Py_XDECREF(value);
-    pass_over();
+    ignore_exception();
     return reinterpret_cast<std::uintptr_t>(handle);
   }
 
@@ -73,7 +66,7 @@ class Torch {
     const bool initialised = answer == Py_True;
     Py_XDECREF(answer);
     Py_XDECREF(cuda);
-    pass_over();
+    ignore_exception();
     if (!initialised) return false;
     try {
       const py::handle module(torch);

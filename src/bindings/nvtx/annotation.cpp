@@ -6,6 +6,7 @@
 #include "bindings/python/errors.hpp"
 #include "bindings/ranges/listeners.hpp"
 #include "bindings/ranges/scope_events.hpp"
+#include "bindings/ranges/scope_stack.hpp"
 #include "bindings/ranges/started_ranges.hpp"
 #include "driver/error.hpp"
 #include "trace/recorder.hpp"
@@ -17,8 +18,6 @@ namespace py = pybind11;
 namespace {
 
 bool is_traced() { return trace::is_recording() || (listens(kTrace) && trace_records()); }
-
-const void* current_context() { return PyThreadState_Get()->context; }
 
 }  // namespace
 

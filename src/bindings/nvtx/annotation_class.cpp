@@ -1,10 +1,10 @@
 // gpuprof.Annotation as a Python class, and annotate() as a function that finds one by its name.
 #include "bindings/bind.hpp"
 #include "bindings/nvtx/annotation.hpp"
-#include "bindings/python/awaitable.hpp"
+#include "bindings/python/callbacks.hpp"
 #include "bindings/python/context_manager.hpp"
 #include "bindings/python/errors.hpp"
-#include "bindings/python/utf8.hpp"
+#include "bindings/python/objects.hpp"
 #include "bindings/ranges/listeners.hpp"
 #include "nvtx/c_label.hpp"
 
@@ -14,62 +14,54 @@ namespace py = pybind11;
 
 namespace {
 
-constexpr Py_ssize_t kMaxNamed = 10'000;
+constexpr Py_ssize_t kMaxAnnotations = 10'000;
 constexpr Py_ssize_t kMaxKeptName = 4096;
 
 PyObject* annotations_by_name = nullptr;  // dict, owned by the module
 
-PyObject* enter(PyObject* self, PyObject* /*unused*/) {
+PyObject* enter_annotation(PyObject* self, PyObject* /*unused*/) {
   return guarded<PyObject*>(nullptr, [&] {
     unchecked<Annotation>(self).enter();
-    Py_INCREF(self);
-    return self;
+    return Py_NewRef(self);
   });
 }
 
-PyObject* exit(PyObject* self, PyObject* const* /*arguments*/, Py_ssize_t count) {
+PyObject* exit_annotation(PyObject* self, PyObject* const* /*arguments*/, Py_ssize_t count) {
   if (count != 3) {
     PyErr_Format(PyExc_TypeError, "__exit__ takes 3 arguments, got %zd", count);
     return nullptr;
   }
   return guarded<PyObject*>(nullptr, [&] {
     unchecked<Annotation>(self).exit();
-    Py_INCREF(Py_None);
-    return Py_None;
+    return Py_NewRef(Py_None);
   });
 }
 
-py::object decorated(const py::object& annotation, const py::object& function) {
-  return py::module_::import("gpuprof._timing.decorate").attr("decorate")(annotation, function);
-}
-
-PyObject* call(PyObject* self, PyObject* function) {
+PyObject* call_annotation(PyObject* self, PyObject* function) {
   return guarded<PyObject*>(nullptr, [&] {
-    return decorated(py::reinterpret_borrow<py::object>(self),
-                     py::reinterpret_borrow<py::object>(function))
-        .release()
-        .ptr();
+    return PyObject_CallFunctionObjArgs(callback(Callback::kDecorate), self, function, nullptr);
   });
 }
 
-constexpr ContextManagerCalls kCalls{enter, exit, call};
+constexpr ContextManagerCalls kAnnotationCalls{enter_annotation, exit_annotation, call_annotation};
 
 PyObject* annotation_vectorcall(PyObject* self, PyObject* const* arguments, size_t flagged_count,
                                 PyObject* keywords) {
-  return dispatch(kCalls, self, arguments, flagged_count, keywords);
+  return dispatch(kAnnotationCalls, self, arguments, flagged_count, keywords);
 }
 
-PyMethodDef enter_method{"__enter__", enter, METH_NOARGS,
-                         "__enter__(self: gpuprof._core.Annotation) -> gpuprof._core.Annotation\n\n"
-                         "Open the range on this thread and return the annotation."};
+PyMethodDef annotation_enter{
+    "__enter__", enter_annotation, METH_NOARGS,
+    "__enter__(self: gpuprof._core.Annotation) -> gpuprof._core.Annotation\n\n"
+    "Open the range on this thread and return the annotation."};
 
-PyMethodDef exit_method{
-    "__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&exit)), METH_FASTCALL,
+PyMethodDef annotation_exit{
+    "__exit__", as_method(&exit_annotation), METH_FASTCALL,
     "__exit__(self: gpuprof._core.Annotation, type: typing.Any, value: typing.Any, traceback: "
     "typing.Any) -> None\n\n"
     "Close the range that this enter opened."};
 
-py::object made(RangeArguments arguments) {
+py::object make_annotation(RangeArguments arguments) {
   torch_profiler::look();
   return py::cast(new Annotation(std::move(arguments)), py::return_value_policy::take_ownership);
 }
@@ -87,15 +79,16 @@ PyObject* annotate_with(PyObject* const* arguments, Py_ssize_t count, PyObject* 
   const bool is_plain = count == 1 && keywords == nullptr;
   if (!read.name.is_none() && !PyUnicode_Check(read.name.ptr()) && is_function(read.name)) {
     const py::object function = read.name;
-    read.name = py::module_::import("gpuprof._timing.decorate").attr("name_of")(function);
-    return decorated(made(std::move(read)), function).release().ptr();
+    read.name = py::handle(callback(Callback::kNameOf))(function);
+    const py::object annotation = make_annotation(std::move(read));
+    return call_annotation(annotation.ptr(), function.ptr());
   }
   if (!read.name.is_none()) require_name("annotate", read);
   const py::object name = read.name;
-  py::object annotation = made(std::move(read));
+  py::object annotation = make_annotation(std::move(read));
   const bool is_kept = is_plain && PyUnicode_CheckExact(name.ptr()) &&
                        PyUnicode_GET_LENGTH(name.ptr()) <= kMaxKeptName &&
-                       PyDict_GET_SIZE(annotations_by_name) < kMaxNamed;
+                       PyDict_GET_SIZE(annotations_by_name) < kMaxAnnotations;
   if (!is_kept) return annotation.release().ptr();
   PyObject* kept = PyDict_SetDefault(annotations_by_name, name.ptr(), annotation.ptr());
   Py_XINCREF(kept);
@@ -108,8 +101,7 @@ PyObject* annotate(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t 
   if (count == 1 && keywords == nullptr && PyUnicode_CheckExact(arguments[0])) {
     PyObject* annotation = PyDict_GetItemWithError(annotations_by_name, arguments[0]);
     if (annotation != nullptr) {
-      Py_INCREF(annotation);
-      return annotation;
+      return Py_NewRef(annotation);
     }
     if (PyErr_Occurred() != nullptr) return nullptr;
   }
@@ -117,8 +109,7 @@ PyObject* annotate(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t 
 }
 
 PyMethodDef annotate_method{
-    "annotate", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&annotate)),
-    METH_FASTCALL | METH_KEYWORDS,
+    "annotate", as_method(&annotate), METH_FASTCALL | METH_KEYWORDS,
     R"(annotate(name=None, *, color=None, category=None, payload=None, domain=None, args=None)
 --
 
@@ -163,7 +154,7 @@ Examples
 ...     data = sorted(range(1000))
 )"};
 
-py::dict options_of(const Annotation& annotation) {
+py::dict annotation_options(const Annotation& annotation) {
   const RangeArguments& arguments = annotation.arguments();
   py::dict options;
   options["color"] = arguments.color;
@@ -177,7 +168,7 @@ py::dict options_of(const Annotation& annotation) {
 // At most this much of a name in a repr.
 constexpr std::size_t kShownBytes = 100;
 
-std::string describe(const Annotation& annotation) {
+std::string describe_annotation(const Annotation& annotation) {
   if (annotation.arguments().name.is_none()) return "<gpuprof.annotate>";
   const std::string name = utf8(annotation.arguments().name.ptr());
   return "<gpuprof.annotate '" + nvtx::cut_text(name, kShownBytes) + "'>";
@@ -215,23 +206,16 @@ void bind_nvtx_annotation(py::module_& module) {
       .def("_start", &Annotation::start)
       .def_static("_end", &Annotation::end, py::arg("number"))
       .def("_register", &Annotation::register_label)
-      .def_property_readonly("_options", &options_of)
+      .def_property_readonly("_options", &annotation_options)
       .def("__reduce__",
-           [](const py::object& self) {
-             const py::object remake =
-                 py::module_::import("gpuprof.nvtx").attr("remake_annotation");
-             return py::make_tuple(remake,
-                                   py::make_tuple(self.attr("name"), self.attr("_options")));
-           })
-      .def("__repr__", &describe);
-  add_context_manager(annotation, &enter_method, &exit_method);
+           [](const py::object& self) { return reduce_by(Callback::kRemakeAnnotation, self); })
+      .def("__repr__", &describe_annotation);
+  add_context_manager(annotation, &annotation_enter, &annotation_exit);
 
   annotations_by_name = PyDict_New();
   if (annotations_by_name == nullptr) throw py::error_already_set();
   module.add_object("_annotations", py::reinterpret_borrow<py::object>(annotations_by_name));
-  PyObject* function = PyCFunction_NewEx(&annotate_method, nullptr, module.attr("__name__").ptr());
-  if (function == nullptr) throw py::error_already_set();
-  module.add_object("annotate", function);
+  add_function(module, annotate_method);
 }
 
 }  // namespace gpuprof::bindings

@@ -6,6 +6,7 @@
 
 #include "bindings/bind.hpp"
 #include "bindings/python/errors.hpp"
+#include "bindings/python/objects.hpp"
 #include "bindings/python/switches.hpp"
 #include "bindings/ranges/listeners.hpp"
 #include "bindings/ranges/range_attributes.hpp"
@@ -30,7 +31,7 @@ std::shared_ptr<RangeAttributes> face_of(const char* function, PyObject* const* 
   return face->is_valid() ? face : nullptr;
 }
 
-bool is_off() noexcept { return !listens(kNvtx) && !listens(kTrace); }
+bool is_nobody_told() noexcept { return !listens(kNvtx) && !listens(kTrace); }
 
 // Where nobody listens, only the arguments of the usual call are looked at.
 bool is_only_a_name(PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
@@ -41,7 +42,7 @@ bool is_only_a_name(PyObject* const* arguments, Py_ssize_t count, PyObject* keyw
 PyObject* mark(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count,
                PyObject* keywords) {
   return guarded<PyObject*>(nullptr, [&] {
-    if (!(is_off() && is_only_a_name(arguments, count, keywords))) {
+    if (!(is_nobody_told() && is_only_a_name(arguments, count, keywords))) {
       const auto face = face_of("mark", arguments, count, keywords);
       if (face && listens(kNvtx)) face->range().mark();
       if (face && listens(kTrace) && trace_records()) {
@@ -51,8 +52,7 @@ PyObject* mark(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t coun
       }
       emit_pending_warnings();
     }
-    Py_INCREF(Py_None);
-    return Py_None;
+    return Py_NewRef(Py_None);
   });
 }
 
@@ -60,7 +60,7 @@ PyObject* range_start(PyObject* /*module*/, PyObject* const* arguments, Py_ssize
                       PyObject* keywords) {
   return guarded<PyObject*>(nullptr, [&] {
     std::uint64_t number = 0;
-    if (!(is_off() && is_only_a_name(arguments, count, keywords))) {
+    if (!(is_nobody_told() && is_only_a_name(arguments, count, keywords))) {
       const auto face = face_of("range_start", arguments, count, keywords);
       if (face) number = started_ranges::start(face);
       emit_pending_warnings();
@@ -85,17 +85,12 @@ PyObject* range_end(PyObject* /*module*/, PyObject* number) {
                         "ended before, or range_start never returned it");
     }
     emit_pending_warnings();
-    Py_INCREF(Py_None);
-    return Py_None;
+    return Py_NewRef(Py_None);
   });
 }
 
-PyCFunction as_function(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*)) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
-}
-
 PyMethodDef mark_method{
-    "mark", as_function(&mark), METH_FASTCALL | METH_KEYWORDS,
+    "mark", as_method(&mark), METH_FASTCALL | METH_KEYWORDS,
     R"(mark(name, *, color=None, category=None, payload=None, domain=None, args=None)
 --
 
@@ -133,7 +128,7 @@ Examples
 )"};
 
 PyMethodDef range_start_method{
-    "range_start", as_function(&range_start), METH_FASTCALL | METH_KEYWORDS,
+    "range_start", as_method(&range_start), METH_FASTCALL | METH_KEYWORDS,
     R"(range_start(name, *, color=None, category=None, payload=None, domain=None, args=None)
 --
 
@@ -197,12 +192,6 @@ Examples
 >>> import gpuprof
 >>> gpuprof.range_end(gpuprof.range_start("prefetch"))
 )"};
-
-void add_function(py::module_& module, PyMethodDef& method) {
-  PyObject* function = PyCFunction_NewEx(&method, nullptr, module.attr("__name__").ptr());
-  if (function == nullptr) throw py::error_already_set();
-  module.add_object(method.ml_name, function);
-}
 
 }  // namespace
 

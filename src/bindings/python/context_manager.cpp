@@ -8,6 +8,38 @@ namespace py = pybind11;
 
 namespace {
 
+struct Ready {
+  PyObject_HEAD PyObject* value;
+};
+
+PyObject* ready_itself(PyObject* self) { return Py_NewRef(self); }
+
+PyObject* finish_ready(PyObject* self) {
+  // As an object: a value that is a tuple would be taken for the exception's arguments.
+  PyObject* stop = PyObject_CallOneArg(PyExc_StopIteration, reinterpret_cast<Ready*>(self)->value);
+  if (stop != nullptr) {
+    PyErr_SetObject(PyExc_StopIteration, stop);
+    Py_DECREF(stop);
+  }
+  return nullptr;
+}
+
+void dealloc_ready(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  Py_DECREF(reinterpret_cast<Ready*>(self)->value);
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+PyType_Slot ready_slots[] = {{Py_am_await, reinterpret_cast<void*>(&ready_itself)},
+                             {Py_tp_iter, reinterpret_cast<void*>(&ready_itself)},
+                             {Py_tp_iternext, reinterpret_cast<void*>(&finish_ready)},
+                             {Py_tp_dealloc, reinterpret_cast<void*>(&dealloc_ready)},
+                             {0, nullptr}};
+
+PyType_Spec ready_spec = {"gpuprof._core._Ready", sizeof(Ready), 0, Py_TPFLAGS_DEFAULT,
+                          ready_slots};
+
 #if GPUPROF_SELF_BINDING
 
 struct SelfDescriptor {
@@ -16,9 +48,7 @@ struct SelfDescriptor {
 };
 
 PyObject* descriptor_get(PyObject* descriptor, PyObject* object, PyObject* /*type*/) {
-  PyObject* result = object != nullptr ? object : descriptor;
-  Py_INCREF(result);
-  return result;
+  return Py_NewRef(object != nullptr ? object : descriptor);
 }
 
 // ExitStack calls type(cm).__exit__(cm, ...): that must go on through the object's own vectorcall.
@@ -65,10 +95,8 @@ PyType_Spec descriptor_spec = {"gpuprof._core._SelfDescriptor", sizeof(SelfDescr
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, descriptor_slots};
 
 py::object make_descriptor(PyMethodDef* method) {
-  static PyObject* type = PyType_FromSpec(&descriptor_spec);
-  if (type == nullptr) throw py::error_already_set();
-  reinterpret_cast<PyTypeObject*>(type)->tp_new = nullptr;  // made here alone
-  auto* descriptor = PyObject_New(SelfDescriptor, reinterpret_cast<PyTypeObject*>(type));
+  static PyTypeObject* type = make_internal_type(descriptor_spec);
+  auto* descriptor = PyObject_New(SelfDescriptor, type);
   if (descriptor == nullptr) throw py::error_already_set();
   descriptor->call = &descriptor_call;
   descriptor->method = method;
@@ -101,14 +129,19 @@ PyObject* dispatch(const ContextManagerCalls& calls, PyObject* self, PyObject* c
 void add_context_manager(py::handle type, PyMethodDef* enter, PyMethodDef* exit) {
   for (PyMethodDef* method : {enter, exit}) {
 #if GPUPROF_SELF_BINDING
-    const py::object descriptor = make_descriptor(method);
+    py::setattr(type, method->ml_name, make_descriptor(method));
 #else
-    const py::object descriptor = py::reinterpret_steal<py::object>(
-        PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type.ptr()), method));
-    if (!descriptor) throw py::error_already_set();
+    add_method(type, *method);
 #endif
-    py::setattr(type, method->ml_name, descriptor);
   }
+}
+
+py::object ready_awaitable(const py::object& value) {
+  static PyTypeObject* type = make_internal_type(ready_spec);  // one without a value would crash
+  auto* ready = PyObject_New(Ready, type);
+  if (ready == nullptr) throw py::error_already_set();
+  ready->value = Py_NewRef(value.ptr());
+  return py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(ready));
 }
 
 }  // namespace gpuprof::bindings

@@ -11,6 +11,8 @@
 #include <Python.h>
 #include <pybind11/pybind11.h>
 
+#include "bindings/python/objects.hpp"
+
 namespace gpuprof::bindings {
 
 #if PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
@@ -54,13 +56,8 @@ PyObject* dispatch(const ContextManagerCalls& calls, PyObject* self, PyObject* c
 // stubs are made from the first lines of their docstrings.
 void add_context_manager(pybind11::handle type, PyMethodDef* enter, PyMethodDef* exit);
 
-// The C++ object inside an instance of a py::class_ with the default holder, without a type check.
-// TypeError for an instance that came from __new__ alone.
-template <typename T>
-T& unchecked(PyObject* self) {
-  void* object = reinterpret_cast<pybind11::detail::instance*>(self)->simple_value_holder[0];
-  if (object == nullptr) throw pybind11::type_error("this object was never initialised");
-  return *static_cast<T*>(object);
-}
+// An awaitable that is done: `await` on it gives `value` at once, as often as it is asked. For
+// __aenter__ and __aexit__ where there is nothing to wait for.
+pybind11::object ready_awaitable(const pybind11::object& value);
 
 }  // namespace gpuprof::bindings

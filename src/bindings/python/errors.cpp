@@ -1,7 +1,8 @@
 #include "bindings/python/errors.hpp"
 
 #include "bindings/bind.hpp"
-#include "bindings/python/utf8.hpp"
+#include "bindings/python/callbacks.hpp"
+#include "bindings/python/objects.hpp"
 
 namespace gpuprof::bindings {
 
@@ -9,37 +10,9 @@ namespace py = pybind11;
 using driver::Error;
 using driver::ErrorKind;
 
-namespace {
-
-const char* class_name(ErrorKind kind) noexcept {
-  switch (kind) {
-    case ErrorKind::kUnavailable:
-      return "CudaUnavailableError";
-    case ErrorKind::kForked:
-      return "ForkedProcessError";
-    case ErrorKind::kGone:
-      return "DriverGoneError";
-    case ErrorKind::kNotReplayed:
-      return "NotReplayedError";
-    case ErrorKind::kStreamMismatch:
-      return "StreamMismatchError";
-    case ErrorKind::kInvalidState:
-    case ErrorKind::kCuda:
-      break;
-  }
-  return "InvalidStateError";
-}
-
-}  // namespace
-
 void set_error(const Error& error) {
   try {
-    const py::module_ errors = py::module_::import("gpuprof.errors");
-    const py::object instance =
-        error.kind() == ErrorKind::kCuda
-            ? errors.attr("cuda_error")(error.code(), error.name(), error.call(),
-                                        from_utf8(error.detail()))
-            : errors.attr(class_name(error.kind()))(from_utf8(error.what()));
+    const py::object instance = make_exception(error);
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(instance.ptr())), instance.ptr());
   } catch (py::error_already_set& failure) {
     failure.restore();
@@ -89,6 +62,13 @@ void set_current_exception() {
   } catch (const std::exception& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
   }
+}
+
+bool ignore_exception() {
+  if (PyErr_Occurred() == nullptr) return false;
+  if (PyErr_ExceptionMatches(PyExc_Exception) == 0) throw py::error_already_set();
+  PyErr_Clear();
+  return false;
 }
 
 void bind_errors(py::module_& /*module*/) {

@@ -30,6 +30,10 @@ inline void emit_pending_warnings() {
 
 void set_current_exception();
 
+// Clears Python's exception, if one is set: for what only watches. An interrupt is no Exception and
+// is thrown. Always false.
+bool ignore_exception();
+
 // Runs `body` in a C function that CPython calls: exceptions become Python's, the result `failed`.
 // A thread that CPython ends at exit unwinds through here and must not be stopped.
 template <typename Result, typename Body>

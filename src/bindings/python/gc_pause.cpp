@@ -33,7 +33,7 @@ PyObject* on_collection(PyObject* /*unused*/, PyObject* arguments) {
 
 PyMethodDef definition{"_on_collection", &on_collection, METH_VARARGS, nullptr};
 
-PyObject* callback() {
+PyObject* collection_callback() {
   static PyObject* function = PyCFunction_New(&definition, nullptr);
   if (function == nullptr) throw py::error_already_set();
   return function;
@@ -46,7 +46,7 @@ PyObject* callbacks() {
 
 void install() {
   if (installed) return;
-  if (PyList_Append(callbacks(), callback()) != 0) throw py::error_already_set();
+  if (PyList_Append(callbacks(), collection_callback()) != 0) throw py::error_already_set();
   installed = true;
 }
 
@@ -55,7 +55,7 @@ void uninstall() noexcept {
   if (!installed || collecting) return;
   PyObject* list = callbacks();
   for (Py_ssize_t i = PyList_GET_SIZE(list) - 1; i >= 0; --i) {
-    if (PyList_GET_ITEM(list, i) == callback()) PySequence_DelItem(list, i);
+    if (PyList_GET_ITEM(list, i) == collection_callback()) PySequence_DelItem(list, i);
   }
   PyErr_Clear();
   installed = false;

@@ -1,5 +1,5 @@
 #include "bindings/ranges/arguments.hpp"
-#include "bindings/python/utf8.hpp"
+#include "bindings/python/objects.hpp"
 
 #include <array>
 #include <cmath>
@@ -15,11 +15,11 @@ namespace py = pybind11;
 
 namespace {
 
-std::string type_name(const py::object& value) { return Py_TYPE(value.ptr())->tp_name; }
+std::string type_name_of(const py::object& value) { return Py_TYPE(value.ptr())->tp_name; }
 
 [[noreturn]] void wrong_type(const char* argument, const char* expected, const py::object& value) {
   throw py::type_error(std::string(argument) + ": expected " + expected + ", got " +
-                       type_name(value));
+                       type_name_of(value));
 }
 
 // A name of a category or domain, cut as labels are. NVTX takes C strings, so that a NUL has to go.
@@ -164,7 +164,7 @@ RangeArguments read_range_arguments(const char* function, PyObject* const* argum
 
 void require_name(const char* function, const RangeArguments& arguments) {
   if (PyUnicode_Check(arguments.name.ptr())) return;
-  throw py::type_error("name: expected a str, got " + type_name(arguments.name) +
+  throw py::type_error("name: expected a str, got " + type_name_of(arguments.name) +
                        "; write gpuprof." + function + "('name')");
 }
 

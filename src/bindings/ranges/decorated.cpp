@@ -1,8 +1,8 @@
 // Decorated functions, called without their Python wrapper wherever it would do nothing.
 //
-// gpuprof._timing.decorate wraps a function in a Python function, so that tools find a real function with
-// its kind, name and code. Running such a wrapper costs 100 ns and more before anything is
-// measured. _shorten() gives it another vectorcall:
+// gpuprof._timing.decorate wraps a function in a Python function, so that tools find a real
+// function with its kind, name and code. Running such a wrapper costs 100 ns and more before
+// anything is measured. _shorten() gives it another vectorcall:
 //
 // - Off, a function or coroutine function is called as if it were not decorated. A generator of a
 //   scope looks at the switch at each resume, so its wrapper is passed over only where the scope is
@@ -59,8 +59,8 @@ bool can_pass_over(const Closure& closure) {  // cells can be written to
          Py_TYPE(closure.owner) == class_of<Owner> && !frames_are_watched();
 }
 
-bool is_off(const Scope& scope) { return !scope.is_enabled(); }
-bool is_off(const Annotation& annotation) { return annotation.is_off(); }
+bool is_owner_off(const Scope& scope) { return !scope.is_enabled(); }
+bool is_owner_off(const Annotation& annotation) { return annotation.is_off(); }
 bool starts_nothing(const Annotation& annotation) { return annotation.starts_nothing(); }
 
 PyObject* call_directly(PyObject* function, PyObject* const* arguments, size_t flagged_count,
@@ -71,14 +71,14 @@ PyObject* call_directly(PyObject* function, PyObject* const* arguments, size_t f
   return result;
 }
 
-void enter(Scope& scope) {
+void enter_owner(Scope& scope) {
   PyObject* sample = scope.enter();
   Py_DECREF(sample);
 }
-void enter(Annotation& annotation) { annotation.enter(); }
+void enter_owner(Annotation& annotation) { annotation.enter(); }
 
-void leave(Scope& scope, bool raised) { scope.exit(raised); }
-void leave(Annotation& annotation, bool /*raised*/) { annotation.exit(); }
+void leave_owner(Scope& scope, bool raised) { scope.exit(raised); }
+void leave_owner(Annotation& annotation, bool /*raised*/) { annotation.exit(); }
 
 // With an exception set, which stays; one that comes from here has it as its context, as in a with
 // statement.
@@ -89,7 +89,7 @@ void leave_failed(Owner& owner) {
   PyObject* traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
   try {
-    leave(owner, true);
+    leave_owner(owner, true);
   } catch (const std::exception&) {
     PyErr_NormalizeException(&type, &value, &traceback);
     if (traceback != nullptr) PyException_SetTraceback(value, traceback);
@@ -107,14 +107,14 @@ void leave_failed(Owner& owner) {
 template <typename Owner>
 PyObject* call_inside(Owner& owner, PyObject* function, PyObject* const* arguments,
                       size_t flagged_count, PyObject* keywords) {
-  enter(owner);
+  enter_owner(owner);
   PyObject* result = call_directly(function, arguments, flagged_count, keywords);
   if (result == nullptr) {
     leave_failed(owner);
     return nullptr;
   }
   try {
-    leave(owner, false);
+    leave_owner(owner, false);
   } catch (const std::exception&) {
     Py_DECREF(result);
     throw;
@@ -131,7 +131,7 @@ PyObject* call_function(PyObject* wrapper, PyObject* const* arguments, size_t fl
   }
   return guarded<PyObject*>(nullptr, [&] {
     auto& owner = unchecked<Owner>(closure.owner);
-    if (is_off(owner)) {
+    if (is_owner_off(owner)) {
       return call_directly(closure.function, arguments, flagged_count, keywords);
     }
     Py_INCREF(closure.owner);
@@ -166,10 +166,10 @@ vectorcallfunc call_for(int code_flags, PyObject* owner) {
   const bool is_scope = Py_TYPE(owner) == class_of<Scope>;
   if ((code_flags & (CO_GENERATOR | CO_ASYNC_GENERATOR)) != 0) {
     const bool never_on = is_scope && unchecked<Scope>(owner).is_off_for_good();
-    return never_on ? &call_unless_on<Scope, &is_off> : nullptr;
+    return never_on ? &call_unless_on<Scope, &is_owner_off> : nullptr;
   }
   if ((code_flags & CO_COROUTINE) != 0) {
-    return is_scope ? &call_unless_on<Scope, &is_off>
+    return is_scope ? &call_unless_on<Scope, &is_owner_off>
                     : &call_unless_on<Annotation, &starts_nothing>;
   }
   return is_scope ? &call_function<Scope> : &call_function<Annotation>;
@@ -198,23 +198,24 @@ std::unordered_set<PyObject*>& subclassed() {
   return storage;
 }
 
-void dealloc(PyObject* self) {
+void dealloc_decorated(PyObject* self) {
   subclassed().erase(self);
   Py_SET_TYPE(self, &PyFunction_Type);
   PyFunction_Type.tp_dealloc(self);
 }
 
 // Pickled as functions are.
-PyObject* reduce(PyObject* self, PyObject* /*unused*/) {
+PyObject* reduce_decorated(PyObject* self, PyObject* /*unused*/) {
   return PyObject_GetAttrString(self, "__qualname__");
 }
 
-PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, nullptr},
-                         {nullptr, nullptr, 0, nullptr}};
+PyMethodDef decorated_methods[] = {{"__reduce__", reduce_decorated, METH_NOARGS, nullptr},
+                                   {nullptr, nullptr, 0, nullptr}};
 
 // PyType_Ready() would put the class's own None before a function's text.
-PyMemberDef members[] = {{"__doc__", T_OBJECT, offsetof(PyFunctionObject, func_doc), 0, nullptr},
-                         {nullptr, 0, 0, 0, nullptr}};
+PyMemberDef decorated_members[] = {
+    {"__doc__", T_OBJECT, offsetof(PyFunctionObject, func_doc), 0, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
 
 // Not from a spec: those refuse a base class that is not meant to be one.
 PyTypeObject* make_subclass() {
@@ -225,9 +226,9 @@ PyTypeObject* make_subclass() {
   type.tp_basicsize = PyFunction_Type.tp_basicsize;
   type.tp_flags =
       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_DISALLOW_INSTANTIATION;
-  type.tp_dealloc = &dealloc;
-  type.tp_methods = methods;
-  type.tp_members = members;
+  type.tp_dealloc = &dealloc_decorated;
+  type.tp_methods = decorated_methods;
+  type.tp_members = decorated_members;
   if (PyType_Ready(&type) != 0) throw py::error_already_set();
   return &type;
 }
@@ -278,8 +279,9 @@ void bind_decorated(py::module_& module) {
   interpreter = PyInterpreterState_Get();
   class_of<Scope> = reinterpret_cast<PyTypeObject*>(py::type::of<Scope>().ptr());
   class_of<Annotation> = reinterpret_cast<PyTypeObject*>(py::type::of<Annotation>().ptr());
-  module.def("_shorten", &shorten, py::arg("wrapper"),
-             "Return a wrapper of gpuprof._timing.decorate, which from now on runs only where it must.");
+  module.def(
+      "_shorten", &shorten, py::arg("wrapper"),
+      "Return a wrapper of gpuprof._timing.decorate, which from now on runs only where it must.");
   module.def("_keep_exact_functions", &keep_exact,
              "Have wrappers, made and to be made, be exactly functions for torch.compile.");
 }

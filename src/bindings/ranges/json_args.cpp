@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "bindings/python/utf8.hpp"
+#include "bindings/python/objects.hpp"
 #include "trace/label.hpp"
 
 namespace gpuprof::bindings {

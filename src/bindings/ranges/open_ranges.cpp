@@ -147,7 +147,7 @@ struct Stack {
   std::atomic<bool> thread_gone{false};
 };
 
-std::vector<Stack*>& stacks() {
+std::vector<Stack*>& range_stacks() {
   static std::vector<Stack*>& storage = *new std::vector<Stack*>;
   return storage;
 }
@@ -155,7 +155,7 @@ std::vector<Stack*>& stacks() {
 #ifdef __ELF__
 __attribute__((tls_model("initial-exec")))
 #endif
-thread_local Stack* own = nullptr;
+thread_local Stack* own_stack = nullptr;
 
 // Without the interpreter lock, so the stack itself goes later.
 struct ThreadEnd {
@@ -163,8 +163,8 @@ struct ThreadEnd {
   ThreadEnd(const ThreadEnd&) = delete;
   ThreadEnd& operator=(const ThreadEnd&) = delete;
   ~ThreadEnd() {
-    if (own != nullptr) own->thread_gone.store(true, std::memory_order_release);
-    own = nullptr;
+    if (own_stack != nullptr) own_stack->thread_gone.store(true, std::memory_order_release);
+    own_stack = nullptr;
   }
   void touch() noexcept {}
 };
@@ -172,10 +172,10 @@ thread_local ThreadEnd thread_end;
 
 // Of a forked parent's threads only the one that forked goes on in the child.
 void follow_into_child() noexcept {
-  if (own == nullptr) return;
-  own->process = driver::fork_generation();
-  own->tid = trace::thread_id();
-  own->named = false;
+  if (own_stack == nullptr) return;
+  own_stack->process = driver::fork_generation();
+  own_stack->tid = trace::thread_id();
+  own_stack->named = false;
 }
 
 const bool fork_hook = [] {
@@ -190,7 +190,7 @@ bool has_ended(const Stack& stack) noexcept {
 
 void drop_stacks_of_ended_threads() {
   std::vector<Stack*> gone;
-  auto& all = stacks();
+  auto& all = range_stacks();
   const auto first_gone =
       std::partition(all.begin(), all.end(), [](const Stack* stack) { return !has_ended(*stack); });
   gone.assign(first_gone, all.end());
@@ -206,17 +206,17 @@ void drop_stacks_of_ended_threads() {
 }
 
 Stack& stack_of_this_thread() {
-  if (own == nullptr) {
+  if (own_stack == nullptr) {
     drop_stacks_of_ended_threads();
-    stacks().reserve(stacks().size() + 1);
-    own = new Stack;
-    stacks().push_back(own);
+    range_stacks().reserve(range_stacks().size() + 1);
+    own_stack = new Stack;
+    range_stacks().push_back(own_stack);
     thread_end.touch();
   }
-  return *own;
+  return *own_stack;
 }
 
-void pop(nvtx::Domain* domain, std::uint32_t pops) noexcept {
+void pop_domain(nvtx::Domain* domain, std::uint32_t pops) noexcept {
   for (; domain != nullptr && pops > 0; --pops) nvtx::pop(*domain);
 }
 
@@ -224,13 +224,13 @@ void pop(nvtx::Domain* domain, std::uint32_t pops) noexcept {
 void settle(Stack& stack) {
   std::vector<Late> late;
   late.swap(stack.late);
-  for (const Late& one : late) pop(one.domain, one.pops);
+  for (const Late& one : late) pop_domain(one.domain, one.pops);
   for (const Late& one : late) {
     if (one.torch != nullptr) torch_profiler::leave(one.torch);
   }
 }
 
-bool is_plain(const Entry& entry, FrameMark now) noexcept {
+bool is_plain_entry(const Entry& entry, FrameMark now) noexcept {
   return entry.frame == nullptr || !(entry.frame_may_suspend || now.may_suspend);
 }
 
@@ -244,7 +244,7 @@ std::uint32_t pick(Entries& open, const void* owner, bool several) {
       if (own_frames != kNone) return own_frames;
     }
     const std::uint32_t place = open.find({owner, nullptr});
-    if (place != kNone && is_plain(open[place], now)) return place;
+    if (place != kNone && is_plain_entry(open[place], now)) return place;
   }
   std::uint32_t newest = kNone;
   std::uint32_t newest_plain = kNone;
@@ -253,7 +253,7 @@ std::uint32_t pick(Entries& open, const void* owner, bool several) {
     if (entry.owner != owner) continue;
     if (!several || (entry.frame_may_suspend && entry.frame == now.frame)) return i;
     if (newest == kNone) newest = i;
-    if (newest_plain == kNone && is_plain(entry, now)) newest_plain = i;
+    if (newest_plain == kNone && is_plain_entry(entry, now)) newest_plain = i;
   }
   return newest_plain != kNone ? newest_plain : newest;
 }
@@ -286,14 +286,14 @@ Closed take_out(Stack& stack, std::uint32_t place, Late& late) {
 Closed close_on_this_thread(Stack& stack, std::uint32_t place) {
   Late late{};
   const Closed closed = take_out(stack, place, late);
-  pop(late.domain, late.pops);
+  pop_domain(late.domain, late.pops);
   if (late.torch != nullptr) torch_profiler::leave(late.torch);
   return closed;
 }
 
 Closed close_on_another_thread(const void* owner) {
-  for (Stack* stack : stacks()) {
-    if (stack == own || has_ended(*stack)) continue;
+  for (Stack* stack : range_stacks()) {
+    if (stack == own_stack || has_ended(*stack)) continue;
     const std::uint32_t place = pick(stack->open, owner, false);
     if (place == kNone) continue;
     stack->late.emplace_back();
@@ -329,7 +329,7 @@ void open(const void* owner, const NamedRange& shown, std::uint32_t who, FrameMa
 }
 
 Closed close(const void* owner, bool several, bool elsewhere) {
-  Stack* stack = own;
+  Stack* stack = own_stack;
   std::uint32_t place = kNone;
   if (stack != nullptr) {
     if (!stack->late.empty()) settle(*stack);
@@ -343,8 +343,8 @@ Closed close(const void* owner, bool several, bool elsewhere) {
 }
 
 bool is_pushed(const void* owner) noexcept {
-  if (own == nullptr) return false;
-  const Entries& open = own->open;
+  if (own_stack == nullptr) return false;
+  const Entries& open = own_stack->open;
   for (std::uint32_t i = open.top(); i != kNone; i = open[i].below) {
     if (open[i].owner == owner && open[i].domain != nullptr) return true;
   }
@@ -352,7 +352,7 @@ bool is_pushed(const void* owner) noexcept {
 }
 
 void abandon(const void* owner) {
-  for (Stack* stack : stacks()) {
+  for (Stack* stack : range_stacks()) {
     for (;;) {
       const std::uint32_t place = pick(stack->open, owner, false);
       if (place == kNone) break;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "bindings/python/utf8.hpp"
+#include "bindings/python/objects.hpp"
 #include "bindings/ranges/json_args.hpp"
 #include "bindings/ranges/scope_events.hpp"
 #include "driver/error.hpp"
@@ -22,13 +22,6 @@ nvtx::Domain& domain_of(const std::string& name) {
   return name.empty() ? nvtx::default_domain() : nvtx::domain_named(name);
 }
 
-py::object decoded(const std::string& text) {
-  PyObject* name =
-      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
-  if (name == nullptr) throw py::error_already_set();
-  return py::reinterpret_steal<py::object>(name);
-}
-
 bool is_label(const std::string& text) {
   return nvtx::valid_label({text.c_str(), text.size() + 1});
 }
@@ -42,7 +35,7 @@ RangeAttributes::RangeAttributes(const RangeArguments& arguments)
   std::string label = nvtx::shown_label(text);
   // Also where the name has a lone surrogate, which torch could not show.
   const bool is_shown_as_given = label == text && PyUnicode_IS_ASCII(arguments.name.ptr()) != 0;
-  name_ = is_shown_as_given ? arguments.name : decoded(label);
+  name_ = is_shown_as_given ? arguments.name : py::object(from_utf8(label));
   range_ = std::make_unique<nvtx::Range>(domain_of(arguments.domain_name), std::move(label),
                                          arguments.look);
 }
@@ -51,7 +44,7 @@ RangeAttributes::RangeAttributes(const std::string& name)
     : payload_(py::none()), args_(py::none()) {
   if (!is_label(name)) return;
   std::string label = nvtx::shown_label(name);
-  name_ = decoded(label);
+  name_ = from_utf8(label);
   range_ =
       std::make_unique<nvtx::Range>(nvtx::default_domain(), std::move(label), nvtx::Attributes{});
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "bindings/bind.hpp"
+#include "bindings/python/callbacks.hpp"
 #include "driver/devices.hpp"
 #include "driver/process.hpp"
 #include "timing/device.hpp"
@@ -125,8 +126,8 @@ void name_devices() {
   }
 }
 
-trace::GpuClock::Answer place(const trace::GpuMoment& moment, timing::HostNanoseconds& at,
-                              timing::HostNanoseconds& error) noexcept {
+trace::GpuClock::Answer place_moment(const trace::GpuMoment& moment, timing::HostNanoseconds& at,
+                                     timing::HostNanoseconds& error) noexcept {
   using Answer = trace::GpuClock::Answer;
   timing::timeline::HostMoment placed;
   const timing::GpuMark mark{static_cast<timing::EventClock*>(moment.clock), moment.anchor,
@@ -147,17 +148,6 @@ trace::GpuClock::Answer place(const trace::GpuMoment& moment, timing::HostNanose
   }
 }
 
-// Calls a function of a module; only an interrupt comes out of it.
-void call_python(const char* name, const char* function) {
-  PyObject* module = PyImport_ImportModule(name);
-  PyObject* done = module != nullptr ? PyObject_CallMethod(module, function, nullptr) : nullptr;
-  Py_XDECREF(module);
-  Py_XDECREF(done);
-  if (done != nullptr) return;
-  py::error_already_set error;
-  if (!error.matches(PyExc_Exception)) throw error;
-}
-
 }  // namespace
 
 bool trace_records() {
@@ -167,7 +157,7 @@ bool trace_records() {
   opened_in = now;  // first, because what follows may come back here
   opening = true;
   try {
-    call_python("gpuprof._trace.writer", "open_as_wanted");
+    notify(Callback::kOpenTraces);
   } catch (const std::exception&) {  // an interrupt: the next event tries again
     opened_in = kNever;
     opening = false;
@@ -182,7 +172,7 @@ void name_this_thread() {
   const std::uint32_t now = driver::fork_generation();
   if (named_in == now) return;
   named_in = now;
-  call_python("gpuprof._trace.registry", "name_this_thread");
+  notify(Callback::kNameThread);
 }
 
 void note_thread(Sample& sample) noexcept {
@@ -216,7 +206,7 @@ void note_named(Event event, std::string_view name) noexcept {
 
 void bind_trace_scope(py::module_& module) {
   timing::add_sink(&take_samples);
-  trace::set_gpu_clock({&timing::timeline::want, &timing::timeline::refresh, &place});
+  trace::set_gpu_clock({&timing::timeline::want, &timing::timeline::refresh, &place_moment});
   module.def(
       "_trace_wanted",
       [](bool on) {

@@ -37,7 +37,9 @@ struct ThreadStacks {
   }
 };
 
-thread_local ThreadStacks stacks;
+thread_local ThreadStacks scope_stacks;
+
+}  // namespace
 
 PyObject* current_context() {
   PyThreadState* state = PyThreadState_Get();
@@ -49,25 +51,23 @@ PyObject* current_context() {
   return state->context;
 }
 
-}  // namespace
-
 ScopeStack& current_scope_stack() {
   PyObject* context = current_context();
-  ScopeStack* stack = stacks.current;
+  ScopeStack* stack = scope_stacks.current;
   if (stack != nullptr && stack->context_ == context) return *stack;
   if (stack != nullptr && !stack->empty()) {
-    stacks.park(stack->context_, stack);
+    scope_stacks.park(stack->context_, stack);
     stack = nullptr;
   }
-  if (!stacks.parked.empty()) {
-    if (ScopeStack* parked = stacks.unpark(context); parked != nullptr) {
+  if (!scope_stacks.parked.empty()) {
+    if (ScopeStack* parked = scope_stacks.unpark(context); parked != nullptr) {
       if (stack != nullptr) stack->let_go();
       stack = parked;
     }
   }
   if (stack == nullptr) stack = new ScopeStack;
   stack->context_ = context;
-  stacks.current = stack;
+  scope_stacks.current = stack;
   return *stack;
 }
 

@@ -43,6 +43,10 @@ class ScopeStack : public timing::Nesting {
   std::atomic<std::uint32_t> holders_{1};  // its thread, and its open entries together
 };
 
+// The context of the task that runs now, made where the thread has none yet. Borrowed; null for
+// lack of memory.
+PyObject* current_context();
+
 // The stack of the code that runs now. The reference is good until the thread ends, and as long as
 // the stack has open scopes.
 ScopeStack& current_scope_stack();

@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "bindings/python/errors.hpp"
+#include "bindings/python/objects.hpp"
 #include "bindings/python/switches.hpp"
 
 namespace gpuprof::bindings::torch_profiler {
@@ -15,29 +17,16 @@ namespace {
 // For the life of the process, once it was seen whole.
 PyObject* module_dict = nullptr;
 
-PyObject* interned(const char* text) {
-  PyObject* string = PyUnicode_InternFromString(text);
-  if (string == nullptr) throw py::error_already_set();
-  return string;
-}
-
 PyObject* flag_name() {
   static PyObject* name = interned("_is_profiler_enabled");
   return name;
-}
-
-// After a call into torch failed.
-void swallow() {
-  py::error_already_set error;
-  if (!error.matches(PyExc_Exception)) throw error;
 }
 
 // A new reference to the name as torch can write it: up to 2.13 it does not escape quotes, and its
 // whole file would be invalid JSON. Null with an exception set.
 PyObject* writable(PyObject* name) {
   if (PyUnicode_FindChar(name, '"', 0, PyUnicode_GET_LENGTH(name), 1) < 0) {
-    Py_INCREF(name);
-    return name;
+    return Py_NewRef(name);
   }
   static PyObject* quote = interned("\"");
   static PyObject* apostrophe = interned("'");
@@ -75,14 +64,14 @@ PyObject* enter(PyObject* name) {
   PyObject* record = shown != nullptr ? PyObject_CallOneArg(type, shown) : nullptr;
   Py_XDECREF(shown);
   if (record == nullptr) {
-    swallow();
+    ignore_exception();
     return nullptr;
   }
   static PyObject* method = interned("__enter__");
   PyObject* entered = PyObject_CallMethodNoArgs(record, method);
   if (entered == nullptr) {
     Py_DECREF(record);
-    swallow();
+    ignore_exception();
     return nullptr;
   }
   Py_DECREF(entered);
@@ -96,7 +85,7 @@ void leave(PyObject* record) {
   PyObject* result = PyObject_VectorcallMethod(method, arguments.data(), arguments.size(), nullptr);
   Py_DECREF(record);
   if (result == nullptr) {
-    swallow();
+    ignore_exception();
     return;
   }
   Py_DECREF(result);

@@ -8,6 +8,7 @@
 
 #include "bindings/bind.hpp"
 #include "bindings/python/gil.hpp"
+#include "bindings/python/objects.hpp"
 #include "graphs/device_scalar.hpp"
 #include "timing/l2_flush_buffer.hpp"
 #include "timing/timeline.hpp"
@@ -85,8 +86,7 @@ void bind_timing_device(py::module_& module) {
         for (const auto& device : driver::devices()) {
           py::dict entry;
           entry["index"] = device.index;
-          entry["name"] = py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(
-              device.name.data(), static_cast<Py_ssize_t>(device.name.size()), "replace"));
+          entry["name"] = from_utf8(device.name);
           entry["uuid"] = device.uuid;
           entry["total_memory"] = device.total_memory;
           entry["cc"] = py::make_tuple(device.major, device.minor);

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "bindings/python/utf8.hpp"
+#include "bindings/python/objects.hpp"
 
 namespace gpuprof::bindings {
 

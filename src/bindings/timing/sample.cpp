@@ -14,6 +14,7 @@
 #include "bindings/bind.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
+#include "bindings/python/objects.hpp"
 #include "bindings/timing/path.hpp"
 #include "timing/device.hpp"
 
@@ -33,7 +34,7 @@ struct SampleObject {
 };
 
 PyTypeObject* sample_type = nullptr;
-PyObject* disabled = nullptr;
+PyObject* disabled_object = nullptr;
 
 // Freed objects waiting to be used again. Guarded by the interpreter lock.
 std::array<PyObject*, 256> free_list;
@@ -43,7 +44,7 @@ Sample& sample_of(PyObject* self) noexcept {
   return *reinterpret_cast<SampleObject*>(self)->sample;
 }
 
-void dealloc(PyObject* self) {
+void dealloc_sample(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   timing::drop_reference(&sample_of(self));
 #ifndef Py_GIL_DISABLED
@@ -144,8 +145,7 @@ PyObject* get_names(PyObject* self, void* /*closure*/) {
 
 PyObject* get_clock(PyObject* self, void* /*closure*/) {
   return guarded<PyObject*>(nullptr, [&] {
-    const std::string name = timing::clock_name(sample_of(self).clock);
-    return PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "replace");
+    return from_utf8(timing::clock_name(sample_of(self).clock)).release().ptr();
   });
 }
 
@@ -194,7 +194,7 @@ PyObject* get_state(PyObject* self, void* /*closure*/) {
 }
 
 // Polls, never waits.
-std::string describe(Sample& sample) {
+std::string describe_sample(Sample& sample) {
   const bool known = is_known(sample);
   const SampleStatus status = sample.load_status();
   std::string text = "gpuprof.Sample ";
@@ -211,21 +211,22 @@ std::string describe(Sample& sample) {
   return sample.body_raised ? text + ", body raised" : text;
 }
 
-PyObject* repr(PyObject* self) {
-  return guarded<PyObject*>(
-      nullptr, [&] { return py::str("<" + describe(sample_of(self)) + ">").release().ptr(); });
+PyObject* repr_of_sample(PyObject* self) {
+  return guarded<PyObject*>(nullptr, [&] {
+    return py::str("<" + describe_sample(sample_of(self)) + ">").release().ptr();
+  });
 }
 
-PyObject* repr_html(PyObject* self, PyObject* /*unused*/) {
+PyObject* html_of_sample(PyObject* self, PyObject* /*unused*/) {
   return guarded<PyObject*>(nullptr, [&] {
     const py::object escape = py::module_::import("html").attr("escape");
-    return py::str(py::str("<code>{}</code>").format(escape(describe(sample_of(self)))))
+    return py::str(py::str("<code>{}</code>").format(escape(describe_sample(sample_of(self)))))
         .release()
         .ptr();
   });
 }
 
-PyObject* to_dict(PyObject* self, PyObject* /*unused*/) {
+PyObject* sample_dict(PyObject* self, PyObject* /*unused*/) {
   return guarded<PyObject*>(nullptr, [&] {
     Sample& sample = sample_of(self);
     const bool known = is_known(sample);
@@ -243,7 +244,7 @@ PyObject* to_dict(PyObject* self, PyObject* /*unused*/) {
   });
 }
 
-PyObject* reduce(PyObject* self, PyObject* /*unused*/) {
+PyObject* reduce_sample(PyObject* self, PyObject* /*unused*/) {
   return guarded<PyObject*>(nullptr, [&] {
     Sample& sample = sample_of(self);
     if (sample.load_status() == SampleStatus::kPending) sample_milliseconds(sample);
@@ -280,7 +281,7 @@ py::object restore_sample(const std::vector<std::string>& names, const std::stri
 }
 
 // Two objects are equal if they are of the same entry: `scope.last` makes a new object each time.
-PyObject* compare(PyObject* left, PyObject* right, int operation) {
+PyObject* compare_samples(PyObject* left, PyObject* right, int operation) {
   const bool comparable =
       Py_TYPE(right) == sample_type && (operation == Py_EQ || operation == Py_NE);
   if (!comparable) Py_RETURN_NOTIMPLEMENTED;
@@ -288,13 +289,13 @@ PyObject* compare(PyObject* left, PyObject* right, int operation) {
   return PyBool_FromLong(same == (operation == Py_EQ));
 }
 
-Py_hash_t hash(PyObject* self) {
+Py_hash_t hash_of_sample(PyObject* self) {
   const auto value =
       static_cast<Py_hash_t>(reinterpret_cast<std::uintptr_t>(&sample_of(self)) >> 4U);
   return value == -1 ? -2 : value;
 }
 
-PyGetSetDef getset[] = {
+PyGetSetDef sample_getset[] = {
     {"ms", get_ms, nullptr,
      "Milliseconds between enter and exit, on the GPU where the clock is 'cuda'.\n\n"
      "Waits for the GPU, letting other threads run. nan if timing was off.\n\n"
@@ -325,30 +326,30 @@ PyGetSetDef getset[] = {
      nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-PyMethodDef methods[] = {
+PyMethodDef sample_methods[] = {
     {"try_ms", try_ms, METH_NOARGS,
      "try_ms(self: gpuprof._core.Sample) -> float | None\n\n"
      "Like `ms`, but None instead of waiting or raising."},
-    {"to_dict", to_dict, METH_NOARGS,
+    {"to_dict", sample_dict, METH_NOARGS,
      "to_dict(self: gpuprof._core.Sample) -> dict[str, typing.Any]\n\n"
      "Plain data; does not wait, and `ms` is None while it is not known."},
-    {"_repr_html_", repr_html, METH_NOARGS, "_repr_html_(self: gpuprof._core.Sample) -> str"},
-    {"__reduce__", reduce, METH_NOARGS,
+    {"_repr_html_", html_of_sample, METH_NOARGS, "_repr_html_(self: gpuprof._core.Sample) -> str"},
+    {"__reduce__", reduce_sample, METH_NOARGS,
      "__reduce__(self: gpuprof._core.Sample) -> tuple[typing.Any, ...]"},
     {nullptr, nullptr, 0, nullptr}};
 
-PyType_Slot slots[] = {
+PyType_Slot sample_slots[] = {
     {Py_tp_doc, const_cast<char*>("One measured span: what entering a scope gives.")},
-    {Py_tp_dealloc, reinterpret_cast<void*>(&dealloc)},
-    {Py_tp_repr, reinterpret_cast<void*>(&repr)},
-    {Py_tp_richcompare, reinterpret_cast<void*>(&compare)},
-    {Py_tp_hash, reinterpret_cast<void*>(&hash)},
-    {Py_tp_getset, getset},
-    {Py_tp_methods, methods},
+    {Py_tp_dealloc, reinterpret_cast<void*>(&dealloc_sample)},
+    {Py_tp_repr, reinterpret_cast<void*>(&repr_of_sample)},
+    {Py_tp_richcompare, reinterpret_cast<void*>(&compare_samples)},
+    {Py_tp_hash, reinterpret_cast<void*>(&hash_of_sample)},
+    {Py_tp_getset, sample_getset},
+    {Py_tp_methods, sample_methods},
     {0, nullptr}};
 
-PyType_Spec spec = {"gpuprof._core.Sample", sizeof(SampleObject), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+PyType_Spec sample_spec = {"gpuprof._core.Sample", sizeof(SampleObject), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, sample_slots};
 
 }  // namespace
 
@@ -364,10 +365,7 @@ PyObject* wrap_sample(SampleRef sample) noexcept {
   return object;
 }
 
-PyObject* disabled_sample() noexcept {
-  Py_INCREF(disabled);
-  return disabled;
-}
+PyObject* disabled_sample() noexcept { return Py_NewRef(disabled_object); }
 
 double sample_milliseconds(Sample& sample) {
   if (sample.load_status() == SampleStatus::kCaptured) {
@@ -389,14 +387,12 @@ double sample_milliseconds(Sample& sample) {
 }
 
 void bind_timing_sample(py::module_& module) {
-  sample_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-  if (sample_type == nullptr) throw py::error_already_set();
-  module.add_object("Sample", reinterpret_cast<PyObject*>(sample_type));
+  sample_type = add_type(module, sample_spec);
   SampleRef off(timing::make_sample());
   off->path = &timing::root_path();
   off->finish(SampleStatus::kDisabled);
-  disabled = wrap_sample(off);
-  if (disabled == nullptr) throw py::error_already_set();
+  disabled_object = wrap_sample(off);
+  if (disabled_object == nullptr) throw py::error_already_set();
   module.def("_restore_sample", &restore_sample, py::arg("names"), py::arg("clock"),
              py::arg("status"), py::arg("body_raised"), py::arg("device_ms"), py::arg("host_span"));
 }

@@ -10,10 +10,11 @@
 #include <utility>
 
 #include "bindings/bind.hpp"
+#include "bindings/python/callbacks.hpp"
 #include "bindings/python/context_manager.hpp"
 #include "bindings/python/errors.hpp"
+#include "bindings/python/objects.hpp"
 #include "bindings/python/switches.hpp"
-#include "bindings/python/utf8.hpp"
 #include "bindings/timing/sample.hpp"
 #include "bindings/timing/scope.hpp"
 #include "timing/device.hpp"
@@ -27,58 +28,46 @@ using timing::SampleRef;
 namespace {
 
 PyObject* scopes_by_name = nullptr;  // dict, owned by the module
-PyObject* make_scope = nullptr;      // gpuprof._timing.scope.make_scope, found at the first use
-PyObject* decorate = nullptr;        // gpuprof._timing.decorate.decorate
 
-PyObject* enter(PyObject* self, PyObject* /*unused*/) {
+PyObject* enter_scope(PyObject* self, PyObject* /*unused*/) {
   return guarded<PyObject*>(nullptr, [&] { return unchecked<Scope>(self).enter(); });
 }
 
-PyObject* exit(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+PyObject* exit_scope(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   if (count != 3) {
     PyErr_Format(PyExc_TypeError, "__exit__ takes 3 arguments, got %zd", count);
     return nullptr;
   }
   return guarded<PyObject*>(nullptr, [&] {
     unchecked<Scope>(self).exit(arguments[0] != Py_None);
-    Py_INCREF(Py_None);
-    return Py_None;
+    return Py_NewRef(Py_None);
   });
 }
 
-PyObject* find_function(PyObject*& cache, const char* module, const char* name) {
-  if (cache == nullptr) {
-    py::object function = py::module_::import(module).attr(name);
-    cache = function.release().ptr();  // for good
-  }
-  return cache;
-}
-
-PyObject* call(PyObject* self, PyObject* function) {
+PyObject* call_scope(PyObject* self, PyObject* function) {
   return guarded<PyObject*>(nullptr, [&] {
-    PyObject* decorator = find_function(decorate, "gpuprof._timing.decorate", "decorate");
-    return PyObject_CallFunctionObjArgs(decorator, self, function, nullptr);
+    return PyObject_CallFunctionObjArgs(callback(Callback::kDecorate), self, function, nullptr);
   });
 }
 
-constexpr ContextManagerCalls kCalls{enter, exit, call};
+constexpr ContextManagerCalls kScopeCalls{enter_scope, exit_scope, call_scope};
 
 PyObject* scope_vectorcall(PyObject* self, PyObject* const* arguments, size_t flagged_count,
                            PyObject* keywords) {
-  return dispatch(kCalls, self, arguments, flagged_count, keywords);
+  return dispatch(kScopeCalls, self, arguments, flagged_count, keywords);
 }
 
-PyMethodDef enter_method{"__enter__", enter, METH_NOARGS,
-                         "__enter__(self: gpuprof._core.Scope) -> gpuprof._core.Sample\n\n"
-                         "Start the clock and return this entry's sample."};
+PyMethodDef scope_enter{"__enter__", enter_scope, METH_NOARGS,
+                        "__enter__(self: gpuprof._core.Scope) -> gpuprof._core.Sample\n\n"
+                        "Start the clock and return this entry's sample."};
 
-PyMethodDef exit_method{
-    "__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&exit)), METH_FASTCALL,
+PyMethodDef scope_exit{
+    "__exit__", as_method(&exit_scope), METH_FASTCALL,
     "__exit__(self: gpuprof._core.Scope, type: typing.Any, value: typing.Any, traceback: "
     "typing.Any) -> None\n\n"
     "Stop the clock; never waits for the GPU."};
 
-constexpr Py_ssize_t kMaxNamed = 10000;
+constexpr Py_ssize_t kMaxScopes = 10000;
 
 struct TimerArguments {
   PyObject* name = Py_None;
@@ -162,7 +151,7 @@ py::object make_usual(const TimerArguments& given) {
                         given.enabled == Py_None && !options.verify_stream &&
                         (given.in_capture == nullptr || is_one_of(given.in_capture, {"auto"}));
   py::object scope = py::cast(std::make_unique<Scope>(std::move(options)));
-  if (!is_plain || PyDict_GET_SIZE(scopes_by_name) >= kMaxNamed) return scope;
+  if (!is_plain || PyDict_GET_SIZE(scopes_by_name) >= kMaxScopes) return scope;
   PyObject* kept = PyDict_SetDefault(scopes_by_name, name.ptr(), scope.ptr());
   if (kept == nullptr) throw py::error_already_set();
   return py::reinterpret_borrow<py::object>(kept);
@@ -176,8 +165,7 @@ PyObject* timer(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t cou
   if (count == 1 && keywords == nullptr && PyUnicode_CheckExact(arguments[0])) {
     PyObject* scope = PyDict_GetItemWithError(scopes_by_name, arguments[0]);
     if (scope != nullptr) {
-      Py_INCREF(scope);
-      return scope;
+      return Py_NewRef(scope);
     }
     if (PyErr_Occurred() != nullptr) return nullptr;
   }
@@ -186,14 +174,13 @@ PyObject* timer(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t cou
     if (sort_arguments(given, arguments, count, keywords) && is_usual(given)) {
       return make_usual(given).release().ptr();
     }
-    PyObject* function = find_function(make_scope, "gpuprof._timing.scope", "make_scope");
-    return PyObject_Vectorcall(function, arguments, static_cast<size_t>(count), keywords);
+    return PyObject_Vectorcall(callback(Callback::kMakeScope), arguments,
+                               static_cast<size_t>(count), keywords);
   });
 }
 
 PyMethodDef timer_method{
-    "timer", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&timer)),
-    METH_FASTCALL | METH_KEYWORDS,
+    "timer", as_method(&timer), METH_FASTCALL | METH_KEYWORDS,
     R"(timer(name=None, *, stream=None, backend='auto', enabled=None, verify_stream=False, in_capture='auto')
 --
 
@@ -255,7 +242,7 @@ bool is_set(const std::string& variable) {
   return word == "1" || word == "true" || word == "on" || word == "yes";
 }
 
-std::string describe(const Scope& scope) {
+std::string describe_scope(const Scope& scope) {
   std::string text = "<gpuprof.timer";
   // The path of the name at the root is the name, cut to what an output may hold.
   if (scope.options().name) {
@@ -332,20 +319,14 @@ void bind_timing_scope(py::module_& module) {
                                return result;
                              })
       .def("__reduce__",
-           [](const py::object& self) {
-             const py::object remake = py::module_::import("gpuprof._timing.scope").attr("remake_scope");
-             return py::make_tuple(remake,
-                                   py::make_tuple(self.attr("name"), self.attr("_options")));
-           })
-      .def("__repr__", &describe);
-  add_context_manager(scope, &enter_method, &exit_method);
+           [](const py::object& self) { return reduce_by(Callback::kRemakeScope, self); })
+      .def("__repr__", &describe_scope);
+  add_context_manager(scope, &scope_enter, &scope_exit);
 
   scopes_by_name = PyDict_New();
   if (scopes_by_name == nullptr) throw py::error_already_set();
   module.add_object("_scopes", py::reinterpret_borrow<py::object>(scopes_by_name));
-  PyObject* function = PyCFunction_NewEx(&timer_method, nullptr, module.attr("__name__").ptr());
-  if (function == nullptr) throw py::error_already_set();
-  module.add_object("timer", function);
+  add_function(module, timer_method);
 
   module.def(
       "set_enabled", [](bool on) { timing::scope::enabled.store(on, std::memory_order_relaxed); },

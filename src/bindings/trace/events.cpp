@@ -1,5 +1,5 @@
-// The calls of gpuprof._trace.writer that come often: a slice for one trace, and one for all that are
-// open.
+// The calls of gpuprof._trace.writer that come often: a slice for one trace, and one for all that
+// are open.
 //
 // A Python method that checks its arguments and calls a pybind11 function costs 1.7 us a slice, a
 // method descriptor a fraction of that. It takes arguments of the usual types; any other call goes
@@ -14,8 +14,9 @@
 #include <vector>
 
 #include "bindings/bind.hpp"
-#include "bindings/python/context_manager.hpp"
+#include "bindings/python/callbacks.hpp"
 #include "bindings/python/errors.hpp"
+#include "bindings/python/objects.hpp"
 #include "bindings/ranges/json_args.hpp"
 #include "bindings/ranges/listeners.hpp"
 #include "bindings/ranges/scope_events.hpp"
@@ -33,7 +34,6 @@ namespace {
 constexpr long long kEndOfTimes = 1LL << 62U;
 constexpr long long kEndOfTids = 1LL << 28U;  // from there on they are the GPU's tracks
 constexpr double kEndOfMilliseconds = 1e12;
-constexpr const char* kChecks = "gpuprof._trace.checks";
 
 // What a TraceWriter is to these calls.
 struct TraceEvents {
@@ -138,21 +138,15 @@ void note(Slice& slice, std::uint32_t target) {
   trace::note(slice.event);
 }
 
-PyObject* none() noexcept {
-  Py_INCREF(Py_None);
-  return Py_None;
-}
-
 // Calls a Python function with `self` before the arguments, unless it is null.
-PyObject* call_checked(const char* module, const char* function, PyObject* self,
-                       PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
-  const py::object checked = py::module_::import(module).attr(function);
+PyObject* call_checked(Callback function, PyObject* self, PyObject* const* arguments,
+                       Py_ssize_t count, PyObject* keywords) {
   const Py_ssize_t named = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
   std::vector<PyObject*> all;
   if (self != nullptr) all.push_back(self);
   all.insert(all.end(), arguments, arguments + count + named);
-  return PyObject_Vectorcall(checked.ptr(), all.data(), all.size() - static_cast<size_t>(named),
-                             keywords);
+  return PyObject_Vectorcall(callback(function), all.data(),
+                             all.size() - static_cast<size_t>(named), keywords);
 }
 
 PyObject* complete(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
@@ -173,9 +167,9 @@ PyObject* complete(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
       slice.event.begin = begin;
       slice.event.end = begin + duration;
       note(slice, writer.number);
-      return none();
+      return Py_NewRef(Py_None);
     }
-    return call_checked(kChecks, "complete", self, arguments, count, keywords);
+    return call_checked(Callback::kWriterComplete, self, arguments, count, keywords);
   });
 }
 
@@ -200,9 +194,9 @@ PyObject* writer_push(PyObject* self, PyObject* const* arguments, Py_ssize_t cou
     Slice slice;
     if (writer.open() && read_push(slice, arguments, count, keywords)) {
       note(slice, writer.number);
-      return none();
+      return Py_NewRef(Py_None);
     }
-    return call_checked(kChecks, "push", self, arguments, count, keywords);
+    return call_checked(Callback::kWriterPush, self, arguments, count, keywords);
   });
 }
 
@@ -211,22 +205,18 @@ PyObject* push(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t coun
   return guarded<PyObject*>(nullptr, [&] {
     Slice slice;
     if (!read_push(slice, arguments, count, keywords)) {
-      return call_checked("gpuprof._trace.events", "push", nullptr, arguments, count, keywords);
+      return call_checked(Callback::kPush, nullptr, arguments, count, keywords);
     }
     if (listens(kTrace) && trace_records()) {
       if (slice.event.tid == 0) name_this_thread();
       note(slice, 0);
     }
-    return none();
+    return Py_NewRef(Py_None);
   });
 }
 
-PyCFunction as_function(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*)) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
-}
-
 PyMethodDef complete_method{
-    "complete", as_function(&complete), METH_FASTCALL | METH_KEYWORDS,
+    "complete", as_method(&complete), METH_FASTCALL | METH_KEYWORDS,
     R"(complete($self, name, begin_ns, dur_ns, *, cat=None, tid=None, args=None)
 --
 
@@ -250,7 +240,7 @@ args : Mapping, optional
     Plain data to show with it.
 )"};
 
-PyMethodDef writer_push_method{"push", as_function(&writer_push), METH_FASTCALL | METH_KEYWORDS,
+PyMethodDef writer_push_method{"push", as_method(&writer_push), METH_FASTCALL | METH_KEYWORDS,
                                R"(push($self, name, cat, dur_ms, tid=None)
 --
 
@@ -267,7 +257,7 @@ tid : int, optional
     calling thread.
 )"};
 
-PyMethodDef push_method{"push", as_function(&push), METH_FASTCALL | METH_KEYWORDS,
+PyMethodDef push_method{"push", as_method(&push), METH_FASTCALL | METH_KEYWORDS,
                         R"(push(name, cat, dur_ms, tid=None)
 --
 
@@ -314,14 +304,9 @@ void bind_trace_events(py::module_& module) {
                               },
                               py::arg("number"));
   for (PyMethodDef* method : {&complete_method, &writer_push_method}) {
-    const auto descriptor = py::reinterpret_steal<py::object>(
-        PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(events.ptr()), method));
-    if (!descriptor) throw py::error_already_set();
-    py::setattr(events, method->ml_name, descriptor);
+    add_method(events, *method);
   }
-  PyObject* function = PyCFunction_NewEx(&push_method, nullptr, module.attr("__name__").ptr());
-  if (function == nullptr) throw py::error_already_set();
-  module.add_object(push_method.ml_name, function);
+  add_function(module, push_method);
 }
 
 }  // namespace gpuprof::bindings

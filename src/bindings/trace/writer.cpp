@@ -10,7 +10,7 @@
 #include "bindings/bind.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
-#include "bindings/python/utf8.hpp"
+#include "bindings/python/objects.hpp"
 #include "bindings/ranges/json_args.hpp"
 #include "timing/device.hpp"
 #include "trace/names.hpp"
@@ -25,7 +25,7 @@ using trace::Kind;
 
 namespace {
 
-py::typing::Dict<py::str, py::object> as_dict(const trace::State& state) {
+py::typing::Dict<py::str, py::object> state_dict(const trace::State& state) {
   py::typing::Dict<py::str, py::object> result;
   result["open"] = state.open;
   result["error"] = state.failed ? py::object(py::str(state.error)) : py::none();
@@ -61,7 +61,7 @@ py::typing::Dict<py::str, py::object> waited(std::uint32_t number) {
   trace::State state;
   without_gil([&] { state = kFunction(number); });
   emit_pending_warnings();
-  return as_dict(state);
+  return state_dict(state);
 }
 
 // What all events of a caller's own have; times are of time.monotonic_ns().
@@ -137,7 +137,7 @@ void bind_trace_writer(py::module_& module) {
   module.def("_trace_close", &waited<&trace::close>, py::arg("number"));
   module.def("_trace_flush", &waited<&trace::flush>, py::arg("number"));
   module.def(
-      "_trace_state", [](std::uint32_t number) { return as_dict(trace::state(number)); },
+      "_trace_state", [](std::uint32_t number) { return state_dict(trace::state(number)); },
       py::arg("number"));
   module.def("_trace_slice", &note_slice, py::arg("number"), py::arg("name"), py::arg("category"),
              py::arg("begin"), py::arg("end"), py::arg("tid"), py::arg("args"));

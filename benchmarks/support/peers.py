@@ -1,4 +1,4 @@
-"""Event pairs of torch, CuPy and cuda.core, as contenders; a missing library is told, not fatal."""
+"""Event pairs of torch, CuPy and cuda.core, as contenders; a missing library is not fatal."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from itertools import repeat
 from typing import Any
 
-from _measure import Contender
-from _turns import called, timed
+from support.loops import called, timed
+from support.measure import Contender
 
 _BURST = 400  # 800 records, below the 1,020 entries that a stream's queue takes
 _COUNT = 4_000
@@ -24,7 +24,7 @@ class Peers:
         self.core = self._use("cuda.core", _core_device)
 
     def explicit_stream(self) -> list[Contender]:
-        """Return the pairs recorded on a stream that the caller names."""
+        """Return the pairs recorded on an explicit stream."""
         made = []
         if self.torch is not None:
             made += self._made("torch pair, record(stream)", self._torch_explicit)
@@ -36,10 +36,10 @@ class Peers:
         return made
 
     def torch_current(self, name: str, count: int = _COUNT) -> Contender:
-        """Return torch's pair with `record()`, on whatever stream is current when it runs."""
+        """Return torch's pair with `record()`, on the stream that is current when it runs."""
         begin, end = self._torch_events()
-        turns = called(begin.record, end.record)
-        run = timed(turns, wait=self.torch.cuda.synchronize, burst=_BURST)
+        loop = called(begin.record, end.record)
+        run = timed(loop, wait=self.torch.cuda.synchronize, burst=_BURST)
         return Contender(name, run, count)
 
     def _torch_events(self) -> tuple[Any, Any]:
@@ -49,8 +49,8 @@ class Peers:
     def _torch_explicit(self, name: str) -> Contender:
         stream = self.torch.cuda.Stream()
         begin, end = self._torch_events()
-        turns = called(begin.record, end.record, stream)
-        return Contender(name, timed(turns, wait=stream.synchronize, burst=_BURST), _COUNT)
+        loop = called(begin.record, end.record, stream)
+        return Contender(name, timed(loop, wait=stream.synchronize, burst=_BURST), _COUNT)
 
     def _torch_fresh(self, name: str) -> Contender:
         stream = self.torch.cuda.Stream()
@@ -65,20 +65,20 @@ class Peers:
     def _cupy_pair(self, name: str) -> Contender:
         stream = self.cupy.cuda.Stream(non_blocking=True)
         begin, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
-        turns = called(begin.record, end.record, stream)
-        return Contender(name, timed(turns, wait=stream.synchronize, burst=_BURST), _COUNT)
+        loop = called(begin.record, end.record, stream)
+        return Contender(name, timed(loop, wait=stream.synchronize, burst=_BURST), _COUNT)
 
     def _core_pair(self, name: str) -> Contender:
         stream = self.core.create_stream()
         begin, end = self._core_event(), self._core_event()
 
-        def turns(count: int) -> None:
+        def loop(count: int) -> None:
             record = stream.record
             for _ in repeat(None, count):
                 record(begin)
                 record(end)
 
-        return Contender(name, timed(turns, wait=stream.sync, burst=_BURST), _COUNT)
+        return Contender(name, timed(loop, wait=stream.sync, burst=_BURST), _COUNT)
 
     def _core_event(self) -> Any:
         try:

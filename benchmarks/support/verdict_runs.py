@@ -1,8 +1,8 @@
 """Verdicts on real runs: processes that measure the same kernels, one after the other.
 
-As a script it is such a process: ``runs FILE`` measures each kernel twice, as a test that is
-repeated would be, and the slowed ones; ``turns FILE SECONDS`` compares functions in turns. Slower
-is more work of the same kind: a spin of more clock cycles, an addition of more numbers.
+``main`` is such a process: ``runs FILE`` measures each kernel twice, as a test that is repeated
+would be, and the slowed ones; ``interleaved FILE SECONDS`` compares functions in turns. Slower is
+more work of the same kind: a spin of more clock cycles, an addition of more numbers.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import gpuprof
-from _results import Row
-from _turns import BenchmarkError
-from gpuprof._results.result import BenchResult
-from gpuprof._results.verdict import Verdict, confirm, judge
+from gpuprof._verdict import Verdict, confirm, judge
 
+import gpuprof
+from gpuprof._results.result import BenchResult
+from support.loops import BenchmarkError
+from support.results import Row
+
+_SCRIPT = str(Path(__file__).resolve().parents[1] / "benchmark_verdicts.py")
 BASE_RUNS = 5
 MAX_RUNS = 20
-# Of all processes, and of the one that compares in turns: together below three minutes.
+# Of all processes, and of the one that compares alternately: together below three minutes.
 RUNS_SECONDS = 85.0
 TURNS_SECONDS = 30.0
 STORED_SLOWER = 1.12
@@ -40,7 +42,7 @@ Function = Callable[[], object]
 
 @dataclass(frozen=True)
 class Kernel:
-    """One thing to measure; `of(ratio)` makes a function that does that many times the work."""
+    """One kernel to measure; `of(ratio)` makes a function that does `ratio` times the work."""
 
     name: str
     of: Callable[[float], Function]
@@ -79,11 +81,11 @@ def _kernels(torch: Any) -> list[Kernel]:
 
 
 def rows(notes: list[str]) -> Iterator[Row]:
-    """Measure in processes of their own, and yield what the verdicts on that were."""
+    """Measure in separate processes, and yield the shares of wrong verdicts."""
     runs: list[dict[str, dict[str, BenchResult]]] = []
     begun = monotonic()
     while len(runs) < MAX_RUNS:
-        runs.append(one_run(__file__))
+        runs.append(one_run(_SCRIPT))
         per_run = (monotonic() - begun) / len(runs)
         if len(runs) > BASE_RUNS and monotonic() - begun + per_run > RUNS_SECONDS:
             break
@@ -99,7 +101,7 @@ def rows(notes: list[str]) -> Iterator[Row]:
     percent = f"{STORED_SLOWER - 1:.0%}".replace("%", " %")
     name = f"on the GPU: missed, {percent} slower, 5 runs against 1"
     yield share(name, slower, missed=True, target=5.0)
-    found = in_process(__file__, "turns", str(TURNS_SECONDS))
+    found = in_process(_SCRIPT, "interleaved", str(TURNS_SECONDS))
     yield share("on the GPU: false SLOW, in turns", found["same"], missed=False, target=1.0)
     percent = f"{TURNS_SLOWER - 1:.0%}".replace("%", " %")
     name = f"on the GPU: missed, {percent} slower, in turns"
@@ -154,7 +156,7 @@ def share(name: str, counts: dict[str, int], *, missed: bool, target: float) -> 
 
 
 def one_run(script: str) -> Run:
-    """Return what a process of its own measured: a result for each kind and function."""
+    """Return what a separate process measured: a result for each kind and function."""
     return {
         kind: {name: BenchResult.from_dict(each) for name, each in results.items()}
         for kind, results in in_process(script, "runs").items()
@@ -162,7 +164,7 @@ def one_run(script: str) -> Run:
 
 
 def in_process(script: str, *arguments: str) -> Any:
-    """Run a script in a process of its own and return what it wrote."""
+    """Run a script in a separate process and return what it wrote."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
         command = [sys.executable, script, arguments[0], str(out), *arguments[1:]]
@@ -212,7 +214,3 @@ def main() -> None:
     else:
         found = _compare_in_turns(torch, float(rest[0]))
     Path(out).write_text(json.dumps(found), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

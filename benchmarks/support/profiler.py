@@ -1,4 +1,4 @@
-"""What the hardware profiler says a call takes: CUPTI, asked through torch.profiler.
+"""The time of a call by the hardware profiler: CUPTI, through torch.profiler.
 
 A call's time is the span from its first kernel's start to its last one's end, in microseconds, the
 median over all calls. It depends on how the calls reach the GPU, so there is one method for each
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from _turns import BenchmarkError
+from support.loops import BenchmarkError
 
 Call = Callable[[], object]
 
@@ -35,7 +35,7 @@ _ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 
 @dataclass(frozen=True)
 class Reference:
-    """One call's time by the profiler, in microseconds."""
+    """The time of one call by the profiler, in microseconds."""
 
     span: float  # from the first kernel's start to the last one's end, median over the calls
     busy: float  # the sum of the kernels' own times, median over the calls
@@ -55,7 +55,7 @@ class Profiler:
         self._torch = torch
 
     def queued(self, call: Call, calls: int = _CALLS) -> Reference:
-        """Profile calls that stand in a stream one behind the other."""
+        """Profile calls that are queued one after the other in a stream."""
         self._warm(call)
 
         def work() -> None:
@@ -95,11 +95,11 @@ class Profiler:
         return _reference(self._profile(work), _REPLAYS * len(calls))
 
     def copies(self, call: Call) -> Reference:
-        """Profile a graph of copies of one call, which find in the L2 what the one before left."""
+        """Profile a graph of copies of one call, which run with a hot L2 cache."""
         return self.replayed([call] * _COPIES)
 
     def _warm(self, call: Call) -> None:
-        # Long enough for the clocks to be up and for everything lazy to be loaded.
+        # Long enough for the clocks to rise and for lazy loading.
         until = time.monotonic() + _WARM_S
         while time.monotonic() < until:
             for _ in range(20):
@@ -121,7 +121,7 @@ class Profiler:
 
 
 def _in_order(events: Sequence[Any]) -> list[_Activity]:
-    # Without the kernel that waits, which the profiler may lose because it is the first.
+    # Without the waiting kernel, which the profiler may miss because it is the first.
     found = [
         _Activity(float(event["ts"]), float(event["dur"]))
         for event in events

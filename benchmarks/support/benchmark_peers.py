@@ -1,4 +1,4 @@
-"""The tools that people time a GPU function with; a missing library is told, not fatal.
+"""Other tools that time a GPU function; a missing library is reported, not fatal.
 
 Each returns the microseconds of one call, by the median where the tool offers it. The function is
 called on torch's current stream.
@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from _peers import Peers
+from support.peers import Peers
 
 DO_BENCH = "triton do_bench"
 DO_BENCH_CUDAGRAPH = "triton do_bench_cudagraph"
@@ -38,13 +38,13 @@ class BenchmarkPeers(Peers):
 
     @property
     def triton_version(self) -> str | None:
-        """Triton's version, or None where it is not installed."""
+        """Triton's version, or None if it is not installed."""
         if self._testing is None:
             return None
         return str(importlib.import_module("triton").__version__)
 
     def reading(self, name: str, call: Call) -> float | None:
-        """Return what the tool of this name reads; None, and a note, where it cannot."""
+        """Return the reading of a tool; None, and a note, if it fails."""
         tools: dict[str, tuple[Any, Callable[[Call], float]]] = {
             DO_BENCH: (self._testing, self._do_bench),
             DO_BENCH_CUDAGRAPH: (self._testing, self._do_bench_cudagraph),

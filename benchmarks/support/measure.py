@@ -1,4 +1,4 @@
-"""Contenders measured in turns, and the table of what came out.
+"""Contenders measured alternately, and the table of the results.
 
 All contenders of a group run in one process, one after the other, round after round, each round
 starting with another one, so that a drift of the machine falls on all of them. The best round is
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-import _environment
-from _results import Result, Row
+from support import environment
+from support.results import Result, Row
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to do a thing: `run(count)` does it so often and returns the nanoseconds it took."""
+    """One way to do something: `run(count)` does it `count` times and returns nanoseconds."""
 
     name: str
     run: Callable[[int], int]
@@ -28,7 +28,7 @@ class Contender:
 
 
 class Rounds:
-    """Nanoseconds per turn, by contender, one for each round; round i of all belong together."""
+    """Nanoseconds per repetition, by contender and round; the same rounds belong together."""
 
     def __init__(self, *, disturbed: bool = False) -> None:
         self._disturbed = disturbed  # what disturbs is what is measured: the headline is the mean
@@ -38,7 +38,7 @@ class Rounds:
         return name in self._values
 
     def measure(self, contenders: Sequence[Contender], rounds: int) -> None:
-        """Run the contenders in turns, after one short turn each to warm up."""
+        """Run the contenders alternately, after one short run each to warm up."""
         for contender in contenders:
             contender.run(max(contender.count // 10, 1))
             self._values[contender.name] = []
@@ -49,7 +49,7 @@ class Rounds:
                 self._values[contender.name].append(per_turn)
 
     def add_sum(self, name: str, terms: Sequence[str]) -> None:
-        """Make a contender that costs as much as others together, round by round."""
+        """Add a contender that is the sum of others, round by round."""
         columns = [self._values[term] for term in terms]
         self._values[name] = [sum(values) for values in zip(*columns, strict=True)]
 
@@ -99,8 +99,8 @@ def report(script: str, rows: Sequence[Row], notes: Sequence[str], path: Path | 
     result = Result(
         script=script,
         date=datetime.now(timezone.utc).date().isoformat(),
-        machine=_environment.machine(),
-        versions=_environment.versions(),
+        machine=environment.machine(),
+        versions=environment.versions(),
         rows=rows,
         notes=notes,
     )
@@ -114,8 +114,14 @@ def report(script: str, rows: Sequence[Row], notes: Sequence[str], path: Path | 
         print(f"written: {path}")
 
 
+_NEXT_UNIT = {"ns": "µs", "µs": "ms", "ms": "s"}
+
+
 def format_value(value: float, unit: str) -> str:
-    """Return a figure with about three digits and its unit."""
+    """Return a figure with about three digits, in the unit that suits it."""
+    unit = {"us": "µs"}.get(unit, unit)
+    while unit in _NEXT_UNIT and value >= 1000:
+        value, unit = value / 1000, _NEXT_UNIT[unit]
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:,.{digits}f} {unit}"
 
@@ -134,7 +140,7 @@ def format_target(row: Row) -> str:
         return ""
     if row.ratio is None:
         return f"at most {format_value(row.target, row.unit)}"
-    return f"{format_ratio(row.target)}" if row.target < 0.75 else f"{row.target:g}x"
+    return f"{format_ratio(row.target)}" if row.target < 0.75 else f"{row.target:.3g}x"
 
 
 def _table(rows: Sequence[Row]) -> str:

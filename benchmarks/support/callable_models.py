@@ -17,14 +17,14 @@ _WIDTH = 256
 _LENGTH = 128
 _VOCABULARY = 1_000
 _POSITION = 64
-_ARGUMENTS = 64  # how many sets take turns, so that a call never meets the address of the last one
+_ARGUMENTS = 64  # how many sets alternate, so that a call never meets the address of the last one
 
 Arguments = tuple[torch.Tensor, ...]
 
 
 @dataclass(frozen=True)
 class Model:
-    """A module and arguments that take turns."""
+    """A module and arguments that alternate."""
 
     name: str
     module: nn.Module
@@ -64,7 +64,7 @@ class _Block(nn.Module):
 
 
 class _Decoder(nn.Module):
-    """A small transformer that takes one token and says what it thinks of the next."""
+    """A small transformer that takes one token and scores the next."""
 
     def __init__(self, layers: int = 4, heads: int = 4) -> None:
         super().__init__()

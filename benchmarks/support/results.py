@@ -1,7 +1,7 @@
 """The one format of benchmark results: what a script measured, on which machine, against what.
 
 A result is one JSON object, written by a script's ``--json FILE``, checked by `validate`, kept in
-``results/`` and shown in the README by ``render_readme.py``. A row holds the best of several
+``results/`` and shown in the docs by ``render.py``. A row holds the best of several
 rounds; where it is compared with another row of the same run, `ratio` is best over best and
 `ratio_median` the median of the rounds' own ratios. A target is an upper limit of the ratio, or of
 the value where there is none.
@@ -19,7 +19,7 @@ from typing import Any
 FORMAT = "gpuprof-benchmark"
 VERSION = 1
 UNITS = ("ns", "us", "ms", "MiB", "%")
-RESULTS = Path(__file__).resolve().parent / "results"
+RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
 class ResultError(ValueError):
@@ -49,7 +49,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """All that one run of one script measured."""
+    """Everything that one run of one script measured."""
 
     script: str
     date: str

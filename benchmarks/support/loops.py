@@ -1,6 +1,6 @@
-"""What is repeated: scopes and event pairs, each as a loop of turns with its timing around it.
+"""What is repeated: scopes and event pairs, each as a loop with its timing around it.
 
-A loop is written out for each kind, so that nothing but `for` and the thing itself is inside. Turns
+A loop is written out for each kind, so that nothing but `for` and the thing itself is inside. Loops
 may be cut into bursts with an untimed wait between: a stream's queue then never fills up, and the
 time is the host's alone.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 import gpuprof
 
-Turns = Callable[[int], None]
+Loop = Callable[[int], None]
 
 
 class BenchmarkError(RuntimeError):
@@ -28,13 +28,13 @@ def nothing() -> None:
 
 
 def timed(
-    turns: Turns,
+    loop: Loop,
     *,
     finish: Callable[[], object] = nothing,
     wait: Callable[[], object] = nothing,
     burst: int | None = None,
 ) -> Callable[[int], int]:
-    """Return a run: turns in bursts with untimed waits between, then a timed `finish`."""
+    """Return a run: the loop in bursts with untimed waits between, then a timed `finish`."""
 
     def run(count: int) -> int:
         spent = 0
@@ -43,7 +43,7 @@ def timed(
             if begin != 0:
                 wait()
             begun = perf_counter_ns()
-            turns(min(size, count - begin))
+            loop(min(size, count - begin))
             spent += perf_counter_ns() - begun
         begun = perf_counter_ns()
         finish()
@@ -54,26 +54,26 @@ def timed(
     return run
 
 
-def entered(manager: Any) -> Turns:
+def entered(manager: Any) -> Loop:
     """Enter and leave one reused context manager."""
 
-    def turns(count: int) -> None:
+    def loop(count: int) -> None:
         for _ in repeat(None, count):
             with manager:
                 pass
 
-    return turns
+    return loop
 
 
-def made(make: Callable[[], Any]) -> Turns:
+def made(make: Callable[[], Any]) -> Loop:
     """Make a context manager for each turn, enter and leave it."""
 
-    def turns(count: int) -> None:
+    def loop(count: int) -> None:
         for _ in repeat(None, count):
             with make():
                 pass
 
-    return turns
+    return loop
 
 
 def null_contexts(count: int) -> None:
@@ -83,38 +83,38 @@ def null_contexts(count: int) -> None:
             pass
 
 
-def called(first: Callable[..., object], second: Callable[..., object], *given: object) -> Turns:
+def called(first: Callable[..., object], second: Callable[..., object], *given: object) -> Loop:
     """Call two functions in turn: the two records of an event pair."""
 
-    def turns(count: int) -> None:
+    def loop(count: int) -> None:
         for _ in repeat(None, count):
             first(*given)
             second(*given)
 
-    return turns
+    return loop
 
 
-def answered(function: Callable[[int], object]) -> Turns:
+def answered(function: Callable[[int], object]) -> Loop:
     """Call a function of one number."""
 
-    def turns(count: int) -> None:
+    def loop(count: int) -> None:
         for _ in repeat(None, count):
             function(1)
 
-    return turns
+    return loop
 
 
-def ran(function: Callable[[int], Any]) -> Turns:
+def ran(function: Callable[[int], Any]) -> Loop:
     """Make a coroutine of one number that waits for nothing, and run it."""
 
-    def turns(count: int) -> None:
+    def loop(count: int) -> None:
         for _ in repeat(None, count):
             try:  # noqa: SIM105 (what suppresses costs more than what is measured)
                 function(1).send(None)
             except StopIteration:
                 pass
 
-    return turns
+    return loop
 
 
 def counted(run: Callable[[int], int], name: str) -> Callable[[int], int]:
@@ -133,12 +133,12 @@ def counted(run: Callable[[int], int], name: str) -> Callable[[int], int]:
     return checked
 
 
-def on_threads(each: Sequence[Turns], prepare: Callable[[], object]) -> Callable[[int], int]:
-    """Share the turns out to a thread for each loop; from the first start to a flush at the end."""
+def on_threads(each: Sequence[Loop], prepare: Callable[[], object]) -> Callable[[int], int]:
+    """Share the count among loops, a thread each; from the first start to a flush at the end."""
 
     def run(count: int) -> int:
         if count % len(each) != 0:
-            raise BenchmarkError(f"{count} turns cannot be shared out to {len(each)} threads")
+            raise BenchmarkError(f"a count of {count} cannot be shared by {len(each)} threads")
         barrier = threading.Barrier(len(each))
         begun = [0] * len(each)
 

@@ -1,4 +1,4 @@
-"""Verdicts on made-up runs, whose true change is known.
+"""Verdicts on simulated runs, whose true change is known.
 
 A run is 50 samples around its own level: a standard deviation of 0.5 %, and one sample in twenty
 late by up to 20 % and more (exponential, 10 % on average). Levels differ from run to run: by a
@@ -54,13 +54,13 @@ class Simulation:
         return Machine(name, lambda count: self._random.normal(0.0, sigma, count))
 
     def bimodal(self, share: float, slower: float) -> Machine:
-        """Return a machine in which a share of the runs is slower for no reason."""
+        """Return a machine in which a share of the runs is slower by chance."""
         name = f"{share:.0%} of runs {slower:.0%} slower".replace("%", " %")
         step = math.log1p(slower)
         return Machine(name, lambda count: step * (self._random.random(count) < share))
 
     def noisy(self) -> list[Machine]:
-        """Return machines whose noise is of many makes; their runs drift by 0.5 % besides."""
+        """Return machines with several kinds of noise, in addition to a drift of 0.5 %."""
         random = self._random
 
         def drift(count: int) -> Any:
@@ -140,13 +140,13 @@ class Simulation:
         return slow / trials
 
     def slow_share_in_turns(self, sigma: float, ratio: float, trials: int) -> float:
-        """Return the share called SLOW, of two functions that are measured in turns."""
+        """Return the share called SLOW, of two functions that are measured alternately."""
         slow = 0
         for _ in range(trials):
             steps = self._random.normal(0.0, sigma / math.sqrt(2 * ROUNDS), 2 * ROUNDS)
             wander = numpy.exp(numpy.cumsum(steps)).reshape(ROUNDS, 2)
             times = wander * self._samples((ROUNDS, 2))
-            # In turns a b, b a: what wanders must not favour one of them.
+            # Alternately a b, b a, so that drift favours neither.
             times[1::2] = times[1::2, ::-1]
             found = judge_paired(times[:, 0].tolist(), (ratio * times[:, 1]).tolist())
             slow += found.verdict is Verdict.SLOW

@@ -1,6 +1,6 @@
-#include "bindings/python/utf8.hpp"
+#include "bindings/python/objects.hpp"
 
-#include <pybind11/pybind11.h>
+#include <cstring>
 
 namespace gpuprof::bindings {
 
@@ -43,6 +43,39 @@ py::str from_utf8(const std::string& text) {
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
   if (decoded == nullptr) throw py::error_already_set();
   return py::reinterpret_steal<py::str>(decoded);
+}
+
+PyObject* interned(const char* text) {
+  PyObject* string = PyUnicode_InternFromString(text);
+  if (string == nullptr) throw py::error_already_set();
+  return string;
+}
+
+void add_function(py::module_& module, PyMethodDef& definition) {
+  PyObject* function = PyCFunction_NewEx(&definition, nullptr, module.attr("__name__").ptr());
+  if (function == nullptr) throw py::error_already_set();
+  module.add_object(definition.ml_name, function);
+}
+
+void add_method(py::handle type, PyMethodDef& definition) {
+  const auto method = py::reinterpret_steal<py::object>(
+      PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type.ptr()), &definition));
+  if (!method) throw py::error_already_set();
+  py::setattr(type, definition.ml_name, method);
+}
+
+PyTypeObject* add_type(py::module_& module, PyType_Spec& spec) {
+  PyObject* type = PyType_FromSpec(&spec);
+  if (type == nullptr) throw py::error_already_set();
+  module.add_object(std::strrchr(spec.name, '.') + 1, type);
+  return reinterpret_cast<PyTypeObject*>(type);
+}
+
+PyTypeObject* make_internal_type(PyType_Spec& spec) {
+  auto* type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  if (type == nullptr) throw py::error_already_set();
+  type->tp_new = nullptr;
+  return type;
 }
 
 }  // namespace gpuprof::bindings

@@ -1,4 +1,4 @@
-"""Graphs of torch and CuPy, made of the same kernels as gpuprof's; a missing library is told."""
+"""Graphs of torch and CuPy with the same kernels as gpuprof's; a missing library is reported."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from _peers import Peers
 from raw_driver.build import RawGraphs
+from support.peers import Peers
 
 Launch = Callable[[], object]
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 import gpuprof
-from _callable_models import Arguments, Model
-from _turns import BenchmarkError
+from support.callable_models import Arguments, Model
+from support.loops import BenchmarkError
 
 EAGER = "eager"
 TORCH = "torch's graphed callable"
