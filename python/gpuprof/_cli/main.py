@@ -223,10 +223,7 @@ def _run_tool(options: argparse.Namespace) -> int:
             text = json.dumps(found.to_dict(), indent=2) if options.json else str(found)
             common_text.write_text(sys.stdout, text + "\n")
             if found.cut:
-                text = (
-                    f"gpuprof: {found.path}: {found.cut}; `gpuprof trace repair` makes it whole\n"
-                )
-                common_text.write_text(sys.stderr, common_text.shown_text(text.rstrip()) + "\n")
+                _complain(f"{found.path}: {found.cut}; `gpuprof trace repair` makes it whole")
             return USAGE if found.cut else OK
         if options.tool == "validate":
             return _validate(options)
@@ -240,7 +237,7 @@ def _run_tool(options: argparse.Namespace) -> int:
         common_text.write_text(out, tool_tables.merged(merged) + "\n")
         return OK
     except (TraceError, ValueError) as error:
-        common_text.write_text(sys.stderr, f"gpuprof: {common_text.shown_text(str(error))}\n")
+        _complain(str(error))
         return USAGE
 
 
@@ -256,7 +253,7 @@ def _validate(options: argparse.Namespace) -> int:
         try:
             checked = trace_tools.validate(file)
         except TraceError as error:
-            common_text.write_text(sys.stderr, f"gpuprof: {common_text.shown_text(str(error))}\n")
+            _complain(str(error))
             code = USAGE
             continue
         found.append(checked.to_dict())
@@ -271,12 +268,12 @@ def _validate(options: argparse.Namespace) -> int:
 
 def _run_compare(options: argparse.Namespace) -> int:
     from gpuprof._cli import compare
-    from gpuprof._common.text import shown_text, write_text
+    from gpuprof._common.text import write_text
 
     try:
         code, text = compare.run(options)
     except (compare.InputError, ModuleNotFoundError) as error:
-        write_text(sys.stderr, f"gpuprof: {shown_text(str(error))}\n")
+        _complain(str(error))
         return USAGE if isinstance(error, compare.InputError) else compare.INCOMPARABLE
     try:
         write_text(sys.stdout, text + "\n")
@@ -303,6 +300,12 @@ def _run(options: argparse.Namespace) -> int:
         sys.stdout, json.dumps(found, indent=2) + "\n" if options.json else info.render(found)
     )
     return OK
+
+
+def _complain(text: str) -> None:
+    from gpuprof._common.text import shown_text, write_text
+
+    write_text(sys.stderr, f"gpuprof: {shown_text(text)}\n")
 
 
 def _discard_output() -> None:
