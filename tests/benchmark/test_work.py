@@ -13,7 +13,8 @@ import pytest
 from gpuprof._benchmark import loop
 from gpuprof._benchmark import work as bench_work
 from gpuprof._benchmark.work import Work, clone, gpu_bytes, leaves, shared
-from gpuprof._frameworks.random_state import random_state_kept
+from gpuprof._frameworks.loaded import is_tensor
+from gpuprof._frameworks.torch import random_state_kept
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
             return Pointer(root, self.ctypes.data - root.ctypes.data)
 
     module: Any = types.ModuleType("cupy")
-    module.ndarray = Array
+    module.ndarray, module.cuda = Array, None
     module.ascontiguousarray = numpy.ascontiguousarray
     module.arange = lambda count: numpy.arange(count, dtype="f4").view(Array)
     monkeypatch.setitem(sys.modules, "cupy", module)
@@ -227,7 +228,7 @@ def test_clones_of_tensors_keep_strides_alignment_and_requires_grad(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    monkeypatch.setattr(bench_work, "_is_on_gpu", bench_work._is_tensor)
+    monkeypatch.setattr(bench_work, "_is_on_gpu", is_tensor)
     whole = torch.arange(60.0).reshape(6, 10)
     views = [whole, whole.t(), whole[:, :3], whole.view(-1)[1:], torch.ones(1).expand(500, 500)]
     for tensor in [*views, torch.nn.Parameter(whole), torch.empty(0, 3), torch.tensor(2.0)]:

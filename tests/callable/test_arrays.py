@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuprof._callable.arrays import arrays_of
-from gpuprof._callable.layout import grown, is_dense
+from gpuprof._callable.arrays import arrays_of, grown, is_dense
 
 numpy: Any = pytest.importorskip("numpy", reason="Python build without NumPy")
 
@@ -24,6 +23,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     module: Any = types.ModuleType("cupy")
     module.ndarray = ndarray
+    module.cuda = types.SimpleNamespace()  # so that its import is over
     module.ascontiguousarray = numpy.ascontiguousarray
     module.empty_like = numpy.empty_like
     module.empty = lambda shape, dtype: numpy.empty(shape, dtype).view(ndarray)
@@ -165,7 +165,7 @@ def test_a_static_array_of_cupys_is_dense_and_is_filled(cupy: Any, view: Any) ->
     assert is_dense(static.shape, [stride // 4 for stride in static.strides])
     arrays.fill(static, array)
     assert (static == array).all()
-    make, of = arrays.fresh_maker(static)
+    make, of = arrays.empty_like, static
     assert make(of).strides == static.strides
     assert not numpy.shares_memory(make(of), static)
     staged = arrays.stage(static, array)
@@ -210,7 +210,7 @@ def test_contiguous_arrays_of_numbas_are_copied_on_the_stream_of_the_call(numba:
     arrays.fill(static, array)
     assert static.calls == [("copy_to_device", numba.stream)]
     assert (static.values == array.values).all()
-    make, of = arrays.fresh_maker(static)
+    make, of = arrays.empty_like, static
     assert make(of).strides == static.strides
 
 
@@ -264,7 +264,7 @@ def test_an_unknown_array_is_used_where_it_is() -> None:
     assert arrays.static_like(array) is array
     assert arrays.dense(array) is array
     arrays.fill(array, array)
-    make, of = arrays.fresh_maker(array)
+    make, of = arrays.empty_like, array
     assert make(of) is array
     assert arrays.nbytes(array) == 24
     assert arrays.same_bytes(array, Foreign())

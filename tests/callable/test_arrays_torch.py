@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuprof._callable.arrays import arrays_of
-from gpuprof._callable.layout import is_dense
+from gpuprof._callable.arrays import arrays_of, is_dense
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.torch
@@ -68,7 +67,7 @@ def test_a_dense_layout_is_kept(
     array = torch.randn(200).as_strided(shape, strides)
     static = arrays.static_like(array)
     assert static.stride() == strides
-    make, of = arrays.fresh_maker(static)
+    make, of = arrays.empty_like, static
     assert make(of).stride() == strides
     assert make(of).data_ptr() != static.data_ptr() or not static.numel()
 
@@ -86,7 +85,7 @@ def test_another_layout_becomes_dense_and_stays_so(
     array = torch.randn(200).as_strided(shape, strides)
     static = arrays.static_like(array)
     assert is_dense(static.shape, static.stride())
-    make, of = arrays.fresh_maker(static)
+    make, of = arrays.empty_like, static
     assert make(of).stride() == static.stride()
     arrays.fill(static, array)
     assert torch.equal(static, array)

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuprof._callable.buckets import Axis, Buckets, Pad, Padding
-from gpuprof._callable.padded_results import learn
+from gpuprof._callable.buckets import Axis, Buckets, Pad, Padding, learn
 from gpuprof._callable.pytree import key_of
 from tests.support import stand_in_arrays
 from tests.support.stand_in_arrays import Array

@@ -16,9 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuprof._callable.pytree import flatten_arguments
-from gpuprof._callable.results import flatten_result, rebuild
-from gpuprof._callable.values import same_value
+from gpuprof._callable.leaves import same_value
+from gpuprof._callable.pytree import flatten_arguments, flatten_result, rebuild
 from tests.support import stand_in_arrays
 from tests.support.stand_in_arrays import Array
 from tests.support.structures import (

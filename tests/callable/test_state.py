@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from gpuprof._callable import state
+from gpuprof._frameworks.torch import fresh_autocast_cache, kept_buffers, kept_random_state
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = [
@@ -77,12 +78,12 @@ def test_a_mode_makes_another_state_and_probes_that_differ(
     autocast: Any, block: Any, difference: list[str]
 ) -> None:
     plain = state.current()
-    probes = state.probes(plain)
+    probes = state.state_guards(plain)
     assert all(probe() == wanted for probe, wanted in probes)
     with block(autocast):
         other = state.current()
         assert not all(probe() == wanted for probe, wanted in probes)
-        inside = state.probes(other)
+        inside = state.state_guards(other)
         assert all(probe() is wanted for probe, wanted in inside)
     assert not all(probe() == wanted for probe, wanted in inside)
     assert other != plain
@@ -94,7 +95,7 @@ def test_a_mode_makes_another_state_and_probes_that_differ(
 def test_dtypes_of_autocast_differ(autocast: Any) -> None:
     with autocast(torch.bfloat16):
         one = state.current()
-        probes = state.probes(one)
+        probes = state.state_guards(one)
     with autocast(torch.float16):
         other = state.current()
         assert not all(probe() == wanted for probe, wanted in probes)
@@ -109,14 +110,14 @@ def test_an_older_torch_tells_autocasts_dtype_by_another_name(
     with autocast():
         now = state.current()
         assert now.autocast is torch.bfloat16
-        assert all(probe() is wanted for probe, wanted in state.probes(now))
+        assert all(probe() is wanted for probe, wanted in state.state_guards(now))
 
 
 def test_autocast_of_the_cpu_is_no_part_of_it() -> None:
     plain = state.current()
     with torch.autocast("cpu"):
         assert state.current() == plain
-        assert all(probe() == wanted for probe, wanted in state.probes(plain))
+        assert all(probe() == wanted for probe, wanted in state.state_guards(plain))
 
 
 def test_without_torch_the_state_is_the_one_torch_begins_with(
@@ -124,8 +125,8 @@ def test_without_torch_the_state_is_the_one_torch_begins_with(
 ) -> None:
     monkeypatch.delitem(sys.modules, "torch")
     without = state.current()
-    assert state.probes(without) == ()
-    with state.fresh_autocast_cache(), state.kept_random_state(0), state.kept_buffers([]):
+    assert state.state_guards(without) == ()
+    with fresh_autocast_cache(), kept_random_state(0), kept_buffers([]):
         pass
     monkeypatch.setitem(sys.modules, "torch", torch)
     assert state.current() == without
@@ -175,12 +176,12 @@ def test_what_autocast_has_cast_is_forgotten_before_and_after(
     cleared: list[str] = []
     monkeypatch.setattr(torch, "clear_autocast_cache", lambda: cleared.append("cleared"))
     with autocast():
-        with pytest.raises(KeyError) if fails else nullcontext(), state.fresh_autocast_cache():
+        with pytest.raises(KeyError) if fails else nullcontext(), fresh_autocast_cache():
             cleared.append("block")
             if fails:
                 raise KeyError
         assert cleared == ["cleared", "block", "cleared"]
-    with state.fresh_autocast_cache():
+    with fresh_autocast_cache():
         pass
     assert len(cleared) == 3
 
@@ -216,13 +217,13 @@ def generators(monkeypatch: pytest.MonkeyPatch) -> tuple[Generator, Generator]:
 
 def test_the_generator_of_the_device_is_put_back(generators: tuple[Generator, Generator]) -> None:
     first, second = generators
-    with pytest.raises(KeyError), state.kept_random_state(1):
+    with pytest.raises(KeyError), kept_random_state(1):
         first.offset += 4
         second.offset += 4
         raise KeyError
     assert (first.offset, second.offset) == (44, 40)
     assert second.seeded == 0
-    with state.kept_random_state(1):
+    with kept_random_state(1):
         second.manual_seed(5)
     assert (second.seed, second.offset) == (11, 40)
 
@@ -231,7 +232,7 @@ def test_before_cuda_is_in_use_there_is_no_generator_to_put_back(
     generators: tuple[Generator, Generator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-    with state.kept_random_state(0):
+    with kept_random_state(0):
         generators[0].offset += 4
     assert generators[0].offset == 44
 
@@ -241,7 +242,7 @@ def test_a_batch_norm_in_training_does_not_count_a_warm_up() -> None:
     norm = model[1]
     before = [each.clone() for each in model.buffers()]
     places = [each.data_ptr() for each in model.buffers()]
-    with state.kept_buffers([model, norm]):
+    with kept_buffers([model, norm]):
         model(torch.randn(8, 2))
         assert norm.num_batches_tracked == 1
     assert all(torch.equal(now, then) for now, then in zip(model.buffers(), before, strict=True))
@@ -251,7 +252,7 @@ def test_a_batch_norm_in_training_does_not_count_a_warm_up() -> None:
 def test_buffers_of_modules_that_are_not_in_training_are_left_alone() -> None:
     model = torch.nn.Sequential(torch.nn.BatchNorm1d(2), torch.nn.BatchNorm1d(2))
     model[0].eval()
-    with state.kept_buffers([model]):
+    with kept_buffers([model]):
         for norm in model:
             norm.running_mean += 1
     assert model[0].running_mean.tolist() == [1, 1]
@@ -265,7 +266,7 @@ def test_a_buffer_that_was_replaced_is_put_back_even_after_an_error() -> None:
     with torch.inference_mode():
         model.register_buffer("made_in_inference_mode", torch.zeros(2))
     total = model.total
-    with pytest.raises(KeyError), state.kept_buffers([model]):
+    with pytest.raises(KeyError), kept_buffers([model]):
         model.total += 1
         model.total = model.total + 1
         with torch.inference_mode():

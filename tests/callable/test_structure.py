@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuprof._callable.values import is_plain
+from gpuprof._callable.leaves import is_plain
 from tests.support import stand_in_arrays
 from tests.support.stand_in_arrays import Array
 from tests.support.structures import Batch, Color, Handle, Named, Pair, flat, same

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from gpuprof._callable import hooks
-from gpuprof._callable.guards import collect
-from gpuprof._callable.hooks import on_replaced
+from gpuprof._callable import guards
+from gpuprof._callable.guard_finder import find_guards
+from gpuprof._callable.guards import ReplacementHook
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -48,7 +48,7 @@ def net() -> Any:
 
 
 def test_a_module_is_as_it_was_after_it_ran(net: Any) -> None:
-    watched = collect(net)
+    found = find_guards(net)
     net(torch.randn(4, 2))
     net.eval()
     net.train()
@@ -56,13 +56,13 @@ def test_a_module_is_as_it_was_after_it_ran(net: Any) -> None:
     torch.optim.SGD(net.parameters(), lr=0.1).step()
     net.zero_grad()
     net.unused = 5
-    assert watched.moved() == []
-    assert watched.left_out == 0
-    assert watched.modules[0] is net
+    assert found.moved() == []
+    assert found.left_out == 0
+    assert found.modules[0] is net
 
 
 def test_everything_of_a_module_that_changes_is_named(net: Any, monkeypatch: Any) -> None:
-    watched = collect(net)
+    found = find_guards(net)
     net.fc.weight.data = torch.zeros(2, 2)
     net.fc.bias = nn.Parameter(torch.zeros(2))
     net.norm.running_mean = torch.zeros(2)
@@ -74,7 +74,7 @@ def test_everything_of_a_module_that_changes_is_named(net: Any, monkeypatch: Any
     net.tables["x"] = torch.ones(2)
     net.scale = 3
     monkeypatch.setitem(globals(), "GAIN", 2.0)
-    assert set(watched.moved()) == {
+    assert set(found.moved()) == {
         f"parameter 'fc.weight': {MOVED}",
         f"parameter 'fc.bias': {REPLACED}",
         f"buffer 'norm.running_mean': {REPLACED}",
@@ -102,27 +102,27 @@ def test_everything_of_a_module_that_changes_is_named(net: Any, monkeypatch: Any
     ids=["double", "assign", "swap_tensors", "resized to nothing", "weight_norm", "deleted"],
 )
 def test_a_parameter_with_other_memory_is_found(net: Any, move: Any) -> None:
-    watched = collect(net)
+    found = find_guards(net)
     move(net)
-    assert any(change.startswith("parameter 'fc.weight': ") for change in watched.moved())
+    assert any(change.startswith("parameter 'fc.weight': ") for change in found.moved())
 
 
 def test_the_old_memory_of_a_parameter_stays(net: Any) -> None:
     weight = net.fc.weight
     before, values = weight.data_ptr(), weight.detach().clone()
-    watched = collect(net)
+    found = find_guards(net)
     weight.data = torch.zeros(2, 2)
-    (storage,) = [each for each in watched.keep if each.data_ptr() == before]
+    (storage,) = [each for each in found.keep if each.data_ptr() == before]
     kept = torch.empty(0).set_(storage, 0, (2, 2))
     assert torch.equal(kept, values)
 
 
 def test_the_training_flag_of_the_module_is_looked_at_each_time(net: Any) -> None:
-    watched = collect(net)
-    (item,) = watched.always
+    found = find_guards(net)
+    (item,) = found.always
     assert (item.container, item.key, item.expected) == (vars(net), "training", True)
     net.eval()
-    assert "training flag: False, captured with True" in watched.moved()
+    assert "training flag: False, captured with True" in found.moved()
 
 
 def forms(net: Any) -> dict[str, Any]:
@@ -160,39 +160,39 @@ class Patched(nn.Module):  # type: ignore[misc, name-defined]
 
 @pytest.mark.parametrize("form", forms(Net()))
 def test_a_module_is_found_however_it_is_called(net: Any, form: str) -> None:
-    watched = collect(forms(net)[form])
-    assert watched.moved() == []
-    assert any(net in list(each.modules()) for each in watched.modules)
+    found = find_guards(forms(net)[form])
+    assert found.moved() == []
+    assert any(net in list(each.modules()) for each in found.modules)
     net.fc.weight.data = torch.zeros(2, 2)
     net.scale = 5
-    weight, scale = watched.moved() if "weight" in watched.moved()[0] else watched.moved()[::-1]
+    weight, scale = found.moved() if "weight" in found.moved()[0] else found.moved()[::-1]
     assert weight.endswith(f"fc.weight': {MOVED}")
     assert scale.endswith("scale': 5, captured with 2")
     assert "_orig_mod" not in weight
 
 
 def test_a_compiled_module_has_the_flags_of_the_one_inside(net: Any) -> None:
-    watched = collect(torch.compile(net, backend="eager"))
-    assert watched.modules == (net, net.heads[0])
-    assert [item.container for item in watched.always] == [vars(net)]
+    found = find_guards(torch.compile(net, backend="eager"))
+    assert found.modules == [net, net.heads[0]]
+    assert [item.container for item in found.always] == [vars(net)]
 
 
 def test_a_scripted_modules_parameters_are_watched() -> None:
     scripted = torch.jit.script(nn.Sequential(nn.Linear(2, 2)))
-    watched = collect(scripted)
-    assert watched.moved() == []
+    found = find_guards(scripted)
+    assert found.moved() == []
     scripted.double()
-    assert watched.moved() == [f"parameter '0.weight': {MOVED}", f"parameter '0.bias': {MOVED}"]
+    assert found.moved() == [f"parameter '0.weight': {MOVED}", f"parameter '0.bias': {MOVED}"]
 
 
 def test_two_modules_of_a_function_have_its_names_for_them() -> None:
     encoder, decoder = nn.Linear(2, 2), nn.Linear(2, 2)
-    watched = collect(lambda x: decoder(encoder(x)))
-    assert set(watched.modules) == {encoder, decoder}
-    assert len(watched.always) == 4
+    found = find_guards(lambda x: decoder(encoder(x)))
+    assert set(found.modules) == {encoder, decoder}
+    assert len(found.always) == 4
     decoder.weight.data = torch.zeros(2, 2)
     encoder.eval()
-    assert set(watched.moved()) == {
+    assert set(found.moved()) == {
         f"parameter 'decoder.weight': {MOVED}",
         "training flag of 'encoder': False, captured with True",
     }
@@ -201,29 +201,29 @@ def test_two_modules_of_a_function_have_its_names_for_them() -> None:
 def test_parameters_without_memory_are_known_by_identity() -> None:
     meta = nn.Linear(2, 2, device="meta")
     lazy = nn.LazyLinear(2)
-    watched = collect(lambda x: (meta(x), lazy(x)))
-    assert watched.moved() == []
+    found = find_guards(lambda x: (meta(x), lazy(x)))
+    assert found.moved() == []
     meta.weight = nn.Parameter(torch.zeros(2, 2))
     lazy(torch.ones(1, 3))
-    assert f"parameter 'meta.weight': {REPLACED}" in watched.moved()
+    assert f"parameter 'meta.weight': {REPLACED}" in found.moved()
 
 
 def test_shared_parameters_are_watched_in_each_place() -> None:
     one, other = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)
     other.weight = one.weight
     model = nn.Sequential(one, other)
-    watched = collect(model)
+    found = find_guards(model)
     other.weight = nn.Parameter(torch.zeros(2, 2))
-    assert watched.moved() == [f"parameter '1.weight': {REPLACED}"]
+    assert found.moved() == [f"parameter '1.weight': {REPLACED}"]
 
 
 def test_what_is_watched_does_not_keep_the_module_alive(net: Any) -> None:
-    watched = collect(nn.Sequential(nn.Linear(2, 2)))
-    watched.modules = ()
-    assert watched.moved() == []
+    found = find_guards(nn.Sequential(nn.Linear(2, 2)))
+    found.modules.clear()
+    assert found.moved() == []
     model = nn.Linear(2, 2)
     gone = weakref.ref(model)
-    listening = on_replaced([model], list)
+    listening = ReplacementHook([model], list)
     del model
     gc.collect()
     assert gone() is None
@@ -248,7 +248,7 @@ def has_hook() -> bool:
 )
 def test_a_replaced_parameter_is_told_at_once(net: Any, replace: Any) -> None:
     told: list[bool] = []
-    listening = on_replaced([net], lambda: told.append(True))
+    listening = ReplacementHook([net], lambda: told.append(True))
     before = dict(vars(net.fc))
     replace(net)
     assert told
@@ -266,8 +266,8 @@ def test_one_hook_serves_all_who_listen_and_goes_with_the_last(net: Any) -> None
     assert not has_hook()
     first, second = [], []
     listening = [
-        on_replaced([net], lambda: first.append(1)),
-        on_replaced([net.fc, net.fc], lambda: second.append(1)),
+        ReplacementHook([net], lambda: first.append(1)),
+        ReplacementHook([net.fc, net.fc], lambda: second.append(1)),
     ]
     assert len(nn.modules.module._global_parameter_registration_hooks) == 1
     net.fc.weight = nn.Parameter(torch.zeros(2, 2))
@@ -278,12 +278,12 @@ def test_one_hook_serves_all_who_listen_and_goes_with_the_last(net: Any) -> None
     assert (len(first), len(second)) == (1, 2)
     listening[1].remove()
     assert not has_hook()
-    assert not hooks._by_module
+    assert not guards._by_module
 
 
 def test_the_hook_goes_with_the_last_module() -> None:
     model = nn.Linear(2, 2)
-    listening = on_replaced([model], list)
+    listening = ReplacementHook([model], list)
     assert has_hook()
     del model
     gc.collect()
@@ -293,7 +293,7 @@ def test_the_hook_goes_with_the_last_module() -> None:
 
 def test_a_module_that_is_listened_to_is_not_changed(net: Any) -> None:
     before = {name: copy.copy(value) for name, value in vars(net).items()}
-    listening = on_replaced([net], list)
-    collect(net)
+    listening = ReplacementHook([net], list)
+    find_guards(net)
     assert vars(net) == before
     listening.remove()

@@ -29,19 +29,19 @@ def captured(world: World) -> TorchCapture:
 def test_the_first_replay_shows_whether_a_graph_draws(world: World, draws: bool) -> None:
     capture = captured(world)
     world.draws = draws
-    assert capture.uses_random is None
+    assert capture.probe.uses_random is None
     assert capture.probe.must_use_torch
-    capture.replay()
-    assert capture.uses_random is draws
+    capture.probe.replay(capture.graph)
+    assert capture.probe.uses_random is draws
     assert capture.probe.must_use_torch is draws
 
 
 def test_what_was_learnt_of_a_graph_stays(world: World) -> None:
     capture = captured(world)
     world.draws = True
-    capture.replay()
+    capture.probe.replay(capture.graph)
     world.draws = False
-    capture.replay()
+    capture.probe.replay(capture.graph)
     assert capture.probe.must_use_torch
 
 
@@ -52,16 +52,16 @@ def test_a_torch_whose_generators_join_by_themselves_always_replays(
     world = install(monkeypatch)
     world.torch.__version__ = version
     capture = captured(world)
-    capture.replay()
-    assert capture.uses_random is None
+    capture.probe.replay(capture.graph)
+    assert capture.probe.uses_random is None
     assert capture.probe.must_use_torch
 
 
 def test_a_generator_that_cannot_be_asked_teaches_nothing(world: World) -> None:
     capture = captured(world)
     world.torch.cuda.default_generators = (object(),)
-    capture.replay()
-    assert capture.uses_random is None
+    capture.probe.replay(capture.graph)
+    assert capture.probe.uses_random is None
     assert capture.probe.must_use_torch
 
 
@@ -70,7 +70,7 @@ def test_a_replay_is_launched_on_the_stream_asked_for(world: World, on: str) -> 
     capture = captured(world)
     stream = world.current = world.torch.cuda.Stream()
     wanted = {"current": stream.cuda_stream, "other": 0x77, "default": 0}[on]
-    capture.replay(wanted)
+    capture.probe.replay(capture.graph, wanted)
     assert world.replayed_on == [wanted]
     assert world.current == stream
 

@@ -166,7 +166,7 @@ def test_the_body_allocates_from_the_graphs_pool_on_the_captured_stream(world: S
     assert world.mode == 0
     memory = capture.end()
     assert world.state() == before
-    assert isinstance(memory, frameworks_cupy.GraphMemory)
+    assert isinstance(memory, frameworks_cupy.CupyMemory)
     del array
     assert world.log == [f"allocated in mode {RELAXED}"]  # the graph writes there
     del memory, capture

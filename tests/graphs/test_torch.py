@@ -460,7 +460,6 @@ def test_a_new_torch_gives_the_drivers_handles(world: World) -> None:
     capture = torch_capture.TorchCapture(None, "thread_local")
     capture.begin()
     capture.end()
-    assert capture.has_raw
     assert capture.lacks == ""
     assert capture.raw_graph() == 0xA0
     assert capture.graph.exec == 0
@@ -477,14 +476,13 @@ def test_an_old_torch_replays_and_says_what_it_lacks(monkeypatch: pytest.MonkeyP
     capture.begin()
     capture.end()
     capture.instantiate()
-    assert not capture.has_raw
     assert capture.raw_graph() is None
-    assert capture.raw_exec() is None
+    assert capture.parts().exec is None
     assert capture.lacks == (
         "torch 2.7.1 has no keep_graph: nodes, update, upload and collected timers are not "
         "available; torch 2.8 or newer has it"
     )
-    capture.replay()
+    capture.probe.replay(capture.graph)
     assert world.replayed_on == [0]
 
 
@@ -496,5 +494,5 @@ def test_a_torch_that_hides_the_executable_graph_gives_the_other(
     capture.begin()
     capture.end()
     assert capture.raw_graph() == 0xA0
-    assert capture.raw_exec() is None
+    assert capture.parts().exec is None
     assert capture.lacks.startswith("torch 2.8.0 does not give the executable graph")

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from gpuprof._benchmark.options import checked_options
 from gpuprof._common import checks
 from gpuprof._display.progress import Progress
-from gpuprof._frameworks.random_state import random_state_kept
+from gpuprof._frameworks.torch import random_state_kept
 from gpuprof._results import statistics
 from gpuprof._results.comparison import CompareResult, joint_confidence
 from gpuprof._results.decision import check_threshold

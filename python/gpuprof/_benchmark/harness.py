@@ -8,7 +8,6 @@ one is taken, and a warning says so.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from time import get_clock_info, perf_counter_ns
@@ -21,8 +20,9 @@ from gpuprof._benchmark.noise import Noise
 from gpuprof._benchmark.options import Options
 from gpuprof._benchmark.probe import ProbeResult, probe, reading_ns
 from gpuprof._benchmark.work import Work, first_line
-from gpuprof._frameworks.random_state import random_state_kept
-from gpuprof._frameworks.streams import Where, find, made_current
+from gpuprof._frameworks import loaded
+from gpuprof._frameworks.streams import StreamRef, as_current, resolve
+from gpuprof._frameworks.torch import random_state_kept
 from gpuprof.errors import EmptyGraphError, InvalidStateError
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Harness:
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
-    def _prepare(self, where: Where | None) -> samplers.Sampler:
+    def _prepare(self, where: StreamRef | None) -> samplers.Sampler:
         self.work.first_call()
         if where is None and _core.cuda_in_use():
             where = self._enter_stream()
@@ -133,16 +133,16 @@ class Harness:
             self._clock_tick_ms = probed.calibration.tick_ns * 1e-6
         return sampler
 
-    def _enter_stream(self) -> Where:
-        where = find(self.options.stream)
+    def _enter_stream(self) -> StreamRef:
+        where = resolve(self.options.stream)
         if _core._capture_status(where.handle):
             message = (
                 "stream: it is being captured, and a benchmark waits for the GPU; "
                 "end the capture first"
             )
             raise InvalidStateError(message)
-        self._undo.enter_context(made_current(where))
-        return find(where.given)  # its device is the current one only now
+        self._undo.enter_context(as_current(where))
+        return resolve(where.given)  # its device is the current one only now
 
     def _on_cpu(self, why: str) -> samplers.Sampler:
         if why:
@@ -167,7 +167,7 @@ class Harness:
         return few, few + more
 
     def _on_gpu_clock(
-        self, where: Where, held: HeldStream, probed: ProbeResult
+        self, where: StreamRef, held: HeldStream, probed: ProbeResult
     ) -> samplers.Sampler:
         mode = self._mode_for_arguments(where)
         if mode == "isolated":
@@ -183,7 +183,7 @@ class Harness:
                 self.work.warn(_NOT_CAPTURED + first_line(error))
         return self._batched(held, probed)
 
-    def _mode_for_arguments(self, where: Where) -> str:
+    def _mode_for_arguments(self, where: StreamRef) -> str:
         """Return the mode asked for, or the one that `setup` or a cold cache needs."""
         mode = self.options.mode
         if self.work.setup is not None:
@@ -199,7 +199,7 @@ class Harness:
         )
         return "isolated"
 
-    def _graph(self, where: Where, probed: ProbeResult) -> samplers.Sampler:
+    def _graph(self, where: StreamRef, probed: ProbeResult) -> samplers.Sampler:
         with ExitStack() as graphs:
             once, on = self._first_captured(where)
             graphs.callback(once.close)
@@ -220,17 +220,17 @@ class Harness:
             once.close()
             return sampler
 
-    def _first_captured(self, where: Where) -> tuple[CapturedGraph, Where]:
+    def _first_captured(self, where: StreamRef) -> tuple[CapturedGraph, StreamRef]:
         try:
             return self._captured(where, 1)
         except EmptyGraphError:
-            if not {"torch", "cupy"} <= sys.modules.keys():
+            if loaded.torch() is None or loaded.cupy() is None:
                 raise
             # Torch is there, but the work is CuPy's.
             self._backend = "driver"
             return self._captured(where, 1)
 
-    def _captured(self, where: Where, calls: int) -> tuple[CapturedGraph, Where]:
+    def _captured(self, where: StreamRef, calls: int) -> tuple[CapturedGraph, StreamRef]:
         from gpuprof._graphs.capture import capture
 
         given: object = where.handle if where.given is None else where.given
@@ -240,7 +240,7 @@ class Harness:
         timers: Literal["last", "strip"] = "last" if self.options.scopes else "strip"
         with capture(given, backend=self._backend, timers=timers, name=name) as cap:
             self.work.call_times(calls)
-        return cap.graph, Where(where.given, cap.stream, where.device)
+        return cap.graph, StreamRef(where.given, cap.stream, where.device)
 
     def _batched(self, held: HeldStream, probed: ProbeResult) -> samplers.Sampler:
         most = MAX_ENTRIES // _ENTRIES_A_CALL

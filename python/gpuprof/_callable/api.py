@@ -5,16 +5,18 @@ A call that a graph fits is answered in C++ (`_core.CallBase`), any other one by
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpuprof._callable.cache import CapturingCalls
+from gpuprof._callable.capture import CapturedCall
 from gpuprof._callable.settings import check_function, check_samples, check_settings
-from gpuprof._graphs.arguments import shown
+from gpuprof._callable.stats import GraphedStats, GraphStats, arguments_text
+from gpuprof._graphs.types import shown
 from gpuprof.errors import GpuprofError, InvalidStateError
 
 if TYPE_CHECKING:
-    from gpuprof._callable.stats import GraphedStats
     from gpuprof._graphs.graph import CapturedGraph
     from gpuprof._graphs.pool import CapturePool
     from gpuprof._graphs.timings import GraphTimings
@@ -148,6 +150,8 @@ class GraphedCallable(CapturingCalls):
     May be called from any thread, and on any stream; its graphs run one after the other.
     """
 
+    __module__ = "gpuprof"
+
     def __init__(self) -> None:
         message = "a GraphedCallable is made by gpuprof.make_graphed_callable()"
         raise TypeError(message)
@@ -163,7 +167,7 @@ class GraphedCallable(CapturingCalls):
 
         With ``outputs="static"`` a result is stale once this has moved on.
         """
-        return self._pool._take_turns().launches
+        return self._settings.pool._take_turns().launches
 
     @property
     def graphs(self) -> tuple[CapturedGraph, ...]:
@@ -211,39 +215,30 @@ class GraphedCallable(CapturingCalls):
 
     def stats(self) -> GraphedStats:
         """Return what the callable did since it was made or reset; see `GraphedStats`."""
-        from gpuprof._callable.stats import GraphedStats, GraphStats, arguments_text
-
-        graphs = []
-        for entry in self._entries:
-            captured = self._of_entry(entry)
-            if captured is None:
-                continue
-            graph = captured.graph
-            num_nodes, memory = _nodes_and_memory(graph)
-            graphs.append(
-                GraphStats(
-                    name=graph.name or self.name,
-                    arguments=arguments_text(captured.flat.leaves),
-                    replays=graph.num_replays,
-                    num_nodes=num_nodes,
-                    memory_bytes=None if memory is None else memory + captured.nbytes,
-                    capture_s=captured.seconds,
-                )
-            )
+        captured = [each for each in map(self._of_entry, self._entries) if each is not None]
+        graphs = tuple(self._stats_of(each) for each in captured)
         sizes = [each.memory_bytes for each in graphs]
         return GraphedStats(
-            captures=self._counts["captures"],
+            **self._counts,
             replays=self._replays_gone + sum(each.replays for each in graphs),
-            eager_calls=self._counts["eager"],
             hits=self._hits + self._hits_of_python,
-            misses=self._counts["misses"],
-            evictions=self._counts["evictions"],
-            recaptures=self._counts["recaptures"],
-            failures=self._counts["failures"],
-            padded_calls=self._counts["padded"],
             capture_s=self._capture_s,
             memory_bytes=None if None in sizes else sum(size or 0 for size in sizes),
-            graphs=tuple(graphs),
+            graphs=graphs,
+        )
+
+    def _stats_of(self, captured: CapturedCall) -> GraphStats:
+        graph = captured.graph
+        num_nodes, memory = None, None
+        with contextlib.suppress(GpuprofError):  # it is closed, or its context is gone
+            num_nodes, memory = (graph.num_nodes if graph.raw_graph else None), graph.memory.total
+        return GraphStats(
+            name=graph.name or self.name,
+            arguments=arguments_text(captured.flat.leaves),
+            replays=graph.num_replays,
+            num_nodes=num_nodes,
+            memory_bytes=None if memory is None else memory + captured.nbytes,
+            capture_s=captured.seconds,
         )
 
     def __reduce__(self) -> Any:
@@ -259,11 +254,3 @@ class GraphedCallable(CapturingCalls):
         import html
 
         return f"<div><code>{html.escape(repr(self))}</code>{self.stats()._repr_html_()}</div>"
-
-
-def _nodes_and_memory(graph: CapturedGraph) -> tuple[int | None, int | None]:
-    """Return what a graph tells; nothing where it is closed, or its context is gone."""
-    try:
-        return (graph.num_nodes if graph.raw_graph else None), graph.memory.total
-    except GpuprofError:
-        return None, None

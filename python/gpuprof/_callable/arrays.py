@@ -13,83 +13,75 @@ alone waits for the GPU. Errors are those of the library.
 from __future__ import annotations
 
 import functools
-import sys
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from gpuprof._callable.leaves import Leaf, type_name
+from gpuprof._frameworks import loaded
 
 if TYPE_CHECKING:
-    from gpuprof._callable.placement import CallStream
-    from gpuprof._callable.pytree import Leaf
+    from gpuprof._frameworks.streams import CallStream
 
 
-class Arrays(Protocol):
-    """The arrays of one library.
+class Arrays(ABC):
+    """The arrays of one library."""
 
-    Attributes
-    ----------
-    name : str
-        ``"torch"``, ``"cupy"``, ``"numba"`` or ``"address"``.
-    types : tuple of type
-        The exact types that a call may bring.
-    in_place : bool
-        Whether the graph uses the arrays that it was captured with, where they are: nothing is
-        copied, and the address is part of what a call must match.
-    """
+    name: ClassVar[str]
+    # Whether the graph uses the arrays that it was captured with, where they are: nothing is
+    # copied, and the address is part of what a call must match.
+    in_place: ClassVar[bool] = False
 
-    name: str
-    types: tuple[type, ...]
-    in_place: bool
+    def __init__(self, types: tuple[type, ...], empty_like: Callable[[Any], Any]) -> None:
+        self.types = types  # the exact ones that a call may bring
+        self.empty_like = empty_like  # returns a new array, not filled, with the same strides
 
     def static_like(self, array: Any) -> Any:
-        """Return a new array that is not filled: dense, with the order of `array`'s dimensions.
+        """Return a new array that is not filled: dense, with the order of `array`'s dimensions."""
+        return self.empty_like(array)
 
-        An array that is dense already has its strides kept.
-        """
-
+    @abstractmethod
     def fill(self, static: Any, array: Any) -> None:
         """Enqueue the copy of `array` into `static`."""
 
-    def fresh_maker(self, static: Any) -> tuple[Callable[[Any], Any], Any]:
-        """Return ``(f, a)``: ``f(a)`` is a new array, not filled, with the strides of `static`."""
-
     def stage(self, static: Any, array: Any) -> Any:
         """Return a new array that is laid out as `static` and filled from `array`."""
+        result = self.empty_like(static)
+        self.fill(result, array)
+        return result
 
     def dense(self, array: Any) -> Any:
         """Return a dense array with the values of `array`, which is that itself if it is dense."""
+        steps = [stride // int(array.dtype.itemsize) for stride in array.strides]
+        return array if is_dense(array.shape, steps) else self.stage(array, array)
 
+    @abstractmethod
     def same_bytes(self, a: Any, b: Any) -> bool:
         """Wait, and return whether two arrays of one shape and dtype hold the same bits."""
 
     def slice(self, array: Any, dim: int, size: int) -> Any:
         """Return a view of the first `size` along one dimension."""
+        return array[_along(array, dim, slice(0, size))]
 
+    @abstractmethod
     def padded(self, array: Any, dim: int, size: int) -> Any:
         """Return a new array of `size` along one dimension: `array`, then zeros."""
 
     def nbytes(self, array: Any) -> int:
         """Return how many bytes the elements have."""
+        return int(array.size) * int(array.dtype.itemsize)
 
 
 def arrays_of(array: Any, on: CallStream | None = None) -> Arrays:
     """Return what handles `array`, chosen by its exact type.
 
-    Parameters
-    ----------
-    array : object
-    on : CallStream, optional
-        The stream of the copies where the library has no current one. Needed for copies alone.
-
-    Raises
-    ------
-    TypeError
-        It is a subclass of torch's tensor, or no array on a GPU at all.
+    `on` is the stream of the copies where the library has no current one. TypeError if it is a
+    subclass of torch's tensor, or no array on a GPU at all.
     """
     kind = type(array)
-    torch: Any = sys.modules.get("torch")
-    tensor = getattr(torch, "Tensor", None)
-    if tensor is not None and issubclass(kind, tensor):
-        arrays = _of_torch(torch)
+    if issubclass(kind, loaded.tensor_type()):
+        arrays = _of_torch(loaded.torch())
         if kind in arrays.types:
             return arrays
         message = (
@@ -97,33 +89,14 @@ def arrays_of(array: Any, on: CallStream | None = None) -> Arrays:
             "whose operators a graph cannot follow; pass the tensors inside of it"
         )
         raise TypeError(message)
-    cupy: Any = sys.modules.get("cupy")
-    if kind is getattr(cupy, "ndarray", None):
-        return _of_cupy(cupy)
-    numba: Any = sys.modules.get("numba.cuda.cudadrv.devicearray")
-    if kind is getattr(numba, "DeviceNDArray", None):
-        from gpuprof._callable.arrays_numba import NumbaArrays
-
-        return NumbaArrays(sys.modules["numba.cuda"], kind, on)
+    if kind is loaded.cupy_array_type():
+        return _of_cupy(loaded.cupy())
+    if kind is loaded.numba_array_type():
+        return NumbaArrays(loaded.numba_cuda(), kind, on)
     if hasattr(kind, "__cuda_array_interface__") or hasattr(array, "__cuda_array_interface__"):
-        return _InPlace(kind)
-    message = f"expected an array on a GPU, got {kind.__module__}.{kind.__qualname__}"
+        return _InPlaceArrays(kind)
+    message = f"expected an array on a GPU, got {type_name(kind)}"
     raise TypeError(message)
-
-
-# One library each is kept: a process has no more.
-@functools.lru_cache(maxsize=1)
-def _of_torch(torch: Any) -> Arrays:
-    from gpuprof._callable.arrays_torch import TorchArrays
-
-    return TorchArrays(torch)
-
-
-@functools.lru_cache(maxsize=1)
-def _of_cupy(cupy: Any) -> Arrays:
-    from gpuprof._callable.arrays_cupy import CupyArrays
-
-    return CupyArrays(cupy)
 
 
 def copies_of(leaves: Sequence[Leaf], on: CallStream) -> list[Any]:
@@ -145,45 +118,157 @@ def changed(leaves: Sequence[Leaf], copies: Sequence[Any], on: CallStream) -> li
     ]
 
 
-class _InPlace:
+class TorchArrays(Arrays):
+    """Tensors and parameters of torch's.
+
+    What it makes asks for no gradients. Static tensors are ordinary ones even in inference mode,
+    so that later calls may write to them outside of it.
+    """
+
+    name = "torch"
+
+    def __init__(self, torch: Any) -> None:
+        buffer = getattr(torch.nn, "Buffer", torch.Tensor)
+        super().__init__((torch.Tensor, torch.nn.Parameter, buffer), torch.empty_like)
+        self._torch = torch
+        # Integers of each size: as such, a NaN equals itself.
+        self._bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
+
+    def static_like(self, array: Any) -> Any:
+        # Memory that was expanded or sliced comes out dense here, with its dimensions in order.
+        with self._torch.inference_mode(False):
+            return self._torch.empty_like(array.detach())
+
+    def fill(self, static: Any, array: Any) -> None:
+        with self._torch.no_grad():  # the copy resolves conjugate and negative views
+            static.copy_(array)
+
+    def dense(self, array: Any) -> Any:
+        if not (array.is_conj() or array.is_neg()) and is_dense(array.shape, array.stride()):
+            return array
+        return self.stage(array.detach(), array)
+
+    def same_bytes(self, a: Any, b: Any) -> bool:
+        return bool(self._torch.equal(self._as_bits(a), self._as_bits(b)))
+
+    def slice(self, array: Any, dim: int, size: int) -> Any:
+        return array.narrow(dim, 0, size)
+
+    def padded(self, array: Any, dim: int, size: int) -> Any:
+        shape, back = grown(array.shape, array.stride(), dim, size)
+        result = self._torch.empty(shape, dtype=array.dtype, device=array.device).permute(back)
+        given = array.shape[dim]
+        self.fill(result.narrow(dim, 0, given), array)
+        result.narrow(dim, given, size - given).zero_()
+        return result
+
+    def nbytes(self, array: Any) -> int:
+        return int(array.numel()) * int(array.element_size())
+
+    def _as_bits(self, array: Any) -> Any:
+        flat = array.detach().resolve_conj().resolve_neg().reshape(-1).contiguous()
+        return flat.view(self._bits.get(flat.element_size(), self._torch.int64))
+
+
+class CupyArrays(Arrays):
+    """Arrays of CuPy's."""
+
+    name = "cupy"
+
+    def __init__(self, cupy: Any) -> None:
+        super().__init__((cupy.ndarray,), cupy.empty_like)
+        self._cupy = cupy
+
+    def fill(self, static: Any, array: Any) -> None:
+        static[...] = array
+
+    def same_bytes(self, a: Any, b: Any) -> bool:
+        raw = [self._cupy.ascontiguousarray(each).reshape(-1).view("u1") for each in (a, b)]
+        return bool((raw[0] == raw[1]).all())
+
+    def padded(self, array: Any, dim: int, size: int) -> Any:
+        shape, back = grown(array.shape, array.strides, dim, size)
+        result = self._cupy.empty(shape, dtype=array.dtype).transpose(back)
+        given = array.shape[dim]
+        self.fill(self.slice(result, dim, given), array)
+        result[_along(result, dim, slice(given, size))] = 0
+        return result
+
+
+class NumbaArrays(Arrays):
+    """Numba's device arrays, whose copies are enqueued on `on`: Numba has no current stream.
+
+    None is the default stream.
+    """
+
+    name = "numba"
+
+    def __init__(self, cuda: Any, kind: type, on: CallStream | None = None) -> None:
+        super().__init__((kind,), cuda.device_array_like)
+        self._cuda = cuda
+        self._on = on
+
+    def fill(self, static: Any, array: Any) -> None:
+        orders = ("C_CONTIGUOUS", "F_CONTIGUOUS")
+        if any(static.flags[order] and array.flags[order] for order in orders):
+            static.copy_to_device(array, stream=self._stream())
+        elif array.size:
+            whole = (slice(None),) * len(array.shape)
+            static.setitem(whole, array, stream=self._stream())
+
+    def same_bytes(self, a: Any, b: Any) -> bool:
+        stream = self._stream()
+        on_host = [each.copy_to_host(stream=stream) for each in (a, b)]
+        if stream:
+            stream.synchronize()
+        return bool(on_host[0].tobytes() == on_host[1].tobytes())
+
+    def padded(self, array: Any, dim: int, size: int) -> Any:
+        given = array.shape[dim]
+        shape = (*array.shape[:dim], size, *array.shape[dim + 1 :])
+        result = self._cuda.device_array(shape, dtype=array.dtype)
+        stream = self._stream()
+        for index, value in ((slice(0, given), array), (slice(given, size), 0)):
+            if 0 not in (*shape, index.stop - index.start):
+                result.setitem(_along(array, dim, index), value, stream=stream)
+        return result
+
+    def _stream(self) -> Any:
+        handle = 0 if self._on is None else self._on.handle()
+        return self._cuda.external_stream(handle) if handle else 0
+
+
+class _InPlaceArrays(Arrays):
     """Arrays of which nothing is known but where they are: they are used there."""
 
     name = "address"
     in_place = True
 
     def __init__(self, kind: type) -> None:
-        self.types: tuple[type, ...] = (kind,)
-
-    def static_like(self, array: Any) -> Any:
-        return array
+        super().__init__((kind,), _itself)
 
     def fill(self, static: Any, array: Any) -> None:
         """Do nothing: a call's array is the static one, or does not match."""
 
-    def fresh_maker(self, static: Any) -> tuple[Callable[[Any], Any], Any]:
-        return _itself, static
-
-    def stage(self, *_: Any, **__: Any) -> Any:
+    def stage(self, static: Any, array: Any) -> Any:  # noqa: ARG002
         raise self._refusal()
 
     def dense(self, array: Any) -> Any:
         return array
 
     def same_bytes(self, a: Any, b: Any) -> bool:
-        return _address(a) == _address(b)
+        first, second = (int(each.__cuda_array_interface__["data"][0]) for each in (a, b))
+        return first == second
 
-    def slice(self, *_: Any, **__: Any) -> Any:
+    def slice(self, array: Any, dim: int, size: int) -> Any:  # noqa: ARG002
         raise self._refusal()
 
-    def padded(self, *_: Any, **__: Any) -> Any:
+    def padded(self, array: Any, dim: int, size: int) -> Any:  # noqa: ARG002
         raise self._refusal()
 
     def nbytes(self, array: Any) -> int:
         interface = array.__cuda_array_interface__
-        size = int(interface["typestr"][2:])
-        for each in interface["shape"]:
-            size *= int(each)
-        return size
+        return math.prod(map(int, interface["shape"])) * int(interface["typestr"][2:])
 
     def _refusal(self) -> TypeError:
         kind = self.types[0]
@@ -195,9 +280,42 @@ class _InPlace:
         return TypeError(message)
 
 
+# One library each is kept: a process has no more.
+_of_torch = functools.lru_cache(maxsize=1)(TorchArrays)
+_of_cupy = functools.lru_cache(maxsize=1)(CupyArrays)
+
+
+def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether the elements fill their memory, each place once; strides are in elements."""
+    if 0 in shape:
+        return True
+    expected = 1
+    dims = ((stride, size) for stride, size in zip(strides, shape, strict=True) if size != 1)
+    for stride, size in sorted(dims):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def grown(
+    shape: Sequence[int], strides: Sequence[int], dim: int, size: int
+) -> tuple[list[int], list[int]]:
+    """Return how to make a longer array whose dimensions lie in memory in the order of another's.
+
+    That is the shape in the order of the memory, and the permutation that leads back.
+    """
+    wanted = list(shape)
+    wanted[dim] = size
+    order = sorted(range(len(wanted)), key=lambda axis: -abs(strides[axis]))
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return [wanted[axis] for axis in order], back
+
+
 def _itself(array: Any) -> Any:
     return array
 
 
-def _address(array: Any) -> int:
-    return int(array.__cuda_array_interface__["data"][0])
+def _along(array: Any, dim: int, index: slice) -> tuple[slice, ...]:
+    whole = [slice(None)] * len(array.shape)
+    return (*whole[:dim], index, *whole[dim + 1 :])

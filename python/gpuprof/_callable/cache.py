@@ -1,4 +1,4 @@
-"""What a graphed callable does with a call that no graph fits.
+"""The graphs of a callable, and what it does with a call that none of them fits.
 
 The first calls, another shape, a parameter that moved, a capture that failed: whether such a call
 captures another graph, runs the function, or is refused. Calls that a graph fits never come here.
@@ -15,23 +15,32 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._graphs.pool import CapturePool
+from gpuprof._callable.arrays import changed, copies_of
+from gpuprof._callable.buckets import Padding, learn_slices
+from gpuprof._callable.capture import CapturedCall, GradientsNeeded, Recording
+from gpuprof._callable.guard_finder import find_guards
+from gpuprof._callable.leaves import is_plain
+from gpuprof._callable.mismatch import describe_closest
+from gpuprof._callable.placement import call_stream
+from gpuprof._callable.pytree import Flat, flatten_arguments, key_of
+from gpuprof._callable.state import current, needs_gradients
 from gpuprof.errors import CudaUnavailableError, InvalidStateError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from gpuprof._callable.buckets import Padding
-    from gpuprof._callable.capture import Recording
-    from gpuprof._callable.entry import CapturedCall
-    from gpuprof._callable.placement import CallStream
-    from gpuprof._callable.pytree import Flat
     from gpuprof._callable.settings import Samples, Settings
+    from gpuprof._frameworks.streams import CallStream
 
 _MANY_RECAPTURES = 4
 _MANY_EVICTIONS = 4  # times max_graphs
 _TRIES = 3  # of a call that finds its graph stale
 _MAX_SEEN = 1024  # kinds of calls whose warm-up is counted, or that are known to run eagerly
+# Fields of `GraphedStats`.
+_COUNTED = (
+    *("captures", "eager_calls", "misses", "evictions", "recaptures"),
+    *("failures", "padded_calls"),
+)
 
 # One capture at a time: they share allocators, generators and current streams. Taken again by a
 # callable that is called in the warm-up of another one, and after the lock of a callable.
@@ -53,16 +62,13 @@ class CapturingCalls(_core.CallBase):
         self._fn = fn
         self._settings = settings
         self._has_samples = samples is not None
-        self._pool = settings.pool if settings.pool is not None else CapturePool()
         self._captured: dict[Any, CapturedCall] = {}
         self._seen: dict[Any, int] = {}  # eager calls of each kind, before its capture
         self._written: dict[Any, frozenset[str]] = {}  # what such a call was seen to change
         self._eager_keys: dict[Any, None] = {}
-        self._modules: tuple[Any, ...] | None = None  # that the function is or holds, once known
+        self._modules: list[Any] | None = None  # that the function is or holds, once known
         self._lock = threading.RLock()  # of all that is here
-        self._counts = dict.fromkeys(
-            ("captures", "eager", "misses", "evictions", "recaptures", "failures", "padded"), 0
-        )
+        self._counts = dict.fromkeys(_COUNTED, 0)
         self._hits_of_python = 0
         self._replays_gone = 0
         self._capture_s = 0.0
@@ -72,7 +78,9 @@ class CapturingCalls(_core.CallBase):
         if not self._always_eager:
             self._require_cuda()
         if samples is not None and not self._always_eager:
-            self._capture_samples(samples)
+            flat = self._flat(samples.args, samples.kwargs)
+            self._find(flat, self._padding(flat))
+            self._counts["misses"] = 0  # the samples are no call
 
     def _require_cuda(self) -> None:
         try:
@@ -82,14 +90,6 @@ class CapturingCalls(_core.CallBase):
                 raise
             self._always_eager = True
             self._warn("no CUDA", f"{error}; every call runs the function itself")
-
-    def _capture_samples(self, samples: Samples) -> None:
-        flat = self._flat(samples.args, samples.kwargs)
-        padding = self._padding(flat)
-        if padding is not None:
-            self._captured_for_padded(flat, padding)
-        else:
-            self._captured_for(flat, self._key(flat))
 
     @property
     def name(self) -> str:
@@ -106,9 +106,9 @@ class CapturingCalls(_core.CallBase):
             self._eager_keys.clear()
             self._modules = None
 
-    # What C++ asks for.
+    # Called from C++.
 
-    def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call that no entry fits."""
         if self._always_eager:
             return self._eagerly(args, kwargs)
@@ -120,10 +120,11 @@ class CapturingCalls(_core.CallBase):
             with self._lock:
                 padding = self._padding(flat)
                 captured, key = self._find(flat, padding)
+                # The last call of a warm-up is looked at: the next one of its kind captures.
                 watches = captured is None and self._is_last_of_warmup(key)
             if watches:
                 return self._eagerly_watched(flat, key, args, kwargs)
-            if captured is None or captured.is_entangled_with(flat):
+            if captured is None or captured.overlaps(flat):
                 break
             if padding is not None:
                 result = self._run_padded(captured, flat, padding)
@@ -133,28 +134,169 @@ class CapturingCalls(_core.CallBase):
                 break
             if result is not _core._is_stale:
                 return result
-            self._let_go_of_stale(captured)
+            self._drop_stale(captured)
         return self._eagerly(args, kwargs)
 
     def _stale(self, entry: _core._CallEntry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Answer a call that an entry fits, but for what the function reads besides."""
+        """Answer a call that an entry fits, where what the function reads besides has changed."""
         with self._lock:
             captured = self._of_entry(entry)
         if captured is not None:
-            self._let_go_of_stale(captured)
-        return self._slow(args, kwargs)
+            self._drop_stale(captured)
+        return self._miss(args, kwargs)
 
-    def _let_go_of_stale(self, found: CapturedCall) -> None:
+    def _in_capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a call on a stream that is being captured: the function becomes part of that."""
+        return self._eagerly(args, kwargs)
+
+    def _flat(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flat:
+        if not self._in_order and len(kwargs) > 1:
+            kwargs = dict(sorted(kwargs.items()))
+        return flatten_arguments(args, kwargs)
+
+    def _stream_of(self, flat: Flat) -> CallStream:
+        return call_stream(flat, self._settings.stream)
+
+    # Captures; with the lock.
+
+    def _key(self, flat: Flat) -> Any:
+        state = current()
+        training = tuple(module.training for module in self._find_modules(flat))
+        return key_of(flat), state, training, bool(needs_gradients(state, flat.leaves))
+
+    def _find_modules(self, flat: Flat) -> list[Any]:
+        """Return the modules that the function is or holds, or is given."""
+        constants = [value for value in flat.constants if not is_plain(value)]
+        if constants:
+            return find_guards(functools.partial(self._fn, *constants)).modules
+        if self._modules is None:
+            self._modules = find_guards(self._fn).modules
+        return self._modules
+
+    def _find(self, flat: Flat, padding: Padding | None) -> tuple[CapturedCall | None, Any]:
+        """Return the graph for a call, captured now if it is to be, and the key of the call."""
+        key = self._key(flat if padding is None else padding.of(flat))
+        captured = self._captured.get(key)
+        if captured is not None:
+            self._hits_of_python += 1
+        else:
+            self._counts["misses"] += 1
+            captured = self._captured_for(self._padded(flat, padding), key)
+        if captured is not None and padding is not None:
+            self._learn_slices(captured, flat, padding)
+        return captured, key
+
+    def _is_last_of_warmup(self, key: Any) -> bool:
+        warmup = self._settings.warmup
+        return warmup > 0 and self._seen.get(key) == warmup and key not in self._written
+
+    def _captured_for(self, flat: Flat, key: Any) -> CapturedCall | None:
+        """Return a graph for a kind of call that has none; None if it is to run eagerly."""
+        settings = self._settings
+        if key in self._eager_keys:
+            return None
+        if self._captured and settings.on_new_shape != "capture":
+            if settings.on_new_shape == "raise":
+                raise InvalidStateError(self._differences(flat, key))
+            return None
+        warmup = settings.warmup
+        if not self._has_samples:  # real calls warm it up
+            if self._seen.get(key, 0) < warmup:
+                self._remember(self._seen, key, self._seen.get(key, 0) + 1)
+                with _counting:
+                    self._counts["eager_calls"] -= 1  # which are not counted
+                return None
+            warmup = 0
+        return self._try_capture(flat, key, warmup)
+
+    def _try_capture(self, flat: Flat, key: Any, warmup: int) -> CapturedCall | None:
+        recording = Recording(
+            self._fn,
+            flat,
+            key[1],
+            self._settings,
+            keywords_in_order=self._in_order,
+            modules=self._find_modules(flat),
+            written=self._written.get(key),
+        )
+        try:
+            return self._capture(recording, key, warmup)
+        except GradientsNeeded as error:
+            if self._settings.on_capture_error == "raise":
+                message = f"{self.name}: {error}"
+                raise InvalidStateError(message) from None
+            self._remember(self._eager_keys, key, None)
+            self._warn("gradients", f"{error}: it runs eagerly")
+        except Exception as error:
+            if recording.is_running:  # an error that the function has without a graph, too
+                raise
+            self._counts["failures"] += 1
+            if self._settings.on_capture_error == "raise":
+                raise
+            self._remember(self._eager_keys, key, None)
+            self._warn("capture", f"the capture failed, and such calls run eagerly: {error}")
+        return None
+
+    def _capture(self, recording: Recording, key: Any, warmup: int) -> CapturedCall:
+        with _capturing:
+            captured = recording.make(key, warmup)
+        self._counts["captures"] += 1
+        self._capture_s += captured.seconds
+        self._captured[key] = captured
+        self._seen.pop(key, None)
+        self._add(captured.entry)
+        while len(self._entries) > self._settings.max_graphs:
+            self._drop_oldest()
+        return captured
+
+    def _of_entry(self, entry: _core._CallEntry) -> CapturedCall | None:
+        return next((each for each in [*self._captured.values()] if each.entry is entry), None)
+
+    def _differences(self, flat: Flat, key: Any) -> str:
+        captured = list(self._captured.values())
+        same = [each for each in captured if each.key[0] == key[0]]
+        if same:
+            lines = key[1].describe_difference(same[0].state)
+            if key[2] != same[0].key[2]:
+                lines.append("training mode: another than captured")
+        else:
+            lines = describe_closest(flat, [each.flat for each in captured]).splitlines()
+        return "\n  ".join(
+            [f"{self.name}: no graph was captured for such a call (on_new_shape='raise')", *lines]
+        )
+
+    # Graphs that go; with the lock, other than `_drop_stale`.
+
+    def _drop(self, captured: CapturedCall) -> None:
+        # Not closed: another thread may be in a call of it. By identity: a key may have changed.
+        self._captured = {k: each for k, each in self._captured.items() if each is not captured}
+        self._remove(captured.entry)
+        self._replays_gone += captured.graph.num_replays
+
+    def _drop_oldest(self) -> None:
+        captured = self._of_entry(self._entries[-1])
+        if captured is None:
+            self._remove(self._entries[-1])
+            return
+        self._drop(captured)
+        self._counts["evictions"] += 1
+        if self._counts["evictions"] == _MANY_EVICTIONS * self._settings.max_graphs:
+            self._warn(
+                "evictions",
+                f"{self._counts['evictions']} graphs were captured and dropped again: there are "
+                f"more kinds of calls than max_graphs={self._settings.max_graphs}. Keep more, or "
+                "pad them to a few sizes with buckets=",
+            )
+
+    def _drop_stale(self, found: CapturedCall) -> None:
         """Drop a graph that is stale, with all others that are, or refuse the call.
 
-        Raises
-        ------
-        InvalidStateError
-            ``on_new_shape="raise"``. It is raised again by the next calls, until `reset`.
+        With ``on_new_shape="raise"`` it raises InvalidStateError, again in the next calls, until
+        `reset`.
         """
         with self._lock:
-            moved = {id(each): each.watched.moved() for each in self._captured.values()}
-            of_found = found.watched.moved()
+            moved = {id(each): each.guards.moved() for each in self._captured.values()}
+            of_found = found.guards.moved()
             if self._settings.on_new_shape == "raise" and of_found:
                 for each in self._captured.values():
                     if moved[id(each)]:
@@ -185,180 +327,7 @@ class CapturingCalls(_core.CallBase):
                 "a tensor that is changed in place",
             )
 
-    def _in_capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Answer a call on a stream that is being captured: the function becomes part of that."""
-        return self._eagerly(args, kwargs)
-
-    def _flat(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flat:
-        from gpuprof._callable.pytree import flatten_arguments
-
-        if not self._in_order and len(kwargs) > 1:
-            kwargs = dict(sorted(kwargs.items()))
-        return flatten_arguments(args, kwargs)
-
-    def _stream_of(self, flat: Flat) -> CallStream:
-        from gpuprof._callable.placement import CallStream
-
-        return CallStream.of(flat, self._settings.stream)
-
-    # Captures and policies; with the lock.
-
-    def _key(self, flat: Flat) -> Any:
-        from gpuprof._callable.pytree import key_of
-        from gpuprof._callable.state import asks_for_gradients, current
-
-        state = current()
-        training = tuple(module.training for module in self._find_modules(flat))
-        return key_of(flat), state, training, asks_for_gradients(state, flat.leaves)
-
-    def _find_modules(self, flat: Flat) -> tuple[Any, ...]:
-        """Return the modules that the function is or holds, or is given."""
-        from gpuprof._callable.guards import collect
-        from gpuprof._callable.values import is_plain
-
-        constants = [value for _, value in flat.values if not is_plain(value)]
-        if constants:
-            return collect(functools.partial(self._fn, *constants)).modules
-        if self._modules is None:
-            self._modules = collect(self._fn).modules
-        return self._modules
-
-    def _find(self, flat: Flat, padding: Padding | None) -> tuple[CapturedCall | None, Any]:
-        """Return the graph for a call, captured now if it is to be, and the key of the call."""
-        if padding is not None:
-            return self._captured_for_padded(flat, padding)
-        key = self._key(flat)
-        captured = self._captured.get(key)
-        if captured is not None:
-            self._hits_of_python += 1
-            return captured, key
-        self._counts["misses"] += 1
-        return self._captured_for(flat, key), key
-
-    def _is_last_of_warmup(self, key: Any) -> bool:
-        """Return whether the next call of this kind captures, so that this one is looked at."""
-        warmup = self._settings.warmup
-        return warmup > 0 and self._seen.get(key) == warmup and key not in self._written
-
-    def _captured_for(self, flat: Flat, key: Any) -> CapturedCall | None:
-        """Return a graph for a kind of call that has none; None if it is to run eagerly."""
-        settings = self._settings
-        if key in self._eager_keys:
-            return None
-        if self._captured and settings.on_new_shape != "capture":
-            if settings.on_new_shape == "raise":
-                raise InvalidStateError(self._differences(flat, key))
-            return None
-        warmup = settings.warmup
-        if not self._has_samples:  # real calls warm it up
-            if self._seen.get(key, 0) < warmup:
-                self._remember(self._seen, key, self._seen.get(key, 0) + 1)
-                with _counting:
-                    self._counts["eager"] -= 1  # which are not counted
-                return None
-            warmup = 0
-        return self._try_capture(flat, key, warmup)
-
-    def _try_capture(self, flat: Flat, key: Any, warmup: int) -> CapturedCall | None:
-        from gpuprof._callable.capture import GradientsNeeded
-
-        recording = self._recording(flat, key)
-        try:
-            return self._capture(recording, key, warmup)
-        except GradientsNeeded as error:
-            if self._settings.on_capture_error == "raise":
-                message = f"{self.name}: {error}"
-                raise InvalidStateError(message) from None
-            self._remember(self._eager_keys, key, None)
-            self._warn("gradients", f"{error}: it runs eagerly")
-        except Exception as error:
-            if recording.is_running:  # an error that the function has without a graph, too
-                raise
-            self._counts["failures"] += 1
-            if self._settings.on_capture_error == "raise":
-                raise
-            self._remember(self._eager_keys, key, None)
-            self._warn("capture", f"the capture failed, and such calls run eagerly: {error}")
-        return None
-
-    def _recording(self, flat: Flat, key: Any) -> Recording:
-        from gpuprof._callable.capture import CallableOptions, Recording
-
-        settings = self._settings
-        options = CallableOptions(
-            name=settings.name,
-            mode=settings.mode,
-            stream=settings.stream,
-            pool=self._pool,
-            timers=settings.timers,
-            outputs=settings.outputs,
-            strict=settings.check == "strict",
-            keywords_in_order=self._in_order,
-        )
-        return Recording(
-            self._fn,
-            flat,
-            key[1],
-            options,
-            modules=self._find_modules(flat),
-            written=self._written.get(key),
-        )
-
-    def _capture(self, recording: Recording, key: Any, warmup: int) -> CapturedCall:
-        with _capturing:
-            captured = recording.make(key, warmup)
-        self._counts["captures"] += 1
-        self._capture_s += captured.seconds
-        self._captured[key] = captured
-        self._seen.pop(key, None)
-        self._add(captured.entry)
-        while len(self._entries) > self._settings.max_graphs:
-            self._drop_oldest()
-        return captured
-
-    def _drop_oldest(self) -> None:
-        captured = self._of_entry(self._entries[-1])
-        if captured is None:
-            self._remove(self._entries[-1])
-            return
-        self._drop(captured)
-        self._counts["evictions"] += 1
-        if self._counts["evictions"] == _MANY_EVICTIONS * self._settings.max_graphs:
-            self._warn(
-                "evictions",
-                f"{self._counts['evictions']} graphs were captured and dropped again: there are "
-                f"more kinds of calls than max_graphs={self._settings.max_graphs}. Keep more, or "
-                "pad them to a few sizes with buckets=",
-            )
-
-    def _drop(self, captured: CapturedCall) -> None:
-        # Not closed: another thread may be in a call of it. By identity: a key may have changed.
-        self._captured = {k: each for k, each in self._captured.items() if each is not captured}
-        self._remove(captured.entry)
-        self._replays_gone += captured.graph.num_replays
-
-    def _of_entry(self, entry: _core._CallEntry) -> CapturedCall | None:
-        for captured in list(self._captured.values()):
-            if captured.entry is entry:
-                return captured
-        return None
-
-    def _differences(self, flat: Flat, key: Any) -> str:
-        from gpuprof._callable.mismatch import describe_closest
-
-        captured = list(self._captured.values())
-        same = [each for each in captured if each.key[0] == key[0]]
-        if same:
-            lines = key[1].describe_difference(same[0].state)
-            if key[2] != same[0].key[2]:
-                lines.append("training mode: another than captured")
-        else:
-            lines = describe_closest(flat, [each.flat for each in captured]).splitlines()
-        return "\n  ".join(
-            [f"{self.name}: no graph was captured for such a call (on_new_shape='raise')", *lines]
-        )
-
-    # Padding; with the lock.
+    # Padding; with the lock, other than `_run_padded`.
 
     def _padding(self, flat: Flat) -> Padding | None:
         """Return what to pad; None if nothing is, or no bucket is large enough."""
@@ -368,48 +337,37 @@ class CapturingCalls(_core.CallBase):
         return None if padding is None or padding.refused else padding
 
     def _run_padded(self, captured: CapturedCall, flat: Flat, padding: Padding) -> Any:
-        from gpuprof._callable.padding import cut, padded_arguments
-
-        padded = padded_arguments(flat, padding, self._stream_of(flat))
-        result = self._run(captured.entry, *padded)
+        result = self._run(captured.entry, *padding.arguments(flat, self._stream_of(flat)))
         if result is _core._no_fit or result is _core._is_stale:
             return result
-        self._counts["padded"] += 1
-        constants = [value for _, value in flat.values]
-        return cut(result, captured.slices.apply(padding), constants)
+        self._counts["padded_calls"] += 1
+        assert captured.slices is not None
+        return captured.slices.cut(result, padding, flat.constants)
 
-    def _captured_for_padded(self, flat: Flat, padding: Padding) -> tuple[CapturedCall | None, Any]:
-        """Return the graph of a bucket, which knows how results are cut, and the key."""
-        from gpuprof._callable.padding import learn_slices, padded_arguments
+    def _padded(self, flat: Flat, padding: Padding | None) -> Flat:
+        if padding is None:
+            return flat
+        return self._flat(*padding.arguments(flat, self._stream_of(flat)))
 
-        key = self._key(padding.of(flat))
-        captured = self._captured.get(key)
-        if captured is None:
-            self._counts["misses"] += 1
-            args, kwargs = padded_arguments(flat, padding, self._stream_of(flat))
-            captured = self._captured_for(self._flat(args, kwargs), key)
-        else:
-            self._hits_of_python += 1
-        if captured is not None and (
-            captured.slices is None or not captured.slices.covers(padding)
-        ):
-            learnt = learn_slices(self._fn, flat, padding, captured, self._stream_of(flat))
-            captured.slices = learnt if captured.slices is None else captured.slices.with_(learnt)
-        return captured, key
+    def _learn_slices(self, captured: CapturedCall, flat: Flat, padding: Padding) -> None:
+        """Find out how results of a padded call are cut, if that is not known yet."""
+        known, on = captured.slices, self._stream_of(flat)
+        if known is None or not known.covers(padding):
+            shapes, modules = captured.result_shapes, captured.guards.modules
+            more = learn_slices(self._fn, flat, padding, shapes, modules=modules, on=on)
+            captured.slices = more if known is None else known.with_(more)
 
     # Small things.
 
     def _eagerly(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         with _counting:
-            self._counts["eager"] += 1
+            self._counts["eager_calls"] += 1
         return self._fn(*args, **kwargs)
 
     def _eagerly_watched(
         self, flat: Flat, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
         """Run the function and note which arguments it writes to."""
-        from gpuprof._callable.arrays import changed, copies_of
-
         on = self._stream_of(flat)
         before = copies_of(flat.leaves, on)
         result = self._eagerly(args, kwargs)

@@ -1,30 +1,31 @@
-"""Arrays among arguments and results of a graphed callable: which are fit, and their facts.
+"""The leaves of arguments and results of a graphed callable: arrays, and plain values.
 
-Facts are what ``_core._array_facts`` tells, in DLPack's terms: (address, device type, device,
-(type code, bits, lanes), shape, strides in elements). No array library is imported from here.
+Of an array a graph depends on its facts, which ``_core._array_facts`` tells in DLPack's terms:
+(address, device type, device, (type code, bits, lanes), shape, strides in elements).
+
+A plain value is a constant. A graph holds what it was when it was captured, so two calls may share
+a graph only if their constants are the same in every way that a function can see: 1, True and 1.0
+differ, and so do 0.0 and -0.0; nan is the same as nan.
 """
 
 from __future__ import annotations
 
-import sys
-from typing import Any, TypeAlias
+import enum
+import math
+import types
+from collections.abc import Hashable
+from fractions import Fraction
+from typing import Any, NamedTuple, TypeAlias
 
 import gpuprof._core as _core
-from gpuprof._callable.values import a_type, type_name
+from gpuprof._frameworks import loaded
 
 Facts: TypeAlias = "tuple[Any, ...]"
 
 ADDRESS, DEVICE_TYPE, DEVICE, DTYPE, SHAPE, STRIDES = range(6)
 
 _CPU, _CUDA, _PINNED, _MANAGED = 1, 2, 3, 13  # of DLPack's device types
-_CODES = {
-    0: "int",
-    1: "uint",
-    2: "float",
-    3: "opaque",
-    4: "bfloat",
-    5: "complex",
-}
+_CODES = {0: "int", 1: "uint", 2: "float", 3: "opaque", 4: "bfloat", 5: "complex"}
 _OWN_NAMES = {
     6: "bool",
     7: "float8_e3m4",
@@ -44,29 +45,35 @@ _MOVE = {
     "argument": "a CUDA graph reads device memory only: move it with {} first",
     "result": "a CUDA graph writes device memory only: return it as it is on the GPU",
 }
+_SHOWN = 60  # characters of a value in a text
+
+_SCALARS = (bool, int, float, complex, str, bytes)
+_PLAIN = frozenset(
+    {*_SCALARS, type(None), type(...), type(NotImplemented), range, Fraction, types.ModuleType}
+)
+_TORCH_PLAIN = ("dtype", "device", "layout", "memory_format", "Size", "qscheme")
+
+
+class Leaf(NamedTuple):
+    """An array in a structure; in its place may be its type, which keeps no memory alive."""
+
+    path: str
+    array: Any
+    facts: Facts
+
+
+# Arrays.
 
 
 def array_facts(value: object, path: str, role: str = "argument") -> Facts | None:
     """Return the facts of an array that a graph can work on; None of what is no array.
 
-    Parameters
-    ----------
-    value : object
-    path : str
-        Where it is, for errors.
-    role : {"argument", "result"}
-        What it is, for errors.
-
-    Raises
-    ------
-    TypeError
-        It is an array that a graph cannot work on: in host memory, sparse, quantized, or a tensor
-        subclass.
+    TypeError if it is an array that a graph cannot work on: in host memory, sparse, quantized, or
+    of a tensor subclass. `path` and `role`, "argument" or "result", are for its text.
     """
-    if is_tensor(value):
+    if loaded.is_tensor(value):
         return _tensor_facts(value, path, role)
-    numpy_array = getattr(sys.modules.get("numpy"), "ndarray", None)
-    if isinstance(numpy_array, type) and isinstance(value, numpy_array):
+    if loaded.is_numpy_array(value):
         how = _MOVE[role].format("cupy.asarray(x) or torch.from_numpy(x).cuda()")
         message = f"{path}: a NumPy array; {how}"
         raise TypeError(message)
@@ -87,23 +94,16 @@ def array_facts(value: object, path: str, role: str = "argument") -> Facts | Non
 
 def is_array(value: object) -> bool:
     """Return whether `value` is an array of any library that gpuprof knows, wherever it is."""
-    numpy_array = getattr(sys.modules.get("numpy"), "ndarray", None)
     return (
-        is_tensor(value)
-        or (isinstance(numpy_array, type) and isinstance(value, numpy_array))
+        loaded.is_tensor(value)
+        or loaded.is_numpy_array(value)
         or any(hasattr(type(value), protocol) for protocol in _PROTOCOLS)
         or _core._array_facts(value) is not None
     )
 
 
-def is_tensor(value: object) -> bool:
-    """Return whether `value` is a tensor of torch's, or of a subclass."""
-    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
-    return isinstance(tensor, type) and isinstance(value, tensor)
-
-
 def _tensor_facts(tensor: Any, path: str, role: str) -> Facts:
-    wrong = _unfit(sys.modules["torch"], tensor, role)
+    wrong = _unfit(loaded.torch(), tensor, role)
     if wrong is not None:
         message = f"{path}: {wrong}"
         raise TypeError(message)
@@ -133,10 +133,9 @@ def _unfit(torch: Any, tensor: Any, role: str) -> str | None:
     where = tensor.device.type
     if where == "meta":
         return "a meta tensor, which holds no values: pass one on the GPU"
-    if where == "cpu":
-        return f"a CPU tensor; {_MOVE[role].format('.cuda()')}"
     if where != "cuda":
-        return f"a tensor on {tensor.device}; {_MOVE[role].format('.cuda()')}"
+        told = "a CPU tensor" if where == "cpu" else f"a tensor on {tensor.device}"
+        return f"{told}; {_MOVE[role].format('.cuda()')}"
     return None
 
 
@@ -152,24 +151,21 @@ def facts_by_attributes(tensor: Any) -> Facts:
 
 
 def family(array: object) -> object:
-    """Return what two arrays share that one capture can serve: a library's name, or their type.
+    """Return what two arrays, or their types, share that one capture can serve.
 
-    `array` may be the array's type in its place.
+    That is "torch", or the type.
     """
     kind = array if isinstance(array, type) else type(array)
-    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
-    return "torch" if isinstance(tensor, type) and issubclass(kind, tensor) else kind
+    return "torch" if issubclass(kind, loaded.tensor_type()) else kind
 
 
 def is_used_in_place(array: object) -> bool:
     """Return whether an array, or the type in its place, is of no library that makes arrays."""
-    cupy = getattr(sys.modules.get("cupy"), "ndarray", None)
-    numba = sys.modules.get("numba.cuda.cudadrv.devicearray")
-    return family(array) not in {"torch", cupy, getattr(numba, "DeviceNDArray", None)}
+    return family(array) not in {"torch", loaded.cupy_array_type(), loaded.numba_array_type()}
 
 
 def family_name(array: object) -> str:
-    """Write the `family` of an array, or of the type in its place, for a person."""
+    """Write the `family` of an array, or of the type in its place."""
     found = family(array)
     return type_name(found) if isinstance(found, type) else "torch.Tensor"
 
@@ -210,6 +206,97 @@ def leaf_key(array: object, facts: Facts) -> tuple[object, ...]:
     return (*key, facts[ADDRESS], facts[STRIDES]) if is_used_in_place(array) else key
 
 
+# Plain values.
+
+
+def is_plain(value: object) -> bool:
+    """Return whether `value` is a constant through and through: no array can be inside.
+
+    True for numbers, text, None, enums, types, functions without a closure, slices and frozen sets
+    of plain values, NumPy's scalars, and torch's dtypes, devices, sizes and the like.
+    """
+    kind = type(value)
+    if kind in _PLAIN or isinstance(value, (type, enum.Enum)):
+        return True
+    if isinstance(value, slice):
+        return all(map(is_plain, (value.start, value.stop, value.step)))
+    if kind is frozenset:
+        return all(map(is_plain, value))  # type: ignore[call-overload]
+    if isinstance(value, types.FunctionType):
+        return not value.__closure__
+    if isinstance(value, types.BuiltinFunctionType):
+        return value.__self__ is None or isinstance(value.__self__, types.ModuleType)
+    if isinstance(value, _SCALARS) or loaded.is_numpy_scalar(value):
+        return True
+    torch = loaded.torch()
+    return any(kind is getattr(torch, name, None) for name in _TORCH_PLAIN)
+
+
+def is_hashable(value: object) -> bool:
+    """Return whether `value` can be told from another by hash and ==."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def value_key(value: Any) -> Hashable:
+    """Return what is equal for two plain or hashable values that are the same to a function."""
+    kind = type(value)
+    if isinstance(value, float):
+        return kind, _float_key(value)
+    if isinstance(value, complex):
+        return kind, _float_key(value.real), _float_key(value.imag)
+    if isinstance(value, slice):
+        return kind, *map(value_key, (value.start, value.stop, value.step))
+    if isinstance(value, tuple) and not isinstance(value, enum.Enum):
+        return kind, *map(value_key, value)
+    if isinstance(value, frozenset):
+        return kind, frozenset(map(value_key, value))
+    if loaded.is_numpy_scalar(value):
+        # Numbers that are equal may differ in a sign or a unit; nan is not equal to itself.
+        return kind, str(value.dtype), None if value != value else value.tobytes()  # noqa: PLR0124
+    return kind, value
+
+
+def _float_key(value: float) -> Hashable:
+    return None if math.isnan(value) else (float(value), math.copysign(1.0, value))
+
+
+def same_value(value: Any, other: Any) -> bool:
+    """Return whether two plain or hashable values are the same to a function. C++ calls it too."""
+    return value is other or (type(value) is type(other) and value_key(value) == value_key(other))
+
+
+# Texts.
+
+
 def described(array: object, facts: Facts) -> str:
     """Write an array in few words, as in "a float32 torch.Tensor of shape (4, 8)"."""
     return f"a {dtype_name(facts)} {family_name(array)} of shape {tuple(facts[SHAPE])}"
+
+
+def shown_value(value: object) -> str:
+    """Write a value for the text of an error: on one line, and cut if it is long."""
+    if isinstance(value, type):
+        return type_name(value)
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # whatever the object's own code raises; the text is about something else
+        text = f"a {type_name(type(value))}"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def type_name(kind: type) -> str:
+    """Write a type as its users do, without the modules that are implied."""
+    module = kind.__module__
+    if module in {"builtins", "__main__", None}:
+        return kind.__qualname__
+    return f"{module}.{kind.__qualname__}"
+
+
+def a_type(kind: type) -> str:
+    """Write a type with its article, as in "an int"."""
+    name = type_name(kind)
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

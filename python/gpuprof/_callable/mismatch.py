@@ -7,33 +7,27 @@ from typing import Any
 
 from gpuprof._callable.leaves import (
     SHAPE,
+    a_type,
     described,
     device_name,
     dtype_name,
     family,
     family_name,
     leaf_key,
+    same_value,
+    shown_value,
+    type_name,
+    value_key,
 )
 from gpuprof._callable.pytree import Flat, Pattern
-from gpuprof._callable.values import a_type, same_value, shown_value, type_name, value_key
 from gpuprof._graphs.nodes import plural
 
 
 def describe_mismatch(flat: Flat, captured: Flat) -> list[str]:
     """Say in which ways the arguments of a call differ from captured ones.
 
-    Parameters
-    ----------
-    flat : Flat
-        Of the call.
-    captured : Flat
-        Of what was captured.
-
-    Returns
-    -------
-    list of str
-        One text for each difference, which begins with its path, as in
-        "args[0]['x']: shape (1, 8), captured (4, 8)". Empty if and only if their keys are equal.
+    Each text begins with its path, as in "args[0]['x']: shape (1, 8), captured (4, 8)". There is
+    none if and only if their keys are equal.
     """
     args, kwargs = flat.pattern[1]
     captured_args, captured_kwargs = captured.pattern[1]
@@ -45,19 +39,9 @@ def describe_mismatch(flat: Flat, captured: Flat) -> list[str]:
 
 
 def describe_closest(flat: Flat, captured: Sequence[Flat]) -> str:
-    """Say how a call differs from that captured one which it differs from least.
+    """Say how a call differs from the captured one that is closest, a line for each difference.
 
-    Parameters
-    ----------
-    flat : Flat
-        Of the call.
-    captured : sequence of Flat
-        Of each graph.
-
-    Returns
-    -------
-    str
-        A line for each difference, and one for how many other graphs there are.
+    One more line says how many other graphs there are.
     """
     if not captured:
         return "nothing was captured yet"
@@ -121,12 +105,17 @@ class _Comparison:
             return
         if family(mine.array) != family(theirs.array):
             yield f"{path}: a {family_name(mine.array)}, captured a {family_name(theirs.array)}"
-        shapes = tuple(mine.facts[SHAPE]), tuple(theirs.facts[SHAPE])
-        dtypes = dtype_name(mine.facts), dtype_name(theirs.facts)
-        devices = device_name(mine.facts), device_name(theirs.facts)
-        for what, (own, other) in {"shape": shapes, "dtype": dtypes, "device": devices}.items():
-            if own != other:
-                yield f"{path}: {what} {own}, captured {other}"
+        own, other = (
+            {
+                "shape": tuple(leaf.facts[SHAPE]),
+                "dtype": dtype_name(leaf.facts),
+                "device": device_name(leaf.facts),
+            }
+            for leaf in (mine, theirs)
+        )
+        for what in own:
+            if own[what] != other[what]:
+                yield f"{path}: {what} {own[what]}, captured {other[what]}"
 
     def _other_thing(self, pattern: Pattern, captured: Pattern, path: str) -> str:
         mine, theirs = _thing(self._flat, pattern), _thing(self._captured, captured)
@@ -152,11 +141,7 @@ def _thing(flat: Flat, pattern: Pattern) -> str:
 def _values(value: object, captured: object) -> str:
     own, other = shown_value(value), shown_value(captured)
     if type(value) is not type(captured):
-        own, other = f"{own} ({_type(value)})", f"{other} ({_type(captured)})"
+        own, other = f"{own} ({type_name(type(value))})", f"{other} ({type_name(type(captured))})"
     if own != other:
         return f"{own}, captured {other}"
     return f"{own}, captured another that looks the same"
-
-
-def _type(value: object) -> str:
-    return type_name(type(value))

@@ -1,4 +1,4 @@
-"""Checks of `make_graphed_callable`'s arguments. Each returns what was given, or stands for."""
+"""Checks of the arguments of `make_graphed_callable`, and what is used where none is given."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gpuprof._callable.buckets import Buckets
-from gpuprof._graphs.arguments import capture_mode, check_pool, graph_name, timers_number
-from gpuprof._graphs.pool import CapturePool
-from gpuprof._graphs.types import CaptureMode
+from gpuprof._graphs.pool import CapturePool, check_pool
+from gpuprof._graphs.types import CaptureMode, capture_mode, graph_name, timers_number
 
 _CHOICES = {
     "outputs": ("clone", "static"),
@@ -26,7 +25,7 @@ class Settings(NamedTuple):
     warmup: int
     mode: CaptureMode
     stream: object
-    pool: CapturePool | None
+    pool: CapturePool
     outputs: str
     on_new_shape: str
     max_graphs: int
@@ -43,19 +42,9 @@ class Samples(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
-    @property
-    def is_closure(self) -> bool:
-        """Whether the function takes nothing."""
-        return not self.args and not self.kwargs
-
 
 def check_function(fn: Any) -> None:
-    """Refuse what cannot be called.
-
-    Raises
-    ------
-    TypeError
-    """
+    """Refuse what cannot be called."""
     if not callable(fn):
         message = (
             f"fn: expected a function or a module, got {type(fn).__name__}; pass the function, "
@@ -65,13 +54,7 @@ def check_function(fn: Any) -> None:
 
 
 def check_samples(args: Any, kwargs: Any) -> Samples | None:
-    """Check ``sample_args=`` and ``sample_kwargs=``; None if neither is given.
-
-    Raises
-    ------
-    TypeError
-        They are no tuple and no mapping of str.
-    """
+    """Check ``sample_args=`` and ``sample_kwargs=``; None if neither is given."""
     if args is None and kwargs is None:
         return None
     args = () if args is None else args
@@ -87,39 +70,23 @@ def check_samples(args: Any, kwargs: Any) -> Samples | None:
 
 
 def check_settings(fn: Any, samples: Samples | None, given: Mapping[str, Any]) -> Settings:
-    """Check the rest.
-
-    Parameters
-    ----------
-    fn : callable
-    samples : Samples or None
-    given : mapping
-        The other arguments by their names.
-
-    Raises
-    ------
-    TypeError, ValueError, InvalidStateError
-    """
+    """Check the other arguments, which are given by their names."""
     for name, choices in _CHOICES.items():
         if given[name] not in choices:
             message = f"{name}: expected one of {choices}, got {given[name]!r}"
             raise (ValueError if isinstance(given[name], str) else TypeError)(message)
     timers_number(given["timers"])
-    is_closure = samples is not None and samples.is_closure
-    return Settings(
-        warmup=_count("warmup", given["warmup"], 0 if is_closure else _WARMUP, lowest=0),
-        mode=capture_mode(given["mode"]),
-        stream=given["stream"],
-        pool=check_pool(given["pool"]),
-        outputs=given["outputs"],
-        on_new_shape=given["on_new_shape"],
-        max_graphs=_count("max_graphs", given["max_graphs"], None, lowest=1),
-        buckets=None if given["buckets"] is None else Buckets(given["buckets"]),
-        on_capture_error=given["on_capture_error"],
-        check=given["check"],
-        timers=given["timers"],
-        name=graph_name(given["name"]) or _name_of(fn),
-    )
+    takes_nothing = samples is not None and not samples.args and not samples.kwargs
+    pool = check_pool(given["pool"])
+    checked = {
+        "warmup": _count("warmup", given["warmup"], 0 if takes_nothing else _WARMUP, lowest=0),
+        "mode": capture_mode(given["mode"]),
+        "pool": CapturePool() if pool is None else pool,
+        "max_graphs": _count("max_graphs", given["max_graphs"], None, lowest=1),
+        "buckets": None if given["buckets"] is None else Buckets(given["buckets"]),
+        "name": graph_name(given["name"]) or _name_of(fn),
+    }
+    return Settings(**{**given, **checked})
 
 
 def _count(name: str, value: Any, default: int | None, *, lowest: int) -> int:

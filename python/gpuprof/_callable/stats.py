@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from gpuprof._callable.leaves import SHAPE, Leaf, dtype_name
 from gpuprof._common.text import output_text, shown_text
 from gpuprof._common.units import byte_size, duration
 from gpuprof._graphs.nodes import plural
 
 if TYPE_CHECKING:
-    from gpuprof._callable.pytree import Leaf
     from gpuprof._display.table import Table
 
 _MAX_ARGUMENTS = 4  # of a graph in a text
@@ -41,6 +41,8 @@ class GraphStats:
     capture_s : float
         What making it took on the host, in seconds: warm-up, capture and instantiation.
     """
+
+    __module__ = "gpuprof"
 
     name: str
     arguments: str
@@ -102,6 +104,8 @@ class GraphedStats:
         The graphs that there are now.
     """
 
+    __module__ = "gpuprof"
+
     captures: int = 0
     replays: int = 0
     eager_calls: int = 0
@@ -160,8 +164,6 @@ class GraphedStats:
 
 def arguments_text(leaves: Sequence[Leaf]) -> str:
     """Write the arrays of a call in short, as in "args[0]: float32 (32, 256)"."""
-    from gpuprof._callable.leaves import SHAPE, dtype_name
-
     texts = [
         shown_text(f"{leaf.path}: {dtype_name(leaf.facts)} {tuple(leaf.facts[SHAPE])}")
         for leaf in leaves[:_MAX_ARGUMENTS]

@@ -3,12 +3,10 @@
 CuPy's pool would hand a temporary's memory out again after the body, although the graph writes
 there at every launch. So the body allocates from a pool that belongs to the graph. Its arrays
 may outlive the graph, and be freed in the body of another capture. A capture does not allow
-``cudaMalloc`` and ``cudaFree`` on its thread, save in relaxed mode.
+``cudaMalloc`` and ``cudaFree`` on its thread, except in relaxed mode.
 
 CuPy's streams keep the host functions of captures that they began themselves, until the graph takes
 them over. A capture that gpuprof began gives them a list for it, which the graph keeps.
-
-CuPy is never imported from here.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import gpuprof._core as _core
+from gpuprof._frameworks import loaded
 from gpuprof.errors import CudaError
 
 _RELAXED = 2  # of the driver's capture modes
@@ -30,8 +29,8 @@ _own_streams = threading.local()
 
 
 def is_loaded() -> bool:
-    """Return whether CuPy is imported, so that it may have a part in a capture."""
-    return hasattr(sys.modules.get("cupy"), "cuda")
+    """Return whether CuPy is imported, so that it may take part in a capture."""
+    return loaded.cupy() is not None
 
 
 def own_stream() -> Any:
@@ -39,7 +38,7 @@ def own_stream() -> Any:
 
     A capture on it waits for CuPy's current stream, which waits for it afterwards.
     """
-    cuda = sys.modules["cupy"].cuda
+    cuda = loaded.cupy().cuda
     streams: dict[int, Any] = _own_streams.__dict__.setdefault("by_device", {})
     device = int(cuda.runtime.getDevice())
     if device not in streams:
@@ -47,17 +46,11 @@ def own_stream() -> Any:
     return streams[device]
 
 
-class GraphMemory:
-    """What CuPy's work in one graph needs; dropping it gives back what no array uses any more.
-
-    Attributes
-    ----------
-    pool : _Pool
-    host_functions : list
-        Those of the graph's host nodes with their arguments, which the nodes do not keep.
-    """
+class CupyMemory:
+    """What CuPy's work in one graph needs; dropping it gives back what no array uses any more."""
 
     def __init__(self, cupy: Any) -> None:
+        # Those of the graph's host nodes with their arguments, which the nodes do not keep.
         self.host_functions: list[Any] = []
         self.pool = _Pool(cupy.cuda)
 
@@ -82,11 +75,12 @@ class _Pool:
 
     def malloc(self, size: int) -> Any:
         """Return memory, as an allocator of CuPy's does."""
-        lent = self._pool.malloc(size)
-        return _pointer(self._cuda, lent.ptr, size, _Lent(self, lent), lent.mem.device_id)
+        memory = self._pool.malloc(size)
+        owner = _PoolMemory(self, memory)
+        return _pointer(self._cuda, memory.ptr, size, owner, memory.mem.device_id)
 
     def close(self) -> None:
-        """Keep no memory from now on that no array uses. Never raises."""
+        """Free memory from now on as soon as no array uses it. Never raises."""
         self._is_closed = True
         self._blocks.clear()
         self.trim()
@@ -98,7 +92,7 @@ class _Pool:
                 self._pool.free_all_blocks()
 
 
-class _Lent:
+class _PoolMemory:
     """Memory of a pool, which it keeps alive."""
 
     _pool: _Pool | None = None
@@ -114,7 +108,7 @@ class _Lent:
 
 
 class _Block:
-    """Memory of the device, which may come and go in a capture."""
+    """Memory of the device, which may be allocated and freed in a capture."""
 
     address = 0
 
@@ -132,24 +126,18 @@ class _Block:
 class CupyCapture:
     """Makes CuPy take part in a capture of the driver's. `begin`, then `end` or `abort`.
 
-    Both undo in reverse what `begin` did, on the thread that it was called on.
-
-    Parameters
-    ----------
-    stream : int
-        The handle of the stream to capture, of CuPy's current device. `begin` comes before the
-        capture, `end` and `abort` after it.
-    given : object, optional
-        What the caller has for that stream.
+    `begin` comes before the capture. `end` and `abort` come after it, on the same thread, and undo
+    in reverse what `begin` did. `stream` is a handle on CuPy's current device, `given` what the
+    caller has for it.
     """
 
     _undo: contextlib.ExitStack | None = None  # from before the first step of `begin` on
-    _memory: GraphMemory | None = None
+    _memory: CupyMemory | None = None
 
     def __init__(self, stream: int, given: object = None) -> None:
         self._stream = stream
         self._given = given
-        self._cupy: Any = sys.modules["cupy"]
+        self._cupy = loaded.cupy()
 
     def begin(self) -> None:
         """Allocate from a pool of the graph's, and make the captured stream CuPy's current one."""
@@ -162,7 +150,7 @@ class CupyCapture:
 
     def _begin(self, undo: contextlib.ExitStack) -> None:
         cuda = self._cupy.cuda
-        self._memory = memory = GraphMemory(self._cupy)
+        self._memory = memory = CupyMemory(self._cupy)
         undo.enter_context(cuda.using_allocator(memory.pool.malloc))
         device = int(cuda.runtime.getDevice())
         # CuPy forgets a stream that was made current with use() when a block over it ends.
@@ -178,13 +166,7 @@ class CupyCapture:
         undo.enter_context(stream)
 
     def end(self) -> object:
-        """Undo what `begin` did.
-
-        Returns
-        -------
-        object
-            To be kept as long as the graph.
-        """
+        """Undo what `begin` did, and return what has to be kept as long as the graph."""
         self._put_back()
         memory, self._memory = self._memory, None
         return memory

@@ -1,17 +1,17 @@
-"""The stream that a benchmark is on."""
+"""Streams of the frameworks: what stands for one, which is current, and how one is made current."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import gpuprof._core as _core
 from gpuprof._frameworks import cupy as frameworks_cupy
+from gpuprof._frameworks import loaded
 
 
-class Where(NamedTuple):
+class StreamRef(NamedTuple):
     """A stream: what the caller gave, its handle, its device."""
 
     given: object
@@ -19,28 +19,66 @@ class Where(NamedTuple):
     device: int
 
 
-def find(stream: object) -> Where:
-    """Return where `stream` is; None is the framework's current stream now."""
+def resolve(stream: object) -> StreamRef:
+    """Return the stream that a ``stream=`` argument means; None is the framework's current one."""
     handle, of_default, _ = _core._current_stream()
     current = _core.cuda_device()
     device = of_default if current < 0 else current
-    return Where(stream, handle if stream is None else _core.stream_handle(stream), device)
+    return StreamRef(stream, handle if stream is None else _core.stream_handle(stream), device)
 
 
 @contextmanager
-def made_current(where: Where) -> Iterator[None]:
+def as_current(ref: StreamRef) -> Iterator[None]:
     """Make the stream that the caller gave the frameworks' current one for a block."""
     with ExitStack() as blocks:
-        if where.given is not None:
-            torch: Any = sys.modules.get("torch")
-            cuda: Any = getattr(torch, "cuda", None)
-            if getattr(cuda, "is_initialized", bool)():
-                theirs = isinstance(where.given, cuda.Stream)
-                stream = where.given if theirs else cuda.ExternalStream(where.handle)
-                blocks.enter_context(cuda.stream(stream))
-            cupy: Any = sys.modules.get("cupy")
-            if hasattr(cupy, "cuda"):
+        if ref.given is not None:
+            cuda = loaded.torch_cuda()
+            if cuda is not None:
+                theirs = isinstance(ref.given, cuda.Stream)
                 blocks.enter_context(
-                    frameworks_cupy.stream_of(cupy.cuda, where.handle, where.device)
+                    cuda.stream(ref.given if theirs else cuda.ExternalStream(ref.handle))
                 )
+            cupy = loaded.cupy()
+            if cupy is not None:
+                blocks.enter_context(frameworks_cupy.stream_of(cupy.cuda, ref.handle, ref.device))
         yield
+
+
+class CallStream:
+    """The current stream of the library that a call's arrays are of, on their device.
+
+    Torch's if one of the arrays is torch's, else CuPy's if one is CuPy's. Numba has no current
+    stream: its calls are on the `asked` one, or on the default one. For other arrays, and for calls
+    without any, it is the framework's.
+    """
+
+    def __init__(self, libraries: Collection[str], device: int, asked: object) -> None:
+        # ``ask(device)`` is the stream or its handle. An int is the handle; None: the framework's.
+        self.ask: Callable[[int], Any] | int | None = None
+        self._device = device
+        if "torch" in libraries:
+            self.ask = loaded.torch()._C._cuda_getCurrentRawStream
+        elif "cupy" in libraries:
+            self.ask = loaded.cupy().cuda.get_current_stream
+        elif "numba" in libraries:
+            self.ask = 0 if asked is None else _core.stream_handle(asked)
+
+    def handle(self) -> int:
+        """Return the handle of the stream now."""
+        if self.ask is None:
+            return _core._current_stream()[0]
+        if isinstance(self.ask, int):
+            return self.ask
+        return _core.stream_handle(self.ask(self._device))
+
+    def is_captured(self) -> bool:
+        """Return whether the stream, or a framework's current one, is being captured.
+
+        In either case this thread cannot capture another graph now.
+        """
+        handles = {self.handle(), _core._current_stream()[0]}
+        cupy = loaded.cupy()
+        if cupy is not None:
+            handles.add(int(cupy.cuda.get_current_stream().ptr))
+        handles.discard(0)  # the legacy default stream cannot be captured
+        return any(_core._capture_status(handle, self._device) != 0 for handle in handles)

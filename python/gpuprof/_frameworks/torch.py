@@ -1,19 +1,30 @@
-"""What torch's caching allocator holds, read without waking torch or CUDA up.
+"""What of torch's state gpuprof reads, and what it puts back after a block that it runs.
 
-Nothing here imports torch or initialises CUDA: where the process has not done both, there is
-nothing to report. Figures are bytes. Any thread.
+Nothing here imports torch or initialises CUDA. Any thread; bytes.
 """
 
 from __future__ import annotations
 
-import sys
+import random
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypedDict
 
-__all__ = ["TorchMemory", "note_reset", "torch_memory"]
+from gpuprof._frameworks import loaded
+
+__all__ = [
+    "TorchMemory",
+    "fresh_autocast_cache",
+    "kept_buffers",
+    "kept_random_state",
+    "note_reset",
+    "random_state_kept",
+    "torch_memory",
+]
 
 
 class TorchMemory(TypedDict):
-    """The allocator of one device: its peak, and what was added since the last reset."""
+    """The caching allocator of one device: its peak, and what was added since the last reset."""
 
     device: str
     peak_bytes: int
@@ -23,17 +34,11 @@ class TorchMemory(TypedDict):
 _allocated_at_reset: dict[int, int] = {}
 
 
-def _torch_cuda() -> Any:
-    """``torch.cuda`` where it is imported and initialised, else None."""
-    cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    return cuda if cuda is not None and cuda.is_initialized() else None
-
-
 def note_reset() -> None:
     """Remember what is allocated now: later deltas count from here."""
     _allocated_at_reset.clear()
     try:
-        cuda = _torch_cuda()
+        cuda = loaded.torch_cuda()
         if cuda is not None:
             for index in range(cuda.device_count()):
                 _allocated_at_reset[index] = int(cuda.memory_allocated(index))
@@ -42,13 +47,13 @@ def note_reset() -> None:
 
 
 def torch_memory() -> list[TorchMemory]:
-    """Peak and change of allocated bytes for each device that torch allocated on.
+    """Return peak and change of allocated bytes for each device that torch allocated on.
 
     The peak is torch's own, since the process began or ``reset_peak_memory_stats`` was called; the
     change is since the last ``gpuprof.reset()``, or since the process began.
     """
     try:
-        cuda = _torch_cuda()
+        cuda = loaded.torch_cuda()
         if cuda is None:
             return []
         found: list[TorchMemory] = []
@@ -57,6 +62,99 @@ def torch_memory() -> list[TorchMemory]:
             delta = int(cuda.memory_allocated(index)) - _allocated_at_reset.get(index, 0)
             if peak or delta:
                 found.append({"device": f"cuda:{index}", "peak_bytes": peak, "delta_bytes": delta})
-    except Exception:  # the same: a report without memory is better than none
+    except Exception:  # a report without memory is better than none
         return []
     return found
+
+
+@contextmanager
+def random_state_kept() -> Iterator[None]:
+    """Put back the generators of Python, and of NumPy and torch where they are imported.
+
+    Torch's are the CPU's and the current device's. CuPy's live on the GPU and are left alone.
+    """
+    with ExitStack() as undo:
+        undo.callback(random.setstate, random.getstate())
+        numpy = loaded.numpy()
+        if getattr(numpy, "random", None) is not None:
+            undo.callback(numpy.random.set_state, numpy.random.get_state(legacy=False))
+        torch, cuda = loaded.torch(), loaded.torch_cuda()
+        if getattr(torch, "get_rng_state", None) is not None:
+            undo.callback(torch.set_rng_state, torch.get_rng_state())
+            if cuda is None:
+                undo.callback(_reseed_cuda)
+            else:
+                device = cuda.current_device()
+                undo.callback(cuda.set_rng_state, cuda.get_rng_state(device), device)
+        yield
+
+
+def _reseed_cuda() -> None:
+    """Put the current device's generator, which was initialised in a block, back to its seed."""
+    cuda = loaded.torch_cuda()
+    if cuda is not None:
+        cuda.manual_seed(cuda.initial_seed())
+
+
+@contextmanager
+def kept_random_state(device: int) -> Iterator[None]:
+    """Put torch's default generator of one CUDA device back after the block."""
+    cuda = None if loaded.whole_torch() is None else loaded.torch_cuda()
+    if cuda is None:
+        yield
+        return
+    generator = cuda.default_generators[device]
+    seed, offset = generator.initial_seed(), generator.get_offset()
+    try:
+        yield
+    finally:
+        if generator.initial_seed() != seed:
+            generator.manual_seed(seed)
+        generator.set_offset(offset)
+
+
+@contextmanager
+def fresh_autocast_cache() -> Iterator[None]:
+    """Clear autocast's cache of cast weights before and after the block.
+
+    A weight that was cast before a capture would be missing from it, and one that was cast inside
+    lies in the memory of the graph.
+    """
+    torch = loaded.whole_torch()
+    clear = getattr(torch, "clear_autocast_cache", None)
+    if clear is None or not torch.is_autocast_enabled():
+        yield
+        return
+    clear()
+    try:
+        yield
+    finally:
+        clear()
+
+
+@contextmanager
+def kept_buffers(modules: Iterable[Any]) -> Iterator[None]:
+    """Put the buffers of modules in training mode back after the block, in place.
+
+    A batch norm would otherwise count and average what it sees in a warm-up. The copies are
+    enqueued on the current stream.
+    """
+    places: list[tuple[Any, str, Any]] = []
+    before: dict[int, Any] = {}
+    for part in (part for module in modules for part in module.modules() if part.training):
+        for name, buffer in part._buffers.items():
+            if buffer is not None:
+                places.append((part._buffers, name, buffer))
+                if id(buffer) not in before:
+                    before[id(buffer)] = buffer.detach().clone()
+    try:
+        yield
+    finally:
+        if places:
+            # In inference mode, tensors that were made in it can be written to as well.
+            with loaded.torch().inference_mode():
+                for buffers, name, buffer in places:
+                    if buffers[name] is not buffer:
+                        buffers[name] = buffer
+                    if id(buffer) in before:
+                        buffer.copy_(before.pop(id(buffer)))

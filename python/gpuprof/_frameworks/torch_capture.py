@@ -1,17 +1,15 @@
 """Captures through `torch.cuda.CUDAGraph`, so that torch's own state takes part in them.
 
-A plain capture of torch's work is wrong without a word: its allocator would hand memory out again
-that the graph uses, and its random operators would repeat themselves. Torch's own capture routes
-allocations to a private pool and lets the generators know.
+A plain capture of torch's work gives wrong results without an error: torch's allocator would hand
+out memory again that the graph uses, and random operators would repeat their numbers. Torch's own
+capture routes allocations to a private pool and tells the generators.
 
-Where such a capture fails, torch up to 2.11 stays as it was inside of it: allocations of the pool,
-the generators and the current stream. Its own clean-up runs only after an end that succeeded. So it
-is given one: the broken capture is ended by the driver, and torch ends an empty one in its place.
+Where such a capture fails, torch up to 2.11 keeps its state of inside the capture: the pool, the
+generators and the current stream. Its clean-up runs only after an end that succeeds. So the driver
+ends the broken capture, and torch ends an empty one in its place.
 
 An interrupt can come between any two steps. So each step is noted before it is taken, and the note
 is dropped after the step is undone: `TorchCapture.abort` works in between, and may be called again.
-
-Torch is never imported from here.
 """
 
 from __future__ import annotations
@@ -24,6 +22,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
+from gpuprof._frameworks import loaded
 from gpuprof._frameworks.torch_graph import (
     RandomnessProbe,
     TorchParts,
@@ -58,28 +57,18 @@ _shared: weakref.WeakKeyDictionary[Any, _Sharing] = weakref.WeakKeyDictionary()
 
 
 def wants(stream: object) -> bool:
-    """Return whether a capture on `stream` is one that torch has to know of.
+    """Return whether torch has to know of a capture on `stream`.
 
-    Parameters
-    ----------
-    stream : object
-        None, a stream of torch's, or anything else that stands for torch's current stream of some
-        device: its handle, or another library's object with that handle.
-
-    Returns
-    -------
-    bool
-        False also where torch is not imported or has not initialised CUDA, and for what is no
-        stream.
+    So it has if that is None, a stream of torch's, or anything else that stands for torch's current
+    stream of some device. False where torch has not initialised CUDA, and for what is no stream.
     """
-    torch: Any = sys.modules.get("torch")
-    cuda = getattr(torch, "cuda", None)
     try:
-        if cuda is None or not cuda.is_initialized():
+        cuda = loaded.torch_cuda()
+        if cuda is None:
             return False
         if stream is None or isinstance(stream, cuda.Stream):
             return True
-        return _device_of_current(torch, stream) is not None
+        return _device_of_current(loaded.torch(), stream) is not None
     except AttributeError:  # a half imported torch, or one without CUDA
         return False
 
@@ -100,19 +89,11 @@ def _device_of_current(torch: Any, stream: object) -> int | None:
 
 
 def stream_to_capture(asked: object) -> Any:
-    """Return the stream of torch's that a capture on its current device would be of.
+    """Return the `torch.cuda.Stream` that a ``stream=`` argument means on the current device.
 
-    Parameters
-    ----------
-    asked : object
-        A ``stream=`` argument. None is the current stream, or where that is the legacy default one
-        this thread's own.
-
-    Returns
-    -------
-    torch.cuda.Stream
+    None is the current stream, or this thread's own where that is the legacy default one.
     """
-    torch: Any = sys.modules["torch"]
+    torch = loaded.torch()
     if asked is None:
         current = torch.cuda.current_stream()
         return current if current.cuda_stream != 0 else _own_stream(torch)
@@ -134,26 +115,9 @@ class TorchCapture:
     """One capture through torch, and all that has to be put back when it is over.
 
     `begin`, then one of `end` and `abort`, on one thread. Afterwards the current stream, the
-    allocator and the generators are as they were, whatever failed.
-
-    Parameters
-    ----------
-    stream : object
-        What `wants` said yes to. None means torch's current stream; where that is the default one,
-        a stream of gpuprof's, which waits for it and which it waits for.
-    mode : str
-        ``"global"``, ``"thread_local"`` or ``"relaxed"``.
-    pool : CapturePool or None
-        Whose memory the capture shares, with graphs but with no other open capture.
-
-    Attributes
-    ----------
-    graph : torch.cuda.CUDAGraph or None
-        Torch's graph, from `begin` on; None after a failure.
-    lacks : str
-        What this torch does not offer, in words; empty if nothing.
-    probe : RandomnessProbe
-        How to launch the graph, from `end` on.
+    allocator and the generators are as they were, whatever failed. `wants` said yes to the stream.
+    None means torch's current one; where that is the default stream, one of gpuprof's, which waits
+    for it and which it waits for. A CapturePool is shared with graphs, not with an open capture.
     """
 
     # What is to be undone; of the class, for the sake of an object that fails to be made.
@@ -166,7 +130,7 @@ class TorchCapture:
         self._mode = mode
         self._shared_pool = pool
         self._sharing: _Sharing | None = None
-        self._torch: Any = sys.modules["torch"]
+        self._torch = loaded.torch()
         self._stream: Any = None
         self._device = 0
         self._pool: Any = None
@@ -175,24 +139,15 @@ class TorchCapture:
         self._generation = _core._fork_generation()
         self._is_open = False
         self._end_code = 0
-        self.graph: Any = None
+        self.graph: Any = None  # torch's, from `begin` on; None after a failure
         self.lacks = what_it_lacks(self._torch)
-        self.probe = RandomnessProbe(self._torch)
+        self.probe = RandomnessProbe(self._torch)  # how to launch the graph, from `end` on
 
     def begin(self) -> int:
-        """Begin the capture and make its stream torch's current one.
+        """Begin the capture, make its stream torch's current one, and return its handle.
 
-        Returns
-        -------
-        int
-            The handle of the stream.
-
-        Raises
-        ------
-        InvalidStateError
-            The stream is being captured already, or another capture with the pool is open.
-        CaptureError
-            The stream is the default one, or the driver refused.
+        InvalidStateError if the stream is being captured already, or another capture with the pool
+        is open; CaptureError if it is the default stream, or the driver refused.
         """
         try:
             return self._begin()
@@ -218,25 +173,17 @@ class TorchCapture:
         self._pool = self._pick_pool()
         self.graph = self._make_graph()
         self._in_torch = True
-        try:
+        with _typed_errors(_BEGIN):
             self.graph.capture_begin(pool=self._pool, capture_error_mode=self._mode)
-        except Exception as error:
-            typed = capture_error(error, _BEGIN)
-            if typed is None:
-                raise
-            raise typed from error
         self._is_open = True
         return handle
 
     def end(self) -> None:
         """End the capture; `graph` can be replayed afterwards.
 
-        Raises
-        ------
-        CaptureError
-            The capture was broken, or its end failed. Torch is as it was before all the same.
-        CaptureWrongThreadError
-            Another thread began it, and not in relaxed mode. It is still open.
+        CaptureError if the capture was broken, or its end failed: torch is as it was before all the
+        same. CaptureWrongThreadError if another thread began it, and not in relaxed mode: it is
+        still open.
         """
         if not self._is_open:
             message = "this capture is not open"
@@ -257,14 +204,12 @@ class TorchCapture:
         if _core._capture_status(self._handle) == _INVALIDATED:
             self._discard()
             raise refused(self._end_code, _END)
-        try:
-            _end_quietly(self.graph)
-        except Exception as error:
-            self._repair_after_failed_end()
-            typed = capture_error(error, _END)
-            if typed is None:
+        with _typed_errors(_END):
+            try:
+                _end_quietly(self.graph)
+            except Exception:
+                self._repair_after_failed_end()
                 raise
-            raise typed from error
         self._in_torch = False
         if self._sharing is not None:
             self._sharing.graphs.add(self.graph)
@@ -313,16 +258,6 @@ class TorchCapture:
             self._torch.cuda.set_stream(self._stream)
             yield
 
-    @property
-    def has_raw(self) -> bool:
-        """Whether torch gives the driver's handles of the graph and of its executable form."""
-        return not self.lacks
-
-    @property
-    def uses_random(self) -> bool | None:
-        """Whether the graph draws random numbers; None while that is not known."""
-        return self.probe.uses_random
-
     def raw_graph(self) -> int | None:
         """Return the driver's handle of the graph, or None where torch keeps none."""
         return int(self.graph.raw_cuda_graph()) if keeps_graphs(self._torch) else None
@@ -332,17 +267,10 @@ class TorchCapture:
         if keeps_graphs(self._torch):
             self.graph.instantiate()
 
-    def raw_exec(self) -> int | None:
-        """Return the driver's handle of the executable graph, or None where torch keeps it."""
-        return raw_exec(self.graph)
-
     def parts(self) -> TorchParts:
         """Return the graph's parts, once it is instantiated."""
-        return TorchParts(self.raw_graph(), self.raw_exec(), self.graph, self.probe, self.lacks)
-
-    def replay(self, stream: int | None = None) -> None:
-        """Launch the graph by torch, as `RandomnessProbe.replay` does."""
-        self.probe.replay(self.graph, stream)
+        exec_ = raw_exec(self.graph)
+        return TorchParts(self.raw_graph(), exec_, self.graph, self.probe, self.lacks)
 
     @property
     def _handle(self) -> int:
@@ -490,6 +418,18 @@ class _Pools:
         except Exception:
             return False
         return True
+
+
+@contextlib.contextmanager
+def _typed_errors(call: str) -> Iterator[None]:
+    """Raise an error of the driver's that torch reports in the block as gpuprof's own."""
+    try:
+        yield
+    except Exception as error:
+        typed = capture_error(error, call)
+        if typed is None:
+            raise
+        raise typed from error
 
 
 def _end_quietly(graph: Any) -> None:

@@ -1,22 +1,22 @@
-"""What stands for scopes and annotations where `torch.compile` traces a function.
+"""What `torch.compile` traces in place of scopes and annotations.
 
 A compiled region is one graph, in which no Python runs, so nothing in it can be measured or named.
-Left alone, torch breaks its graph at every one of gpuprof's C functions. So torch is told what to
-trace in their place: Python that does nothing.
+By default torch breaks its graph at each of gpuprof's C functions. So torch is told to trace Python
+functions that do nothing in their place.
 
 Telling it takes `torch._dynamo`, which `torch.compile` imports and which costs seconds to import.
-It is never imported from here; where it is not there yet, it is waited for.
+gpuprof does not import it, but waits until something else does.
 """
 
 from __future__ import annotations
 
 import contextlib
-import sys
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuprof._common.imports import when_imported
+from gpuprof._frameworks import loaded
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -32,7 +32,7 @@ _said = False
 
 
 class TracedOutSample:
-    """What a traced-out scope gives: it says what the sample of a disabled scope says."""
+    """The sample of a scope in a compiled region, equal to that of a disabled scope."""
 
     path = ""
     names: tuple[str, ...] = ()
@@ -61,41 +61,34 @@ class TracedOutSample:
         }
 
 
-class TracedOutScope:
+class _TracedOut:
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+
+    def __exit__(self, *_exception: object) -> None:
+        return None
+
+    def __call__(self, function: _Function) -> _Function:
+        return function
+
+
+class TracedOutScope(_TracedOut):
     """A scope inside a compiled region."""
 
     last = None
     ms = float("nan")
 
-    def __init__(self, name: str | None) -> None:
-        self.name = name
-
     def __enter__(self) -> TracedOutSample:
         return TracedOutSample()
 
-    def __exit__(self, *_exception: object) -> None:
-        return None
 
-    def __call__(self, function: _Function) -> _Function:
-        return function
-
-
-class TracedOutAnnotation:
+class TracedOutAnnotation(_TracedOut):
     """An annotation inside a compiled region."""
 
     is_active = False
 
-    def __init__(self, name: str | None) -> None:
-        self.name = name
-
     def __enter__(self) -> Self:
         return self
-
-    def __exit__(self, *_exception: object) -> None:
-        return None
-
-    def __call__(self, function: _Function) -> _Function:
-        return function
 
 
 def in_graph() -> bool:
@@ -142,12 +135,12 @@ def prepare() -> None:
 
 
 def _map() -> None:
-    """Tell torch what to trace. One that cannot be told, before 2.5, breaks graphs as ever."""
+    """Tell torch what to trace. Torch before 2.5 cannot be told, and breaks its graphs."""
     import gpuprof._core as _core
 
     _core._keep_exact_functions()
     with contextlib.suppress(Exception):  # torch's own import must not fail for it
-        compiler = sys.modules["torch"].compiler
+        compiler = loaded.torch().compiler
         compiler.assume_constant_result(_say_once)
         for function, traced in (
             (in_graph, _in_graph),

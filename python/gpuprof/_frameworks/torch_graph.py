@@ -1,8 +1,6 @@
 """What a graph that torch captured offers: the driver's handles of it, and how it is launched.
 
 Also what torch must have before the capture begins.
-
-Torch is never imported from here.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuprof._frameworks import loaded
 from gpuprof._frameworks.cupy import relaxed
 from gpuprof.errors import InvalidStateError
 
@@ -24,20 +23,11 @@ class RandomnessProbe:
 
     A launch of its executable graph draws the same random numbers each time: only torch's replay
     moves the generator on. Nothing says which graphs draw any, but the first replay shows it: the
-    generator has moved, or has not.
+    generator has moved, or has not. `uses_random` is None until then.
 
-    Parameters
-    ----------
-    torch : module
-    only_default : bool
-        Whether the graph can only draw from torch's default generators. From torch 2.12 on any
-        other joins a capture by itself and cannot be found afterwards, so that a graph of it may
-        draw while the default ones stand still, and always has to be launched by torch.
-
-    Attributes
-    ----------
-    uses_random : bool or None
-        None while it is not known.
+    `only_default` says that the graph can only draw from torch's default generators. From torch
+    2.12 on any other joins a capture by itself and cannot be found afterwards, so that a graph may
+    draw while the default ones stand still, and always has to be launched by torch.
     """
 
     def __init__(self, torch: Any, *, only_default: bool = True) -> None:
@@ -54,11 +44,7 @@ class RandomnessProbe:
     def replay(self, graph: Any, stream: int | None = None) -> None:
         """Launch a graph by torch, and learn from the first time whether that is needed.
 
-        Parameters
-        ----------
-        graph : torch.cuda.CUDAGraph
-        stream : int, optional
-            The handle of the stream to launch on. Torch's current one by default.
+        `stream` is a handle; None is torch's current stream.
         """
         with self._lock, self._on(stream):
             before = self._offsets() if self.uses_random is None and self._can_tell else None
@@ -84,40 +70,21 @@ class RandomnessProbe:
 
 @dataclass(frozen=True)
 class TorchParts:
-    """What a graph that torch captured is made of.
+    """What a graph that torch captured is made of: the driver's handles, and what owns them."""
 
-    Attributes
-    ----------
-    graph : int or None
-        The driver's handle of the graph; None where torch has destroyed it.
-    exec : int or None
-        The driver's handle of the executable graph; None where this torch does not tell.
-    keep : torch.cuda.CUDAGraph
-        Owns both.
-    probe : RandomnessProbe
-    lacks : str
-        What cannot be had of it and why, in words; empty if nothing.
-    launched_for : weakref.WeakSet of ByTorch
-        Of other graphs, which were updated from this one and are launched through it.
-    """
-
-    graph: int | None
-    exec: int | None
-    keep: Any
+    graph: int | None  # None where torch has destroyed it
+    exec: int | None  # of the executable graph; None where this torch does not tell
+    keep: Any  # the torch.cuda.CUDAGraph, which owns both
     probe: RandomnessProbe
-    lacks: str
+    lacks: str  # what cannot be had of it and why; empty if nothing
+    # Of other graphs, which were updated from this one and are launched through it.
     launched_for: weakref.WeakSet[ByTorch] = field(default_factory=weakref.WeakSet)
 
 
 class ByTorch:
-    """What is left to torch of a graph: it may have to launch it itself.
+    """A graph that torch captured, which torch may have to launch itself, from its `parts`.
 
-    Parameters
-    ----------
-    parts : TorchParts
-        What torch launches.
-    exec_of : TorchParts, optional
-        Whose executable graph the driver launches where torch need not.
+    `exec_of` is whose executable graph the driver launches otherwise.
     """
 
     def __init__(self, parts: TorchParts, exec_of: TorchParts | None = None) -> None:
@@ -145,16 +112,11 @@ class ByTorch:
 
 
 def after_update(own: ByTorch | None, other: ByTorch | None) -> ByTorch | None:
-    """Return what is left to torch of a graph that was updated from another one.
+    """Return how a graph is launched that was updated from another one; None: by the driver.
 
-    Parameters
-    ----------
-    own : ByTorch or None
-        What was left to torch of it so far.
-    other : ByTorch or None
-        How the other graph is launched; None where the driver does it. Its random numbers differ
-        from launch to launch only if its own `torch.cuda.CUDAGraph` is replayed: that one knows
-        how many it draws, and from torch 2.12 on from which memory its kernels read the seed.
+    The other one's random numbers differ from launch to launch only if its `torch.cuda.CUDAGraph`
+    is replayed: that one knows how many it draws, and from torch 2.12 on from which memory its
+    kernels read the seed.
     """
     exec_of = None if own is None else own._exec_of
     if other is None:
@@ -170,10 +132,6 @@ def make_blas_handle(torch: Any) -> None:
 
     A workspace comes with it, of the current stream. It is made for the default stream: the body's,
     which the graph uses, comes from the graph's memory. Never raises: the body may not need it.
-
-    Parameters
-    ----------
-    torch : module
     """
     cuda = torch.cuda
     with contextlib.suppress(Exception), relaxed(), cuda.stream(cuda.default_stream()):
@@ -181,21 +139,11 @@ def make_blas_handle(torch: Any) -> None:
 
 
 def from_torch(graph: Any) -> TorchParts:
-    """Return the parts of a graph that torch captured.
+    """Return the parts of a `torch.cuda.CUDAGraph`, which is instantiated if it is not yet.
 
-    Parameters
-    ----------
-    graph : torch.cuda.CUDAGraph
-        Instantiated here if it is not yet.
-
-    Raises
-    ------
-    TypeError
-        It is something else.
-    InvalidStateError
-        It has captured nothing, or was reset.
+    TypeError if it is something else, InvalidStateError if it has captured nothing, or was reset.
     """
-    torch = sys.modules.get("torch")
+    torch = loaded.torch()
     kind = getattr(getattr(torch, "cuda", None), "CUDAGraph", None)
     if kind is None or not isinstance(graph, kind):
         message = f"graph: expected a torch.cuda.CUDAGraph, got {type(graph).__name__}"
@@ -223,14 +171,7 @@ def from_torch(graph: Any) -> TorchParts:
 def raw_exec(graph: Any) -> int | None:
     """Return the driver's handle of a torch graph's executable form, which is made if need be.
 
-    Parameters
-    ----------
-    graph : torch.cuda.CUDAGraph
-
-    Returns
-    -------
-    int or None
-        None where this torch does not tell.
+    None where this torch does not tell.
     """
     if not hasattr(graph, "raw_cuda_graph_exec"):
         return None

@@ -1,7 +1,7 @@
 // The call of a graphed callable: the entry that it fits, most recently used first, or Python.
 //
 // `CallBase` is the base class of gpuprof.GraphedCallable, which answers what no entry fits: by
-// `_slow(args, kwargs)`, where what a graph was captured with has changed by
+// `_miss(args, kwargs)`, where what a graph was captured with has changed by
 // `_stale(entry, args, kwargs)`, and on a stream that is being captured by
 // `_in_capture(args, kwargs)`.
 #include <pybind11/pybind11.h>
@@ -115,7 +115,7 @@ Answer answer_by(PyObject* entry, PyObject* args, PyObject* keywords, PyObject*&
 }
 
 PyObject* call_with(PyObject* self, PyObject* args, PyObject* keywords) {
-  static PyObject* const slow = interned("_slow");
+  static PyObject* const miss = interned("_miss");
   static PyObject* const stale = interned("_stale");
   static PyObject* const in_capture = interned("_in_capture");
   auto& entries = *call_object(self).entries;
@@ -141,7 +141,7 @@ PyObject* call_with(PyObject* self, PyObject* args, PyObject* keywords) {
     if (answer == Answer::kCapturing) return ask_python(self, in_capture, nullptr, args, keywords);
     if (answer != Answer::kNo) return result;
   }
-  return ask_python(self, slow, nullptr, args, keywords);
+  return ask_python(self, miss, nullptr, args, keywords);
 }
 
 PyObject* call_entries(PyObject* self, PyObject* args, PyObject* keywords) {

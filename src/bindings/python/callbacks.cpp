@@ -23,7 +23,7 @@ NamedFunction& named_function(Callback which) {
       {"gpuprof._timing.scope", "make_scope"},
       {"gpuprof._timing.scope", "remake_scope"},
       {"gpuprof.nvtx", "remake_annotation"},
-      {"gpuprof._callable.values", "same_value"},
+      {"gpuprof._callable.leaves", "same_value"},
       {"gpuprof._trace.checks", "complete"},
       {"gpuprof._trace.checks", "push"},
       {"gpuprof._trace.events", "push"},
