@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gpuprof._common import machine, nvml
 from gpuprof._common.units import duration
 from gpuprof._display.progress import Progress
+from gpuprof._frameworks import loaded
 from gpuprof._results import statistics
 from gpuprof._results.result import BenchResult
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
-STABLE = 0.02  # by how much the medians of warm-up batches may still differ
+STABLE = 0.02  # the largest difference between the medians of the last warm-up batches
 STABLE_BATCHES = 3
 BATCH_S = 0.02
-WARMUP_FACTOR = 5  # an unstable function is warmed up this many times as long, and no longer
+WARMUP_FACTOR = 5  # an unstable function is warmed up for at most this many times as long
 MAX_SAMPLES = 5_000  # with which the interval of the median is a fiftieth of the IQR
 CHUNK_S = 0.02  # between two checks of the clocks and the framework's memory
 MAX_DISCARDED = 0.5  # of the samples, for growing memory
@@ -192,13 +192,12 @@ def _physical(opened: Any, uuid: str) -> Any:
 def device_allocations() -> tuple[int, ...]:
     """Return figures that change when a framework's allocator asks the driver for memory."""
     found = []
-    torch: Any = sys.modules.get("torch")
-    cuda: Any = getattr(torch, "cuda", None)
-    if getattr(cuda, "is_initialized", bool)():
+    cuda = loaded.torch_cuda()
+    if cuda is not None:
         with suppress(RuntimeError):  # a custom allocator keeps no statistics
             figures = cuda.memory_stats()
             found.append(int(figures.get(_ALLOCATIONS, figures.get(_SEGMENTS, 0))))
-    cupy: Any = sys.modules.get("cupy")
+    cupy = loaded.cupy()
     if hasattr(cupy, "get_default_memory_pool"):
         found.append(int(cupy.get_default_memory_pool().total_bytes()))
     return tuple(found)
@@ -240,7 +239,7 @@ def _limit(samples: list[float]) -> str:
 
 
 def _precision(samples: list[float]) -> float:
-    # Without the tick, which more samples do not make finer.
+    # Without the clock's tick, which more samples do not reduce.
     low, high = statistics.median_interval(
         samples, independent=statistics.independent_count(samples)
     )
