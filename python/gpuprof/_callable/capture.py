@@ -285,7 +285,7 @@ class Recording:
                 after.append(self._copy(arrays, leaf.array))
         for each in self._copied_inputs(self._written):
             after.append(self._copy(each.arrays, each.static))
-        graph._take_turns(self._settings.pool._take_turns())
+        graph._take_turns(self._settings.pool._launch_order())
         if before or after:
             graph._add_copies(before, after)
         return tuple(leaf.array for leaf in self._results)
