@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any
 
-from gpuprof._trace.batch import Batch, Odd
-from gpuprof._trace.cut import End, Header
+from gpuprof._trace.batch import Batch, End, Header, Odd
 from gpuprof._trace.json_scanner import ReadError, members
 from gpuprof._trace.reader import EventReader
 from gpuprof._trace.values import MOST_NS, Event, OddError, check_labels, not_an_object, phase_of

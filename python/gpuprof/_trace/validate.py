@@ -14,8 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from gpuprof._trace.batch import Batch, Odd
-from gpuprof._trace.cut import End
+from gpuprof._trace.batch import Batch, End, Odd
 from gpuprof._trace.findings import Findings
 from gpuprof._trace.json_scanner import ReadError, members, tokens
 from gpuprof._trace.nesting import MOST_SLICES, Nesting, Slice, Track
