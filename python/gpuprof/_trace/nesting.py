@@ -155,13 +155,13 @@ class Nesting:
                 half = len(track.kept) // 2
                 del track.kept[:half], track.around[:half], track.ends[:half]
 
-    def tops(self) -> list[Slice]:
-        """Return the slices that nothing is around, of those that are kept."""
+    def bare_points(self) -> list[int]:
+        """Return the numbers of the slices without length that nothing is around."""
         return [
-            row
+            row[2]
             for track in self.tracks
             for row, number in zip(track.kept, track.around, strict=True)
-            if number == TOP and row[2] != LOOSE
+            if number == TOP and not row[1]
         ]
 
     def _kept(self) -> int:

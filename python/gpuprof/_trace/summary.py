@@ -20,12 +20,15 @@ from gpuprof._trace.reader import EventReader
 from gpuprof._trace.tool_results import GpuTrack, Range
 from gpuprof._trace.values import (
     GPU_ANNOTATION,
+    MOST_FLOAT_US,
+    NEARLY_WHOLE,
     Event,
     InexactError,
     OddError,
     async_key,
     check_labels,
     is_gpu,
+    is_late,
     names_of,
     nanoseconds,
     not_an_object,
@@ -37,7 +40,6 @@ from gpuprof._trace.values import (
 MOST_OPEN = 100_000
 MOST_COUNT = 1 << 48
 TOGETHER = 16_384  # ranges that are placed at once
-MOST_FLOAT_US = 4e12  # below, a double tells one nanosecond from the next
 MOST_GROUPS = 50_000
 MOST_NAME_BYTES = 8 << 20
 MOST_NAME = 4096
@@ -46,7 +48,6 @@ MOST_TRACK_NAME = 256
 MOST_GPU_TRACKS = 256
 UNNAMED = "(unnamed)"
 OTHER = "(other)"
-NEARLY_WHOLE = 0.05
 ROUNDING_NS = 2  # of times that were finer than nanoseconds
 KINDS = ("gpu", "host", "async")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -375,12 +376,12 @@ class Summary:
                 raise OddError(member="", reason=event.reason)
             if not isinstance(event, dict):
                 raise not_an_object(event)
+            if is_late(event):
+                reader.exact, self.ranges.nesting.slack = True, 0
             try:
                 self._take(event)
             except InexactError:
                 self._take(batch.exact_events()[place])
-                if event["ts"] >= MOST_FLOAT_US:  # as most likely those that follow
-                    reader.exact, self.ranges.nesting.slack = True, 0
         except OddError as error:
             self._leave_out(batch, place, error)
 

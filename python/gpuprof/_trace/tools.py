@@ -15,9 +15,8 @@ from typing import Literal
 from gpuprof._trace.batch import End
 from gpuprof._trace.files import STANDARD, Damage, Output, pieces, shown
 from gpuprof._trace.json_scanner import ReadError
-from gpuprof._trace.merge import Merge
+from gpuprof._trace.merge import Merge, Scan
 from gpuprof._trace.repair import Repair
-from gpuprof._trace.scan import Scan
 from gpuprof._trace.summary import Summary
 from gpuprof._trace.tool_results import TraceMerge, TraceRepair, TraceSummary, TraceValidation
 from gpuprof._trace.validate import Validation
@@ -187,7 +186,7 @@ def merge(
                 "path": str(file),
                 "rank": scan.rank,
                 "shift_ms": shift / 1e6,
-                "renamed_pids": {_plain(old): _plain(new) for old, new in renamed.items()},
+                "renamed_pids": {str(old): str(new) for old, new in renamed.items()},
                 "open_ended": not scan.end.complete,
             }
             for file, scan, shift, renamed in zip(
@@ -195,10 +194,6 @@ def merge(
             )
         ],
     )
-
-
-def _plain(pid: int | str | bytes) -> str:
-    return pid.decode() if isinstance(pid, bytes) else str(pid)
 
 
 def _scan(file: Path, align: bool) -> Scan:
