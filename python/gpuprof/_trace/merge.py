@@ -13,6 +13,7 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -270,12 +271,10 @@ class Merge:
         if {*map(type, [event["ts"] for event in events if "ts" in event])} - _NUMBERS:
             return None
         for key in self._keys():
-            change = self._changes[key]
             values = [event[key] for event in events if key in event]
             wanted = sum([type(value) in _CHANGED for value in values])
-            pattern = _MEMBERS[key]
             try:
-                raw, count = pattern.subn(lambda found, by=change: found[1] + by(found[2]), raw)
+                raw, count = _MEMBERS[key].subn(partial(_with_value, self._changes[key]), raw)
             except (OddError, TypeError):
                 return None
             if count != wanted:
@@ -367,6 +366,10 @@ class Merge:
         for begin, end, new in sorted(edits, reverse=True):
             text = text[:begin] + new + text[end:]
         return text
+
+
+def _with_value(change: Callable[[bytes], bytes], found: re.Match[bytes]) -> bytes:
+    return found[1] + change(found[2])
 
 
 def _is_special(event: Event) -> bool:

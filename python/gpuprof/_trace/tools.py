@@ -94,7 +94,7 @@ def validate(path: str | os.PathLike[str]) -> TraceValidation:
         checked.read(contents)
     found = checked.findings
     if damage.gzip:
-        found.add_around("gzip", damage.gzip)
+        found.add("faults", "gzip", damage.gzip, None)
     elif file.is_file():
         with _reading(file, Damage()) as contents:
             found.locate(contents)

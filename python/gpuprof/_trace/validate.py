@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -89,8 +90,9 @@ class Findings:
         """Count one, "faults" or "notes"; None for an event is the file around them."""
         counts = self.faults if kind == "faults" else self.notes
         counts[code] += 1
-        if self.has_room(kind):
-            self.first.append(_finding(kind, code, message, event, offset))
+        if self.has_room(kind) or code == "gzip":
+            what = {"severity": kind[:-1], "code": code, "event": event, "offset": offset}
+            self.first.append({**what, "message": message})
 
     def add_defect(self, defect: Defect, event: int | None, base: int) -> None:
         """Add what is no strict JSON in a text that begins at `base`."""
@@ -120,36 +122,22 @@ class Findings:
 
         return sorted(self.first, key=place)
 
-    def add_around(self, code: str, message: str) -> None:
-        """Add what is wrong with the file around the trace."""
-        self.faults[code] += 1
-        self.first.insert(0, _finding("faults", code, message, None, None))
-
-
-def _finding(
-    kind: str, code: str, message: str, event: int | None, offset: int | None
-) -> dict[str, Any]:
-    return {
-        "severity": kind[:-1],
-        "code": code,
-        "event": event,
-        "offset": offset,
-        "message": message,
-    }
-
 
 class Validation:
     """Checks one trace; `read` it, then look at what was found."""
 
     def __init__(self, most_slices: int = MOST_SLICES) -> None:
         self.findings = Findings()
+        self._fault = partial(self._add_here, "faults")
+        self._note = partial(self._add_here, "notes")
         self.unchecked: list[str] = []
         self.end = End()
         self._nesting = Nesting(self._crossing, most=most_slices)
         self._nesting.slack = FLOAT_SLACK
         self._tracks: dict[tuple[Any, Any], Track] = {}
-        # Where slices go, by name, category, pid and tid, if nothing is wrong with these.
-        self._known: dict[tuple[Any, ...], Callable[[Slice], None] | None] = {}
+        # Where slices go, by name, category, pid and tid, if nothing is wrong with these; None for
+        # labels of which no slice was met.
+        self._known: dict[tuple[Any, ...], Any] = {}
         self._names: set[tuple[Any, ...]] = set()
         self._waiting = self._without_room = 0
         # Index, name and time of the begins.
@@ -179,8 +167,6 @@ class Validation:
             self.findings.add_defect(defect, None, 0)
         self._check_open()
         self._check_names()
-
-    # --- one event
 
     def _check_batch(self, batch: Batch, reader: EventReader) -> None:
         self._batch = batch
@@ -262,28 +248,38 @@ class Validation:
         if phase == "M":
             self._take_name(event)
             return
-        time = self._check_time(event)
-        if time is None:
+        try:
+            time, _ = time_of(event)
+        except OddError as error:
+            self._fault("ts", error.reason, "ts")
             return
+        if time < 0:
+            self._fault("ts", '"ts" is negative; readers drop the event', "ts")
+        if time > EXACT_NS and time % 1000:
+            self._note("ts", '"ts" is so large that readers lose its nanoseconds', "ts")
         if phase == "X":
-            self._check_slice(event)
-        elif phase in "BE":
-            self._check_duration(event, phase, time)
-        elif phase in "be":
-            self._check_async(event, phase == "b", time)
+            try:
+                begin, duration, is_whole = span_of(event)
+            except OddError as error:
+                self._fault("dur", error.reason, "dur")
+            else:
+                self._add_slice(event, begin, duration, 0 if is_whole else INEXACT)
+        elif phase in "BEbe":
+            self._check_half(event, phase, time)
         elif phase in "stf":
             self._check_flow(event, phase, time)
-        elif phase == "C":
-            self._check_counter(event)
+        elif phase == "C" and "args" not in event:
+            self._fault("args", "a counter without an object of values")
+        elif phase == "C" and type(event["args"]) is dict:
+            for value in event["args"].values():
+                if type(value) not in (int, float, bytes):
+                    self._fault("args", "a counter's value is no number", "args")
         elif phase not in PHASES:
             self._note("ph", "a phase that readers do not know", "ph")
 
     def _check_identity(self, event: Event, phase: str) -> None:
-        name, category, args = (
-            event.get("name", _ABSENT),
-            event.get("cat", ""),
-            event.get("args", {}),
-        )
+        name, category = event.get("name", _ABSENT), event.get("cat", "")
+        args = event.get("args", {})
         if name is _ABSENT:
             if phase in NAMED:
                 self._fault("name", 'no "name"')
@@ -324,26 +320,6 @@ class Validation:
             what = f"a whole number from 0 to {MOST_ID - 1}; readers merge such tracks"
             self._fault(member, f'"{member}" is not {what}', member)
 
-    def _check_time(self, event: Event) -> int | None:
-        try:
-            time, _ = time_of(event)
-        except OddError as error:
-            self._fault("ts", error.reason, "ts")
-            return None
-        if time < 0:
-            self._fault("ts", '"ts" is negative; readers drop the event', "ts")
-        if time > EXACT_NS and time % 1000:
-            self._note("ts", '"ts" is so large that readers lose its nanoseconds', "ts")
-        return time
-
-    def _check_slice(self, event: Event) -> None:
-        try:
-            begin, duration, is_whole = span_of(event)
-        except OddError as error:
-            self._fault("dur", error.reason, "dur")
-            return
-        self._add_slice(event, begin, duration, 0 if is_whole else INEXACT)
-
     def _add_slice(self, event: Event, begin: int, duration: int, flag: int) -> None:
         track = self._track(event)
         if track is not None:
@@ -361,55 +337,40 @@ class Validation:
             track = self._tracks[key] = self._nesting.track()
         return track
 
-    def _check_duration(self, event: Event, phase: str, time: int) -> None:
-        self._track(event)
-        key = repr((event.get("pid"), event.get("tid")))[:MOST_TEXT]
-        name = event.get("name")
-        name = name[:MOST_TEXT] if type(name) is str else ""
-        if phase == "B":
-            self._begin(key, name, time)
-            return
-        begun = self._finish(key)
-        if begun is None:
-            if not self._without_room:
-                self._fault("unbalanced", "E without a B")
-            return
-        index, begun_name, begun_time = begun
-        if name and name != begun_name:
-            self._fault("unbalanced", f"E of another name than its B, event {index}")
-        if time < begun_time:
-            self._fault("unbalanced", f"E before its B, event {index}")
-
-    def _check_async(self, event: Event, begins: bool, time: int) -> None:
-        if "id" not in event and "id2" not in event:
+    def _check_half(self, event: Event, phase: str, time: int) -> None:
+        """Check the begin or the end of a range."""
+        key: Key
+        name, end, begin = "", "asynchronous end", "begin"
+        if phase in "BE":
+            self._track(event)
+            key = repr((event.get("pid"), event.get("tid")))[:MOST_TEXT]
+            name = event["name"][:MOST_TEXT] if type(event.get("name")) is str else ""
+            end, begin = "E", "B"
+        elif "id" in event or "id2" in event:
+            key = async_key(event)
+        else:
             self._fault("id", 'an asynchronous range without "id"')
             return
-        if begins:
-            self._begin(async_key(event), "", time)
+        if phase in "Bb":
+            if self._open_count < MOST_OPEN:
+                self._open_count += 1
+                self._open[key].append((self._batch.first + self._place, name, time))
+            else:
+                self._without_room += 1
             return
-        begun = self._finish(async_key(event))
-        if begun is None:
-            if not self._without_room:
-                self._fault("unbalanced", "asynchronous end without a begin")
-        elif time < begun[2]:
-            self._fault("unbalanced", f"asynchronous end before its begin, event {begun[0]}")
-
-    def _begin(self, key: Key, name: str, time: int) -> None:
-        if self._open_count >= MOST_OPEN:
-            self._without_room += 1
-            return
-        self._open_count += 1
-        self._open[key].append((self._batch.first + self._place, name, time))
-
-    def _finish(self, key: Key) -> tuple[int, str, int] | None:
         begun = self._open.get(key)
         if not begun:
-            return None
+            if not self._without_room:
+                self._fault("unbalanced", f"{end} without a {begin}")
+            return
         self._open_count -= 1
-        last = begun.pop()
+        index, begun_name, begun_time = begun.pop()
         if not begun:
             del self._open[key]
-        return last
+        if name and name != begun_name:
+            self._fault("unbalanced", f"{end} of another name than its {begin}, event {index}")
+        if time < begun_time:
+            self._fault("unbalanced", f"{end} before its {begin}, event {index}")
 
     def _check_flow(self, event: Event, phase: str, time: int) -> None:
         number = event.get("id")
@@ -427,28 +388,15 @@ class Validation:
         flow = self._flows.get(key)
         if flow is None:
             if len(self._flows) >= MOST_OPEN:
-                self._forget_whole_flows()
+                # A step that comes after both ends of its flow then looks like one without.
+                whole = STARTED | ENDED
+                self._flows = {k: flow for k, flow in self._flows.items() if flow & whole != whole}
+                self._forgot_flows = True
             if len(self._flows) >= MOST_OPEN:
                 self._without_room += 1
                 return
             flow = here
         self._flows[key] = flow | _ENDS.get(phase, 0)
-
-    def _forget_whole_flows(self) -> None:
-        """Make room. A step that comes after both ends of its flow then looks like one without."""
-        whole = STARTED | ENDED
-        self._flows = {key: flow for key, flow in self._flows.items() if flow & whole != whole}
-        self._forgot_flows = True
-
-    def _check_counter(self, event: Event) -> None:
-        args = event.get("args")
-        if type(args) is not dict:
-            if "args" not in event:
-                self._fault("args", "a counter without an object of values")
-            return
-        for value in args.values():
-            if type(value) not in (int, float, bytes):
-                self._fault("args", "a counter's value is no number", "args")
 
     def _check_inner(self, text: bytes, phase: object) -> None:
         """Look at the strings and numbers at any depth."""
@@ -469,8 +417,6 @@ class Validation:
             if token.kind == "number" and phase != "M" and is_rounded(part):
                 what = "a whole number beyond 2^53, which readers round; write it as a string"
                 self._fault("number", what, offset=at)
-
-    # --- all of them
 
     def _take_name(self, event: Event) -> None:
         named = names_of(event)
@@ -516,14 +462,12 @@ class Validation:
     def _check_names(self) -> None:
         threads = sum(track not in self._names for track in self._tracks)
         processes = len({pid for pid, _ in self._tracks if (pid,) not in self._names})
-        if processes:
-            self.findings.add(
-                "notes", "metadata", f"{processes} processes without a process_name", None, 0
-            )
-        if threads:
-            self.findings.add(
-                "notes", "metadata", f"{threads} tracks without a thread_name", None, 0
-            )
+        for count, what, name in (
+            (processes, "processes", "process_name"),
+            (threads, "tracks", "thread_name"),
+        ):
+            if count:
+                self.findings.add("notes", "metadata", f"{count} {what} without a {name}", None, 0)
 
     def _check_end(self, reader: EventReader) -> None:
         end = reader.end
@@ -539,14 +483,8 @@ class Validation:
             inside = ", inside an event" if end.inside_event else ""
             self.findings.add("faults", "cut", f"the file is cut off here{inside}", None, end.bytes)
 
-    def _fault(self, code: str, message: str, member: str = "", offset: int | None = None) -> None:
-        self._add_here("faults", code, message, member, offset)
-
-    def _note(self, code: str, message: str, member: str = "", offset: int | None = None) -> None:
-        self._add_here("notes", code, message, member, offset)
-
     def _add_here(
-        self, kind: str, code: str, message: str, member: str, offset: int | None
+        self, kind: str, code: str, message: str, member: str = "", offset: int | None = None
     ) -> None:
         batch, place = self._batch, self._place
         if offset is None and self.findings.has_room(kind):
