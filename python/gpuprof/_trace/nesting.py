@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from itertools import accumulate, compress, islice, pairwise
-from operator import itemgetter, le, sub
+from itertools import compress, islice, pairwise
+from operator import sub
 
 from gpuprof._trace.values import MOST_NS
 
@@ -81,33 +81,32 @@ class Track:
 
         What is around the newest is most likely still to come, and may begin between any two.
         """
-        rows, around = self.kept, self.around
-        times = [self.covered[row] if row[2] == LOOSE else -row[1] for row in islice(rows, count)]
-        sums = list(accumulate(times, initial=0.0))
-        # How many up to here are at the top, and follow what is before them.
-        begins = map(itemgetter(0), islice(rows, 1, count))
-        tops = list(accumulate(map(TOP.__eq__, islice(around, count)), initial=0))
-        follows = list(accumulate(map(le, self.ends, begins), initial=0))
         loose: list[Slice] = []
         outer: list[int] = []
         ends: list[float] = []
-        first, size = 0, group
-        while first < count:
-            last = min(first + size, count) - 1
-            is_row = follows[last] - follows[first] == last - first
-            if last > first and not (is_row and tops[last + 1] - tops[first] == last + 1 - first):
-                size = (last - first + 1) // 2
-                continue
-            begin, end, row = rows[first][0], self.ends[last], rows[first]
-            if last > first:
-                row = begin, begin - end, LOOSE
-                self.covered[row] = sums[last + 1] - sums[first]
-            loose.append(row)
-            outer.append(around[first])
-            ends.append(end)
-            first, size = last + 1, group
+        covered: dict[Slice, float] = {}
+        last: float = NEVER
+        size, time = group, 0.0  # of the group that is being made
+        for row, around, end in zip(self.kept[:count], self.around, self.ends, strict=False):
+            begin, negative, number = row
+            own = self.covered[row] if number == LOOSE else -negative
+            if size < group and around == TOP and last <= begin:
+                size, time = size + 1, time + own
+                covered.pop(loose[-1], None)
+                begin = loose[-1][0]
+                loose[-1] = (begin, begin - end, LOOSE)
+                covered[loose[-1]] = time
+                ends[-1] = end
+            else:
+                size, time = 1 if around == TOP else group, own
+                loose.append(row)
+                outer.append(around)
+                ends.append(end)
+                if number == LOOSE:
+                    covered[row] = own
+            last = end
         self.kept[:count], self.around[:count], self.ends[:count] = loose, outer, ends
-        self.covered = {row: self.covered[row] for row in self.kept if row[2] == LOOSE}
+        self.covered = covered
 
 
 class Nesting:
@@ -197,9 +196,15 @@ class Nesting:
 
         `placed` says by identity what was around those of `rows` and `track.open` that are not new.
         """
-        inside, slack, stack, around = self._inside, self.slack, track.open, track.around
+        inside, slack, stack = self._inside, self.slack, track.open
         ends = [row[0] - row[1] for row in stack]
         last = track.ends[-1] if track.ends else NEVER
+        add_end, add_around, push, push_end = (
+            track.ends.append,
+            track.around.append,
+            stack.append,
+            ends.append,
+        )
         for row in rows:
             begin, negative, _ = row
             end = begin - negative
@@ -229,11 +234,12 @@ class Nesting:
                 self.approximate = True
             elif number >= 0 and inside is not None:
                 inside[number] -= negative
-            stack.append(row)
-            ends.append(end)
-            around.append(number)
-            last = max(last, end)
-            track.ends.append(last)
+            push(row)
+            push_end(end)
+            add_around(number)
+            if end > last:  # noqa: PLR1730 (a call of max would be the slowest part of this loop)
+                last = end
+            add_end(last)
 
     def _cross(self, before: Slice, row: Slice, placed: dict[int, int]) -> None:
         if LOOSE in (before[2], row[2]):
