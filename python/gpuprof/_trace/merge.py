@@ -271,6 +271,8 @@ class Merge:
         if {*map(type, [event["ts"] for event in events if "ts" in event])} - _NUMBERS:
             return None
         for key in self._keys():
+            if f'"{key}"'.encode() not in raw:
+                continue
             values = [event[key] for event in events if key in event]
             wanted = sum([type(value) in _CHANGED for value in values])
             try:
@@ -310,6 +312,8 @@ class Merge:
         if files == 1:
             return text
         old = int(text) if text.isdigit() and len(text) < MOST_DIGITS else _value(text)
+        if type(old) is int and 0 <= old < EXACT_IN_DOUBLES // files - 1:
+            return b"%d" % (old * files + self._number)
         if isinstance(old, str):
             match = _ID.fullmatch(old)
             number = int(match[1], 16) if match else None

@@ -206,7 +206,7 @@ class Validation:
                         add((time * 1000.0, duration * -1000.0, number + (place << TAG_BITS)))
                         continue
                 elif is_sound and phase in "stf" and event["id"].__class__ is int:
-                    if "id2" not in event:
+                    if "id2" not in event and event["id"] >= 0:
                         key = hash((category, event["id"], name))
                         self._take_flow(key, phase, number + (place << TAG_BITS))
                         if phase != "f" or event.get("bp") == "e":

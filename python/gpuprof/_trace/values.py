@@ -165,12 +165,12 @@ def is_late(event: Event) -> bool:
 
 def async_key(event: Event) -> int:
     """Hash what the begin and the end of an asynchronous range, or of a flow, have in common."""
-    id2 = event.get("id2")
-    if id2 is None:
+    id2, number = event.get("id2"), event.get("id")
+    if id2 is None and type(number) is int and number >= 0:  # -1 and -2 have one hash
         with contextlib.suppress(TypeError):
-            return hash((event.get("cat"), event.get("id"), event.get("name")))
+            return hash((event.get("cat"), number, event.get("name")))
     local = event.get("pid") if isinstance(id2, dict) and "local" in id2 else None
-    return hash(repr((event.get("cat"), event.get("id"), event.get("name"), id2, local)))
+    return hash(repr((event.get("cat"), number, event.get("name"), id2, local)))
 
 
 def names_of(event: Event) -> tuple[str, str] | None:
