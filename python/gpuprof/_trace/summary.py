@@ -339,16 +339,17 @@ class Summary:
         """Take the ranges and what was met before; answer the places of the other events."""
         sinks, known, quiet = self.ranges.sinks, self._known, self._quiet
         rest: list[int] = []
+        most = MOST_FLOAT_US
         counted: list[str] = []
         for place, event in enumerate(events):
             try:
                 phase, begin = event["ph"], event["ts"]
                 labels = event["name"], event.get("cat", ""), event["pid"], event["tid"]
-                if not 0 <= begin < MOST_FLOAT_US or begin.__class__ is bool:
+                if not 0 <= begin < most or begin.__class__ is bool:
                     rest.append(place)
                 elif phase == "X":
                     duration = event["dur"]
-                    if 0 <= duration < MOST_FLOAT_US and duration.__class__ is not bool:
+                    if 0 <= duration < most and duration.__class__ is not bool:
                         add, spend, number = sinks[labels]
                         duration *= 1000.0
                         add((begin * 1000.0, -duration, number))

@@ -186,7 +186,7 @@ class Validation:
 
     def _check_ordinary(self, batch: Batch) -> list[int]:
         """Take sound slices and flows of labels that were met; answer the places of the others."""
-        known, number = self._known, batch.first << TAG_BITS
+        known, most, number = self._known, MOST_FLOAT_US, batch.first << TAG_BITS
         rest: list[int] = []
         for place, event in enumerate(batch.events):
             try:
@@ -194,7 +194,7 @@ class Validation:
                 name, category = event["name"], event.get("cat")
                 add = known[name, category, pid, tid]
                 is_sound = (
-                    0 <= time < MOST_FLOAT_US
+                    0 <= time < most
                     and time.__class__ is not bool
                     and pid.__class__ is int
                     and tid.__class__ is int
@@ -202,7 +202,7 @@ class Validation:
                 )
                 if is_sound and phase == "X":
                     duration = event["dur"]
-                    if 0 <= duration < MOST_FLOAT_US and duration.__class__ is not bool:
+                    if 0 <= duration < most and duration.__class__ is not bool:
                         add((time * 1000.0, duration * -1000.0, number + (place << TAG_BITS)))
                         continue
                 elif is_sound and phase in "stf" and event["id"].__class__ is int:
