@@ -46,6 +46,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     module: Any = types.ModuleType("cupy")
     module.ndarray = Array
+    module.cuda = types.SimpleNamespace()  # so that its import is over
     module.ascontiguousarray = numpy.ascontiguousarray
     module.arange = lambda count: numpy.arange(count, dtype="f4").view(Array)
     monkeypatch.setitem(sys.modules, "cupy", module)
@@ -227,7 +228,7 @@ def test_clones_of_tensors_keep_strides_alignment_and_requires_grad(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    monkeypatch.setattr(arrays, "_is_on_gpu", arrays._is_tensor)
+    monkeypatch.setattr(arrays, "_is_on_gpu", torch.is_tensor)
     whole = torch.arange(60.0).reshape(6, 10)
     views = [whole, whole.t(), whole[:, :3], whole.view(-1)[1:], torch.ones(1).expand(500, 500)]
     for tensor in [*views, torch.nn.Parameter(whole), torch.empty(0, 3), torch.tensor(2.0)]:

@@ -8,7 +8,6 @@ one is taken, and a warning says so.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from time import get_clock_info, perf_counter_ns
@@ -21,6 +20,7 @@ from gpuprof._benchmark.noise import Noise
 from gpuprof._benchmark.options import Options
 from gpuprof._benchmark.probe import ProbeResult, probe, reading_ns
 from gpuprof._benchmark.work import Work, first_line
+from gpuprof._frameworks import loaded
 from gpuprof._frameworks.streams import StreamRef, as_current, resolve
 from gpuprof._frameworks.torch import random_state_kept
 from gpuprof.errors import EmptyGraphError, InvalidStateError
@@ -224,7 +224,7 @@ class Harness:
         try:
             return self._captured(where, 1)
         except EmptyGraphError:
-            if not {"torch", "cupy"} <= sys.modules.keys():
+            if loaded.torch() is None or loaded.cupy() is None:
                 raise
             # Torch is there, but the work is CuPy's.
             self._backend = "driver"

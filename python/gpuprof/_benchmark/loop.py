@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gpuprof._common import machine, nvml
 from gpuprof._common.units import duration
 from gpuprof._display.progress import Progress
+from gpuprof._frameworks import loaded
 from gpuprof._results import statistics
 from gpuprof._results.result import BenchResult
 
@@ -192,13 +192,12 @@ def _physical(opened: Any, uuid: str) -> Any:
 def device_allocations() -> tuple[int, ...]:
     """Return figures that change when a framework's allocator asks the driver for memory."""
     found = []
-    torch: Any = sys.modules.get("torch")
-    cuda: Any = getattr(torch, "cuda", None)
-    if getattr(cuda, "is_initialized", bool)():
+    cuda = loaded.torch_cuda()
+    if cuda is not None:
         with suppress(RuntimeError):  # a custom allocator keeps no statistics
             figures = cuda.memory_stats()
             found.append(int(figures.get(_ALLOCATIONS, figures.get(_SEGMENTS, 0))))
-    cupy: Any = sys.modules.get("cupy")
+    cupy = loaded.cupy()
     if hasattr(cupy, "get_default_memory_pool"):
         found.append(int(cupy.get_default_memory_pool().total_bytes()))
     return tuple(found)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any
+
+from gpuprof._frameworks import loaded
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
@@ -145,20 +146,12 @@ def _is_call(given: Any) -> bool:
     )
 
 
-def _is_tensor(value: object) -> bool:
-    torch = sys.modules.get("torch")
-    kind = getattr(torch, "Tensor", None)
-    return kind is not None and isinstance(value, kind)
-
-
 def _is_cupy(value: object) -> bool:
-    cupy = sys.modules.get("cupy")
-    kind = getattr(cupy, "ndarray", None)
-    return kind is not None and isinstance(value, kind)
+    return isinstance(value, loaded.cupy_array_type())
 
 
 def _is_on_gpu(value: Any) -> bool:
-    return _is_cupy(value) or (_is_tensor(value) and bool(value.is_cuda))
+    return _is_cupy(value) or (loaded.is_tensor(value) and bool(value.is_cuda))
 
 
 def _fields(value: Any) -> list[str]:
@@ -167,12 +160,12 @@ def _fields(value: Any) -> list[str]:
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (path, array) for each array in `value`; each container is visited once."""
-    if {"torch", "cupy"} & sys.modules.keys():
+    if loaded.torch() is not None or loaded.cupy() is not None:
         yield from _leaves(value, path, set())
 
 
 def _leaves(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    if _is_tensor(value) or _is_cupy(value):
+    if loaded.is_tensor(value) or _is_cupy(value):
         yield path, value
         return
     if id(value) in seen:
@@ -236,7 +229,7 @@ def _memory(array: Any) -> tuple[int, int]:
 
 
 def _is_strided(tensor: Any) -> bool:
-    return tensor.layout is sys.modules["torch"].strided and not tensor.is_nested
+    return tensor.layout is loaded.torch().strided and not tensor.is_nested
 
 
 def _reach(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
@@ -295,7 +288,7 @@ def _clone_array(array: Any) -> Any:
 
 
 def _clone_tensor(tensor: Any) -> Any:
-    torch = sys.modules["torch"]
+    torch = loaded.torch()
     plain = type(tensor) is torch.Tensor and _is_strided(tensor)
     if not plain or tensor.is_conj() or tensor.is_neg() or tensor.is_quantized:
         return tensor.clone()
@@ -310,7 +303,7 @@ def _clone_tensor(tensor: Any) -> Any:
 def _clone_cupy(array: Any) -> Any:
     if array.flags.c_contiguous or array.flags.f_contiguous:
         return array.copy(order="K")
-    ndarray: Any = sys.modules["cupy"].ndarray
+    ndarray = loaded.cupy_array_type()
     low, high = _reach(array.shape, array.strides, array.itemsize)
     memory = ndarray((high - low,), "u1", memptr=array.data + low).copy()
     return ndarray(array.shape, array.dtype, memptr=memory.data - low, strides=array.strides)
@@ -326,7 +319,7 @@ def watch(value: Any, name: str) -> Callable[[], list[str]]:
     copies = []
     left = _MAX_COMPARED
     for path, array in leaves(value, name):
-        if _is_tensor(array):
+        if loaded.is_tensor(array):
             if not getattr(array, "is_inference", bool)():  # such a tensor has no counter
                 versions.append((path, array, array._version))
         elif array.nbytes <= left:
@@ -341,6 +334,6 @@ def watch(value: Any, name: str) -> Callable[[], list[str]]:
 
 
 def _same_bytes(one: Any, other: Any) -> bool:
-    cupy = sys.modules["cupy"]
+    cupy = loaded.cupy()
     raw = [cupy.ascontiguousarray(array).reshape(-1).view("u1") for array in (one, other)]
     return bool((raw[0] == raw[1]).all())
