@@ -36,6 +36,8 @@ class SweepPoint:
         The type and text of the exception that the point failed with.
     """
 
+    __module__ = "gpuprof"
+
     params: Mapping[str, Any]
     result: BenchResult | None = None
     error: str | None = None
@@ -68,6 +70,8 @@ class SweepResult(Sequence[SweepPoint]):
     created : str
         When, as ISO 8601 text in UTC.
     """
+
+    __module__ = "gpuprof"
 
     def __init__(
         self,

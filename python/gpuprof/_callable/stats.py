@@ -42,6 +42,8 @@ class GraphStats:
         What making it took on the host, in seconds: warm-up, capture and instantiation.
     """
 
+    __module__ = "gpuprof"
+
     name: str
     arguments: str
     replays: int
@@ -101,6 +103,8 @@ class GraphedStats:
     graphs : tuple of GraphStats
         The graphs that there are now.
     """
+
+    __module__ = "gpuprof"
 
     captures: int = 0
     replays: int = 0

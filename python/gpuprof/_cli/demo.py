@@ -19,6 +19,7 @@ from time import perf_counter_ns
 from typing import Any, TextIO
 
 import gpuprof._core as _core
+import gpuprof._startup  # noqa: F401 (GPUPROF_TRACE_OUT and GPUPROF_NVTX)
 from gpuprof._common.machine import cuda_version
 from gpuprof._common.text import shown_text, write_text
 from gpuprof._common.units import duration

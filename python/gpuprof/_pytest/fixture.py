@@ -43,6 +43,8 @@ class GpuBenchmark:
         What the comparison with the baseline says; None without one.
     """
 
+    __module__ = "gpuprof"
+
     def __init__(
         self,
         *,

@@ -41,6 +41,8 @@ class CompareRow:
         The verdict and what it rests on; None for the first function.
     """
 
+    __module__ = "gpuprof"
+
     result: BenchResult
     ratio: float
     interval: tuple[float, float] | None = None
@@ -86,6 +88,8 @@ class CompareResult(Mapping[str, CompareRow]):
     created : str
         When, as ISO 8601 text in UTC.
     """
+
+    __module__ = "gpuprof"
 
     def __init__(
         self,

@@ -28,6 +28,8 @@ class Verdict(str, Enum):
         Measured on another GPU or in another way.
     """
 
+    __module__ = "gpuprof"
+
     SLOW = "slow"
     FAST = "fast"
     SAME = "same"
@@ -66,6 +68,8 @@ class Decision:
     warnings : tuple of str
         What else to know.
     """
+
+    __module__ = "gpuprof"
 
     verdict: Verdict
     base_ms: float | None = None

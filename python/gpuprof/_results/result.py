@@ -98,6 +98,8 @@ class BenchResult:
         How long measuring took, in seconds.
     """
 
+    __module__ = "gpuprof"
+
     name: str
     mode: str
     requested_mode: str

@@ -13,12 +13,11 @@ from datetime import datetime, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, cast
 
-from gpuprof._display.table import Table, write
 from gpuprof._frameworks.torch import note_reset, torch_memory
-from gpuprof._timing import stats_table
 from gpuprof._timing.rows import Names, Row, Summary
 
 if TYPE_CHECKING:
+    from gpuprof._display.table import Table
     from gpuprof._frameworks.torch import TorchMemory
 
 __all__ = ["Row", "Stats", "Summary", "note_reset"]
@@ -49,6 +48,8 @@ class Stats(Mapping[Key, Row]):
     created
         When, as ISO 8601 text in UTC. None: now.
     """
+
+    __module__ = "gpuprof"
 
     def __init__(
         self,
@@ -202,12 +203,17 @@ class Stats(Mapping[Key, Row]):
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def _table(self) -> Table:
+        # Imported where something is shown: the first scope of a program imports this module.
+        from gpuprof._timing import stats_table
+
         footers = stats_table.footers(self.dropped, self.memory)
         return stats_table.table(list(self.values()), self.self_ms, self.share, footers)
 
     def to_markdown(self) -> str:
         """Return a Markdown table, a line for each row."""
-        return stats_table.markdown(self._table())
+        from gpuprof._timing.stats_table import markdown
+
+        return markdown(self._table())
 
     def tree(self) -> str:
         """Return the table as plain text, indented by nesting."""
@@ -224,6 +230,8 @@ class Stats(Mapping[Key, Row]):
             ``"plain"``, ``"rich"``, or ``"auto"``: rich on a terminal. Where rich is not installed
             the table is plain.
         """
+        from gpuprof._display.table import write
+
         write(self._table(), file, style)
 
     def plot(self, ax: Any = None) -> Any:
@@ -244,7 +252,9 @@ class Stats(Mapping[Key, Row]):
         ModuleNotFoundError
             Without matplotlib; it comes with ``pip install 'gpuprof[plot]'``.
         """
-        return stats_table.plot(list(self.values()), ax)
+        from gpuprof._timing.stats_table import plot
+
+        return plot(list(self.values()), ax)
 
     def __repr__(self) -> str:
         return self.tree()
