@@ -1,4 +1,4 @@
-"""`benchmark`: how long a call of a function takes, with an interval one can lean on."""
+"""`benchmark`: how long a call of a function takes, with the interval of its median."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ def benchmark(
     rel_precision : float
         Stop when the interval of the median is at most this far to each side, as a fraction.
     progress : bool, optional
-        Show a bar on standard error; None shows one on a terminal, after two seconds.
+        Show the progress on standard error, after two seconds; None shows it on a terminal and in a
+        notebook.
     params : mapping, optional
         Kept in the result, for sweeps.
 
@@ -188,9 +189,10 @@ _ONLY_BEGUN = {
 }
 
 
-def _call(  # what is given may be of any type, whatever the callers promise
+def _call(
     fn: Any, args: Any, kwargs: Any
 ) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]:
+    """Return the call to measure; raise a TypeError that says what is wrong with it."""
     if not callable(fn):
         message = (
             f"fn: pass a function, got {type(fn).__name__}: benchmark(f, (x,)), not benchmark(f(x))"
@@ -227,6 +229,6 @@ def _fits(fn: Any, args: Any, kwargs: Any) -> bool:
         inspect.signature(fn).bind(*args, **(kwargs or {}))
     except TypeError:
         return False
-    except ValueError:  # a function in C may not tell what it takes
+    except ValueError:  # a function in C may have no signature
         return True
     return True

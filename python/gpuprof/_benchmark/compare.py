@@ -78,15 +78,15 @@ def compare(
         What else each is called with, by name.
     rounds : int, optional
         How often each is measured. None is 30 rounds, and more until the interval of each ratio is
-        no wider than the threshold, or than a tenth of its distance from 1; at most 1,000 rounds.
+        no wider than the threshold, or a tenth of the ratio's distance from 1; at most 1,000.
     threshold : float
-        The smallest change to speak of, as a fraction.
+        The smallest change that matters, as a fraction.
     max_time_s : float
-        After how many seconds no further round begins, warm-up not counted.
+        After how many seconds no further round begins, without the warm-up.
     seed : int, optional
-        What the order of the rounds is drawn from, by chance if left out; it is in the result.
+        The seed of the order of the rounds, random if left out; it is in the result.
     progress : bool, optional
-        Whether to show a progress bar; None shows it on a terminal and in a notebook.
+        Whether to show the progress; None shows it on a terminal and in a notebook.
     options : Any
         Others of `benchmark`, such as `mode`, `cold_l2`, `setup`, `stream` and `warmup_s`.
 
@@ -100,7 +100,7 @@ def compare(
     TypeError
         If `functions` is no mapping of names to functions, or an option is unknown.
     ValueError
-        If there are fewer than two functions, or an option has a value that makes no sense.
+        If there are fewer than two functions, or an option has an invalid value.
     """
     _check(functions, rounds, threshold, max_time_s, seed)
     seed = random.SystemRandom().randrange(_SEEDS) if seed is None else seed

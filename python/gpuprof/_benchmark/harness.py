@@ -41,7 +41,7 @@ _CAPTURE_MS = 2000.0  # of the host's time for capturing
 _ENTRIES_A_CALL = 8  # queue entries, assumed until the watchdog shows that it takes more
 _LEAST_CALLS = 3  # of a slope: 1 and 2
 _TRIES = 3
-_LONG_BESIDE_DISTURBANCES_MS = 20.0
+_MUCH_LONGER_THAN_NOISE_MS = 20.0
 _LEGACY = {0, 1}  # the handles of the legacy default stream
 
 
@@ -142,7 +142,7 @@ class Harness:
             )
             raise InvalidStateError(message)
         self._undo.enter_context(as_current(where))
-        return resolve(where.given)  # whose device is the current one only now
+        return resolve(where.given)  # its device is the current one only now
 
     def _on_cpu(self, why: str) -> samplers.Sampler:
         if why:
@@ -234,7 +234,7 @@ class Harness:
         from gpuprof._graphs.capture import capture
 
         given: object = where.handle if where.given is None else where.given
-        if where.handle in _LEGACY:  # which cannot be captured; None takes one in its place
+        if where.handle in _LEGACY:  # it cannot be captured; None captures another in its place
             given = None
         name = self.options.name or "benchmark"
         timers: Literal["last", "strip"] = "last" if self.options.scopes else "strip"
@@ -307,13 +307,13 @@ def _cpu_calls(work: Work) -> int:
     """
     calls = 1
     while True:
-        # The least of some, because the first ones may be disturbed.
+        # The least of some, because any of them may be preempted.
         spent_ms = math.inf
         for _ in range(_TRIES):
             begin = perf_counter_ns()
             work.call_times(calls)
             spent_ms = min(spent_ms, (perf_counter_ns() - begin) * 1e-6)
-            if spent_ms > _LONG_BESIDE_DISTURBANCES_MS:
+            if spent_ms > _MUCH_LONGER_THAN_NOISE_MS:
                 break
         if spent_ms >= CPU_SAMPLE_MS / 8:
             more = CPU_SAMPLE_MS / spent_ms

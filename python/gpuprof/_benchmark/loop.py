@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
-STABLE = 0.02  # by how much the medians of warm-up batches may still differ
+STABLE = 0.02  # the largest difference between the medians of the last warm-up batches
 STABLE_BATCHES = 3
 BATCH_S = 0.02
-WARMUP_FACTOR = 5  # an unstable function is warmed up this many times as long, and no longer
+WARMUP_FACTOR = 5  # an unstable function is warmed up for at most this many times as long
 MAX_SAMPLES = 5_000  # with which the interval of the median is a fiftieth of the IQR
 CHUNK_S = 0.02  # between two checks of the clocks and the framework's memory
 MAX_DISCARDED = 0.5  # of the samples, for growing memory
@@ -239,7 +239,7 @@ def _limit(samples: list[float]) -> str:
 
 
 def _precision(samples: list[float]) -> float:
-    # Without the tick, which more samples do not make finer.
+    # Without the clock's tick, which more samples do not reduce.
     low, high = statistics.median_interval(
         samples, independent=statistics.independent_count(samples)
     )

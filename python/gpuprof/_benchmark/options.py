@@ -34,6 +34,22 @@ class Options:
     params: Mapping[str, Any] = field(default_factory=dict)
 
 
+def _is_text_mapping(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+_TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "setup": (lambda value: value is None or callable(value), "a function or None"),
+    "scopes": (lambda value: isinstance(value, bool), "True or False"),
+    "params": (_is_text_mapping, "a mapping of text to values, or None"),
+    "name": (lambda value: value is None or _is_text(value), "text that is not empty"),
+}
+
+
 def checked_options(**given: Any) -> Options:
     """Return the options; a wrong one raises a TypeError or ValueError that names it."""
     known = [each.name for each in fields(Options)]
@@ -52,30 +68,18 @@ def checked_options(**given: Any) -> Options:
     if options.mode not in REQUESTED_MODES:
         message = f"mode: expected one of {REQUESTED_MODES}, got {options.mode!r}"
         raise ValueError(message)
-    setup: Any = options.setup
-    if setup is not None:
-        if not callable(setup):
-            message = f"setup: expected a function or None, got {type(setup).__name__}"
+    for name, (is_valid, expected) in _TYPES.items():
+        if not is_valid(getattr(options, name)):
+            message = f"{name}: expected {expected}, got {getattr(options, name)!r}"
             raise TypeError(message)
-        if options.mode in {"graph", "batched"}:
-            message = (
-                f"setup: mode {options.mode!r} runs many calls at once and has no place for it; "
-                'use mode="isolated"'
-            )
-            raise ValueError(message)
-    scopes: Any = options.scopes
-    if not isinstance(scopes, bool):
-        message = f"scopes: expected True or False, got {scopes!r}"
-        raise TypeError(message)
+    if options.setup is not None and options.mode in {"graph", "batched"}:
+        message = (
+            f"setup: mode {options.mode!r} runs many calls at once and has no place for it; "
+            'use mode="isolated"'
+        )
+        raise ValueError(message)
     for name in ("warmup_s", "min_time_s", "max_time_s", "rel_precision"):
         _number(name, getattr(options, name), above_0=name == "max_time_s")
-    params: Any = options.params
-    if not isinstance(params, Mapping) or not all(isinstance(key, str) for key in params):
-        message = f"params: expected a mapping of text to values, or None, got {params!r}"
-        raise TypeError(message)
-    if options.name is not None and not (isinstance(options.name, str) and options.name):
-        message = f"name: expected text that is not empty, got {options.name!r}"
-        raise TypeError(message)
     return options
 
 

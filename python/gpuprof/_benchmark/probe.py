@@ -20,11 +20,11 @@ __tracebackhide__ = True  # pytest shows the frames of the test and of its funct
 
 _MIN_CALLS, _MAX_CALLS = 3, 50
 _PROBE_MS = 50.0
-SLOW_MS = 1000.0  # a call that takes longer is looked at once, not several times
+SLOW_MS = 1000.0  # a call that takes longer is probed once, not several times
 _STRAY_CALLS = 32  # so that short work on other streams adds up to what can be seen
 _LEAST_GPU_NS = 250.0  # over an empty interval: under half of the shortest kernel
 _EMPTY_TRIES = 3
-_TAIL_TRIES = 3  # a thread that has to wait for the interpreter makes a tail look long
+_TAIL_TRIES = 3  # waiting for the GIL makes a tail look long
 _TAIL_MS, _TAIL_SHARE = 0.05, 0.1  # as a scope that verifies its stream has them
 
 
@@ -46,7 +46,7 @@ def probe(work: Work, held: HeldStream) -> ProbeResult:
     calibration = calibrate(held.device)
     host_ms, wall_ms = _host_times(work, held)
     elsewhere = _works_elsewhere(work, held, wall_ms)
-    held.allow(host_ms)  # else a function that only keeps the host busy seems to wait for the GPU
+    held.allow(host_ms)  # else a call that keeps the host busy for long seems to wait for the GPU
     tries = 1 if wall_ms > SLOW_MS else _EMPTY_TRIES
     gpu_ns = reading_ns(held, calibration, work.call, tries, lambda: _set_up(work, held))
     waits = gpu_ns == float("inf")

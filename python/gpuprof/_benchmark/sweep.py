@@ -246,7 +246,7 @@ def sweep(
     flops : int or callable, optional
         The floating-point operations of a call, or a function of the parameters.
     progress : bool, optional
-        Whether to show a progress bar; None shows it on a terminal and in a notebook.
+        Whether to show the progress; None shows it on a terminal and in a notebook.
     options : Any
         Those of `benchmark`, for each point.
 

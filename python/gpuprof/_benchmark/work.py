@@ -14,6 +14,7 @@ from itertools import repeat
 from typing import Any
 
 from gpuprof._frameworks import loaded
+from gpuprof._frameworks.loaded import is_tensor
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
@@ -151,7 +152,7 @@ def _is_cupy(value: object) -> bool:
 
 
 def _is_on_gpu(value: Any) -> bool:
-    return _is_cupy(value) or (loaded.is_tensor(value) and bool(value.is_cuda))
+    return _is_cupy(value) or (is_tensor(value) and bool(value.is_cuda))
 
 
 def _fields(value: Any) -> list[str]:
@@ -160,12 +161,12 @@ def _fields(value: Any) -> list[str]:
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (path, array) for each array in `value`; each container is visited once."""
-    if loaded.torch() is not None or loaded.cupy() is not None:
+    if loaded.tensor_type() or loaded.cupy_array_type():
         yield from _leaves(value, path, set())
 
 
 def _leaves(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    if loaded.is_tensor(value) or _is_cupy(value):
+    if is_tensor(value) or _is_cupy(value):
         yield path, value
         return
     if id(value) in seen:
@@ -319,7 +320,7 @@ def watch(value: Any, name: str) -> Callable[[], list[str]]:
     copies = []
     left = _MAX_COMPARED
     for path, array in leaves(value, name):
-        if loaded.is_tensor(array):
+        if is_tensor(array):
             if not getattr(array, "is_inference", bool)():  # such a tensor has no counter
                 versions.append((path, array, array._version))
         elif array.nbytes <= left:

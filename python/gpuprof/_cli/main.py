@@ -1,8 +1,8 @@
 """The command ``gpuprof``.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. For the commands on traces, 1 is also
-that a trace has faults, and 2 that an input cannot be read as a trace; `_cli.compare` says what
-they are for ``compare``. A reader that goes away early, as ``head`` does, is no failure.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. For the commands on traces, 1 also
+means that a trace has faults, and 2 that an input cannot be read as a trace; those of ``compare``
+are in `_cli.compare`. A reader that goes away early, as ``head`` does, is no failure.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def _up_to(most: int) -> Callable[[str], int]:
-    """Return what parses a whole number from 1 to `most`."""
+    """Return a parser of whole numbers from 1 to `most`."""
 
     def parse(text: str) -> int:
         number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
@@ -201,7 +201,7 @@ def _add_compare(commands: _Commands) -> None:
 
 
 def _run_trace(options: argparse.Namespace) -> int:
-    """Run a tool; without the garbage collector, which finds nothing in a trace's events."""
+    """Run a tool without the garbage collector, which finds nothing in a trace's events."""
     had_collector = gc.isenabled()
     gc.disable()
     try:
@@ -223,10 +223,7 @@ def _run_tool(options: argparse.Namespace) -> int:
             text = json.dumps(found.to_dict(), indent=2) if options.json else str(found)
             common_text.write_text(sys.stdout, text + "\n")
             if found.cut:
-                text = (
-                    f"gpuprof: {found.path}: {found.cut}; `gpuprof trace repair` makes it whole\n"
-                )
-                common_text.write_text(sys.stderr, common_text.shown_text(text.rstrip()) + "\n")
+                _complain(f"{found.path}: {found.cut}; `gpuprof trace repair` makes it whole")
             return USAGE if found.cut else OK
         if options.tool == "validate":
             return _validate(options)
@@ -240,12 +237,12 @@ def _run_tool(options: argparse.Namespace) -> int:
         common_text.write_text(out, tool_tables.merged(merged) + "\n")
         return OK
     except (TraceError, ValueError) as error:
-        common_text.write_text(sys.stderr, f"gpuprof: {common_text.shown_text(str(error))}\n")
+        _complain(str(error))
         return USAGE
 
 
 def _validate(options: argparse.Namespace) -> int:
-    """Check one file after the other; the worst of the exit codes."""
+    """Check each file; return the worst of the exit codes."""
     from gpuprof._common import text as common_text
     from gpuprof._trace import tools as trace_tools
     from gpuprof.errors import TraceError
@@ -256,7 +253,7 @@ def _validate(options: argparse.Namespace) -> int:
         try:
             checked = trace_tools.validate(file)
         except TraceError as error:
-            common_text.write_text(sys.stderr, f"gpuprof: {common_text.shown_text(str(error))}\n")
+            _complain(str(error))
             code = USAGE
             continue
         found.append(checked.to_dict())
@@ -271,12 +268,12 @@ def _validate(options: argparse.Namespace) -> int:
 
 def _run_compare(options: argparse.Namespace) -> int:
     from gpuprof._cli import compare
-    from gpuprof._common.text import shown_text, write_text
+    from gpuprof._common.text import write_text
 
     try:
         code, text = compare.run(options)
     except (compare.InputError, ModuleNotFoundError) as error:
-        write_text(sys.stderr, f"gpuprof: {shown_text(str(error))}\n")
+        _complain(str(error))
         return USAGE if isinstance(error, compare.InputError) else compare.INCOMPARABLE
     try:
         write_text(sys.stdout, text + "\n")
@@ -305,8 +302,14 @@ def _run(options: argparse.Namespace) -> int:
     return OK
 
 
+def _complain(text: str) -> None:
+    from gpuprof._common.text import shown_text, write_text
+
+    write_text(sys.stderr, f"gpuprof: {shown_text(text)}\n")
+
+
 def _discard_output() -> None:
-    """Write to nobody from here on: the reader of standard output is gone."""
+    """Discard what is written from here on: the reader of standard output is gone."""
     # Python flushes standard output once more at exit; that must not fail again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

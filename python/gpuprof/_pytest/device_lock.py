@@ -61,13 +61,7 @@ def measuring(
 
 
 def lock_file(name: str) -> Path:
-    """Return the file for a place. The folder is made, and is the user's alone.
-
-    Raises
-    ------
-    OSError
-        If it cannot be made, or belongs to another user.
-    """
+    """Return the file for a place, in the user's own folder; OSError if it has another owner."""
     folder = Path(tempfile.gettempdir()) / f"gpuprof-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
@@ -87,13 +81,11 @@ def _acquire(name: str, warn: Callable[[str], None], say: Callable[[str], None])
         if not lock.acquire(SILENT_S):
             say(f"waiting until another process has measured on this device; it holds {file}")
             lock.acquire()
-    except OSError as error:
+    except BaseException as error:  # a timeout or Ctrl-C while it waits
         if lock is not None:
             lock.release()
+        if not isinstance(error, OSError):
+            raise
         warn(f"measured without a lock, so another process may have disturbed it: {error}")
         return None
-    except BaseException:  # a timeout or Ctrl-C while it waits
-        if lock is not None:
-            lock.release()
-        raise
     return lock

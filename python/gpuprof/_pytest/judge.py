@@ -39,29 +39,21 @@ class Judgement:
     again: bool = False
 
 
+@dataclass(frozen=True)
 class Judge:
     """Judges one test. Without a baseline to compare with, only `max_ms` counts."""
 
-    def __init__(
-        self,
-        key: str,
-        settings: Settings,
-        *,
-        threshold: float | None,
-        max_ms: float | None,
-        comparisons: int,
-    ) -> None:
-        self._settings = settings
-        self._key = key
-        self._threshold = threshold
-        self._max_ms = max_ms
-        self._comparisons = comparisons
+    key: str
+    settings: Settings
+    threshold: float | None
+    max_ms: float | None
+    comparisons: int
 
     def decide(self, result: BenchResult) -> Judgement:
         """Decide on the first measurement."""
         decision = self._judge([result])
         verdict = decision.verdict.value if decision else ""
-        if self._is_above(result) or verdict in self._settings.fail_on & _BY_CHANCE:
+        if self._is_above(result) or verdict in self.settings.fail_on & _BY_CHANCE:
             return Judgement(decision, again=True)
         return Judgement(decision, self._failure(decision, [result]))
 
@@ -75,51 +67,51 @@ class Judge:
                 self._base(again),
                 first,
                 again,
-                threshold=self._threshold,
-                comparisons=self._comparisons,
+                threshold=self.threshold,
+                comparisons=self.comparisons,
             )
         elif decision:
             alone = self._judge([again])
             assert alone is not None
-            fails = alone.verdict.value in self._settings.fail_on
+            fails = alone.verdict.value in self.settings.fail_on
             decision = self._judge([first, again]) if fails else alone
         return Judgement(decision, self._failure(decision, [first, again]))
 
     def _judge(self, new: Sequence[BenchResult]) -> Decision | None:
-        if self._settings.compare is None:
+        if self.settings.compare is None:
             return None
         from gpuprof._results.verdict import judge
 
         base = self._base(new[-1])
         if not base:
-            rule = f"a new benchmark: the baseline {self._settings.compare!r} does not have it yet"
+            rule = f"a new benchmark: the baseline {self.settings.compare!r} does not have it yet"
             return Decision(Verdict.NODATA, rule=rule)
-        return judge(base, new, threshold=self._threshold, comparisons=self._comparisons)
+        return judge(base, new, threshold=self.threshold, comparisons=self.comparisons)
 
     def _base(self, new: BenchResult) -> list[BenchResult]:
         """Return the stored results of this machine, else of another to say what differs."""
-        return [run.results[self._key] for run in self._runs(new)]
+        return [run.results[self.key] for run in self._runs(new)]
 
     def _runs(self, new: BenchResult) -> list[Run]:
-        stored = self._settings.baseline
+        stored = self.settings.baseline
         here = machine.key(new.machine)
         others = (runs for key, runs in stored.items() if key != here)
         for runs in (stored.get(here, []), *others):
-            having = [run for run in runs if self._key in run.results]
+            having = [run for run in runs if self.key in run.results]
             if having:
                 return having
         return []
 
     def _is_above(self, result: BenchResult) -> bool:
-        return self._max_ms is not None and result.median_ms > self._max_ms
+        return self.max_ms is not None and result.median_ms > self.max_ms
 
     def _failure(self, decision: Decision | None, results: list[BenchResult]) -> str | None:
         parts = []
-        if decision and decision.verdict.value in self._settings.fail_on:
+        if decision and decision.verdict.value in self.settings.fail_on:
             parts.append(self._of_verdict(decision))
         if all(self._is_above(result) for result in results):
             taken = duration(min(result.median_ms for result in results))
-            parts.append(f"TOO SLOW: {taken}, and max_ms allows {duration(self._max_ms)}")
+            parts.append(f"TOO SLOW: {taken}, and max_ms allows {duration(self.max_ms)}")
         if not parts:
             return None
         return "\n".join(
@@ -131,14 +123,14 @@ class Judge:
             return f"{decision.verdict}: {decision.rule}"
         return (
             f"{decision.verdict}: {decision.ratio:.2f} times the time of baseline "
-            f"{self._settings.compare!r}: {duration(decision.new_ms)}, was "
+            f"{self.settings.compare!r}: {duration(decision.new_ms)}, was "
             f"{duration(decision.base_ms)}"
         )
 
     def _grid(self, decision: Decision | None, results: list[BenchResult]) -> list[str]:
         lines = []
         if decision and decision.base_ms is not None:
-            name = f"baseline {self._settings.compare!r}"
+            name = f"baseline {self.settings.compare!r}"
             runs = f"{decision.runs} run{'s' * (decision.runs != 1)}"
             lines.append([name, duration(decision.base_ms), "", "", runs])
         for label, result in zip(("now", "measured again"), results, strict=False):

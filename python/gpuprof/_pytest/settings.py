@@ -1,4 +1,4 @@
-"""What options, ini keys and markers ask for. Every other module of the package stands on this one.
+"""The settings: options, ini keys and marker arguments, which the rest of the package uses.
 
 Every start of pytest imports it, so it imports pytest and the standard library only.
 """
@@ -44,7 +44,7 @@ MARKER_ARGUMENTS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What the options and ini keys ask for. Paths are absolute."""
+    """The values of the options and ini keys. Paths are absolute."""
 
     save: str | None
     compare: str | None
