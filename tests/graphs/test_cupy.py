@@ -14,7 +14,8 @@ import pytest
 import gpuprof
 from gpuprof import _core
 from gpuprof._frameworks import cupy as frameworks_cupy
-from gpuprof._frameworks.cupy import CupyCapture, is_loaded, own_stream, relaxed
+from gpuprof._frameworks import loaded
+from gpuprof._frameworks.cupy import CupyCapture, own_stream, relaxed
 from tests.support.stand_in_cupy import MemoryPointer, UnownedMemory
 
 RELAXED = 2
@@ -148,11 +149,11 @@ def world(monkeypatch: pytest.MonkeyPatch) -> StandIn:
 def test_cupy_takes_part_only_where_it_is_imported(
     world: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert is_loaded()
+    assert loaded.cupy() is not None
     monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
-    assert not is_loaded()
+    assert loaded.cupy() is None
     monkeypatch.delitem(sys.modules, "cupy")
-    assert not is_loaded()
+    assert loaded.cupy() is None
     assert "cupy" not in sys.modules
 
 

@@ -28,11 +28,6 @@ _HOST_FUNCTIONS = "_graph_host_funcargs"  # where a stream of CuPy 14 keeps them
 _own_streams = threading.local()
 
 
-def is_loaded() -> bool:
-    """Return whether CuPy is imported, so that it may take part in a capture."""
-    return loaded.cupy() is not None
-
-
 def own_stream() -> Any:
     """Return this thread's capture stream of CuPy's current device, made when first needed.
 

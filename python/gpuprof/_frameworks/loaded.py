@@ -21,6 +21,11 @@ def whole_torch() -> Any:
     return found if hasattr(found, "get_default_dtype") and hasattr(found, "nn") else None
 
 
+def torch_part(name: str) -> Any:
+    """Return a module inside of torch, such as ``"utils._python_dispatch"``, or None."""
+    return sys.modules.get(f"torch.{name}")
+
+
 def torch_cuda() -> Any:
     """Return `torch.cuda` where torch has initialised CUDA, else None."""
     cuda = getattr(torch(), "cuda", None)

@@ -17,6 +17,7 @@ from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
 import gpuprof._core as _core
+from gpuprof._frameworks import loaded
 from gpuprof._graphs.diagnosis import CaptureFacts, explain, note_for_body
 from gpuprof.errors import CaptureError, refused
 
@@ -177,11 +178,10 @@ def _untrace(seen: CaptureWatch) -> None:
 
 def _dispatch_mode(seen: CaptureWatch) -> Any:
     """Return a mode that hands torch's operators to `seen`, or None without torch."""
-    python_dispatch = sys.modules.get("torch.utils._python_dispatch")
-    base: Any = getattr(python_dispatch, "TorchDispatchMode", None)
+    base: Any = getattr(loaded.torch_part("utils._python_dispatch"), "TorchDispatchMode", None)
     if base is None:
         return None
-    torch: Any = sys.modules["torch"]
+    torch = loaded.torch()
 
     class WatchMode(base):  # type: ignore[misc]  # torch is not there when this is checked
         def __torch_dispatch__(

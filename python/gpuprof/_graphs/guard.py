@@ -8,6 +8,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import gpuprof._core as _core
+from gpuprof._frameworks import loaded
 from gpuprof._graphs.graph import CapturedGraph
 from gpuprof._graphs.pool import check_pool
 from gpuprof._graphs.types import (
@@ -148,7 +149,7 @@ class GraphCaptureGuard:
 
     def _is_torchs(self, stream: object) -> bool:
         backend = self._settings.backend
-        if backend == "driver" or (backend == "auto" and "torch" not in sys.modules):
+        if backend == "driver" or (backend == "auto" and loaded.torch() is None):
             return False
         if backend == "torch":
             _core.require_cuda()
@@ -182,12 +183,11 @@ class GraphCaptureGuard:
     def _begin_by_driver(self, stream: object) -> None:
         settings = self._settings
         self._stream, self._ordinal = self._pick_stream(stream)
-        if "cupy" in sys.modules and self._stream > 1:
+        if loaded.cupy() is not None and self._stream > 1:
             from gpuprof._frameworks import cupy as frameworks_cupy
 
-            if frameworks_cupy.is_loaded():
-                self._cupy = frameworks_cupy.CupyCapture(self._stream, self._stream_object)
-                self._cupy.begin()
+            self._cupy = frameworks_cupy.CupyCapture(self._stream, self._stream_object)
+            self._cupy.begin()
         self._core.begin(self._stream, self._ordinal, int(settings.mode), settings.timers)
 
     def _pick_stream(self, stream: object) -> tuple[int, int]:
@@ -195,12 +195,11 @@ class GraphCaptureGuard:
         if stream is not None:
             return _core.stream_handle(stream), 0
         handle, ordinal, of_framework = _core._current_stream()
-        if handle > 1 or not (of_framework and self._settings.own_stream):
+        asked = of_framework and self._settings.own_stream
+        if handle > 1 or not asked or loaded.cupy() is None:
             return handle, ordinal
         from gpuprof._frameworks import cupy as frameworks_cupy
 
-        if not frameworks_cupy.is_loaded():
-            return handle, ordinal
         self._stream_object = frameworks_cupy.own_stream()
         self._replaced_stream = handle
         return _core.stream_handle(self._stream_object), 0

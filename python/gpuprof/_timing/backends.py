@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import gpuprof._core as _core
 from gpuprof._common.text import clean_text
+from gpuprof._frameworks import loaded
 from gpuprof.errors import GpuprofError
 
 NAMES = ("auto", "cuda", "cpu", "metal")
@@ -116,7 +117,7 @@ def resolve(backend: object) -> str | SyncBackend:
 
 def _metal_reason() -> str:
     """Return why Metal cannot be used, or an empty text. Imports torch only where it may help."""
-    if sys.platform != "darwin" and "torch" not in sys.modules:
+    if sys.platform != "darwin" and loaded.torch() is None:
         return "Metal needs macOS"
     try:
         import torch
