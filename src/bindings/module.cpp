@@ -81,14 +81,12 @@ PYBIND11_MODULE(_core_main, module) {
   bind_timing_timer(module);
   bind_timing_statistics(module);
   bind_timing_device(module);
-  bind_timing_gate(module);
   bind_nvtx_annotation(module);
   bind_nvtx_functions(module);
   bind_decorated(module);
   bind_trace_writer(module);
   bind_trace_events(module);
   bind_trace_scope(module);
-  bind_graphs_block(module);
   bind_graphs_capture(module);
   bind_graphs_graph(module);
   bind_graphs_nodes(module);

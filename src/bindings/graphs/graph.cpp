@@ -15,16 +15,15 @@
 #include "bindings/graphs/launch.hpp"
 #include "bindings/graphs/scalar.hpp"
 #include "bindings/interop/streams.hpp"
-#include "bindings/python/deferred_decref.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
+#include "bindings/python/keep_alive.hpp"
 #include "bindings/python/objects.hpp"
 #include "bindings/python/switches.hpp"
-#include "bindings/ranges/listeners.hpp"
-#include "bindings/ranges/own_ranges.hpp"
+#include "bindings/ranges/range_attributes.hpp"
 #include "bindings/ranges/scope_events.hpp"
 #include "bindings/ranges/scope_stack.hpp"
-#include "bindings/timing/path.hpp"
+#include "bindings/timing/sample.hpp"
 #include "graphs/captured_graph.hpp"
 #include "timing/device.hpp"
 #include "timing/scope.hpp"
@@ -369,8 +368,8 @@ void bind_making(py::class_<PyGraph>& graph) {
           py::arg("stream"))
       .def(
           "_take_turns",
-          [](PyGraph& self, const std::shared_ptr<graphs::LaunchOrder>& turns) {
-            without_gil([&] { self.graph().set_launch_order(turns); });
+          [](PyGraph& self, const std::shared_ptr<graphs::LaunchOrder>& order) {
+            without_gil([&] { self.graph().set_launch_order(order); });
           },
           py::arg("turns"))
       .def("_add_copies", &PyGraph::add_copies, py::arg("before"), py::arg("after"))

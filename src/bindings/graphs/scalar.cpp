@@ -14,7 +14,7 @@
 #include "bindings/interop/streams.hpp"
 #include "bindings/python/context_manager.hpp"
 #include "bindings/python/errors.hpp"
-#include "bindings/python/record_policy.hpp"
+#include "bindings/python/gil.hpp"
 #include "graphs/device_scalar.hpp"
 
 namespace gpuprof::bindings {
@@ -54,7 +54,7 @@ class PyScalar {
     const std::uintptr_t on = stream_of(stream, owner);
     bool recorded = false;
     try {
-      on_stream(on, [&] { recorded = scalar->update(bits, on, record); });
+      record_with_gil_policy(on, [&] { recorded = scalar->update(bits, on, record); });
     } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
       Py_DECREF(owner);
       throw;

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "bindings/python/errors.hpp"
-#include "bindings/ranges/listeners.hpp"
+#include "bindings/python/switches.hpp"
+#include "bindings/ranges/range_attributes.hpp"
 #include "bindings/ranges/scope_events.hpp"
 #include "bindings/ranges/scope_stack.hpp"
-#include "bindings/ranges/started_ranges.hpp"
 #include "driver/error.hpp"
 #include "trace/recorder.hpp"
 

@@ -5,7 +5,7 @@
 #include "bindings/python/context_manager.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/objects.hpp"
-#include "bindings/ranges/listeners.hpp"
+#include "bindings/python/switches.hpp"
 #include "nvtx/c_label.hpp"
 
 namespace gpuprof::bindings {

@@ -8,10 +8,8 @@
 #include "bindings/python/errors.hpp"
 #include "bindings/python/objects.hpp"
 #include "bindings/python/switches.hpp"
-#include "bindings/ranges/listeners.hpp"
 #include "bindings/ranges/range_attributes.hpp"
 #include "bindings/ranges/scope_events.hpp"
-#include "bindings/ranges/started_ranges.hpp"
 #include "bindings/ranges/torch_profiler.hpp"
 #include "nvtx/c_label.hpp"
 

@@ -12,7 +12,10 @@
 
 #include <exception>
 
+#include <cstdint>
+#include "bindings/python/switches.hpp"
 #include "timing/clock.hpp"
+#include "timing/device.hpp"
 
 namespace gpuprof::bindings {
 
@@ -52,6 +55,18 @@ template <typename Poll>
 void wait_without_gil(Poll&& poll) {
   if (poll(timing::monotonic_now())) return;
   keep_polling_without_gil(poll);
+}
+
+// Runs a record on a stream: with the lock, because letting it go costs milliseconds beside a busy
+// Python thread; without it where the stream's queue was full the last time, or where the program
+// asked for that with GPUPROF_RELEASE_GIL.
+template <typename Work>
+void record_with_gil_policy(std::uintptr_t stream, Work&& work) {
+  if (switches.release_gil || timing::device::is_slow(stream)) {
+    without_gil(work);
+  } else {
+    work();
+  }
 }
 
 }  // namespace gpuprof::bindings

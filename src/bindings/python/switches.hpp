@@ -1,4 +1,5 @@
-// What switches scopes and ranges off, besides the switch that users have at run time.
+// Who is told of scopes and ranges as they open and close, besides the statistics; and what
+// switches them off, besides the switch that users have at run time.
 #pragma once
 
 #include <atomic>
@@ -49,5 +50,27 @@ class Unpause {
  private:
   std::uint32_t pauses_;
 };
+
+// Who is told. One relaxed load says whether anybody is. The bits are set and cleared by the parts
+// that they stand for, with the interpreter lock.
+enum Listener : std::uint32_t {
+  kNvtx = 1,           // NVTX is on
+  kTrace = 2,          // a trace records
+  kTorchImported = 4,  // torch is there: its profiler may be recording
+};
+inline std::atomic<std::uint32_t> listener_bits{0};
+
+inline void set_listener(Listener which, bool on) noexcept {
+  if (on) {
+    listener_bits.fetch_or(which, std::memory_order_relaxed);
+  } else {
+    listener_bits.fetch_and(~static_cast<std::uint32_t>(which), std::memory_order_relaxed);
+  }
+}
+
+// Whether this thread tells it anything.
+inline bool listens(Listener which) noexcept {
+  return (listener_bits.load(std::memory_order_relaxed) & which) != 0 && !is_paused();
+}
 
 }  // namespace gpuprof::bindings

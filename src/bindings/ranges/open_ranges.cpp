@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/ranges/listeners.hpp"
+#include "bindings/python/switches.hpp"
 #include "bindings/ranges/scope_events.hpp"
 #include "bindings/ranges/torch_profiler.hpp"
 #include "driver/error.hpp"
@@ -230,12 +230,7 @@ void settle(Stack& stack) {
   }
 }
 
-bool is_plain_entry(const Entry& entry, FrameMark now) noexcept {
-  return entry.frame == nullptr || !(entry.frame_may_suspend || now.may_suspend);
-}
-
-// Which of the owner's entries the current frame closes: the one that it opened, if that can be
-// told; else the newest, passing over those of suspended generators. kNone: none.
+// Which of the owner's entries the current frame closes. kNone: none.
 std::uint32_t pick(Entries& open, const void* owner, bool several) {
   const FrameMark now = several ? current_frame() : FrameMark{};
   if (open.size() > kFew) {
@@ -244,18 +239,13 @@ std::uint32_t pick(Entries& open, const void* owner, bool several) {
       if (own_frames != kNone) return own_frames;
     }
     const std::uint32_t place = open.find({owner, nullptr});
-    if (place != kNone && is_plain_entry(open[place], now)) return place;
+    if (place != kNone && is_plain(open[place], now)) return place;
   }
-  std::uint32_t newest = kNone;
-  std::uint32_t newest_plain = kNone;
-  for (std::uint32_t i = open.top(); i != kNone; i = open[i].below) {
-    const Entry& entry = open[i];
-    if (entry.owner != owner) continue;
-    if (!several || (entry.frame_may_suspend && entry.frame == now.frame)) return i;
-    if (newest == kNone) newest = i;
-    if (newest_plain == kNone && is_plain_entry(entry, now)) newest_plain = i;
-  }
-  return newest_plain != kNone ? newest_plain : newest;
+  const auto match = match_frame(
+      owner, several ? &now : nullptr, open.top(), kNone,
+      [&open](std::uint32_t place) -> const Entry& { return open[place]; },
+      [&open](std::uint32_t place) { return open[place].below; });
+  return match.closed != kNone ? match.closed : match.newest;
 }
 
 std::uint16_t clipped(std::size_t depth) {

@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "bindings/python/frame.hpp"
+#include "bindings/ranges/frame_match.hpp"
 #include "driver/host_clock.hpp"
 #include "nvtx/range.hpp"
 

@@ -7,11 +7,15 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "bindings/python/switches.hpp"
 #include "bindings/ranges/arguments.hpp"
 #include "bindings/ranges/open_ranges.hpp"
 #include "nvtx/range.hpp"
@@ -55,4 +59,48 @@ class RangeAttributes {
   std::optional<TraceTexts> trace_texts_;
 };
 
+// gpuprof's own ranges, as gpuprof.nvtx.CATALOG describes them: what it does itself, in NVTX.
+enum class OwnRange { kFlush, kDrain, kCapture, kInstantiate, kReplay };
+
+// What it is called: "gpuprof.flush". Needs the interpreter lock, as the rest.
+open_ranges::NamedRange shown(OwnRange which);
+
+// Runs `work` inside the range, where NVTX is on. Its exceptions come out with the range closed. A
+// thread that ends in it at exit unwinds through, and leaves the range open.
+template <typename Work>
+void inside_own_range(OwnRange which, Work&& work) {
+  if (!listens(kNvtx)) {
+    std::forward<Work>(work)();
+    return;
+  }
+  const int owner = 0;  // its address is the range's own
+  open_ranges::open(&owner, shown(which), kNvtx);
+  try {
+    std::forward<Work>(work)();
+  } catch (const std::exception&) {
+    open_ranges::close(&owner, false);
+    throw;
+  }
+  open_ranges::close(&owner, false);
+}
+
 }  // namespace gpuprof::bindings
+
+// Ranges that are started and ended, on any threads and in any order, each known by a number.
+//
+// At most kMaxStarted are open at once. What is open at exit is left as it is.
+namespace gpuprof::bindings::started_ranges {
+
+inline constexpr std::size_t kMaxStarted = 65'536;
+
+// Starts a range of a valid face. Its number, or 0 where nobody listens and, with one warning,
+// where there are too many.
+std::uint64_t start(const std::shared_ptr<RangeAttributes>& face);
+
+// Ends it. False if no range of that number is open; 0 never is.
+bool end(std::uint64_t number);
+
+// Whether NVTX has it.
+[[nodiscard]] bool is_in_nvtx(std::uint64_t number) noexcept;
+
+}  // namespace gpuprof::bindings::started_ranges

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "bindings/ranges/listeners.hpp"
+#include "bindings/python/switches.hpp"
 #include "timing/sample.hpp"
 #include "trace/event.hpp"
 

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "bindings/ranges/listeners.hpp"
+#include "bindings/python/switches.hpp"
 
 namespace gpuprof::bindings::torch_profiler {
 
@@ -35,7 +35,7 @@ namespace gpuprof::bindings {
 // Who is told of what opens now.
 inline std::uint32_t listeners() {
   if (is_paused()) return 0;
-  std::uint32_t who = emitters.load(std::memory_order_relaxed);
+  std::uint32_t who = listener_bits.load(std::memory_order_relaxed);
   if ((who & kTorchImported) != 0) {
     if (!torch_profiler::is_recording()) who &= ~static_cast<std::uint32_t>(kTorchImported);
   } else if (++torch_profiler::chances == 0) {

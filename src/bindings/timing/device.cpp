@@ -1,4 +1,5 @@
-// The device behind the clocks: whether it is there, what it is, what an empty interval reads.
+// The device behind the clocks: whether it is there, what it is, what an empty interval reads; and
+// the gate in front of a stream, for benchmarks.
 #include "timing/device.hpp"
 #include "driver/devices.hpp"
 
@@ -10,6 +11,7 @@
 #include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
 #include "graphs/device_scalar.hpp"
+#include "timing/gate.hpp"
 #include "timing/l2_flush_buffer.hpp"
 #include "timing/timeline.hpp"
 #include "timing/timer.hpp"
@@ -65,6 +67,34 @@ void bind_timeline(py::module_& module) {
       .def("stop", &PlacedSpan::stop)
       .def("elapsed_ms", &PlacedSpan::elapsed_ms)
       .def("place", &PlacedSpan::place, py::arg("end") = false);
+}
+
+void bind_gate(py::module_& module) {
+  py::class_<timing::Gate>(module, "_Gate",
+                           "Holds back what is queued on a stream, until it is opened or a limit "
+                           "is over.")
+      .def(py::init([](std::uintptr_t stream, int device) {
+             std::unique_ptr<timing::Gate> gate;
+             without_gil([&] { gate = std::make_unique<timing::Gate>(stream, device); });
+             return gate;
+           }),
+           py::arg("stream"), py::arg("device") = 0)
+      .def(
+          "close",
+          [](timing::Gate& gate, double limit_s) {
+            gate.close(static_cast<timing::HostNanoseconds>(limit_s * 1e9));
+          },
+          py::arg("limit_s"), "Close it for at most `limit_s` seconds.")
+      .def("open", &timing::Gate::open,
+           "Open it. False if the limit was over before, or it was not closed.")
+      .def_property_readonly("closed", &timing::Gate::closed, "Whether nobody has opened it yet.");
+  module.def(
+      "_synchronize",
+      [](std::uintptr_t stream, int device) {
+        without_gil([&] { timing::device::synchronize(stream, device); });
+      },
+      py::arg("stream"), py::arg("device") = 0,
+      "Wait for all work in the stream's context, unless the stream is being captured.");
 }
 
 }  // namespace
@@ -125,6 +155,7 @@ void bind_timing_device(py::module_& module) {
       .def(py::init(&std::make_unique<timing::DeviceBuffer, std::size_t>), py::arg("nbytes"))
       .def("fill", &timing::DeviceBuffer::fill, py::arg("repeats"), py::arg("stream") = 0,
            "Write the whole buffer `repeats` times on a stream, by its handle, without waiting.");
+  bind_gate(module);
 }
 
 }  // namespace gpuprof::bindings

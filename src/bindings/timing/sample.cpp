@@ -15,7 +15,6 @@
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
-#include "bindings/timing/path.hpp"
 #include "timing/device.hpp"
 
 namespace gpuprof::bindings {
@@ -395,6 +394,15 @@ void bind_timing_sample(py::module_& module) {
   if (disabled_object == nullptr) throw py::error_already_set();
   module.def("_restore_sample", &restore_sample, py::arg("names"), py::arg("clock"),
              py::arg("status"), py::arg("body_raised"), py::arg("device_ms"), py::arg("host_span"));
+}
+
+py::str path_text(const timing::Path& path) { return from_utf8(path.text); }
+
+py::typing::Tuple<py::str, py::ellipsis> path_names(const timing::Path& path) {
+  const std::vector<const timing::Path*> around = timing::lineage(path);
+  py::tuple names(around.size());
+  for (std::size_t i = 0; i < around.size(); ++i) names[i] = from_utf8(around[i]->name);
+  return names;
 }
 
 }  // namespace gpuprof::bindings

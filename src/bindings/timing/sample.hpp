@@ -5,6 +5,9 @@
 
 #include <Python.h>
 
+#include <pybind11/pybind11.h>
+#include <pybind11/typing.h>
+#include "timing/path.hpp"
 #include "timing/sample.hpp"
 
 namespace gpuprof::bindings {
@@ -17,5 +20,11 @@ PyObject* disabled_sample() noexcept;
 
 // Waits until the sample is known, handling signals. Throws.
 double sample_milliseconds(timing::Sample& sample);
+
+// For people: the names joined by '/'.
+pybind11::str path_text(const timing::Path& path);
+
+// The names, outermost first.
+pybind11::typing::Tuple<pybind11::str, pybind11::ellipsis> path_names(const timing::Path& path);
 
 }  // namespace gpuprof::bindings

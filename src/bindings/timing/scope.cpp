@@ -5,10 +5,9 @@
 
 #include "bindings/interop/streams.hpp"
 #include "bindings/python/errors.hpp"
-#include "bindings/python/frame.hpp"
 #include "bindings/python/gil.hpp"
-#include "bindings/python/record_policy.hpp"
 #include "bindings/python/switches.hpp"
+#include "bindings/ranges/frame_match.hpp"
 #include "bindings/ranges/scope_events.hpp"
 #include "bindings/ranges/torch_profiler.hpp"
 #include "bindings/timing/sample.hpp"
@@ -40,27 +39,17 @@ ClockChoice choice_of(const py::object& backend) {
   return name == "cpu" ? ClockChoice::kCpu : ClockChoice::kAuto;
 }
 
-// Which of several open entries of one scope in one stack the current frame closes. The entry that
-// it opened, if that is known; else the innermost one, passing over those of suspended generators.
-std::size_t pick_entry(const std::vector<NestingEntry>& entries, const void* owner) {
-  const FrameMark now = current_frame();
-  std::size_t picked = entries.size();
-  for (std::size_t i = entries.size(); i > 0; --i) {
-    const NestingEntry& entry = entries[i - 1];
-    if (entry.owner != owner) continue;
-    // A plain function's frame may be gone and its address another's; a suspended one's is not.
-    if (entry.frame_may_suspend && entry.frame == now.frame) return i - 1;
-    const bool plain = entry.frame == nullptr || !(entry.frame_may_suspend || now.may_suspend);
-    if (picked == entries.size() && plain) picked = i - 1;
-  }
-  return picked;
+// Which of the owner's entries in a stack the current frame closes, counted from 1; 0 is none.
+FrameMatch<std::size_t> match_entry(const std::vector<NestingEntry>& entries, const void* owner,
+                                    const FrameMark* now) {
+  return match_frame(
+      owner, now, entries.size(), std::size_t{0},
+      [&entries](std::size_t place) -> const NestingEntry& { return entries[place - 1]; },
+      [](std::size_t place) { return place - 1; });
 }
 
-std::size_t innermost(const std::vector<NestingEntry>& entries, const void* owner) {
-  for (std::size_t i = entries.size(); i > 0; --i) {
-    if (entries[i - 1].owner == owner) return i - 1;
-  }
-  return entries.size();
+std::size_t newest_entry(const std::vector<NestingEntry>& entries, const void* owner) {
+  return match_entry(entries, owner, nullptr).newest;
 }
 
 }  // namespace
@@ -80,7 +69,7 @@ Scope::Scope(ScopeOptions options)
 Scope::~Scope() {
   while (!open_in_.empty()) {
     ScopeStack& stack = open_in_.newest();
-    const SampleRef sample = take_entry({&stack, innermost(stack.entries(), this)});
+    const SampleRef sample = take_entry({&stack, newest_entry(stack.entries(), this) - 1});
     if (sample && open_ranges::count != 0) open_ranges::abandon(sample.get());
   }
   for (const auto& [sample, owner] : streams_) Py_DECREF(owner);
@@ -126,7 +115,7 @@ void Scope::enter_disabled() {
 
 void Scope::push_entry(ScopeStack& stack, NestingEntry entry) {
   const auto& entries = stack.entries();
-  if (unmeasured_ > 0 || (!open_in_.empty() && innermost(entries, this) < entries.size())) {
+  if (unmeasured_ > 0 || (!open_in_.empty() && newest_entry(entries, this) != 0)) {
     const FrameMark frame = current_frame();
     entry.frame = frame.frame;
     entry.frame_may_suspend = frame.may_suspend;
@@ -193,8 +182,9 @@ void Scope::open_on_stream(Sample& sample) {
     } catch (const Error&) {  // the record that follows meets the same and reports it
     }
   }
-  on_stream(stream.handle,
-            [&] { timing::scope::open_cuda(sample, options_.record_in_capture, stream.ordinal); });
+  record_with_gil_policy(stream.handle, [&] {
+    timing::scope::open_cuda(sample, options_.record_in_capture, stream.ordinal);
+  });
 }
 
 void Scope::exit(bool body_raised) {
@@ -252,7 +242,7 @@ void Scope::let_go_of_stream(const Sample* sample) {
 
 void Scope::close_clock(Sample& sample, HostNanoseconds now) {
   if (sample.clock == timing::kCudaClock) {
-    on_stream(sample.stream, [&] { timing::scope::close_cuda(sample); });
+    record_with_gil_policy(sample.stream, [&] { timing::scope::close_cuda(sample); });
     return;
   }
   if (choice_ == ClockChoice::kSync) {
@@ -316,18 +306,16 @@ Scope::Place Scope::find_open() const {
       entries.back().owner == this) {
     return {&stack, entries.size() - 1};
   }
-  if (const std::size_t index = pick_entry(entries, this); index < entries.size()) {
-    return {&stack, index};
-  }
+  const FrameMark now = current_frame();
+  const auto match = match_entry(entries, this, &now);
+  if (match.closed != 0) return {&stack, match.closed - 1};
   if (unmeasured_ > 0) return {nullptr, 0};
-  if (const std::size_t index = innermost(entries, this); index < entries.size()) {
-    return {&stack, index};
-  }
+  if (match.newest != 0) return {&stack, match.newest - 1};
   driver::warn_once(driver::Warning::kForeignExit,
                     "gpuprof: a timer scope was left on another thread or task than it was entered "
                     "on; its newest entry was closed");
   ScopeStack& other = open_in_.newest();
-  return {&other, innermost(other.entries(), this)};
+  return {&other, newest_entry(other.entries(), this) - 1};
 }
 
 }  // namespace gpuprof::bindings

@@ -17,7 +17,6 @@
 
 #include "bindings/python/switches.hpp"
 #include "bindings/ranges/open_ranges.hpp"
-#include "bindings/ranges/open_scope_stacks.hpp"
 #include "bindings/ranges/range_attributes.hpp"
 #include "bindings/ranges/scope_stack.hpp"
 #include "timing/path.hpp"

@@ -8,11 +8,11 @@
 
 #include "bindings/bind.hpp"
 #include "bindings/graphs/capture.hpp"
-#include "bindings/python/deferred_decref.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
-#include "bindings/ranges/own_ranges.hpp"
-#include "bindings/timing/path.hpp"
+#include "bindings/python/keep_alive.hpp"
+#include "bindings/ranges/range_attributes.hpp"
+#include "bindings/timing/sample.hpp"
 #include "timing/device.hpp"
 
 namespace gpuprof::bindings {

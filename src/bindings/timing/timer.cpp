@@ -11,7 +11,6 @@
 #include "bindings/interop/streams.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
-#include "bindings/python/record_policy.hpp"
 #include "timing/device.hpp"
 #include "timing/scope.hpp"
 
@@ -39,14 +38,14 @@ class PyTimer {
                                  : CurrentStream{stream_handle(started_on_.ptr()), 0};
       if (owner != nullptr) started_on_ = py::reinterpret_steal<py::object>(owner);
     }
-    on_stream(on.handle, [&] { timer_.start(on.handle, on.ordinal); });
+    record_with_gil_policy(on.handle, [&] { timer_.start(on.handle, on.ordinal); });
   }
 
   void stop(py::handle stream) {
     std::uintptr_t on = timer_.sample() ? timer_.sample()->stream : 0;
     if (!stream.is_none() && timer_.clock() == timing::kCudaClock) on = stream_handle(stream.ptr());
     synchronize();
-    on_stream(on, [&] { timer_.stop(on); });
+    record_with_gil_policy(on, [&] { timer_.stop(on); });
   }
 
   // The streams of the marks that are set.
