@@ -43,15 +43,16 @@ def test_without_a_driver_the_demo_says_that_graphs_need_cuda_and_goes_on(tmp_pa
 def test_on_a_driver_the_demo_compares_and_shows_the_times_inside(fake_path: Path) -> None:
     lines = demo(fake_path)
     (at,) = (index for index, line in enumerate(lines) if line.startswith("CUDA graph: "))
-    compared, title, header, *rows = lines[at : at + 6]
+    compared, title, header, rule, *rows = lines[at : at + 7]
     pattern = r"64 nodes: [\d.]+ .s a step eagerly, [\d.]+ .s replayed: [\d.]+ times as fast"
     assert re.search(pattern, compared)
     assert title.startswith("timers inside one replay")
     assert header.split() == ["span", "count", "ms", "mean"]
+    assert set(rule) == {"-"}
     times = {path: float(ms) for path, _, ms, _ in (row.split() for row in rows)}
     assert set(times) == {"writes", "writes/first", "writes/second"}
     assert times["writes"] > times["writes/first"] > 0.0
-    assert "a scope costs" in lines[at + 6]
+    assert "a scope costs" in lines[at + 7]
 
 
 def test_the_comparison_leaves_timing_on_and_nothing_behind(fake: FakeCuda) -> None:
