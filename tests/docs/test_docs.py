@@ -231,3 +231,17 @@ def test_the_pages_build_without_warnings(tmp_path: Path) -> None:
     done = run("-m", "sphinx", *arguments, "docs", str(tmp_path / "html"))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "html" / "index.html").is_file()
+
+
+def test_the_map_for_contributors_names_files_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:src|python|tests|benchmarks|docs|\.ci)/[\w./]+)`", text))
+    assert len(named) > 80
+    assert not {name for name in named if not (ROOT / name).exists()}
+
+
+def test_the_map_for_contributors_has_a_line_for_each_package() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    packages = {f"src/{path.name}/" for path in (ROOT / "src").iterdir() if path.is_dir()}
+    packages |= {f"{path.parent.name}/" for path in ROOT.glob("python/gpuprof/*/__init__.py")}
+    assert not {package for package in packages if f"| `{package}` |" not in text}
