@@ -165,7 +165,7 @@ class GraphedCallable(CapturingCalls):
 
         With ``outputs="static"`` a result is stale once this has moved on.
         """
-        return self._settings.pool._take_turns().launches
+        return self._settings.pool._launch_order().launches
 
     @property
     def graphs(self) -> tuple[CapturedGraph, ...]:

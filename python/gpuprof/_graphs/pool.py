@@ -38,14 +38,14 @@ class CapturePool:
     1
     """
 
-    __slots__ = ("__weakref__", "_buffers", "_generation", "_graphs", "_sealed", "_torch", "_turns")
+    __slots__ = ("__weakref__", "_buffers", "_generation", "_graphs", "_order", "_sealed", "_torch")
 
     _buffers: list[object]
     _generation: int  # how often the buffers were cleared
     _graphs: weakref.WeakSet[CapturedGraph]
     _sealed: bool
     _torch: object
-    _turns: _core._Turns | None
+    _order: _core._LaunchOrder | None
 
     def __new__(cls) -> CapturePool:
         """Make an empty pool: here, because a destructor runs also where ``__init__`` did not."""
@@ -55,7 +55,7 @@ class CapturePool:
         self._graphs = weakref.WeakSet()
         self._sealed = False
         self._torch = None
-        self._turns = None
+        self._order = None
         return self
 
     def __del__(self) -> None:
@@ -131,11 +131,11 @@ class CapturePool:
             self._torch = torch.cuda.graph_pool_handle()
         return self._torch
 
-    def _take_turns(self) -> _core._Turns:
+    def _launch_order(self) -> _core._LaunchOrder:
         """Return what makes graphs that share the memory run one after the other."""
-        if self._turns is None:
-            self._turns = _core._Turns()
-        return self._turns
+        if self._order is None:
+            self._order = _core._LaunchOrder()
+        return self._order
 
     def __repr__(self) -> str:
         count = self.buffer_count
