@@ -25,10 +25,7 @@ done
 
 echo "-- C++"
 driver=$(fake_driver "$folder/fake" "${flags[@]}")
-configure "$folder/cpp" -DGPUPROF_PYTHON=OFF -DGPUPROF_CPP_TESTS=ON -DCMAKE_BUILD_TYPE=Debug \
-  -DGPUPROF_SANITIZE=address,undefined
-build "$folder/cpp"
-cpp_tests "$folder/cpp" "$driver"
+cpp_tests "$folder/build" "$driver"
 
 echo "-- Python"
 # Where pytest's cache is, the test driver is; built here, because a preloaded compiler leaks.
@@ -37,7 +34,7 @@ fake_driver "$folder/cache/d/fake_driver" "${flags[@]}" >/dev/null
 # forks beside running threads, where AddressSanitizer's own locks are not safe; and what imports
 # NumPy, which leaves objects of its own behind.
 FAKECUDA_CXXFLAGS="${flags[*]}" "${python[@]}" -m pytest -q -o cache_dir="$folder/cache" \
-  -k 'not daemon and not fork_while_other_threads and not numpy' tests/test_timing*.py \
-  tests/test_graphs_{capture,graph,update,timers,nodes,scalar,scalar_arrays,scalar_memory}.py \
-  tests/test_callable_{calls,policies,closures,lifetime,stale}.py \
+  -k 'not daemon and not fork_while_other_threads and not numpy' tests/timing \
+  tests/graphs/test_{capture,graph,update,timers,nodes,scalar,scalar_arrays,scalar_memory}.py \
+  tests/callable/test_{calls,policies,closures,lifetime,stale}.py \
   tests/trace/test_writer.py tests/trace/test_values.py

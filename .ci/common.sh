@@ -50,7 +50,7 @@ configure() {
   PATH=$tools/bin:$PATH cmake -S . -B "$folder" -G Ninja --log-level=WARNING \
     -DPython_EXECUTABLE="$tools/bin/python" \
     -Dpybind11_DIR="$("$tools/bin/python" -m pybind11 --cmakedir)" \
-    -DSKBUILD_PROJECT_VERSION=0 -DGPUPROF_WERROR=ON "$@"
+    -DSKBUILD_PROJECT_VERSION=0 "$@"
 }
 
 # build FOLDER [TARGET]
@@ -111,14 +111,16 @@ planted() {
   g++ -std=c++17 "$@" -shared -fPIC tests/planted/defects.cpp -o "$folder/defects.so" -pthread
 }
 
-# instrumented FOLDER SANITIZERS: a virtual environment with the package, its extension built with
-# the sanitizers, and all that the tools' environment has. Child processes find it too.
+# instrumented FOLDER SANITIZERS: one build with the sanitizers, for the C++ tests in FOLDER/build and
+# for the extension, which is in a virtual environment with the package and all that the tools'
+# environment has. Child processes find it too.
 instrumented() {
   local site
   python3 -m venv --clear --without-pip "$1/venv"
   site=$("$1/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   "$tools/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$site/tools.pth"
-  PATH=$tools/bin:$PATH "$tools/bin/pip" install -q --no-build-isolation --no-deps --target "$site" \
-    --config-settings=cmake.define.GPUPROF_SANITIZE="$2" \
-    --config-settings=build-dir="$1/build" --config-settings=install.strip=false .
+  configure "$1/build" -DGPUPROF_CPP_TESTS=ON -DCMAKE_BUILD_TYPE=Debug -DGPUPROF_SANITIZE="$2"
+  build "$1/build"
+  cp -r python/gpuprof "$site/"
+  cp "$1"/build/_core*.so "$site/gpuprof/"
 }

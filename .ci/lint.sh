@@ -12,14 +12,14 @@ check() {
 }
 
 tidy() {
-  configure "$CI_OUT/lint" -DCMAKE_BUILD_TYPE=Release
+  configure "$CI_OUT/lint" -DCMAKE_BUILD_TYPE=Release -DGPUPROF_UNITY=OFF
   sed -n 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' "$CI_OUT/lint/compile_commands.json" |
     xargs -P 2 -n 1 clang-tidy -p "$CI_OUT/lint" --quiet 2>/dev/null
 }
 
 mapfile -t sources < <(find src tests benchmarks -name '*.cpp' -o -name '*.hpp' -o -name '*.h')
 
-folders=(python src tests benchmarks docs)
+folders=(python src tests benchmarks docs .ci)
 check 'ruff check' ruff check --quiet "${folders[@]}"
 check 'ruff format' ruff format --quiet --diff "${folders[@]}"
 check 'mypy' mypy

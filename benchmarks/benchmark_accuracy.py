@@ -1,4 +1,4 @@
-"""How far benchmark() is from the hardware profiler, beside the tools that people time with.
+"""How far benchmark() and other timing tools are from the hardware profiler.
 
 The reference is CUPTI, asked through torch.profiler in the same process, once everything else has
 been measured: from the first kernel's start to the last one's end, in the state that the reading
@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import _benchmark_peers as peers_of
-import _measure
 import gpuprof
-from _benchmark_peers import BenchmarkPeers
-from _profiler import Profiler, Reference
-from _results import Row
-from _turns import BenchmarkError
+from support import benchmark_peers as peers_of
+from support import measure
+from support.benchmark_peers import BenchmarkPeers
+from support.loops import BenchmarkError
+from support.profiler import Profiler, Reference
+from support.results import Row
 
 GRAPH = "gpuprof graph"
 BATCHED = "gpuprof batched"
@@ -31,13 +31,13 @@ COLD = "gpuprof, cold"
 NEAREST = "gpuprof graph beside the nearest peer"
 COLD_NEAREST = "gpuprof, cold, beside do_bench"
 
-# The states that the profiler is asked about.
+# The states that are profiled.
 IN_GRAPH = "in a graph"
 IN_STREAM = "in a stream"
 FLUSHED = "flushed"
 ROTATED = "rotated, in a graph"
 
-# The state that each tool leaves the GPU in; gpuprof's cold readings say it themselves.
+# The state in which each tool measures; gpuprof's cold results name theirs.
 STATES = {
     GRAPH: IN_GRAPH,
     BATCHED: IN_STREAM,
@@ -75,7 +75,7 @@ class Case:
 
 @dataclass
 class Readings:
-    """What each tool read for one case, and what the profiler says of it, in microseconds."""
+    """The readings of each tool and of the profiler for one case, in microseconds."""
 
     case: Case
     by_tool: dict[str, float] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Readings:
     cold_state: str | None = None
 
     def error(self, tool: str) -> float | None:
-        """Return a reading's distance from the profiler's in the same state, if both are there."""
+        """Return a reading's distance from the profiler's in the same state, if both exist."""
         state = self.cold_state if tool == COLD else STATES[tool]
         if state is None or state not in self.by_state or tool not in self.by_tool:
             return None
@@ -113,7 +113,7 @@ def _cases(torch: Any) -> list[Case]:
 
 
 class Measurement:
-    """Takes all readings, then all references: the profiler may leave hooks that disturb."""
+    """Takes all readings before all references, because the profiler may leave hooks."""
 
     def __init__(self, peers: BenchmarkPeers, *, quick: bool) -> None:
         self.peers = peers
@@ -139,7 +139,7 @@ class Measurement:
         return found
 
     def refer(self, found: Readings) -> None:
-        """Ask the profiler about a case, in every state that it was timed in."""
+        """Profile a case in every state in which it was timed."""
         case = found.case
         call = case.call()
         states: dict[str, Callable[[], Reference]] = {
@@ -200,7 +200,7 @@ class Measurement:
 
 
 def rows(found: Readings) -> list[Row]:
-    """Return a case's rows: what the profiler says, how far each tool is, who is nearest."""
+    """Return a case's rows: the profiler's times, the distance of each tool, the nearest peer."""
     name = found.case.name
     made = []
     for state, reference in found.by_state.items():
@@ -276,7 +276,7 @@ def _cells(values: Mapping[str, float], names: list[str]) -> list[str]:
 
 def main() -> None:
     """Measure and report."""
-    options = _measure.arguments(__doc__)
+    options = measure.arguments(__doc__)
     peers = BenchmarkPeers()
     if peers.torch is None:
         why = "; ".join(peers.missing)
@@ -295,7 +295,7 @@ def main() -> None:
         *dict.fromkeys(peers.missing),
     ]
     every_row = [row for found in all_found for row in rows(found)]
-    _measure.report("benchmark_accuracy", every_row, notes, options.json)
+    measure.report("benchmark_accuracy", every_row, notes, options.json)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,20 @@
-"""How often verdicts are wrong: on made-up runs whose change is known, and on real ones on a GPU.
+"""How often verdicts are wrong: on simulated runs with a known change, and on real runs on a GPU.
 
 The rows are shares in percent. "False SLOW" is unchanged code that is called SLOW, after the
-automatic second measurement; "missed" is slower code that is not. Made-up runs are described in
-_verdict_simulation.py. Real ones come from processes of their own, see _verdict_runs.py; without a
-GPU they are left out and that is said.
+automatic second measurement; "missed" is slower code that is not. Simulated runs are described in
+support/verdict_simulation.py. Real ones come from processes of their own, see
+support/verdict_runs.py; without a GPU they are left out and that is said.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Iterator
 
-import _environment
-import _measure
-import _verdict_runs
-from _results import Row
-from _verdict_simulation import Simulation
+from support import environment, measure, verdict_runs
+from support.results import Row
+from support.verdict_simulation import Simulation
 
 _SEED = 20260131
 _DRIFTS = (0.0, 0.0025, 0.005, 0.01, 0.02)
@@ -60,15 +59,18 @@ def _row(name: str, share: float, target: float | None = None) -> Row:
 
 
 def _real(notes: list[str]) -> list[Row]:
-    if _environment.machine()["gpu"] is None or importlib.util.find_spec("torch") is None:
+    if environment.machine()["gpu"] is None or importlib.util.find_spec("torch") is None:
         notes.append("real runs need a GPU and torch: left out")
         return []
-    return list(_verdict_runs.rows(notes))
+    return list(verdict_runs.rows(notes))
 
 
 def main() -> None:
-    """Simulate, measure and report."""
-    options = _measure.arguments(__doc__)
+    """Simulate, measure and report, or be one of the processes."""
+    if sys.argv[1:2] in (["runs"], ["interleaved"]):
+        verdict_runs.main()
+        return
+    options = measure.arguments(__doc__)
     trials = 200 if options.quick else 2000
     notes = [
         f"made-up runs: {trials:,} trials a row, of 50 samples a run; false SLOW is unchanged "
@@ -76,7 +78,7 @@ def main() -> None:
     ]
     simulation = Simulation(_SEED)
     rows = [*_stored(simulation, trials), *_in_turns(simulation, trials), *_real(notes)]
-    _measure.report("benchmark_verdicts", rows, notes, options.json)
+    measure.report("benchmark_verdicts", rows, notes, options.json)
 
 
 if __name__ == "__main__":

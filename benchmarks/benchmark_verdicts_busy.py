@@ -1,4 +1,4 @@
-"""Verdicts on CPU code on a machine whose other cores are kept busy: processes that really run.
+"""Verdicts on CPU code in real processes, on a machine whose other cores are busy.
 
 A process for each core but one computes all the time. Beside them, processes measure the same
 functions, one process after the other: each function twice, as a test that is repeated would be,
@@ -19,11 +19,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import _measure
+from gpuprof._decision import Verdict
+
 import gpuprof
-from _results import Row
-from _verdict_runs import BASE_RUNS, in_process, one_run, share, verdicts
-from gpuprof._results.decision import Verdict
+from support import measure
+from support.results import Row
+from support.verdict_runs import BASE_RUNS, in_process, one_run, share, verdicts
 
 COMPARISONS = 200
 _FALSE_TARGET = 1.0
@@ -83,14 +84,14 @@ def _rows(comparisons: int, notes: list[str]) -> Iterator[Row]:
     functions = len(_functions())
     count = BASE_RUNS + -(-comparisons // functions)
     runs = [one_run(__file__) for _ in range(count)]
-    # Forwards only, so that each comparison has a new run of its own.
+    # Forwards only, so that each comparison has another new run.
     windows = [(runs[end - BASE_RUNS : end], runs[end]) for end in range(BASE_RUNS, count)]
     unchanged = [*verdicts(windows, "first", "again")]
     twice = [*verdicts(windows, "twice", "twice again")]
-    turns = in_process(__file__, "turns", str(-(-comparisons // functions)))
+    interleaved = in_process(__file__, "interleaved", str(-(-comparisons // functions)))
     for how, same, slower in (
         ("5 runs against 1", unchanged, twice),
-        ("in turns", turns["same"], turns["twice"]),
+        ("in turns", interleaved["same"], interleaved["twice"]),
     ):
         counts = Counter(found for _, found in same)
         name = f"busy machine: false SLOW, {how}"
@@ -137,18 +138,18 @@ def _compare_in_turns(times: int) -> dict[str, list[tuple[str, str]]]:
 
 def main() -> None:
     """Measure and report, or be one of the processes."""
-    if sys.argv[1:2] in (["runs"], ["turns"]):
+    if sys.argv[1:2] in (["runs"], ["interleaved"]):
         kind, out, *rest = sys.argv[1:]
         made: Any = _measure_once() if kind == "runs" else _compare_in_turns(int(rest[0]))
         Path(out).write_text(json.dumps(made), encoding="utf-8")
         return
-    options = _measure.arguments(__doc__)
+    options = measure.arguments(__doc__)
     comparisons = 40 if options.quick else COMPARISONS
     with _busy_neighbours() as neighbours:
         cores = os.cpu_count()
         notes = [f"busy machine: {cores} cores, {neighbours} of them busy with other processes"]
         rows = [*_rows(comparisons, notes)]
-    _measure.report("benchmark_verdicts_busy", rows, notes, options.json)
+    measure.report("benchmark_verdicts_busy", rows, notes, options.json)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
-"""How often verdicts on stored runs are wrong where the noise is of another make than drift.
+"""How often verdicts on stored runs are wrong with other noise than drift.
 
-The machines are made up, see _verdict_simulation.py; the verdicts are the package's own. "False
-SLOW" is unchanged code that is called SLOW after the automatic second measurement; "missed" is
-slower code that is not.
+The machines are simulated, see support/verdict_simulation.py; the verdicts are gpuprof's.
+"False SLOW" is unchanged code that is called SLOW after the automatic second measurement; "missed"
+is slower code that is not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-import _measure
-from _results import Row
-from _verdict_simulation import Simulation
+from support import measure
+from support.results import Row
+from support.verdict_simulation import Simulation
 
 _SEED = 20260201
 _FALSE_TARGET = 1.0
@@ -40,11 +40,11 @@ def _rows(simulation: Simulation, trials: int) -> Iterator[Row]:
 
 def main() -> None:
     """Simulate and report."""
-    options = _measure.arguments(__doc__)
+    options = measure.arguments(__doc__)
     trials = 100 if options.quick else 1000
     notes = [f"noise of other makes, made up: {trials:,} trials a row, 5 old runs where not said"]
     rows = [*_rows(Simulation(_SEED), trials)]
-    _measure.report("benchmark_verdicts_noise", rows, notes, options.json)
+    measure.report("benchmark_verdicts_noise", rows, notes, options.json)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What is said of captures that break: each usual cause, run for real, with the messages.
+"""The error messages of captures that break, for each usual cause.
 
-Where torch has CUDA the causes are those of torch programs, and torch's own message is shown beside
-gpuprof's, from a capture by `torch.cuda.graph` in a process of its own, because torch does not
-survive all of them. gpuprof's captures follow one another in one process. Without torch the same
-causes are driver calls, on the library that GPUPROF_CUDA_DRIVER names or on libcuda.so.1.
+If torch has CUDA, the causes are those of torch programs. Torch's own message then stands beside
+gpuprof's. It comes from a capture by `torch.cuda.graph` in a separate process, because torch does
+not survive all of them. gpuprof's captures all run in one process. Without torch the same causes
+are driver calls, on the library that GPUPROF_CUDA_DRIVER names or on libcuda.so.1.
 
-`--json FILE` writes what came out; `render_breaks.py` shows it in docs/when_a_capture_breaks.md.
+`--json FILE` writes the messages; `render.py breaks` shows it in docs/when_a_capture_breaks.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import _environment
+from support import environment
 
 _FILE = "train.py"
 _NON_BLOCKING = 1
@@ -161,14 +161,14 @@ class Driver:
 
 
 def worker(driver: Driver) -> ThreadPoolExecutor:
-    """Return a thread that uses the GPU, as a worker of the program would. It runs already."""
+    """Return a running thread that uses the GPU, as a worker of the program would."""
     pool = ThreadPoolExecutor(1, initializer=driver.use)
     pool.submit(driver.use).result()
     return pool
 
 
 def outcome(source: str, names: dict[str, Any]) -> str:
-    """Run a program and return what it said: its error with notes, or its warnings."""
+    """Run a program and return its error with notes, or its warnings."""
     linecache.cache[_FILE] = (len(source), None, source.splitlines(keepends=True), _FILE)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
@@ -225,7 +225,7 @@ def driver_names() -> dict[str, Any]:
 
 
 def run(cause: Cause, how: str, names: Mapping[str, Any]) -> str:
-    """Return what is said of a cause."""
+    """Return the messages of one cause."""
     own = {
         **names,
         "__name__": "__main__",
@@ -243,7 +243,7 @@ def _by_torch_alone(index: int) -> str:
 
 
 def measure() -> dict[str, Any]:
-    """Run every cause that can be run here and return the messages."""
+    """Run every cause that this machine can run and return the messages."""
     names = torch_names()
     by_torch = names is not None
     if names is None:
@@ -267,7 +267,7 @@ def measure() -> dict[str, Any]:
                     "debug": run(cause, "debug", names) if by_torch else None,
                 }
             )
-    machine = _environment.machine()
+    machine = environment.machine()
     if os.environ.get("GPUPROF_CUDA_DRIVER"):
         machine |= {"gpu": None, "driver": None}
     return {
@@ -275,7 +275,7 @@ def measure() -> dict[str, Any]:
         "version": 1,
         "date": datetime.now(timezone.utc).date().isoformat(),
         "machine": machine,
-        "versions": _environment.versions(),
+        "versions": environment.versions(),
         "cases": cases,
     }
 

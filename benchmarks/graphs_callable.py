@@ -14,18 +14,18 @@ from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
-import _measure
 import gpuprof
-from _measure import Contender, Rounds
-from _results import Row
-from _turns import BenchmarkError, Turns, timed
+from support import measure
+from support.loops import BenchmarkError, Loop, timed
+from support.measure import Contender, Rounds
+from support.results import Row
 
 if TYPE_CHECKING:
-    from _callable_models import Model
-    from _callable_peers import Ways
+    from support.callable_models import Model
+    from support.callable_peers import Ways
 
-# Calls between two waits where only the host counts: within the 1,020 entries of a stream's queue,
-# of which an eager call takes one for each kernel and a graphed one up to three.
+# Calls between two waits where only host time is measured. They fit into the 1,020 entries of a
+# stream's queue: an eager call takes one for each kernel, a graphed one up to three.
 _EAGER_BURST = 8
 _BURST = 200
 _EAGER_CALLS = 200
@@ -33,7 +33,7 @@ _CALLS = 2_000
 _THROUGHPUT_CALLS = 1_000
 _GPU_TIME_S = 0.5
 
-# Two runs of one thing differ by this much.
+# Two runs of the same code differ by this much.
 _NOT_SLOWER = 1.02
 
 
@@ -56,7 +56,7 @@ class Bench:
     def host(
         self, name: str, call: Callable[..., object], model: Model, *, eager: bool
     ) -> Contender:
-        """Return calls whose host time alone is taken."""
+        """Return calls of which only the host time is measured."""
         burst, count = (_EAGER_BURST, _EAGER_CALLS) if eager else (_BURST, _CALLS)
         wait = self.torch.cuda.synchronize
         return Contender(name, timed(_called(call, model), wait=wait, burst=burst), count)
@@ -67,20 +67,20 @@ class Bench:
         return Contender(name, timed(_called(call, model), finish=finish), _THROUGHPUT_CALLS)
 
 
-def _called(call: Callable[..., object], model: Model) -> Turns:
-    # As in a loop of a program, a result lives until the next one is there.
-    def turns(count: int) -> None:
+def _called(call: Callable[..., object], model: Model) -> Loop:
+    # As in a program's loop, a result lives until the next one exists.
+    def loop(count: int) -> None:
         result = None
         for given in islice(cycle(model.arguments), count):
             result = call(*given)
         del result
 
-    return turns
+    return loop
 
 
 def host_cost(bench: Bench, ways: Ways) -> list[Row]:
     """The host's time of a call with one tensor in and one out."""
-    from _callable_peers import DEFAULT, STATIC, TORCH, TORCH_FUNCTION
+    from support.callable_peers import DEFAULT, STATIC, TORCH, TORCH_FUNCTION
 
     names = {
         way: f"host, {ways.model.name}: {way}"
@@ -110,8 +110,8 @@ def host_cost(bench: Bench, ways: Ways) -> list[Row]:
 
 
 def whole_calls(bench: Bench, ways: Ways, than_eager: float | None, than_torch: float) -> list[Row]:
-    """The time of a call where call follows call, the host's part of it, and the GPU's."""
-    from _callable_peers import DEFAULT, EAGER, STATIC, TORCH
+    """The time of a call in a loop, its host time, and its GPU time."""
+    from support.callable_peers import DEFAULT, EAGER, STATIC, TORCH
 
     model = ways.model
     calls = {way: f"{model.name}: {way}" for way in ways.calls}
@@ -167,10 +167,11 @@ def _microseconds(row: Row) -> Row:
 
 def _measured(bench: Bench) -> list[Row]:
     import _callable_models as models
-    from _callable_peers import COMPILED, Ways, skipped_graphs
+
+    from support.callable_peers import COMPILED, Ways, skipped_graphs
 
     rows: list[Row] = []
-    # What is asked of each: how much of an eager call's time, and of one of torch's, it may take.
+    # Targets: the allowed share of an eager call's time, and of a call of torch's.
     for make, than_eager, than_torch in (
         (models.deep_mlp, 1 / 2, _NOT_SLOWER),
         (models.small_mlp, None, 1 / 2),
@@ -201,7 +202,7 @@ def _torch() -> Any:
 
 def main() -> None:
     """Measure and report."""
-    options = _measure.arguments(__doc__)
+    options = measure.arguments(__doc__)
     torch = _torch()
     bench = Bench(torch, rounds=3 if options.quick else 9)
     bench.notes += [
@@ -212,7 +213,7 @@ def main() -> None:
     ]
     with torch.no_grad():
         rows = _measured(bench)
-    _measure.report("graphs_callable", rows, bench.notes, options.json)
+    measure.report("graphs_callable", rows, bench.notes, options.json)
 
 
 if __name__ == "__main__":

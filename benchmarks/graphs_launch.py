@@ -1,4 +1,4 @@
-"""What CUDA graphs cost the host: launches, captures, looking inside, a number on the device.
+"""What CUDA graphs cost the host: launches, captures, inspection, a number on the device.
 
 All graphs hold the same kernels, which do nothing, one after the other. The floor of a launch is
 `cuGraphLaunch` called by C++ on the same stream, in the same bursts; its peers are torch's
@@ -18,13 +18,13 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Literal
 
-import _measure
 import gpuprof
-from _graph_peers import GraphPeers
-from _measure import Contender, Rounds
-from _results import Row
-from _turns import BenchmarkError, Turns, busy_thread, timed
 from raw_driver.build import RawDriver, RawDriverError, RawGraphs
+from support import measure
+from support.graph_peers import GraphPeers
+from support.loops import BenchmarkError, Loop, busy_thread, timed
+from support.measure import Contender, Rounds
+from support.results import Row
 
 # Kernels in a graph, and how many launches a round and a burst have: within the 1,020 entries of a
 # stream's queue, and so that the GPU has done a round in about a tenth of a second.
@@ -51,7 +51,7 @@ class Bench:
     def captured(
         self, kernels: int, *, spans: int = 0, timers: Literal["last", "collect"] = "last"
     ) -> gpuprof.CapturedGraph:
-        """Capture so many kernels, with so many timers around equal parts of them."""
+        """Capture `kernels` kernels, with timers around equal parts of them."""
         parts = max(spans, 1)
         with gpuprof.capture(self.stream, timers=timers) as cap:
             for part in range(parts):
@@ -75,7 +75,7 @@ class Bench:
         count, burst = _SIZES[size]
         graph = self.graphs.graph(self.stream, size)
         return Contender(
-            name, lambda turns: self.graphs.launches(graph, self.stream, turns, burst=burst), count
+            name, lambda count: self.graphs.launches(graph, self.stream, count, burst=burst), count
         )
 
     def section(self, measure: Callable[..., list[Row]], *given: object) -> list[Row]:
@@ -89,12 +89,12 @@ class Bench:
             gpuprof.reset()
 
 
-def _called(function: Callable[..., object], *given: object) -> Turns:
-    def turns(count: int) -> None:
+def _called(function: Callable[..., object], *given: object) -> Loop:
+    def loop(count: int) -> None:
         for _ in repeat(None, count):
             function(*given)
 
-    return turns
+    return loop
 
 
 def captures(bench: Bench, note: str = "") -> list[Row]:
@@ -114,7 +114,7 @@ def captures(bench: Bench, note: str = "") -> list[Row]:
         return open_capture.finish()
 
     def run(capture: Callable[[], gpuprof.CapturedGraph]) -> Callable[[int], int]:
-        def turns(count: int) -> int:
+        def loop(count: int) -> int:
             spent = 0
             for _ in repeat(None, count):
                 begun = perf_counter_ns()
@@ -123,7 +123,7 @@ def captures(bench: Bench, note: str = "") -> list[Row]:
                 graph.close()
             return spent
 
-        return turns
+        return loop
 
     rounds = Rounds()
     rounds.measure(
@@ -145,7 +145,7 @@ def captures(bench: Bench, note: str = "") -> list[Row]:
 
 
 def launches(bench: Bench, peers: GraphPeers, size: int) -> list[Row]:
-    """Launches of a graph of so many kernels, on a stream that the caller names."""
+    """Launches of graphs of several sizes on an explicit stream."""
     kernels = f"{size:,} kernel{'' if size == 1 else 's'}"
     raw, own = f"raw cuGraphLaunch, {kernels}", f"launch(stream), {kernels}"
     replay, launch = f"torch replay(), {kernels}", f"CuPy Graph.launch, {kernels}"
@@ -171,7 +171,7 @@ def launches(bench: Bench, peers: GraphPeers, size: int) -> list[Row]:
 
 
 def busy_python_thread(bench: Bench, peers: GraphPeers) -> list[Row]:
-    """Launches while another thread computes in Python and wants the interpreter's lock."""
+    """Launches while another thread computes in Python and competes for the GIL."""
     if peers.torch is None:
         return []
     replay, own = "torch replay(), beside a busy thread", "launch(stream), beside a busy thread"
@@ -190,7 +190,7 @@ def busy_python_thread(bench: Bench, peers: GraphPeers) -> list[Row]:
 
 
 def current_stream(bench: Bench, peers: GraphPeers) -> list[Row]:
-    """Launches on torch's current stream, beside torch's own, also of a graph that torch made."""
+    """Launches on torch's current stream, compared with torch's, also of a graph of torch's."""
     if peers.torch is None:
         return []
     replay, own = "torch replay(), current stream", "launch(), torch's current stream"
@@ -213,7 +213,7 @@ def current_stream(bench: Bench, peers: GraphPeers) -> list[Row]:
 
 
 def watched_launches(bench: Bench) -> list[Row]:
-    """Launches that something listens to: collected timers inside, NVTX, a trace."""
+    """Launches with listeners: collected timers inside, NVTX, a trace."""
     plain, collecting = "launch(stream), nobody watches", 'launch(stream), timers="collect"'
     last, nvtx, traced = (
         f"launch(stream), {how}" for how in ("timers inside", "NVTX on, no tool", "traced")
@@ -264,7 +264,7 @@ def watched_launches(bench: Bench) -> list[Row]:
 
 
 def looking_inside(bench: Bench) -> list[Row]:
-    """The nodes of a graph, read from the driver, and what is made of them."""
+    """Reading the nodes of a graph from the driver, and its signature."""
     graph = bench.captured(_WALKED)
     nodes = f"nodes of a graph of {_WALKED:,} kernels"
     edges, signature = f"edges of the {_WALKED:,}", f"nodes and signature() of the {_WALKED:,}"
@@ -291,15 +291,15 @@ def looking_inside(bench: Bench) -> list[Row]:
 
 
 def device_scalars(bench: Bench) -> list[Row]:
-    """A number on the device, changed by a call that carries it."""
+    """Updates of a number on the device."""
     raw, own = "raw cuMemsetD32Async", "DeviceScalar.update(value, stream)"
     halves = "DeviceScalar.update(value, stream), float64"
     single = gpuprof.DeviceScalar(0.0, "float32", bench.stream)
     double = gpuprof.DeviceScalar(0.0, "float64", bench.stream)
 
     def updates(name: str, scalar: gpuprof.DeviceScalar) -> Contender:
-        turns = _called(scalar.update, 0.5, bench.stream)
-        return Contender(name, timed(turns, wait=bench.wait, burst=_FILL_BURST), _FILLS)
+        loop = _called(scalar.update, 0.5, bench.stream)
+        return Contender(name, timed(loop, wait=bench.wait, burst=_FILL_BURST), _FILLS)
 
     rounds = Rounds()
     rounds.measure(
@@ -370,7 +370,7 @@ def _frameworks(bench: Bench) -> list[Row]:
 
 def main() -> None:
     """Measure every section and report."""
-    options = _measure.arguments(__doc__)
+    options = measure.arguments(__doc__)
     raw = RawDriver()
     try:
         raw.open()
@@ -388,7 +388,7 @@ def main() -> None:
     rows += bench.section(watched_launches)
     rows += bench.section(cost_of_timers_on_the_gpu)
     rows += _frameworks(bench)
-    _measure.report("graphs_launch", rows, bench.notes, options.json)
+    measure.report("graphs_launch", rows, bench.notes, options.json)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What an annotation costs the host: off, under an NVTX tool, in a trace, beside its peers.
+"""What an annotation costs the host: off, under an NVTX tool, in a trace, compared with peers.
 
 Host nanoseconds per entered and left context manager, each reused, best and median of several
 rounds. Off and traced are measured in one process; the tool is one that notes nothing, built from
@@ -21,12 +21,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import _measure
 import gpuprof
-from _measure import Contender, Rounds
-from _results import Row
-from _turns import answered, entered, made, null_contexts, ran, timed
 from raw_driver.build import RawDriver
+from support import measure
+from support.loops import answered, entered, made, null_contexts, ran, timed
+from support.measure import Contender, Rounds
+from support.results import Row
 
 _COUNT = 200_000
 _SLOW_COUNT = 4_000
@@ -55,7 +55,7 @@ _OUR_DECORATORS = ("@timer, disabled", "@annotate, off")
 _PEER_DECORATOR = "@PyPI nvtx annotate, no tool"
 # What a decorator that is off may add, in microseconds.
 _MOST_ADDED = {_FUNCTION: 0.04, _COROUTINE: 0.15}
-# What an event costs beside the clock, on an optimised interpreter.
+# What an event costs in addition to the clock, on an optimised interpreter.
 _TRACED_NS = 25.0
 
 
@@ -90,10 +90,10 @@ def _viztracer_event(viztracer: Any) -> Contender:
 def _traced(annotation: Any, folder: str, name: str, count: int = _TRACED_COUNT) -> Contender:
     run = timed(entered(annotation))
 
-    def traced(turns: int) -> int:
+    def traced(count: int) -> int:
         path = Path(folder) / "trace.json"
         with gpuprof.trace(path):
-            spent = run(turns)
+            spent = run(count)
         path.unlink()
         return spent
 
@@ -125,7 +125,7 @@ def without_a_tool(rounds: int, notes: list[str]) -> list[Row]:
             contenders.append(_viztracer_event(viztracer))
         measured.measure(contenders, rounds)
     if torch is not None:
-        # Apart, because annotations are given to torch's profiler too while it records.
+        # Separate, because annotations also enter torch's profiler while it records.
         with _torch_profiling(torch):
             record = made(lambda: torch.profiler.record_function("x"))
             measured.measure([Contender(_RECORD, timed(record), _SLOW_COUNT)], rounds)
@@ -161,7 +161,7 @@ async def _coroutine(x: int) -> int:
 
 
 def decorated_and_off(rounds: int, notes: list[str]) -> list[Row]:
-    """Return what decorated functions add to a call where nothing is measured or shown."""
+    """Return what decorated functions add to a call while everything is off."""
     nvtx = _module("nvtx", notes)
     decorators = dict(zip(_OUR_DECORATORS, (gpuprof.timer, gpuprof.annotate), strict=True))
     if nvtx is not None:
@@ -169,14 +169,14 @@ def decorated_and_off(rounds: int, notes: list[str]) -> list[Row]:
     rows = []
     gpuprof.disable()
     try:
-        for plain, function, turns in (
+        for plain, function, loop in (
             (_FUNCTION, _function, answered),
             (_COROUTINE, _coroutine, ran),
         ):
             names = {name: f"{plain}, {name}" for name in decorators}
-            contenders = [Contender(plain, timed(turns(function)), _COUNT)]
+            contenders = [Contender(plain, timed(loop(function)), _COUNT)]
             contenders += [
-                Contender(names[name], timed(turns(decorate(function))), _COUNT)
+                Contender(names[name], timed(loop(decorate(function))), _COUNT)
                 for name, decorate in decorators.items()
             ]
             measured = Rounds()
@@ -197,7 +197,7 @@ def _compared(measured: Rounds, name: str, peer: str, target: float) -> Row:
 
 
 def under_a_tool(rounds: int, notes: list[str]) -> list[Row]:
-    """Annotations that a tool receives. For the process that has one."""
+    """Annotations that a tool receives; runs in the process with the tool."""
     gpuprof.nvtx.enable()
     if not gpuprof.nvtx.is_tool_attached():
         message = "no NVTX tool listens in the process that should have one"
@@ -247,7 +247,7 @@ def main() -> None:
         rows = under_a_tool(3 if parser.parse_args().quick else 9, [])
         print(json.dumps([vars(row) for row in rows]))
         return
-    options = _measure.arguments(__doc__)
+    options = measure.arguments(__doc__)
     notes = [
         "ratio is best over best; in brackets the median of the rounds' ratios",
         "what is under a tool was measured in a process of its own, with its peers",
@@ -255,7 +255,7 @@ def main() -> None:
     rows = without_a_tool(3 if options.quick else 9, notes)
     rows += decorated_and_off(3 if options.quick else 9, notes)
     rows += _rows_of_a_process_with_a_tool(options.quick)
-    _measure.report("nvtx_overhead", rows, notes, options.json)
+    measure.report("nvtx_overhead", rows, notes, options.json)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How far a scope's reading is from the kernel's own time, beside torch's events.
+"""How far scopes and torch's events are from the kernel's own time.
 
 Kernels stamp their start and stop with the GPU's `%globaltimer`. A row is the distance, without
 sign, between that and the reading: median over the repetitions, in microseconds. On an idle stream
@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import _measure
 import gpuprof
-from _peers import Peers
-from _results import Row
+from support import measure
+from support.peers import Peers
+from support.results import Row
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "gpu"))
 kernels: Any = importlib.import_module("kernels")
@@ -25,7 +25,7 @@ kernels: Any = importlib.import_module("kernels")
 _MILLISECONDS = (0.1, 1.0, 10.0, 100.0)
 _LIMIT_US = {"queued": 4.0, "idle": 12.0}
 
-# Launches the kernel inside an interval; what it returns waits and gives the milliseconds.
+# Launches the kernel inside an interval; returns a function that waits and returns milliseconds.
 Interval = Callable[[], Callable[[], float]]
 
 
@@ -100,7 +100,7 @@ def _calibration_rows() -> list[Row]:
 
 def main() -> None:
     """Measure and report."""
-    options = _measure.arguments(__doc__)
+    options = measure.arguments(__doc__)
     try:
         kernels.device()
     except (OSError, kernels.DriverCallError) as error:
@@ -108,7 +108,7 @@ def main() -> None:
     peers = Peers()
     rows = [*_rows(peers.torch, options.quick), *_calibration_rows()]
     notes = ["distance from the kernel's own %globaltimer stamps, median", *peers.missing]
-    _measure.report("timing_accuracy", rows, notes, options.json)
+    measure.report("timing_accuracy", rows, notes, options.json)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What importing gpuprof costs a program, and what looking for backends does without a driver.
+"""What importing gpuprof costs a program, and what backends() costs without a driver.
 
 Milliseconds of whole Python processes, each beside a Python that does nothing, median of the
 differences. The driver is made unloadable with GPUPROF_CUDA_DRIVER, so that the figures are those
@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 from time import perf_counter_ns
 
-import _measure
-from _results import Row
+from support import measure
+from support.results import Row
 
 _PROGRAMS = {
     "import gpuprof": ("import gpuprof", 40.0),
@@ -54,14 +54,14 @@ def _rows(rounds: int, environment: dict[str, str]) -> list[Row]:
 
 def main() -> None:
     """Measure and report."""
-    options = _measure.arguments(__doc__)
+    options = measure.arguments(__doc__)
     with tempfile.TemporaryDirectory() as folder:
         no_library = Path(folder) / "libcuda.so.1"
         no_library.touch(mode=0o600)
         environment = dict(os.environ, GPUPROF_CUDA_DRIVER=str(no_library))
         rows = _rows(5 if options.quick else 20, environment)
     notes = [f"medians; every row but the first is what comes on top of `{_NOTHING}`"]
-    _measure.report("timing_import", rows, notes, options.json)
+    measure.report("timing_import", rows, notes, options.json)
 
 
 if __name__ == "__main__":

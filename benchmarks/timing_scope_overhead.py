@@ -1,4 +1,4 @@
-"""What a timed scope costs the host, beside raw driver calls, torch, CuPy and cuda.core.
+"""What a timed scope costs the host, compared with raw driver calls, torch, CuPy and cuda.core.
 
 Host nanoseconds per scope or event pair, best and median of several rounds in one process. A pair
 is the two records that any event timer cannot do without, never read; a scope is read and counted
@@ -13,12 +13,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import _measure
 import gpuprof
-from _measure import Contender, Rounds
-from _peers import Peers
-from _results import Row
-from _turns import (
+from raw_driver.build import RawDriver, RawDriverError
+from support import measure
+from support.loops import (
     BenchmarkError,
     busy_thread,
     counted,
@@ -28,7 +26,9 @@ from _turns import (
     on_threads,
     timed,
 )
-from raw_driver.build import RawDriver, RawDriverError
+from support.measure import Contender, Rounds
+from support.peers import Peers
+from support.results import Row
 
 _COUNT = 20_000
 _BURST = 400  # 800 records, below the 1,020 entries that a stream's queue takes
@@ -72,7 +72,7 @@ class Bench:
 
 
 def explicit_stream(bench: Bench) -> list[Row]:
-    """Scopes on a stream that the caller names, with statistics on and everything read."""
+    """Scopes on an explicit stream, with statistics on and everything read."""
     raw = bench.raw
     stream = raw.stream()
 
@@ -80,8 +80,8 @@ def explicit_stream(bench: Bench) -> list[Row]:
         return lambda count: raw.pairs(on, count, burst=burst or count, pool=_POOL, read=read)
 
     def scope_run(name: str, burst: int | None, on: int = stream) -> Contender:
-        turns = entered(gpuprof.timer(name, stream=on))
-        run = timed(turns, finish=gpuprof.flush, wait=lambda: raw.synchronize(on), burst=burst)
+        loop = entered(gpuprof.timer(name, stream=on))
+        run = timed(loop, finish=gpuprof.flush, wait=lambda: raw.synchronize(on), burst=burst)
         return Contender(name, counted(run, name), _COUNT)
 
     scope, bursts, legacy = "scope", "scope, in bursts", "scope, legacy stream"
@@ -125,15 +125,15 @@ def explicit_stream(bench: Bench) -> list[Row]:
 
 
 def current_stream(bench: Bench) -> list[Row]:
-    """Scopes that find torch's current stream themselves, beside torch's `record()`."""
+    """Scopes that find torch's current stream, compared with torch's `record()`."""
     torch = bench.peers.torch
     if torch is None:
         return []
     side, default = "scope, torch's side stream", "scope, torch's default stream"
 
     def scope(name: str) -> Contender:
-        turns = entered(gpuprof.timer(name))
-        run = timed(turns, finish=gpuprof.flush, wait=torch.cuda.synchronize, burst=_BURST)
+        loop = entered(gpuprof.timer(name))
+        run = timed(loop, finish=gpuprof.flush, wait=torch.cuda.synchronize, burst=_BURST)
         return Contender(name, counted(run, name), _COUNT)
 
     rounds = Rounds()
@@ -149,13 +149,13 @@ def current_stream(bench: Bench) -> list[Row]:
 
 
 def busy_python_thread(bench: Bench) -> list[Row]:
-    """Scopes while another thread computes in Python and wants the interpreter's lock."""
+    """Scopes while another thread computes in Python and competes for the GIL."""
     torch = bench.peers.torch
     if torch is None:
         return []
     name = "scope, beside a busy thread"
-    turns = entered(gpuprof.timer(name))
-    run = timed(turns, finish=gpuprof.flush, wait=torch.cuda.synchronize)
+    loop = entered(gpuprof.timer(name))
+    run = timed(loop, finish=gpuprof.flush, wait=torch.cuda.synchronize)
     rounds = Rounds(disturbed=True)
     with torch.cuda.stream(torch.cuda.Stream()), busy_thread():
         rounds.measure(
@@ -169,7 +169,7 @@ def busy_python_thread(bench: Bench) -> list[Row]:
 
 
 def many_threads(bench: Bench) -> list[Row]:
-    """Scopes of 16 threads on streams of their own, all together, beside as many C++ threads."""
+    """Scopes of 16 threads on streams of their own, compared with as many C++ threads."""
     raw = bench.raw
     streams = [raw.stream() for _ in range(_THREADS)]
     name = f"scopes, {_THREADS} threads"
@@ -230,7 +230,7 @@ def without_a_gpu(bench: Bench) -> list[Row]:
 
 def main() -> None:
     """Measure every section that this machine can run, and report."""
-    options = _measure.arguments(__doc__)
+    options = measure.arguments(__doc__)
     raw = RawDriver()
     bench = Bench(raw, Peers(), rounds=3 if options.quick else 9)
     bench.notes.append(
@@ -245,7 +245,7 @@ def main() -> None:
         bench.notes.append(f"only what needs no GPU was measured: {error}")
         sections = []
     rows = [row for section in [*sections, without_a_gpu] for row in bench.section(section)]
-    _measure.report("timing_scope_overhead", rows, bench.notes, options.json)
+    measure.report("timing_scope_overhead", rows, bench.notes, options.json)
 
 
 if __name__ == "__main__":

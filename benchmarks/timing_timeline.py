@@ -1,4 +1,4 @@
-"""How exactly GPU times are placed on the host's clock, and whether that changes with time.
+"""The error of GPU times on the host's clock, and whether it changes with time.
 
 Spans are placed by the timeline of a trace and, independently, by a kernel that answers the host
 through mapped memory and stamps the GPU's `%globaltimer`. The GPU is idle otherwise. The
@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import _measure
-from _results import Row
+from support import measure
+from support.results import Row
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 correlation: Any = importlib.import_module("tests.gpu.support.correlation")
@@ -46,10 +46,10 @@ def _rows(seconds: float) -> list[Row]:
 
 def main() -> None:
     """Measure and report."""
-    options = _measure.arguments(__doc__)
+    options = measure.arguments(__doc__)
     seconds = 10.0 if options.quick else 120.0
     notes = [f"spans of {seconds:g} s, one each half second"]
-    _measure.report("timing_timeline", _rows(seconds), notes, options.json)
+    measure.report("timing_timeline", _rows(seconds), notes, options.json)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How long `gpuprof trace summary` takes, beside `json.load` of the same file, and how much memory.
+"""Time and memory of `gpuprof trace summary`, compared with `json.load` of the same file.
 
 The file is made here, as gpuprof writes traces: nested scopes of four threads, and of two GPU
 streams, with flows between them. The command is timed as a whole process, its start included;
@@ -20,9 +20,9 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter_ns
 
-import _measure
-from _measure import Contender, Rounds
-from _results import Row
+from support import measure
+from support.measure import Contender, Rounds
+from support.results import Row
 
 _LOAD = """\
 import json, sys, time
@@ -142,7 +142,7 @@ def main() -> None:
         f"{events:,} events in {options.mb} MiB",
         f"the command had at most {resident:.0f} MB resident, target {_MOST_MB:.0f} MB: {verdict}",
     ]
-    _measure.report("trace_summary", rows, notes, options.json)
+    measure.report("trace_summary", rows, notes, options.json)
 
 
 if __name__ == "__main__":

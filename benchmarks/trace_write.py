@@ -1,4 +1,4 @@
-"""What writing a trace costs: per event and core, beside orjson, json and viztracer, and in memory.
+"""What writing a trace costs per event and in memory, compared with orjson, json and viztracer.
 
 The writer's figure is the CPU time of the writer thread, from taking the events out of the threads'
 buffers to bytes in a file, while a loop of scopes makes them. The peers dump ready Python objects
@@ -20,11 +20,11 @@ from pathlib import Path
 from time import perf_counter_ns, process_time_ns
 from typing import Any
 
-import _measure
 import gpuprof
-from _measure import Contender, Rounds
-from _results import Row
-from _turns import BenchmarkError
+from support import measure
+from support.loops import BenchmarkError
+from support.measure import Contender, Rounds
+from support.results import Row
 
 _EVENTS = 300_000
 _MANY = 10_000_000
@@ -207,11 +207,11 @@ def _rows(rounds: int, many: int, notes: list[str]) -> list[Row]:
 
 def main() -> None:
     """Measure and report."""
-    options = _measure.arguments(__doc__)
+    options = measure.arguments(__doc__)
     notes = ["per event: the best of the rounds; no event was dropped in any of them"]
     gpuprof.reset()
     rows = _rows(3 if options.quick else 10, _MANY // 10 if options.quick else _MANY, notes)
-    _measure.report("trace_write", rows, notes, options.json)
+    measure.report("trace_write", rows, notes, options.json)
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ def benchmark_scripts(monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def results(benchmark_scripts: Path) -> Any:
     """The module that reads and checks the benchmarks' results."""
-    return importlib.import_module("_results")
+    return importlib.import_module("support.results")
 
 
 @pytest.fixture(scope="session")

@@ -176,16 +176,37 @@ class BaselineError(GpuprofError):
     """A stored baseline is missing, damaged or of another format."""
 
 
-_BY_CODE: dict[int, type[CaptureError]] = {
-    900: CaptureUnsupportedError,
-    901: CaptureInvalidatedError,
-    902: CaptureMergeError,
-    903: CaptureUnmatchedError,
-    904: CaptureUnjoinedError,
-    905: CaptureIsolationError,
-    906: CaptureImplicitError,
-    907: CapturedEventError,
-    908: CaptureWrongThreadError,
+# In tracebacks and pickles they have the name by which users import them.
+for _class in [*globals().values()]:
+    if isinstance(_class, type):
+        _class.__module__ = "gpuprof"
+del _class
+
+# By code: the exception, and CUDA's name after CUDA_ERROR_.
+_BY_CODE: dict[int, tuple[type[CaptureError], str]] = {
+    900: (CaptureUnsupportedError, "STREAM_CAPTURE_UNSUPPORTED"),
+    901: (CaptureInvalidatedError, "STREAM_CAPTURE_INVALIDATED"),
+    902: (CaptureMergeError, "STREAM_CAPTURE_MERGE"),
+    903: (CaptureUnmatchedError, "STREAM_CAPTURE_UNMATCHED"),
+    904: (CaptureUnjoinedError, "STREAM_CAPTURE_UNJOINED"),
+    905: (CaptureIsolationError, "STREAM_CAPTURE_ISOLATION"),
+    906: (CaptureImplicitError, "STREAM_CAPTURE_IMPLICIT"),
+    907: (CapturedEventError, "CAPTURED_EVENT"),
+    908: (CaptureWrongThreadError, "STREAM_CAPTURE_WRONG_THREAD"),
+}
+INVALIDATED = 901  # only says that an earlier call broke the capture
+
+# What the runtime says for each code, by which errors of torch and CuPy are recognised.
+CAPTURE_TEXTS = {
+    900: "operation not permitted when stream is capturing",
+    901: "operation failed due to a previous error during capture",
+    902: "operation would result in a merge of separate capture sequences",
+    903: "capture was not initiated in this stream",
+    904: "capturing stream has unjoined work",
+    905: "dependency created on uncaptured work in another stream",
+    906: "operation would make the legacy stream depend on a capturing blocking stream",
+    907: "operation not permitted on an event last recorded in a capturing stream",
+    908: "attempt to terminate a thread-local capture sequence from another thread",
 }
 
 
@@ -201,76 +222,24 @@ def cuda_error(code: int, name: str, call: str, detail: str = "") -> CudaError:
     -------
     CudaError
     """
-    return _BY_CODE.get(code, CudaError)(code, name, call, detail)
-
-
-_NAMES = {
-    900: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
-    901: "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
-    902: "CUDA_ERROR_STREAM_CAPTURE_MERGE",
-    903: "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED",
-    904: "CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
-    905: "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
-    906: "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
-    907: "CUDA_ERROR_CAPTURED_EVENT",
-    908: "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD",
-}
-
-
-_ECHO = 901
-
-
-# What the runtime says for each code, by which torch's and CuPy's errors are recognised.
-_TEXTS = {
-    900: "operation not permitted when stream is capturing",
-    901: "operation failed due to a previous error during capture",
-    902: "operation would result in a merge of separate capture sequences",
-    903: "capture was not initiated in this stream",
-    904: "capturing stream has unjoined work",
-    905: "dependency created on uncaptured work in another stream",
-    906: "operation would make the legacy stream depend on a capturing blocking stream",
-    907: "operation not permitted on an event last recorded in a capturing stream",
-    908: "attempt to terminate a thread-local capture sequence from another thread",
-}
+    kind = _BY_CODE[code][0] if code in _BY_CODE else CudaError
+    return kind(code, name, call, detail)
 
 
 def capture_error(error: BaseException, call: str) -> CaptureError | None:
-    """Return a framework's error of a capture as gpuprof's.
+    """Return an error of torch or CuPy as gpuprof's, or None if it is not about a capture.
 
-    Parameters
-    ----------
-    error : BaseException
-        What torch or CuPy raised.
-    call : str
-        The driver call that it must have come from.
-
-    Returns
-    -------
-    CaptureError or None
-        None if it is not about a capture.
+    `call` is the driver call that it must have come from.
     """
     text = str(error)
-    given = getattr(error, "error_code", None)
-    code = given if given in _NAMES else next((c for c, t in _TEXTS.items() if t in text), None)
+    code = getattr(error, "error_code", None)
+    if code not in _BY_CODE:
+        code = next((code for code, said in CAPTURE_TEXTS.items() if said in text), None)
     return None if code is None else refused(code, call)
 
 
 def refused(code: int, call: str, detail: str | None = None) -> CaptureError:
-    """Return the error for a call that answered one of the codes 900 to 908.
-
-    Parameters
-    ----------
-    code : int
-        901 is taken for any other number.
-    call : str
-    detail : str, optional
-        The driver's description of the code by default.
-
-    Returns
-    -------
-    CaptureError
-    """
-    known = code if code in _NAMES else _ECHO
-    error = cuda_error(known, _NAMES[known], call, detail or _TEXTS[known])
-    assert isinstance(error, CaptureError)
-    return error
+    """Return the error for a call that answered a code from 900 to 908; any other means 901."""
+    known = code if code in _BY_CODE else INVALIDATED
+    kind, name = _BY_CODE[known]
+    return kind(known, f"CUDA_ERROR_{name}", call, detail or CAPTURE_TEXTS[known])

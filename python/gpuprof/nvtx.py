@@ -6,13 +6,13 @@ scopes appear in the tool under which the program runs.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import gpuprof._core as _core
+from gpuprof._startup import enable_nvtx
 
 __all__ = [
     "CATALOG",
@@ -27,37 +27,25 @@ __all__ = [
     "valid_label",
 ]
 
-_ON = {"1", "true", "on", "yes"}
-_OFF = {"", "0", "false", "off", "no"}
-_NO_TOOL = (
-    "gpuprof: NVTX is on, but no tool listens, so ranges go nowhere: run the program under a tool "
-    "(nsys profile python ..., ncu --nvtx ...), which sets NVTX_INJECTION64_PATH before NVTX is "
-    "first used; GPUPROF_NVTX=auto is on only under a tool"
-)
-
 
 def enable() -> None:
-    """Give ranges to NVTX from now on; warns once per process if no tool listens.
+    """Send ranges to NVTX from now on; warns once per process if no tool listens.
 
     Also ``GPUPROF_NVTX=1``; ``GPUPROF_NVTX=auto`` does it where a tool listens.
     ``GPUPROF_DISABLE=1`` wins over it.
     """
-    _core.nvtx_set_enabled(True)
-    if not _core.nvtx_is_enabled():
-        return
-    if not _core.nvtx_tool_listens():
-        _core.nvtx_warn_no_tool(_NO_TOOL)
-    for catalog in catalogs():
-        catalog.register()
+    if enable_nvtx():
+        for catalog in catalogs():
+            catalog.register()
 
 
 def disable() -> None:
-    """Give no more ranges to NVTX; what is open is closed in its turn."""
+    """Send no more ranges to NVTX; open ranges are still closed."""
     _core.nvtx_set_enabled(False)
 
 
 def is_enabled() -> bool:
-    """Return whether ranges are given to NVTX, be there a tool or not."""
+    """Return whether ranges are sent to NVTX, with or without a tool."""
     return _core.nvtx_is_enabled()
 
 
@@ -67,10 +55,10 @@ def is_tool_attached() -> bool:
 
 
 def last_push_result() -> int:
-    """Return the number that the tool answered to the last push.
+    """Return what the tool returned for the last push.
 
-    It is -2 without a tool and always -1 under Nsight Systems, so it tells nothing about whether
-    a range is shown; `Annotation.is_active` and `is_tool_attached` do.
+    It is -2 without a tool and always -1 under Nsight Systems, so it does not say whether a range
+    is shown; use `Annotation.is_active` or `is_tool_attached`.
     """
     return _core.nvtx_last_push_result()
 
@@ -120,6 +108,8 @@ class RangeSpec:
         The name is no label (empty, a NUL or a lone surrogate in it), or there is no description.
     """
 
+    __module__ = "gpuprof"
+
     name: str
     description: str
 
@@ -155,7 +145,7 @@ class RangeCatalog(Mapping[str, _core.Annotation]):
     """The ranges of a program, declared once: ``with CATALOG["decode"]:``.
 
     It maps each name, with or without the namespace before it, to an annotation. The names are
-    checked when the catalog is made, and given to NVTX when that is on.
+    checked when the catalog is made, and registered with NVTX when that is on.
 
     Parameters
     ----------
@@ -169,8 +159,8 @@ class RangeCatalog(Mapping[str, _core.Annotation]):
     Raises
     ------
     TypeError, ValueError
-        A name is there twice or lies outside of the namespace, there are none, or another module
-        has declared other ranges in the namespace.
+        A name occurs twice or is outside the namespace, there are none, or another module has
+        declared other ranges in the namespace.
 
     Examples
     --------
@@ -179,6 +169,8 @@ class RangeCatalog(Mapping[str, _core.Annotation]):
     >>> with ENGINE["decode"]:
     ...     pass
     """
+
+    __module__ = "gpuprof"
 
     def __init__(
         self, namespace: str, specs: Iterable[RangeSpec], domain: str | None = None
@@ -220,7 +212,7 @@ class RangeCatalog(Mapping[str, _core.Annotation]):
         self.register()
 
     def register(self) -> None:
-        """Give all names to the tool, where NVTX is on; idempotent."""
+        """Register all names with the tool, if NVTX is on; idempotent."""
         for annotation in self._by_name.values():
             annotation._register()
 
@@ -291,18 +283,3 @@ CATALOG = RangeCatalog(
         RangeSpec("gpuprof.drain", "finished samples are read and counted"),
     ],
 )
-
-
-def _follow_environment() -> None:
-    """Do what ``GPUPROF_NVTX`` says."""
-    wish = os.environ.get("GPUPROF_NVTX", "").strip().lower()
-    if wish in _ON or (wish == "auto" and is_tool_attached()):
-        enable()
-    elif wish not in _OFF and wish != "auto":
-        import warnings
-
-        message = f"gpuprof: GPUPROF_NVTX is 1, 0 or auto, not {wish!r}; NVTX is off"
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
-
-
-_follow_environment()

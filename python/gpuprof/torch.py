@@ -8,9 +8,7 @@ anything of it, and without torch there is nothing that it changes.
 
 from __future__ import annotations
 
+import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
 from gpuprof._core import annotate, timer
-from gpuprof._frameworks import torch_compile
 
 __all__ = ["annotate", "timer"]
-
-torch_compile.prepare()

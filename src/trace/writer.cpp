@@ -344,7 +344,7 @@ void remove(Shared& s, const Entry* entry) {
 }
 
 // Only memory and descriptors of this process: the writer thread is the parent's, its lock too.
-void forget_all_in_child() noexcept {
+void forget_writers_in_child() noexcept {
   if (current != nullptr) {
     for (const auto& entry : current->entries) entry->output.abandon();
   }
@@ -352,9 +352,9 @@ void forget_all_in_child() noexcept {
   recording.store(false, std::memory_order_relaxed);
 }
 
-const bool fork_hook = [] {
+const bool writers_fork_hook = [] {
   mutex();
-  driver::on_fork_child(forget_all_in_child);
+  driver::on_fork_child(forget_writers_in_child);
   return true;
 }();
 

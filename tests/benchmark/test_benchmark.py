@@ -17,7 +17,7 @@ import pytest
 
 import gpuprof
 from gpuprof._benchmark import api, loop
-from gpuprof._benchmark.clocks import Clocks
+from gpuprof._benchmark.loop import Clocks
 from tests.support.processes import check_python
 
 QUICK: dict[str, Any] = {"warmup_s": 0.0, "min_time_s": 0.0, "min_samples": 6, "max_time_s": 0.5}
@@ -250,7 +250,7 @@ def test_memory_that_goes_on_growing_does_not_keep_it_from_ending(
 
     growing: Any = Growing()
     monkeypatch.setattr(loop, "device_allocations", lambda: growing.taken)
-    samples = loop._Taken()
+    samples = loop.Samples()
     deadline = time.perf_counter() + 0.1
     while not samples.samples and growing.taken < 100:
         samples.add_chunk(growing, Clocks(None), deadline)

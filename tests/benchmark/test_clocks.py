@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprof._benchmark.clocks import Clocks
+from gpuprof._benchmark.loop import Clocks
 
 
 class FakeNvml(types.ModuleType):
@@ -68,7 +68,7 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNvml]:
 
 
 def is_inert(clocks: Clocks) -> bool:
-    return (clocks.sm_mhz(), clocks.throttle_reasons(), clocks.locked) == (None, (), None)
+    return (clocks.sm_mhz(), clocks.throttle_reasons()) == (None, ())
 
 
 @pytest.mark.parametrize("uuid", ["12-34", "GPU-12-34", "56", "MIG-56"])
@@ -89,13 +89,6 @@ def test_reasons_are_what_holds_the_clocks_down(nvml: FakeNvml) -> None:
         assert clocks.throttle_reasons() == ("software power cap", "hardware thermal slowdown")
         nvml.reasons = 0x1 | 0x2
         assert clocks.throttle_reasons() == ()
-
-
-def test_clocks_that_somebody_set_are_told(nvml: FakeNvml) -> None:
-    with Clocks("12-34") as clocks:
-        assert clocks.locked is None
-        nvml.reasons = 0x2
-        assert clocks.locked is True
 
 
 @pytest.mark.parametrize("uuid", [None, "", "78"])

@@ -40,7 +40,7 @@ class FakeMeasurer:
 
     def prepare(
         self, fn: Any, args: Any = (), kwargs: Any = None, *, name: str, **options: Any
-    ) -> FakePrepared:
+    ) -> FakeHarness:
         assert fn is noop
         assert options.pop("rel_precision") > 1
         self.asked.append((name, {"args": args, "kwargs": kwargs, **options}))
@@ -50,10 +50,10 @@ class FakeMeasurer:
         self.log.append(("open", name))
         mode = self.falls.get((name, wanted), wanted if wanted in modes else modes[0])
         calls = options.get("calls", self.calls.get(name, 1))
-        return FakePrepared(self, name, mode, min(calls, self.most_calls.get(name, calls)))
+        return FakeHarness(self, name, mode, min(calls, self.most_calls.get(name, calls)))
 
 
-class FakePrepared:
+class FakeHarness:
     def __init__(self, measurer: FakeMeasurer, name: str, mode: str, calls: int) -> None:
         self.measurer, self.name, self.mode, self.calls = measurer, name, mode, calls
         self.clock = "cpu" if mode == "cpu" else "cuda"

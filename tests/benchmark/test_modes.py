@@ -15,7 +15,7 @@ import pytest
 
 import gpuprof
 from gpuprof import _core, errors
-from gpuprof._benchmark.gate import Hold
+from gpuprof._benchmark.gate import HeldStream
 from gpuprof._benchmark.work import Work
 from tests.fake_driver.control import FakeCuda
 from tests.support.captures import usable_stream
@@ -198,7 +198,7 @@ def test_more_work_than_a_queue_holds_is_queued_in_smaller_portions(
         fake.stream_synchronize(stream)
         queued = 0
 
-    monkeypatch.setattr("gpuprof._benchmark.samplers._core", _Settling(settle))
+    monkeypatch.setattr("gpuprof._benchmark.gate._core", _Settling(settle))
     result = measure(counts, stream, mode="batched")
     assert result.mode == "batched"
     assert 0 < result.calls_per_sample < 12
@@ -387,11 +387,11 @@ def test_an_interrupt_right_after_the_gate_closed_opens_it(fake: FakeCuda, strea
         def open(self) -> bool:
             return self._gate.open()
 
-    hold = Hold(stream, 0)
-    gate: Any = hold._gate
-    hold._gate = Interrupting(gate)  # type: ignore[assignment]
+    held = HeldStream(stream, 0)
+    gate: Any = held._gate
+    held._gate = Interrupting(gate)  # type: ignore[assignment]
     with pytest.raises(KeyboardInterrupt):
-        hold.run(lambda: None)
+        held.run(lambda: None)
     assert not gate.closed
 
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from gpuprof._benchmark import arrays, probe
-from gpuprof._benchmark.work import Work
+from gpuprof._benchmark import loop
+from gpuprof._benchmark import work as bench_work
+from gpuprof._benchmark.work import Work, clone, gpu_bytes, leaves, shared
+from gpuprof._frameworks.loaded import is_tensor
 from gpuprof._frameworks.torch import random_state_kept
 
 
@@ -44,7 +46,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
             return Pointer(root, self.ctypes.data - root.ctypes.data)
 
     module: Any = types.ModuleType("cupy")
-    module.ndarray = Array
+    module.ndarray, module.cuda = Array, None
     module.ascontiguousarray = numpy.ascontiguousarray
     module.arange = lambda count: numpy.arange(count, dtype="f4").view(Array)
     monkeypatch.setitem(sys.modules, "cupy", module)
@@ -70,7 +72,7 @@ def test_clones_take_turns_whatever_the_portions_are(cupy: Any) -> None:
 def test_a_clone_has_the_same_values_and_strides_and_memory_of_its_own(cupy: Any) -> None:
     whole = cupy.arange(60).reshape(6, 10)
     for array in (whole, whole.T, whole[:, :3], whole[::2, ::3], whole[::-1], whole[4:1:-2, 1:]):
-        copy = arrays.clone(array)
+        copy = clone(array)
         assert (copy == array).all()
         assert copy.strides == array.strides
         copy[...] = -1.0
@@ -79,10 +81,10 @@ def test_a_clone_has_the_same_values_and_strides_and_memory_of_its_own(cupy: Any
 
 def test_an_array_that_is_there_twice_is_one_in_the_clone(cupy: Any) -> None:
     array = cupy.arange(4)
-    first, (second,) = arrays.clone((array, [array]))
+    first, (second,) = clone((array, [array]))
     assert first is second
     assert first is not array
-    assert arrays.gpu_bytes((array, {"again": array})) == 16
+    assert gpu_bytes((array, {"again": array})) == 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,13 +100,13 @@ def test_arrays_are_cloned_inside_of_containers(cupy: Any) -> None:
     array = cupy.arange(4)
     defaults: Any = collections.defaultdict(list, key=array)
     for value in ([array], (array,), {"k": array}, defaults, Pair(1, array), Frozen(array)):
-        copy = arrays.clone(value)
+        copy = clone(value)
         assert type(copy) is type(value)
-        assert arrays.shared((value,), (value,), "args") is not None
-        assert arrays.shared((value,), (copy,), "args") is None
-        assert [path for path, _ in arrays.leaves(copy)] == [p for p, _ in arrays.leaves(value)]
-    assert arrays.clone(Frozen(array, 5)).number == 5
-    assert arrays.clone(defaults).default_factory is list
+        assert shared((value,), (value,), "args") is not None
+        assert shared((value,), (copy,), "args") is None
+        assert [path for path, _ in leaves(copy)] == [p for p, _ in leaves(value)]
+    assert clone(Frozen(array, 5)).number == 5
+    assert clone(defaults).default_factory is list
 
 
 def test_a_container_that_cannot_be_copied_stops_the_rotation_and_is_told(cupy: Any) -> None:
@@ -121,7 +123,7 @@ def test_a_clone_that_fails_stops_the_rotation_and_is_told(
     def full(_value: object) -> None:
         raise MemoryError("out of memory\nand more")
 
-    monkeypatch.setattr(arrays, "clone", full)
+    monkeypatch.setattr(bench_work, "clone", full)
     reason = work(cupy.arange(1000)).rotate(8000)
     assert reason is not None
     assert reason.endswith("out of memory")
@@ -131,8 +133,8 @@ def test_containers_inside_themselves_end(cupy: Any) -> None:
     array = cupy.arange(4)
     looped: list[Any] = [array]
     looped.append(looped)
-    assert [path for path, _ in arrays.leaves(looped, "args[0]")] == ["args[0][0]"]
-    copy = arrays.clone(looped)
+    assert [path for path, _ in leaves(looped, "args[0]")] == ["args[0][0]"]
+    copy = clone(looped)
     assert copy[1] is copy
     assert copy[0] is not array
 
@@ -161,8 +163,8 @@ def test_a_module_that_is_still_being_imported_is_passed_over(
     for name in ("torch", "cupy"):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     with random_state_kept():
-        assert arrays.gpu_bytes(([1], {"k": 2})) == 0
-        assert probe.device_allocations() == ()
+        assert gpu_bytes(([1], {"k": 2})) == 0
+        assert loop.device_allocations() == ()
 
 
 class Torch(types.ModuleType):
@@ -219,24 +221,24 @@ def test_generators_are_put_back_after_an_error(torch: Torch) -> None:
 
 def test_an_allocator_that_keeps_no_books_is_no_error(torch: Torch) -> None:
     torch.cuda.state = (42, 0)
-    assert probe.device_allocations() == ()
+    assert loop.device_allocations() == ()
 
 
 def test_clones_of_tensors_keep_strides_alignment_and_requires_grad(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    monkeypatch.setattr(arrays, "_is_on_gpu", arrays._is_tensor)
+    monkeypatch.setattr(bench_work, "_is_on_gpu", is_tensor)
     whole = torch.arange(60.0).reshape(6, 10)
     views = [whole, whole.t(), whole[:, :3], whole.view(-1)[1:], torch.ones(1).expand(500, 500)]
     for tensor in [*views, torch.nn.Parameter(whole), torch.empty(0, 3), torch.tensor(2.0)]:
-        copy = arrays.clone(tensor)
+        copy = clone(tensor)
         assert torch.equal(copy, tensor)
         assert copy.stride() == tensor.stride()
         assert copy.requires_grad == tensor.requires_grad
         assert copy.storage_offset() == tensor.storage_offset() % 128
-        assert arrays.shared([tensor], [copy], "args") is None
-    assert arrays.gpu_bytes(views[4]) == 4
+        assert shared([tensor], [copy], "args") is None
+    assert gpu_bytes(views[4]) == 4
     sparse = torch.eye(3).to_sparse()
-    assert arrays.gpu_bytes(sparse) == 0
-    assert arrays.clone(sparse).layout == sparse.layout
+    assert gpu_bytes(sparse) == 0
+    assert clone(sparse).layout == sparse.layout

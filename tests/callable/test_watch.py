@@ -14,6 +14,7 @@ from gpuprof import annotate, timer
 from gpuprof._callable import guards
 from gpuprof._callable.guard_finder import find_guards
 from gpuprof._callable.guards import GuardList
+from tests.support.ids import short
 
 SCALE = 2.0
 OTHER = "untouched"
@@ -134,7 +135,7 @@ def test_a_closure_variable_without_a_value_yet_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [(1, True), (1, 1.0), (0.0, -0.0), ("a", "b"), (None, 0), (2, 3)],
-    ids=repr,
+    ids=short,
 )
 def test_values_of_another_type_or_sign_are_others(before: Any, after: Any) -> None:
     box = types.SimpleNamespace(value=before)

@@ -16,7 +16,7 @@ import pytest
 from gpuprof._cli.main import main
 from gpuprof._results.baselines import Baselines, Run
 from gpuprof._results.result import BenchResult
-from gpuprof._timing.stats import Row, Stats, Summary
+from gpuprof._timing.stats import Stats
 from tests.support.processes import environment, run_python
 
 H200: dict[str, Any] = {"gpu": "NVIDIA H200", "sms": 132, "driver": "580.1"}
@@ -321,54 +321,25 @@ def test_two_single_results_are_compared_whatever_they_are_called(compare: Compa
     assert "only in" not in out
 
 
-def stats_of(**p50: float) -> str:
-    rows = []
-    for path, ms in p50.items():
-        times = Summary(100, 100 * ms, ms, ms, ms, 1.02 * ms, 1.02 * ms, 1.02 * ms, ms)
-        rows.append(Row(path, "cuda", times, times))
-    return Stats(rows).to_json()
-
-
-def test_saved_statistics_are_compared_and_the_output_says_that_it_is_weaker(
-    compare: Compare,
-) -> None:
-    Path("a.json").write_text(stats_of(step=1.0, load=2.0, old=1.0))
-    Path("b.json").write_text(stats_of(step=1.3, load=2.0, new=1.0))
-    code, out, _ = compare("a.json", "b.json")
-    assert code == 1
-    assert table(out) == {"step": "SLOW", "load": "SAME"}
-    assert "weaker" in out
-    assert "only in base: old" in out
-    assert "only in new: new" in out
-    _, found = as_json(compare, "a.json", "b.json")
-    assert [row["clock"] for row in found["rows"]] == ["cuda", "cuda"]
-    assert compare("b.json", "a.json")[0] == 0
-
-
-def test_statistics_are_not_compared_with_runs(store: Baselines, compare: Compare) -> None:
-    Path("a.json").write_text(stats_of(step=1.0))
-    code, out, err = compare("main", "a.json")
-    assert (code, out) == (2, "")
-    assert "only" in err
+def test_of_saved_statistics_it_says_to_save_benchmarks(store: Baselines, compare: Compare) -> None:
+    Path("stats.json").write_text(Stats([]).to_json())
+    for sides in (("main", "stats.json"), ("stats.json", "stats.json")):
+        code, out, err = compare(*sides)
+        assert (code, out) == (2, "")
+        assert "stats.json" in err
+        assert "save benchmarks instead, with pytest --gpu-benchmark-save=NAME" in err
 
 
 HOSTILE = {
     "empty": "",
     "not_json": "add: 1.0",
-    "cut": stats_of(step=1.0)[:100],
+    "cut": result("add", 1.0).to_json()[:100],
     "deep": "[" * 100_000,
     "list": "[1, 2]",
     "null": "null",
     "nothing": "{}",
     "other": '{"format": "gpuprof-trace", "version": 1}',
-    "constant": stats_of(step=1.0).replace("100.0", "NaN"),
-    "newer_stats": stats_of(step=1.0).replace('"version": 1', '"version": 2'),
-    "no_rows": '{"format": "gpuprof-stats", "version": 1, "rows": 5}',
-    "row_of_text": '{"format": "gpuprof-stats", "version": 1, "rows": ["a"], "dropped": 0}',
-    "no_figures": stats_of(step=1.0).replace('"p50"', '"p5"'),
-    "figure_of_text": stats_of(step=1.0).replace('"p50": 1.0', '"p50": "fast"'),
-    "huge_count": stats_of(step=1.0).replace('"count": 100', f'"count": 1{"0" * 400}'),
-    "negative_count": stats_of(step=1.0).replace('"count": 100', '"count": -5'),
+    "constant": result("add", 2.0).to_json().replace("2.0", "NaN", 1),
     "newer_result": result("add", 1.0).to_json().replace('"version": 1', '"version": 99'),
     "newer_baseline": '{"format": "gpuprof-baseline", "version": 2, "runs": []}',
 }
@@ -470,16 +441,3 @@ def test_without_numpy_or_scipy_nothing_can_be_compared(store: Baselines, packag
     assert done.returncode == 3
     assert "pip install 'gpuprof[bench]'" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-
-
-def test_statistics_need_neither(compare: Compare) -> None:
-    Path("a.json").write_text(stats_of(step=1.0))
-    done = run_python(
-        """
-        import sys
-        sys.modules["numpy"] = sys.modules["scipy"] = None
-        from gpuprof._cli.main import main
-        sys.exit(main(["compare", "a.json", "a.json"]))
-        """
-    )
-    assert (done.returncode, done.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""The page on accuracy shows the committed figures of benchmark(), and the README their targets."""
+"""What the page on accuracy shows of a result, and how the profiler's figures are read."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 @pytest.fixture
 def page(benchmark_scripts: Path) -> Any:
-    return importlib.import_module("render_accuracy")
+    return importlib.import_module("render").PAGES["accuracy"]
 
 
 @pytest.fixture
 def profiler(benchmark_scripts: Path) -> Any:
-    return importlib.import_module("_profiler")
+    return importlib.import_module("support.profiler")
 
 
 @pytest.fixture
@@ -62,11 +60,6 @@ def trace(*activities: tuple[str, float, float]) -> list[dict[str, Any]]:
     return [{"cat": category, "ts": at, "dur": took} for category, at, took in activities]
 
 
-def test_the_page_shows_the_committed_results(page: Any, results: Any) -> None:
-    text = page.BLOCK.page.read_text(encoding="utf-8")
-    assert text == page.BLOCK.replace(text, page.render(results.load_all()))
-
-
 def test_a_reading_is_compared_with_the_profiler_in_its_own_state(result: Any) -> None:
     errors = {row.name.partition(": ")[2]: row.value for row in result.rows}
     assert errors["gpuprof graph"] == pytest.approx(0.25)
@@ -105,9 +98,9 @@ def test_the_tables_have_a_line_for_a_case_and_mark_what_is_too_far(
     assert "| torch.mm 32 | 0.50 µs **(!)** | 0.75 µs | 1.00 µs | 4.00 µs | 0.10 µs |" in shown
 
 
-def test_the_readme_shows_the_rows_with_a_target_and_names_the_page(result: Any) -> None:
-    table = importlib.import_module("render_readme").render([result])
-    assert "[docs/accuracy.md](docs/accuracy.md)" in table
+def test_the_measurements_show_the_rows_with_a_target_and_name_the_page(result: Any) -> None:
+    table = importlib.import_module("render").measurements([result])
+    assert "[accuracy.md](accuracy.md)" in table
     assert "| torch.mm 32: gpuprof graph |" in table
     assert "| torch.mm 32: torch events |" not in table
 
@@ -118,7 +111,7 @@ def test_without_results_the_page_says_so(page: Any) -> None:
 
 def test_a_page_without_marks_is_refused(page: Any) -> None:
     with pytest.raises(ValueError, match="benchmark-accuracy:begin"):
-        page.BLOCK.replace("# Page\n", "tables")
+        page.replace("# Page\n", "tables")
 
 
 def test_a_calls_time_is_from_its_first_kernel_to_its_last(profiler: Any) -> None:

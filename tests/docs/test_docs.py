@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuprof import errors
 from tests.support.processes import environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +29,7 @@ _FENCE = re.compile(
     r"^(?P<fence>```+)(?P<kind>[^\n`]*)\n(?P<code>.*?)^(?P=fence)[ \t]*$", re.M | re.S
 )
 _RUN_MARK = "<!-- example: run -->\n"
+_TORCH_MARK = "<!-- example: run with torch -->\n"
 _LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.M)
 
@@ -40,18 +42,16 @@ def blocks(text: str, kind: str) -> list[str]:
     return [found["code"] for found in _FENCE.finditer(text) if found["kind"].strip() == kind]
 
 
-def doctests(text: str) -> str:
-    """Return the examples of a page as one text for doctest, without what is around them."""
-    return "\n".join(code for code in blocks(text, "python") if ">>> " in code)
-
-
-def marked(text: str) -> list[str]:
-    """Return the Python blocks that stand directly below the mark for scripts."""
-    return [
-        found["code"]
-        for found in _FENCE.finditer(text)
-        if found["kind"] == "python" and text[: found.start()].endswith(_RUN_MARK)
-    ]
+def marked(text: str, mark: str = _RUN_MARK) -> list[tuple[str, str | None]]:
+    """Return the Python blocks directly below a mark, with the output that directly follows."""
+    fences = list(_FENCE.finditer(text))
+    found = []
+    for block, after in zip(fences, [*fences[1:], None], strict=True):
+        if block["kind"] == "python" and text[: block.start()].endswith(mark):
+            has_output = after and after["kind"] == "text"
+            follows = has_output and not text[block.end() : after.start()].strip()
+            found.append((block["code"], after["code"] if follows else None))
+    return found
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -78,51 +78,68 @@ def test_the_readme_has_each_set_up_command_once_in_a_block_of_its_own(command: 
     assert f"{command}\n" in blocks(text, "sh")
 
 
-@pytest.mark.parametrize("page", in_pages(having=">>> "), ids=name_of)
-def test_the_examples_of_a_page_give_what_it_shows(page: Path, tmp_path: Path) -> None:
-    examples = tmp_path / "examples.txt"
-    examples.write_text(doctests(page.read_text(encoding="utf-8")), encoding="utf-8")
-    done = run("-W", "error", "-m", "doctest", str(examples))
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_examples_can_be_pasted() -> None:
+    # A prompt cannot. What a script prints stands in a block of its own.
+    assert not [name_of(page) for page in PAGES if ">>> " in page.read_text(encoding="utf-8")]
 
 
-def test_a_wrong_example_would_be_found(tmp_path: Path) -> None:
-    page = "```python\n>>> 1 + 1\n3\n\n```\n"
-    examples = tmp_path / "examples.txt"
-    examples.write_text(doctests(page), encoding="utf-8")
-    assert run("-m", "doctest", str(examples)).returncode == 1
-
-
-def test_python_blocks_without_a_prompt_are_python() -> None:
+def test_python_blocks_are_python() -> None:
     for page in PAGES:
         for code in blocks(page.read_text(encoding="utf-8"), "python"):
-            if ">>> " not in code:
-                compile(code, name_of(page), "exec")
+            compile(code, name_of(page), "exec")
 
 
-@pytest.mark.parametrize("page", in_pages(having=_RUN_MARK), ids=name_of)
-def test_marked_scripts_run(page: Path) -> None:
-    for script in marked(page.read_text(encoding="utf-8")):
-        done = run("-W", "error", "-c", script)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout
-
-
-def shape(table: str) -> list[list[str]]:
-    """Return a printed table with every figure replaced, and without what only pads."""
-    words = [re.sub(r"-{5,}", "rule", line).split() for line in table.splitlines()]
+def without_figures(output: str) -> list[list[str]]:
+    """Return the words of an output, every figure replaced and units and padding left out."""
+    lines = [re.sub(r"-{5,}", "rule", line).split() for line in output.splitlines()]
     units = {"ns", "µs", "ms", "s"}
     return [
-        ["#" if re.fullmatch(r"[\d.,]+", word) else word for word in line if word not in units]
-        for line in words
+        [re.sub(r"\d[\d.,]*", "#", word) for word in line if word not in units] for line in lines
     ]
 
 
-def test_the_table_in_the_readme_is_the_one_that_is_printed() -> None:
+def check_scripts(page: Path, mark: str) -> None:
+    for script, shown in marked(page.read_text(encoding="utf-8"), mark):
+        done = run("-W", "error", "-c", script)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout
+        if shown is not None:
+            assert without_figures(shown) == without_figures(done.stdout), script
+
+
+@pytest.mark.parametrize("page", in_pages(having=_RUN_MARK), ids=name_of)
+def test_marked_scripts_run_and_print_what_the_page_shows(page: Path) -> None:
+    check_scripts(page, _RUN_MARK)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("page", in_pages(having=_TORCH_MARK), ids=name_of)
+def test_marked_scripts_with_torch_run_and_print_what_the_page_shows(page: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    check_scripts(page, _TORCH_MARK)
+
+
+def test_a_script_that_prints_something_else_would_be_found() -> None:
+    text = f"{_RUN_MARK}```python\nprint('one', 1)\n```\n\n```text\ntwo 1\n```\n"
+    ((script, shown),) = marked(text)
+    assert shown is not None
+    assert without_figures(shown) != without_figures(run("-c", script).stdout)
+    assert without_figures(shown) == without_figures("two 22.5")
+
+
+def columns(table: str) -> tuple[list[str], list[int]]:
+    """Return the headings of a printed table, and how many words each of its rows has."""
+    lines = [line.split() for line in table.splitlines() if not line.startswith(("clock:", "---"))]
+    units = {"ns", "µs", "ms", "s"}
+    return lines[0], [len([word for word in line if word not in units]) for line in lines[1:]]
+
+
+def test_the_table_in_the_readme_is_like_the_one_that_is_printed() -> None:
     text = README.read_text(encoding="utf-8")
-    (script,) = marked(text)
-    (shown,) = (code for code in blocks(text, "text") if "clock: cpu" in code)
-    assert shape(shown) == shape(run("-c", script).stdout)
+    ((script, _),) = marked(text)
+    shown = blocks(text, "text")[0]
+    assert "GPU p50" in shown
+    assert columns(shown) == columns(run("-c", script).stdout)
 
 
 def targets(page: Path) -> Iterator[tuple[Path, str]]:
@@ -151,12 +168,23 @@ def test_links_to_local_files_lead_somewhere(page: Path) -> None:
 
 
 def test_every_promise_names_its_test_file() -> None:
-    text = README.read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (P\d+) \|.*\| `(test_p\d\d_\w+\.py)` \|$", text, re.M)
     assert [promise for promise, _ in rows] == [f"P{number}" for number in range(1, 11)]
     named = {file for _, file in rows}
     there = {path.name for path in (ROOT / "tests" / "promises").glob("test_p*.py")}
     assert named == there
+
+
+def test_the_api_page_names_every_public_name() -> None:
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    public = re.findall(r"^\.\. auto(?:function|class):: ([\w.]+)$", reference, re.M)
+    public = [name.removeprefix("gpuprof.") for name in public]
+    public += [name for name in errors.__all__ if name.endswith("Error")]
+    assert len(public) > 80
+    assert not {*public} - {*re.findall(r"`([\w.]+)[`(]", text)}
+    assert "```{" not in text  # readable where Sphinx is not
 
 
 def mapped_files() -> list[str]:

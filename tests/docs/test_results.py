@@ -1,4 +1,4 @@
-"""The committed benchmark results follow their format, and the README shows exactly these."""
+"""The committed benchmark results follow their format, and the pages show exactly these."""
 
 from __future__ import annotations
 
@@ -11,16 +11,12 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGES = ["readme", "measurements", "accuracy", "callable", "verdicts", "breaks"]
 
 
 @pytest.fixture
-def readme(benchmark_scripts: Path) -> Any:
-    return importlib.import_module("render_readme")
-
-
-@pytest.fixture
-def breaks(benchmark_scripts: Path) -> Any:
-    return importlib.import_module("render_breaks")
+def render(benchmark_scripts: Path) -> Any:
+    return importlib.import_module("render")
 
 
 @pytest.fixture
@@ -49,30 +45,50 @@ def test_committed_results_are_valid_and_named_after_their_script(results: Any) 
         assert (ROOT / "benchmarks" / f"{found.script}.py").is_file()
 
 
-def test_the_readme_shows_the_committed_results(readme: Any, results: Any) -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert text == readme.BLOCK.replace(text, readme.render(results.load_all()))
+@pytest.mark.parametrize("name", PAGES)
+def test_every_generated_page_is_current(name: str, render: Any, results: Any) -> None:
+    assert list(render.PAGES) == PAGES
+    assert not render.PAGES[name].update(results.load_all(), check=True)
 
 
-def test_the_page_on_broken_captures_shows_the_committed_messages(breaks: Any) -> None:
-    text = breaks.BLOCK.page.read_text(encoding="utf-8")
-    assert text == breaks.BLOCK.replace(text, breaks.render(breaks.load()))
+def test_a_stale_page_is_told_and_rewritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, render: Any, results: Any
+) -> None:
+    path = tmp_path / "page.md"
+    path.write_text("above\n<!-- verdicts:begin -->\nold\n<!-- verdicts:end -->\nbelow\n")
+    monkeypatch.setattr(render, "ROOT", tmp_path)
+    page = render.Page("page.md", "verdicts", render.PAGES["verdicts"].render)
+    monkeypatch.setattr(render, "PAGES", {"verdicts": page})
+    monkeypatch.setattr("sys.argv", ["render.py", "--check", "verdicts"])
+    assert render.main() == 1
+    assert "page.md" in capsys.readouterr().out
+    assert "old" in path.read_text()
+    monkeypatch.setattr("sys.argv", ["render.py"])
+    assert render.main() == 0
+    assert path.read_text().startswith("above\n<!-- verdicts:begin -->\nMeasured on ")
+    assert path.read_text().endswith("\n<!-- verdicts:end -->\nbelow\n")
+    monkeypatch.setattr("sys.argv", ["render.py", "--check"])
+    assert render.main() == 0
 
 
-def test_a_message_is_shown_whole_and_in_lines_that_fit(breaks: Any) -> None:
+def test_a_message_is_shown_whole_and_in_lines_that_fit(tmp_path: Path, render: Any) -> None:
     said = "CaptureError: " + "a cause " * 40 + "end"
     case = {"title": "T", "code": "pass\n", "torch": None, "gpuprof": said, "debug": None}
-    data = dict(breaks.load(), cases=[case])
-    _, _, shown = breaks.render(data).partition("```text\n")
+    data = json.loads(render.BREAKS.read_text(encoding="utf-8")) | {"cases": [case]}
+    path = tmp_path / "breaks.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    _, _, shown = render.breaks([], path).partition("```text\n")
     shown, _, rest = shown.partition("\n```")
     assert shown.replace("\n", " ") == said
     assert max(map(len, shown.splitlines())) <= 100
     assert "debug" not in rest
 
 
-def test_a_page_without_a_place_for_the_messages_is_refused(breaks: Any) -> None:
-    with pytest.raises(ValueError, match="breaks:begin"):
-        breaks.BLOCK.replace("# Page\n", "messages")
+def test_a_file_of_something_else_than_messages_is_refused(tmp_path: Path, render: Any) -> None:
+    path = tmp_path / "other.json"
+    path.write_text('{"format": "other", "version": 1}', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"other\.json"):
+        render.breaks([], path)
 
 
 def test_a_result_comes_back_from_its_file(tmp_path: Path, result: Any, results: Any) -> None:
@@ -135,25 +151,53 @@ def test_a_file_with_what_json_has_not_is_refused_by_name(
         results.load(path)
 
 
-def test_the_table_names_the_machine_and_says_what_was_not_met(result: Any, readme: Any) -> None:
-    table = readme.render([result])
+def test_the_table_names_the_machine_and_says_what_was_not_met(result: Any, render: Any) -> None:
+    table = render.measurements([result])
     assert "Some GPU, driver 580.1" in table
-    assert "| scope | 1,800 ns | 1.20x | raw pair | 1.4x | met |" in table
-    assert "| disabled \\| off | 90.0 ns | 17x less | raw pair | 20x less | **not met** |" in table
-    assert "| import | 31.5 ms |  |  | at most 40.0 ms | met |" in table
+    assert "| scope | 1.80 µs | 1.20x | raw pair | 1.4x | yes |" in table
+    assert "| disabled \\| off | 90.0 ns | 17x less | raw pair | 20x less | **no** |" in table
+    assert "| import | 31.5 ms |  |  | at most 40.0 ms | yes |" in table
 
 
-def test_without_results_the_table_says_so(readme: Any) -> None:
-    assert readme.render([]) == "Nothing has been measured yet.\n"
+def test_what_was_missed_comes_first(result: Any, render: Any) -> None:
+    missed, _, _ = render.measurements([result]).partition("## What a scope costs")
+    assert "1 of 3 targets were missed." in missed
+    assert "| timing_scope_overhead | disabled \\| off | 90.0 ns | 17x less |" in missed
+    assert "| timing_scope_overhead | import |" not in missed
 
 
-def test_the_block_is_replaced_between_its_marks_and_nowhere_else(readme: Any) -> None:
-    text = f"above\n{readme.BLOCK.begin}\nold\n{readme.BLOCK.end}\nbelow\n"
-    changed = readme.BLOCK.replace(text, "new\n")
-    assert changed == f"above\n{readme.BLOCK.begin}\nnew\n{readme.BLOCK.end}\nbelow\n"
-    assert readme.BLOCK.replace(changed, "new\n") == changed
+def test_every_script_with_results_has_a_section(render: Any, results: Any) -> None:
+    assert {result.script for result in results.load_all()} <= set(render.SCRIPTS)
 
 
-def test_a_readme_without_marks_is_refused(readme: Any) -> None:
-    with pytest.raises(ValueError, match="measured:begin"):
-        readme.BLOCK.replace("no marks", "new\n")
+def test_the_readme_has_eight_figures_and_says_what_is_not_better(
+    render: Any, results: Any
+) -> None:
+    shown = render.readme(results.load_all()).splitlines()
+    assert len([line for line in shown if line.startswith("| ")]) == 2 + 8
+    assert any(line.startswith("Not better: ") for line in shown)
+
+
+def test_a_figure_of_the_readme_without_a_result_is_refused(result: Any, render: Any) -> None:
+    with pytest.raises(ValueError, match="timing_scope_overhead have no row"):
+        render.readme([result])
+
+
+def test_without_results_the_pages_say_so(render: Any) -> None:
+    for page in (render.readme, render.measurements):
+        assert page([]) == "Nothing has been measured yet.\n"
+
+
+@pytest.mark.parametrize("name", ["readme", "breaks"])
+def test_a_page_without_marks_is_refused(name: str, render: Any) -> None:
+    page = render.PAGES[name]
+    with pytest.raises(ValueError, match=f"{page.block}:begin"):
+        page.replace("no marks", "new\n")
+
+
+def test_the_block_is_replaced_between_its_marks_and_nowhere_else(render: Any) -> None:
+    page = render.PAGES["readme"]
+    text = "above\n<!-- measured:begin -->\nold\n<!-- measured:end -->\nbelow\n"
+    changed = page.replace(text, "new\n")
+    assert changed == text.replace("old", "new")
+    assert page.replace(changed, "new\n") == changed

@@ -270,7 +270,7 @@ def test_where_the_graph_breaks_inside_the_block_it_works_as_ever(
             return y * 2
 
     assert torch.compile(function, backend="eager")(torch.ones(1)).item() == 4
-    assert type(seen[0]).__module__ == "gpuprof._core"
+    assert type(seen[0]) in {gpuprof.Sample, gpuprof.Annotation}
     assert list(gpuprof.stats()) == (["broken"] if make is gpuprof.timer else [])
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuprof._graphs import alignment
-from gpuprof._graphs.alignment import Matches, matches
+from gpuprof._graphs import diff
+from gpuprof._graphs.diff import Matches, matches
 
 ITEMS = st.lists(st.sampled_from("abcd"), max_size=12)
 
@@ -42,7 +42,7 @@ def test_past_the_bound_pairs_are_fewer_but_right(
     own: list[str], other: list[str], bound: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(alignment, "MAX_EDITS", bound)
+        patch.setattr(diff, "MAX_EDITS", bound)
         check(own, other, matches(own, other))
 
 
@@ -52,14 +52,14 @@ def test_items_stay_at_their_place_where_that_costs_no_pair() -> None:
 
 
 def test_what_only_one_side_has_does_not_count_towards_the_bound() -> None:
-    count = 3 * alignment.MAX_EDITS
+    count = 3 * diff.MAX_EDITS
     own = [item for i in range(count) for item in (f"own {i}", "same", i % 7)]
     other = ["new", *(item for i in range(count) for item in (f"other {i}", "same", i % 7))]
     assert len(matches(own, other)) == 2 * count
 
 
 def test_past_the_bound_items_are_paired_by_place_only_if_most_are_equal_there() -> None:
-    count = 2 * alignment.MAX_EDITS
+    count = 2 * diff.MAX_EDITS
     own = ["a", "b", "b", "a"] * count
     swapped = ["a", "a", "b", "a"] * count
     assert matches(own, swapped) == [(i, i) for i in range(4 * count) if own[i] == swapped[i]]

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import gpuprof
 from gpuprof._core import GraphNode
-from gpuprof._graphs import html, view
+from gpuprof._graphs import drawing
 from tests.support.graph_nodes import HOSTILE, Spec, chain, edges_of, make
 
 # Four kernels: two wait for the first, and the last for both.
@@ -78,7 +78,7 @@ class _Dot:
 
 def test_dot_has_a_node_for_each_node_and_an_edge_for_each_edge() -> None:
     nodes = _DIAMOND
-    dot = _Dot(view.to_dot(nodes, edges_of(nodes), "step"))
+    dot = _Dot(drawing.to_dot(nodes, edges_of(nodes), "step"))
     assert dot.name == '"step"'
     assert list(dot.nodes) == ["n0", "n1", "n2", "n3"]
     assert dot.nodes["n0"].startswith('"0 add\\ngrid (8,1,1)')
@@ -87,7 +87,7 @@ def test_dot_has_a_node_for_each_node_and_an_edge_for_each_edge() -> None:
 
 def test_dot_draws_child_graphs_as_clusters() -> None:
     nodes = make(Spec("a"), Spec(type="graph", after=[0], children=chain("b", "c")))
-    dot = _Dot(view.to_dot(nodes, edges_of(nodes), "step"))
+    dot = _Dot(drawing.to_dot(nodes, edges_of(nodes), "step"))
     assert dot.clusters == ["cluster_n1"]
     assert list(dot.nodes) == ["n0", "n1", "n1_0", "n1_1"]
     assert dot.edges == [("n1_0", "n1_1"), ("n1", "n1_0"), ("n0", "n1")]
@@ -95,7 +95,7 @@ def test_dot_draws_child_graphs_as_clusters() -> None:
 
 def test_dot_draws_programmatic_edges_dashed_and_types_apart() -> None:
     nodes = make(Spec("a"), Spec("b", after=[0], programmatic=[0]), Spec(type="type_99", after=[1]))
-    text = view.to_dot(nodes, edges_of(nodes), "step")
+    text = drawing.to_dot(nodes, edges_of(nodes), "step")
     assert "n0 -> n1 [style=dashed];" in text
     assert "n1 -> n2;" in text
     assert '"2 type_99"' in text
@@ -107,7 +107,7 @@ def test_dot_draws_programmatic_edges_dashed_and_types_apart() -> None:
 @example('"', '\\"')
 def test_no_name_breaks_out_of_dot(kernel: str, graph: str) -> None:
     nodes = make(Spec(kernel or "k"), Spec("b", after=[0]))
-    text = view.to_dot(nodes, ((0, 1),), graph)
+    text = drawing.to_dot(nodes, ((0, 1),), graph)
     text.encode()
     dot = _Dot(text)
     assert list(dot.nodes) == ["n0", "n1"]
@@ -118,7 +118,7 @@ def test_no_name_breaks_out_of_dot(kernel: str, graph: str) -> None:
 
 
 def test_what_a_drawing_would_read_as_markup_is_text() -> None:
-    text = view.to_dot(chain("k&lt;"), (), "a&amp;b")
+    text = drawing.to_dot(chain("k&lt;"), (), "a&amp;b")
     assert "0 k&amp;lt;" in text
     assert 'label="a&amp;amp;b"' in text
 
@@ -129,9 +129,9 @@ def test_what_a_drawing_would_read_as_markup_is_text() -> None:
 def test_dot_is_written_whole_and_replaces_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "graph.dot"
     path.write_text("old")
-    view.write_dot(path, "digraph {}\n")
+    drawing.write_dot(path, "digraph {}\n")
     assert path.read_text() == "digraph {}\n"
-    view.write_dot(str(path), "µ\ud800")
+    drawing.write_dot(str(path), "µ\ud800")
     assert path.read_bytes() == "µ?".encode()
     assert list(tmp_path.iterdir()) == [path]
     assert stat.S_IMODE(path.stat().st_mode) & 0o600 == 0o600
@@ -140,17 +140,17 @@ def test_dot_is_written_whole_and_replaces_what_was_there(tmp_path: Path) -> Non
 def test_a_missing_directory_is_an_error_that_names_the_path(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "graph.dot"
     with pytest.raises(FileNotFoundError) as raised:
-        view.write_dot(path, "digraph {}\n")
+        drawing.write_dot(path, "digraph {}\n")
     assert raised.value.filename == str(path)
 
 
 def test_a_directory_is_an_error_that_names_the_path(tmp_path: Path) -> None:
     for name in (tmp_path, f"{tmp_path}/", f"{tmp_path}/."):
         with pytest.raises(IsADirectoryError, match=re.escape(str(tmp_path))) as raised:
-            view.write_dot(name, "digraph {}\n")
+            drawing.write_dot(name, "digraph {}\n")
         assert raised.value.errno == errno.EISDIR
     with pytest.raises(IsADirectoryError, match=r"is a directory; .*'/'"):
-        view.write_dot("/", "digraph {}\n")
+        drawing.write_dot("/", "digraph {}\n")
 
 
 @pytest.mark.parametrize("path", ["", "a\0b"])
@@ -158,7 +158,7 @@ def test_a_path_that_names_no_file_is_refused(path: str) -> None:
     with pytest.raises(
         ValueError, match=re.escape(f"path: expected the name of a file to write, got {path!r}")
     ):
-        view.write_dot(path, "digraph {}\n")
+        drawing.write_dot(path, "digraph {}\n")
 
 
 @pytest.mark.parametrize("path", [b"graph.dot", 3, ["graph.dot"]])
@@ -166,7 +166,7 @@ def test_a_path_that_is_no_text_is_refused(path: Any) -> None:
     with pytest.raises(
         TypeError, match=re.escape(f"path: expected a str or os.PathLike of str, got {path!r}")
     ):
-        view.write_dot(path, "digraph {}\n")
+        drawing.write_dot(path, "digraph {}\n")
 
 
 def test_a_full_disk_leaves_the_old_file_and_names_the_path(
@@ -179,7 +179,7 @@ def test_a_full_disk_leaves_the_old_file_and_names_the_path(
     path.write_text("old")
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=re.escape(str(path))) as raised:
-        view.write_dot(path, "new")
+        drawing.write_dot(path, "new")
     assert raised.value.errno == errno.ENOSPC
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
@@ -226,7 +226,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
 
 
 def page_of(nodes: Sequence[GraphNode], name: str = "step", **facts: str) -> str:
-    return view.html(nodes, edges_of(nodes), name, facts)
+    return drawing.html_view(nodes, edges_of(nodes), name, facts)
 
 
 @pytest.mark.usefixtures("programs")
@@ -287,6 +287,6 @@ def test_graphviz_draws_where_it_is_installed(programs: Callable[[str], None]) -
 def test_where_graphviz_fails_or_hangs_a_table_is_shown(
     script: str, programs: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(html, "_DOT_TIMEOUT_S", 0.5 if "sleep" in script else 30.0)
+    monkeypatch.setattr(drawing, "_DOT_TIMEOUT_S", 0.5 if "sleep" in script else 30.0)
     programs(script)
     assert "<table>" in page_of(chain("a", "b"))

@@ -10,7 +10,7 @@ import pytest
 
 import gpuprof
 from gpuprof import _core
-from gpuprof._graphs import view
+from gpuprof._graphs import drawing, view
 from tests.fake_driver.control import EXTERNAL, FakeCuda
 from tests.support.processes import check_cuda
 
@@ -215,7 +215,7 @@ def test_graphs_nested_without_end_are_read_to_a_depth(fake: FakeCuda) -> None:
     for graph in graphs:
         fake.graph_destroy(graph)
     assert len(view.kernel_names(nodes)) == 33
-    assert view.to_dot(nodes, (), "deep").count("subgraph") == 32
+    assert drawing.to_dot(nodes, (), "deep").count("subgraph") == 32
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_nodes_of_every_type_have_it_and_break_nothing(
     assert nodes[1].dependencies == (0,)
     assert nodes[1].grid is nodes[1].nbytes is nodes[1].value is None
     assert view.signature(nodes)
-    assert name in view.to_dot(nodes, ((0, 1), (1, 2)), "graph")
+    assert name in drawing.to_dot(nodes, ((0, 1), (1, 2)), "graph")
 
 
 def test_the_same_work_captured_twice_has_one_signature(fake: FakeCuda) -> None:

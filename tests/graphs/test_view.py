@@ -33,7 +33,7 @@ def renumbered(specs: Sequence[Spec], order: Sequence[int]) -> tuple[GraphNode, 
     )
 
 
-def diff(a: Sequence[GraphNode], b: Sequence[GraphNode]) -> view.GraphDiff:
+def diff(a: Sequence[GraphNode], b: Sequence[GraphNode]) -> graphs_diff.GraphDiff:
     return view.diff(a, edges_of(a), b, edges_of(b))
 
 
@@ -218,7 +218,7 @@ def test_what_is_in_a_child_graph_counts() -> None:
 def test_no_difference_is_said_with_what_was_not_compared() -> None:
     same = diff(chain("add", "mul"), chain("add", "mul"))
     assert not same
-    assert same == view.GraphDiff()
+    assert same == graphs_diff.GraphDiff()
     assert str(same).startswith("no difference (kernel arguments")
     assert same.to_dict()["different"] is False
 

@@ -19,7 +19,7 @@ from tests.support.processes import check_python
 CLASSES = sorted(
     name
     for name, value in vars(_core).items()
-    if isinstance(value, type) and value.__module__ == "gpuprof._core"
+    if isinstance(value, type) and value.__module__ in {"gpuprof", "gpuprof._core"}
 )
 
 TRY_ALL = """
@@ -83,7 +83,7 @@ def classes_with_destructors() -> list[type]:
         if module.name.endswith(("__main__", "._pytest.plugin")):
             continue
         for value in vars(importlib.import_module(module.name)).values():
-            if not isinstance(value, type) or value.__module__ != module.name:
+            if not isinstance(value, type) or value.__module__ not in {"gpuprof", module.name}:
                 continue
             if any("__del__" in vars(base) for base in value.__mro__):
                 found[value] = None

@@ -20,8 +20,9 @@ from gpuprof import errors
 from gpuprof._graphs import view
 from tests.fake_driver.control import FakeCuda
 from tests.support.graph_nodes import chain
+from tests.support.processes import check_python
 
-API_PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
+API_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
 PUBLIC = sorted(
     {*gpuprof.__all__, *gpuprof._MODULE_OF} - {"errors", "nvtx", "torch", *errors.__all__}
 )
@@ -77,6 +78,37 @@ def test_no_module_hides_a_public_name() -> None:
     assert not any(inspect.ismodule(getattr(gpuprof, name)) for name in PUBLIC)
 
 
+CLASSES = [name for name in PUBLIC if name not in FUNCTIONS]
+
+
+@pytest.mark.parametrize("name", [*CLASSES, *errors.__all__])
+def test_tracebacks_and_pickles_show_a_class_by_its_public_name(name: str) -> None:
+    value = getattr(gpuprof, name, errors.cuda_error)
+    assert not inspect.isclass(value) or value.__module__ == "gpuprof"
+
+
+def test_a_class_has_its_public_name_also_where_nobody_has_asked_for_it() -> None:
+    out = check_python(
+        """
+        import gpuprof
+        with gpuprof.timer("a", backend="cpu"):
+            pass
+        stats = gpuprof.stats()
+        print(*(type(x).__module__ for x in (stats, stats["a"], stats["a"].host)))
+        try:
+            gpuprof.Timer("cpu").record_end()
+        except RuntimeError as error:
+            print(type(error).__module__)
+        """
+    )
+    assert out.split() == ["gpuprof"] * 4
+
+
+def test_a_pickle_that_names_a_module_of_an_older_version_loads() -> None:
+    text = pickle.dumps(errors.TraceError("lost"), 0).replace(b"cgpuprof\n", b"cgpuprof.errors\n")
+    assert isinstance(pickle.loads(text), errors.TraceError)
+
+
 def test_the_package_says_that_it_is_typed() -> None:
     package = resources.files("gpuprof")
     assert package.joinpath("py.typed").is_file()
@@ -89,7 +121,7 @@ def test_the_version_is_the_extensions() -> None:
     assert gpuprof.__version__ == _core.build_info()["version"]
 
 
-def test_the_api_page_documents_every_public_name_and_no_other() -> None:
+def test_the_reference_documents_every_public_name_and_no_other() -> None:
     page = API_PAGE.read_text(encoding="utf-8")
     documented = re.findall(r"^\.\. auto(?:function|class):: (\w+)$", page, re.M)
     assert sorted(documented) == PUBLIC
@@ -127,7 +159,7 @@ def test_what_is_raised_is_described_where_more_than_a_flag_is_given(name: str) 
         assert "Raises" in sections(name)
 
 
-@pytest.mark.parametrize("name", [name for name in PUBLIC if name not in FUNCTIONS])
+@pytest.mark.parametrize("name", CLASSES)
 def test_public_members_have_docstrings(name: str) -> None:
     kind = getattr(gpuprof, name)
     silent = [
@@ -282,8 +314,7 @@ REFUSING_TO_PICKLE = {"GraphPoolHandle": gpuprof.graph_pool_handle}
 
 
 def test_every_public_class_either_pickles_or_refuses() -> None:
-    classes = {name for name in PUBLIC if name not in FUNCTIONS}
-    assert classes == {*PICKLING, *REFUSING, *REFUSING_TO_PICKLE}
+    assert {*CLASSES} == {*PICKLING, *REFUSING, *REFUSING_TO_PICKLE}
 
 
 @pytest.mark.parametrize("name", PICKLING)

@@ -1,4 +1,4 @@
-"""The committed stub says what the built module is."""
+"""The committed stubs say what the built module and the table of public names are."""
 
 from __future__ import annotations
 
@@ -22,6 +22,13 @@ def test_stub_is_that_of_the_built_module() -> None:
     )
     hint = "run `python .ci/stubs.py`"
     assert made.returncode == 0, f"{hint}\n{made.stdout}{made.stderr}"
+
+
+def test_stub_of_the_package_is_that_of_its_table() -> None:
+    made = subprocess.run(
+        [sys.executable, ROOT / ".ci" / "door_stub.py", "--check"], check=False, timeout=60
+    )
+    assert made.returncode == 0, "run `python .ci/door_stub.py`"
 
 
 def test_stub_leaves_nothing_untyped() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import gpuprof
 from gpuprof._trace import tools
+from tests.support.ids import short
 
 HOSTILE = [
     '"',
@@ -29,7 +30,7 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(message)
 
 
-@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+@pytest.mark.parametrize("name", HOSTILE, ids=short)
 def test_statistics_of_a_hostile_name(name: str) -> None:
     with gpuprof.timer(name, backend="cpu") as sample:
         pass
@@ -47,7 +48,7 @@ def test_values_that_json_has_no_form_for() -> None:
     assert parsed["ms"] is None
 
 
-@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+@pytest.mark.parametrize("name", HOSTILE, ids=short)
 def test_benchmarks_of_a_hostile_name(name: str) -> None:
     quick: Any = {"warmup_s": 0.0, "max_time_s": 0.01}
     result = gpuprof.benchmark(int, name=name, params={name: float("nan")}, **quick)
@@ -57,7 +58,7 @@ def test_benchmarks_of_a_hostile_name(name: str) -> None:
         json.loads(each.to_json().encode("ascii"), parse_constant=_refuse)
 
 
-@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+@pytest.mark.parametrize("name", HOSTILE, ids=short)
 def test_a_trace_with_a_hostile_name_is_complete_and_strict(name: str, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     with gpuprof.trace(path, args={"run": name}) as writer:

@@ -115,14 +115,14 @@ def test_a_traceback_shows_the_test_and_its_function_and_nothing_between(tmp_pat
 
 
 def test_waiting_for_another_process_is_said_while_it_waits(tmp_path: Path) -> None:
-    quick = "from gpuprof._common import file_lock\nfile_lock.SILENT_S = 0.0\n"
+    quick = "from gpuprof._pytest import device_lock\ndevice_lock.SILENT_S = 0.0\n"
     (tmp_path / "conftest.py").write_text(quick, encoding="utf-8")
     test = "def test_a(gpu_benchmark):\n    gpu_benchmark.pedantic(sum, ([1],))\n"
     (tmp_path / "test_it.py").write_text(test, encoding="utf-8")
     holds = """
         import os, sys
-        from gpuprof._common import file_lock as _pytest_lock
-        with _pytest_lock.measuring(sys.exit, sys.exit):
+        from gpuprof._pytest import device_lock
+        with device_lock.measuring(sys.exit, sys.exit):
             print("held", flush=True)
             sys.stdin.read()
     """

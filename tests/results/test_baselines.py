@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gpuprof._common import machine as common_machine
-from gpuprof._results import baseline_file, baselines
+from gpuprof._results import baselines
 from gpuprof._results.baselines import Baselines, Run, check_name, load_file
 from gpuprof._results.result import BenchResult
 from gpuprof.errors import BaselineError
@@ -125,7 +125,7 @@ def test_names_that_are_safe_are_taken() -> None:
         assert check_name(name) == name
 
 
-GOOD = json.loads(baseline_file.encode([run(1), run(2)]))
+GOOD = json.loads(baselines.encode([run(1), run(2)]))
 
 
 def changed(*path: Any, to: Any) -> bytes:
@@ -229,7 +229,7 @@ def test_any_value_at_any_place_is_read_or_refused(
     path.write_bytes(changed(*place, to=value))
     with contextlib.suppress(BaselineError):
         runs = load_file(path)
-        assert baseline_file.encode(runs), "what was read can be written again"
+        assert baselines.encode(runs), "what was read can be written again"
 
 
 @_FUZZ
@@ -256,12 +256,12 @@ def test_a_file_over_the_size_is_refused_and_not_written(
 ) -> None:
     path = store.append("main", run())
     one = path.stat().st_size
-    monkeypatch.setattr(baseline_file, "MAX_BYTES", 3 * one)
+    monkeypatch.setattr(baselines, "MAX_BYTES", 3 * one)
     for number in range(5):
         store.append("main", run(number))
     assert path.stat().st_size <= 3 * one
     assert [each.commit for each in store.runs("main")["NVIDIA-H200"]] == ["c3", "c4"]
-    monkeypatch.setattr(baseline_file, "MAX_BYTES", one // 2)
+    monkeypatch.setattr(baselines, "MAX_BYTES", one // 2)
     with pytest.raises(BaselineError, match="larger than"):
         store.runs("main")
     with pytest.raises(BaselineError, match="a run is larger than"):
@@ -467,7 +467,7 @@ def test_a_sessions_file_is_a_run_by_the_full_names_of_the_tests(tmp_path: Path)
         (_session() | {"benchmarks": []}, "holds no benchmark"),
         (_session() | {"benchmarks": [1]}, r"benchmarks\[0\] has no object"),
         (_session() | {"format_version": 2}, "format_version is 2"),
-        ({"format": "gpuprof-stats"}, "neither a baseline, nor .* format is 'gpuprof-stats'"),
+        ({"format": "gpuprof-stats"}, "statistics of scopes.*: save benchmarks instead"),
         ({"format": ["gpuprof-stats"]}, "neither a baseline"),
         (7, "neither a baseline"),
     ],

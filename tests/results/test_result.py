@@ -16,9 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuprof._common.units import interval_text, percent, rate
-from gpuprof._results.report import bins
-from gpuprof._results.result import BenchResult
+from gpuprof._results.result import BenchResult, bins_of
 
 HOSTILE = "a\x1b[31m\n\u202e|`<b>&\"'$x$\0\ud800"
 
@@ -298,7 +296,7 @@ def test_html_is_well_formed_and_has_a_bar_for_each_filled_bin() -> None:
     fragment = ElementTree.fromstring(FULL._repr_html_().replace("&nbsp;", " "))
     svg = "{http://www.w3.org/2000/svg}"
     bars = [rect for rect in fragment.iter(f"{svg}rect") if rect.find(f"{svg}title") is not None]
-    assert len(bars) == sum(each.count > 0 for each in bins(FULL, 30))
+    assert len(bars) == sum(each.count > 0 for each in bins_of(FULL, 30))
     assert sum(int((bar[0].text or "").rpartition(": ")[2]) for bar in bars) == FULL.count
     assert "script" not in FULL._repr_html_()
 
@@ -316,7 +314,7 @@ def test_every_sample_is_in_one_bin_and_no_bin_is_narrower_than_a_tick(
     samples: list[int], tick: float, most: int
 ) -> None:
     found = result(*map(float, samples), tick_ms=tick)
-    filled = bins(found, most)
+    filled = bins_of(found, most)
     assert sum(each.count for each in filled) == found.count
     assert len(filled) <= most
     assert filled[0].low <= found.min_ms
@@ -333,7 +331,7 @@ def test_every_sample_is_in_one_bin_and_no_bin_is_narrower_than_a_tick(
 
 def test_a_straggler_does_not_squeeze_the_others_into_one_bin() -> None:
     found = result(*[1.0 + place / 100 for place in range(50)], 500.0)
-    *inner, last = bins(found, 12)
+    *inner, last = bins_of(found, 12)
     assert (last.tail, last.count) == (True, 1)
     assert len(inner) == 11
     assert "above 1.490, to 500.000 ms" in found.histogram()
@@ -355,47 +353,6 @@ def test_the_histogram_as_text_has_a_line_for_each_bin() -> None:
 def test_a_number_of_bins_that_makes_no_sense_is_an_error(most: Any) -> None:
     with pytest.raises(ValueError, match="expected a whole number from 1 to 1000"):
         result().histogram(most)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "text"),
-    [
-        (0.02, 0.023, "20.0 to 23.0 µs"),
-        (0.021376, 0.02144, "21.376 to 21.440 µs"),
-        (0.0000005, 0.000001, "0.50 to 1.00 ns"),
-        (1.0, 1.0, "1.00 to 1.00 ms"),
-        (999.0, 1500.0, "1.00 to 1.50 s"),
-    ],
-)
-def test_an_interval_has_the_digits_that_tell_its_ends_apart(
-    low: float, high: float, text: str
-) -> None:
-    assert interval_text(low, high) == text
-
-
-@pytest.mark.parametrize(
-    ("per_second", "text"),
-    [
-        (None, ""),
-        (0.0, "0.00 B/s"),
-        (1234.0, "1.23 kB/s"),
-        (999_400_000.0, "999 MB/s"),
-        (999_600_000.0, "1.00 GB/s"),
-        (2e12, "2.00 TB/s"),
-        (1e16, "10,000 TB/s"),
-    ],
-)
-def test_a_rate_has_a_decimal_prefix(per_second: float | None, text: str) -> None:
-    assert rate(per_second, "B") == text
-
-
-def test_a_percentage_has_two_digits() -> None:
-    assert [percent(each) for each in (0.00123, 0.05, 2.5, math.inf)] == [
-        "0.12 %",
-        "5 %",
-        "250 %",
-        "-",
-    ]
 
 
 # Plot

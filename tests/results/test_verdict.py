@@ -13,7 +13,7 @@ import pytest
 
 from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.result import BenchResult
-from gpuprof._results.significance import holm, mann_whitney, sign_test
+from gpuprof._results.statistics import holm, mann_whitney, sign_test
 from gpuprof._results.verdict import confirm, judge, judge_all, judge_paired
 from tests.support.processes import ROOT, check_python
 

@@ -13,6 +13,7 @@ import pytest
 
 import gpuprof
 from gpuprof.errors import GpuprofError
+from tests.support.ids import short
 from tests.support.processes import check_python
 
 
@@ -183,7 +184,7 @@ def test_a_warning_that_is_an_error_does_not_reach_the_body(
         (("auto", wait_for_nothing), ValueError, "name: .*got 'auto'"),
         (("tpu", None), TypeError, "synchronize: expected a function, got NoneType"),
     ],
-    ids=repr,
+    ids=short,
 )
 def test_a_wrong_sync_backend_names_the_argument(
     arguments: tuple[Any, Any], error: type[Exception], text: str
@@ -298,7 +299,7 @@ def test_an_unknown_backend_is_told_which_there_are() -> None:
         gpuprof.timer("step", backend="fwd")
 
 
-@pytest.mark.parametrize("given", [None, 3, b"cpu", gpuprof.SyncBackend], ids=repr)
+@pytest.mark.parametrize("given", [None, 3, b"cpu", gpuprof.SyncBackend], ids=short)
 def test_a_backend_of_a_wrong_type_is_a_type_error(given: Any) -> None:
     with pytest.raises(TypeError, match=f"SyncBackend, got {type(given).__name__}"):
         gpuprof.timer("step", backend=given)

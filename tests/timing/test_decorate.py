@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import gpuprof
+from tests.support.ids import short
 
 
 def cpu(name: str | None = None, **options: Any) -> gpuprof.Scope:
@@ -77,7 +78,7 @@ def test_options_without_a_name_go_with_the_functions_name() -> None:
     assert only_path().endswith("<locals>.on")
 
 
-@pytest.mark.parametrize("given", [3, "text", None, [1]], ids=repr)
+@pytest.mark.parametrize("given", [3, "text", None, [1]], ids=short)
 def test_decorating_what_cannot_be_called_is_a_type_error(given: Any) -> None:
     with pytest.raises(TypeError, match=f"decorates a function, got {type(given).__name__}"):
         cpu("x")(given)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import gpuprof
+from tests.support.ids import short
 
 TEN_MEGABYTES = 10_000_000
 OUTPUT_BYTES = 4096
@@ -118,7 +119,7 @@ def test_an_argument_that_timer_does_not_have_is_timers_error() -> None:
         gpuprof.timer("x", "cpu")  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("decorator", [gpuprof.timer, gpuprof.annotate, cpu("x")], ids=repr)
+@pytest.mark.parametrize("decorator", [gpuprof.timer, gpuprof.annotate, cpu("x")], ids=short)
 def test_a_class_is_refused_with_the_method_to_decorate(decorator: Any) -> None:
     class Plain:
         pass

@@ -15,6 +15,7 @@ import pytest
 
 import gpuprof
 from gpuprof.errors import InvalidStateError
+from tests.support.ids import short
 from tests.support.processes import check_python
 
 
@@ -86,7 +87,7 @@ def test_an_unnamed_scope_adds_nothing_to_the_path() -> None:
         ({"stream": -1}, ValueError, "stream: an int must be .* got -1"),
         ({"nmae": "x"}, TypeError, "nmae"),
     ],
-    ids=str,
+    ids=short,
 )
 def test_a_wrong_option_names_the_argument(
     options: dict[str, Any], error: type[Exception], text: str

@@ -11,6 +11,7 @@ import pytest
 
 import gpuprof
 from gpuprof.errors import InvalidStateError
+from tests.support.ids import short
 
 
 class Device:
@@ -172,13 +173,13 @@ def test_a_name_in_place_of_a_backend_points_to_the_scopes(name: str) -> None:
     assert f"unknown backend {name!r}; did you mean gpuprof.timer({name!r})?" in str(caught.value)
 
 
-@pytest.mark.parametrize("given", [3, None, object(), b"cpu", ["cpu"]], ids=repr)
+@pytest.mark.parametrize("given", [3, None, object(), b"cpu", ["cpu"]], ids=short)
 def test_a_backend_of_a_wrong_type_is_a_type_error(given: Any) -> None:
     with pytest.raises(TypeError, match=f"SyncBackend, got {type(given).__name__}"):
         gpuprof.Timer(given)
 
 
-@pytest.mark.parametrize("given", ["0", 1.5, True, object()], ids=repr)
+@pytest.mark.parametrize("given", ["0", 1.5, True, object()], ids=short)
 def test_a_stream_of_a_wrong_type_is_a_type_error(given: Any) -> None:
     with pytest.raises(TypeError, match=f"stream: .*got {type(given).__name__}"):
         gpuprof.Timer("cpu", stream=given)
@@ -264,7 +265,7 @@ def test_a_probe_that_fails_is_closed() -> None:
     assert "closed" in repr(probe)
 
 
-@pytest.mark.parametrize("given", ["probe", 3, object()], ids=repr)
+@pytest.mark.parametrize("given", ["probe", 3, object()], ids=short)
 def test_finishing_what_is_no_probe_is_a_type_error(given: Any) -> None:
     with pytest.raises(TypeError, match=f"timer: expected .*got {type(given).__name__}"):
         gpuprof.finish_probe_timer(given)

@@ -227,7 +227,7 @@ def test_an_input_of_compare_takes_little_memory(tmp_path: Path) -> None:
         import resource
         from gpuprof._cli.main import main
         def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-        import gpuprof._cli.compare_inputs
+        import gpuprof._cli.compare
         before = peak()
         sys.stderr = sys.stdout
         print(main(["compare", {str(path)!r}, {str(path)!r}]))

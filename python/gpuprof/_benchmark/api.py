@@ -1,19 +1,16 @@
-"""`benchmark`: how long a call of a function takes, with an interval one can lean on."""
+"""`benchmark`: how long a call of a function takes, with the interval of its median."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import gpuprof._core as _core
-from gpuprof._benchmark.harness import Prepared
-from gpuprof._benchmark.loop import measure, report, warm_up
+from gpuprof._benchmark.harness import Harness
+from gpuprof._benchmark.loop import Samples, measure, report, warm_up
 from gpuprof._benchmark.options import Options, checked_options
 from gpuprof._results.result import BenchResult
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
@@ -87,7 +84,8 @@ def benchmark(
     rel_precision : float
         Stop when the interval of the median is at most this far to each side, as a fraction.
     progress : bool, optional
-        Show a bar on standard error; None shows one on a terminal, after two seconds.
+        Show the progress on standard error, after two seconds; None shows it on a terminal and in a
+        notebook.
     params : mapping, optional
         Kept in the result, for sweeps.
 
@@ -139,54 +137,26 @@ def benchmark(
     call = _call(fn, args, kwargs)
 
     def measured() -> BenchResult:
-        with Prepared(*call, options) as prepared:
-            return measure(prepared)
+        with Harness(*call, options) as harness:
+            return measure(harness)
 
     return paused(options, measured)
 
 
-class Measurer:
+class Measurer(Harness):
     """A function that is ready to be measured sample by sample, for interleaved comparisons."""
-
-    def __init__(self, prepared: Prepared) -> None:
-        self._prepared = prepared
-
-    @property
-    def mode(self) -> str:
-        """As `BenchResult.mode`."""
-        return self._prepared.mode
-
-    @property
-    def clock(self) -> str:
-        """As `BenchResult.clock`."""
-        return self._prepared.clock
-
-    @property
-    def calls(self) -> int:
-        """As `BenchResult.calls_per_sample`."""
-        return self._prepared.sampler.calls
 
     def warm_up(self) -> None:
         """Run until the time of a call is stable."""
-        paused(self._prepared.options, warm_up, self._prepared)
+        warm_up(self)
 
     def sample(self) -> float:
-        """Return the time of one call, in milliseconds."""
-        return paused(self._prepared.options, self._prepared.sample)
+        """Return the time of one call, in milliseconds, with the scopes paused."""
+        return paused(self.options, super().sample)
 
     def result(self, samples_ms: Sequence[float]) -> BenchResult:
         """Make the result of samples that were taken."""
-        return report(self._prepared, list(samples_ms))
-
-    def close(self) -> None:
-        """Give everything back; idempotent."""
-        self._prepared.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
+        return report(self, Samples(samples_ms))
 
 
 def prepare(
@@ -199,15 +169,15 @@ def prepare(
 ) -> Measurer:
     """Get ready to measure `fn`; arguments and errors as `benchmark`.
 
-    `calls` is over how many calls a sample is taken, as far as the mode can; None leaves it to how
+    `calls` is the number of calls in a sample, where the mode allows it; None chooses it by how
     long a call takes.
     """
     call, checked = _call(fn, args, kwargs), checked_options(**options)
-    return Measurer(paused(checked, Prepared, *call, checked, calls))
+    return paused(checked, Measurer, *call, checked, calls)
 
 
 def paused(options: Options, work: Callable[..., _Returned], *args: Any) -> _Returned:
-    """Call `work`; this thread records no scope meanwhile, unless the options ask for them."""
+    """Call `work` with this thread's scopes off, unless the options ask for them."""
     result: _Returned = work(*args) if options.scopes else _core._paused(work, *args)
     return result
 
@@ -219,9 +189,10 @@ _ONLY_BEGUN = {
 }
 
 
-def _call(  # what is given may be of any type, whatever the callers promise
+def _call(
     fn: Any, args: Any, kwargs: Any
 ) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]:
+    """Return the call to measure; raise a TypeError that says what is wrong with it."""
     if not callable(fn):
         message = (
             f"fn: pass a function, got {type(fn).__name__}: benchmark(f, (x,)), not benchmark(f(x))"
@@ -258,6 +229,6 @@ def _fits(fn: Any, args: Any, kwargs: Any) -> bool:
         inspect.signature(fn).bind(*args, **(kwargs or {}))
     except TypeError:
         return False
-    except ValueError:  # a function in C may not tell what it takes
+    except ValueError:  # a function in C may have no signature
         return True
     return True

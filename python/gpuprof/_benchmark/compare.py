@@ -1,13 +1,13 @@
-"""Functions measured in turns in one process, so that what drifts falls on all of them alike.
+"""Functions measured in turns in one process, so that drift affects all of them alike.
 
 A round takes one sample of each function. The ratio of a round is free of what changes slowly
-(temperature, clocks, another process), which is why far smaller differences show than between two
-runs. Before a sample that counts, one or two are taken that do not, so that the caches hold what
-the function left there itself, as in `benchmark`, and not what the other one did.
+(temperature, clocks, another process), so it shows far smaller differences than two runs do. Before
+a sample that counts, one or two are taken that do not, so that the caches hold what the function
+left there itself, as in `benchmark`, and not what the other one did.
 
-The order is drawn by chance, in blocks in which each function is as often early as late: in a fixed
-order a function whose every fourth call is slow could meet the same side each time. All samples
-have as many calls, because a loop of few calls costs more a call than one of many.
+The order is random, in blocks in which each function is as often early as late: in a fixed order a
+function whose every fourth call is slow could meet the same side each time. All samples have as
+many calls, because a loop of few calls costs more per call than one of many.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._benchmark.options import checked_options
+from gpuprof._common import checks
 from gpuprof._display.progress import Progress
-from gpuprof._display.progress import progress as progress_bar
 from gpuprof._frameworks.torch import random_state_kept
 from gpuprof._results import statistics
 from gpuprof._results.comparison import CompareResult, joint_confidence
@@ -32,10 +32,10 @@ __all__ = ["CompareResult", "compare"]
 
 MIN_ROUNDS = 30
 MAX_ROUNDS = 1000
-_ANY = 1e6
-_ENOUGH = 0.1  # of a large difference
-# Beyond this, as many calls for all would take too long; the share of a loop's own cost is nothing
-# beside such a difference.
+_ANY_PRECISION = 1e6
+_PRECISE_ENOUGH = 0.1  # of a large difference
+# Functions whose calls per sample differ by more keep their own numbers: equal ones would take too
+# long, and the cost of the loop is nothing beside such a difference.
 _MOST_TIMES_AS_MANY_CALLS = 32
 _SEEDS = 2**32
 
@@ -78,15 +78,15 @@ def compare(
         What else each is called with, by name.
     rounds : int, optional
         How often each is measured. None is 30 rounds, and more until the interval of each ratio is
-        no wider than the threshold, or than a tenth of its distance from 1; at most 1,000 rounds.
+        no wider than the threshold, or a tenth of the ratio's distance from 1; at most 1,000.
     threshold : float
-        The smallest change to speak of, as a fraction.
+        The smallest change that matters, as a fraction.
     max_time_s : float
-        After how many seconds no further round begins, warm-up not counted.
+        After how many seconds no further round begins, without the warm-up.
     seed : int, optional
-        What the order of the rounds is drawn from, by chance if left out; it is in the result.
+        The seed of the order of the rounds, random if left out; it is in the result.
     progress : bool, optional
-        Whether to show a progress bar; None shows it on a terminal and in a notebook.
+        Whether to show the progress; None shows it on a terminal and in a notebook.
     options : Any
         Others of `benchmark`, such as `mode`, `cold_l2`, `setup`, `stream` and `warmup_s`.
 
@@ -100,7 +100,7 @@ def compare(
     TypeError
         If `functions` is no mapping of names to functions, or an option is unknown.
     ValueError
-        If there are fewer than two functions, or an option has a value that makes no sense.
+        If there are fewer than two functions, or an option has an invalid value.
     """
     _check(functions, rounds, threshold, max_time_s, seed)
     seed = random.SystemRandom().randrange(_SEEDS) if seed is None else seed
@@ -116,8 +116,8 @@ def compare(
     checked_options(**options)
 
     def ready(name: str, mode: str | None, calls: int | None) -> Measurer:
-        # How well a median alone is known is no matter, as long as the ratio is.
-        chosen = {**options, "rel_precision": _ANY}
+        # Only the precision of the ratios matters, not that of a median.
+        chosen = {**options, "rel_precision": _ANY_PRECISION}
         if mode is not None:
             chosen["mode"] = mode
         if calls is not None:
@@ -128,7 +128,7 @@ def compare(
     with (
         random_state_kept(),
         ExitStack() as opened,
-        progress_bar("gpuprof.compare", progress) as bar,
+        Progress("gpuprof.compare", progress) as bar,
     ):
         prepared, warnings = _alike([*functions], ready, opened)
         for name, each in prepared.items():
@@ -151,7 +151,7 @@ def compare(
 
 @contextmanager
 def _noted(name: str) -> Iterator[None]:
-    """Note on whatever a function raises which one it was."""
+    """Add the name of the function to what it raises."""
     try:
         yield
     except Exception as error:
@@ -186,12 +186,10 @@ def _check(
     if len(functions) < 2:
         message = f"functions has {len(functions)}; expected two or more"
         raise ValueError(message)
-    for what, number, least in (("rounds", rounds, 1), ("seed", seed, 0)):
-        if number is None:
-            continue
-        if isinstance(number, bool) or not isinstance(number, int) or number < least:
-            message = f"{what} is {number!r}; expected None or a whole number of at least {least}"
-            raise ValueError(message)
+    if rounds is not None:
+        checks.whole("rounds", rounds)
+    if seed is not None:
+        checks.whole("seed", seed, least=0)
     check_threshold(threshold, above_0=True)
     if (
         isinstance(max_time_s, bool)
@@ -205,7 +203,7 @@ def _check(
 def _alike(
     names: Sequence[str], ready: Prepare, opened: ExitStack
 ) -> tuple[dict[str, Measurer], list[str]]:
-    """Prepare all functions; again where their modes differ, or the calls of a sample."""
+    """Prepare all functions, again until their modes and calls per sample agree."""
     chosen: dict[str, str | None] = dict.fromkeys(names)
     wanted: list[int] = []  # calls in a sample, tried in turn
     warnings: list[str] = []
@@ -221,7 +219,7 @@ def _alike(
             counts = [each.calls for each in prepared.values()]
             if not _should_agree(counts) or len(wanted) == 2:
                 return prepared, warnings
-            # As many as the shortest function needs; if they are too many for one, as it can do.
+            # As many as the shortest function needs, or as many as the others can do.
             wanted.append(min(counts) if wanted else max(counts))
         elif common not in _MODES:
             return prepared, warnings
@@ -232,7 +230,7 @@ def _alike(
                 f"be in {modes[moved[0]]} mode"
             )
             chosen.update(dict.fromkeys(moved, common))
-        # All again, for each may have made its stream the current one: the last in is first out.
+        # Close all, last opened first: each may have made its stream the current one.
         opened.close()
 
 
@@ -280,8 +278,8 @@ class _Rounds:
         for name, left_out in next(self._turns):
             each = self._prepared[name]
             begin = monotonic()
-            # The two sides of a slope swap places from sample to sample: with one left out or two,
-            # those that count have both orders.
+            # The two sides of a slope swap places from sample to sample. Leaving out one or two
+            # gives the samples that count both orders.
             with _noted(name):
                 for _ in range(left_out):
                     each.sample()
@@ -289,9 +287,9 @@ class _Rounds:
             self.spent_s[name] += monotonic() - begin
 
     def _known(self) -> bool:
-        """Tell whether each ratio's interval is narrow; where it lies plays no part.
+        """Tell whether each ratio's interval is narrow, wherever it lies.
 
-        To stop as soon as it excludes 1 would find a difference where there is none.
+        Stopping as soon as it excludes 1 would find differences where there are none.
         """
         base, *others = self.samples.values()
         if min(base) <= 0:
@@ -304,16 +302,16 @@ class _Rounds:
                 independent=statistics.independent_count(ratios),
             )
             ratio = statistics.median(ratios)
-            if high - low > max(self._threshold * ratio, _ENOUGH * abs(ratio - 1)):
+            if high - low > max(self._threshold * ratio, _PRECISE_ENOUGH * abs(ratio - 1)):
                 return False
         return True
 
 
 def turns(names: Sequence[str], chance: random.Random) -> Iterator[list[tuple[str, int]]]:
-    """Yield round after round: the functions in order, and how many samples each leaves out first.
+    """Yield for each round the functions in order, and how many samples each leaves out first.
 
-    In each block of twice as many rounds as there are functions, each function is twice at each
-    place, and leaves out one sample as often as two.
+    In each block of twice as many rounds as functions, each function is twice at each place, and
+    leaves out one sample as often as two.
     """
     while True:
         once = chance.sample(names, len(names))

@@ -1,4 +1,4 @@
-"""Holding the GPU back while the work of a sample is queued."""
+"""A stream whose work is held back by a gate while a sample is queued."""
 
 from __future__ import annotations
 
@@ -6,42 +6,30 @@ import os
 from collections.abc import Callable
 
 import gpuprof._core as _core
+from gpuprof._timing.calibration import Calibration
 from gpuprof.errors import CudaError
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
-LIMIT_S = 0.25  # after which a gate opens by itself, beside the time that queueing takes
+LIMIT_S = 0.25  # after which a gate opens by itself, in addition to the time that queueing takes
 MAX_ENTRIES = 900  # of a queue that blocks after 1,020
 _NOT_SUPPORTED = {500, 801}  # the driver has no such call; the device cannot do it
 _LAUNCH_BLOCKING = "CUDA_LAUNCH_BLOCKING"
 
 
-class Hold:
-    """A gate in front of a stream, where there can be one.
+class HeldStream:
+    """A stream with a gate in front, where the device supports one."""
 
-    Parameters
-    ----------
-    stream : int
-        The handle of the stream.
-    device : int
-        Of a default stream, on a thread without a context.
-
-    Attributes
-    ----------
-    why_not : str
-        Why the GPU is not held back, in words; empty if it is.
-    limit_s : float
-        After how many seconds the watchdog opens the gate.
-    """
-
-    def __init__(self, stream: int, device: int) -> None:
+    def __init__(self, handle: int, device: int) -> None:
+        self.handle = handle
+        self.device = device  # of a default stream, for a thread without a context
+        self.why_not = ""  # why the GPU is not held back, in words; empty if it is
+        self.limit_s = LIMIT_S  # after which the watchdog opens the gate
         self._gate: _core._Gate | None = None
-        self.why_not = ""
-        self.limit_s = LIMIT_S
         if os.environ.get(_LAUNCH_BLOCKING, "0") not in {"", "0"}:
             self.why_not = f"{_LAUNCH_BLOCKING} is set, so every launch waits for the GPU"
             return
-        self._gate = _core._Gate(stream, device)
+        self._gate = _core._Gate(handle, device)
         try:
             self.run(lambda: None)
         except CudaError as error:
@@ -56,11 +44,19 @@ class Hold:
 
     @property
     def warning(self) -> str:
-        """What the result says of it; empty if the GPU is held back."""
+        """The warning for the result; empty if the GPU is held back."""
         return f"the GPU was not held back: {self.why_not}" if self.why_not else ""
 
+    def synchronize(self) -> None:
+        """Wait for all work in the stream's context."""
+        _core._synchronize(self.handle, self.device)
+
+    def empty_ns(self, calibration: Calibration) -> float:
+        """Return what an empty interval reads: less if both events are queued behind the gate."""
+        return calibration.idle_ns if self._gate is None else calibration.queued_ns or 0.0
+
     def give_up(self, why: str) -> None:
-        """Do without the gate from now on."""
+        """Run without the gate from now on."""
         self._gate = None
         self.why_not = why
 
@@ -69,13 +65,10 @@ class Hold:
         self.limit_s = max(self.limit_s, LIMIT_S + 1.5e-3 * host_ms)
 
     def run(self, queue: Callable[[], object]) -> bool:
-        """Run `queue` with the GPU held back.
+        """Run `queue`; return whether the GPU was held back until its end.
 
-        Returns
-        -------
-        bool
-            Whether the GPU was held back all the while. False if `queue` waited for it, or filled
-            the queue, so that the watchdog let it go after `limit_s`.
+        It was not if `queue` waited for the GPU, or filled the stream's queue, so that the watchdog
+        opened the gate after `limit_s`.
         """
         if self._gate is None:
             queue()
@@ -84,5 +77,5 @@ class Hold:
             self._gate.close(self.limit_s)  # in here, because an interrupt may follow it at once
             queue()
         finally:
-            held = self._gate.open()
-        return held
+            was_closed = self._gate.open()
+        return was_closed

@@ -1,14 +1,13 @@
 """Choosing how a function is measured, and getting ready for it.
 
-The function is called a few times first, which loads and compiles it, and looked at: whether it
-gives the GPU work at all, waits for it, or uses other streams. What cannot be measured the way that
-was asked for is measured another way, and a warning says so.
+The function is called a few times first, which loads and compiles it, and probed: whether it gives
+the GPU work, waits for it, or uses other streams. Where the mode asked for does not work, another
+one is taken, and a warning says so.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from time import get_clock_info, perf_counter_ns
@@ -16,16 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import gpuprof._core as _core
 from gpuprof._benchmark import samplers
-from gpuprof._benchmark.gate import MAX_ENTRIES, Hold
+from gpuprof._benchmark.gate import MAX_ENTRIES, HeldStream
 from gpuprof._benchmark.noise import Noise
 from gpuprof._benchmark.options import Options
-from gpuprof._benchmark.probe import SLOW_MS, Facts, probe
+from gpuprof._benchmark.probe import ProbeResult, probe, reading_ns
 from gpuprof._benchmark.work import Work, first_line
-from gpuprof._frameworks.streams import StreamRef as Where
-from gpuprof._frameworks.streams import as_current as made_current
-from gpuprof._frameworks.streams import resolve as find
+from gpuprof._frameworks import loaded
+from gpuprof._frameworks.streams import StreamRef, as_current, resolve
 from gpuprof._frameworks.torch import random_state_kept
-from gpuprof._timing.timer import Timer
 from gpuprof.errors import EmptyGraphError, InvalidStateError
 
 if TYPE_CHECKING:
@@ -35,24 +32,24 @@ if TYPE_CHECKING:
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
-SLOPE_MS = 0.4  # what the calls of a slope add up to, if they are short
-LONG_MS = 5.0  # a call that makes a slope of one call exact enough
+SLOPE_MS = 0.4  # that the calls of a slope take together, if they are short
+LONG_MS = 5.0  # of a call: a slope over one such call is precise enough
 MAX_SLOPE = 400  # calls
 CPU_SAMPLE_MS = 0.2
 _MAX_NODES = 50_000
-_CAPTURE_MS = 2000.0  # for how long the host may be busy with capturing
-_ENTRIES_A_CALL = 8  # queued, as far as is known before the watchdog tells otherwise
-_LEAST_CALLS = 3  # of a slope: one, and two
+_CAPTURE_MS = 2000.0  # of the host's time for capturing
+_ENTRIES_A_CALL = 8  # queue entries, assumed until the watchdog shows that it takes more
+_LEAST_CALLS = 3  # of a slope: 1 and 2
 _TRIES = 3
-_LONG_BESIDE_DISTURBANCES_MS = 20.0
+_MUCH_LONGER_THAN_NOISE_MS = 20.0
 _LEGACY = {0, 1}  # the handles of the legacy default stream
 
 
-class Prepared:
-    """A function that is ready to be measured, in the mode that `sampler` has.
+class Harness:
+    """A function that is ready to be measured, in the mode of its `sampler`.
 
-    Close it, or use it as a context manager: it holds streams, events and graphs, and puts the
-    random generators back when it is closed.
+    Close it, or use it as a context manager: it owns events and graphs, and restores the random
+    generators when it is closed.
     """
 
     def __init__(
@@ -84,13 +81,18 @@ class Prepared:
 
     @property
     def mode(self) -> str:
-        """What is measured, as `BenchResult.mode`."""
+        """As `BenchResult.mode`."""
         return self.sampler.mode
 
     @property
     def clock(self) -> str:
-        """What measures, as `BenchResult.clock`."""
+        """As `BenchResult.clock`."""
         return self.sampler.clock
+
+    @property
+    def calls(self) -> int:
+        """As `BenchResult.calls_per_sample`."""
+        return self.sampler.calls
 
     @property
     def tick_ms(self) -> float:
@@ -102,7 +104,7 @@ class Prepared:
         return self.sampler.sample()
 
     def close(self) -> None:
-        """Give everything back; idempotent."""
+        """Release everything; idempotent."""
         self._undo.close()
 
     def __enter__(self) -> Self:
@@ -111,30 +113,36 @@ class Prepared:
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
-    def _prepare(self, where: Where | None) -> samplers.Sampler:
+    def _prepare(self, where: StreamRef | None) -> samplers.Sampler:
         self.work.first_call()
         if where is None and _core.cuda_in_use():
             where = self._enter_stream()
         if where is None:
             return self._on_cpu("")
         self.device = where.device
-        hold = Hold(where.handle, where.device)
-        facts = probe(self.work, where, hold)
-        self.host_ms = facts.host_ms
-        if not facts.uses_gpu:
+        held = HeldStream(where.handle, where.device)
+        probed = probe(self.work, held)
+        self.host_ms = probed.host_ms
+        if not probed.uses_gpu:
             return self._on_cpu(_NO_GPU_WORK)
-        return self._on_gpu(where, hold, facts)
+        if probed.elsewhere:
+            self.work.warn(_ELSEWHERE)
+            return self._synchronized(held, probed)
+        sampler = self._on_gpu_clock(where, held, probed)
+        if sampler.clock == "cuda":
+            self._clock_tick_ms = probed.calibration.tick_ns * 1e-6
+        return sampler
 
-    def _enter_stream(self) -> Where:
-        where = find(self.options.stream)
+    def _enter_stream(self) -> StreamRef:
+        where = resolve(self.options.stream)
         if _core._capture_status(where.handle):
             message = (
                 "stream: it is being captured, and a benchmark waits for the GPU; "
                 "end the capture first"
             )
             raise InvalidStateError(message)
-        self._undo.enter_context(made_current(where))
-        return find(where.given)  # whose device is the current one only now
+        self._undo.enter_context(as_current(where))
+        return resolve(where.given)  # its device is the current one only now
 
     def _on_cpu(self, why: str) -> samplers.Sampler:
         if why:
@@ -158,32 +166,25 @@ class Prepared:
             few, more = 1, max(1, min(more, most - 2))
         return few, few + more
 
-    def _on_gpu(self, where: Where, hold: Hold, facts: Facts) -> samplers.Sampler:
-        if facts.elsewhere:
-            self.work.warn(_ELSEWHERE)
-            return self._synchronized(where, facts)
+    def _on_gpu_clock(
+        self, where: StreamRef, held: HeldStream, probed: ProbeResult
+    ) -> samplers.Sampler:
         mode = self._mode_for_arguments(where)
-        sampler = self._on_its_clock(mode, where, hold, facts)
-        if sampler.clock == "cuda":
-            self._clock_tick_ms = facts.calibration.tick_ns * 1e-6
-        return sampler
-
-    def _on_its_clock(self, mode: str, where: Where, hold: Hold, facts: Facts) -> samplers.Sampler:
         if mode == "isolated":
-            return self._isolated(where, hold, facts)
+            return self._isolated(held, probed)
         if mode in {"auto", "graph"}:
             try:
-                return self._graph(where, facts)
+                return self._graph(where, probed)
             except EmptyGraphError:
-                if hold.state == "ungated":  # then nothing else has told that there is work
+                if held.state == "ungated":  # then no other sign of GPU work has been seen
                     return self._on_cpu(_NO_GPU_WORK)
                 self.work.warn(_NOT_CAPTURED + "its work is not on the stream that was captured")
             except Exception as error:  # whatever the function raises where it is captured
                 self.work.warn(_NOT_CAPTURED + first_line(error))
-        return self._batched(where, hold, facts)
+        return self._batched(held, probed)
 
-    def _mode_for_arguments(self, where: Where) -> str:
-        """Return the mode asked for, or the one that set-up or a cold cache needs."""
+    def _mode_for_arguments(self, where: StreamRef) -> str:
+        """Return the mode asked for, or the one that `setup` or a cold cache needs."""
         mode = self.options.mode
         if self.work.setup is not None:
             return "isolated"
@@ -198,13 +199,13 @@ class Prepared:
         )
         return "isolated"
 
-    def _graph(self, where: Where, facts: Facts) -> samplers.Sampler:
+    def _graph(self, where: StreamRef, probed: ProbeResult) -> samplers.Sampler:
         with ExitStack() as graphs:
             once, on = self._first_captured(where)
             graphs.callback(once.close)
-            hold = Hold(on.handle, on.device)
-            once_ms = _gpu_ms(once, on, hold, facts)
-            in_time = max(_LEAST_CALLS, int(_CAPTURE_MS / max(facts.host_ms, 1e-3)))
+            held = HeldStream(on.handle, on.device)
+            once_ms = _launch_ms(once, held, probed)
+            in_time = max(_LEAST_CALLS, int(_CAPTURE_MS / max(probed.host_ms, 1e-3)))
             most = min(_MAX_NODES // max(once.num_nodes, 1), in_time)
             sizes = _whole_rounds(self._sizes(once_ms, most), self.work.clones)
             if self.work.clones > 1 and sum(sizes) > most:
@@ -213,65 +214,64 @@ class Prepared:
             graphs.callback(few.close)
             many = self._captured(where, sizes[1])[0]
             graphs.callback(many.close)
-            sampler = samplers.GraphSampler(self.work, on, hold, (few, many), sizes)
-            self._say_why_ungated(hold)
+            sampler = samplers.GraphSampler(self.work, held, (few, many), sizes)
+            self._warn_if_ungated(held)
             graphs.pop_all()
             once.close()
             return sampler
 
-    def _first_captured(self, where: Where) -> tuple[CapturedGraph, Where]:
+    def _first_captured(self, where: StreamRef) -> tuple[CapturedGraph, StreamRef]:
         try:
             return self._captured(where, 1)
         except EmptyGraphError:
-            if not {"torch", "cupy"} <= sys.modules.keys():
+            if loaded.torch() is None or loaded.cupy() is None:
                 raise
             # Torch is there, but the work is CuPy's.
             self._backend = "driver"
             return self._captured(where, 1)
 
-    def _captured(self, where: Where, calls: int) -> tuple[CapturedGraph, Where]:
+    def _captured(self, where: StreamRef, calls: int) -> tuple[CapturedGraph, StreamRef]:
         from gpuprof._graphs.capture import capture
 
         given: object = where.handle if where.given is None else where.given
-        if where.handle in _LEGACY:  # which cannot be captured; None takes one in its place
+        if where.handle in _LEGACY:  # it cannot be captured; None captures another in its place
             given = None
         name = self.options.name or "benchmark"
         timers: Literal["last", "strip"] = "last" if self.options.scopes else "strip"
         with capture(given, backend=self._backend, timers=timers, name=name) as cap:
             self.work.call_times(calls)
-        return cap.graph, Where(where.given, cap.stream, where.device)
+        return cap.graph, StreamRef(where.given, cap.stream, where.device)
 
-    def _batched(self, where: Where, hold: Hold, facts: Facts) -> samplers.Sampler:
-        if facts.waits:
-            hold.give_up("the function waits for the GPU, so the host's time is in its own")
+    def _batched(self, held: HeldStream, probed: ProbeResult) -> samplers.Sampler:
         most = MAX_ENTRIES // _ENTRIES_A_CALL
-        if hold.state == "gated":
-            hold.allow(_LEAST_CALLS * facts.host_ms)
-            in_time = hold.limit_s * 1e3 / 1.5 / max(facts.host_ms, 1e-3)
-            sizes = self._sizes(facts.gpu_ms, min(most, int(in_time)))
+        self._check_gate(held, probed)
+        if held.state == "gated":
+            held.allow(_LEAST_CALLS * probed.host_ms)
+            in_time = held.limit_s * 1e3 / 1.5 / max(probed.host_ms, 1e-3)
+            sizes = self._sizes(probed.gpu_ms, min(most, int(in_time)))
         else:
-            sizes = self._sizes(facts.wall_ms, most)
-        self._say_why_ungated(hold)
-        return samplers.BatchedSampler(self.work, where, hold, sizes)
+            sizes = self._sizes(probed.wall_ms, most)
+        return samplers.BatchedSampler(self.work, held, sizes)
 
-    def _isolated(self, where: Where, hold: Hold, facts: Facts) -> samplers.Sampler:
-        if facts.waits:
-            hold.give_up("the function waits for the GPU, so the host's time is in its own")
-        self._say_why_ungated(hold)
-        found = facts.calibration
-        empty_ms = (found.queued_ns or 0.0) * 1e-6, found.idle_ns * 1e-6
-        flush = 2 * _l2_bytes(where.device) if self.options.cold_l2 else 0
-        return samplers.IsolatedSampler(self.work, where, hold, empty_ms, flush)
+    def _isolated(self, held: HeldStream, probed: ProbeResult) -> samplers.Sampler:
+        self._check_gate(held, probed)
+        flush = 2 * _l2_bytes(held.device) if self.options.cold_l2 else 0
+        return samplers.IsolatedSampler(self.work, held, probed.calibration, flush)
 
-    def _synchronized(self, where: Where, facts: Facts) -> samplers.Sampler:
+    def _synchronized(self, held: HeldStream, probed: ProbeResult) -> samplers.Sampler:
         if self.options.cold_l2:
             self.work.warn("cold_l2 was left out: the function uses several streams")
-        sizes = (0, 1) if self.work.setup is not None else self._sizes(facts.wall_ms, MAX_SLOPE)
-        return samplers.SynchronizedSampler(self.work, where, sizes)
+        sizes = (0, 1) if self.work.setup is not None else self._sizes(probed.wall_ms, MAX_SLOPE)
+        return samplers.SynchronizedSampler(self.work, held, sizes)
 
-    def _say_why_ungated(self, hold: Hold) -> None:
-        if hold.warning:
-            self.work.warn(hold.warning)
+    def _check_gate(self, held: HeldStream, probed: ProbeResult) -> None:
+        if probed.waits:
+            held.give_up("the function waits for the GPU, so the host's time is in its own")
+        self._warn_if_ungated(held)
+
+    def _warn_if_ungated(self, held: HeldStream) -> None:
+        if held.warning:
+            self.work.warn(held.warning)
 
 
 _NO_GPU_WORK = "no GPU work was seen; the CPU's clock was used"
@@ -287,28 +287,12 @@ def _l2_bytes(device: int) -> int:
     return int(found.get(device) or 64 << 20)
 
 
-def _gpu_ms(graph: CapturedGraph, on: Where, hold: Hold, facts: Facts) -> float:
+def _launch_ms(graph: CapturedGraph, held: HeldStream, probed: ProbeResult) -> float:
     """Return about how long one launch runs."""
-    timer = Timer("cuda", on.handle)
-    empty = facts.calibration.queued_ns if hold.state == "gated" else facts.calibration.idle_ns
-
-    def queue() -> None:
-        timer.record_start(on.handle)
-        graph.launch(on.handle)
-        timer.record_end()
-
-    try:
-        graph.launch(on.handle)  # the first one uploads it
-        _core._synchronize(on.handle, on.device)
-        least = math.inf
-        for _ in range(_TRIES):
-            hold.run(queue)
-            least = min(least, timer.elapsed_ms())
-            if least > SLOW_MS:
-                break
-        return max(least - (empty or 0.0) * 1e-6, 1e-4)
-    finally:
-        timer.close()
+    graph.launch(held.handle)  # the first one uploads it
+    held.synchronize()
+    reading = reading_ns(held, probed.calibration, lambda: graph.launch(held.handle), _TRIES)
+    return max(reading * 1e-6, 1e-4)
 
 
 class _TooManyCallsError(Exception):
@@ -319,18 +303,17 @@ class _TooManyCallsError(Exception):
 def _cpu_calls(work: Work) -> int:
     """Return how many calls a sample of the CPU's clock has: a power of 2.
 
-    So that it is seldom another number in another run, whose samples would have another share of
-    what a loop and a reading of the clock cost.
+    A coarse step makes two runs choose the same number, with the same share of loop and clock cost.
     """
     calls = 1
     while True:
-        # The least of some, because the first ones may be disturbed.
+        # The least of some, because any of them may be preempted.
         spent_ms = math.inf
         for _ in range(_TRIES):
             begin = perf_counter_ns()
             work.call_times(calls)
             spent_ms = min(spent_ms, (perf_counter_ns() - begin) * 1e-6)
-            if spent_ms > _LONG_BESIDE_DISTURBANCES_MS:
+            if spent_ms > _MUCH_LONGER_THAN_NOISE_MS:
                 break
         if spent_ms >= CPU_SAMPLE_MS / 8:
             more = CPU_SAMPLE_MS / spent_ms
@@ -339,10 +322,7 @@ def _cpu_calls(work: Work) -> int:
 
 
 def _whole_rounds(sizes: tuple[int, int], clones: int) -> tuple[int, int]:
-    """Make both multiples of the number of clones, for calls that are always the same ones.
-
-    Else a clone would come back before all the others had their turn.
-    """
+    """Make both multiples of the number of clones, so that no clone is used before its turn."""
     if clones == 1:
         return sizes
     return clones, clones + clones * math.ceil((sizes[1] - sizes[0]) / clones)

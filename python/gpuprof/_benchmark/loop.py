@@ -1,42 +1,48 @@
-"""Taking samples until they are enough: warm-up, stop rule, clocks, and what is said at the end."""
+"""Taking samples until they are enough: warm-up, stop rule, GPU clocks, warnings of the result."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gpuprof._benchmark.clocks import Clocks
-from gpuprof._benchmark.probe import device_allocations
-from gpuprof._common import machine
+from gpuprof._common import machine, nvml
 from gpuprof._common.units import duration
-from gpuprof._display.progress import progress
+from gpuprof._display.progress import Progress
+from gpuprof._frameworks import loaded
 from gpuprof._results import statistics
 from gpuprof._results.result import BenchResult
 
 if TYPE_CHECKING:
-    from gpuprof._benchmark.harness import Prepared
+    from typing_extensions import Self
+
+    from gpuprof._benchmark.harness import Harness
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
-STABLE = 0.02  # by how much the medians of warm-up batches may still differ
+STABLE = 0.02  # the largest difference between the medians of the last warm-up batches
 STABLE_BATCHES = 3
 BATCH_S = 0.02
-WARMUP_FACTOR = 5  # an unstable function is warmed up this many times as long, and no longer
-MAX_SAMPLES = 5_000  # the interval of the median is a fiftieth of the IQR then
-CHUNK_S = 0.02  # between two looks at the clocks and the framework's memory
+WARMUP_FACTOR = 5  # an unstable function is warmed up for at most this many times as long
+MAX_SAMPLES = 5_000  # with which the interval of the median is a fiftieth of the IQR
+CHUNK_S = 0.02  # between two checks of the clocks and the framework's memory
 MAX_DISCARDED = 0.5  # of the samples, for growing memory
 MIN_DISCARDED = 1000
 NOISY = 0.1  # IQR over median
 DEPENDENT = 0.5  # of the samples
 FEW_TICKS = 50
 CLOCK_VARIES = 0.02
+_ALLOCATIONS = "num_device_alloc"  # of torch's statistics; older ones count segments only
+_SEGMENTS = "segment.all.allocated"
+_NO_THROTTLING = {nvml.IDLE, nvml.APPLICATION_CLOCKS}
 
 
-def warm_up(prepared: Prepared) -> None:
+def warm_up(harness: Harness) -> None:
     """Take samples for `warmup_s`, and longer while their medians go on changing."""
-    least = prepared.options.warmup_s
+    least = harness.options.warmup_s
     if least <= 0.0:
         return
     begun = perf_counter()
@@ -45,7 +51,7 @@ def warm_up(prepared: Prepared) -> None:
         batch: list[float] = []
         until = perf_counter() + min(BATCH_S, least)
         while not batch or perf_counter() < until:
-            batch.append(prepared.sample())
+            batch.append(harness.sample())
         medians.append(statistics.median(batch))
         spent = perf_counter() - begun
         stable = max(medians) - min(medians) <= STABLE * max(medians)
@@ -54,23 +60,24 @@ def warm_up(prepared: Prepared) -> None:
         if spent >= least and len(batch) == 1:  # a long call: a sample is a batch
             return
         if spent >= WARMUP_FACTOR * least:
-            prepared.work.warn("its time was still changing after the warm-up")
+            harness.work.warn("its time was still changing after the warm-up")
             return
 
 
-def measure(prepared: Prepared) -> BenchResult:
+def measure(harness: Harness) -> BenchResult:
     """Warm up, take samples until they are precise enough or the time is over, and report."""
-    options = prepared.options
+    options = harness.options
     begun = perf_counter()
-    warm_up(prepared)
-    if prepared.noise:
-        prepared.noise.restart()
-    taken = _Taken()
-    with Clocks(_uuid(prepared)) as clocks, progress(_label(prepared), options.progress) as bar:
+    warm_up(harness)
+    if harness.noise:
+        harness.noise.restart()
+    taken = Samples()
+    name = options.name or _name_of(harness.work.fn)
+    with Clocks(_uuid(harness)) as clocks, Progress(name, options.progress) as bar:
         started = perf_counter()
         check_at, most = options.min_samples, max(MAX_SAMPLES, options.min_samples)
         while True:
-            taken.add_chunk(prepared, clocks, started + options.max_time_s)
+            taken.add_chunk(harness, clocks, started + options.max_time_s)
             count, spent = len(taken.samples), perf_counter() - started
             bar.update(spent / options.max_time_s, f"{count} samples")
             if count and (spent >= options.max_time_s or count >= most):
@@ -80,37 +87,37 @@ def measure(prepared: Prepared) -> BenchResult:
                     break
                 check_at = count + max(10, count // 5)
     if statistics.MIN_FOR_INTERVAL <= len(taken.samples) < options.min_samples:
-        prepared.work.warn(
+        harness.work.warn(
             f"{len(taken.samples):,} of the {options.min_samples:,} samples of min_samples were "
             f"taken in the {options.max_time_s:g} s of max_time_s"
         )
     for count, fate in ((taken.discarded, "were discarded"), (taken.kept, "may be too long")):
         if count:
-            prepared.work.warn(
+            harness.work.warn(
                 f"{count} samples {fate}, because the framework took memory from the driver "
                 "meanwhile"
             )
-    return report(prepared, taken.samples, taken.mhz, taken.reasons, perf_counter() - begun)
+    return report(harness, taken, perf_counter() - begun)
 
 
-class _Taken:
+class Samples:
     """The samples so far, with the SM clock at each where it is known."""
 
-    def __init__(self) -> None:
-        self.samples: list[float] = []
+    def __init__(self, samples: Sequence[float] = ()) -> None:
+        self.samples = list(samples)
         self.mhz: list[float] = []
         self.reasons: set[str] = set()
         self.discarded = 0
         self.kept = 0  # although memory grew
 
-    def add_chunk(self, prepared: Prepared, clocks: Clocks, deadline: float) -> None:
-        """Take samples for a moment; discard them if the framework's memory grew meanwhile."""
-        on_gpu = prepared.clock != "cpu"
+    def add_chunk(self, harness: Harness, clocks: Clocks, deadline: float) -> None:
+        """Take samples for `CHUNK_S`; discard them if the framework's memory grew meanwhile."""
+        on_gpu = harness.clock != "cpu"
         before = device_allocations() if on_gpu else None
         until = min(perf_counter() + CHUNK_S, deadline)
-        chunk = [prepared.sample()]
+        chunk = [harness.sample()]
         while perf_counter() < until and len(chunk) < MAX_SAMPLES:
-            chunk.append(prepared.sample())
+            chunk.append(harness.sample())
         now = clocks.sm_mhz()
         self.reasons.update(clocks.throttle_reasons())
         if on_gpu and device_allocations() != before:
@@ -124,36 +131,102 @@ class _Taken:
             self.mhz += [now] * len(chunk)
 
 
-def report(
-    prepared: Prepared,
-    samples: list[float],
-    clock_mhz: list[float] | tuple[()] = (),
-    reasons: set[str] | tuple[()] = (),
-    duration_s: float = 0.0,
-) -> BenchResult:
+class Clocks:
+    """Reads the GPU's clocks from NVML, which does not make the GPU wait.
+
+    Without nvidia-ml-py, or for a device that NVML does not know, every answer is "not known". It
+    never raises. `device_uuid` may have ``GPU-`` or ``MIG-`` before it; for a MIG slice the clocks
+    are those of the GPU that it is on.
+    """
+
+    def __init__(self, device_uuid: str | None) -> None:
+        self._nvml: Any = None
+        self._handle: Any = None
+        if not device_uuid:
+            return
+        # The bindings call a foreign library; whatever goes wrong there, the benchmark runs.
+        with suppress(Exception):
+            self._nvml = nvml.opened()
+            self._handle = _physical(self._nvml, device_uuid.removeprefix("GPU-"))
+        if self._handle is None:
+            self.close()
+
+    def sm_mhz(self) -> float | None:
+        """Return the SM clock now, in MHz; None if it is not known."""
+        with suppress(Exception):
+            if self._handle is not None:
+                mhz = nvml.sm_mhz(self._nvml, self._handle)
+                return float(mhz) if mhz else None
+        return None
+
+    def throttle_reasons(self) -> tuple[str, ...]:
+        """Return what slows the clocks down now; not idling, nor clocks that a user has set."""
+        with suppress(Exception):
+            if self._handle is not None:
+                reasons = nvml.clock_reasons(self._nvml, self._handle) or ()
+                return tuple(each for each in reasons if each not in _NO_THROTTLING)
+        return ()
+
+    def close(self) -> None:
+        """Shut NVML down; idempotent."""
+        opened, self._nvml, self._handle = self._nvml, None, None
+        if opened is not None:
+            with suppress(Exception):
+                opened.nvmlShutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+
+def _physical(opened: Any, uuid: str) -> Any:
+    handle = nvml.handle_of(opened, uuid.removeprefix("MIG-"))
+    if handle is None:
+        return None
+    whole = nvml.ask(opened, handle, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
+    return handle if whole is None else whole
+
+
+def device_allocations() -> tuple[int, ...]:
+    """Return figures that change when a framework's allocator asks the driver for memory."""
+    found = []
+    cuda = loaded.torch_cuda()
+    if cuda is not None:
+        with suppress(RuntimeError):  # a custom allocator keeps no statistics
+            figures = cuda.memory_stats()
+            found.append(int(figures.get(_ALLOCATIONS, figures.get(_SEGMENTS, 0))))
+    cupy = loaded.cupy()
+    if hasattr(cupy, "get_default_memory_pool"):
+        found.append(int(cupy.get_default_memory_pool().total_bytes()))
+    return tuple(found)
+
+
+def report(harness: Harness, taken: Samples, duration_s: float = 0.0) -> BenchResult:
     """Make the result of samples that were taken."""
-    options, sampler = prepared.options, prepared.sampler
-    _warn_of_quality(prepared, samples, clock_mhz, reasons)
-    host_ms = statistics.median(samples) if sampler.mode == "cpu" else prepared.host_ms
+    options, sampler, samples = harness.options, harness.sampler, taken.samples
+    _warn_of_quality(harness, taken)
+    host_ms = statistics.median(samples) if sampler.mode == "cpu" else harness.host_ms
     return BenchResult(
-        name=options.name or _name_of(prepared.work.fn),
+        name=options.name or _name_of(harness.work.fn),
         mode=sampler.mode,
         requested_mode=options.mode,
         clock=sampler.clock,
         l2=sampler.l2,
         samples_ms=tuple(samples),
         host_ms=host_ms,
-        tick_ms=prepared.tick_ms,
+        tick_ms=harness.tick_ms,
         calls_per_sample=sampler.calls,
         gate=sampler.gate,
-        clock_mhz=tuple(clock_mhz) if len(clock_mhz) == len(samples) else (),
-        throttle_reasons=tuple(sorted(reasons)),
-        noise=prepared.noise.found() if prepared.noise else {},
+        clock_mhz=tuple(taken.mhz) if len(taken.mhz) == len(samples) else (),
+        throttle_reasons=tuple(sorted(taken.reasons)),
+        noise=harness.noise.found() if harness.noise else {},
         nbytes=options.nbytes,
         flops=options.flops,
-        warnings=tuple(prepared.work.warnings),
+        warnings=tuple(harness.work.warnings),
         params=dict(options.params),
-        machine=machine.describe(prepared.device),
+        machine=machine.describe(harness.device),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         duration_s=duration_s,
     )
@@ -166,7 +239,7 @@ def _limit(samples: list[float]) -> str:
 
 
 def _precision(samples: list[float]) -> float:
-    # Without the tick, which more samples do not make finer.
+    # Without the clock's tick, which more samples do not reduce.
     low, high = statistics.median_interval(
         samples, independent=statistics.independent_count(samples)
     )
@@ -174,13 +247,8 @@ def _precision(samples: list[float]) -> float:
     return (high - low) / 2.0 / middle if middle > 0.0 else 0.0
 
 
-def _warn_of_quality(
-    prepared: Prepared,
-    samples: list[float],
-    clock_mhz: list[float] | tuple[()],
-    reasons: set[str] | tuple[()],
-) -> None:
-    warn, options = prepared.work.warn, prepared.options
+def _warn_of_quality(harness: Harness, taken: Samples) -> None:
+    warn, options, samples, mhz = harness.work.warn, harness.options, taken.samples, taken.mhz
     middle = statistics.median(samples)
     if middle <= 0.0:
         warn("it takes less than the clock can tell")
@@ -205,24 +273,18 @@ def _warn_of_quality(
     spread = (statistics.quantile(samples, 0.75) - statistics.quantile(samples, 0.25)) / middle
     if spread > NOISY:
         warn(f"the samples vary: half of them spread over {100 * spread:.0f} % of the median")
-    if prepared.tick_ms * FEW_TICKS > middle:
-        warn(
-            f"it takes less than {FEW_TICKS} steps of the clock, {duration(prepared.tick_ms)} each"
-        )
-    if clock_mhz and max(clock_mhz) - min(clock_mhz) > CLOCK_VARIES * max(clock_mhz):
-        warn(f"the SM clock went from {min(clock_mhz):.0f} to {max(clock_mhz):.0f} MHz meanwhile")
-    if reasons:
-        warn(f"the GPU lowered its clocks: {', '.join(sorted(reasons))}")
+    if harness.tick_ms * FEW_TICKS > middle:
+        warn(f"it takes less than {FEW_TICKS} steps of the clock, {duration(harness.tick_ms)} each")
+    if mhz and max(mhz) - min(mhz) > CLOCK_VARIES * max(mhz):
+        warn(f"the SM clock went from {min(mhz):.0f} to {max(mhz):.0f} MHz meanwhile")
+    if taken.reasons:
+        warn(f"the GPU lowered its clocks: {', '.join(sorted(taken.reasons))}")
 
 
-def _uuid(prepared: Prepared) -> str | None:
-    if prepared.device is None or prepared.clock == "cpu":
+def _uuid(harness: Harness) -> str | None:
+    if harness.device is None or harness.clock == "cpu":
         return None
-    return machine.describe(prepared.device).get("gpu_uuid")
-
-
-def _label(prepared: Prepared) -> str:
-    return prepared.options.name or _name_of(prepared.work.fn)
+    return machine.describe(harness.device).get("gpu_uuid")
 
 
 def _name_of(fn: object) -> str:

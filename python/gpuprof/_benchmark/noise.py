@@ -1,10 +1,9 @@
 """What else the machine did while a benchmark ran on the host's clock.
 
-A thread that shares its CPU with others is stopped now and then, a virtual machine loses time to
-its host, and a busy neighbour slows down clocks and caches. None of that is the function's. So it
-is looked at beside the samples: how long the thread waited for a CPU, how often it lost it, what
-the host took, and how long a short loop takes that is always the same. A verdict takes these into
-account. What the system does not tell is left out.
+A thread that shares its CPU is preempted, a virtual machine loses time to its host, and a busy
+neighbour slows down clocks and caches. So the following is recorded beside the samples: how long
+the thread waited for a CPU, how often it was preempted, what the host took, and how long a fixed
+short loop takes. Verdicts take these into account. What the system does not report is left out.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from time import perf_counter, perf_counter_ns
 
 from gpuprof._results import statistics
 
-LOOK_S = 0.01  # between two runs of the loop
+LOOP_EVERY_S = 0.01
 _STEPS = 1500  # of the loop: some 40 microseconds
 _STOLEN = 7  # the column of /proc/stat
 _COLUMNS = 8  # of it that are parts of the whole
 
 
 class Noise:
-    """Watches one thread from `restart` on."""
+    """Records the noise on one thread from `restart` on."""
 
     def __init__(self) -> None:
         self.restart()
 
     def restart(self) -> None:
-        """Forget what was seen."""
+        """Start from nothing."""
         self._loops: list[float] = []
         self._walls: list[int] = []
         self._on_cpu: list[int] = []
@@ -37,17 +36,17 @@ class Noise:
         self._begun = perf_counter()
         self._before = _counters()
 
-    def look(self) -> None:
-        """Run the loop if it is time; to be called before each sample."""
+    def before_sample(self) -> None:
+        """Run the fixed loop if the last run is long enough ago."""
         if perf_counter() < self._next:
             return
         begin = perf_counter_ns()
         _loop()
         self._loops.append((perf_counter_ns() - begin) * 1e-6)
-        self._next = perf_counter() + LOOK_S
+        self._next = perf_counter() + LOOP_EVERY_S
 
-    def taken(self, wall_ns: int, on_cpu_ns: int) -> None:
-        """Take how long a sample ran, and for how much of it the thread was on a CPU."""
+    def add_sample(self, wall_ns: int, on_cpu_ns: int) -> None:
+        """Record how long a sample ran, and for how much of it the thread was on a CPU."""
         self._walls.append(wall_ns)
         self._on_cpu.append(on_cpu_ns)
 
@@ -80,7 +79,7 @@ def _loop() -> int:
 
 def _counters() -> dict[str, float]:
     found: dict[str, float] = {}
-    # Not every system has these.
+    # Not every system has all of these.
     with suppress(AttributeError, OSError):
         found["switches"] = float(resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw)
     with suppress(OSError, ValueError, IndexError):

@@ -1,8 +1,4 @@
-"""What `benchmark` may be asked for, checked before anything is called.
-
-`compare` and `sweep` take these options too, so that a wrong one is an error at once, not after
-minutes of measuring and not one at each point.
-"""
+"""The options of `benchmark`, `compare` and `sweep`, checked before anything is measured."""
 
 from __future__ import annotations
 
@@ -12,14 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from gpuprof._common.checks import REQUESTED_MODES
+from gpuprof._results.fields import REQUESTED_MODES
 
 _AMOUNTS_BELOW = 2**63
 
 
 @dataclass(frozen=True)
 class Options:
-    """What `benchmark` was asked for, checked."""
+    """The options of `benchmark`, checked; their defaults are the function's."""
 
     mode: str = "auto"
     cold_l2: bool = False
@@ -38,14 +34,24 @@ class Options:
     params: Mapping[str, Any] = field(default_factory=dict)
 
 
-def checked_options(**given: Any) -> Options:
-    """Return the options, each checked.
+def _is_text_mapping(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
 
-    Raises
-    ------
-    TypeError, ValueError
-        There is no such option, or its value makes no sense; the text names it.
-    """
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+_TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "setup": (lambda value: value is None or callable(value), "a function or None"),
+    "scopes": (lambda value: isinstance(value, bool), "True or False"),
+    "params": (_is_text_mapping, "a mapping of text to values, or None"),
+    "name": (lambda value: value is None or _is_text(value), "text that is not empty"),
+}
+
+
+def checked_options(**given: Any) -> Options:
+    """Return the options; a wrong one raises a TypeError or ValueError that names it."""
     known = [each.name for each in fields(Options)]
     unknown = [name for name in given if name not in known]
     if unknown:
@@ -62,30 +68,18 @@ def checked_options(**given: Any) -> Options:
     if options.mode not in REQUESTED_MODES:
         message = f"mode: expected one of {REQUESTED_MODES}, got {options.mode!r}"
         raise ValueError(message)
-    setup: Any = options.setup
-    if setup is not None:
-        if not callable(setup):
-            message = f"setup: expected a function or None, got {type(setup).__name__}"
+    for name, (is_valid, expected) in _TYPES.items():
+        if not is_valid(getattr(options, name)):
+            message = f"{name}: expected {expected}, got {getattr(options, name)!r}"
             raise TypeError(message)
-        if options.mode in {"graph", "batched"}:
-            message = (
-                f"setup: mode {options.mode!r} runs many calls at once and has no place for it; "
-                'use mode="isolated"'
-            )
-            raise ValueError(message)
-    scopes: Any = options.scopes
-    if not isinstance(scopes, bool):
-        message = f"scopes: expected True or False, got {scopes!r}"
-        raise TypeError(message)
+    if options.setup is not None and options.mode in {"graph", "batched"}:
+        message = (
+            f"setup: mode {options.mode!r} runs many calls at once and has no place for it; "
+            'use mode="isolated"'
+        )
+        raise ValueError(message)
     for name in ("warmup_s", "min_time_s", "max_time_s", "rel_precision"):
         _number(name, getattr(options, name), above_0=name == "max_time_s")
-    params: Any = options.params
-    if not isinstance(params, Mapping) or not all(isinstance(key, str) for key in params):
-        message = f"params: expected a mapping of text to values, or None, got {params!r}"
-        raise TypeError(message)
-    if options.name is not None and not (isinstance(options.name, str) and options.name):
-        message = f"name: expected text that is not empty, got {options.name!r}"
-        raise TypeError(message)
     return options
 
 
@@ -99,14 +93,11 @@ def _number(name: str, value: Any, *, above_0: bool) -> None:
 
 
 def _whole(name: str, value: Any, *, least: int) -> int:
-    """Return `value` as an int; NumPy's whole numbers are taken too."""
+    """Return `value` as an int; NumPy's integers are accepted."""
     message = f"{name}: expected a whole number from {least} below 2**63, got {value!r}"
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = None
-    if number is None:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(message)
+    number = operator.index(value)
     if not least <= number < _AMOUNTS_BELOW:
         raise ValueError(message)
     return number

@@ -1,8 +1,8 @@
 """How one sample is taken: the time of one call, in each of the modes.
 
-A slope is the time of m calls less the time of n calls, over m - n: what is the same for both (the
-event pair, the gate, the launch of a graph) cancels out. n and m take turns in which comes first,
-so that a drift of the clock cancels out too.
+A slope is the time of m calls less the time of n calls, over m - n: the event pair, the gate and
+the launch of a graph are in both and cancel out. n and m take turns in which comes first, so that a
+drift of the clock cancels out too.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from time import perf_counter_ns, thread_time_ns
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import gpuprof._core as _core
-from gpuprof._benchmark.gate import Hold
+from gpuprof._benchmark.gate import HeldStream
 from gpuprof._benchmark.noise import Noise
 from gpuprof._benchmark.work import Work
-from gpuprof._frameworks.streams import StreamRef as Where
+from gpuprof._timing.calibration import Calibration
 from gpuprof._timing.timer import Timer
 
 if TYPE_CHECKING:
@@ -27,73 +27,67 @@ __tracebackhide__ = True  # pytest shows the frames of the test and of its funct
 MAX_TRIES = 3  # of a sample, before the gate is given up
 
 
-class Sampler(Protocol):
-    """Takes samples of one function in one mode."""
+class Sampler:
+    """Takes samples of one function in one mode; `calls` is over how many calls each is taken.
 
-    @property
-    def mode(self) -> str:
-        """As `BenchResult.mode`."""
+    The other attributes are those of `BenchResult`.
+    """
 
-    @property
-    def clock(self) -> str:
-        """As `BenchResult.clock`."""
-
-    @property
-    def l2(self) -> str:
-        """As `BenchResult.l2`."""
+    mode = ""
+    clock = ""
+    l2 = "n/a"
+    calls = 1
 
     @property
     def gate(self) -> str:
-        """As `BenchResult.gate`."""
-
-    @property
-    def calls(self) -> int:
-        """Over how many calls a sample is taken."""
+        """``"gated"``, ``"ungated"``, or ``"n/a"``."""
+        return "n/a"
 
     def sample(self) -> float:
         """Return the time of one call, in milliseconds."""
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release what it holds."""
 
 
-class _OnGpu:
+class _GatedSampler(Sampler):
     """What the modes on the GPU's clock share: two event pairs and a gate."""
 
     clock = "cuda"
 
-    def __init__(self, work: Work, where: Where, hold: Hold) -> None:
+    def __init__(self, work: Work, held: HeldStream) -> None:
         self._work = work
-        self._where = where
-        self._hold = hold
-        self._timers = [Timer("cuda", where.handle) for _ in range(2)]
+        self._held = held
+        self._timers = [Timer("cuda", held.handle) for _ in range(2)]
         self._few_first = True
+        self.l2 = "rotated" if work.clones > 1 else "hot"
 
     @property
     def gate(self) -> str:
-        return self._hold.state
+        return self._held.state
 
     def _timed(self, index: int, body: Callable[[], object]) -> None:
-        self._timers[index].record_start(self._where.handle)
+        self._timers[index].record_start(self._held.handle)
         try:
             body()
         finally:
             self._timers[index].record_end()
 
-    def _held(self, queue: Callable[[], object]) -> None:
-        """Queue with the GPU held back; after some tries that were let go too early, without."""
+    def _queue(self, queue: Callable[[], object]) -> None:
+        """Queue with the GPU held back; without, if the gate opened too early in each try."""
         for _ in range(MAX_TRIES):
-            if self._hold.run(queue):
+            if self._held.run(queue):
                 return
-            self._was_let_go()
-        self._hold.give_up("queueing its work waits for the GPU")
-        self._work.warn(self._hold.warning)
+            self._opened_early()
+        self._held.give_up("queueing its work waits for the GPU")
+        self._work.warn(self._held.warning)
         queue()
 
-    def _was_let_go(self) -> None:
-        _core._synchronize(self._where.handle, self._where.device)
+    def _opened_early(self) -> None:
+        self._held.synchronize()
 
-    def _difference(self, few: Callable[[], object], many: Callable[[], object]) -> float:
+    def _slope(self, few: Callable[[], object], many: Callable[[], object]) -> float:
         order = [(0, few), (1, many)] if self._few_first else [(1, many), (0, few)]
         self._few_first = not self._few_first
 
@@ -101,16 +95,16 @@ class _OnGpu:
             for index, body in order:
                 self._timed(index, body)
 
-        self._held(queue)
+        self._queue(queue)
         short, long = (timer.elapsed_ms() for timer in self._timers)
-        return long - short
+        return (long - short) / self.calls  # read here: `calls` may have become smaller
 
     def close(self) -> None:
         for timer in self._timers:
             timer.close()
 
 
-class GraphSampler(_OnGpu):
+class GraphSampler(_GatedSampler):
     """The slope of two graphs of n and m captured calls: steady-state time in stream order."""
 
     mode = "graph"
@@ -118,25 +112,20 @@ class GraphSampler(_OnGpu):
     def __init__(
         self,
         work: Work,
-        where: Where,
-        hold: Hold,
+        held: HeldStream,
         graphs: tuple[CapturedGraph, CapturedGraph],
         sizes: tuple[int, int],
     ) -> None:
-        super().__init__(work, where, hold)
-        self.l2 = "rotated" if work.clones > 1 else "hot"
+        super().__init__(work, held)
         self._few, self._many = graphs
         self.calls = sizes[1] - sizes[0]
         for graph in graphs:  # a first launch uploads the graph, which may wait for a closed gate
-            graph.launch(where.handle)
-        _core._synchronize(where.handle, where.device)
+            graph.launch(held.handle)
+        held.synchronize()
 
     def sample(self) -> float:
-        handle = self._where.handle
-        more_ms = self._difference(
-            lambda: self._few.launch(handle), lambda: self._many.launch(handle)
-        )
-        return more_ms / self.calls
+        handle = self._held.handle
+        return self._slope(lambda: self._few.launch(handle), lambda: self._many.launch(handle))
 
     def close(self) -> None:
         super().close()
@@ -144,74 +133,62 @@ class GraphSampler(_OnGpu):
         self._many.close()
 
 
-class BatchedSampler(_OnGpu):
+class BatchedSampler(_GatedSampler):
     """The slope of n and m calls that are queued one after the other."""
 
     mode = "batched"
 
-    def __init__(self, work: Work, where: Where, hold: Hold, sizes: tuple[int, int]) -> None:
-        super().__init__(work, where, hold)
-        self.l2 = "rotated" if work.clones > 1 else "hot"
+    def __init__(self, work: Work, held: HeldStream, sizes: tuple[int, int]) -> None:
+        super().__init__(work, held)
         self._few, self._many = sizes
-
-    @property
-    def calls(self) -> int:
-        return self._many - self._few
+        self.calls = self._many - self._few
 
     def sample(self) -> float:
-        more_ms = self._difference(
+        return self._slope(
             lambda: self._work.call_times(self._few), lambda: self._work.call_times(self._many)
         )
-        return more_ms / self.calls  # as it is afterwards: portions may have become smaller
 
-    def _was_let_go(self) -> None:
+    def _opened_early(self) -> None:
         # Fewer calls may fit into the queue; if even two do not, the function itself waits.
-        super()._was_let_go()
+        super()._opened_early()
         if self._many > 2:
             self._few, self._many = max(1, self._few // 4), max(2, self._many // 4)
+            self.calls = self._many - self._few
 
 
-class IsolatedSampler(_OnGpu):
-    """One call at a time, after its set-up and, if wanted, with a flushed L2 cache.
-
-    The reading of an empty interval is taken off: the first of `empty_ms` as long as the GPU is
-    held back, the second once it is not.
-    """
+class IsolatedSampler(_GatedSampler):
+    """One call at a time less an empty interval, after its set-up and a flush of L2 if wanted."""
 
     mode = "isolated"
-    calls = 1
 
-    def __init__(
-        self, work: Work, where: Where, hold: Hold, empty_ms: tuple[float, float], flush: int
-    ) -> None:
-        super().__init__(work, where, hold)
-        self._empty_ms = empty_ms
+    def __init__(self, work: Work, held: HeldStream, calibration: Calibration, flush: int) -> None:
+        super().__init__(work, held)
+        self._calibration = calibration
         self._buffer = _core.DeviceBuffer(flush) if flush else None
         self.l2 = "flushed" if flush else "hot"
         if self._buffer is not None:  # the first call loads, which may wait for a closed gate
-            self._buffer.fill(1, where.handle)
-            _core._synchronize(where.handle, where.device)
+            self._buffer.fill(1, held.handle)
+            held.synchronize()
 
     def sample(self) -> float:
         self._set_up()
 
         def queue() -> None:
             if self._buffer is not None:
-                self._buffer.fill(1, self._where.handle)
+                self._buffer.fill(1, self._held.handle)
             self._timed(0, self._work.call)
 
-        self._held(queue)
-        empty_ms = self._empty_ms[self._hold.state == "ungated"]
+        self._queue(queue)
+        empty_ms = self._held.empty_ns(self._calibration) * 1e-6
         return max(self._timers[0].elapsed_ms() - empty_ms, 0.0)
 
     def _set_up(self) -> None:
         if self._work.setup is not None:
             self._work.set_up()
-            # What it has on other streams must not run beside the call.
-            _core._synchronize(self._where.handle, self._where.device)
+            self._held.synchronize()  # its work on other streams must not run beside the call
 
-    def _was_let_go(self) -> None:
-        super()._was_let_go()
+    def _opened_early(self) -> None:
+        super()._opened_early()
         self._set_up()
 
     def close(self) -> None:
@@ -219,16 +196,15 @@ class IsolatedSampler(_OnGpu):
         self._buffer = None
 
 
-class SynchronizedSampler:
+class SynchronizedSampler(Sampler):
     """The slope of n and m calls on the host's clock, each time until the whole device is done."""
 
     mode = "synchronized"
     clock = "host"
-    gate = "n/a"
 
-    def __init__(self, work: Work, where: Where, sizes: tuple[int, int]) -> None:
+    def __init__(self, work: Work, held: HeldStream, sizes: tuple[int, int]) -> None:
         self._work = work
-        self._where = where
+        self._held = held
         self._few, self._many = sizes
         self.calls = self._many - self._few
         self.l2 = "rotated" if work.clones > 1 else "hot"
@@ -239,23 +215,18 @@ class SynchronizedSampler:
         return (long - short) / self.calls
 
     def _until_done(self, calls: int) -> float:
-        _core._synchronize(self._where.handle, self._where.device)
+        self._held.synchronize()
         begin = perf_counter_ns()
         self._work.call_times(calls)
-        _core._synchronize(self._where.handle, self._where.device)
+        self._held.synchronize()
         return (perf_counter_ns() - begin) * 1e-6
 
-    def close(self) -> None:
-        pass
 
-
-class CpuSampler:
+class CpuSampler(Sampler):
     """The mean of n calls on the host's clock, with cyclic garbage collection put off."""
 
     mode = "cpu"
     clock = "cpu"
-    gate = "n/a"
-    l2 = "n/a"
 
     def __init__(self, work: Work, calls: int, noise: Noise) -> None:
         self._work = work
@@ -263,11 +234,11 @@ class CpuSampler:
         self.calls = calls
 
     def sample(self) -> float:
-        self._noise.look()
+        self._noise.before_sample()
         self._work.set_up()
         collecting = gc.isenabled()
         try:
-            if collecting:  # else another thread's sample may switch it on between the two lines
+            if collecting:  # if it is off, another thread's sample may turn it on again at any time
                 gc.disable()
             on_cpu = thread_time_ns()
             begin = perf_counter_ns()
@@ -277,8 +248,5 @@ class CpuSampler:
         finally:
             if collecting:
                 gc.enable()
-        self._noise.taken(end - begin, on_cpu)
+        self._noise.add_sample(end - begin, on_cpu)
         return (end - begin) * 1e-6 / self.calls
-
-    def close(self) -> None:
-        pass

@@ -11,12 +11,11 @@ from datetime import datetime, timezone
 from typing import Any, overload
 
 from gpuprof._benchmark.options import checked_options
-from gpuprof._common.text import output_text, shown_text
+from gpuprof._common.text import output_text, plain_data, shown_text
 from gpuprof._common.units import duration
-from gpuprof._display.progress import progress as progress_bar
-from gpuprof._display.table import Grid, html_list, markdown_list
-from gpuprof._results.report import LEFT, cells, warnings_of
-from gpuprof._results.result import BenchResult, plain_data
+from gpuprof._display.progress import Progress
+from gpuprof._display.table import Table
+from gpuprof._results.result import LEFT, BenchResult, cells, warnings_of
 
 FORMAT = "gpuprof-sweep"
 VERSION = 1
@@ -36,6 +35,8 @@ class SweepPoint:
     error : str or None
         The type and text of the exception that the point failed with.
     """
+
+    __module__ = "gpuprof"
 
     params: Mapping[str, Any]
     result: BenchResult | None = None
@@ -69,6 +70,8 @@ class SweepResult(Sequence[SweepPoint]):
     created : str
         When, as ISO 8601 text in UTC.
     """
+
+    __module__ = "gpuprof"
 
     def __init__(
         self,
@@ -114,8 +117,7 @@ class SweepResult(Sequence[SweepPoint]):
             False is a line for each point. True, for two axes, is a line for each value of the
             first with a column for each of the second, and medians in the cells.
         """
-        grid = self._pivot() if pivot else self._grid()
-        return "\n".join([*grid.plain(), *map(shown_text, self._notes(errors=pivot))])
+        return "\n".join((self._pivot() if pivot else self._table()).plain())
 
     def to_markdown(self, *, pivot: bool = False) -> str:
         """Return a Markdown table.
@@ -125,8 +127,7 @@ class SweepResult(Sequence[SweepPoint]):
         pivot : bool
             As for `table`.
         """
-        grid = self._pivot() if pivot else self._grid()
-        return "\n".join([*grid.markdown(), *markdown_list(self._notes(errors=pivot))]) + "\n"
+        return "\n".join((self._pivot() if pivot else self._table()).markdown()) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as dicts, lists, text, finite numbers and None."""
@@ -165,36 +166,33 @@ class SweepResult(Sequence[SweepPoint]):
         ValueError
             If there is no axis of that name.
         """
-        from gpuprof._results import plot as results_plot
+        from gpuprof._display import plot as display_plot
 
         along = next(iter(self.axes)) if x is None else x
         if along not in self.axes:
             message = f"x is {x!r}; the axes are {', '.join(map(repr, self.axes))}"
             raise ValueError(message)
-        series: dict[str, list[tuple[Any, BenchResult]]] = {}
+        series: dict[str, list[tuple[Any, float, tuple[float, float]]]] = {}
         for point in self:
             if point.result is not None:
                 others = {axis: value for axis, value in point.params.items() if axis != along}
                 series.setdefault(_text(others) or self.name, []).append(
-                    (point.params[along], point.result)
+                    (point.params[along], point.result.median_ms, point.result.interval_ms)
                 )
-        return results_plot.lines(along, series, ax)
+        return display_plot.lines(along, series, ax)
 
-    def _grid(self) -> Grid:
-        headings = [*self.axes, *(next(map(cells, self.results), {})), "error"]
+    def _table(self) -> Table:
+        figures = list(next(map(cells, self.results), {}))
         lines = []
         for point in self:
-            figures = (
-                cells(point.result)
-                if point.result
-                else dict.fromkeys(headings[len(self.axes) : -1], "")
-            )
+            shown = cells(point.result) if point.result else dict.fromkeys(figures, "")
             lines.append(
-                [*map(str, point.params.values()), *figures.values(), _cut(point.error or "")]
+                [*map(str, point.params.values()), *shown.values(), _cut(point.error or "")]
             )
-        return Grid(headings, lines, LEFT).without_empty()
+        headings = [*self.axes, *figures, "error"]
+        return Table(headings, lines, LEFT, notes=self._notes(errors=False)).without_empty()
 
-    def _pivot(self) -> Grid:
+    def _pivot(self) -> Table:
         if len(self.axes) != 2:
             message = f"a pivot needs two axes; this sweep has {len(self.axes)}"
             raise ValueError(message)
@@ -203,7 +201,8 @@ class SweepResult(Sequence[SweepPoint]):
             duration(point.result.median_ms) if point.result else "failed" for point in self
         )
         lines = [[str(row), *(next(cell) for _ in columns)] for row in rows]
-        return Grid([f"{first} \\ {second}", *map(str, columns)], lines)
+        headings = [f"{first} \\ {second}", *map(str, columns)]
+        return Table(headings, lines, notes=self._notes(errors=True))
 
     def _notes(self, *, errors: bool) -> list[str]:
         notes = [f"{len(self.failed):,} of {len(self):,} points failed"] if self.failed else []
@@ -215,7 +214,7 @@ class SweepResult(Sequence[SweepPoint]):
         return self.table()
 
     def _repr_html_(self) -> str:
-        return f"<div>{self._grid().html()}{html_list(self._notes(errors=False))}</div>"
+        return self._table().html()
 
 
 def sweep(
@@ -247,7 +246,7 @@ def sweep(
     flops : int or callable, optional
         The floating-point operations of a call, or a function of the parameters.
     progress : bool, optional
-        Whether to show a progress bar; None shows it on a terminal and in a notebook.
+        Whether to show the progress; None shows it on a terminal and in a notebook.
     options : Any
         Those of `benchmark`, for each point.
 
@@ -268,17 +267,17 @@ def sweep(
     if "params" in options:
         message = "params has no meaning here; it is the point of the sweep"
         raise TypeError(message)
-    checked_options(name=name, **options)  # what is wrong is an error now, not one of each point
+    checked_options(name=name, **options)  # a wrong option is one error, not one of each point
     grid = [dict(zip(values, point, strict=True)) for point in itertools.product(*values.values())]
     title = name or str(getattr(make, "__name__", type(make).__name__))
     points = []
-    with progress_bar(f"gpuprof.sweep {title}", progress) as bar:
+    with Progress(f"gpuprof.sweep {title}", progress) as bar:
         for place, params in enumerate(grid):
             bar.update(place / len(grid), f"{place + 1:,} of {len(grid):,}: {_text(params)}")
             try:
                 result = _measured(make, params, title, (nbytes, flops), options)
             except Exception as error:
-                # Only its text: the exception would hold what the point had allocated.
+                # Only its text: the exception would held what the point had allocated.
                 points.append(SweepPoint(params, error=f"{type(error).__name__}: {error}"))
             else:
                 points.append(SweepPoint(params, result))
@@ -286,7 +285,7 @@ def sweep(
 
 
 def _values(make: object, axes: object) -> dict[str, tuple[Any, ...]]:
-    """Return the values of each axis, if `make` can take them."""
+    """Return the values of each axis; raise if `make` cannot take them."""
     if not callable(make):
         message = (
             f"make is a {type(make).__name__}; expected a function that takes the parameters of a "

@@ -13,7 +13,7 @@ from gpuprof._callable.cache import CapturingCalls
 from gpuprof._callable.capture import CapturedCall
 from gpuprof._callable.settings import check_function, check_samples, check_settings
 from gpuprof._callable.stats import GraphedStats, GraphStats, arguments_text
-from gpuprof._graphs.arguments import shown
+from gpuprof._graphs.types import shown
 from gpuprof.errors import GpuprofError, InvalidStateError
 
 if TYPE_CHECKING:
@@ -149,6 +149,8 @@ class GraphedCallable(CapturingCalls):
 
     May be called from any thread, and on any stream; its graphs run one after the other.
     """
+
+    __module__ = "gpuprof"
 
     def __init__(self) -> None:
         message = "a GraphedCallable is made by gpuprof.make_graphed_callable()"

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gpuprof._callable.buckets import Buckets
-from gpuprof._graphs.arguments import capture_mode, check_pool, graph_name, timers_number
-from gpuprof._graphs.pool import CapturePool
-from gpuprof._graphs.types import CaptureMode
+from gpuprof._graphs.pool import CapturePool, check_pool
+from gpuprof._graphs.types import CaptureMode, capture_mode, graph_name, timers_number
 
 _CHOICES = {
     "outputs": ("clone", "static"),

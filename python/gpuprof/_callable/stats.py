@@ -17,7 +17,7 @@ from gpuprof._common.units import byte_size, duration
 from gpuprof._graphs.nodes import plural
 
 if TYPE_CHECKING:
-    from gpuprof._display.table import Grid
+    from gpuprof._display.table import Table
 
 _MAX_ARGUMENTS = 4  # of a graph in a text
 
@@ -42,6 +42,8 @@ class GraphStats:
         What making it took on the host, in seconds: warm-up, capture and instantiation.
     """
 
+    __module__ = "gpuprof"
+
     name: str
     arguments: str
     replays: int
@@ -64,10 +66,10 @@ class GraphStats:
         }
 
     def __repr__(self) -> str:
-        return "\n".join(_grid([self]).plain())
+        return "\n".join(_table([self]).plain())
 
     def _repr_html_(self) -> str:
-        return _grid([self]).html()
+        return _table([self]).html()
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ class GraphedStats:
     graphs : tuple of GraphStats
         The graphs that there are now.
     """
+
+    __module__ = "gpuprof"
 
     captures: int = 0
     replays: int = 0
@@ -150,13 +154,12 @@ class GraphedStats:
         ]
 
     def __repr__(self) -> str:
-        return "\n".join([*self._lines(), *(_grid(self.graphs).plain() if self.graphs else [])])
+        return "\n".join([*self._lines(), *_table(self.graphs).plain()])
 
     def _repr_html_(self) -> str:
         from gpuprof._display.table import html_list
 
-        grid = _grid(self.graphs).html() if self.graphs else ""
-        return f"<div>{html_list(self._lines())}{grid}</div>"
+        return f"<div>{html_list(self._lines())}{_table(self.graphs).html()}</div>"
 
 
 def arguments_text(leaves: Sequence[Leaf]) -> str:
@@ -169,12 +172,14 @@ def arguments_text(leaves: Sequence[Leaf]) -> str:
     return ", ".join([*texts, *([f"and {more:,} more"] if more else [])]) or "no arrays"
 
 
-def _grid(graphs: Sequence[GraphStats]) -> Grid:
-    from gpuprof._display.table import Grid
+def _table(graphs: Sequence[GraphStats]) -> Table:
+    from gpuprof._display.table import Table
 
     cells = [graph._cells() for graph in graphs]
     lines = [[*each.values()] for each in cells]
-    return Grid([*cells[0]], lines, frozenset({"graph", "arguments"})).without_empty()
+    return Table(
+        [*cells[0]] if cells else [], lines, frozenset({"graph", "arguments"})
+    ).without_empty()
 
 
 def _plain(value: Any) -> Any:

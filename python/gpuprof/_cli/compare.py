@@ -8,128 +8,144 @@ changes none of this.
 from __future__ import annotations
 
 import argparse
+import json
 import math
-import sys
-from typing import TYPE_CHECKING
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from gpuprof._cli import exit
+from gpuprof._common import machine
+from gpuprof._common.text import MAX_NAME_COLUMNS, output_text, plain_data, shown_text
+from gpuprof._common.units import NOTHING, duration, percent
+from gpuprof._display.table import Table, markdown_list
+from gpuprof._results.baselines import Baselines, Run, load_kind
+from gpuprof._results.decision import Decision, Verdict
+from gpuprof._results.result import FORMAT as RESULT_FORMAT
+from gpuprof._results.result import BenchResult
+from gpuprof._results.verdict import judge_all
+from gpuprof.errors import BaselineError
 
-if TYPE_CHECKING:
-    from gpuprof._cli.compare_inputs import Source
-    from gpuprof._cli.compare_report import Comparison
-    from gpuprof._results.result import BenchResult
-
-OK, SLOWER, USAGE, INCOMPARABLE = exit.OK, exit.FAILED, exit.USAGE, 3
-STORAGE = ".gpuprof"
-NEVER = "never"
-MAY_FAIL = ("slow", "ambiguous", "nodata", "incomparable")
-EXIT_CODES = (
-    "exit codes: 0 nothing failed, 1 SLOW or what --fail-on names, 2 wrong usage or an input that "
-    "cannot be read, 3 nothing could be compared, 130 interrupted; a speed-up never fails"
-)
+OK, SLOWER, INCOMPARABLE = 0, 1, 3
+FORMAT = "gpuprof-comparison"
+VERSION = 1
+MOST_NAMES = 20
+_NOT_COMPARED = (Verdict.NODATA, Verdict.INCOMPARABLE)
+_EXPLAINED = (Verdict.SLOW, Verdict.AMBIGUOUS, *_NOT_COMPARED)
+_LEFT = frozenset({"benchmark", "machine", "verdict"})
 
 
-def _threshold(text: str) -> float:
-    number = text.strip().removesuffix("%").strip()
-    message = f"{text!r}: expected a percentage such as 5%, or a fraction below 1 such as 0.05"
+class InputError(Exception):
+    """One side of a comparison cannot be read; the text says which, why, and what there is."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One side: benchmark runs by the key of their machine, oldest first."""
+
+    label: str
+    runs: Mapping[str, list[Run]]
+    is_one_result: bool = False
+
+    @property
+    def run_count(self) -> int:
+        """How many runs there are on all machines."""
+        return sum(map(len, self.runs.values()))
+
+    @property
+    def created(self) -> str | None:
+        """When the last run was saved."""
+        times = [run.created for runs in self.runs.values() for run in runs]
+        return output_text(max(times)) if times else None
+
+    def by_name(self) -> dict[str, dict[str, list[BenchResult]]]:
+        """Return the results by name and by the machine's key, oldest first."""
+        found: dict[str, dict[str, list[BenchResult]]] = {}
+        for key, runs in self.runs.items():
+            for run in runs:
+                for name, result in run.results.items():
+                    found.setdefault(name, {}).setdefault(key, []).append(result)
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a summary as plain data."""
+        return {"what": output_text(self.label), "runs": self.run_count, "created": self.created}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One benchmark, and the key of its machine."""
+
+    name: str
+    machine: str
+    decision: Decision
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Both sides, a line for each name that both have, and the names that one side lacks."""
+
+    base: Source
+    new: Source
+    lines: Sequence[Line]
+    only_base: Sequence[str]
+    only_new: Sequence[str]
+    notes: Sequence[str] = ()
+
+    @property
+    def verdicts(self) -> Counter[Verdict]:
+        """How often there is each verdict."""
+        return Counter(line.decision.verdict for line in self.lines)
+
+    @property
+    def compared(self) -> bool:
+        """Whether any line was compared."""
+        return any(line.decision.verdict not in _NOT_COMPARED for line in self.lines)
+
+
+def run(options: argparse.Namespace) -> tuple[int, str]:
+    """Compare; return the exit code and the text to print.
+
+    Raises InputError, and ModuleNotFoundError without NumPy and SciPy.
+    """
+    base, new = load(options.base, options.storage), load(options.new, options.storage)
+    found = compare(base, new, options.threshold)
+    write = {"json": _json, "md": _markdown, "table": _plain}[options.format]
+    return exit_code(found, options.fail_on), write(found)
+
+
+def load(given: str, storage: str) -> Source:
+    """Find what `given` names: a saved baseline in the folder `storage`, else a file."""
     try:
-        value = float(number)
-    except ValueError:
-        raise argparse.ArgumentTypeError(message) from None
-    value = value / 100 if text.strip().endswith("%") else value
-    if not (math.isfinite(value) and 0 <= value < 1):
-        raise argparse.ArgumentTypeError(message)
-    return value
+        baselines = Baselines(storage)
+        names = baselines.names()
+        if given in names:
+            return Source(f"baseline {given!r} in {storage}", baselines.runs(given))
+    except BaselineError as error:
+        raise InputError(str(error)) from error
+    path = Path(given)
+    if path.suffix == ".json" or os.sep in given or os.path.lexists(path):
+        return _from_file(path)
+    there = ", ".join(map(repr, names)) if names else "none"
+    message = f"{given!r} is neither a file nor a baseline saved in {storage} (there: {there})"
+    raise InputError(message)
 
 
-def _storage(text: str) -> str:
-    if not text.strip():
-        message = (
-            f"{text!r}: expected a folder, not an empty text as from a variable that is not set"
-        )
-        raise argparse.ArgumentTypeError(message)
-    return text
-
-
-def _fail_on(text: str) -> frozenset[str]:
-    names = frozenset(name.strip().lower() for name in text.split(",")) - {""}
-    if not names or names - {*MAY_FAIL, NEVER} or (NEVER in names and len(names) > 1):
-        message = (
-            f"{text!r}: expected {NEVER}, or some of {', '.join(MAY_FAIL)} separated by commas"
-        )
-        raise argparse.ArgumentTypeError(message)
-    return names - {NEVER}
-
-
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to those of ``gpuprof``."""
-    compare = commands.add_parser(
-        "compare",
-        help="say whether saved benchmarks became slower",
-        description="Compare saved benchmarks: baselines by name, files that "
-        "--gpu-benchmark-json wrote, saved results, or saved statistics.",
-        epilog=EXIT_CODES,
-        allow_abbrev=False,
-    )
-    compare.add_argument("base", metavar="BASE", help="name of a saved baseline, or a file")
-    compare.add_argument("new", metavar="NEW", help="what to compare with it; all runs are used")
-    compare.add_argument(
-        "--threshold",
-        type=_threshold,
-        metavar="5%",
-        help="the smallest change to speak of (default 5%% with 5 baseline runs or more, else "
-        "10%%; on the CPU clock 20%%, unless the runs carry a smaller one)",
-    )
-    compare.add_argument(
-        "--fail-on",
-        type=_fail_on,
-        default=frozenset({"slow"}),
-        metavar="VERDICTS",
-        help=f"which verdicts end with 1: some of {','.join(MAY_FAIL)}, or {NEVER} (default slow)",
-    )
-    compare.add_argument(
-        "--format",
-        choices=("table", "md", "json"),
-        default="table",
-        help="how to print (default table)",
-    )
-    compare.add_argument(
-        "--storage",
-        type=_storage,
-        default=STORAGE,
-        metavar="DIR",
-        help=f"where baselines are saved (default {STORAGE})",
-    )
-
-
-def run(options: argparse.Namespace) -> int:
-    """Compare, print, and return the exit code."""
-    from gpuprof._cli import compare_report
-    from gpuprof._cli.compare_inputs import InputError, load
-    from gpuprof._common import text as common_text
-
-    def complain(text: str, code: int) -> int:
-        common_text.write_text(sys.stderr, f"gpuprof: {common_text.shown_text(text)}\n")
-        return code
-
+def _from_file(path: Path) -> Source:
     try:
-        base, new = load(options.base, options.storage), load(options.new, options.storage)
-        found = compare(base, new, options.threshold)
-    except InputError as error:
-        return complain(str(error), USAGE)
-    except ModuleNotFoundError as error:
-        return complain(str(error), INCOMPARABLE)
-    code = exit_code(found, options.fail_on)
-    try:
-        common_text.write_text(sys.stdout, compare_report.write(found, options.format) + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:  # under pipefail a build must still fail
-        exit.leave_the_reader()
-    return code
+        form, found = load_kind(path)
+    except BaselineError as error:
+        raise InputError(str(error)) from error
+    runs: dict[str, list[Run]] = {}
+    for run in found:
+        runs.setdefault(machine.key(run.machine), []).append(run)
+    return Source(f"file {path}", runs, is_one_result=form == RESULT_FORMAT)
 
 
 def exit_code(found: Comparison, fail_on: frozenset[str]) -> int:
-    """Return how the command ends. What only one side has counts as ``nodata``."""
+    """Return the exit code. What only one side has counts as ``nodata``."""
     verdicts = {verdict.value for verdict in found.verdicts}
     if found.only_base or found.only_new:
         verdicts.add("nodata")
@@ -139,75 +155,151 @@ def exit_code(found: Comparison, fail_on: frozenset[str]) -> int:
 
 
 def compare(base: Source, new: Source, threshold: float | None) -> Comparison:
-    """Compare two sides of the same kind.
-
-    Raises
-    ------
-    InputError
-        One has benchmark runs and the other statistics.
-    ModuleNotFoundError
-        Without NumPy and SciPy.
-    """
-    from gpuprof._cli.compare_inputs import InputError
-
-    if base.stats is not None and new.stats is not None:
-        return _compare_stats(base, new, threshold)
-    if base.stats is not None or new.stats is not None:
-        message = (
-            f"{base.label} and {new.label}: saved statistics can be compared with saved statistics "
-            "only"
-        )
-        raise InputError(message)
-    return _compare_runs(base, new, threshold)
-
-
-def _compare_stats(base: Source, new: Source, threshold: float | None) -> Comparison:
-    from gpuprof._cli.compare_report import Comparison, Line
-    from gpuprof._results.stats_compare import WEAKER, judge_stats
-
-    old, now = base.stats, new.stats
-    assert old is not None
-    assert now is not None
-    decisions = judge_stats(old, now, threshold=threshold)
-    lines = [Line(now[key].path, key[1], decision) for key, decision in decisions.items()]
-    paths, new_paths = ({row.names: row.path for row in stats.values()} for stats in (old, now))
-    only_base = [path for names, path in paths.items() if names not in new_paths]
-    only_new = [path for names, path in new_paths.items() if names not in paths]
-    return Comparison(base, new, lines, only_base, only_new, [WEAKER])
-
-
-def _compare_runs(base: Source, new: Source, threshold: float | None) -> Comparison:
-    from gpuprof._cli.compare_report import Comparison, Line
-    from gpuprof._results.verdict import judge_all
-
-    old, now = _by_name(base), _by_name(new)
+    """Judge each benchmark that both sides have, on each machine."""
+    old, now = base.by_name(), new.by_name()
     notes = []
     names = {name: name for name in now if name in old}
     if base.is_one_result and new.is_one_result and not names:
-        # Two results that were saved one by one are meant, whatever they are called.
+        # Two results that were saved one by one are compared, whatever they are called.
         ((old_name, _),), ((new_name, _),) = old.items(), now.items()
         names = {new_name: old_name}
         notes.append(f"the base is called {old_name!r}, the new one {new_name!r}")
     groups: list[tuple[str, str]] = []
     pairs: dict[str, tuple[list[BenchResult], list[BenchResult]]] = {}
     for name, old_name in names.items():
-        for machine, results in now[name].items():
+        for key, results in now[name].items():
             # Without runs of this machine the verdict is INCOMPARABLE, and says what differs.
             others = [result for runs in old[old_name].values() for result in runs]
-            pairs[str(len(groups))] = (old[old_name].get(machine, others), results)
-            groups.append((name, machine))
+            pairs[str(len(groups))] = (old[old_name].get(key, others), results)
+            groups.append((name, key))
     decisions = judge_all(pairs, threshold=threshold)
-    lines = [Line(*groups[int(key)], decision) for key, decision in decisions.items()]
+    lines = [Line(*groups[int(place)], decision) for place, decision in decisions.items()]
     only_base = [name for name in old if name not in names.values()]
     only_new = [name for name in now if name not in names]
     return Comparison(base, new, lines, only_base, only_new, notes)
 
 
-def _by_name(source: Source) -> dict[str, dict[str, list[BenchResult]]]:
-    """Return the results of a side by name and by the machine's key, oldest first."""
-    found: dict[str, dict[str, list[BenchResult]]] = {}
-    for machine, runs in source.runs.items():
-        for run in runs:
-            for name, result in run.results.items():
-                found.setdefault(name, {}).setdefault(machine, []).append(result)
-    return found
+def _json(found: Comparison) -> str:
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "unit": "ms",
+        "base": found.base.to_dict(),
+        "new": found.new.to_dict(),
+        "verdicts": {verdict.value: found.verdicts[verdict] for verdict in Verdict},
+        "only_in_base": [output_text(name) for name in found.only_base],
+        "only_in_new": [output_text(name) for name in found.only_new],
+        "notes": [output_text(note) for note in found.notes],
+        "rows": [
+            {"name": output_text(line.name), "machine": output_text(line.machine)}
+            | plain_data(line.decision.to_dict())
+            for line in found.lines
+        ],
+    }
+    return json.dumps(content, indent=2, allow_nan=False)
+
+
+def _table(found: Comparison, longest: int | None) -> Table:
+    """Fill in the table; names longer than `longest` lose their beginning, as paths differ late."""
+    several = len({line.machine for line in found.lines}) > 1
+    cells = []
+    for line in found.lines:
+        decision, name = line.decision, shown_text(line.name)
+        if longest is not None and len(name) > longest:
+            name = f"…{name[1 - longest :]}"
+        interval = decision.interval
+        cells.append(
+            [
+                name,
+                line.machine if several else "",
+                duration(decision.base_ms),
+                duration(decision.new_ms),
+                _ratio(decision.ratio),
+                " to ".join(map(_ratio, interval)) if interval else NOTHING,
+                NOTHING if decision.floor is None else percent(decision.floor),
+                str(decision.verdict),
+            ]
+        )
+    columns = ["benchmark", "machine", "base", "new", "ratio", "95 % interval", "floor", "verdict"]
+    return Table(columns, cells, _LEFT).without_empty()
+
+
+def _ratio(ratio: float | None) -> str:
+    return NOTHING if ratio is None else f"{ratio:.3f}" if ratio < 100 else f"{ratio:.3g}"
+
+
+def _headline(found: Comparison) -> list[str]:
+    text = []
+    for label, source in (("base", found.base), ("new", found.new)):
+        count, created = source.run_count, source.created
+        facts = f"{count} run{'s' * (count != 1)}"
+        if created:
+            facts += f", last {created}" if count > 1 else f", {created}"
+        text.append(f"{label}: {source.label} ({facts})")
+    return text
+
+
+def _reasons(found: Comparison) -> list[str]:
+    """Return why, for each line whose verdict needs a reason."""
+    return [
+        f"{line.decision.verdict} {_called(found, line)}: {line.decision.rule}"
+        for line in found.lines
+        if line.decision.verdict in _EXPLAINED
+    ]
+
+
+def _called(found: Comparison, line: Line) -> str:
+    others = sum(other.name == line.name for other in found.lines)
+    return line.name if others == 1 else f"{line.name} ({line.machine})"
+
+
+def _notes(found: Comparison) -> list[str]:
+    """Return the warnings, each once with the benchmarks it is about, and what was not compared."""
+    concerned: dict[str, list[str]] = {}
+    for line in found.lines:
+        for warning in line.decision.warnings:
+            concerned.setdefault(warning, []).append(_called(found, line))
+    notes = []
+    for warning, names in concerned.items():
+        everybody = len(names) == len(found.lines)
+        notes.append(warning if everybody else f"{_some(names)}: {warning}")
+    for side, only in (("base", found.only_base), ("new", found.only_new)):
+        if only:
+            notes.append(f"only in {side}: {_some(only)}")
+    return [*notes, *found.notes]
+
+
+def _some(names: Sequence[str]) -> str:
+    rest = len(names) - MOST_NAMES
+    return ", ".join([*names[:MOST_NAMES], *([f"and {rest:,} more"] if rest > 0 else [])])
+
+
+def _summary(found: Comparison) -> str:
+    verdicts = found.verdicts
+    counts = [f"{verdicts[verdict]:,} {verdict.value}" for verdict in Verdict if verdicts[verdict]]
+    if not counts:
+        return "nothing to compare: the two sides have no name in common"
+    ratios = [line.decision.ratio for line in found.lines]
+    logs = [math.log(ratio) for ratio in ratios if ratio and math.isfinite(ratio)]
+    if len(logs) > 1:
+        mean = math.exp(math.fsum(logs) / len(logs))
+        counts.append(f"geometric mean of the ratios {mean:.3f} (for information)")
+    return ", ".join(counts)
+
+
+def _plain(found: Comparison) -> str:
+    text = _headline(found)
+    if found.lines:
+        text += ["", *_table(found, MAX_NAME_COLUMNS).plain()]
+    for block in (_reasons(found), [f"note: {note}" for note in _notes(found)], [_summary(found)]):
+        text += ["", *block] if block else []
+    return "\n".join(map(shown_text, text))
+
+
+def _markdown(found: Comparison) -> str:
+    text = markdown_list(_headline(found))[1:]
+    if found.lines:
+        text += ["", *_table(found, None).markdown()]
+    for block in (_reasons(found), _notes(found), [_summary(found)]):
+        text += markdown_list(block)
+    return "\n".join(text)

@@ -1,45 +1,52 @@
-"""Real work under real scopes, on the best clock that this machine has: ``gpuprof demo``.
+"""``gpuprof demo``: real work under real scopes, on the best clock that this machine has.
 
 The work is a small training step where torch has CUDA, fills of device memory where only the driver
-is there, and text processing on the CPU where neither is. On a GPU a second workload is replayed as
-a CUDA graph, too. It uses the process's statistics and empties them.
+is there, and text processing on the CPU where neither is. On a GPU many small launches are also run
+eagerly and replayed as a CUDA graph. It uses the process's statistics and empties them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib
-import importlib.metadata
 import importlib.util
 import re
-import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from time import perf_counter_ns
 from typing import Any, TextIO
 
 import gpuprof._core as _core
-from gpuprof._cli import demo_graph
+import gpuprof._startup  # noqa: F401 (GPUPROF_TRACE_OUT and GPUPROF_NVTX)
 from gpuprof._common.machine import cuda_version
 from gpuprof._common.text import shown_text, write_text
+from gpuprof._common.units import duration
 from gpuprof._core import timer
-from gpuprof._timing.scope import flush, reset, stats
+from gpuprof._graphs.capture import capture
+from gpuprof._graphs.device_scalar import DeviceScalar
+from gpuprof._timing.scope import disable, enable, flush, reset, stats
 from gpuprof._trace.writer import TraceWriter
+from gpuprof.errors import GpuprofError
 
-DEFAULT_STEPS = 20
-COST_ROUNDS = 5
 COST_SCOPES = 4000
+GRAPH_STEPS = 50
+ROUNDS = 5  # of a timing by the host's clock; the best one counts
 
 MIB = 1 << 20
 FILLS = {"load": (4 * MIB, 2), "compute": (16 * MIB, 4), "store": (MIB, 2)}
+LAYERS = 16
+WRITES = 64
+
+_PER_THREAD_STREAM = 2  # the driver's handle of a default stream that can be captured
 
 
 @dataclass(frozen=True)
 class Workload:
     """`step` does one step's work under scopes of `clock`; `headline` says what that is and why.
 
-    `graph` does the graph's part and returns what is said of it.
+    `graph` does the CUDA graph's part and returns its report.
     """
 
     headline: str
@@ -48,11 +55,33 @@ class Workload:
     graph: Callable[[], str]
 
 
+@dataclass(frozen=True)
+class GraphWork:
+    """`step` does one step's work under timers on `stream`; `wait` waits until it is done."""
+
+    name: str
+    step: Callable[[], None]
+    wait: Callable[[], object]
+    stream: int | None
+
+
+def choose_workload() -> Workload:
+    """Pick the work and the clock for this machine."""
+    driver = dict(_core.driver_info())
+    if not driver["available"]:
+        return _text_workload(_why_no_gpu(driver))
+    if driver["override"]:
+        # torch would use the system's driver, whose handles mean nothing to this one.
+        return _fill_workload(driver, f" (driver {driver['override']})")
+    torch, note = _torch_with_cuda()
+    return _torch_workload(driver, torch) if torch else _fill_workload(driver, note)
+
+
 def _text_workload(reason: str) -> Workload:
-    """Tokenise, count, sort and hash a text that is made from a fixed rule."""
+    """Tokenise, count, sort and hash a generated text."""
     words = [hashlib.sha256(str(n).encode()).hexdigest()[: 3 + n % 9] for n in range(4000)]
     text = " ".join(words[n * n % len(words)] for n in range(40_000))
-    scopes = {name: _scope(name, "cpu") for name in ("step", "tokenise", "count", "sort", "hash")}
+    scopes = _scopes("cpu", "step", "tokenise", "count", "sort", "hash")
 
     def step() -> None:
         with scopes["step"]:
@@ -65,13 +94,14 @@ def _text_workload(reason: str) -> Workload:
             with scopes["hash"]:
                 hashlib.sha256(" ".join(tokens).encode()).digest()
 
-    return Workload(f"CPU clock: {reason}", "cpu", step, lambda: demo_graph.without_cuda(reason))
+    left_out = f"CUDA graph: left out, because graphs need CUDA ({shown_text(reason)})\n"
+    return Workload(f"CPU clock: {reason}", "cpu", step, lambda: left_out)
 
 
 def _fill_workload(driver: dict[str, Any], note: str) -> Workload:
     """Fill device memory through the driver alone."""
     buffers = {name: _core.DeviceBuffer(size) for name, (size, _) in FILLS.items()}
-    scopes = {name: _scope(name, "cuda") for name in ("step", *FILLS)}
+    scopes = _scopes("cuda", "step", *FILLS)
 
     def step() -> None:
         with scopes["step"]:
@@ -80,7 +110,7 @@ def _fill_workload(driver: dict[str, Any], note: str) -> Workload:
                     buffers[name].fill(repeats)
 
     headline = _gpu_headline(driver, f"fills of device memory{note}")
-    return Workload(headline, "cuda", step, lambda: demo_graph.compare(demo_graph.scalar_work))
+    return Workload(headline, "cuda", step, lambda: compare_graph(scalar_work))
 
 
 def _torch_workload(driver: dict[str, Any], torch: Any) -> Workload:
@@ -92,7 +122,7 @@ def _torch_workload(driver: dict[str, Any], torch: Any) -> Workload:
     ).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     given, wanted = torch.randn(512, 1024).cuda(), torch.randn(512, 1024).cuda()
-    scopes = {name: _scope(name, "cuda") for name in ("step", "forward", "backward", "optimizer")}
+    scopes = _scopes("cuda", "step", "forward", "backward", "optimizer")
 
     def step() -> None:
         with scopes["step"]:
@@ -104,14 +134,12 @@ def _torch_workload(driver: dict[str, Any], torch: Any) -> Workload:
             with scopes["optimizer"]:
                 optimizer.step()
 
-    def graph() -> str:
-        return demo_graph.compare(lambda: demo_graph.torch_work(torch))
-
-    return Workload(_gpu_headline(driver, f"torch {torch.__version__}"), "cuda", step, graph)
+    headline = _gpu_headline(driver, f"torch {torch.__version__}")
+    return Workload(headline, "cuda", step, lambda: compare_graph(lambda: _torch_layers(torch)))
 
 
-def _scope(name: str | None, clock: str, enabled: bool | None = None) -> Any:
-    return timer(name, backend=clock, enabled=enabled)
+def _scopes(clock: Any, *names: str) -> dict[str, Any]:
+    return {name: timer(name, backend=clock) for name in names}
 
 
 def _gpu_headline(driver: dict[str, Any], work: str) -> str:
@@ -122,14 +150,14 @@ def _gpu_headline(driver: dict[str, Any], work: str) -> str:
 
 
 def _torch_with_cuda() -> tuple[Any, str]:
-    """Return torch if it can use CUDA, else None and what to say of it."""
+    """Return torch if it can use CUDA, else None and a note for the headline."""
     if importlib.util.find_spec("torch") is None:
         return None, " (torch is not installed)"
     try:
         torch = importlib.import_module("torch")
         if torch.cuda.is_available():
             return torch, ""
-    except Exception as error:  # a broken torch is not what the demo is about
+    except Exception as error:  # a broken torch must not end the demo
         return None, f" (torch does not work here: {type(error).__name__}: {error})"
     return None, " (torch sees no CUDA device)"
 
@@ -141,47 +169,127 @@ def _why_no_gpu(driver: dict[str, Any]) -> str:
     return reason
 
 
-def choose_workload() -> Workload:
-    """Pick the work and the clock for this machine."""
-    driver = dict(_core.driver_info())
-    if not driver["available"]:
-        return _text_workload(_why_no_gpu(driver))
-    if driver["override"]:
-        # torch would use the system's driver, and the handles of one mean nothing to the other.
-        return _fill_workload(driver, f" (driver {driver['override']})")
-    torch, note = _torch_with_cuda()
-    return _torch_workload(driver, torch) if torch else _fill_workload(driver, note)
+def scalar_work() -> GraphWork:
+    """Write numbers to device memory, by the driver alone."""
+    stream = _PER_THREAD_STREAM
+    scalars = [DeviceScalar(0.0, "float32", stream) for _ in range(2)]
+
+    def step() -> None:
+        with timer("writes", stream=stream):
+            for name, scalar in zip(("first", "second"), scalars, strict=True):
+                with timer(name, stream=stream):
+                    for value in range(WRITES // 2):
+                        scalar.update(value, stream, record=True)
+
+    return GraphWork(f"{WRITES} writes to device memory", step, scalars[0].get, stream)
 
 
-def _loop_ns(scope: AbstractContextManager[Any] | None) -> int:
-    """Time COST_SCOPES entries, with what their results cost; None times the loop alone."""
-    begin = time.perf_counter_ns()
-    if scope is None:
-        for _ in range(COST_SCOPES):
-            pass
-    else:
+def _torch_layers(torch: Any) -> GraphWork:
+    """Run a perceptron of many small layers forward."""
+    layers = torch.nn
+    halves = [
+        layers.Sequential(
+            *(layers.Sequential(layers.Linear(256, 256), layers.ReLU()) for _ in range(LAYERS // 2))
+        ).cuda()
+        for _ in range(2)
+    ]
+    given = torch.randn(32, 256).cuda()
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]  # torch is not there when this is checked
+    def step() -> None:
+        with timer("forward"):
+            between = given
+            for name, half in zip(("first half", "second half"), halves, strict=True):
+                with timer(name):
+                    between = half(between)
+
+    return GraphWork(f"{LAYERS} small layers forward", step, torch.cuda.synchronize, None)
+
+
+def compare_graph(make: Callable[[], GraphWork]) -> str:
+    """Run the work eagerly and replayed, and return the report. Empties the statistics."""
+    try:
+        return _compared(make())
+    except GpuprofError as error:
+        return f"CUDA graph: left out: {shown_text(str(error))}\n"
+    finally:
+        reset()
+
+
+def _compared(work: GraphWork) -> str:
+    """Time both by the host's clock without timers, then read the timers of one replay."""
+    disable()
+    try:
+        work.step()  # loads the kernels, which a capture does not allow
+        eager = _step_ms(work.step, work.wait)
+    finally:
+        enable()
+    with capture(work.stream, name="demo", timers="strip") as plain:
+        work.step()
+    with plain.graph as graph:
+        replayed = _step_ms(graph.launch, work.wait)
+        nodes = graph.num_nodes
+    with capture(work.stream, name="demo") as timed:
+        work.step()
+    with timed.graph as graph:
+        for _ in range(2):  # the first one also puts the graph on the device
+            graph.launch()
+        inside = graph.timings()
+    return (
+        f"CUDA graph: {work.name}, {nodes} nodes: {duration(eager)} a step eagerly, "
+        f"{duration(replayed)} replayed: {eager / replayed:.1f} times as fast (best of {ROUNDS} "
+        f"rounds of {GRAPH_STEPS} steps)\n"
+        f"timers inside one replay, in ms of GPU time:\n{inside!r}\n"
+    )
+
+
+def _best_ns(body: Callable[[], object]) -> int:
+    def taken() -> int:
+        begin = perf_counter_ns()
+        body()
+        return perf_counter_ns() - begin
+
+    return min(taken() for _ in range(ROUNDS))
+
+
+def _step_ms(step: Callable[[], object], wait: Callable[[], object]) -> float:
+    """Return the host's milliseconds for a step and the GPU's work."""
+
+    def steps() -> None:
+        for _ in range(GRAPH_STEPS):
+            step()
+        wait()
+
+    wait()
+    return _best_ns(steps) / GRAPH_STEPS / 1e6
+
+
+def _scope_cost_ns(scope: AbstractContextManager[Any]) -> float:
+    """Return the host's nanoseconds for an entry and the readout of its result."""
+
+    def entries() -> None:
         for _ in range(COST_SCOPES):
             with scope:
                 pass
         flush()
-    return time.perf_counter_ns() - begin
+
+    def empty() -> None:
+        for _ in range(COST_SCOPES):
+            pass
+
+    loop_ns = _best_ns(empty)
+    return max(0, _best_ns(entries) - loop_ns) / COST_SCOPES
 
 
-def _scope_cost_ns(scope: AbstractContextManager[Any]) -> float:
-    empty = min(_loop_ns(None) for _ in range(COST_ROUNDS))
-    return max(0, min(_loop_ns(scope) for _ in range(COST_ROUNDS)) - empty) / COST_SCOPES
-
-
-def cost_line(clock: str) -> str:
-    """Measure what a scope costs on this machine, and say so. Empties the statistics."""
-    enabled = _scope_cost_ns(_scope("cost", clock, enabled=True))
+def _cost_line(clock: Any) -> str:
+    enabled = _scope_cost_ns(timer("cost", backend=clock, enabled=True))
     dropped = stats().dropped
     reset()
-    disabled = _scope_cost_ns(_scope("cost", clock, enabled=False))
+    disabled = _scope_cost_ns(timer("cost", backend=clock, enabled=False))
     lost = f", {dropped:,} of them dropped" if dropped else ""
     return (
         f"a scope costs {enabled:,.0f} ns of host time on the {clock} clock and {disabled:,.0f} ns "
-        f"when off (best of {COST_ROUNDS} rounds of {COST_SCOPES:,}, readout included{lost})"
+        f"when off (best of {ROUNDS} rounds of {COST_SCOPES:,}, readout included{lost})"
     )
 
 
@@ -192,23 +300,10 @@ def _next_line(clock: str) -> str:
     return f"next: {usage}"
 
 
-def run(out: TextIO, steps: int = DEFAULT_STEPS, trace: str | None = None) -> int:
-    """Do the work and write the report.
+def run(out: TextIO, steps: int, trace: str | None = None) -> int:
+    """Do the work, write the report and perhaps a trace of the steps; return the exit code.
 
-    Parameters
-    ----------
-    out
-        Where to write.
-    steps
-        How many steps of work, at least 1.
-    trace
-        Where to write a trace of the steps; None for none.
-
-    Returns
-    -------
-    int
-        An exit code: 1 where timing is switched off, so that there is nothing to show, and where
-        the trace cannot be written.
+    It is 1 if timing is switched off, or if the trace cannot be written.
     """
     reset()
     workload = choose_workload()
@@ -223,10 +318,10 @@ def run(out: TextIO, steps: int = DEFAULT_STEPS, trace: str | None = None) -> in
     measured.print(out)
     reset()
     write_text(out, workload.graph())
-    write_text(out, f"{cost_line(workload.clock)}\n{_next_line(workload.clock)}\n")
+    write_text(out, f"{_cost_line(workload.clock)}\n{_next_line(workload.clock)}\n")
     if writer is None:
         return 0
     if writer.error:
-        return 1  # the warning has told why
+        return 1  # a warning has said why
     write_text(out, f"trace: open {shown_text(writer.path)} at https://ui.perfetto.dev\n")
     return 0

@@ -1,7 +1,7 @@
-"""What this machine offers and what gpuprof makes of it: ``gpuprof info``.
+"""``gpuprof info``: what this machine offers, and what gpuprof makes of it.
 
-Nothing here fails: where something cannot be found out, the reason stands in its place. Looking
-initialises CUDA, and where nvidia-ml-py is installed NVML, but makes no context.
+Nothing here fails: where something cannot be found out, the reason stands in its place. It
+initialises CUDA, and NVML where nvidia-ml-py is installed, but makes no context.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import gpuprof._core as _core
 from gpuprof._common import nvml as common_nvml
 from gpuprof._common.machine import FRAMEWORKS, cuda_version, installed
 from gpuprof._common.text import shown_text
@@ -36,12 +37,12 @@ def collect() -> dict[str, Any]:
     """Gather everything as plain, JSON-serialisable data."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        driver = _or_reason(_driver)
+        driver = _or_reason(lambda: dict(_core.driver_info()))
         devices = _or_reason(_devices) if driver.get("available") else []
         found = {
             "format": FORMAT,
             "version": VERSION,
-            "gpuprof": _or_reason(_build),
+            "gpuprof": _or_reason(lambda: dict(_core.build_info())),
             "python": _python(),
             "driver": driver,
             "devices": devices,
@@ -57,26 +58,12 @@ def collect() -> dict[str, Any]:
 def _or_reason(look: Callable[[], Any]) -> Any:
     try:
         return look()
-    except Exception as error:  # whatever it was, the other sections are still worth showing
+    except Exception as error:  # show the other sections all the same
         return {"unknown": f"{type(error).__name__}: {error}"}
 
 
-def _driver() -> dict[str, Any]:
-    import gpuprof._core as _core
-
-    return dict(_core.driver_info())
-
-
 def _devices() -> list[dict[str, Any]]:
-    import gpuprof._core as _core
-
     return [{**device, "cc": list(device["cc"])} for device in _core.devices()]
-
-
-def _build() -> dict[str, str]:
-    import gpuprof._core as _core
-
-    return dict(_core.build_info())
 
 
 def _backends() -> dict[str, dict[str, Any]]:
@@ -138,7 +125,7 @@ def _nvml_device(nvml: Any, handle: Any) -> dict[str, Any]:
 
 
 def render(info: dict[str, Any]) -> str:
-    """Write what `collect` found for a person to read."""
+    """Write what `collect` found as text."""
     entries = [
         ("gpuprof", _build_line(info["gpuprof"])),
         ("python", _python_line(info["python"])),

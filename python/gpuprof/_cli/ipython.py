@@ -13,10 +13,9 @@ import linecache
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._common.checks import REQUESTED_MODES
+from gpuprof._results.fields import REQUESTED_MODES
 
 if TYPE_CHECKING:
     from gpuprof._results.result import BenchResult
@@ -26,6 +25,7 @@ _FUNCTION = "gputime_statement"
 _WORD = re.compile(r"\s*(\S+)")
 _MAX_NAME = 60
 _FLAGS = {"-c": "cold_l2", "-s": "scopes", "-o": "returns"}
+_VALUES = {"-m": "mode", "-n": "name"}
 USAGE = (
     "usage: %gputime [-m MODE] [-c] [-s] [-n NAME] [-o] STATEMENT, or "
     "%%gputime [-m MODE] [-c] [-s] [-n NAME] [-o] [SETUP] above a cell"
@@ -59,70 +59,54 @@ def load_ipython_extension(ipython: Any) -> None:
         """
         return _gputime(ipython, line, cell)
 
-    # Braces and dollars in the line are Python's, not IPython's to fill in.
+    # IPython must not expand braces and dollars in the line: they are Python's.
     gputime._ipython_magic_no_var_expand = True  # type: ignore[attr-defined]
     ipython.register_magic_function(gputime, magic_kind="line_cell", magic_name="gputime")
-
-
-@dataclass(frozen=True)
-class _Options:
-    mode: Any = "auto"
-    cold_l2: bool = False
-    scopes: bool = False
-    name: str | None = None
-    returns: bool = False
 
 
 def _gputime(shell: Any, line: str, cell: str | None) -> BenchResult | None:
     from gpuprof._benchmark.api import benchmark
 
     options, rest = _options(line)
+    returns = options.pop("returns")
     namespace = shell.user_ns
-    if cell is None:
-        code = rest
-    else:
-        code = cell
-        if rest.strip():
-            # The cell's own names must not end up among the user's, as they do not with %%timeit.
-            namespace = dict(namespace)
-            exec(compile(_transformed(shell, rest), _FILE, "exec"), namespace)
+    code = rest if cell is None else cell
+    if cell is not None and rest.strip():
+        # The set-up's names must not end up among the user's, as they do not with %%timeit.
+        namespace = dict(namespace)
+        exec(compile(_transformed(shell, rest), _FILE, "exec"), namespace)
     function = _function(_transformed(shell, code), namespace)
-    name = options.name or _name_of(code)
-    result = benchmark(
-        function, name=name, mode=options.mode, cold_l2=options.cold_l2, scopes=options.scopes
-    )
-    if options.returns:
+    options["name"] = options["name"] or _name_of(code)
+    result = benchmark(function, **options)
+    if returns:
         return result
     _show(result)
     return None
 
 
-def _options(line: str) -> tuple[_Options, str]:
+def _options(line: str) -> tuple[dict[str, Any], str]:
     """Split the options off the beginning of the line."""
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"name": None, "mode": "auto", **dict.fromkeys(_FLAGS.values(), False)}
     rest = line
     while (match := _WORD.match(rest)) and match[1].startswith("-"):
-        word, after = match[1], rest[match.end() :]
+        word, rest = match[1], rest[match.end() :]
         if word == "--":
-            rest = after
             break
         if word in _FLAGS:
             found[_FLAGS[word]] = True
-        elif word in {"-m", "-n"}:
-            value = _WORD.match(after)
-            if value is None:
-                message = f"{word} needs a value; {USAGE}"
-                raise _usage_error(message)
-            found["mode" if word == "-m" else "name"] = value[1]
-            after = after[value.end() :]
-        else:
+            continue
+        if word not in _VALUES:
             message = f"unknown option {word}; {USAGE}; a statement that begins with - needs --"
             raise _usage_error(message)
-        rest = after
-    if found.get("mode", "auto") not in REQUESTED_MODES:
+        value = _WORD.match(rest)
+        if value is None:
+            message = f"{word} needs a value; {USAGE}"
+            raise _usage_error(message)
+        found[_VALUES[word]], rest = value[1], rest[value.end() :]
+    if found["mode"] not in REQUESTED_MODES:
         message = f"unknown mode {found['mode']}; expected one of {', '.join(REQUESTED_MODES)}"
         raise _usage_error(message)
-    return _Options(**found), rest.strip()
+    return found, rest.strip()
 
 
 def _transformed(shell: Any, code: str) -> str:

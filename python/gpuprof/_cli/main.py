@@ -1,8 +1,8 @@
 """The command ``gpuprof``.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. For the commands on traces, 1 is also
-that a trace has faults, and 2 that an input cannot be read as a trace; `_cli.compare` says what
-they are for ``compare``. A reader that goes away early, as ``head`` does, is no failure.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. For the commands on traces, 1 also
+means that a trace has faults, and 2 that an input cannot be read as a trace; those of ``compare``
+are in `_cli.compare`. A reader that goes away early, as ``head`` does, is no failure.
 """
 
 from __future__ import annotations
@@ -10,39 +10,46 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import math
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from gpuprof._cli.exit import FAILED, INTERRUPTED, OK, USAGE, leave_the_reader
-
-MAX_STEPS = 100_000
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+DEFAULT_STEPS, MAX_STEPS = 20, 100_000
 MAX_ROWS = 100_000
 EXIT_CODES = "exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted"
 TRACE_EXIT_CODES = (
     "exit codes: 0 done, 1 failed or faults found, 2 wrong usage or an input that is no trace, "
     "130 interrupted"
 )
+STORAGE = ".gpuprof"
+NEVER = "never"
+MAY_FAIL = ("slow", "ambiguous", "nodata", "incomparable")
+COMPARE_EXIT_CODES = (
+    "exit codes: 0 nothing failed, 1 SLOW or what --fail-on names, 2 wrong usage or an input that "
+    "cannot be read, 3 nothing could be compared, 130 interrupted; a speed-up never fails"
+)
+
+if TYPE_CHECKING:
+    _Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
-def _steps(text: str) -> int:
-    steps = int(text) if text.isascii() and text.isdigit() else 0
-    if not 1 <= steps <= MAX_STEPS:
-        message = f"{text!r}: expected a whole number from 1 to {MAX_STEPS:,}"
-        raise argparse.ArgumentTypeError(message)
-    return steps
+def _up_to(most: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers from 1 to `most`."""
 
+    def parse(text: str) -> int:
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+        if not 1 <= number <= most:
+            message = f"{text!r}: expected a whole number from 1 to {most:,}"
+            raise argparse.ArgumentTypeError(message)
+        return number
 
-def _rows(text: str) -> int:
-    rows = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-    if not 1 <= rows <= MAX_ROWS:
-        message = f"{text!r}: expected a whole number from 1 to {MAX_ROWS:,}"
-        raise argparse.ArgumentTypeError(message)
-    return rows
+    return parse
 
 
 def _parser() -> argparse.ArgumentParser:
-    from gpuprof._cli import compare
-    from gpuprof._cli.demo import DEFAULT_STEPS
     from gpuprof._core import __version__
 
     parser = argparse.ArgumentParser(
@@ -50,22 +57,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gpuprof {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    info = commands.add_parser(
-        "info",
-        help="say what this machine offers: driver, devices, clocks, versions",
-        epilog=EXIT_CODES,
-        allow_abbrev=False,
-    )
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=text, epilog=EXIT_CODES, allow_abbrev=False)
+
+    info = command("info", "say what this machine offers: driver, devices, clocks, versions")
     info.add_argument("--json", action="store_true", help="print JSON")
-    demo = commands.add_parser(
-        "demo",
-        help="time some real work and show the table",
-        epilog=EXIT_CODES,
-        allow_abbrev=False,
-    )
+    demo = command("demo", "time some real work and show the table")
     demo.add_argument(
         "--steps",
-        type=_steps,
+        type=_up_to(MAX_STEPS),
         default=DEFAULT_STEPS,
         metavar="N",
         help=f"how many steps of work (default {DEFAULT_STEPS})",
@@ -76,11 +77,11 @@ def _parser() -> argparse.ArgumentParser:
         help="also write a trace of the steps, for Perfetto; compressed if it ends in .gz",
     )
     _add_trace(commands)
-    compare.add(commands)
+    _add_compare(commands)
     return parser
 
 
-def _add_trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_trace(commands: _Commands) -> None:
     from gpuprof._trace.tools import DEFAULT_TOP, GROUPINGS
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
@@ -102,7 +103,7 @@ def _add_trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     summary.add_argument("--by", choices=GROUPINGS, default="name", help="group ranges by this")
     summary.add_argument(
         "--top",
-        type=_rows,
+        type=_up_to(MAX_ROWS),
         default=DEFAULT_TOP,
         metavar="N",
         help=f"how many groups of each kind (default {DEFAULT_TOP})",
@@ -127,8 +128,80 @@ def _add_trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
 
 
+def _threshold(text: str) -> float:
+    number = text.strip().removesuffix("%").strip()
+    message = f"{text!r}: expected a percentage such as 5%, or a fraction below 1 such as 0.05"
+    try:
+        value = float(number)
+    except ValueError:
+        raise argparse.ArgumentTypeError(message) from None
+    value = value / 100 if text.strip().endswith("%") else value
+    if not (math.isfinite(value) and 0 <= value < 1):
+        raise argparse.ArgumentTypeError(message)
+    return value
+
+
+def _storage(text: str) -> str:
+    if not text.strip():
+        message = (
+            f"{text!r}: expected a folder, not an empty text as from a variable that is not set"
+        )
+        raise argparse.ArgumentTypeError(message)
+    return text
+
+
+def _fail_on(text: str) -> frozenset[str]:
+    names = frozenset(name.strip().lower() for name in text.split(",")) - {""}
+    if not names or names - {*MAY_FAIL, NEVER} or (NEVER in names and len(names) > 1):
+        message = (
+            f"{text!r}: expected {NEVER}, or some of {', '.join(MAY_FAIL)} separated by commas"
+        )
+        raise argparse.ArgumentTypeError(message)
+    return names - {NEVER}
+
+
+def _add_compare(commands: _Commands) -> None:
+    compare = commands.add_parser(
+        "compare",
+        help="say whether saved benchmarks became slower",
+        description="Compare saved benchmarks: baselines by name, files that "
+        "--gpu-benchmark-json wrote, or saved results.",
+        epilog=COMPARE_EXIT_CODES,
+        allow_abbrev=False,
+    )
+    compare.add_argument("base", metavar="BASE", help="name of a saved baseline, or a file")
+    compare.add_argument("new", metavar="NEW", help="what to compare with it; all runs are used")
+    compare.add_argument(
+        "--threshold",
+        type=_threshold,
+        metavar="5%",
+        help="the smallest change to speak of (default 5%% with 5 baseline runs or more, else "
+        "10%%; on the CPU clock 20%%, unless the runs carry a smaller one)",
+    )
+    compare.add_argument(
+        "--fail-on",
+        type=_fail_on,
+        default=frozenset({"slow"}),
+        metavar="VERDICTS",
+        help=f"which verdicts end with 1: some of {','.join(MAY_FAIL)}, or {NEVER} (default slow)",
+    )
+    compare.add_argument(
+        "--format",
+        choices=("table", "md", "json"),
+        default="table",
+        help="how to print (default table)",
+    )
+    compare.add_argument(
+        "--storage",
+        type=_storage,
+        default=STORAGE,
+        metavar="DIR",
+        help=f"where baselines are saved (default {STORAGE})",
+    )
+
+
 def _run_trace(options: argparse.Namespace) -> int:
-    """Run a tool; without the garbage collector, which finds nothing in a trace's events."""
+    """Run a tool without the garbage collector, which finds nothing in a trace's events."""
     had_collector = gc.isenabled()
     gc.disable()
     try:
@@ -150,10 +223,7 @@ def _run_tool(options: argparse.Namespace) -> int:
             text = json.dumps(found.to_dict(), indent=2) if options.json else str(found)
             common_text.write_text(sys.stdout, text + "\n")
             if found.cut:
-                text = (
-                    f"gpuprof: {found.path}: {found.cut}; `gpuprof trace repair` makes it whole\n"
-                )
-                common_text.write_text(sys.stderr, common_text.shown_text(text.rstrip()) + "\n")
+                _complain(f"{found.path}: {found.cut}; `gpuprof trace repair` makes it whole")
             return USAGE if found.cut else OK
         if options.tool == "validate":
             return _validate(options)
@@ -167,12 +237,12 @@ def _run_tool(options: argparse.Namespace) -> int:
         common_text.write_text(out, tool_tables.merged(merged) + "\n")
         return OK
     except (TraceError, ValueError) as error:
-        common_text.write_text(sys.stderr, f"gpuprof: {common_text.shown_text(str(error))}\n")
+        _complain(str(error))
         return USAGE
 
 
 def _validate(options: argparse.Namespace) -> int:
-    """Check one file after the other; the worst of the exit codes."""
+    """Check each file; return the worst of the exit codes."""
     from gpuprof._common import text as common_text
     from gpuprof._trace import tools as trace_tools
     from gpuprof.errors import TraceError
@@ -183,7 +253,7 @@ def _validate(options: argparse.Namespace) -> int:
         try:
             checked = trace_tools.validate(file)
         except TraceError as error:
-            common_text.write_text(sys.stderr, f"gpuprof: {common_text.shown_text(str(error))}\n")
+            _complain(str(error))
             code = USAGE
             continue
         found.append(checked.to_dict())
@@ -196,22 +266,52 @@ def _validate(options: argparse.Namespace) -> int:
     return code
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run_compare(options: argparse.Namespace) -> int:
     from gpuprof._cli import compare
-    from gpuprof._cli import demo as cli_demo
-    from gpuprof._cli import info as cli_info
-    from gpuprof._common import text as common_text
+    from gpuprof._common.text import write_text
 
+    try:
+        code, text = compare.run(options)
+    except (compare.InputError, ModuleNotFoundError) as error:
+        _complain(str(error))
+        return USAGE if isinstance(error, compare.InputError) else compare.INCOMPARABLE
+    try:
+        write_text(sys.stdout, text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # under pipefail a build must still fail
+        _discard_output()
+    return code
+
+
+def _run(options: argparse.Namespace) -> int:
     if options.command == "trace":
         return _run_trace(options)
     if options.command == "compare":
-        return compare.run(options)
+        return _run_compare(options)
     if options.command == "demo":
-        return cli_demo.run(sys.stdout, options.steps, options.trace)
-    info = cli_info.collect()
-    text = json.dumps(info, indent=2) + "\n" if options.json else cli_info.render(info)
-    common_text.write_text(sys.stdout, text)
+        from gpuprof._cli import demo
+
+        return demo.run(sys.stdout, options.steps, options.trace)
+    from gpuprof._cli import info
+    from gpuprof._common.text import write_text
+
+    found = info.collect()
+    write_text(
+        sys.stdout, json.dumps(found, indent=2) + "\n" if options.json else info.render(found)
+    )
     return OK
+
+
+def _complain(text: str) -> None:
+    from gpuprof._common.text import shown_text, write_text
+
+    write_text(sys.stderr, f"gpuprof: {shown_text(text)}\n")
+
+
+def _discard_output() -> None:
+    """Discard what is written from here on: the reader of standard output is gone."""
+    # Python flushes standard output once more at exit; that must not fail again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -223,7 +323,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(options)
         sys.stdout.flush()
     except BrokenPipeError:
-        leave_the_reader()
+        _discard_output()
         return OK
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -1,11 +1,13 @@
-"""Doing something once another package is imported, without ever importing it.
+"""Importing what an extra installs, and acting once another package is imported.
 
-A finder at the head of `sys.meta_path` lets the others find the module, and gives its loader one
-more thing to do after it has executed the module. It is there only while a module is waited for.
+`when_imported` never imports the package. A finder at the head of `sys.meta_path` lets the others
+find the module, and gives its loader one more thing to do after it has executed the module. It is
+there only while a module is waited for.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,15 +20,26 @@ _waiting: dict[str, Callable[[], None]] = {}
 _served: set[str] = set()
 
 
+def need_extra(extra: str, module: str, what: str) -> Any:
+    """Import a module that an extra of gpuprof installs.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If it is not installed; the text says `what` needs it, and how to install it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        message = f"{what} needs {package}, which is not installed: pip install 'gpuprof[{extra}]'"
+        raise ModuleNotFoundError(message, name=package) from error
+
+
 def when_imported(name: str, call: Callable[[], None]) -> None:
     """Call `call` once: now, if the module `name` is there, else right after it was imported.
 
-    Parameters
-    ----------
-    name : str
-        The module's full name. A second wish for the same module is ignored.
-    call : callable
-        Takes nothing. What it raises ends the import of the module, so it had better not.
+    A second call for the same module is ignored. An exception of `call` ends the module's import.
     """
     if name in _served:
         return
@@ -56,7 +69,7 @@ class _Finder:
     ) -> ModuleSpec | None:
         if name not in _waiting:
             return None
-        # Those before it were asked before it; to ask them again could come back here for ever.
+        # Finders before this one were asked already; asking them again could recurse without end.
         finders = list(sys.meta_path)
         after = finders.index(self) + 1 if self in finders else 0
         for finder in finders[after:]:
@@ -70,7 +83,7 @@ class _Finder:
 
 
 class _Loader:
-    """Another loader, but for what it does after the module was executed."""
+    """Another loader that also calls what waits once it has executed the module."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader

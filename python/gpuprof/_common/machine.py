@@ -1,7 +1,7 @@
 """What a measurement ran on, as plain data that is stored beside it.
 
-Describing never initialises CUDA and makes no context: the GPU is named only where the process
-uses CUDA already. It never raises; what cannot be found out is None.
+Describing never initialises CUDA and makes no context: the GPU is named only if the process already
+uses CUDA. It never raises; what is not known is None.
 """
 
 from __future__ import annotations
@@ -28,20 +28,12 @@ _MAX_KEY = 80
 
 
 def describe(device: int | None = None) -> dict[str, Any]:
-    """Describe this machine and one GPU of it.
+    """Describe this machine and one of its GPUs, by default the current context's, else the first.
 
-    Parameters
-    ----------
-    device
-        CUDA's index of the GPU. None is the current context's, else the first.
-
-    Returns
-    -------
-    dict
-        ``gpu`` (name), ``gpu_uuid``, ``sms``, ``cc`` ("9.0"), ``gpu_memory`` (bytes), ``driver``
-        (release), ``cuda`` (the newest that the driver knows, "13.0"): None while the process does
-        not use CUDA. ``torch`` and ``cupy`` (versions that are installed, or None), ``python``,
-        ``cpu`` (model), ``cpus``, ``os``, ``gpuprof``. The caller may change it.
+    ``gpu`` (name), ``gpu_uuid``, ``sms``, ``cc`` ("9.0"), ``gpu_memory`` (bytes), ``driver``
+    (release) and ``cuda`` (the newest that the driver knows, "13.0") are None while the process
+    does not use CUDA. The others are ``torch`` and ``cupy`` (installed versions, or None),
+    ``python``, ``cpu`` (model), ``cpus``, ``os`` and ``gpuprof``. The caller may change the dict.
     """
     found = dict.fromkeys(("gpu", "gpu_uuid", "sms", "cc", "gpu_memory", "driver", "cuda"))
     with suppress(GpuprofError):  # the driver is gone or belongs to the parent process
@@ -50,10 +42,7 @@ def describe(device: int | None = None) -> dict[str, Any]:
 
 
 def key(machine: Mapping[str, Any]) -> str:
-    """Return a name for the kind of machine that is safe as a file name.
-
-    It comes from the GPU's name, else from the CPU's model behind ``cpu-``.
-    """
+    """Return a file name for the kind of machine: from its GPU, else from ``cpu-`` and its CPU."""
     gpu = machine.get("gpu")
     name = str(gpu) if gpu else f"cpu-{machine.get('cpu') or 'unknown'}"
     slug = re.sub(r"[^A-Za-z0-9.]+", "-", name)[:_MAX_KEY].strip("-.")
@@ -61,7 +50,7 @@ def key(machine: Mapping[str, Any]) -> str:
 
 
 def installed(names: Iterable[str]) -> str | None:
-    """Return the version of the first distribution that is installed, without importing it."""
+    """Return the version of the first of these distributions that is installed."""
     for name in names:
         try:
             return importlib.metadata.version(name)
@@ -71,7 +60,7 @@ def installed(names: Iterable[str]) -> str | None:
 
 
 def cuda_version(number: int | None) -> str:
-    """Write CUDA's version number, 13000, as people do, 13.0."""
+    """Write CUDA's version number 13000 as 13.0."""
     return "of unknown version" if not number else f"{number // 1000}.{number % 1000 // 10}"
 
 
@@ -104,7 +93,7 @@ def _gpu_of(_process: int, index: int) -> dict[str, Any]:
 
 
 def _driver_release() -> str | None:
-    # The files cost nothing; NVML's start takes milliseconds, but it is there in containers too.
+    # Reading the files is cheap; starting NVML takes milliseconds, but it works in containers too.
     for path in _DRIVER_FILES:
         with suppress(OSError):
             release = _RELEASE.search(path.read_text(encoding="utf-8", errors="replace"))
@@ -112,7 +101,7 @@ def _driver_release() -> str | None:
                 return release.group()
     from gpuprof._common import nvml
 
-    with suppress(Exception):  # bindings to a foreign library: no measurement is lost to them
+    with suppress(Exception):  # a foreign library must not end a measurement
         return nvml.driver_release()
     return None
 
@@ -132,12 +121,12 @@ def _host() -> dict[str, Any]:
 
 
 def _cpu_model(path: Path = Path("/proc/cpuinfo")) -> str:
-    """Return the CPU's name; on Arm, where Linux has no names, what identifies the core."""
+    """Return the CPU's name; on Arm, where Linux has no names, the codes of the core."""
     facts: dict[str, str] = {}
     with suppress(OSError), path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             label, _, value = line.partition(":")
-            if not label.strip():  # the first CPU is told
+            if not label.strip():  # the end of the first CPU
                 break
             facts[label.strip()] = value.strip()
     if facts.get("model name"):

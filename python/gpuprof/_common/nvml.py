@@ -28,7 +28,7 @@ IDLE, APPLICATION_CLOCKS = _CLOCK_REASONS[0x001], _CLOCK_REASONS[0x002]
 
 
 class NvmlUnavailable(Exception):
-    """NVML cannot be used; the text says why. Never leaves this package."""
+    """NVML cannot be used; the text says why. gpuprof always catches it."""
 
 
 def opened() -> Any:
@@ -64,9 +64,9 @@ def handle_of(nvml: Any, uuid: str) -> Any:
 
 
 def ask(nvml: Any, handle: Any, *names: str, arguments: tuple[Any, ...] = ()) -> Any:
-    """Call the first of the functions `names` that answers; None if none does.
+    """Call the functions `names` until one works; None if none does.
 
-    An older module lacks some, and so does a device.
+    Older modules and some devices lack some of them.
     """
     for name in names:
         try:
@@ -85,7 +85,7 @@ def sm_mhz(nvml: Any, handle: Any) -> int | None:
 
 
 def clock_reasons(nvml: Any, handle: Any) -> list[str] | None:
-    """Return what decides the clocks now, in words; None if the device does not tell."""
+    """Return what limits the clocks now, in words; None if the device does not report it."""
     bits = ask(
         nvml,
         handle,
@@ -100,7 +100,7 @@ def clock_reasons(nvml: Any, handle: Any) -> list[str] | None:
 
 
 def text(value: Any) -> str | None:
-    """Return a name of NVML's, which older modules give as bytes."""
+    """Return a text of NVML's, which older modules give as bytes."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 

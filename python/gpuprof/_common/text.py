@@ -1,10 +1,28 @@
-"""Names as they leave gpuprof: always with a UTF-8 form, never with a NUL."""
+"""Text that leaves gpuprof: always with a UTF-8 form, never with a NUL, and safe to be shown."""
 
 from __future__ import annotations
 
+import math
+import numbers
 import re
 import unicodedata
-from typing import TextIO
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+MAX_TEXT_BYTES = 4096
+MAX_NAME_COLUMNS = 60
+MAX_DEPTH = 16
+PLAIN_FORMS = str.maketrans({"µ": "u", "…": "..."})
+
+_SURROGATE_OR_NUL = re.compile("[\0\ud800-\udfff]")
+_CONTROLS = [*range(1, 0x20), 0x7F, *range(0x80, 0xA0)]
+_DIRECTIONS = [0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)]
+_VISIBLE = {code: f"\\x{code:02x}" for code in _CONTROLS} | {
+    code: f"\\u{code:04x}" for code in _DIRECTIONS
+}
+# A markup character becomes its entity, which Markdown shows and never obeys. An underscore inside
+# a word is no markup there, and names are full of them.
+_MARKDOWN = re.compile(r"[\\`*\[\]<>&|~$@]|(?<![^\W_])_|_(?![^\W_])")
 
 
 def clean_text(text: str) -> str:
@@ -12,34 +30,6 @@ def clean_text(text: str) -> str:
     # A lone surrogate has no UTF-8 form; a pair of them is the character that it stands for.
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return whole.replace("\0", "\N{REPLACEMENT CHARACTER}")
-
-
-MAX_TEXT_BYTES = 4096
-
-
-MAX_NAME_COLUMNS = 60
-
-
-_SURROGATE_OR_NUL = re.compile("[\0\ud800-\udfff]")
-
-
-_CONTROLS = [*range(1, 0x20), 0x7F, *range(0x80, 0xA0)]
-
-
-_DIRECTIONS = [0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)]
-
-
-_VISIBLE = {code: f"\\x{code:02x}" for code in _CONTROLS} | {
-    code: f"\\u{code:04x}" for code in _DIRECTIONS
-}
-
-
-# A markup character becomes its entity, which Markdown shows and never obeys. An underscore inside
-# a word is no markup there, and names are full of them.
-_MARKDOWN = re.compile(r"[\\`*\[\]<>&|~$@]|(?<![^\W_])_|_(?![^\W_])")
-
-
-_PLAIN_FORMS = str.maketrans({"µ": "u", "…": "..."})
 
 
 def output_text(text: str) -> str:
@@ -51,12 +41,17 @@ def output_text(text: str) -> str:
 
 
 def shown_text(text: str) -> str:
-    """Make `text` fit for a person to read: on one line, and what it looks like."""
+    """Make `text` fit for a person to read: on one line, with control characters made visible."""
     return output_text(text).translate(_VISIBLE)
 
 
-def _width(text: str) -> int:
-    """How many columns a terminal gives `text`."""
+def cut(text: str, columns: int = MAX_NAME_COLUMNS) -> str:
+    """Return the beginning of `text`, with an ellipsis where it is longer."""
+    return text if len(text) <= columns else f"{text[: columns - 1]}…"
+
+
+def width(text: str) -> int:
+    """Return how many columns a terminal gives `text`."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
@@ -64,15 +59,40 @@ def _width(text: str) -> int:
     return len(text) + wide - marks
 
 
-def _in_markdown(text: str) -> str:
+def in_markdown(text: str) -> str:
+    """Return `text` with all markup of Markdown escaped."""
     return _MARKDOWN.sub(lambda found: f"&#{ord(found[0])};", text)
+
+
+def encodable(text: str, encoding: str | None) -> str:
+    """Return `text` with the characters that an encoding lacks replaced by others."""
+    encoding = encoding or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return text.translate(PLAIN_FORMS).encode(encoding, "backslashreplace").decode(encoding)
+    return text
 
 
 def write_text(out: TextIO, text: str) -> None:
     """Write `text` so that an encoding without some of its characters is no error."""
-    encoding = getattr(out, "encoding", None) or "utf-8"
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        text = text.translate(_PLAIN_FORMS).encode(encoding, "backslashreplace").decode(encoding)
-    out.write(text)
+    out.write(encodable(text, getattr(out, "encoding", None)))
+
+
+def plain_data(value: Any, depth: int = 0) -> Any:
+    """Return `value` as what JSON can hold; any other object becomes its text, NaN becomes None."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        number = float(value)
+        return number if math.isfinite(number) else None
+    if depth < MAX_DEPTH:
+        if isinstance(value, Mapping):
+            return {
+                output_text(str(key)): plain_data(item, depth + 1) for key, item in value.items()
+            }
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return [plain_data(item, depth + 1) for item in value]
+    return output_text(value if type(value) is str else str(value))

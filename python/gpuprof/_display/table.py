@@ -1,81 +1,196 @@
-"""A table of texts, as plain text, Markdown or HTML; the texts come from anywhere.
+"""One table of texts, as plain text, Markdown, HTML or rich; the texts come from anywhere.
 
-Each cell is made fit to be shown in the form asked for: no control character, no markup.
+Each text is made fit to be shown in the form asked for: no control character, no markup.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
-from dataclasses import dataclass
+import importlib
+import os
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TextIO
 
-from gpuprof._common.text import MAX_NAME_COLUMNS, _in_markdown, _width, shown_text
+from gpuprof._common.checks import choice
+from gpuprof._common.text import MAX_NAME_COLUMNS, cut, in_markdown, shown_text, width, write_text
+
+MAX_INDENT = 40
+_RICH_LABEL, _RICH_TEXT = 8, 10  # columns of a terminal that these get at least
+STYLES = ("auto", "rich", "plain")
 
 
 @dataclass(frozen=True)
-class Grid:
-    """Columns and lines of cells. The columns named in `left` are left-aligned, others right."""
+class Table:
+    """Columns and lines of cells, a title above them and notes below.
+
+    The columns named in `left` are left-aligned, the others right-aligned.
+
+    With `depths`, one for each line, it is a tree: the first cell of each line is indented, and no
+    cell is cut. Forms that do not indent show `paths` in place of the first cells.
+    """
 
     columns: Sequence[str]
     lines: Sequence[Sequence[str]]
-    left: frozenset[str] = frozenset()
+    left: Collection[str] = frozenset()
+    title: str = ""
+    notes: Sequence[str] = ()
+    depths: Sequence[int] = ()
+    paths: Sequence[str] = ()
 
-    def without_empty(self) -> Grid:
-        """Leave out the columns that have no text in any line."""
-        kept = [
-            place for place in range(len(self.columns)) if any(line[place] for line in self.lines)
-        ]
-        return Grid(
-            [self.columns[place] for place in kept],
-            [[line[place] for place in kept] for line in self.lines],
-            self.left,
+    def without_empty(self) -> Table:
+        """Leave out the columns, but the first, that have no text in any line."""
+        places = range(len(self.columns))
+        kept = [place for place in places if not place or any(line[place] for line in self.lines)]
+        columns = [self.columns[place] for place in kept]
+        return replace(
+            self, columns=columns, lines=[[line[place] for place in kept] for line in self.lines]
         )
 
     def plain(self) -> list[str]:
-        """Return the lines of text: head, rule, body. Long cells are cut."""
-        grid = [[_cut(shown_text(cell)) for cell in line] for line in (self.columns, *self.lines)]
-        widths = [max(map(_width, column)) for column in zip(*grid, strict=True)]
+        """Return the lines of text: title, head, rule, body, notes."""
+        title = [shown_text(self.title)] if self.title else []
+        return [*title, *self._plain_grid(), *map(shown_text, self.notes)]
+
+    def markdown(self) -> list[str]:
+        """Return the lines of Markdown with whole cells, and the notes as a list."""
+        title = [shown_text(self.title)] if self.title else []
+        if not self.lines:
+            return [*title, *markdown_list(self.notes)]
+        lines: Iterable[Sequence[str]] = self.lines
+        if self.paths:
+            lines = ([path, *line[1:]] for path, line in zip(self.paths, lines, strict=True))
+        bars = [":--" if column in self.left else "--:" for column in self.columns]
+        head, *body = (
+            f"| {' | '.join(in_markdown(shown_text(cell)) for cell in line)} |"
+            for line in (self.columns, *lines)
+        )
+        grid = [head, f"| {' | '.join(bars)} |", *body]
+        return [*title, *([""] if title else []), *grid, *markdown_list(self.notes)]
+
+    def html(self) -> str:
+        """Return an HTML fragment with whole cells, without scripts."""
+        if not self.title and not self.notes:
+            return self._html_grid()
+        title = html_list([self.title]) if self.title else ""
+        return f"<div>{title}{self._html_grid()}{html_list(self.notes)}</div>"
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        text = importlib.import_module("rich.text").Text
+        if self.title:
+            yield text(shown_text(self.title), style="bold")
+        if self.lines:
+            yield self._rich_grid(options.max_width)
+        yield from (text(shown_text(note), style="dim") for note in self.notes)
+
+    def _cells(self) -> list[list[str]]:
+        """Return all cells as plain text shows them, the head first."""
+        if not self.depths:
+            return [
+                [cut(shown_text(cell)) for cell in line] for line in (self.columns, *self.lines)
+            ]
+        grid = [[shown_text(cell) for cell in line] for line in (self.columns, *self.lines)]
+        for line, depth in zip(grid[1:], self.depths, strict=True):
+            line[0] = "  " * min(depth, MAX_INDENT) + line[0]
+        return grid
+
+    def _plain_grid(self) -> list[str]:
+        if not self.lines:
+            return []
+        grid = self._cells()
+        widths = [max(map(width, column)) for column in zip(*grid, strict=True)]
+        if self.depths:  # a longer name pushes its own line only
+            widths[0] = min(widths[0], MAX_NAME_COLUMNS)
         text = []
         for line in grid:
             padded = []
-            for column, cell, width in zip(self.columns, line, widths, strict=True):
-                space = " " * (width - _width(cell))
+            for column, cell, wide in zip(self.columns, line, widths, strict=True):
+                space = " " * (wide - width(cell))
                 padded.append(cell + space if column in self.left else space + cell)
             text.append("  ".join(padded).rstrip())
         return [text[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *text[1:]]
 
-    def markdown(self) -> list[str]:
-        """Return the lines of a Markdown table, with whole cells."""
-        bars = [":--" if column in self.left else "--:" for column in self.columns]
-        head, *body = (
-            f"| {' | '.join(_in_markdown(shown_text(cell)) for cell in line)} |"
-            for line in (self.columns, *self.lines)
+    def _html_grid(self) -> str:
+        if not self.lines:
+            return ""
+        head = f"<tr>{self._html_cells('th', self.columns, None)}</tr>"
+        depths: Sequence[int | None] = self.depths or [None] * len(self.lines)
+        body = "".join(
+            f"<tr>{self._html_cells('td', line, depth)}</tr>"
+            for line, depth in zip(self.lines, depths, strict=True)
         )
-        return [head, f"| {' | '.join(bars)} |", *body]
+        return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
 
-    def html(self) -> str:
-        """Return a table element, with whole cells."""
-        head, *body = (
-            f"<tr>{self._html_cells(tag, line)}</tr>"
-            for tag, line in [("th", self.columns), *(("td", line) for line in self.lines)]
-        )
-        return f"<table><thead>{head}</thead><tbody>{''.join(body)}</tbody></table>"
-
-    def _html_cells(self, tag: str, line: Sequence[str]) -> str:
+    def _html_cells(self, tag: str, line: Sequence[str], depth: int | None) -> str:
+        styles = [f"text-align:{'left' if name in self.left else 'right'}" for name in self.columns]
+        if depth is not None:
+            styles[0] += f";padding-left:{0.5 + 1.2 * min(depth, MAX_INDENT):.1f}em"
         return "".join(
-            f'<{tag} style="text-align:{"left" if column in self.left else "right"}">'
-            f"{html.escape(shown_text(cell))}</{tag}>"
-            for column, cell in zip(self.columns, line, strict=True)
+            f'<{tag} style="{style}">{html.escape(shown_text(cell))}</{tag}>'
+            for style, cell in zip(styles, line, strict=True)
         )
 
+    def _rich_grid(self, columns: int) -> Any:
+        """Build rich's table for a terminal of that many columns; names are no markup to it."""
+        styled = importlib.import_module("rich.text").Text
+        roomy = max(map(width, self._plain_grid())) <= columns
+        grid = importlib.import_module("rich.table").Table(
+            box=importlib.import_module("rich.box").SIMPLE_HEAD,
+            padding=(0, int(roomy)),
+            pad_edge=False,
+            show_edge=False,
+            collapse_padding=True,
+        )
+        head, *body = self._cells()
+        for place, cells in enumerate(zip(*body, strict=True)):
+            column = head[place]
+            # Headings on two lines leave a narrow terminal's width to the figures.
+            heading = styled(column if roomy else column.replace(" ", "\n"))
+            if self.columns[place] in self.left:
+                least = min(_RICH_TEXT, max(map(width, cells))) if place else _RICH_LABEL
+                grid.add_column(heading, justify="left", overflow="fold", min_width=least)
+            else:
+                grid.add_column(heading, justify="right", no_wrap=True)
+        for line in body:
+            grid.add_row(styled(line[0], style="cyan"), *map(styled, line[1:]))
+        return grid
 
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_NAME_COLUMNS else f"{text[: MAX_NAME_COLUMNS - 1]}…"
+
+def write(table: Table, file: TextIO | None, style: str) -> None:
+    """Write a table to `file`, None for standard output.
+
+    The style is ``"plain"``, ``"rich"``, or ``"auto"``: rich on a terminal. Without rich installed
+    it is plain.
+    """
+    choice("style", style, STYLES)
+    out = sys.stdout if file is None else file
+    if style == "rich" or (style == "auto" and _fits_rich(out)):
+        try:
+            console = importlib.import_module("rich.console").Console
+        except ModuleNotFoundError:  # then the plain table says the same
+            pass
+        else:
+            console(file=out, force_terminal=True if style == "rich" else None).print(table)
+            return
+    write_text(out, "\n".join([*table.plain(), ""]))
+
+
+def _fits_rich(out: TextIO) -> bool:
+    unicode_out = (getattr(out, "encoding", None) or "").lower().startswith("utf")
+    return unicode_out and out.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def aligned(entries: Sequence[tuple[str, str]], indent: str = "") -> list[str]:
+    """Return a line of text for each heading and its text, the texts below each other."""
+    shown = [(shown_text(heading), shown_text(text)) for heading, text in entries]
+    wide = max((width(heading) for heading, _ in shown), default=0)
+    return [f"{indent}{heading}{' ' * (wide - width(heading))}  {text}" for heading, text in shown]
 
 
 def markdown_list(texts: Sequence[str]) -> list[str]:
     """Return a Markdown list with a blank line before it; nothing for no texts."""
-    return ["", *(f"- {_in_markdown(shown_text(text))}" for text in texts)] if texts else []
+    return ["", *(f"- {in_markdown(shown_text(text))}" for text in texts)] if texts else []
 
 
 def html_list(texts: Sequence[str]) -> str:

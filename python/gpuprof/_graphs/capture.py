@@ -8,15 +8,7 @@ from threading import current_thread, get_ident
 from typing import TYPE_CHECKING, Literal
 
 import gpuprof._core as _core
-from gpuprof._graphs.arguments import (
-    BACKENDS,
-    capture_mode,
-    check_pool,
-    graph_name,
-    objects_to_keep,
-    timers_number,
-)
-from gpuprof._graphs.graph import CapturedGraph, GraphMemory
+from gpuprof._graphs.graph import CapturedGraph
 from gpuprof._graphs.guard import (
     CaptureSettings,
     GraphCaptureGuard,
@@ -25,14 +17,19 @@ from gpuprof._graphs.guard import (
     forget_begun,
     forget_dead,
 )
-from gpuprof._graphs.timings import GraphTimings, SpanTiming
+from gpuprof._graphs.pool import check_pool
 from gpuprof._graphs.types import (
+    BACKENDS,
     CaptureInfo,
     CaptureMode,
     CaptureModeLike,
     CaptureStatus,
     OpenCapture,
     TimersLike,
+    capture_mode,
+    graph_name,
+    objects_to_keep,
+    timers_number,
 )
 from gpuprof.errors import EmptyGraphError, InvalidStateError
 
@@ -40,26 +37,8 @@ if TYPE_CHECKING:
     from contextlib import _GeneratorContextManager
     from types import TracebackType
 
-    from gpuprof._graphs.debug import Watch
+    from gpuprof._graphs.debug import CaptureWatch
     from gpuprof._graphs.pool import CapturePool
-
-__all__ = [
-    "CaptureInfo",
-    "CaptureMode",
-    "CaptureStatus",
-    "CapturedGraph",
-    "GraphCaptureGuard",
-    "GraphMemory",
-    "GraphTimings",
-    "OpenCapture",
-    "SpanTiming",
-    "begin_capture",
-    "capture",
-    "capture_info",
-    "capture_status",
-    "end_capture",
-    "is_stream_capturing",
-]
 
 
 @atexit.register
@@ -148,7 +127,7 @@ def end_capture(stream: object = None, *, pool: CapturePool | None = None) -> Ca
 
 
 def capture_status(stream: object = None) -> CaptureStatus:
-    """Return whether a stream is being captured, by whomever.
+    """Return whether a stream is being captured, by gpuprof or others.
 
     Parameters
     ----------
@@ -170,7 +149,7 @@ def capture_status(stream: object = None) -> CaptureStatus:
 
 
 def is_stream_capturing(stream: object = None) -> bool:
-    """Return whether what a stream is given now becomes part of a graph.
+    """Return whether work that is queued on a stream now becomes part of a graph.
 
     Parameters
     ----------
@@ -225,12 +204,12 @@ def _stream(stream: object) -> tuple[int, int]:
 
 
 class capture(_core._CaptureBlock):  # used as a function, and must be cheap
-    """Capture what a ``with`` block gives to a stream, as a graph that can be replayed.
+    """Capture what a ``with`` block queues on a stream, as a graph that can be replayed.
 
     ``with gpuprof.capture(stream) as cap: ...`` yields the `GraphCaptureGuard`; afterwards
     ``cap.graph`` is the `CapturedGraph`. An exception in the block discards the capture, leaves the
-    stream usable, and propagates unchanged, with a note of what the driver had refused. What a
-    garbage collection destroys meanwhile does not break the capture, unless it waits for the GPU.
+    stream usable, and propagates unchanged, with a note of what the driver had refused. Destructors
+    that the garbage collector runs meanwhile do not break it, unless they wait for the GPU.
 
     Parameters
     ----------
@@ -241,13 +220,13 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
     backend : {'auto', 'driver', 'torch'}
         ``'torch'`` captures through `torch.cuda.CUDAGraph`, so that memory comes from its private
         pool and random operators work; ``'auto'`` does so on torch's streams. ``'driver'`` is a
-        plain capture, which for torch's work reuses memory without a word.
+        plain capture: torch may silently reuse the memory of tensors in its graph.
     mode : CaptureMode or str
         ``"thread_local"``, ``"global"`` or ``"relaxed"``: see `CaptureMode`.
     pool : CapturePool, optional
-        Whose buffers the graph needs; under torch also the memory that its captures share.
+        Keeps the buffers that the graph needs; under torch its captures share memory.
     keep_alive : iterable of object
-        Objects that the graph uses. Kept until it is closed and its last replay is over.
+        Objects that the graph uses. Kept until it is closed and its last replay is done.
     upload : bool
         Copy the graph to the device at once, so that its first launch is cheap.
     debug : bool
@@ -282,6 +261,8 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
     >>> cap.graph.launch()  # doctest: +SKIP
     """
 
+    __module__ = "gpuprof"
+
     __slots__ = ("_debug", "_guard", "_settings", "_stream", "_watch", "_watching")
 
     def __init__(
@@ -315,8 +296,8 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
         self._stream = stream
         self._debug = bool(debug)
         self._guard: GraphCaptureGuard | None = None
-        self._watching: _GeneratorContextManager[Watch] | None = None
-        self._watch: Watch | None = None
+        self._watching: _GeneratorContextManager[CaptureWatch] | None = None
+        self._watch: CaptureWatch | None = None
 
     if TYPE_CHECKING:
 
@@ -326,7 +307,7 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
         if self._guard is not None:
             message = "a capture is entered once; call gpuprof.capture() again for another one"
             raise InvalidStateError(message)
-        # Known before it begins: an interrupt may come as soon as it has.
+        # Kept before it begins: an interrupt may come right after.
         guard = self._guard = GraphCaptureGuard.__new__(GraphCaptureGuard)
         guard._begin(self._stream, self._settings)
         if self._debug:
@@ -355,12 +336,12 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
             elif guard.is_open:
                 _note(error, guard)
         finally:
-            guard.abort()  # nothing, after a capture that was finished
+            guard.abort()  # does nothing after a finished capture
             if begun:
                 forget_dead()
 
     def _discard(self) -> None:
-        """Leave nothing open, wherever an exception has come out of the two above."""
+        """Leave nothing open, wherever an exception came out of `_enter` or `_leave`."""
         if self._watching is not None:
             self._watching.gen.close()
         if self._guard is not None:
@@ -382,7 +363,7 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
             warnings.warn(outside, RuntimeWarning, stacklevel=3)
 
     def _outside(self) -> str | None:
-        """Return what was seen of work that is missing from the graph, in words."""
+        """Return a sentence on work that ran outside the capture, or None."""
         if self._watch is None or not self._watch.outside:
             return None
         from gpuprof._graphs import debug as graphs_debug

@@ -1,9 +1,9 @@
-"""Finding the line that breaks a capture, by asking for its state after everything that is called.
+"""``debug=True``: finds the line that breaks a capture, by asking for its status again and again.
 
-Torch's operators are watched by a dispatch mode, which raises at the one that broke the capture.
-What is no operator, such as a `synchronize()`, is seen by a trace function, which looks at every
-line, unless a debugger traces already: it remembers the line, and the next operator or the end of
-the body raises. All this makes the body slow.
+A dispatch mode checks after each of torch's operators, and raises at the one that broke the
+capture. A trace function checks at each line, unless a debugger traces already, for what is no
+operator, such as a `synchronize()`: it remembers the line, and the next operator or the end of the
+body raises. This makes the body slow.
 
 Torch is never imported from here.
 """
@@ -41,25 +41,22 @@ _NO_WORK = (
 )
 
 
-class Watch:
-    """What was seen of one capture.
-
-    Attributes
-    ----------
-    outside : list of (str, str)
-        Operators on CUDA tensors that ran on a stream which was not being captured, and the line
-        of each: at most a hundred.
-    """
+class CaptureWatch:
+    """What was seen of one capture."""
 
     def __init__(
-        self, stream: int, facts: Callable[[], CaptureFacts], look: Callable[[], object] | None
+        self,
+        stream: int,
+        facts: Callable[[], CaptureFacts],
+        note_progress: Callable[[], object] | None,
     ) -> None:
         self._stream = stream
         self._facts = facts
-        self._look = look
+        self._note_progress = note_progress
         self._last: tuple[CodeType, int] | None = None
         self._broken_at: str | None = None
         self._raised = False
+        # Operators that ran on a stream that was not being captured, each with its line.
         self.outside: list[tuple[str, str]] = []
 
     def is_broken(self) -> bool:
@@ -80,8 +77,8 @@ class Watch:
         if self._broken_at is None:
             if self.is_broken():
                 self._broken_at = self._last_line()
-            elif self._look is not None:
-                self._look()
+            elif self._note_progress is not None:
+                self._note_progress()
         shown: FrameType | None = frame
         if event == "return":
             shown = _nearest(frame.f_back)  # which goes on with the rest of its line
@@ -98,8 +95,8 @@ class Watch:
         """Raise if the operator that has just run broke the capture."""
         if not self._raised and self.is_broken():
             raise self.error(op, _line(sys._getframe(1)))
-        if self._look is not None:
-            self._look()
+        if self._note_progress is not None:
+            self._note_progress()
 
     def note(self, error: BaseException) -> None:
         """Tell the body's own exception at which line the capture broke, if it did."""
@@ -124,31 +121,17 @@ class Watch:
 
 @contextlib.contextmanager
 def watch(
-    stream: int, facts: Callable[[], CaptureFacts], look: Callable[[], object] | None = None
-) -> Iterator[Watch]:
-    """Watch the capture of a stream, and raise where it breaks.
+    stream: int,
+    facts: Callable[[], CaptureFacts],
+    note_progress: Callable[[], object] | None = None,
+) -> Iterator[CaptureWatch]:
+    """Watch the capture of a stream by this thread, and raise a CaptureError where it breaks.
 
-    Parameters
-    ----------
-    stream : int
-        The handle of the stream that is captured, by this thread.
-    facts : callable
-        Gives what is known of the capture when it has broken.
-    look : callable, optional
-        Called after each operator and each line that left the capture whole, to note how far it
-        has come.
-
-    Yields
-    ------
-    Watch
-
-    Raises
-    ------
-    CaptureError
-        The capture broke; `op` and `where` say at what. Raised by the operator, or by the next one
-        or at the end of the block where something else did it.
+    The operator that broke it raises; where something else did, the next operator or the end of the
+    block does. `facts` gives what is known of the broken capture; `note_progress` is called after
+    each operator and line that did not break it.
     """
-    seen = Watch(stream, facts, look)
+    seen = CaptureWatch(stream, facts, note_progress)
     with contextlib.ExitStack() as undo:
         if sys.gettrace() is None:
             _trace(seen, undo)
@@ -164,17 +147,7 @@ def watch(
 
 
 def report_outside(outside: list[tuple[str, str]]) -> str:
-    """Return a sentence on the work that is missing from a graph.
-
-    Parameters
-    ----------
-    outside : list of (str, str)
-        As a `Watch` has it; not empty.
-
-    Returns
-    -------
-    str
-    """
+    """Return a sentence on the work that is missing from a graph."""
     shown = "; ".join(f"{op} at {where}" for op, where in outside[:3])
     more = len(outside) - 3
     rest = "" if more <= 0 else f"; and {more} more"
@@ -186,7 +159,7 @@ def report_outside(outside: list[tuple[str, str]]) -> str:
     )
 
 
-def _trace(seen: Watch, undo: contextlib.ExitStack) -> None:
+def _trace(seen: CaptureWatch, undo: contextlib.ExitStack) -> None:
     """Follow the lines of this thread, also those of the function that is captured in."""
     frame = _nearest(sys._getframe(1))
     if frame is not None:
@@ -197,12 +170,12 @@ def _trace(seen: Watch, undo: contextlib.ExitStack) -> None:
     undo.callback(_untrace, seen)
 
 
-def _untrace(seen: Watch) -> None:
+def _untrace(seen: CaptureWatch) -> None:
     if sys.gettrace() == seen.trace_calls:
         sys.settrace(None)
 
 
-def _dispatch_mode(seen: Watch) -> Any:
+def _dispatch_mode(seen: CaptureWatch) -> Any:
     """Return a mode that hands torch's operators to `seen`, or None without torch."""
     python_dispatch = sys.modules.get("torch.utils._python_dispatch")
     base: Any = getattr(python_dispatch, "TorchDispatchMode", None)

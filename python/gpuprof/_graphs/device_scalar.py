@@ -6,59 +6,40 @@ from typing import NoReturn, SupportsFloat, SupportsIndex
 
 import gpuprof._core as _core
 
-# Short names, of which NumPy reads 'f16' as 16 bytes and the others not at all.
-_SHORT = {
-    "f16": "float16",
-    "f32": "float32",
-    "f64": "float64",
-    "bf16": "bfloat16",
-    "i16": "int16",
-    "i32": "int32",
-    "i64": "int64",
-    "u16": "uint16",
-    "u32": "uint32",
-    "u64": "uint64",
-}
-# NumPy's names that are not those of its dtypes, on the 64-bit systems that there are drivers for.
-_NUMPY_NAMES = {
-    "bool_": "bool",
-    "byte": "int8",
-    "ubyte": "uint8",
-    "short": "int16",
-    "ushort": "uint16",
-    "intc": "int32",
-    "uintc": "uint32",
-    "int": "int64",
-    "int_": "int64",
-    "intp": "int64",
-    "long": "int64",
-    "longlong": "int64",
-    "uint": "uint64",
-    "uintp": "uint64",
-    "ulong": "uint64",
-    "ulonglong": "uint64",
-    "half": "float16",
-    "single": "float32",
-    "float": "float64",
-    "double": "float64",
+# Other names of each dtype: short ones, of which NumPy reads 'f16' as 16 bytes and the rest not at
+# all, and those of NumPy that are not a dtype's, on the 64-bit systems that there are drivers for.
+_NAMES_OF = {
+    "bool": "bool_",
+    "int8": "byte",
+    "int16": "i16 short",
+    "int32": "i32 intc",
+    "int64": "i64 int int_ intp long longlong",
+    "uint8": "ubyte",
+    "uint16": "u16 ushort",
+    "uint32": "u32 uintc",
+    "uint64": "u64 uint uintp ulong ulonglong",
+    "float16": "f16 half",
+    "bfloat16": "bf16",
+    "float32": "f32 single",
+    "float64": "f64 float double",
 }
 # NumPy's codes, before which it takes a byte order.
 _CODES_OF = {
-    "bool": ("?", "b1"),
-    "int8": ("b", "i1"),
-    "int16": ("h", "i2"),
-    "int32": ("i", "i4"),
-    "int64": ("l", "q", "p"),
-    "uint8": ("B", "u1"),
-    "uint16": ("H", "u2"),
-    "uint32": ("I", "u4"),
-    "uint64": ("L", "Q", "P"),
-    "float16": ("e", "f2"),
-    "float32": ("f", "f4"),
-    "float64": ("d", "f8"),
+    "bool": "? b1",
+    "int8": "b i1",
+    "int16": "h i2",
+    "int32": "i i4",
+    "int64": "l q p",
+    "uint8": "B u1",
+    "uint16": "H u2",
+    "uint32": "I u4",
+    "uint64": "L Q P",
+    "float16": "e f2",
+    "float32": "f f4",
+    "float64": "d f8",
 }
-_NUMPY_CODES = {code: name for name, codes in _CODES_OF.items() for code in codes}
-_ALIASES = {**_SHORT, **_NUMPY_NAMES}
+_ALIASES = {alias: name for name, aliases in _NAMES_OF.items() for alias in aliases.split()}
+_NUMPY_CODES = {code: name for name, codes in _CODES_OF.items() for code in codes.split()}
 _PYTHON_TYPES: dict[object, str] = {bool: "bool", int: "int64", float: "float64"}
 _BYTE_ORDERS = frozenset("<>=|")
 _FOREIGN_ORDERS = frozenset(">")  # every machine with a driver has the little end first
@@ -67,13 +48,7 @@ _AMBIGUOUS = {"i8": ("int8", "int64"), "u8": ("uint8", "uint64")}
 
 
 def dtype_name(dtype: object) -> str:
-    """Return the name of a ``dtype=`` argument; whether there is such a type is not checked.
-
-    Raises
-    ------
-    TypeError, ValueError
-        What names no type, means two, or is not in the machine's byte order.
-    """
+    """Return the name of a ``dtype=`` argument; whether there is such a type is not checked."""
     if isinstance(dtype, str):
         return _from_text(dtype)
     if isinstance(dtype, type):
@@ -167,6 +142,8 @@ class DeviceScalar(_core._DeviceScalar):
     >>> scale.get()  # doctest: +SKIP
     0.5
     """
+
+    __module__ = "gpuprof"
 
     __slots__ = ()
 

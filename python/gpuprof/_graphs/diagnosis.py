@@ -1,8 +1,8 @@
-"""What is said of a capture that broke: which call the driver refused, and what usually does that.
+"""Why a capture broke: which call the driver refused, and what usually causes that.
 
-The end of a broken capture only says that something went wrong before. What it was stands in the
-driver's log (CUDA 12.9 and later), in lines of all threads: the first refusal is the cause, and the
-ones after it, mostly 901, are its echoes.
+Ending a broken capture only reports that something failed earlier. The cause is in the driver's log
+(CUDA 12.9 and later), which has lines of all threads: the first refusal is the cause, and later
+ones, mostly 901, are its consequences.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gpuprof.errors import _ECHO, _NAMES, _TEXTS, CaptureError, refused
+from gpuprof.errors import CAPTURE_TEXTS, INVALIDATED, CaptureError, refused
 
 _OWN_KINDS = {902, 903, 905, 906}
 
@@ -113,29 +113,16 @@ _VERSION = re.compile(r"(?:_v\d+)?(?:_pt[ds]z?s?)?$")
 
 @dataclass(frozen=True)
 class CaptureFacts:
-    """What is known of a capture when it broke.
-
-    Attributes
-    ----------
-    name, mode : str, optional
-    stream : int, optional
-        The handle of the stream that was captured.
-    num_nodes : int, optional
-        How many nodes it had when last seen; the driver cannot be asked once it is broken.
-    last_kernel : str, optional
-    log : sequence of (bool, str), optional
-        The lines that the driver's log got since the capture began, oldest first, each with
-        whether this thread wrote it. None where the driver keeps no log.
-    op, where : str, optional
-        The operator and the line that broke it, where somebody watched.
-    """
+    """What is known of a capture when it broke."""
 
     name: str | None = None
     mode: str | None = None
-    num_nodes: int | None = None
+    num_nodes: int | None = None  # when last seen: of a broken capture the driver does not tell
     last_kernel: str | None = None
+    # The lines of the driver's log since the capture began, oldest first, each with whether this
+    # thread wrote it; None where the driver keeps no log.
     log: Sequence[tuple[bool, str]] | None = ()
-    op: str | None = None
+    op: str | None = None  # what broke it, and the line, with debug=True
     where: str | None = None
     stream: int | None = None
 
@@ -146,25 +133,13 @@ class CaptureFacts:
 
 @dataclass(frozen=True)
 class Refusal:
-    """One call that the driver refused because of a capture.
+    """One call that the driver refused because of a capture."""
 
-    Attributes
-    ----------
-    own : bool
-        Whether this thread called it.
-    code : int
-    name : str
-        CUDA's name of the code.
-    call : str
-    remark : str
-        What the driver said before it, or nothing.
-    """
-
-    own: bool
+    own: bool  # whether this thread called it
     code: int
-    name: str
+    name: str  # CUDA's name of the code
     call: str
-    remark: str
+    remark: str  # what the driver said before it, or nothing
 
     def __str__(self) -> str:
         thread = "this thread" if self.own else "another thread"
@@ -173,19 +148,7 @@ class Refusal:
 
 
 def first_refusal(log: Sequence[tuple[bool, str]] | None) -> Refusal | None:
-    """Return the refused call that broke a capture, as far as the log tells.
-
-    Parameters
-    ----------
-    log : sequence of (bool, str), optional
-        As in `CaptureFacts`.
-
-    Returns
-    -------
-    Refusal or None
-        This thread's first if it has one, else another thread's. An answer that only says that
-        the capture was broken before is none, nor is a refusal for another reason.
-    """
+    """Return the first refused call in the log, preferring this thread's; echoes (901) are none."""
     found: list[Refusal] = []
     remarks = {True: "", False: ""}
     for own, line in log or ():
@@ -195,7 +158,7 @@ def first_refusal(log: Sequence[tuple[bool, str]] | None) -> Refusal | None:
             remarks[own] = text
             continue
         code = int(match[1])
-        if code in _NAMES and code != _ECHO:
+        if code in CAPTURE_TEXTS and code != INVALIDATED:
             found.append(Refusal(own, code, match[2], match[3], remarks[own]))
         remarks[own] = ""
     return next((refusal for refusal in found if refusal.own), found[0] if found else None)
@@ -204,19 +167,11 @@ def first_refusal(log: Sequence[tuple[bool, str]] | None) -> Refusal | None:
 def explain(error: CaptureError, facts: CaptureFacts) -> CaptureError:
     """Fill an error of a capture with what is known, and make its text of it.
 
-    Parameters
-    ----------
-    error : CaptureError
-        Changed in place, unless it only says that something broke the capture (901) and the log
-        names one of the rules for streams (902, 903, 905, 906): then the result is of that code.
-    facts : CaptureFacts
-
-    Returns
-    -------
-    CaptureError
+    It is changed in place, unless it is only an echo (901) and the log names a rule for streams
+    (902, 903, 905, 906): then the result is an error of that code.
     """
     refusal = first_refusal(facts.log)
-    if error.code == _ECHO and refusal is not None and refusal.code in _OWN_KINDS:
+    if error.code == INVALIDATED and refusal is not None and refusal.code in _OWN_KINDS:
         error = refused(refusal.code, error.call)
     error.capture = facts.name
     error.mode = facts.mode
@@ -228,15 +183,15 @@ def explain(error: CaptureError, facts: CaptureFacts) -> CaptureError:
     error.where = facts.where
     error.hint = _hint(error.code, refusal, facts)
     sentences = [f"{_title(facts)} broke{_place(facts)}"]
-    if refusal is None or error.code != _ECHO:
-        sentences[0] += f": {_TEXTS.get(error.code, error.detail)}"
+    if refusal is None or error.code != INVALIDATED:
+        sentences[0] += f": {CAPTURE_TEXTS.get(error.code, error.detail)}"
     if refusal is not None and (refusal.code, refusal.call) != (error.code, error.call):
         sentences.append(f"First refused call: {refusal}")
     elif refusal is not None:
         sentences.extend([f'The driver says "{refusal.remark}"'] if refusal.remark else [])
     elif facts.log is None:
         sentences.append("This driver keeps no log of what it refuses (CUDA 12.9 and later do)")
-    elif error.code == _ECHO:
+    elif error.code == INVALIDATED:
         sentences.append("The driver's log names no refused call")
     if error.hint is not None:
         sentences.append(error.hint[0].upper() + error.hint[1:])
@@ -246,14 +201,9 @@ def explain(error: CaptureError, facts: CaptureFacts) -> CaptureError:
 
 
 def note_for_body(error: BaseException, facts: CaptureFacts) -> None:
-    """Add to an exception of a captured body what the driver had refused before it.
+    """Add a note to the body's exception on what the driver had refused, unless it says so already.
 
-    Parameters
-    ----------
-    error : BaseException
-        Left alone where nothing was refused, where it or a note says so already, and on Python
-        3.10, which has no notes.
-    facts : CaptureFacts
+    Python 3.10 has no notes.
     """
     refusal = first_refusal(facts.log)
     add_note = getattr(error, "add_note", None)
@@ -319,7 +269,7 @@ def _hint(code: int, refusal: Refusal | None, facts: CaptureFacts) -> str | None
             "in global mode a capture binds all threads of the process; "
             'mode="thread_local" binds only the one that captures'
         )
-    if hint is None and refusal is None and code == _ECHO and facts.where is None:
+    if hint is None and refusal is None and code == INVALIDATED and facts.where is None:
         return "debug=True finds the line"
     return hint
 

@@ -1,4 +1,4 @@
-"""Graphs as DOT text, the language of Graphviz, and the files that it is written to.
+"""Graphs as DOT text, the language of Graphviz, and as HTML for notebooks.
 
 Names are escaped: whatever a kernel is called, the text describes the same nodes and edges.
 """
@@ -8,18 +8,33 @@ from __future__ import annotations
 import errno
 import html
 import os
-from collections.abc import Iterator
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuprof._common.text import shown_text
-from gpuprof._graphs.nodes import Edges, Nodes, cut, details, edges_of, short_name
+from gpuprof._display.table import Table
+from gpuprof._graphs.nodes import (
+    Edges,
+    Nodes,
+    count_by,
+    cut,
+    details,
+    edges_of,
+    plural,
+    short_name,
+)
 from gpuprof._trace.files import Output
 
 if TYPE_CHECKING:
     from gpuprof._core import GraphNode
 
+MAX_NODES = 500
 _MAX_TOOLTIP = 500
+_MAX_SUMMARY_ROWS = 50
+_DOT_TIMEOUT_S = 10.0
 # Shape and colour by type; a type that is not here is drawn as _OTHER.
 _STYLES = {
     "kernel": ("box", "#cfe8cf"),
@@ -38,22 +53,7 @@ _OTHER = ("ellipse", "#eeeeee")
 
 
 def to_dot(nodes: Nodes, edges: Edges, name: str) -> str:
-    """Write a graph as DOT: a node for each node, child graphs as clusters.
-
-    Parameters
-    ----------
-    nodes : sequence of GraphNode
-    edges : sequence of (int, int)
-        Pairs of indices into `nodes`.
-    name : str
-        The graph's name and heading.
-
-    Returns
-    -------
-    str
-        For ``dot -Tsvg`` and other tools. Dashed edges are programmatic: their second node may
-        start before the first is over.
-    """
+    """Write a graph as DOT: child graphs are clusters, programmatic edges are dashed."""
     lines = [
         f"digraph {_quoted(name)} {{",
         f"  label={_quoted(name)};",
@@ -103,17 +103,7 @@ def _escaped(text: str) -> str:
 
 
 def write_dot(path: str | os.PathLike[str], text: str) -> None:
-    """Write `text` to `path`: all of it, or nothing.
-
-    An existing file is replaced at the end, in one step.
-
-    Raises
-    ------
-    OSError
-        It cannot be written: a directory, no space, no permission. Names `path`.
-    TypeError, ValueError
-        It is not the name of a file.
-    """
+    """Write `text` to `path`, whole or not at all. Raises OSError that names `path`."""
     name: object = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(name, str):
         message = f"path: expected a str or os.PathLike of str, got {name!r}"
@@ -131,3 +121,71 @@ def write_dot(path: str | os.PathLike[str], text: str) -> None:
     except OSError as error:
         # The original one may name the temporary file, or nothing.
         raise OSError(error.errno, error.strerror or str(error), name) from error
+
+
+def html_view(nodes: Nodes, edges: Edges, name: str, facts: Mapping[str, str]) -> str:
+    """Show a graph as an HTML fragment without scripts.
+
+    Up to 500 nodes are drawn by Graphviz, or listed in a table; of more, the kinds are counted.
+    """
+    heading = f"<div><b>{_html(name)}</b></div>"
+    known = "".join(f"<div>{_html(key)}: {_html(text)}</div>" for key, text in facts.items())
+    if len(nodes) > MAX_NODES:
+        body = _summary(nodes)
+    else:
+        body = to_svg(nodes, edges, name) or _table(nodes)
+    return f"<div>{heading}{known}{body}</div>"
+
+
+def to_svg(nodes: Nodes, edges: Edges, name: str) -> str | None:
+    """Draw a graph as SVG. None where Graphviz is not installed, fails, or takes too long."""
+    program = shutil.which("dot")
+    if program is None:
+        return None
+    try:
+        done = subprocess.run(
+            [program, "-Tsvg"],
+            input=to_dot(nodes, edges, name).encode(),
+            capture_output=True,
+            timeout=_DOT_TIMEOUT_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    # What comes before the element is a declaration, which has no place inside a page.
+    _, begin, rest = done.stdout.decode(errors="replace").partition("<svg")
+    return begin + rest if begin else None
+
+
+def _table(nodes: Nodes) -> str:
+    rows = (
+        (
+            str(node.index),
+            node.type,
+            short_name(node.name),
+            ", ".join(details(node)),
+            " ".join(map(str, node.dependencies)),
+        )
+        for node in nodes
+    )
+    return _grid(("node", "type", "kernel", "details", "waits for"), rows)
+
+
+def _summary(nodes: Nodes) -> str:
+    counts = count_by((node.type, node.name) for node in nodes)
+    rows = [
+        (node_type, short_name(name), f"{count:,}")
+        for (node_type, name), count in [*counts.items()][:_MAX_SUMMARY_ROWS]
+    ]
+    note = f"{len(nodes):,} nodes, too many to draw; by kind:"
+    rest = len(counts) - len(rows)
+    more = f"<div>and {plural(rest, 'more kind')}</div>" if rest else ""
+    return f"<div>{note}</div>{_grid(('type', 'kernel', 'nodes'), rows)}{more}"
+
+
+def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return Table(head, [*rows], left=head).html()
+
+
+def _html(text: str) -> str:
+    return html.escape(shown_text(text))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._graphs.arguments import graph_name, shown
 from gpuprof._graphs.timings import GraphTimings
+from gpuprof._graphs.types import GraphMemory, graph_name, shown
 from gpuprof.errors import GraphUpdateError, InvalidStateError
 
 if TYPE_CHECKING:
@@ -18,57 +17,24 @@ if TYPE_CHECKING:
 
     from gpuprof._core import GraphNode
     from gpuprof._frameworks.torch_graph import TorchParts
+    from gpuprof._graphs.diff import GraphDiff
     from gpuprof._graphs.pool import CapturePool
-    from gpuprof._graphs.view import GraphDiff
-
-
-@dataclass(frozen=True)
-class GraphMemory:
-    """Device memory that a graph took, in bytes.
-
-    It is what the device had less of afterwards. The driver takes memory in chunks, so a small
-    graph may show none, and what other threads and processes do meanwhile is in it.
-
-    Attributes
-    ----------
-    instantiate : int or None
-        Taken by the executable graph, found by making a second one; None where that cannot be
-        found, as for a graph that allocates memory itself.
-    upload : int or None
-        Taken by `CapturedGraph.upload`; None where it was not called.
-    """
-
-    instantiate: int | None
-    upload: int | None
-
-    @property
-    def total(self) -> int | None:
-        """The sum of what is known; None if nothing is."""
-        known = [size for size in (self.instantiate, self.upload) if size is not None]
-        return sum(known) if known else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the attributes as plain data."""
-        return asdict(self) | {"total": self.total}
-
-    def _repr_html_(self) -> str:
-        import html
-
-        return f"<code>{html.escape(repr(self))}</code>"
 
 
 class CapturedGraph(_core.GraphBase):
     """A captured CUDA graph. Made by `capture`, `end_capture`, `from_torch` and `from_handles`.
 
     A graph owns what it needs: its buffers (`pool`), the objects of ``keep_alive=``, the events of
-    the timers inside. They are let go when it is closed and its last replay is over. It may be used
-    from any thread; its calls take turns.
+    the timers inside. They are released when it is closed and its last replay is done. Any thread
+    may use it: its calls are serialised.
     """
+
+    __module__ = "gpuprof"
 
     _pool: CapturePool | None = None
     _name: str | None = None
     _nodes: tuple[GraphNode, ...] | None = None
-    _kept: tuple[object, ...] = ()
+    _keep_alive: tuple[object, ...] = ()
     _stream_object: object = None  # of the capture: a launch without a stream goes to it
 
     def __init__(self) -> None:
@@ -96,10 +62,10 @@ class CapturedGraph(_core.GraphBase):
         return self
 
     def _own(self, pool: CapturePool | None, keep: Iterable[object]) -> None:
-        """Keep a pool and objects until the last replay is over."""
-        self._kept = (*keep, pool) if pool is not None else tuple(keep)
-        self._retain(self._kept)
-        self._read_scalars(self._kept)
+        """Keep a pool and objects until the last replay is done."""
+        self._keep_alive = (*keep, pool) if pool is not None else tuple(keep)
+        self._retain(self._keep_alive)
+        self._read_scalars(self._keep_alive)
         if pool is not None:
             self._read_scalars(tuple(pool._buffers))
             self._pool = pool
@@ -114,12 +80,12 @@ class CapturedGraph(_core.GraphBase):
 
     @classmethod
     def from_torch(cls, graph: object, *, name: str | None = None) -> Self:
-        """Look into, and replay, a graph that torch, inductor or vLLM made.
+        """Inspect and replay a graph that torch, inductor or vLLM made.
 
         Parameters
         ----------
         graph : torch.cuda.CUDAGraph
-            Kept alive. Without ``keep_graph=True`` it can be replayed, but its nodes are gone.
+            Kept alive. Without ``keep_graph=True`` it can be replayed, but has no nodes to inspect.
         name : str, optional
 
         Returns
@@ -144,13 +110,13 @@ class CapturedGraph(_core.GraphBase):
 
     @classmethod
     def from_handles(cls, graph: int, exec: int, *, name: str | None = None) -> Self:
-        """Look into, and replay, a graph of which only the driver's handles are known.
+        """Inspect and replay a graph of which only the driver's handles are known.
 
         Parameters
         ----------
         graph, exec : int
-            A CUgraph and the CUgraphExec made of it, 0 for a graph that is gone. Both stay the
-            caller's, and must live as long as this object: a stale handle crashes the process.
+            A CUgraph and the CUgraphExec made of it; the graph may be 0. The caller owns both, and
+            must keep them as long as this object: a stale handle crashes the process.
         name : str, optional
 
         Returns
@@ -222,7 +188,7 @@ class CapturedGraph(_core.GraphBase):
 
     @property
     def memory(self) -> GraphMemory:
-        """The device memory that the graph took, as far as that was seen."""
+        """The device memory that the graph took, as far as it was measured."""
         instantiate, upload = (None if size < 0 else size for size in self._memory())
         return GraphMemory(instantiate, upload)
 
@@ -296,7 +262,7 @@ class CapturedGraph(_core.GraphBase):
         return view.signature(self.nodes)
 
     def diff(self, other: CapturedGraph) -> GraphDiff:
-        """Say in words what another graph has that this one has not, and the other way round.
+        """Describe how another graph differs from this one.
 
         Parameters
         ----------
@@ -329,20 +295,20 @@ class CapturedGraph(_core.GraphBase):
         OSError
             The file cannot be written.
         """
-        from gpuprof._graphs import view
+        from gpuprof._graphs import drawing
 
-        text = view.to_dot(self.nodes, self.edges, self._name or "graph")
+        text = drawing.to_dot(self.nodes, self.edges, self._name or "graph")
         if path is not None:
-            view.write_dot(path, text)
+            drawing.write_dot(path, text)
         return text
 
     def update(self, other: CapturedGraph) -> None:
-        """Take what another graph does into this one, without a new instantiation.
+        """Replace what this graph does by what another does, without a new instantiation.
 
-        What `other` keeps alive, and its pool, this graph keeps alive in place of its own, which go
-        once the launches so far are over; `other` may be closed afterwards. The two must have the
+        This graph then keeps alive what `other` does, and its pool; its own are released once the
+        launches so far are done. `other` may be closed afterwards. The two must have the
         same nodes in the same order; their parameters may differ. With ``timers="last"`` the
-        launches of both write the same events from then on, so `timings` tells of whichever was
+        launches of both write the same events from then on, so `timings` is that of whichever was
         launched last. Where torch has to launch `other`, because it draws random numbers or may do
         so, it launches this graph from then on, through the executable copy of `other`: the numbers
         are those that launches of `other` would draw, and `other` cannot be updated meanwhile.
@@ -367,16 +333,18 @@ class CapturedGraph(_core.GraphBase):
             graph._graph_handle()
         self._check_exec()
         self._check_launches(other)
-        kept = other._kept if other._by_torch is None else (*other._kept, other._by_torch.graph)
-        result, node, of_other = self._update(other, kept)
+        keep = other._keep_alive
+        if other._by_torch is not None:
+            keep = (*keep, other._by_torch.graph)
+        result, node, of_other = self._update(other, keep)
         if result != 0:
             raise GraphUpdateError(self._refusal_text(other, result, node, of_other))
         self._launch_as(other)
-        self._kept = kept
+        self._keep_alive = keep
         self._nodes = other._nodes
         if self._pool is not other._pool:
             if self._pool is not None:
-                self._pool._used_no_more_by(self)
+                self._pool._no_longer_used_by(self)
             self._pool = other._pool
             if self._pool is not None:
                 self._pool._used_by(self)
@@ -442,11 +410,11 @@ class CapturedGraph(_core.GraphBase):
     def close(self) -> None:
         """Destroy the graph. Idempotent, never raises, also while a replay runs.
 
-        What it keeps alive is let go once the last replay is over.
+        What it keeps alive is released once the last replay is done.
         """
         super().close()
         self._pool = None
-        self._kept = ()
+        self._keep_alive = ()
         self._nodes = None
         self._stream_object = None
 
@@ -480,10 +448,10 @@ class CapturedGraph(_core.GraphBase):
         return f"<gpuprof.CapturedGraph{name}: {nodes}{replays} replays, device {self.device}>"
 
     def _repr_html_(self) -> str:
-        from gpuprof._graphs import view
+        from gpuprof._graphs import drawing
 
         try:
-            return view.html(self.nodes, self.edges, self._name or "graph", self._facts())
+            return drawing.html_view(self.nodes, self.edges, self._name or "graph", self._facts())
         except RuntimeError:  # closed, without its nodes, in a forked child; or the driver is gone
             import html
 

@@ -1,4 +1,4 @@
-"""`GraphCaptureGuard`: one open capture, with everything that is put back when it is over."""
+"""`GraphCaptureGuard`: one open capture, and what is restored when it ends."""
 
 from __future__ import annotations
 
@@ -8,9 +8,16 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import gpuprof._core as _core
-from gpuprof._graphs.arguments import COLLECT, capture_mode, check_pool, shown
 from gpuprof._graphs.graph import CapturedGraph
-from gpuprof._graphs.types import CaptureMode, CaptureModeLike, CaptureStatus
+from gpuprof._graphs.pool import check_pool
+from gpuprof._graphs.types import (
+    COLLECT,
+    CaptureMode,
+    CaptureModeLike,
+    CaptureStatus,
+    capture_mode,
+    shown,
+)
 from gpuprof.errors import CaptureError, EmptyGraphError, InvalidStateError
 
 if TYPE_CHECKING:
@@ -32,7 +39,7 @@ begun: dict[int, GraphCaptureGuard] = {}
 
 
 def begun_key(stream: int) -> int:
-    """Return what tells a stream from those of other threads that have the same handle."""
+    """Return a key of a stream; each thread's own default stream has the same handle."""
     return -get_ident() if stream == _PER_THREAD else stream
 
 
@@ -44,7 +51,7 @@ def forget_begun(guard: GraphCaptureGuard) -> None:
 
 
 def forget_dead() -> None:
-    """Abort the captures of `begun` that nobody can end any more, as their thread has ended."""
+    """Abort the captures of `begun` whose thread has ended: nobody else may end them."""
     for guard in list(begun.values()):
         if guard._is_orphan:
             forget_begun(guard)
@@ -70,11 +77,11 @@ class CaptureSettings(NamedTuple):
 
 
 class GraphCaptureGuard:
-    """An open capture: what the stream is given from now on becomes a graph.
+    """An open capture: work that is queued on the stream from now on becomes a graph.
 
-    It begins at construction. `finish` ends it and gives the graph, `abort` throws it away, and a
-    guard that is dropped while it is open aborts. Needs the caller's order: one thread at a time,
-    and the thread that began it must end it unless ``mode="relaxed"``.
+    It begins at construction. `finish` ends it and returns the graph, `abort` discards it, and a
+    guard that is dropped while open aborts. Not thread-safe, and the thread that began it must end
+    it unless ``mode="relaxed"``.
 
     Parameters
     ----------
@@ -100,13 +107,15 @@ class GraphCaptureGuard:
         An argument is not what is listed above.
     """
 
-    # Of the class, for the sake of an object that fails to be made.
+    __module__ = "gpuprof"
+
+    # Of the class, so that an object that failed to be made has them.
     _graph: CapturedGraph | None = None
     _torch: TorchCapture | None = None
     _cupy: CupyCapture | None = None
     _begun_by: Thread | None = None
-    _stands_for: int | None = None  # the stream in whose place one of gpuprof's is captured
-    _is_to_undo = False  # it has begun, and was neither finished nor put back
+    _replaced_stream: int | None = None  # one of gpuprof's own is captured instead of it
+    _is_to_undo = False  # it has begun, and was neither finished nor undone
     _over = "this capture has not begun"
 
     def __init__(
@@ -167,7 +176,7 @@ class GraphCaptureGuard:
         self._core.prepare()
         self._torch = torch
         self._stream = torch.begin()
-        self._stands_for = None if torch._before is None else int(torch._before.cuda_stream)
+        self._replaced_stream = None if torch._before is None else int(torch._before.cuda_stream)
         self._core.attach(self._stream, int(settings.mode), settings.timers)
 
     def _begin_by_driver(self, stream: object) -> None:
@@ -193,11 +202,11 @@ class GraphCaptureGuard:
         if not frameworks_cupy.is_loaded():
             return handle, ordinal
         self._stream_object = frameworks_cupy.own_stream()
-        self._stands_for = handle
+        self._replaced_stream = handle
         return _core.stream_handle(self._stream_object), 0
 
     def finish(self) -> CapturedGraph:
-        """End the capture and make its graph ready to be launched.
+        """End the capture and instantiate its graph.
 
         Returns
         -------
@@ -250,7 +259,7 @@ class GraphCaptureGuard:
         return ended
 
     def _was_refused(self, error: BaseException) -> bool:
-        """Return whether the capture is open still, because another thread asked for its end."""
+        """Return whether the capture is still open, because the wrong thread tried to end it."""
         return (
             isinstance(error, CaptureError) and error.code == _WRONG_THREAD and self._core.is_open
         )
@@ -272,8 +281,8 @@ class GraphCaptureGuard:
         )
         try:
             graph._stream_object = self._stream_object
-            if self._stands_for is not None:
-                graph._read_scalars_of(self._stands_for)
+            if self._replaced_stream is not None:
+                graph._read_scalars_of(self._replaced_stream)
             keep = settings.keep_alive if memory is None else (*settings.keep_alive, memory)
             if settings.prepare is not None:
                 keep = (*keep, *settings.prepare(graph))
@@ -292,7 +301,7 @@ class GraphCaptureGuard:
         return graph
 
     def abort(self) -> None:
-        """End the capture and throw away what it recorded. Idempotent, never raises.
+        """End the capture and discard what it recorded. Idempotent, never raises.
 
         The stream can be used afterwards.
         """
@@ -302,12 +311,12 @@ class GraphCaptureGuard:
     def _give_up(self, why: str) -> None:
         self._over = why
         try:
-            self._put_back()
+            self._restore()
         except BaseException:  # an interrupt; what it cut short is done now
-            self._put_back()
+            self._restore()
             raise
 
-    def _put_back(self) -> None:
+    def _restore(self) -> None:
         if self._torch is not None:
             self._torch.abort()
             self._torch = None

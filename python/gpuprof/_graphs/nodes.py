@@ -1,7 +1,7 @@
-"""What every view of a graph needs of its nodes: their order, short names, a node in words.
+"""What every view of a graph needs: the order of nodes, short names, a node in words.
 
-Nodes are lists of `GraphNode`, each at the place that its index says. Nothing here asks the driver.
-Kernels may have any name, so none is shown as it is; see `shown_text`.
+Nodes are lists of `GraphNode` in the order of their indices. No driver call is made here. A name of
+a kernel may be any text, so it is never shown unescaped; see `shown_text`.
 """
 
 from __future__ import annotations

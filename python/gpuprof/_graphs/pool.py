@@ -1,16 +1,14 @@
-"""What captured graphs share: the objects that keep their memory alive, and handles to them."""
+"""`CapturePool`: objects that captured graphs need, and handles to pools."""
 
 from __future__ import annotations
 
 import itertools
 import weakref
-from typing import TYPE_CHECKING, NoReturn, final
+from typing import NoReturn, final
 
 import gpuprof._core as _core
 from gpuprof._timing.backends import cuda_available
-
-if TYPE_CHECKING:
-    from gpuprof._graphs.graph import CapturedGraph
+from gpuprof.errors import InvalidStateError
 
 
 @final
@@ -20,14 +18,14 @@ class CapturePool:
     Graphs captured with one pool share its memory: under torch the private pool of its
     allocator. `record_buffer` keeps any Python objects, tensors for instance, until the last
     owner of the pool is gone: whoever holds this object, the graphs captured with it, and its
-    handle. They are dropped in the order in which they were recorded; one whose destructor raises
-    keeps none of the others.
+    handle. They are dropped in the order in which they were recorded; a destructor that raises does
+    not stop the rest.
 
     Notes
     -----
-    Works without CUDA. Where several threads use one pool at once, it needs the caller's lock.
-    Graphs that share memory give right results only if they are replayed one after the other, in
-    the order of their captures.
+    Works without CUDA. Several threads that use one pool need a lock of the caller's. Graphs that
+    share memory give right results only if they are replayed one after the other, in the order of
+    their captures.
 
     Examples
     --------
@@ -38,11 +36,13 @@ class CapturePool:
     1
     """
 
+    __module__ = "gpuprof"
+
     __slots__ = ("__weakref__", "_buffers", "_generation", "_graphs", "_order", "_sealed", "_torch")
 
     _buffers: list[object]
     _generation: int  # how often the buffers were cleared
-    _graphs: weakref.WeakSet[CapturedGraph]
+    _graphs: weakref.WeakSet[_core.GraphBase]
     _sealed: bool
     _torch: object
     _order: _core._LaunchOrder | None
@@ -62,7 +62,7 @@ class CapturePool:
         self._drop_buffers()
 
     def _drop_buffers(self) -> None:
-        # A list lets go of its items from its end, and is looked at by their destructors.
+        # A list drops its items from its end, and their destructors may use it.
         items, self._buffers = self._buffers, []
         items.reverse()
         while items:
@@ -99,11 +99,11 @@ class CapturePool:
             graph._notice = True
         self._drop_buffers()
 
-    def _used_by(self, graph: CapturedGraph) -> None:
-        """Note a graph that needs the buffers."""
+    def _used_by(self, graph: _core.GraphBase) -> None:
+        """Note a graph that needs the buffers, to warn at its launches after `clear_buffers`."""
         self._graphs.add(graph)
 
-    def _used_no_more_by(self, graph: CapturedGraph) -> None:
+    def _no_longer_used_by(self, graph: _core.GraphBase) -> None:
         """Forget a graph whose later launches do not need the buffers."""
         self._graphs.discard(graph)
 
@@ -132,7 +132,7 @@ class CapturePool:
         return self._torch
 
     def _launch_order(self) -> _core._LaunchOrder:
-        """Return what makes graphs that share the memory run one after the other."""
+        """Return what serialises the launches of graphs that share the memory."""
         if self._order is None:
             self._order = _core._LaunchOrder()
         return self._order
@@ -149,6 +149,19 @@ class CapturePool:
         raise TypeError(message)
 
 
+def check_pool(pool: object) -> CapturePool | None:
+    """Check a ``pool=`` argument: a `CapturePool` that is not sealed, or None."""
+    if pool is None:
+        return None
+    if not isinstance(pool, CapturePool):
+        message = f"pool: expected a CapturePool or None, got {type(pool).__name__}"
+        raise TypeError(message)
+    if pool.is_sealed:
+        message = "pool: it is sealed, so that nothing more is captured with it; unseal() it first"
+        raise InvalidStateError(message)
+    return pool
+
+
 @final
 class GraphPoolHandle:
     """The name of a `CapturePool`, made by `graph_pool_handle`.
@@ -157,6 +170,8 @@ class GraphPoolHandle:
     process. A handle owns its pool until it is released or collected. The zero handle, which
     stands for no pool, is false. Any thread may use it.
     """
+
+    __module__ = "gpuprof"
 
     __slots__ = ("__weakref__", "_number", "_pools")
     _number: int
@@ -179,14 +194,6 @@ class GraphPoolHandle:
 
     def __bool__(self) -> bool:
         return self._number != 0
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, GraphPoolHandle):
-            return NotImplemented
-        return self._number == other._number
-
-    def __hash__(self) -> int:
-        return hash((GraphPoolHandle, self._number))
 
     def __copy__(self) -> GraphPoolHandle:
         return self
@@ -248,7 +255,7 @@ def capture_pool_for_handle(handle: GraphPoolHandle) -> CapturePool | None:
 
 
 def release_graph_pool_handle(handle: GraphPoolHandle) -> None:
-    """Let a handle's pool go. Idempotent.
+    """Release a handle's pool. Idempotent.
 
     The pool lives on while graphs or variables hold it.
 

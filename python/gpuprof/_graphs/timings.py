@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from gpuprof._display.table import Table
 
 Names: TypeAlias = tuple[str, ...]
 _HEAD = ("count", "ms", "mean")
@@ -23,6 +24,8 @@ class SpanTiming:
         Milliseconds, one for each time that the scope was entered in the capture, in that order;
         None where the replay has not come that far.
     """
+
+    __module__ = "gpuprof"
 
     values: tuple[float | None, ...]
 
@@ -57,7 +60,7 @@ class SpanTiming:
         }
 
     def _repr_html_(self) -> str:
-        return _table(_HEAD, [self._cells()])
+        return Table(_HEAD, [self._cells()]).html()
 
     def _cells(self) -> tuple[str, ...]:
         return str(self.count), f"{self.ms:.4f}", f"{self.mean:.4f}"
@@ -74,6 +77,8 @@ class GraphTimings(Mapping["str | Names", SpanTiming]):
     spans : list of (tuple of str, float or None)
         The names of each span's path, outermost first, and its milliseconds.
     """
+
+    __module__ = "gpuprof"
 
     def __init__(self, spans: list[tuple[Names, float | None]]) -> None:
         values: dict[Names, list[float | None]] = {}
@@ -109,26 +114,15 @@ class GraphTimings(Mapping["str | Names", SpanTiming]):
     def __repr__(self) -> str:
         if not self._rows:
             return "<gpuprof.GraphTimings: no timer in the graph>"
-        width = max(len("/".join(names)) for names in self._rows)
-        lines = [f"{'span':<{width}}  count        ms      mean"]
-        lines += [
-            f"{'/'.join(names):<{width}}  {row.count:>5}  {row.ms:>8.4f}  {row.mean:>8.4f}"
-            for names, row in self._rows.items()
-        ]
-        return "\n".join(lines)
+        return "\n".join(self._table().plain())
 
     def _repr_html_(self) -> str:
-        rows = (("/".join(names), *row._cells()) for names, row in self._rows.items())
-        return _table(("span", *_HEAD), rows)
+        return self._table().html()
+
+    def _table(self) -> Table:
+        lines = [("/".join(names), *row._cells()) for names, row in self._rows.items()]
+        return Table(("span", *_HEAD), lines, left={"span"})
 
 
 def _escaped(name: str) -> str:
     return name.replace("\\", "\\\\").replace("/", "\\/")
-
-
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    lines = [
-        "".join(f"<th>{html.escape(cell)}</th>" for cell in head),
-        *("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows),
-    ]
-    return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"

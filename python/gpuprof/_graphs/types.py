@@ -1,8 +1,9 @@
-"""The plain types of stream captures: modes, status, what is known of a capture."""
+"""The plain types of captures and graphs, and checks of the arguments that they share."""
 
 from __future__ import annotations
 
 import html
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any, Literal, TypeAlias
@@ -16,6 +17,8 @@ class CaptureMode(IntEnum):
     any thread.
     """
 
+    __module__ = "gpuprof"
+
     GLOBAL = 0
     THREAD_LOCAL = 1
     RELAXED = 2
@@ -24,21 +27,30 @@ class CaptureMode(IntEnum):
 class CaptureStatus(IntEnum):
     """Whether a stream is being captured. The values are the driver's."""
 
+    __module__ = "gpuprof"
+
     NONE = 0
     ACTIVE = 1
     INVALIDATED = 2
 
     def is_capturing(self) -> bool:
-        """Return whether what the stream is given becomes part of a graph."""
+        """Return whether work that is queued on the stream becomes part of a graph."""
         return self is CaptureStatus.ACTIVE
 
     def is_invalidated(self) -> bool:
-        """Return whether the capture is broken and only waits for its end."""
+        """Return whether the capture is broken and can only be ended."""
         return self is CaptureStatus.INVALIDATED
 
 
 CaptureModeLike: TypeAlias = "CaptureMode | Literal['global', 'thread_local', 'relaxed']"
 TimersLike: TypeAlias = Literal["last", "collect", "strip"]
+
+BACKENDS = ("auto", "driver", "torch")
+TIMERS = ("last", "collect", "strip")
+COLLECT = TIMERS.index("collect")
+_SHOWN = 80  # characters of a name in a text
+_MODES = {mode.name.lower(): mode for mode in CaptureMode}
+_MODE_NAMES = tuple(_MODES)
 
 
 @dataclass(frozen=True)
@@ -56,6 +68,8 @@ class OpenCapture:
     num_nodes : int or None
         How many nodes it had when last seen; None if nobody has looked.
     """
+
+    __module__ = "gpuprof"
 
     id: int
     stream: int
@@ -86,6 +100,8 @@ class CaptureInfo:
         Every open capture of this process that gpuprof began, on whichever stream.
     """
 
+    __module__ = "gpuprof"
+
     status: CaptureStatus
     id: int | None
     num_nodes: int | None
@@ -102,3 +118,104 @@ class CaptureInfo:
 
     def _repr_html_(self) -> str:
         return f"<code>{html.escape(repr(self))}</code>"
+
+
+@dataclass(frozen=True)
+class GraphMemory:
+    """Device memory that a graph took, in bytes.
+
+    Measured as the drop in the device's free memory. The driver allocates in chunks, so a small
+    graph may show none; allocations of other threads and processes at that time are included.
+
+    Attributes
+    ----------
+    instantiate : int or None
+        Taken by the executable graph, found by making a second one; None where that cannot be
+        found, as for a graph that allocates memory itself.
+    upload : int or None
+        Taken by `CapturedGraph.upload`; None where it was not called.
+    """
+
+    __module__ = "gpuprof"
+
+    instantiate: int | None
+    upload: int | None
+
+    @property
+    def total(self) -> int | None:
+        """The sum of what is known; None if nothing is."""
+        known = [size for size in (self.instantiate, self.upload) if size is not None]
+        return sum(known) if known else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the attributes as plain data."""
+        return asdict(self) | {"total": self.total}
+
+    def _repr_html_(self) -> str:
+        return f"<code>{html.escape(repr(self))}</code>"
+
+
+def capture_mode(mode: object) -> CaptureMode:
+    """Check a ``mode=`` argument."""
+    if isinstance(mode, CaptureMode):
+        return mode
+    if not isinstance(mode, str):
+        message = f"mode: expected a CaptureMode or one of {_MODE_NAMES}, got {type(mode).__name__}"
+        raise TypeError(message)
+    found = _MODES.get(mode) or _MODES.get(mode.lower())
+    if found is None:
+        message = f"mode: expected a CaptureMode or one of {_MODE_NAMES}, got {mode!r}"
+        raise ValueError(message)
+    return found
+
+
+def timers_number(timers: object) -> int:
+    """Check a ``timers=`` argument and return `_core`'s number for it."""
+    if not isinstance(timers, str):
+        message = f"timers: expected one of {TIMERS}, got {type(timers).__name__}"
+        raise TypeError(message)
+    if timers not in TIMERS:
+        message = f"timers: expected one of {TIMERS}, got {timers!r}"
+        raise ValueError(message)
+    return TIMERS.index(timers)
+
+
+def graph_name(name: object) -> str | None:
+    """Check a ``name=`` argument: None, or a non-empty str that can be written as UTF-8."""
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        message = f"name: expected a str or None, got {type(name).__name__}"
+        raise TypeError(message)
+    if not name:
+        message = "name: expected a non-empty str or None, got ''"
+        raise ValueError(message)
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        message = f"name: cannot be written as UTF-8: {error.reason} at character {error.start}"
+        raise ValueError(message) from None
+    return name
+
+
+def shown(name: str) -> str:
+    """Return a name as a text shows it: quoted, one line, cut if it is very long."""
+    return repr(name if len(name) <= _SHOWN else name[: _SHOWN - 3] + "...")
+
+
+def objects_to_keep(keep_alive: object) -> tuple[object, ...]:
+    """Check a ``keep_alive=`` argument: objects in an iterable that is no array and no text."""
+    if isinstance(keep_alive, (list, tuple)):
+        return tuple(keep_alive)
+    kind = type(keep_alive)
+    is_data = isinstance(keep_alive, (str, bytes, bytearray, memoryview)) or any(
+        hasattr(kind, protocol)
+        for protocol in ("__cuda_array_interface__", "__dlpack__", "__array_interface__")
+    )
+    if is_data or not isinstance(keep_alive, Iterable):
+        message = (
+            f"keep_alive: expected an iterable of objects, got {kind.__name__}; for one object "
+            "write [x]"
+        )
+        raise TypeError(message)
+    return tuple(keep_alive)

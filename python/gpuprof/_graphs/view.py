@@ -1,35 +1,20 @@
-"""Looking into graphs: what a graph launches, whether two are alike, what it looks like.
+"""Views of graphs: kernel names, signature, differences.
 
-All of it works on the nodes and edges that were read from a graph, and asks no driver.
+They work on nodes and edges that were read before, and make no driver call.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpuprof._graphs import diff as graphs_diff
-from gpuprof._graphs import drawing
-from gpuprof._graphs import html as graphs_html
-from gpuprof._graphs.diff import GraphDiff, NodeChange
+from gpuprof._graphs.diff import GraphDiff
 from gpuprof._graphs.nodes import Edges, Nodes, facts, in_order, kernels_in_order, plural, title
 
 if TYPE_CHECKING:
     from gpuprof._core import GraphNode
-
-__all__ = [
-    "GraphDiff",
-    "NodeChange",
-    "diff",
-    "html",
-    "kernel_names",
-    "signature",
-    "to_dot",
-    "update_reason",
-    "write_dot",
-]
 
 # CUgraphExecUpdateResult: its name after CU_GRAPH_EXEC_UPDATE_, and what it means for a user.
 _UPDATE_RESULTS = {
@@ -113,21 +98,6 @@ def diff(nodes_a: Nodes, edges_a: Edges, nodes_b: Nodes, edges_b: Edges) -> Grap
     return graphs_diff.compare(nodes_a, edges_a, nodes_b, edges_b)
 
 
-def to_dot(nodes: Nodes, edges: Edges, name: str) -> str:
-    """Write a graph as DOT, the language of Graphviz."""
-    return drawing.to_dot(nodes, edges, name)
-
-
-def write_dot(path: str | os.PathLike[str], text: str) -> None:
-    """Write `text` to `path`, whole or not at all. Raises OSError that names the path."""
-    drawing.write_dot(path, text)
-
-
-def html(nodes: Nodes, edges: Edges, name: str, facts: Mapping[str, str]) -> str:
-    """Show a graph in a notebook: a drawing, a table, or counts, with `facts` above."""
-    return graphs_html.graph_html(nodes, edges, name, facts)
-
-
 def update_reason(
     result: int,
     nodes_own: Nodes,
@@ -135,17 +105,7 @@ def update_reason(
     nodes_other: Nodes,
     index_other: int | None,
 ) -> str:
-    """Say in words why a graph could not be updated to another.
-
-    Parameters
-    ----------
-    result : int
-        The driver's CUgraphExecUpdateResult.
-    nodes_own, nodes_other : sequence of GraphNode
-        The nodes of the graph to be updated and of the other.
-    node_index_own, index_other : int or None
-        The nodes that the driver complains of.
-    """
+    """Say in words why a graph could not be updated: a CUgraphExecUpdateResult and its nodes."""
     name, meaning = _UPDATE_RESULTS.get(result, (str(result), "a reason newer than this gpuprof"))
     prefix = "CU_GRAPH_EXEC_UPDATE_" if result in _UPDATE_RESULTS else "update result "
     parts = [f"{prefix}{name}: {meaning}"]

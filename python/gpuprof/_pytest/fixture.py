@@ -1,8 +1,7 @@
-"""What the fixture ``gpu_benchmark`` is: it measures a function, and judges the time at once.
+"""The fixture ``gpu_benchmark``: measures a function and judges the time at once.
 
-The verdict is reached inside the call, because measuring again, which comes before a test fails,
-must find the world that the test has made: its context managers, its arguments. It fails the test
-only after its body has passed.
+The verdict is reached inside the call, because a second measurement, which precedes a failure,
+needs the test's context managers and arguments. The test fails only after its body has passed.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._common import file_lock
+from gpuprof._common import checks
+from gpuprof._pytest import device_lock
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
     import pytest
 
-    from gpuprof._pytest.plugin import Settings
+    from gpuprof._pytest.settings import Settings
     from gpuprof._results.decision import Decision
     from gpuprof._results.result import BenchResult
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
 DEFAULT_ROUNDS = 30  # as many samples as a verdict needs
-# For `pedantic`, where the caller says what is enough.
-_ANY_PRECISION = 1e9
+_ANY_PRECISION = 1e9  # for `pedantic`, where the number of rounds is given
 _GPU_FACTS = ("gpu", "gpu_uuid", "sms", "cc", "gpu_memory", "driver", "cuda")
-_OF_THE_PLUGIN = ("threshold", "max_ms", "group")
+_FOR_JUDGING = ("threshold", "max_ms", "group")
 
 
 class GpuBenchmark:
@@ -43,6 +42,8 @@ class GpuBenchmark:
     decision : gpuprof.Decision or None
         What the comparison with the baseline says; None without one.
     """
+
+    __module__ = "gpuprof"
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class GpuBenchmark:
         rounds: int = DEFAULT_ROUNDS,
         warmup_rounds: int = 0,
     ) -> Any:
-        """Measure with a number of rounds that is given, and a step before each of them.
+        """Measure with a given number of rounds, and a set-up step before each of them.
 
         Parameters
         ----------
@@ -147,12 +148,11 @@ class GpuBenchmark:
         args, kwargs
             Its arguments.
         setup : callable, optional
-            Called before each round, outside of the time that is measured. It may return ``(args,
-            kwargs)`` to be used in that round.
+            Called before each round, untimed. It may return ``(args, kwargs)`` for that round.
         rounds : int
-            How many samples are taken; a verdict needs 30.
+            The number of samples; a verdict needs 30.
         warmup_rounds : int
-            How many calls come before, besides the first, whose value is returned.
+            The number of calls before them, besides the first, whose value is returned.
 
         Returns
         -------
@@ -168,26 +168,18 @@ class GpuBenchmark:
         InvalidStateError
             On a second use in one test.
         """
-        for name, value, least in (("rounds", rounds, 1), ("warmup_rounds", warmup_rounds, 0)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                message = f"{name} is {value!r}; expected a whole number of at least {least}"
-                raise ValueError(message)
-        return self._measure(
-            fn,
-            tuple(args),
-            dict(kwargs or {}),
-            setup=setup,
-            warmup_rounds=warmup_rounds,
-            rounds=rounds,
-        )
+        checks.whole("rounds", rounds)
+        checks.whole("warmup_rounds", warmup_rounds, least=0)
+        call = fn, tuple(args), dict(kwargs or {}), setup
+        return self._measure(*call, warmup_rounds=warmup_rounds, rounds=rounds)
 
     def _measure(
         self,
         fn: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        *,
         setup: Callable[[], Any] | None = None,
+        *,
         warmup_rounds: int = 0,
         rounds: int | None = None,
     ) -> Any:
@@ -196,48 +188,46 @@ class GpuBenchmark:
         self._begin(fn)
 
         def call() -> Any:
-            work = Work(fn, args, kwargs, setup)  # each anew, so that no arguments are kept
+            work = Work(fn, args, kwargs, setup)  # a new one each time: no arguments are kept
             work.set_up()
             return work.call()
 
+        def measure() -> BenchResult:
+            return self._benchmark(fn, args, kwargs, setup, rounds)
+
         if self._settings.disabled:
             return call()
-        with file_lock.measuring(self._warn_of, self._say) as place_may_have_changed:
+        with device_lock.measuring(self._warn_of, self._say) as place_may_have_changed:
             value = call()
             place_may_have_changed()
             for _ in range(warmup_rounds):
                 call() if self._arguments["scopes"] else _core._paused(call)
-
-            def measure() -> BenchResult:
-                return self._taken(fn, args, kwargs, setup=setup, rounds=rounds)
-
             self.result = measure()
-            self._judge(measure)
+            self._judge(self.result, measure)
         return value
 
-    def _taken(
+    def _benchmark(
         self,
         fn: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        *,
         setup: Callable[[], Any] | None,
         rounds: int | None,
     ) -> BenchResult:
-        """Measure once: as long as precision needs, or a number of rounds."""
+        """Measure once: until the result is precise enough, or for a number of rounds."""
         from gpuprof._benchmark import api
 
         options: dict[str, Any] = {"name": self._key, "setup": setup}
         for name, value in self._arguments.items():
-            if value is not None and name not in _OF_THE_PLUGIN:
+            if value is not None and name not in _FOR_JUDGING:
                 options[name] = value
         if rounds is None:
-            return _placed(api.benchmark(fn, args, kwargs, **options))
+            return _without_idle_gpu(api.benchmark(fn, args, kwargs, **options))
         options["rel_precision"] = _ANY_PRECISION
         begun = perf_counter()
         with api.prepare(fn, args, kwargs, **options) as measurer:
             result = measurer.result([measurer.sample() for _ in range(rounds)])
-        return _placed(replace(result, duration_s=perf_counter() - begun))
+        return _without_idle_gpu(replace(result, duration_s=perf_counter() - begun))
 
     def _begin(self, fn: object) -> None:
         if self._refused is not None:
@@ -266,32 +256,30 @@ class GpuBenchmark:
             raise InvalidStateError(message)
         self.used = True
 
-    def _judge(self, measure: Callable[[], BenchResult]) -> None:
-        """Decide, measuring once more before the test is to fail."""
-        from gpuprof._pytest import judge as pytest_judge
+    def _judge(self, result: BenchResult, measure: Callable[[], BenchResult]) -> None:
+        """Judge the result; measure a second time before the test fails."""
+        from gpuprof._pytest.judge import Judge
 
-        result = self.result
-        assert result is not None
-        judge = pytest_judge.Judge(
+        judge = Judge(
             self._key,
             self._settings,
             threshold=self._arguments["threshold"],
             max_ms=self._arguments["max_ms"],
             comparisons=self._comparisons,
         )
-        found = judge.decide(result)
-        if found.again:
+        judgement = judge.decide(result)
+        if judgement.again:
             self._first, self.result = result, measure()
-            found = judge.decide_again(result, self.result)
-        self.decision, self.failure = found.decision, found.failure
+            judgement = judge.decide_again(result, self.result)
+        self.decision, self.failure = judgement.decision, judgement.failure
 
     def _warn_of(self, text: str) -> None:
-        import pytest  # the class itself is there without it
+        import pytest  # the class itself needs no pytest
 
         self._warn(pytest.PytestWarning(f"gpu_benchmark: {text}"))
 
     def record(self, item: pytest.Item) -> dict[str, Any]:
-        """Return everything as plain data, to travel on the test's report."""
+        """Return everything as plain data for the test's report."""
         assert self.result is not None
         call = getattr(item, "callspec", None)
         results = [self.result] if self._first is None else [self._first, self.result]
@@ -310,22 +298,22 @@ class GpuBenchmark:
 
 
 def _plain(values: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a mapping of anything as plain data; tests may be parametrised by any object."""
-    from gpuprof._results.result import plain_data
+    """Return a mapping as plain data; tests may be parametrised by any object."""
+    from gpuprof._common.text import plain_data
 
     plain: dict[str, Any] = {}
     for name, value in values.items():
         try:
             plain[str(name)] = plain_data(value)
-        except Exception:  # an object whose text cannot be had is no reason to lose the rest
+        except Exception:  # the object's own repr failed: keep the rest
             plain[str(name)] = object.__repr__(value)
     return plain
 
 
-def _placed(result: BenchResult) -> BenchResult:
-    """Leave the GPU out of where a result of the CPU clock was taken.
+def _without_idle_gpu(result: BenchResult) -> BenchResult:
+    """Remove the GPU from the machine of a result on the CPU clock.
 
-    Whether the machine's description has one depends on what ran before in the process.
+    Whether the description has one depends on what else ran in the process.
     """
     if result.clock != "cpu" or result.machine.get("gpu") is None:
         return result

@@ -1,7 +1,8 @@
-"""The file of ``--gpu-benchmark-json``: pytest-benchmark's keys, and all that gpuprof knows.
+"""What each test reported, and the file of ``--gpu-benchmark-json`` made of it.
 
-pytest-benchmark's tools read it: times in seconds, one object a test with its ``stats``. Each also
-has a ``gpuprof`` object with the whole results, the decision and the outcome of the test.
+The file has pytest-benchmark's keys, so that its tools read it: times in seconds, one object a test
+with its ``stats``. Each also has a ``gpuprof`` object with the whole results, the decision and the
+outcome of the test.
 """
 
 from __future__ import annotations
@@ -9,13 +10,20 @@ from __future__ import annotations
 import platform
 import subprocess
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuprof._core import __version__
+from gpuprof._pytest.settings import REPORTED
 from gpuprof._results import statistics
+from gpuprof._results.decision import Decision
 from gpuprof._results.result import BenchResult
+
+if TYPE_CHECKING:
+    import pytest
 
 FORMAT = "gpuprof-pytest"
 VERSION = 1
@@ -24,37 +32,55 @@ _GIT_TIMEOUT_S = 10.0
 _FENCE = 1.5
 
 
-def document(records: Iterable[Mapping[str, Any]], commit: Mapping[str, Any]) -> dict[str, Any]:
+@dataclass
+class Record:
+    """What one test reported: the plain data, and what is parsed from it."""
+
+    data: Mapping[str, Any]
+    result: BenchResult  # the last one
+    decision: Decision | None
+    outcome: str
+
+    @classmethod
+    def from_report(cls, report: pytest.TestReport) -> Record:
+        """Parse what the fixture has put on the report."""
+        data = getattr(report, REPORTED)
+        decision = Decision.from_dict(data["decision"]) if data["decision"] else None
+        return cls(data, BenchResult.from_dict(data["results"][-1]), decision, report.outcome)
+
+
+def document(records: Iterable[Record], commit: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of the file for what the tests reported."""
-    benchmarks = [_benchmark(record) for record in records]
+    records = list(records)
     return {
         "format": FORMAT,
         "format_version": VERSION,
-        "machine_info": _machine_info(benchmarks),
+        "machine_info": _machine_info(records),
         "commit_info": dict(commit),
-        "benchmarks": benchmarks,
+        "benchmarks": [_benchmark(record) for record in records],
         "datetime": datetime.now(timezone.utc).isoformat(),
         "version": __version__,
     }
 
 
-def _benchmark(record: Mapping[str, Any]) -> dict[str, Any]:
-    *earlier, result = record["results"]
+def _benchmark(record: Record) -> dict[str, Any]:
+    data = record.data
+    *earlier, result = data["results"]
     return {
-        "group": record["group"],
-        "name": record["name"],
-        "fullname": record["key"],
-        "params": record["params"],
-        "param": record["param"],
+        "group": data["group"],
+        "name": data["name"],
+        "fullname": data["key"],
+        "params": data["params"],
+        "param": data["param"],
         "extra_info": result["extra_info"],
-        "options": record["options"],
-        "stats": stats(BenchResult.from_dict(result)),
+        "options": data["options"],
+        "stats": stats(record.result),
         "gpuprof": {
             "result": result,
             "earlier": earlier,
-            "decision": record["decision"],
-            "outcome": record["outcome"],
-            "failure": record["failure"],
+            "decision": data["decision"],
+            "outcome": record.outcome,
+            "failure": data["failure"],
         },
     }
 
@@ -90,10 +116,10 @@ def stats(result: BenchResult) -> dict[str, Any]:
     }
 
 
-def _machine_info(benchmarks: list[dict[str, Any]]) -> dict[str, Any]:
-    machines: list[dict[str, Any]] = [each["gpuprof"]["result"]["machine"] for each in benchmarks]
-    # One with a GPU says the most.
-    machine: dict[str, Any] = max(machines, key=lambda each: bool(each.get("gpu")), default={})
+def _machine_info(records: list[Record]) -> dict[str, Any]:
+    machines = [dict(record.result.machine) for record in records]
+    # Prefer one with a GPU: it has the most facts.
+    machine = max(machines, key=lambda each: bool(each.get("gpu")), default={})
     return {
         "node": platform.node(),
         "processor": platform.processor(),
@@ -111,24 +137,19 @@ def commit_info(folder: Path) -> dict[str, Any]:
     """Say which commit the sources in `folder` are at, where git can tell."""
 
     def git(*arguments: str) -> str:
-        done = subprocess.run(
+        return subprocess.check_output(
             ["git", *arguments],
             cwd=folder,
-            capture_output=True,
             text=True,
+            stderr=subprocess.DEVNULL,
             timeout=_GIT_TIMEOUT_S,
-            check=True,
-        )
-        return done.stdout.strip()
+        ).strip()
 
     found: dict[str, Any] = {"id": None, "time": None, "author_time": None, "dirty": False}
     found |= {"project": folder.name, "branch": None}
-    try:
-        found["id"], found["time"], found["author_time"] = git(
-            "log", "-1", "--format=%H%n%cI%n%aI"
-        ).splitlines()
+    with suppress(OSError, ValueError, subprocess.SubprocessError):  # no git, or no commit yet
+        facts = git("log", "-1", "--format=%H%n%cI%n%aI").splitlines()
+        found["id"], found["time"], found["author_time"] = facts
         found["branch"] = git("rev-parse", "--abbrev-ref", "HEAD")
         found["dirty"] = bool(git("status", "--porcelain", "--untracked-files=no"))
-    except (OSError, ValueError, subprocess.SubprocessError):
-        pass  # no git, no repository, or no commit in it yet
     return found

@@ -1,8 +1,8 @@
-"""Whether a test fails for its time, and the text that says so.
+"""Decides whether a test fails for its time, and writes the text of the failure.
 
-Two things fail a test: a verdict of the comparison with a baseline, if it is one of those that
-``--gpu-benchmark-fail-on`` names, and a median above the marker's ``max_ms``. What might be chance
-is measured again first, and must then be found again.
+A test fails for a verdict that ``--gpu-benchmark-fail-on`` names, or for a median above the
+marker's ``max_ms``. Before a failure that may be chance, the test is measured a second time, and
+fails only if both measurements agree.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gpuprof._common import machine
 from gpuprof._common.text import shown_text
-from gpuprof._common.units import duration
-from gpuprof._display.table import Grid
-from gpuprof._results.decision import Decision, Verdict, percent
-from gpuprof._results.report import cells, how
+from gpuprof._common.units import duration, percent
+from gpuprof._display.table import Table
+from gpuprof._results.decision import Decision, Verdict
+from gpuprof._results.result import cells, how
 
 if TYPE_CHECKING:
-    from gpuprof._pytest.plugin import Settings
+    from gpuprof._pytest.settings import Settings
     from gpuprof._results.baselines import Run
     from gpuprof._results.result import BenchResult
 
@@ -30,100 +31,87 @@ _INDENT = 15
 
 
 @dataclass(frozen=True)
-class Found:
-    """What was decided. `failure` is the text to fail with; `again` asks to measure once more."""
+class Judgement:
+    """`failure` is the text to fail with; `again` asks for a second measurement."""
 
     decision: Decision | None
     failure: str | None = None
     again: bool = False
 
 
+@dataclass(frozen=True)
 class Judge:
     """Judges one test. Without a baseline to compare with, only `max_ms` counts."""
 
-    def __init__(
-        self,
-        key: str,
-        settings: Settings,
-        *,
-        threshold: float | None,
-        max_ms: float | None,
-        comparisons: int,
-    ) -> None:
-        self._settings = settings
-        self._key = key
-        self._threshold = threshold
-        self._max_ms = max_ms
-        self._comparisons = comparisons
+    key: str
+    settings: Settings
+    threshold: float | None
+    max_ms: float | None
+    comparisons: int
 
-    def decide(self, result: BenchResult) -> Found:
+    def decide(self, result: BenchResult) -> Judgement:
         """Decide on the first measurement."""
         decision = self._judge([result])
         verdict = decision.verdict.value if decision else ""
-        if self._is_above(result) or verdict in self._settings.fail_on & _BY_CHANCE:
-            return Found(decision, again=True)
-        return Found(decision, self._failure(decision, [result]))
+        if self._is_above(result) or verdict in self.settings.fail_on & _BY_CHANCE:
+            return Judgement(decision, again=True)
+        return Judgement(decision, self._failure(decision, [result]))
 
-    def decide_again(self, first: BenchResult, again: BenchResult) -> Found:
-        """Decide when `decide` has asked to measure once more."""
+    def decide_again(self, first: BenchResult, again: BenchResult) -> Judgement:
+        """Decide on both measurements."""
         decision = self._judge([first])
         if decision and decision.verdict is Verdict.SLOW:
-            from gpuprof._results import verdict as results_verdict
+            from gpuprof._results.verdict import confirm
 
-            base = self._base(again)
-            decision = results_verdict.confirm(
-                base,
+            decision = confirm(
+                self._base(again),
                 first,
                 again,
-                threshold=self._threshold,
-                comparisons=self._comparisons,
+                threshold=self.threshold,
+                comparisons=self.comparisons,
             )
         elif decision:
             alone = self._judge([again])
             assert alone is not None
-            fails = alone.verdict.value in self._settings.fail_on
+            fails = alone.verdict.value in self.settings.fail_on
             decision = self._judge([first, again]) if fails else alone
-        return Found(decision, self._failure(decision, [first, again]))
+        return Judgement(decision, self._failure(decision, [first, again]))
 
     def _judge(self, new: Sequence[BenchResult]) -> Decision | None:
-        if self._settings.compare is None:
+        if self.settings.compare is None:
             return None
-        from gpuprof._results import verdict as results_verdict
+        from gpuprof._results.verdict import judge
 
         base = self._base(new[-1])
         if not base:
-            rule = f"a new benchmark: the baseline {self._settings.compare!r} does not have it yet"
+            rule = f"a new benchmark: the baseline {self.settings.compare!r} does not have it yet"
             return Decision(Verdict.NODATA, rule=rule)
-        return results_verdict.judge(
-            base, new, threshold=self._threshold, comparisons=self._comparisons
-        )
+        return judge(base, new, threshold=self.threshold, comparisons=self.comparisons)
 
     def _base(self, new: BenchResult) -> list[BenchResult]:
-        """Return the stored results: this machine's, else another's, to say what differs."""
-        return [run.results[self._key] for run in self._runs(new)]
+        """Return the stored results of this machine, else of another to say what differs."""
+        return [run.results[self.key] for run in self._runs(new)]
 
     def _runs(self, new: BenchResult) -> list[Run]:
-        from gpuprof._common import machine as common_machine
-
-        stored = self._settings.baseline
-        here = common_machine.key(new.machine)
-        others = (runs for machine, runs in stored.items() if machine != here)
+        stored = self.settings.baseline
+        here = machine.key(new.machine)
+        others = (runs for key, runs in stored.items() if key != here)
         for runs in (stored.get(here, []), *others):
-            having = [run for run in runs if self._key in run.results]
+            having = [run for run in runs if self.key in run.results]
             if having:
                 return having
         return []
 
     def _is_above(self, result: BenchResult) -> bool:
-        return self._max_ms is not None and result.median_ms > self._max_ms
+        return self.max_ms is not None and result.median_ms > self.max_ms
 
     def _failure(self, decision: Decision | None, results: list[BenchResult]) -> str | None:
         parts = []
-        if decision and decision.verdict.value in self._settings.fail_on:
+        if decision and decision.verdict.value in self.settings.fail_on:
             parts.append(self._of_verdict(decision))
         if all(self._is_above(result) for result in results):
             taken = duration(min(result.median_ms for result in results))
-            parts.append(f"TOO SLOW: {taken}, and max_ms allows {duration(self._max_ms)}")
+            parts.append(f"TOO SLOW: {taken}, and max_ms allows {duration(self.max_ms)}")
         if not parts:
             return None
         return "\n".join(
@@ -135,14 +123,14 @@ class Judge:
             return f"{decision.verdict}: {decision.rule}"
         return (
             f"{decision.verdict}: {decision.ratio:.2f} times the time of baseline "
-            f"{self._settings.compare!r}: {duration(decision.new_ms)}, was "
+            f"{self.settings.compare!r}: {duration(decision.new_ms)}, was "
             f"{duration(decision.base_ms)}"
         )
 
     def _grid(self, decision: Decision | None, results: list[BenchResult]) -> list[str]:
         lines = []
         if decision and decision.base_ms is not None:
-            name = f"baseline {self._settings.compare!r}"
+            name = f"baseline {self.settings.compare!r}"
             runs = f"{decision.runs} run{'s' * (decision.runs != 1)}"
             lines.append([name, duration(decision.base_ms), "", "", runs])
         for label, result in zip(("now", "measured again"), results, strict=False):
@@ -151,7 +139,7 @@ class Judge:
                 [label, shown["median"], shown["95 % interval"], shown["min"], shown["samples"]]
             )
         columns = ["", "median", "95 % interval", "min", "samples"]
-        return [f"  {line}" for line in Grid(columns, lines, frozenset({""})).plain()]
+        return [f"  {line}" for line in Table(columns, lines, frozenset({""})).plain()]
 
     def _facts(self, decision: Decision | None, results: list[BenchResult]) -> list[str]:
         last = results[-1]
@@ -159,11 +147,11 @@ class Judge:
         warnings = [text for result in results for text in result.warnings]
         if decision:
             if decision.ratio is not None:
-                interval = decision.interval
-                known = (
-                    f", 95 % interval {interval[0]:.3f} to {interval[1]:.3f}" if interval else ""
-                )
-                facts.append(("ratio", f"{decision.ratio:.3f}{known}"))
+                text = f"{decision.ratio:.3f}"
+                if decision.interval:
+                    low, high = decision.interval
+                    text += f", 95 % interval {low:.3f} to {high:.3f}"
+                facts.append(("ratio", text))
             if decision.floor is not None:
                 facts.append(("noise floor", percent(decision.floor)))
             facts.append(("decided by", decision.rule))
@@ -185,5 +173,5 @@ def _fact(heading: str, text: str) -> list[str]:
 
 def place(result: BenchResult) -> str:
     """Name the device that was measured."""
-    machine = result.machine
-    return shown_text(str(machine.get("gpu") or machine.get("cpu") or "an unknown machine"))
+    known = result.machine
+    return shown_text(str(known.get("gpu") or known.get("cpu") or "an unknown machine"))

@@ -1,4 +1,4 @@
-"""The controller's part: it checks what the options name, collects, saves and has it shown."""
+"""The controller's part: checks the options against the disk, collects records, saves them."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ import stat
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from gpuprof._pytest import plugin
+from gpuprof._common import machine
+from gpuprof._common.files import replace_file
+from gpuprof._pytest import json_file
+from gpuprof._pytest.json_file import Record
+from gpuprof._pytest.settings import REPORTED, Settings
+from gpuprof._results.baselines import Baselines, Run, check_name
+from gpuprof._results.result import BenchResult
+from gpuprof._trace.path import output_path
 from gpuprof.errors import BaselineError
-
-if TYPE_CHECKING:
-    from gpuprof._pytest.plugin import Settings
 
 _FOR_VERDICTS = ("numpy", "scipy")
 
 
 def check(settings: Settings) -> None:
-    """Raise a usage error if a baseline cannot be compared with or written.
-
-    Better now than after an hour of measuring.
-    """
-    from gpuprof._results.baselines import Baselines, check_name
-
+    """Raise a usage error before anything is measured, if a baseline cannot be read or written."""
     if settings.compare:
         missing = [name for name in _FOR_VERDICTS if importlib.util.find_spec(name) is None]
         if missing:
@@ -38,7 +37,7 @@ def check(settings: Settings) -> None:
                 "pip install 'gpuprof[bench]'"
             )
             raise pytest.UsageError(message)
-    # What is no regular file, such as a device, would be replaced by one.
+    # Refuse devices and FIFOs: the write replaces the path.
     if settings.json is not None and _is_in_the_way(settings.json):
         what = "a folder" if settings.json.is_dir() else "no regular file"
         message = f"--gpu-benchmark-json is {str(settings.json)!r}, {what}; expected a file"
@@ -66,80 +65,67 @@ class Results:
     """What the tests measured, in the order of their reports."""
 
     def __init__(self, settings: Settings, root: Path) -> None:
-        self._settings = settings
+        self.settings = settings
         self._root = root
-        self.records: dict[str, dict[str, Any]] = {}
+        self._records: dict[str, Record] = {}
         self._keys: dict[str, str] = {}
         self.notes: list[str] = []
         self.problems: list[str] = []
 
     @property
-    def settings(self) -> Settings:
-        """What the options ask for."""
-        return self._settings
+    def records(self) -> list[Record]:
+        """A record for each test that measured; a repeated test keeps its last."""
+        return list(self._records.values())
 
     def add(self, report: pytest.TestReport) -> None:
-        """Take what a report brings; a later phase that fails counts as the test's outcome."""
-        record = getattr(report, plugin.REPORTED, None)
-        if record is not None:
-            self._keys[report.nodeid] = record["key"]
-            self.records[record["key"]] = {**record, "outcome": report.outcome}
+        """Take a report's record; a later phase that fails becomes the test's outcome."""
+        if hasattr(report, REPORTED):
+            record = Record.from_report(report)
+            self._keys[report.nodeid] = record.data["key"]
+            self._records[record.data["key"]] = record
         elif report.failed and report.nodeid in self._keys:
-            self.records[self._keys[report.nodeid]]["outcome"] = report.outcome
+            self._records[self._keys[report.nodeid]].outcome = report.outcome
 
     def finish(self, *, complete: bool) -> None:
         """Write the JSON file and append to the baseline; `problems` has what went wrong."""
-        from gpuprof._pytest import json_file
-
         commit: dict[str, Any] = {}
-        if self._settings.json or self._settings.save:
+        if self.settings.json or self.settings.save:
             commit = json_file.commit_info(self._root)
-        if self._settings.json:
+        if self.settings.json:
             try:
-                _write(self._settings.json, json_file.document(self.records.values(), commit))
-                self.notes.append(f"wrote {_shown(self._settings.json)}")
-            except (OSError, ValueError) as error:  # ValueError: what no JSON can hold
+                _write(self.settings.json, json_file.document(self.records, commit))
+                self.notes.append(f"wrote {_shown(self.settings.json)}")
+            except (OSError, ValueError) as error:  # ValueError: a value that JSON cannot hold
                 self.problems.append(f"the JSON file was not written: {error}")
-        if self._settings.save and not self._settings.disabled:
+        if self.settings.save and not self.settings.disabled:
             if complete:
-                self._save(self._settings.save, commit.get("id"))
+                self._save(self.settings.save, commit.get("id"))
             elif self.records:
                 self.notes.append("nothing was saved: the run was cut short")
 
     def _save(self, name: str, commit: str | None) -> None:
-        from gpuprof._common import machine as common_machine
-        from gpuprof._results.baselines import Baselines, Run
-        from gpuprof._results.result import BenchResult
-
-        passed = [each for each in self.records.values() if each["outcome"] == "passed"]
+        passed = [record for record in self.records if record.outcome == "passed"]
         by_machine: dict[str, dict[str, BenchResult]] = {}
         for record in passed:
-            result = BenchResult.from_dict(record["results"][-1])
-            by_machine.setdefault(common_machine.key(result.machine), {})[record["key"]] = result
+            results = by_machine.setdefault(machine.key(record.result.machine), {})
+            results[record.data["key"]] = record.result
         left_out = len(self.records) - len(passed)
         if left_out:
             self.notes.append(f"not saved, because the test did not pass: {left_out}")
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         for results in by_machine.values():
-            machine = dict(next(iter(results.values())).machine)
+            where = dict(next(iter(results.values())).machine)
+            run = Run(created=now, machine=where, results=results, commit=commit)
             try:
-                path = Baselines(self._settings.storage).append(
-                    name, Run(created=now, machine=machine, results=results, commit=commit)
-                )
+                path = Baselines(self.settings.storage).append(name, run)
             except (BaselineError, OSError, ValueError) as error:
                 self.problems.append(f"the baseline {name!r} was not saved: {error}")
             else:
                 self.notes.append(f"saved {len(results)} in the baseline {name!r}: {_shown(path)}")
 
-    def show(self, reporter: pytest.TerminalReporter) -> None:
-        """Write the table and what became of the files."""
-        from gpuprof._pytest import terminal
-
-        terminal.show(self, reporter)
-
 
 def _shown(path: Path) -> str:
-    """Return a path as somebody who stands here would write it."""
+    """Return a path relative to the working folder where it lies below it."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
@@ -160,14 +146,8 @@ def _can_be_written(folder: Path) -> bool:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    """Write JSON so that the file is there as a whole or not at all; a link stays one."""
-    from gpuprof._trace.path import output_path
-
+    """Write JSON all or nothing; a link is followed."""
     path = Path(output_path(str(path)))
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="ascii")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
+    replace_file(path, text.encode("ascii"))

@@ -5,27 +5,29 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from gpuprof._common.text import _PLAIN_FORMS, shown_text
+from gpuprof._common.text import encodable, shown_text
 from gpuprof._common.units import duration, percent
-from gpuprof._display.table import Grid
+from gpuprof._display.table import Table
 from gpuprof._pytest.judge import place
-from gpuprof._results.decision import Decision, Verdict
-from gpuprof._results.report import bins, cells, warnings_of
-from gpuprof._results.result import BenchResult
+from gpuprof._results.decision import Verdict
+from gpuprof._results.result import bins_of, cells, warnings_of
 from gpuprof._results.statistics import MIN_FOR_INTERVAL
 
 if TYPE_CHECKING:
     import pytest
 
+    from gpuprof._pytest.json_file import Record
     from gpuprof._pytest.session import Results
+    from gpuprof._results.result import BenchResult
 
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = ".:-=+*#@"
 _BINS = 10
 _LEFT = frozenset({"benchmark", "mode", "L2", "verdict", "distribution"})
+_SHOWN = ("min", "IQR", "samples", "mode", "L2", "bytes", "flops")
 _MARKUP = {
     Verdict.SLOW: {"red": True, "bold": True},
     Verdict.FAST: {"green": True},
@@ -38,19 +40,19 @@ _MAX_WARNINGS = 20
 
 def show(results: Results, reporter: pytest.TerminalReporter) -> None:
     """Write a table for each group, the warnings, the counts of verdicts and the notes."""
-    records = list(results.records.values())
+    records = results.records
     out = _Lines(reporter)
     if records or results.problems or results.notes:
-        reporter.section(title(records), sep="-", yellow=True)
-    by_group: dict[str | None, list[dict[str, Any]]] = {}
+        reporter.section(_title(records), sep="-", yellow=True)
+    by_group: dict[str | None, list[Record]] = {}
     for record in records:
-        by_group.setdefault(record["group"], []).append(record)
+        by_group.setdefault(record.data["group"], []).append(record)
     for group, members in sorted(by_group.items(), key=lambda each: each[0] or ""):
         if group is not None:
             out.line(f"group {shown_text(group)}")
         _table(members, out)
         out.line("")
-    measured = [BenchResult.from_dict(record["results"][-1]) for record in records]
+    measured = [record.result for record in records]
     warnings = _reasons(records) + warnings_of(measured) + _notes(records)
     for text in warnings[:_MAX_WARNINGS]:
         out.line(text)
@@ -62,16 +64,16 @@ def show(results: Results, reporter: pytest.TerminalReporter) -> None:
             for line in result.histogram().splitlines():
                 out.line(f"  {line}")
     if results.settings.compare and records:
-        out.line(f"compared with the baseline {results.settings.compare!r}: {counts(records)}")
+        out.line(f"compared with the baseline {results.settings.compare!r}: {_counts(records)}")
     for note in results.notes:
         out.line(note)
     for problem in results.problems:
         out.line(problem, red=True, bold=True)
 
 
-def title(records: Iterable[Mapping[str, Any]]) -> str:
-    """Say what was measured on; that it was no GPU must not be overlooked."""
-    measured = [BenchResult.from_dict(record["results"][-1]) for record in records]
+def _title(records: Sequence[Record]) -> str:
+    """Say what was measured on: a run on the CPU clock must be easy to see."""
+    measured = [record.result for record in records]
     if not measured:
         return "gpu_benchmark: nothing was measured"
     places = ", ".join(dict.fromkeys(place(result) for result in measured))
@@ -83,82 +85,69 @@ def title(records: Iterable[Mapping[str, Any]]) -> str:
     return f"gpu_benchmark: {count}{some}: {places}"
 
 
-def counts(records: Iterable[Mapping[str, Any]]) -> str:
+def _counts(records: Sequence[Record]) -> str:
     """Count the verdicts, such as ``1 SLOW, 3 SAME, 1 NODATA``."""
-    found = Counter(
-        Verdict(record["decision"]["verdict"]) for record in records if record["decision"]
-    )
+    found = Counter(record.decision.verdict for record in records if record.decision)
     return ", ".join(f"{found[verdict]} {verdict}" for verdict in Verdict if found[verdict])
 
 
-def _reasons(records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return why there is no verdict for or against; each text once, with the tests it is about."""
+def _reasons(records: Sequence[Record]) -> list[str]:
+    """Return why tests are undecided: each text once, with the tests that it is about."""
     found: dict[tuple[str, str], list[str]] = {}
     for record in records:
-        decision = record["decision"]
-        if decision and Verdict(decision["verdict"]) in _UNDECIDED:
-            reason = Verdict(decision["verdict"]).name, decision["rule"]
-            found.setdefault(reason, []).append(record["key"])
+        decision = record.decision
+        if decision and decision.verdict in _UNDECIDED:
+            reason = decision.verdict.name, decision.rule
+            found.setdefault(reason, []).append(record.data["key"])
     return [
         shown_text(f"{verdict} {', '.join(keys)}: {rule}")
         for (verdict, rule), keys in found.items()
     ]
 
 
-def _notes(records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return what the decisions warn of; each text once, with the tests that it is about."""
+def _notes(records: Sequence[Record]) -> list[str]:
+    """Return the warnings of the decisions: each text once, with the tests that it is about."""
     found: dict[str, list[str]] = {}
     for record in records:
-        for text in record["decision"]["warnings"] if record["decision"] else ():
-            found.setdefault(text, []).append(record["key"])
+        for text in record.decision.warnings if record.decision else ():
+            found.setdefault(text, []).append(record.data["key"])
     return [f"note: {', '.join(keys)}: {text}" for text, keys in found.items()]
 
 
-def _table(records: list[dict[str, Any]], out: _Lines) -> None:
-    lines, verdicts = [], []
-    names = Counter(record["name"] for record in records)
+def _table(records: Sequence[Record], out: _Lines) -> None:
+    names = Counter(record.data["name"] for record in records)
+    lines = []
     for record in records:
-        result = BenchResult.from_dict(record["results"][-1])
-        decision = Decision.from_dict(record["decision"]) if record["decision"] else None
-        verdicts.append(decision.verdict if decision else None)
-        name = record["name"] if names[record["name"]] == 1 else record["key"]
-        lines.append(_line(name, result, decision, out))
-    grid = Grid([*lines[0]], [[*line.values()] for line in lines], _LEFT).without_empty().plain()
+        name = record.data["name"]
+        lines.append(_line(name if names[name] == 1 else record.data["key"], record, out))
+    grid = Table([*lines[0]], [[*line.values()] for line in lines], _LEFT).without_empty().plain()
     out.line(grid[0])
     out.line(grid[1])
-    for text, verdict in zip(grid[2:], verdicts, strict=True):
-        out.line(text, **(_MARKUP.get(verdict, {}) if verdict else {}))
+    for text, record in zip(grid[2:], records, strict=True):
+        out.line(text, **(_MARKUP.get(record.decision.verdict, {}) if record.decision else {}))
 
 
-def _line(name: str, result: BenchResult, decision: Decision | None, out: _Lines) -> dict[str, str]:
+def _line(name: str, record: Record, out: _Lines) -> dict[str, str]:
+    result, decision = record.result, record.decision
     shown = cells(result)
     line = {
         "benchmark": name,
         "median": shown["median"],
-        "precision": percent(result.rel_precision) if result.count >= MIN_FOR_INTERVAL else "",
-        "min": shown["min"],
-        "IQR": shown["IQR"],
-        "samples": shown["samples"],
-        "mode": shown["mode"],
-        "L2": shown["L2"],
-        "bytes": shown["bytes"],
-        "flops": shown["flops"],
+        "precision": percent(result.rel_precision, 2) if result.count >= MIN_FOR_INTERVAL else "",
+        **{name: shown[name] for name in _SHOWN},
         "distribution": out.bars(result),
-        "baseline": "",
-        "ratio": "",
-        "floor": "",
-        "verdict": "",
+        **dict.fromkeys(("baseline", "ratio", "floor", "verdict"), ""),
     }
     if decision is not None:
         line["baseline"] = "" if decision.base_ms is None else duration(decision.base_ms)
         line["ratio"] = "" if decision.ratio is None else f"{decision.ratio:.3f}"
-        line["floor"] = "" if decision.floor is None else percent(decision.floor)
+        line["floor"] = "" if decision.floor is None else percent(decision.floor, 2)
         line["verdict"] = str(decision.verdict)
     return line
 
 
 class _Lines:
-    """Writes lines in what the terminal's encoding can show."""
+    """Writes lines, with replacements for what the terminal's encoding lacks."""
 
     def __init__(self, reporter: pytest.TerminalReporter) -> None:
         self._reporter = reporter
@@ -166,17 +155,12 @@ class _Lines:
         self._encoding = getattr(file, "encoding", None) or "utf-8"
 
     def line(self, text: str, **markup: bool) -> None:
-        try:
-            text.encode(self._encoding)
-        except UnicodeEncodeError:
-            text = text.translate(_PLAIN_FORMS)
-            text = text.encode(self._encoding, "backslashreplace").decode(self._encoding)
-        self._reporter.write_line(text, **markup)
+        self._reporter.write_line(encodable(text, self._encoding), **markup)
 
     def bars(self, result: BenchResult) -> str:
         """Draw the distribution of the samples in a few characters, shortest times left."""
         steps = _BARS if self._encoding.lower().startswith("utf") else _PLAIN_BARS
-        found = bins(result, _BINS)
+        found = bins_of(result, _BINS)
         most = max(each.count for each in found)
         return "".join(
             steps[math.ceil(len(steps) * each.count / most) - 1] if each.count else " "

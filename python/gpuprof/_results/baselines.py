@@ -2,37 +2,91 @@
 
 ``<root>/baselines/<name>/<machine>.json`` holds the last 20 runs of each benchmark on one kind of
 machine, with their raw samples. Two processes may append at once: a lock lets one after the other
-read, add and replace, and the lock of a process that dies is free again. A file is replaced as a
-whole, so that it is the old one or the new one whenever a process is killed.
+read, add and replace.
+
+Files are not trusted: they may have been merged by hand, cut off by a full disk, or come with a
+checkout. Only regular files up to a size are read, as strict JSON of a known version and depth, and
+every field is checked. An error is a `BaselineError` that names the file and the place; the file is
+left as it is.
 """
 
 from __future__ import annotations
 
-import fcntl
+import json
+import math
 import os
 import re
-import stat
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from gpuprof._common import machine
-from gpuprof._results.baseline_file import Run, encode, load_file, read, write
+from gpuprof._common.checks import shortened, wrong
+from gpuprof._common.files import TEMPORARY, FileLock, open_regular, replace_file
+from gpuprof._common.text import plain_data
+from gpuprof._results.result import FORMAT as RESULT_FORMAT
+from gpuprof._results.result import BenchResult
+from gpuprof._trace.path import output_path
 from gpuprof.errors import BaselineError
-
-__all__ = ["DEFAULT_ROOT", "KEPT_RUNS", "Baselines", "Run", "check_name", "load_file"]
 
 DEFAULT_ROOT = ".gpuprof"
 KEPT_RUNS = 20  # of each benchmark
 MAX_RUNS = 5 * KEPT_RUNS
 LOCK_TIMEOUT_S = 60.0
+FORMAT = "gpuprof-baseline"
+VERSION = 1
+MAX_BYTES = 256 << 20
+MAX_DEPTH = 32
+# Decoded, a file of ours takes at most five times its size; `[],` over and over takes fifty times.
+MAX_GROWTH = 12
+GROWTH_COUNTS_FROM = 64 << 20
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _LOCK = ".lock"
-_POLL_S = 0.02
+_STATS_FORMAT = "gpuprof-stats"
+
+
+@dataclass(frozen=True)
+class Run:
+    """The results of one run of a program, by the name of the benchmark.
+
+    `created` is ISO 8601 text in UTC, `machine` describes where it was measured, and `commit` is
+    the version of the measured code.
+    """
+
+    created: str
+    machine: dict[str, Any]
+    results: dict[str, BenchResult] = field(default_factory=dict)
+    commit: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plain form, for JSON."""
+        return {
+            "created": self.created,
+            "commit": self.commit,
+            "machine": plain_data(self.machine),
+            "results": {name: result.to_dict() for name, result in self.results.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, data: object, where: str = "the run") -> Run:
+        """Build one from what `to_dict` returned; ValueError names what is wrong, and where."""
+        found = _members(data, where, ("created", "commit", "machine", "results"))
+        created, commit = found["created"], found["commit"]
+        if not isinstance(created, str):
+            raise wrong(created, f"{where}.created", "text")
+        if commit is not None and not isinstance(commit, str):
+            raise wrong(commit, f"{where}.commit", "text or null")
+        for key in ("machine", "results"):
+            if not isinstance(found[key], dict):
+                raise wrong(found[key], f"{where}.{key}", "an object")
+        results = {
+            name: _result(value, f"{where}.results[{name!r}]")
+            for name, value in found["results"].items()
+        }
+        return cls(created, found["machine"], results, commit)
 
 
 def check_name(name: str) -> str:
@@ -47,13 +101,7 @@ def check_name(name: str) -> str:
 
 
 class Baselines:
-    """The baselines in a folder.
-
-    Parameters
-    ----------
-    root
-        The folder, ``.gpuprof`` by default; it need not exist before something is appended.
-    """
+    """The baselines in a folder, which need not exist before something is appended."""
 
     def __init__(self, root: str | Path = DEFAULT_ROOT) -> None:
         self._root = Path(root)
@@ -80,30 +128,22 @@ class Baselines:
         )
 
     def append(self, name: str, run: Run) -> Path:
-        """Add a run to a baseline, made if it does not exist; return its file.
+        """Add a run to a baseline, which is made if needed; return the file of the run's machine.
 
-        Parameters
-        ----------
-        name
-            What the baseline is called.
-        run
-            The run; its machine says which file it goes to.
-
-        Raises
-        ------
-        ValueError
-            If a baseline cannot be called so.
-        BaselineError
-            If the file is damaged, which it then stays, if it cannot be written, or if another
-            process holds its lock for a minute.
+        A damaged file stays as it is. That, a file that cannot be written, and another process that
+        holds the lock for a minute are a BaselineError.
         """
         folder = self._folder / check_name(name)
         path = folder / f"{machine.key(run.machine)}.json"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with _locked(folder / _LOCK):
+            with FileLock(folder / _LOCK) as lock:
+                if not lock.acquire(LOCK_TIMEOUT_S):
+                    held = f"locked by another process for {LOCK_TIMEOUT_S:g} seconds"
+                    message = f"{folder / _LOCK} is {held}"
+                    raise BaselineError(message)
                 runs = read(path) if os.path.lexists(path) else []
-                write(path, encode(_kept([*runs, run])))
+                _write(path, encode(_kept([*runs, run])))
         except OSError as error:
             raise _failed(path, "written", error) from error
         return path
@@ -111,18 +151,8 @@ class Baselines:
     def runs(self, name: str) -> dict[str, list[Run]]:
         """Return the runs of a baseline by kind of machine, the oldest first.
 
-        Parameters
-        ----------
-        name
-            What the baseline is called.
-
-        Raises
-        ------
-        ValueError
-            If no baseline can be called so.
-        BaselineError
-            If there is none of this name, and then it lists those that are there; or if a file is
-            damaged.
+        A BaselineError says that a file is damaged, or lists the baselines if there is none of this
+        name.
         """
         files = _files(self._folder / check_name(name))
         if not files:
@@ -134,9 +164,9 @@ class Baselines:
 
 
 def _kept(runs: Sequence[Run]) -> list[Run]:
-    """Leave out results that have enough newer ones, and runs that nothing is left of.
+    """Leave out results that have enough newer ones, and runs that are then empty.
 
-    Benchmarks are counted each by itself: one that is not in a run, because it failed or was not
+    Each benchmark is counted by itself: one that is missing in a run, because it failed or was not
     selected, must not lose its baseline to the others.
     """
     counts: Counter[str] = Counter()
@@ -158,34 +188,195 @@ def _files(folder: Path) -> list[Path]:
         raise _failed(folder, "read", error) from error
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Keep other processes and threads out; a process that dies lets go."""
-    # A FIFO would be waited for.
-    flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    file = os.open(path, flags, 0o666)
-    try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            message = f"{path} is in the way: it is the lock of the baseline, and no regular file"
-            raise BaselineError(message)
-        deadline = time.monotonic() + LOCK_TIMEOUT_S
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    message = f"{path} is locked by another process for {LOCK_TIMEOUT_S:g} seconds"
-                    raise BaselineError(message) from None
-                time.sleep(_POLL_S)
-        try:
-            yield
-        finally:
-            # By hand: a child that was forked meanwhile has the lock too, until it is let go.
-            fcntl.flock(file, fcntl.LOCK_UN)
-    finally:
-        os.close(file)
+def _write(path: Path, data: bytes) -> None:
+    """Replace a file, following a link, and remove what an interrupted write left behind.
+
+    Only while the folder is locked: the rest of a write could be one in progress.
+    """
+    path = Path(output_path(str(path)))
+    for left in path.parent.glob(f".{path.name}.*{TEMPORARY}"):
+        left.unlink(missing_ok=True)
+    replace_file(path, data)
 
 
 def _failed(path: Path, what: str, error: OSError) -> BaselineError:
     return BaselineError(f"{path} cannot be {what}: {error.strerror or error}")
+
+
+def read(path: Path) -> list[Run]:
+    """Read a baseline file; BaselineError if it is missing, damaged or of another format."""
+    data = _load(path)
+    try:
+        return _baseline(data)
+    except ValueError as error:
+        raise _refused(path, error) from None
+
+
+def load_file(path: str | Path) -> list[Run]:
+    """Read the runs, oldest first, in any of gpuprof's files of results.
+
+    That is a stored baseline, what ``--gpu-benchmark-json`` wrote, or a `BenchResult` as JSON.
+    Anything else is a BaselineError that says what is wrong and where.
+    """
+    return load_kind(path)[1]
+
+
+def load_kind(path: str | Path) -> tuple[str, list[Run]]:
+    """Read a file as `load_file` does, and return its format with the runs."""
+    path = Path(path)
+    data = _load(path)
+    try:
+        kind = data.get("format") if isinstance(data, dict) else None
+        if kind == FORMAT:
+            return FORMAT, _baseline(data)
+        if kind == RESULT_FORMAT:
+            result = _result(data, "the result")
+            return RESULT_FORMAT, [_run_of({result.name: result})]
+        if isinstance(data, dict) and isinstance(data.get("benchmarks"), list):
+            return "pytest-benchmark", [_session(data)]
+        if kind == _STATS_FORMAT:
+            message = (
+                "it holds statistics of scopes, which have no samples to compare: save benchmarks "
+                "instead, with pytest --gpu-benchmark-save=NAME or BenchResult.to_json()"
+            )
+            raise ValueError(message)
+        message = (
+            f"it is neither a baseline, nor a file of --gpu-benchmark-json, nor a result: its "
+            f"format is {shortened(kind)}"
+        )
+        raise ValueError(message)
+    except ValueError as error:
+        raise _refused(path, error) from None
+
+
+def encode(runs: Sequence[Run]) -> bytes:
+    """Return the file of these runs; the oldest are left out where it would grow too large."""
+    parts = [json.dumps(run.to_dict(), allow_nan=False) for run in runs]
+    while sum(len(part) + 2 for part in parts) > MAX_BYTES - 256:  # some room for the head
+        if len(parts) == 1:
+            message = f"a run is larger than {MAX_BYTES >> 20} MiB, more than a baseline may hold"
+            raise BaselineError(message)
+        del parts[0]
+    head = f'{{"format": {json.dumps(FORMAT)}, "version": {VERSION}, "runs": ['
+    return "\n".join([head, ",\n".join(parts), "]}", ""]).encode("ascii")
+
+
+def _load(path: Path) -> Any:
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or error
+        message = f"{str(path)!r} cannot be read: {reason}"
+        raise BaselineError(message) from error
+    try:
+        if len(raw) > MAX_BYTES:
+            message = f"it is larger than {MAX_BYTES >> 20} MiB"
+            raise ValueError(message)
+        _check_growth(raw)
+        data = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+        _check_plain(data)
+    except RecursionError:
+        raise _refused(path, f"it is nested deeper than {MAX_DEPTH} levels") from None
+    except ValueError as error:
+        raise _refused(path, error) from None
+    return data
+
+
+def _check_growth(raw: bytes) -> None:
+    """Raise ValueError for a document that would take far more memory than its size."""
+    taken = 40 * raw.count(b",") + 64 * raw.count(b"[") + 240 * raw.count(b"{")
+    if taken > GROWTH_COUNTS_FROM and taken > MAX_GROWTH * len(raw):
+        message = f"it would take {taken >> 20} MiB of memory, which no file of results does"
+        raise ValueError(message)
+
+
+def _refused(path: Path, why: object) -> BaselineError:
+    return BaselineError(
+        f"{path} cannot be used: {why}. It is left as it is: repair or move it, or use another name"
+    )
+
+
+def _refuse_constant(constant: str) -> float:
+    message = f"it holds {constant}, which is no JSON"
+    raise ValueError(message)
+
+
+def _check_plain(data: object) -> None:
+    """Raise ValueError if a document is nested too deep or holds an infinite number."""
+    levels: list[Iterator[Any]] = [iter([data])]
+    while levels:
+        for value in levels[-1]:
+            if isinstance(value, float) and not math.isfinite(value):
+                message = "it holds a number that is too large"
+                raise ValueError(message)
+            if isinstance(value, (dict, list)):
+                if len(levels) > MAX_DEPTH:
+                    message = f"it is nested deeper than {MAX_DEPTH} levels"
+                    raise ValueError(message)
+                levels.append(iter(value.values() if isinstance(value, dict) else value))
+                break
+        else:
+            levels.pop()
+
+
+def _baseline(data: object) -> list[Run]:
+    if not isinstance(data, dict):
+        raise wrong(data, "the file", "an object")
+    version = data.get("version")
+    if data.get("format") != FORMAT:
+        raise wrong(data.get("format"), "its format", repr(FORMAT))
+    # Before the members: another version may have others.
+    if version != VERSION or isinstance(version, bool):
+        raise wrong(version, "its version", f"{VERSION}: it is of another version of gpuprof")
+    found = _members(data, "the file", ("format", "version", "runs"))
+    if not isinstance(found["runs"], list):
+        raise wrong(found["runs"], "runs", "a list")
+    return [Run.from_dict(run, f"runs[{place}]") for place, run in enumerate(found["runs"])]
+
+
+def _session(data: Mapping[str, Any]) -> Run:
+    """Return the run that a test session wrote in the form of pytest-benchmark."""
+    version = data.get("format_version")
+    if version is not None and (version != VERSION or isinstance(version, bool)):
+        raise wrong(version, "its format_version", f"{VERSION}: it is of another gpuprof")
+    results = {}
+    for place, entry in enumerate(data["benchmarks"]):
+        where = f"benchmarks[{place}]"
+        own = entry.get("gpuprof") if isinstance(entry, dict) else None
+        if not isinstance(own, dict):
+            message = f"{where} has no object 'gpuprof': gpuprof did not measure it"
+            raise ValueError(message)
+        result = _result(own.get("result"), f"{where}.gpuprof.result")
+        results[str(entry.get("fullname") or result.name)] = result
+    if not results:
+        message = "it holds no benchmark"
+        raise ValueError(message)
+    commit = data.get("commit_info")
+    found = commit.get("id") if isinstance(commit, dict) else None
+    return _run_of(results, found if isinstance(found, str) else None)
+
+
+def _run_of(results: dict[str, BenchResult], commit: str | None = None) -> Run:
+    last = list(results.values())[-1]
+    return Run(last.created, dict(last.machine), results, commit)
+
+
+def _result(data: object, where: str) -> BenchResult:
+    if not isinstance(data, dict):
+        raise wrong(data, where, "an object")
+    try:
+        return BenchResult.from_dict(data)
+    except ValueError as error:
+        message = f"{where}: {error}"
+        raise ValueError(message) from None
+
+
+def _members(data: object, where: str, names: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise wrong(data, where, "an object")
+    odd = sorted(data.keys() ^ set(names))
+    if odd:
+        message = f"{where} has the members {', '.join(names)} and no others; wrong: {odd[0]!r}"
+        raise ValueError(message)
+    return data

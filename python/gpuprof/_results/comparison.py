@@ -14,11 +14,10 @@ from typing import Any
 
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration
-from gpuprof._display.table import Grid, html_list, markdown_list
+from gpuprof._display.table import Table
 from gpuprof._results import statistics
 from gpuprof._results.decision import Decision, Verdict
-from gpuprof._results.report import LEFT, cells, headline, how, warnings_of
-from gpuprof._results.result import BenchResult
+from gpuprof._results.result import LEFT, BenchResult, cells, headline, how, warnings_of
 
 FORMAT = "gpuprof-comparison"
 VERSION = 1
@@ -41,6 +40,8 @@ class CompareRow:
     decision : Decision or None
         The verdict and what it rests on; None for the first function.
     """
+
+    __module__ = "gpuprof"
 
     result: BenchResult
     ratio: float
@@ -76,7 +77,7 @@ class CompareResult(Mapping[str, CompareRow]):
     rounds : int
         How often each function was measured.
     threshold : float
-        The smallest change to speak of, as a fraction.
+        The smallest change to report, as a fraction.
     confidence : float
         Of each ratio's interval. With several ratios it is so high that all of them together hold
         at 95 %.
@@ -87,6 +88,8 @@ class CompareResult(Mapping[str, CompareRow]):
     created : str
         When, as ISO 8601 text in UTC.
     """
+
+    __module__ = "gpuprof"
 
     def __init__(
         self,
@@ -171,7 +174,7 @@ class CompareResult(Mapping[str, CompareRow]):
 
     def to_markdown(self) -> str:
         """Return a Markdown table, a line for each function."""
-        return "\n".join([*self._grid().markdown(), *markdown_list(self._notes())]) + "\n"
+        return "\n".join(self._table().markdown()) + "\n"
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the median of each function as a bar, with its interval.
@@ -191,12 +194,20 @@ class CompareResult(Mapping[str, CompareRow]):
         ModuleNotFoundError
             Without matplotlib; it comes with ``pip install 'gpuprof[plot]'``.
         """
-        from gpuprof._results import plot as results_plot
+        from gpuprof._display import plot as display_plot
 
-        ratios = ["", *(f"x {row.ratio:.3f}" for row in [*self._rows.values()][1:])]
-        return results_plot.comparison(self.results, ratios, ax)
+        base, *others = self._rows.values()
+        return display_plot.bars(
+            [base.result.name, *(f"{row.result.name} (x {row.ratio:.3f})" for row in others)],
+            [result.median_ms for result in self.results],
+            [result.interval_ms for result in self.results],
+            [display_plot.colour_of(result.clock) for result in self.results],
+            ax,
+            title="gpuprof: comparison",
+            x_label="time of a call ({unit}): median, whiskers for its 95 % interval",
+        )
 
-    def _grid(self) -> Grid:
+    def _table(self) -> Table:
         lines = []
         for name, row in self._rows.items():
             shown = cells(row.result)
@@ -210,7 +221,8 @@ class CompareResult(Mapping[str, CompareRow]):
                     "verdict": str(row.verdict or ""),
                 }
             )
-        return Grid([*lines[0]], [[*line.values()] for line in lines], LEFT).without_empty()
+        cells_of_lines = [[*line.values()] for line in lines]
+        return Table([*lines[0]], cells_of_lines, LEFT, notes=self._notes()).without_empty()
 
     def _notes(self) -> list[str]:
         first = self.results[0]
@@ -226,10 +238,10 @@ class CompareResult(Mapping[str, CompareRow]):
         return notes + warnings_of(self.results, self.warnings)
 
     def __repr__(self) -> str:
-        return "\n".join([*self._grid().plain(), *map(shown_text, self._notes())])
+        return "\n".join(self._table().plain())
 
     def _repr_html_(self) -> str:
-        return f"<div>{self._grid().html()}{html_list(self._notes())}</div>"
+        return self._table().html()
 
 
 def _ratio(row: CompareRow) -> str:

@@ -1,6 +1,6 @@
 """What a comparison says: a verdict, and the figures and the sentence that it rests on.
 
-Plain data without NumPy, so that whoever only shows or stores decisions imports nothing else.
+Plain data without NumPy, so that code that only shows or stores decisions imports nothing else.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ class Verdict(str, Enum):
     INCOMPARABLE
         Measured on another GPU or in another way.
     """
+
+    __module__ = "gpuprof"
 
     SLOW = "slow"
     FAST = "fast"
@@ -66,6 +68,8 @@ class Decision:
     warnings : tuple of str
         What else to know.
     """
+
+    __module__ = "gpuprof"
 
     verdict: Verdict
     base_ms: float | None = None
@@ -115,24 +119,14 @@ class Decision:
 
 
 def check_threshold(threshold: object, *, above_0: bool = False) -> None:
-    """Raise ValueError unless it is a fraction up to 1; the text says how percent are written."""
-    is_number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
-    if is_number and 0 <= threshold <= 1 and (threshold or not above_0):  # type: ignore[operator]
-        return
-    expected = f"a fraction {'above' if above_0 else 'from'} 0 and up to 1, such as 0.05 for 5 %"
+    """Raise ValueError unless it is a fraction up to 1; the text says how to write a percentage."""
     hint = ""
-    if is_number and 1 < threshold <= 100:  # type: ignore[operator]
-        hint = f"; {threshold:g} would be {100 * threshold:g} %: for {threshold:g} % write "  # type: ignore[operator]
-        hint += f"{threshold / 100:g}"  # type: ignore[operator]
+    if isinstance(threshold, (int, float)) and not isinstance(threshold, bool):
+        if 0 <= threshold <= 1 and (threshold or not above_0):
+            return
+        if 1 < threshold <= 100:
+            hint = f"; {threshold:g} would be {100 * threshold:g} %: for {threshold:g} % write "
+            hint += f"{threshold / 100:g}"
+    expected = f"a fraction {'above' if above_0 else 'from'} 0 and up to 1, such as 0.05 for 5 %"
     message = f"threshold is {threshold!r}; expected {expected}{hint}"
     raise ValueError(message)
-
-
-def percent(fraction: float) -> str:
-    """Write a fraction as people do: 0.05 is ``5.0 %``."""
-    return f"{100 * fraction:.{1 if fraction < 1 else 0}f} %"
-
-
-def percent_change(ratio: float) -> str:
-    """Write a ratio of times as a change: 1.1 is ``10.0 % more``."""
-    return f"{percent(abs(ratio - 1.0))} {'more' if ratio >= 1.0 else 'less'}"

@@ -6,21 +6,37 @@ driver; it can be pickled, written as JSON, read elsewhere and shown there. Time
 
 from __future__ import annotations
 
+import html
 import json
 import math
-import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
-from gpuprof._common.checks import CHECKS, shortened
+from gpuprof._common.checks import shortened, whole
+from gpuprof._common.text import plain_data, shown_text
+from gpuprof._common.units import duration, interval_text, rate
+from gpuprof._display import histogram
+from gpuprof._display.histogram import Bin
+from gpuprof._display.table import Table, aligned, html_list
 from gpuprof._results import statistics
+from gpuprof._results.fields import CHECKS
 
 FORMAT = "gpuprof-result"
 VERSION = 1
+LEFT = frozenset({"name", "mode", "clock", "L2", "verdict", "error"})
 
-_MAX_DEPTH = 16
+_CLOCKS = {
+    "cuda": "CUDA event times",
+    "host": "host time around a wait for the device",
+    "cpu": "host time; no GPU time was measured",
+}
+_L2 = {
+    "hot": "L2 hot",
+    "rotated": "L2 cold (arguments rotated)",
+    "flushed": "L2 cold (flushed)",
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +79,7 @@ class BenchResult:
         thread ``"waited"`` for a CPU, and that the host of a virtual machine has ``"stolen"``;
         ``"off_cpu"``, the share of a median sample in which the thread was on no CPU;
         ``"switches_per_s"``, how often it lost its CPU; ``"loop_ms"``, the time of a loop that is
-        always the same. Empty on other clocks; what the system does not tell is left out.
+        always the same. Empty on other clocks; what the system does not report is left out.
     nbytes : int or None
         The bytes that a call moves, as the caller says.
     flops : int or None
@@ -81,6 +97,8 @@ class BenchResult:
     duration_s : float
         How long measuring took, in seconds.
     """
+
+    __module__ = "gpuprof"
 
     name: str
     mode: str
@@ -184,7 +202,7 @@ class BenchResult:
         """The 95 % interval of the median, by order statistics: exact for independent samples.
 
         It is as wide as that of `independent_samples`, and reaches at least a tick to both sides of
-        the median. With fewer than 6 it is from the smallest to the largest. It tells how well this
+        the median. With fewer than 6 it is from the smallest to the largest. It says how well this
         run knows its median; another run of the same code may differ by more.
         """
         return statistics.median_interval(
@@ -193,7 +211,7 @@ class BenchResult:
 
     @cached_property
     def independent_samples(self) -> float:
-        """As many independent samples would tell as much about the median as these.
+        """How many independent samples would say as much about the median as these.
 
         It is fewer than `count` where samples that follow each other are alike.
         """
@@ -277,9 +295,9 @@ class BenchResult:
 
     def to_markdown(self) -> str:
         """Return a Markdown table of the figures, with the warnings below."""
-        from gpuprof._results import report
-
-        return report.markdown(self)
+        line = {"name": self.name, **cells(self)}
+        table = Table([*line], [[*line.values()]], LEFT, notes=warnings_of([self]))
+        return "\n".join(table.without_empty().markdown()) + "\n"
 
     def histogram(self, bins: int = 12) -> str:
         """Return a histogram of the samples as plain text, a line for each bin.
@@ -290,9 +308,7 @@ class BenchResult:
             How many bins at most. None is narrower than a tick, and samples far outside the
             quartiles share a bin at the end.
         """
-        from gpuprof._results import report
-
-        return report.histogram(self, bins)
+        return histogram.text(bins_of(self, whole("bins", bins, 1, 1000)))
 
     def plot(self, ax: Any = None) -> Any:
         """Draw a histogram of the samples, with the median and its interval.
@@ -312,21 +328,33 @@ class BenchResult:
         ModuleNotFoundError
             Without matplotlib; it comes with ``pip install 'gpuprof[plot]'``.
         """
-        from gpuprof._results import plot as results_plot
+        from gpuprof._display import plot as display_plot
 
-        return results_plot.histogram(self, ax)
+        found = bins_of(self, display_plot.MAX_BINS)
+        colour = display_plot.colour_of(self.clock)
+        return display_plot.histogram(
+            found, self.median_ms, self.interval_ms, colour, ax, title=self.name
+        )
 
     def __str__(self) -> str:
-        from gpuprof._results import report
-
-        return report.plain(self)
+        warnings = [f"  warning: {shown_text(each)}" for each in self.warnings]
+        return "\n".join([headline(self), *aligned(_facts(self), indent="  "), *warnings])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from gpuprof._results import report
-
-        return report.html_report(self)
+        drawing = histogram.svg(
+            bins_of(self, 30), self.median_ms, self.interval_ms, (self.min_ms, self.max_ms)
+        )
+        facts = "".join(
+            f'<tr><th style="text-align:left">{html.escape(shown_text(heading))}</th>'
+            f'<td style="text-align:left">{html.escape(shown_text(text))}</td></tr>'
+            for heading, text in _facts(self)
+        )
+        return (
+            f"<div><div><b>{html.escape(headline(self))}</b></div>{drawing}"
+            f"<table><tbody>{facts}</tbody></table>{html_list(warnings_of([self]))}</div>"
+        )
 
 
 _SUMMARY = (
@@ -350,22 +378,102 @@ _SUMMARY = (
 _DERIVED = {"format", "version", "unit", "summary"}
 
 
-def plain_data(value: Any, depth: int = 0) -> Any:
-    """Return `value` as what JSON can hold; what is no such thing becomes its text."""
-    from gpuprof._common.text import output_text
+def cells(result: BenchResult) -> dict[str, str]:
+    """Return what a line of a table says of a result; without its name."""
+    bytes_per_s, flops_per_s = result.gbytes_per_s, result.tflops_per_s
+    unknown = math.isnan(result.host_ms)
+    return {
+        "median": duration(result.median_ms),
+        "95 % interval": interval_text(*result.interval_ms),
+        "min": duration(result.min_ms),
+        "IQR": duration(result.iqr_ms),
+        # On the CPU's clock the time of a call is the host's time.
+        "host": "" if result.clock == "cpu" or unknown else duration(result.host_ms),
+        "bytes": rate(bytes_per_s and bytes_per_s * 1e9, "B"),
+        "flops": rate(flops_per_s and flops_per_s * 1e12, "FLOP"),
+        "samples": f"{result.count:,}",
+        "mode": result.mode,
+        "clock": result.clock,
+        "L2": "" if result.l2 == "n/a" else result.l2,
+    }
 
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    if isinstance(value, numbers.Real):
-        number = float(value)
-        return number if math.isfinite(number) else None
-    if depth < _MAX_DEPTH:
-        if isinstance(value, Mapping):
-            return {
-                output_text(str(key)): plain_data(item, depth + 1) for key, item in value.items()
-            }
-        if isinstance(value, (list, tuple, set, frozenset)):
-            return [plain_data(item, depth + 1) for item in value]
-    return output_text(value if type(value) is str else str(value))
+
+def how(result: BenchResult) -> str:
+    """Say in a line how the result was measured."""
+    asked = (
+        ""
+        if result.requested_mode in {"auto", result.mode}
+        else (f" ({result.requested_mode} was asked for)")
+    )
+    l2 = [_L2[result.l2]] if result.l2 in _L2 else []
+    gate = [result.gate] if result.gate != "n/a" else []
+    return ", ".join([f"{result.mode} mode{asked}", _CLOCKS[result.clock], *l2, *gate])
+
+
+def _amounts(result: BenchResult) -> str:
+    calls = "1 call" if result.calls_per_sample == 1 else f"{result.calls_per_sample:,} calls"
+    samples = "1 sample" if result.count == 1 else f"{result.count:,} samples"
+    tick = f", tick {duration(result.tick_ms)}" if result.tick_ms >= 5e-7 else ""
+    if result.independent_samples < result.count:
+        samples += f" (as {result.independent_samples:,.0f} independent ones)"
+    return f"{samples} of {calls} in {duration(1e3 * result.duration_s)}{tick}"
+
+
+def _facts(result: BenchResult) -> list[tuple[str, str]]:
+    """Return what there is to say besides the median, by heading."""
+    shown = cells(result)
+    left_out = ("left out", "the host's time, allocation") if result.mode == "graph" else None
+    facts = [
+        ("measured", how(result)),
+        *([left_out] if left_out else []),
+        ("samples", _amounts(result)),
+        (
+            "spread",
+            f"min {shown['min']}, quartiles {duration(result.q1_ms)} and {duration(result.q3_ms)}, "
+            f"max {duration(result.max_ms)}; IQR {shown['IQR']}, MAD {duration(result.mad_ms)}",
+        ),
+    ]
+    if shown["host"]:
+        facts.append(("host", f"{shown['host']} to queue a call"))
+    rates = [text for text in (shown["bytes"], shown["flops"]) if text]
+    if rates:
+        facts.append(("rate", ", ".join(rates)))
+    if result.clock_mhz:
+        low, high = min(result.clock_mhz), max(result.clock_mhz)
+        middle = statistics.median(result.clock_mhz)
+        facts.append(("SM clock", f"{middle:,.0f} MHz ({low:,.0f} to {high:,.0f})"))
+    if result.throttle_reasons:
+        facts.append(("throttled", ", ".join(result.throttle_reasons)))
+    if result.params:
+        facts.append(
+            ("params", ", ".join(f"{key}={value}" for key, value in result.params.items()))
+        )
+    facts += [(str(key), str(value)) for key, value in result.extra_info.items()]
+    return facts
+
+
+def headline(result: BenchResult) -> str:
+    """Say the median and its interval."""
+    return (
+        f"{shown_text(result.name)}: {duration(result.median_ms)} a call, "
+        f"95 % interval {interval_text(*result.interval_ms)}"
+    )
+
+
+def warnings_of(results: Sequence[BenchResult], more: Sequence[str] = ()) -> list[str]:
+    """Return the warnings of several results; one that all have is said once, without a name."""
+    found: dict[str, list[str]] = {}
+    for result in results:
+        for text in dict.fromkeys(result.warnings):
+            found.setdefault(text, []).append(result.name)
+    texts = [
+        text if len(names) == len(results) else f"{', '.join(names)}: {text}"
+        for text, names in found.items()
+    ]
+    return [f"warning: {text}" for text in [*more, *texts]]
+
+
+def bins_of(result: BenchResult, most: int) -> list[Bin]:
+    """Return the histogram of a result."""
+    quartiles = result.q1_ms, result.q3_ms
+    return histogram.bins(result.samples_ms, quartiles, result.tick_ms, most)

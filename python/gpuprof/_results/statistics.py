@@ -1,12 +1,13 @@
-"""The figures of a series of samples: quantiles, spread, and the exact interval of the median.
+"""The figures of a series of samples, and the significance tests that verdicts use.
 
-Nothing here assumes a distribution. The interval comes from the order statistics (the sign test):
-the median of what was sampled lies between the k-th smallest and the k-th largest sample unless
-fewer than k of n fall on one side of it, whose probability is the binomial one. It holds for any
-distribution, and is exact for a continuous one. A clock with a tick makes many samples equal, which
-would let the interval shrink to nothing; it never says more than the clock can resolve. Samples
-that follow each other are often alike, and then tell less than as many that do not: the interval is
-that of `independent_count` samples.
+No figure assumes a distribution. The interval of the median comes from the order statistics (the
+sign test): the median lies between the k-th smallest and the k-th largest sample unless fewer than
+k of n fall on one side of it, which has a binomial probability. That holds for any distribution,
+and is exact for a continuous one. A clock with a tick makes many samples equal; the interval is
+never narrower than a tick. Successive samples are often correlated, and then say less than
+independent ones: the interval is that of `independent_count` samples.
+
+NumPy and SciPy are imported by the tests that need them, when they are called.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
+
+from gpuprof._common.imports import need_extra
 
 CONFIDENCE = 0.95
 # With fewer, not even the smallest and the largest sample hold the median in 95 of 100 cases.
@@ -24,15 +28,7 @@ _BEYOND_CHANCE = 2.5  # standard deviations
 
 
 def quantile(values: Sequence[float], q: float) -> float:
-    """Return the quantile between the two nearest ranks; NaN of nothing.
-
-    Parameters
-    ----------
-    values : sequence of float
-        In any order.
-    q : float
-        From 0, the smallest, to 1, the largest.
-    """
+    """Return the quantile between the two nearest ranks of values in any order; NaN of nothing."""
     if not 0.0 <= q <= 1.0:
         message = f"q is {q!r}; expected a number from 0 to 1"
         raise ValueError(message)
@@ -67,9 +63,9 @@ def stddev(values: Sequence[float]) -> float:
 
 @lru_cache(maxsize=256)
 def interval_rank(count: int, confidence: float = CONFIDENCE) -> int:
-    """Return k such that the k-th smallest and k-th largest of `count` hold the median.
+    """Return the largest k so that the k-th smallest and k-th largest of `count` hold the median.
 
-    It is the largest k with which they do so at the confidence asked for; 0 where there is none.
+    0 where there is none at that confidence.
     """
     if not 0.0 < confidence < 1.0:
         message = f"confidence is {confidence!r}; expected a number between 0 and 1"
@@ -88,16 +84,11 @@ def interval_rank(count: int, confidence: float = CONFIDENCE) -> int:
 
 
 def independent_count(values: Sequence[float]) -> float:
-    """Return how many independent values would tell as much about the median as these.
+    """Return how many independent values would say as much about the median as these.
 
-    It is their number over the autocorrelation time of which of them are above the median. That
-    time is only taken for more than 1 where correlation is beyond chance; of few values or very
-    long memory it comes out too short.
-
-    Parameters
-    ----------
-    values : sequence of float
-        In the order in which they were taken.
+    It is their number over the autocorrelation time of which of them are above the median; the
+    values come in the order in which they were taken. That time exceeds 1 only where the
+    correlation is beyond chance; of few values or very long memory it comes out too short.
     """
     count = len(values)
     middle = median(values)
@@ -144,18 +135,9 @@ def median_interval(
 ) -> tuple[float, float]:
     """Return the interval that holds the median at that confidence, by order statistics.
 
-    Parameters
-    ----------
-    values : sequence of float
-        In any order. With too few for the confidence (5 or fewer for 95 %) the interval is from
-        the smallest to the largest; of nothing it is NaN.
-    confidence : float
-        Between 0 and 1.
-    tick : float
-        The smallest step between two values. The interval reaches at least that far to both sides
-        of the median.
-    independent : float, optional
-        As how many independent values they count; all of them, if left out.
+    With too few values for the confidence (5 or fewer for 95 %) it is from the smallest to the
+    largest; of nothing it is NaN. It reaches at least `tick`, the smallest step between two values,
+    to both sides of the median. `independent` is as how many independent values they count.
     """
     if not values:
         return math.nan, math.nan
@@ -167,3 +149,50 @@ def median_interval(
     rank = max(rank, 1)
     middle = median(ordered)
     return min(ordered[rank - 1], middle - tick), max(ordered[-rank], middle + tick)
+
+
+def mann_whitney(base: Sequence[float], new: Sequence[float]) -> float:
+    """Return the two-sided p value of the Mann-Whitney test, in its normal approximation.
+
+    It is that of ``scipy.stats.mannwhitneyu``, which takes a second to import and is meant for
+    arrays of tests. Ties are corrected for. With 30 samples on both sides it is close.
+    """
+    numpy, special = _numeric("numpy"), _numeric("scipy.special")
+    old, now = numpy.asarray(base, dtype=float), numpy.asarray(new, dtype=float)
+    ordered = numpy.sort(numpy.concatenate([old, now]))
+    # Twice the rank, so that equal ones in the middle of their ranks stay whole numbers.
+    ranks = ordered.searchsorted(now, "left") + ordered.searchsorted(now, "right") + 1
+    excess = ranks.sum() / 2 - now.size * (ordered.size + 1) / 2
+    ties = numpy.unique(ordered, return_counts=True)[1].astype(float)
+    tied = (ties**3 - ties).sum() / (ordered.size * (ordered.size - 1.0))
+    variance = old.size * now.size / 12 * (ordered.size + 1 - tied)
+    if variance <= 0.0:  # all samples are equal
+        return 1.0
+    return min(1.0, 2.0 * float(special.ndtr((0.5 - abs(excess)) / math.sqrt(variance))))
+
+
+def sign_test(logs: Sequence[float]) -> float:
+    """Return the two-sided p value of as many above 0 as below; equal ones say nothing."""
+    above, below = sum(log > 0 for log in logs), sum(log < 0 for log in logs)
+    count = above + below
+    ways = sum(math.comb(count, k) for k in range(min(above, below) + 1))
+    return min(1.0, 2 * ways / (1 << count))
+
+
+def student_quantile(freedom: int, probability: float) -> float:
+    """Return the quantile of Student's t distribution."""
+    return float(_numeric("scipy.special").stdtrit(freedom, probability))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p values corrected for their number, by Holm's step-down method."""
+    adjusted = [1.0] * len(p_values)
+    highest = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = highest
+    return adjusted
+
+
+def _numeric(module: str) -> Any:
+    return need_extra("bench", module, "a verdict on stored runs")

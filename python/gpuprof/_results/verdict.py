@@ -1,50 +1,49 @@
 """Whether code became slower: the rule, in one place.
 
-The unit is the run, not the sample. A process that starts anew finds other clocks, other addresses
-and another temperature, so the samples of one run agree with each other far better than with those
-of the next. A significance test on samples alone, of one run against another, calls 35 to 50 of 100
-unchanged functions slower once runs drift by 0.5 to 2 %. So the noise is taken from how the runs of
-the baseline differ among themselves.
+The unit is the run, not the sample. A new process finds other clocks, addresses and temperatures,
+so samples of one run agree with each other far better than with those of the next run. Once runs
+drift by 0.5 to 2 %, a significance test on the samples of two runs calls 35 to 50 of 100 unchanged
+functions slower. So the noise is taken from how the runs of the baseline differ among themselves.
 
-`judge` decides on stored runs. With medians of runs, and their logarithms so that up and down weigh
-the same:
+`judge` decides on stored runs, with medians of runs, and with their logarithms so that up and down
+weigh the same:
 
 1. A run counts if it has 30 samples or more. Results of another GPU, clock, mode or L2 state are
-   not compared at all.
+   not compared.
 2. The change is the new runs' median over the baseline's. The noise floor is the largest of
 
    - the threshold: 5 %, or 10 % with fewer than 5 baseline runs, or what the caller asks for. On
-     the CPU clock it is at least 20 %, but for a caller's threshold that the runs can carry: 5 or
-     more, whose spread leaves 99 of 100 further runs within it;
-   - 3 standard deviations of the baseline runs; on the CPU clock as many as 99 of 100
-     further runs stay below, which are more with few runs;
+     the CPU clock it is at least 20 %, unless 5 or more runs carry the caller's threshold: their
+     spread leaves 99 of 100 further runs within it;
+   - 3 standard deviations of the baseline runs; on the CPU clock as many as 99 of 100 further runs
+     stay below, which are more with few runs;
    - the distance from the baseline's median to its slowest run (its fastest, for a speed-up);
    - two ticks of the clock.
 
-3. SLOW (FAST) is a change beyond the floor, if also the Mann-Whitney test on the samples has p
+3. SLOW (FAST) is a change beyond the floor where the Mann-Whitney test on the samples also has p
    below 0.01, divided by the number of comparisons. SAME is a change of less than half the floor.
-   AMBIGUOUS is what lies between. Whoever fails a build on SLOW measures once more first and calls
+   AMBIGUOUS lies between. A caller that fails a build on SLOW measures again first and calls
    `confirm`.
-4. If the SM clock was recorded and the change is less than half the floor in clock cycles, it is
-   the clock that changed: AMBIGUOUS. So it is on the CPU clock if the change is within the floor
-   without what the machine did (`_results.verdict_machine`), which is taken off the spread of the baseline
-   too where that makes it smaller; and where the samples of the new run wander so
-   far that their median may be within half the floor.
-5. If the medians of 8 baseline runs or more rise or fall steadily, the last 5 are the baseline: the
+4. AMBIGUOUS is also a change that has another explanation: the SM clock was recorded, and in clock
+   cycles the change is less than half the floor; on the CPU clock, the change is within the floor
+   once what the machine did (`_results.noise_floor`) is taken off, also off the baseline's spread
+   where that makes it smaller; or the samples of the new run drift so far that their median may be
+   within half the floor.
+5. If the medians of 8 or more baseline runs rise or fall steadily, the last 5 are the baseline: the
    spread of a trend would hide nearly any change.
 
 The spread is the plain standard deviation together with the range, not the median absolute
-deviation (MAD). That one is robust, which is the wrong virtue here: a slow run of unchanged code is
-just what the floor must remember. In simulation, five baseline runs against one new, the rule calls
-less than 1 in 1,000 unchanged functions SLOW at up to 1 % drift between runs and 7 in 1,000 at 2 %,
-and misses a slow-down of 12 % in none of 2,000 and in 4 of 100. With 3 scaled MADs in its place it
-would be 9 in 1,000 and 5 of 100 at 2 %; and where one run in five is 10 % slower for no reason, 18
-of 100 unchanged functions instead of 6 or 7. A t quantile in place of the 3 would keep false SLOW
-below 1 % at any drift, but miss 12 % at 2 % drift in 16 of 100.
-`benchmarks/benchmark_verdicts.py` computes the figures of the rule as it stands here.
+deviation (MAD). MAD ignores outliers, but a slow run of unchanged code is what the floor must
+remember. In simulation, with five baseline runs against one new run, the rule calls less than 1 in
+1,000 unchanged functions SLOW at up to 1 % drift between runs and 7 in 1,000 at 2 %, and misses a
+slow-down of 12 % in none of 2,000 and in 4 of 100. With 3 scaled MADs these are 9 in 1,000 and 5 of
+100 at 2 %; and where one run in five is 10 % slower for no reason, 18 of 100 unchanged functions
+instead of 6 or 7. A t quantile in place of the 3 keeps false SLOW below 1 % at any drift, but
+misses 12 % at 2 % drift in 16 of 100. `benchmarks/benchmark_verdicts.py` computes the rule's own
+figures.
 
-`judge_paired` decides on two functions measured in turns in one process, where drift falls on both:
-the sign-test interval of the median ratio must lie beyond the threshold as a whole.
+`judge_paired` decides on two functions measured in turns in one process, where drift affects both:
+the whole sign-test interval of the median ratio must lie beyond the threshold.
 
 NumPy and SciPy are imported by `judge` when it is called; the rest needs neither.
 """
@@ -54,16 +53,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from gpuprof._results import statistics
-from gpuprof._results import verdict_machine as machine
-from gpuprof._results.decision import Decision, Verdict, check_threshold, percent, percent_change
-from gpuprof._results.significance import holm, mann_whitney, sign_test, student_quantile
-from gpuprof._results.verdict_floor import P_LIMIT, TICKS, Floor, exp, floor_of, least_floor
-
-if TYPE_CHECKING:
-    from gpuprof._results.result import BenchResult
+from gpuprof._common.checks import whole
+from gpuprof._common.units import percent, percent_change
+from gpuprof._results import noise_floor, statistics
+from gpuprof._results.decision import Decision, Verdict, check_threshold
+from gpuprof._results.noise_floor import P_LIMIT, TICKS, Floor, exp, floor_of, least_floor
+from gpuprof._results.result import BenchResult
+from gpuprof._results.statistics import holm, mann_whitney, sign_test, student_quantile
 
 __all__ = ["Decision", "Verdict", "confirm", "holm", "judge", "judge_all", "judge_paired"]
 
@@ -81,27 +78,13 @@ def judge(
 ) -> Decision:
     """Decide whether the new runs of a benchmark are slower than those of a baseline.
 
-    Parameters
-    ----------
-    base, new
-        The results of one benchmark, one for each run, oldest first.
-    threshold
-        The smallest change to speak of, as a fraction. None is 0.05 with 5 baseline runs or more,
-        else 0.10.
-    comparisons
-        How many benchmarks are compared along with this one; the test on the samples is corrected
-        for it (Bonferroni).
-
-    Raises
-    ------
-    ModuleNotFoundError
-        Without NumPy and SciPy.
+    Both have one result for each run, oldest first. `threshold` is the smallest change to report,
+    as a fraction; None is 0.05 with 5 or more baseline runs, else 0.10. The test on the samples is
+    corrected for the number of `comparisons` made together (Bonferroni).
     """
     if threshold is not None:
         check_threshold(threshold)
-    if isinstance(comparisons, bool) or not isinstance(comparisons, int) or comparisons < 1:
-        message = f"comparisons is {comparisons!r}; expected a whole number of at least 1"
-        raise ValueError(message)
+    whole("comparisons", comparisons)
     if not base or not new:
         side = "no baseline run has" if not base else "no new run has"
         return Decision(Verdict.NODATA, rule=f"{side} a result of this benchmark")
@@ -134,18 +117,11 @@ def confirm(
     threshold: float | None = None,
     comparisons: int = 1,
 ) -> Decision:
-    """Decide after a benchmark that was SLOW has been measured once more.
+    """Decide after a benchmark that was SLOW has been measured again.
 
-    It stays SLOW if the second measurement is SLOW by itself; the figures are then those of both
-    together. Else it is AMBIGUOUS. This catches what disturbs one measurement; a state that lasts
-    as long as the process, it cannot.
-
-    Parameters
-    ----------
-    base, threshold, comparisons
-        As for `judge`.
-    first, again
-        The two new runs.
+    It stays SLOW if the second measurement is SLOW by itself, with the figures of both together;
+    otherwise it is AMBIGUOUS. That catches what disturbs one measurement, but no state that lasts
+    as long as the process.
     """
     options = {"threshold": threshold, "comparisons": comparisons}
     second = judge(base, [again], **options)  # type: ignore[arg-type]
@@ -166,17 +142,10 @@ def judge_all(
     *,
     threshold: float | None = None,
 ) -> dict[str, Decision]:
-    """Decide on many benchmarks together.
+    """Decide on many benchmarks together, each with its runs of the baseline and its new runs.
 
-    As `judge` on each, with the test on the samples corrected for their number by Holm's method,
-    which loses less than Bonferroni's but needs all of them at once.
-
-    Parameters
-    ----------
-    pairs
-        By name, the runs of the baseline and the new runs.
-    threshold
-        As for `judge`.
+    The test on the samples is corrected for their number by Holm's method, which loses less than
+    Bonferroni's but needs all of them at once.
     """
     decisions = {name: judge(*pair, threshold=threshold) for name, pair in pairs.items()}
     tested = [name for name, decision in decisions.items() if decision.p_value is not None]
@@ -198,18 +167,9 @@ def judge_paired(
     confidence: float = CONFIDENCE,
     tick: float = 0.0,
 ) -> Decision:
-    """Decide between two functions that were measured in turns.
+    """Decide between two functions that were measured in turns, a pair of times for each round.
 
-    Parameters
-    ----------
-    base_ms, new_ms
-        The times, one of each for every round.
-    threshold
-        The smallest change to speak of, as a fraction.
-    confidence
-        Of the interval of the ratio.
-    tick
-        The smallest step of a time.
+    `confidence` is that of the ratio's interval, and `tick` the smallest step of a time.
     """
     check_threshold(threshold)
     if len(base_ms) != len(new_ms):
@@ -256,7 +216,7 @@ def _decide(
     p_limit: float,
     warnings: list[str],
 ) -> Decision:
-    base, trend = machine.recent(base)
+    base, trend = noise_floor.recent(base)
     warnings += [trend] if trend else []
     base_logs = [math.log(run.median_ms) for run in base]
     middle = statistics.median(base_logs)
@@ -294,7 +254,7 @@ def _decide(
         rule = (
             f"the machine: takes {percent_change(ratio)} time, but "
             f"{percent_change(exp(quiet[-1].change))} without what the machine did: "
-            f"{machine.in_words(base, new)}"
+            f"{noise_floor.in_words(base, new)}"
         )
     elif _wander(new) and math.copysign(1.0, change) * nearest < limit / 2:
         verdict = Verdict.AMBIGUOUS
@@ -327,10 +287,10 @@ def _without_the_machine(
 ) -> list[Floor]:
     """Return floors and changes of what is left without shares of what the machine added."""
     found: list[Floor] = []
-    if base[-1].clock != "cpu" or not machine.are_alike([*base, *new]):
+    if base[-1].clock != "cpu" or not noise_floor.are_alike([*base, *new]):
         return found
-    for share in machine.SHARES:
-        old, now = machine.levels(base, share), machine.levels(new, share)
+    for share in noise_floor.SHARES:
+        old, now = noise_floor.levels(base, share), noise_floor.levels(new, share)
         if old is None or now is None:
             return []
         change = statistics.median(now) - statistics.median(old)
@@ -360,7 +320,7 @@ def _samples(runs: list[BenchResult], share: float) -> list[float]:
     """Return all samples, each run's without a share of what the machine added."""
     found: list[float] = []
     for run in runs:
-        factor = exp(-share * (machine.took_longer(run) or 0.0)) if share else 1.0
+        factor = exp(-share * (noise_floor.took_longer(run) or 0.0)) if share else 1.0
         found += [factor * sample for sample in run.samples_ms]
     return found
 

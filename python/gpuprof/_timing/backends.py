@@ -28,6 +28,8 @@ class Backend:
         What it is, or why it is not available.
     """
 
+    __module__ = "gpuprof"
+
     available: bool
     reason: str
 
@@ -64,6 +66,8 @@ class SyncBackend:
     'tpu'
     """
 
+    __module__ = "gpuprof"
+
     def __init__(self, name: str, synchronize: Callable[[], object]) -> None:
         _check_backend(name, synchronize)
         self.name = clean_text(name)
@@ -91,17 +95,7 @@ BackendLike: TypeAlias = "str | SyncBackend"
 
 
 def resolve(backend: object) -> str | SyncBackend:
-    """Check a ``backend=`` argument and return what `_core` takes for it.
-
-    Raises
-    ------
-    CudaUnavailableError
-        ``'cuda'`` without a usable driver and device.
-    GpuprofError
-        ``'metal'`` where torch has no Metal device.
-    TypeError, ValueError
-        Anything that names no backend.
-    """
+    """Check a ``backend=`` argument and return what `_core` takes; raises where it is missing."""
     if isinstance(backend, SyncBackend):
         return backend
     if not isinstance(backend, str):

@@ -29,6 +29,8 @@ class Calibration:
         How it was measured, in words.
     """
 
+    __module__ = "gpuprof"
+
     device: int
     tick_ns: float
     idle_ns: float

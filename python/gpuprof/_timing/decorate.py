@@ -1,4 +1,4 @@
-"""Scopes and annotations as decorators: a wrapper for each kind of function, keeping the kind."""
+"""Scopes and annotations as decorators: each kind of function is wrapped in one of its kind."""
 
 from __future__ import annotations
 
@@ -26,21 +26,10 @@ def name_of(function: Any) -> str:
 def decorate(scope: Scope | Annotation, function: Any) -> Any:
     """Return `function` with each call timed by `scope`, or shown as an annotation.
 
-    Parameters
-    ----------
-    scope : Scope or Annotation
-        An unnamed one gives way to one with the function's ``__qualname__``.
-    function : callable, staticmethod or classmethod
-        Functions, methods, async functions, generators and async generators keep their kind. A
-        generator is timed at each resume, an async function with its awaits. Annotations of these
-        are one range each, from the first resume to the end, which may cross others. A coroutine
-        that was made while timing, or everything that shows annotations, was off is the function's
-        own and stays unmeasured.
-
-    Raises
-    ------
-    TypeError
-        `function` is a class, or not callable.
+    An unnamed scope is replaced by one with the function's ``__qualname__``. A generator is timed
+    at each resume, an async function with its awaits; an annotation of these is one range, from
+    the first resume to the end, which may cross others. A coroutine that was made while timing, or
+    all that shows annotations, was off is the function's own and stays unmeasured.
     """
     if isinstance(function, (staticmethod, classmethod)):
         return type(function)(decorate(scope, function.__func__))
@@ -60,23 +49,24 @@ def decorate(scope: Scope | Annotation, function: Any) -> Any:
             "use it in a with statement instead"
         )
         raise TypeError(message)
-    if isinstance(scope, _core.Annotation):
-        return _core._shorten(_annotated(_named(scope, function), function))
     if scope.name is None:
-        scope = _core.timer(name_of(function), **scope._options)
-    return _core._shorten(_timed(scope, function))
+        given = {key: value for key, value in scope._options.items() if value is not None}
+        make = _core.annotate if isinstance(scope, _core.Annotation) else _core.timer
+        scope = make(name_of(function), **given)
+    return _core._shorten(_wrapped(scope, function))
 
 
 # A wrapper's closure is `function` and `scope`, where `_core._shorten` looks for them.
 
 
-def _timed(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrapped(scope: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    is_range = isinstance(scope, _core.Annotation)
     if inspect.isasyncgenfunction(function):
-        return _async_generator(scope, function)
+        return (_annotated_async_generator if is_range else _async_generator)(scope, function)
     if inspect.iscoroutinefunction(function):
-        return _coroutine(scope, function)
+        return (_annotated_coroutine if is_range else _coroutine)(scope, function)
     if inspect.isgeneratorfunction(function):
-        return _generator(scope, function)
+        return (_annotated_generator if is_range else _generator)(scope, function)
     return _function(scope, function)
 
 
@@ -169,23 +159,6 @@ def _async_generator(scope: Scope, function: Callable[..., Any]) -> Callable[...
             del resume
 
     return timed
-
-
-def _named(annotation: Annotation, function: Any) -> Annotation:
-    if annotation.name is not None:
-        return annotation
-    given = {key: value for key, value in annotation._options.items() if value is not None}
-    return _core.annotate(name_of(function), **given)
-
-
-def _annotated(scope: Annotation, function: Callable[..., Any]) -> Callable[..., Any]:
-    if inspect.isasyncgenfunction(function):
-        return _annotated_async_generator(scope, function)
-    if inspect.iscoroutinefunction(function):
-        return _annotated_coroutine(scope, function)
-    if inspect.isgeneratorfunction(function):
-        return _annotated_generator(scope, function)
-    return _function(scope, function)
 
 
 def _annotated_coroutine(scope: Annotation, function: Callable[..., Any]) -> Callable[..., Any]:

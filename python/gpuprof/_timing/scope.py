@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import gpuprof._core as _core
 from gpuprof._common.text import clean_text
-from gpuprof._frameworks import torch_compile
 from gpuprof._timing import backends
 from gpuprof._timing import stats as timing_stats
 from gpuprof._timing.decorate import decorate, name_of
@@ -17,13 +15,6 @@ if TYPE_CHECKING:
     from gpuprof._timing.backends import BackendLike
 
 _IN_CAPTURE = ("auto", "record", "skip")
-
-torch_compile.prepare()
-if os.environ.get("GPUPROF_TRACE_OUT") and not _core._is_set("GPUPROF_DISABLE"):
-    from gpuprof._trace import registry
-
-    _core._trace_wanted(True)  # opened by the first event
-    registry.close_at_exit()
 
 
 def make_scope(
@@ -36,10 +27,7 @@ def make_scope(
     in_capture: Literal["auto", "record", "skip"] = "auto",
     **unknown: object,
 ) -> Any:
-    """Do what `gpuprof.timer` does where its arguments are not the usual ones.
-
-    Parameters, returns and raises as `gpuprof.timer`; a function as `name` is decorated.
-    """
+    """Do what `gpuprof.timer` does where its arguments are not the usual ones, decorating too."""
     for option in unknown:
         hint = "; a scope never waits, reading sample.ms does" if "sync" in option.lower() else ""
         message = f"timer() got an unexpected keyword argument {option!r}{hint}"

@@ -44,6 +44,8 @@ class Timer:
     True
     """
 
+    __module__ = "gpuprof"
+
     def __init__(self, backend: BackendLike = "auto", stream: object = None) -> None:
         try:
             clock = backends.resolve(backend)

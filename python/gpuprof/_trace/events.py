@@ -15,6 +15,8 @@ class Counter:
         What the track is called.
     """
 
+    __module__ = "gpuprof"
+
     def __init__(self, name: str) -> None:
         self._name = checked_text("name", name)
 

@@ -3,7 +3,7 @@
 Reads the two forms of the Trace Event Format: an object with the array "traceEvents" and other
 members before or after it, and the array alone, whose end may be missing. Whole events are cut out
 where one ends and the next begins, and decoded together. Where that fails they are decoded one by
-one, and an event that the standard library refuses is given to the lexer of `_trace.json_scanner`. Memory
+one, and an event that the standard library refuses is given to the lexer of `json_scanner`. Memory
 is bounded by a piece and the longest event.
 """
 

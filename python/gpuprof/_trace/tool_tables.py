@@ -96,14 +96,14 @@ def _notes(found: TraceSummary) -> list[str]:
 
 
 def _grid(columns: list[str], lines: list[list[str]]) -> list[str]:
-    from gpuprof._common.text import _width
+    from gpuprof._common.text import width as columns_of
 
     grid = [columns, *([_shortened(line[0]), *line[1:]] for line in lines)]
-    widths = [max(map(_width, column)) for column in zip(*grid, strict=True)]
+    widths = [max(map(columns_of, column)) for column in zip(*grid, strict=True)]
     text = []
     for cells in grid:
         padded = [
-            cell + " " * (width - _width(cell)) if place == 0 else cell.rjust(width)
+            cell + " " * (width - columns_of(cell)) if place == 0 else cell.rjust(width)
             for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
         ]
         text.append("  ".join(padded).rstrip())

@@ -82,6 +82,8 @@ class TraceWriter(_core._TraceEvents):
     >>> folder.cleanup()
     """
 
+    __module__ = "gpuprof"
+
     def __init__(
         self,
         path: str | os.PathLike[str],

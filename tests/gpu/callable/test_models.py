@@ -117,7 +117,7 @@ def test_models_give_what_they_give_eagerly_under_other_allocators(
 ) -> None:
     run_torch_script(
         f"""
-        from tests.gpu import callable_models as models
+        from tests.gpu.support import callable_models as models
         kept = torch.zeros(1 << 20, device="cuda")
         assert {ALLOCATORS[setting]}
         for name in ("mlp", "convolutions", "attention", "embedding"):

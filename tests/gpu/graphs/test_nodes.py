@@ -12,7 +12,7 @@ import pytest
 
 import gpuprof
 from gpuprof import _core
-from gpuprof._graphs import view
+from gpuprof._graphs import drawing, view
 from tests.gpu.support.frameworks import cupy_or_skip, numba_cuda_or_skip, torch_or_skip
 from tests.gpu.support.kernels import device
 
@@ -284,6 +284,6 @@ def test_numbas_kernels_are_captured_by_the_driver_and_do_what_they_do_eagerly(
 def test_a_graph_is_drawn_with_all_its_nodes() -> None:
     with captured(spin_kernels(4)) as graph:
         nodes, edges = _core._graph_nodes(graph), _core._graph_edges(graph)
-    text = view.to_dot(nodes, edges, "four")
+    text = drawing.to_dot(nodes, edges, "four")
     assert text.count("spin") == 8  # a label and a tooltip each
     assert text.count("->") == 3

@@ -8,7 +8,7 @@ from tests.support.processes import check_python
 
 _PREAMBLE = """\
 import gpuprof
-from tests.gpu import kernels
+from tests.gpu.support import kernels
 from tests.gpu.support.kernels import MILLISECOND, Spin, device
 """
 

@@ -1,0 +1,159 @@
+"""Which results the pages show, and under which words. `render.py` makes the tables of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Highlight:
+    """One row of a script's results, in words for the README."""
+
+    script: str
+    row: str
+    what: str
+    peer: str | None = None  # what the row's ratio, where it has one, is a ratio to
+
+
+HIGHLIGHTS = (
+    Highlight(
+        "timing_scope_overhead",
+        "scope",
+        "a CUDA scope, scope after scope without a pause",
+        "two raw event records that nobody reads",
+    ),
+    Highlight(
+        "timing_scope_overhead",
+        "scope, torch's side stream",
+        "the same on torch's current stream, host time",
+        "two `torch.cuda.Event.record()`",
+    ),
+    Highlight(
+        "timing_scope_overhead",
+        "disabled scope",
+        "a scope that is switched off",
+        "`with contextlib.nullcontext()`",
+    ),
+    Highlight(
+        "nvtx_overhead",
+        "annotate, traced, beside record_function, profiler on",
+        "a range that is written to a trace",
+        "torch's `record_function` under its profiler",
+    ),
+    Highlight(
+        "timing_timeline",
+        "placed and correlated: distance, median",
+        "error of a GPU time in a trace, placed on the host's clock",
+        "a kernel that reads the GPU's clock",
+    ),
+    Highlight(
+        "benchmark_accuracy",
+        "torch.mm 512: gpuprof graph",
+        "error of `benchmark(torch.mm)`, 512 x 512",
+        "CUPTI, the hardware profiler",
+    ),
+    Highlight(
+        "benchmark_verdicts",
+        "on the GPU: false SLOW, 5 runs against 1",
+        "unchanged kernels that a verdict calls slower",
+        "five stored runs of the same code",
+    ),
+    Highlight(
+        "graphs_callable",
+        "host, 16-layer MLP, batch 32: gpuprof",
+        "a call of a graphed 16-layer MLP, host time",
+        "`torch.cuda.make_graphed_callables`",
+    ),
+)
+
+NOT_BETTER = (
+    Highlight(
+        "graphs_launch",
+        "launch(stream), 100 kernels, beside CuPy Graph.launch, 100 kernels",
+        "a graph launch takes",
+        "CuPy's `Graph.launch`",
+    ),
+    Highlight(
+        "benchmark_accuracy",
+        "add, 1 M floats: gpuprof graph beside the nearest peer",
+        "`benchmark` of an addition is off by",
+        "Triton's `do_bench_cudagraph`",
+    ),
+    Highlight(
+        "trace_summary",
+        "gpuprof trace summary FILE",
+        "`gpuprof trace summary` of a large file takes",
+        "`json.load` of the same file",
+    ),
+)
+
+VERDICTS = ("benchmark_verdicts", "benchmark_verdicts_noise", "benchmark_verdicts_busy")
+
+# Each script's section in docs/measurements.md, in this order, and the page that has the other
+# rows.
+SCRIPTS: Mapping[str, tuple[str, str | None]] = {
+    "timing_scope_overhead": ("What a scope costs", None),
+    "timing_accuracy": ("How far a scope is from the kernel's own time", None),
+    "timing_timeline": ("Where GPU times are placed on the host's clock", None),
+    "timing_import": ("What importing costs", None),
+    "nvtx_overhead": ("What an annotation costs", None),
+    "trace_write": ("What writing a trace costs", None),
+    "trace_summary": ("Reading a trace", None),
+    "graphs_launch": ("What CUDA graphs cost the host", None),
+    "graphs_callable": ("What a graphed callable costs", "callable.md"),
+    "benchmark_accuracy": ("How far a benchmark is from the hardware profiler", "accuracy.md"),
+    "benchmark_verdicts": ("How often a verdict is wrong", "verdicts.md"),
+    "benchmark_verdicts_noise": ("Verdicts under other kinds of noise", "verdicts.md"),
+    "benchmark_verdicts_busy": ("Verdicts on a busy machine", "verdicts.md"),
+}
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """A table with a line for each case; `columns` maps a heading to the rows' name, given {}."""
+
+    title: str
+    pattern: str  # a row's name that matches names a case, in its first group
+    columns: Mapping[str, str]
+
+    def case(self, row: str) -> str | None:
+        """Return the case that a row belongs to, or None."""
+        found = re.fullmatch(self.pattern, row)
+        return found and found[1]
+
+
+_CASE = r"(.+?): .+"
+PIVOTS: Mapping[str, tuple[Pivot, ...]] = {
+    "benchmark_accuracy": (
+        Pivot(
+            "What CUPTI says one call takes:",
+            _CASE,
+            {
+                state: f"{{}}: CUPTI, {state}"
+                for state in ("in a graph", "in a stream", "flushed", "rotated, in a graph")
+            },
+        ),
+        Pivot(
+            "How far each reading is from that; a gpuprof reading beyond its target is marked:",
+            _CASE,
+            {
+                "`graph`": "{}: gpuprof graph",
+                "`batched`": "{}: gpuprof batched",
+                "`do_bench_cudagraph`": "{}: triton do_bench_cudagraph",
+                "torch events": "{}: torch events",
+                "CuPy `benchmark`": "{}: CuPy benchmark",
+                "`do_bench`": "{}: triton do_bench",
+                "cold": "{}: gpuprof, cold",
+            },
+        ),
+    ),
+    "graphs_callable": (
+        Pivot(
+            "The best of several rounds:",
+            r"((?!host, )(?!.*(?:, beside .*|, host time|, GPU time)$).+)",
+            {"a call, in a loop": "{}", "host time": "{}, host time", "GPU time": "{}, GPU time"},
+        ),
+    ),
+}

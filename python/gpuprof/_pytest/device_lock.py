@@ -1,0 +1,91 @@
+"""One measurement at a time on a GPU, among the processes of a user on this machine.
+
+`measuring` holds a lock on a file named after the GPU's UUID, or after the CPU where the process
+uses no GPU, in a folder of the user's own below the temporary one. Processes that share a GPU but
+not the temporary folder, such as containers, do not see each other.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gpuprof._common import machine
+from gpuprof._common.files import FileLock
+
+__tracebackhide__ = True  # pytest shows the frames of the test and of its function
+
+CPU = "cpu"
+SILENT_S = 2.0
+
+
+def place() -> str:
+    """Return what this process would measure on: the UUID of its GPU, or ``"cpu"``."""
+    return str(machine.describe()["gpu_uuid"] or CPU)
+
+
+@contextmanager
+def measuring(
+    warn: Callable[[str], None], say: Callable[[str], None]
+) -> Iterator[Callable[[], None]]:
+    """Hold the lock of the device that this process measures on; wait for it without a limit.
+
+    After two seconds of waiting it calls `say` once with a sentence. If the lock file cannot be
+    used, it calls `warn` with a sentence and locks nothing.
+
+    Gives a function to call when CUDA may have come into use: it changes to the GPU's lock then.
+    Never two locks are held, so that processes cannot deadlock.
+    """
+    held: FileLock | None = None
+    name = place()
+
+    def change() -> None:
+        nonlocal held, name
+        now = place()
+        if now != name:
+            if held is not None:
+                held.release()
+            held, name = None, now
+            held = _acquire(name, warn, say)
+
+    try:
+        held = _acquire(name, warn, say)
+        yield change
+    finally:
+        if held is not None:
+            held.release()
+
+
+def lock_file(name: str) -> Path:
+    """Return the file for a place, in the user's own folder; OSError if it has another owner."""
+    folder = Path(tempfile.gettempdir()) / f"gpuprof-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    # In a folder that all may write to, another user could have made it first.
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        message = f"{folder} is not a folder of this user"
+        raise OSError(message)
+    safe = "".join(each if each.isalnum() or each in "-." else "_" for each in name)
+    return folder / f"{safe}.lock"
+
+
+def _acquire(name: str, warn: Callable[[str], None], say: Callable[[str], None]) -> FileLock | None:
+    lock = None
+    try:
+        file = lock_file(name)
+        lock = FileLock(file, 0o600)
+        if not lock.acquire(SILENT_S):
+            say(f"waiting until another process has measured on this device; it holds {file}")
+            lock.acquire()
+    except BaseException as error:  # a timeout or Ctrl-C while it waits
+        if lock is not None:
+            lock.release()
+        if not isinstance(error, OSError):
+            raise
+        warn(f"measured without a lock, so another process may have disturbed it: {error}")
+        return None
+    return lock

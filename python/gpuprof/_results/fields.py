@@ -1,0 +1,78 @@
+"""What each field of a `BenchResult` may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gpuprof._common import checks
+
+MODES = ("graph", "batched", "isolated", "synchronized", "cpu")
+REQUESTED_MODES = ("auto", "graph", "batched", "isolated")
+CLOCKS = ("cuda", "host", "cpu")
+L2_STATES = ("hot", "rotated", "flushed", "n/a")
+GATES = ("gated", "ungated", "n/a")
+
+_MOST = 1e12  # of milliseconds: 30 years
+
+
+def _one_of(*known: str) -> Callable[[str, Any], str]:
+    return lambda name, value: checks.choice(name, value, known)
+
+
+def _each(check: Callable[[str, Any], Any]) -> Callable[[str, Any], tuple[Any, ...]]:
+    def check_all(name: str, value: Any) -> tuple[Any, ...]:
+        items = enumerate(checks.sequence(name, value))
+        return tuple(check(f"{name}[{place}]", item) for place, item in items)
+
+    return check_all
+
+
+def _not_negative(name: str, value: Any) -> float:
+    return checks.number_within(name, value, 0, _MOST)
+
+
+def _amount(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise checks.wrong(value, name, "None or a whole number from 0 below 2**63")
+    return value
+
+
+def _samples(name: str, value: Any) -> tuple[float, ...]:
+    # Slopes of two noisy times may be below 0.
+    samples = _each(lambda name, item: checks.number_within(name, item, -_MOST, _MOST))(name, value)
+    if not samples:
+        raise checks.wrong(value, name, "at least one sample")
+    return samples
+
+
+def _noise(name: str, value: Any) -> dict[str, float]:
+    items = checks.mapping(name, value).items()
+    return {key: _not_negative(f"{name}[{key!r}]", item) for key, item in items}
+
+
+CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "name": checks.text,
+    "mode": _one_of(*MODES),
+    "requested_mode": _one_of(*REQUESTED_MODES),
+    "clock": _one_of(*CLOCKS),
+    "l2": _one_of(*L2_STATES),
+    "samples_ms": _samples,
+    "host_ms": checks.number,  # NaN is a time that was not taken
+    "tick_ms": _not_negative,
+    "calls_per_sample": checks.whole,
+    "gate": _one_of(*GATES),
+    "clock_mhz": _each(_not_negative),
+    "throttle_reasons": _each(checks.text),
+    "noise": _noise,
+    "nbytes": _amount,
+    "flops": _amount,
+    "warnings": _each(checks.text),
+    "params": checks.mapping,
+    "extra_info": checks.mapping,
+    "machine": checks.mapping,
+    "created": checks.text,
+    "duration_s": _not_negative,
+}

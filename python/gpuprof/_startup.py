@@ -1,0 +1,62 @@
+"""What the environment asks for, done once, before the first public name is given out.
+
+- ``GPUPROF_TRACE_OUT``: the first event opens a trace, which is closed at exit.
+- ``GPUPROF_NVTX``: ranges are sent to NVTX; with ``auto`` if a tool listens.
+- ``GPUPROF_DISABLE`` and ``GPUPROF_RELEASE_GIL`` are read by `gpuprof._core` as it is loaded.
+
+`torch.compile` is told how to trace scopes once it is imported. `gpuprof.nvtx` and `gpuprof.torch`
+import this module too, because ``import gpuprof.nvtx`` looks up no name in the package.
+"""
+
+from __future__ import annotations
+
+import os
+
+import gpuprof._core as _core
+from gpuprof._frameworks import torch_compile
+
+_ON = {"1", "true", "on", "yes"}
+_OFF = {"", "0", "false", "off", "no"}
+_NO_TOOL = (
+    "gpuprof: NVTX is on, but no tool listens, so ranges go nowhere: run the program under a tool "
+    "(nsys profile python ..., ncu --nvtx ...), which sets NVTX_INJECTION64_PATH before NVTX is "
+    "first used; GPUPROF_NVTX=auto is on only under a tool"
+)
+
+# In tracebacks and pickles the classes of the extension show the name that users know.
+for _class in (_core.Annotation, _core.GraphNode, _core.Sample, _core.Scope):
+    _class.__module__ = "gpuprof"
+
+
+def enable_nvtx() -> bool:
+    """Send ranges to NVTX, and warn once if no tool listens; False with ``GPUPROF_DISABLE``."""
+    _core.nvtx_set_enabled(True)
+    if not _core.nvtx_is_enabled():
+        return False
+    if not _core.nvtx_tool_listens():
+        _core.nvtx_warn_no_tool(_NO_TOOL)
+    return True
+
+
+def _follow_trace_out() -> None:
+    if os.environ.get("GPUPROF_TRACE_OUT") and not _core._is_set("GPUPROF_DISABLE"):
+        from gpuprof._trace import registry
+
+        _core._trace_wanted(True)
+        registry.close_at_exit()
+
+
+def _follow_nvtx() -> None:
+    wish = os.environ.get("GPUPROF_NVTX", "").strip().lower()
+    if wish in _ON or (wish == "auto" and _core.nvtx_tool_listens()):
+        enable_nvtx()
+    elif wish not in _OFF and wish != "auto":
+        import warnings
+
+        message = f"gpuprof: GPUPROF_NVTX is 1, 0 or auto, not {wish!r}; NVTX is off"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
+torch_compile.prepare()
+_follow_trace_out()
+_follow_nvtx()
