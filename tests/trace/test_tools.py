@@ -263,9 +263,9 @@ def test_another_decoder_changes_nothing(
     found = []
     for decoder in (None, another_decoder):
         monkeypatch.setattr(batch, "_loads", decoder)
-        found.append(summary(path))
+        found.append((summary(path), validate(path)))
     assert found[0] == found[1]
-    assert found[0].left_out == 1
+    assert found[0][0].left_out == 1
 
 
 def test_real_traces_of_other_tools_are_read(tmp_path: Path) -> None:
@@ -348,6 +348,26 @@ def test_flows_need_a_partner_and_a_slice_around_them(tmp_path: Path) -> None:
     assert codes(tmp_path, [*around, flow("s", 5), outside]) == [("fault", "flow", 3)]
     named_id = [flow("s", 5, id="launch"), flow("f", 20, tid=GPU_TID, id="launch")]
     assert codes(tmp_path, [*around, *named_id]) == [("fault", "id", 2), ("fault", "id", 3)]
+
+
+def test_flows_are_told_apart_by_their_whole_ids(tmp_path: Path) -> None:
+    around = [slice_event("a", 0, 10), slice_event("b", 20, 10, tid=GPU_TID)]
+    for one, other in [(1, 2), (1, "1"), (-1, -2)]:
+        crossed = [flow("s", 5, id=one), flow("f", 20, tid=GPU_TID, id=other)]
+        # Slices and flows that were met before are checked in another way than the first.
+        sound = [flow("s", 5, id=7), flow("f", 20, tid=GPU_TID, id=7)]
+        found = codes(tmp_path, [*around, *sound, *crossed])
+        assert found == [("fault", "flow", 4), ("fault", "flow", 5)]
+
+
+def test_events_that_were_met_are_checked_like_the_first(tmp_path: Path) -> None:
+    wrong: list[Event] = [{"ts": True}, {"dur": -1}, {"dur": "1"}, {"pid": True}, {"tid": 7.5}]
+    wrong += [{"args": [1]}, {"ts": -1}, {"dur": True}, {"cat": 3}]
+    for more in wrong:
+        (found,) = codes(tmp_path, [OK_EVENT, OK_EVENT, {**OK_EVENT, "ts": 5, **more}])
+        assert found[0] == "fault"
+        assert found[1] in more
+        assert found[2] == 2
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,7 @@ def _run_trace(options: argparse.Namespace) -> int:
 
 def _run_tool(options: argparse.Namespace) -> int:
     from gpuprof._common import text as common_text
-    from gpuprof._trace import files, tool_tables
+    from gpuprof._trace import files
     from gpuprof._trace import tools as trace_tools
     from gpuprof.errors import TraceError
 
@@ -230,11 +230,11 @@ def _run_tool(options: argparse.Namespace) -> int:
         if options.tool == "repair":
             repaired = trace_tools.repair(options.file, options.output)
             out = files.report_file(repaired.output)
-            common_text.write_text(out, tool_tables.repaired(repaired) + "\n")
+            common_text.write_text(out, f"{repaired}\n")
             return OK
         merged = trace_tools.merge(options.files, options.output, align=not options.no_align)
         out = files.report_file(merged.output)
-        common_text.write_text(out, tool_tables.merged(merged) + "\n")
+        common_text.write_text(out, f"{merged}\n")
         return OK
     except (TraceError, ValueError) as error:
         _complain(str(error))

@@ -1,6 +1,6 @@
-"""Events of a trace that are decoded together by the standard library's scanner.
+"""Events of a trace that are decoded together, by orjson where that is installed.
 
-It is strict but for keys that are there twice; these are found by counting.
+Both decoders are strict but for keys that are there twice; these are found by counting.
 """
 
 from __future__ import annotations
@@ -73,18 +73,14 @@ def decoded(text: str, *, exact: bool) -> Any:
 
 def has_unique_keys(text: str, events: list[Any], *, quick: bool = False) -> bool:
     """Whether no object has a key twice; `quick` takes white space before colons for none."""
-    count = text.count('":')
-    if {*map(type, events)} == {dict} and (quick or _SPACED_COLON.search(text) is None):
+    if {*map(type, events)} == {dict}:
         keys = sum(map(len, events))
-        if count != keys:
-            keys += sum(
-                [
-                    len(event["args"])
-                    for event in events
-                    if "args" in event and type(event["args"]) is dict
-                ]
-            )
-        if count == keys:
+        if (colons := text.count(":")) != keys:
+            args = [event["args"] for event in events if "args" in event]
+            keys += sum([len(one) for one in args if type(one) is dict])
+        if colons == keys:  # there are none but those of the keys
+            return True
+        if (quick or _SPACED_COLON.search(text) is None) and text.count('":') == keys:
             return True
     try:
         _SCAN_UNIQUE(text, 0)
@@ -103,27 +99,14 @@ class Odd:
 
 @dataclass
 class Batch:
-    """Events that follow each other in a file.
+    """Events that follow each other in a file."""
 
-    Attributes
-    ----------
-    events
-        As decoded; `Odd` for one that could not be.
-    first, offset
-        The index of the first one, and the byte of the file where it begins.
-    raw
-        From there to the end of the last one.
-    is_exact
-        Numbers with a fraction are bytes.
-    defects
-        What is wrong with the only one, and can be mended; bytes are counted from `offset`.
-    """
-
-    events: list[Any]
-    first: int
-    offset: int
-    raw: bytes
-    is_exact: bool
+    events: list[Any]  # `Odd` for one that could not be decoded
+    first: int  # the index of the first one
+    offset: int  # the byte of the file where it begins
+    raw: bytes  # from there to the end of the last one
+    is_exact: bool  # numbers with a fraction are bytes
+    # What is wrong with the only one and can be mended, in bytes from its begin.
     defects: list[Defect] = field(default_factory=list)
     _spans: list[tuple[int, int]] = field(default_factory=list)
 
@@ -182,3 +165,22 @@ def first_fault(raw: bytes, defects: list[Defect]) -> Odd | None:
             key = unquoted(raw[begin : raw.index(b":", begin)].rstrip())
             return Odd(f'the key "{key[:64]}" is there twice', defect.at)
     return None
+
+
+@dataclass
+class End:
+    """How a file ended, as far as it was read."""
+
+    form: str = ""  # "array" or "object"
+    complete: bool = False
+    events: int = 0  # complete ones
+    bytes: int = 0
+    inside_event: bool = False  # it is cut off there
+
+
+@dataclass
+class Header:
+    """A member of the file beside its events; `value` is its text, None where it is too long."""
+
+    key: str
+    value: bytes | None

@@ -13,6 +13,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 _SPACE = re.compile(rb"[ \t\n\r]*")
+_BRACKET = re.compile(rb'["{}\[\]]')
+_QUOTE = re.compile(rb'["\\]')
+_DELIMITER = re.compile(rb"[,\]}: \t\n\r]")
 _PLAIN = re.compile(rb'[^"\\\x00-\x1f\x80-\xff]*')
 _HIGH = re.compile(rb"[\x80-\xff]+")
 _ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
@@ -319,3 +322,39 @@ def _replacement(code: str, found: bytes) -> bytes:
     if code == "control":
         return json.dumps(found.decode())[1:-1].encode()
     return b""
+
+
+class ValueEnd:
+    """Finds the end of a JSON value in bytes that come in pieces, by its brackets alone."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._in_string = self._escaped = self._begun = False
+
+    def find(self, text: bytes, at: int) -> int:
+        """Go on at `at`; return where the value ends, or -1 if that is not in `text`."""
+        if not self._begun and at < len(text):
+            self._begun = True
+            if text[at : at + 1] not in (b"{", b"[", b'"'):
+                self._depth = -1
+        if self._depth < 0:  # a number or a word, or nothing that is known
+            delimiter = _DELIMITER.search(text, at)
+            return delimiter.start() if delimiter else -1
+        while at < len(text):
+            if self._escaped:
+                self._escaped = False
+                at += 1
+                continue
+            found = (_QUOTE if self._in_string else _BRACKET).search(text, at)
+            if found is None:
+                return -1
+            at, byte = found.end(), found[0]
+            if byte == b"\\":
+                self._escaped = True
+            elif byte == b'"':
+                self._in_string = not self._in_string
+            else:
+                self._depth += 1 if byte in b"{[" else -1
+            if self._depth == 0 and not self._in_string and not self._escaped:
+                return at
+        return -1

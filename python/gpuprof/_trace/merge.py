@@ -9,42 +9,170 @@ Memory is bounded by the number of processes.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
-from gpuprof._trace.batch import Batch
-from gpuprof._trace.json_scanner import Member, members, unquoted
+from gpuprof._trace.batch import Batch, End, Header, Odd, decoded
+from gpuprof._trace.json_scanner import Member, ReadError, members, unquoted
 from gpuprof._trace.reader import EventReader
-from gpuprof._trace.scan import BASE, Scan, bad, checked
 from gpuprof._trace.values import (
     EXACT_IN_DOUBLES,
+    MOST_DIGITS,
     MOST_NS,
     Event,
     OddError,
+    check_labels,
     microseconds,
     nanoseconds,
+    not_an_object,
+    phase_of,
     time_of,
 )
 
+MOST_PROCESSES = 20_000
+MOST_PID = 256  # characters
+MOST_RANK = 1 << 20
+MOST_MEMBER = 4096
+BASE = "baseTimeNanoseconds"
+_LABELS = ("ph", "name", "cat", "pid", "tid")
+_get_labels = itemgetter(*_LABELS)
 PID_STEP = 1 << 22  # Linux has no pid as large
 PIDS = 1 << 32
 SCATTER = 0x9E3779B97F4A7C15
 _ID = re.compile(r"(?:0x)?([0-9a-fA-F]{1,16})")
+_NUMBERS = frozenset((int, float, bytes))
+_CHANGED = _NUMBERS | {str}
 _VALUE = rb'"[ \t\n\r]*:[ \t\n\r]*)("(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*)'
+_MEMBERS = {
+    key: re.compile(b'("%s' % key.encode() + _VALUE) for key in ("ts", "pid", "id", "bind_id")
+}
 
 
-def _pid_text(pid: int | str | bytes) -> str:
-    return pid.decode() if isinstance(pid, bytes) else json.dumps(pid)
+def bad(batch: Batch, place: int, error: OddError) -> ReadError:
+    """Say where the member is that cannot be used."""
+    found = members(batch.text_of(place)).get(error.member)
+    at = batch.offset_of(place) + (found.begin if found else 0)
+    return ReadError(at, error.reason, batch.first + place)
 
 
-def _other_pid(pid: int | str | bytes, steps: int) -> int | str:
+def checked(batch: Batch, known: set[tuple[Any, ...]]) -> list[Event]:
+    """Return the events, if all can be merged."""
+    with contextlib.suppress(KeyError, TypeError):
+        if known.issuperset(map(_get_labels, batch.events)):
+            return batch.events
+    for place, event in enumerate(batch.events):
+        try:
+            if isinstance(event, Odd):
+                raise ReadError(batch.offset + event.at, event.reason, batch.first)
+            if not isinstance(event, dict):
+                raise not_an_object(event)
+            labels = tuple(map(event.get, _LABELS))
+            try:
+                if labels in known:
+                    continue
+            except TypeError:
+                pass  # one that cannot be a label
+            phase_of(event)
+            check_labels(event)
+            if None not in labels and len(known) < MOST_PROCESSES:
+                known.add(labels)
+        except OddError as error:
+            raise bad(batch, place, error) from None
+    return batch.events
+
+
+def _whole(value: object) -> int | None:
+    return value if type(value) is int else None
+
+
+class Scan:
+    """What one file says of itself; `read` it first."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.base: int | None = None  # nanoseconds since the epoch
+        self.rank: int | None = None
+        # In the order of their first event: whether a process has labels.
+        self.processes: dict[int | str | float, bool] = {}
+        self.headers: list[Header] = []
+        self.end = End()
+
+    def read(self, pieces: Iterator[bytes]) -> None:
+        """Read a whole file."""
+        reader = EventReader(pieces)
+        known: set[tuple[Any, ...]] = set()
+        for batch in reader.batches():
+            events = checked(batch, known)
+            for pid in dict.fromkeys([event["pid"] for event in events if "pid" in event]):
+                if pid not in self.processes:
+                    self._add(pid, batch)
+            for event in events:
+                if event["ph"] == "M":
+                    self._take_metadata(event)
+        self.end = reader.end
+        self._take_headers(reader.headers)
+
+    def _add(self, pid: str | float, batch: Batch) -> None:
+        if len(self.processes) >= MOST_PROCESSES:
+            what = f"there are more than {MOST_PROCESSES} processes"
+            raise ReadError(batch.offset, what, batch.first)
+        if len(str(pid)) > MOST_PID:
+            what = f"a pid is longer than {MOST_PID} characters"
+            raise ReadError(batch.offset, what, batch.first)
+        self.processes[pid] = False
+
+    def _take_metadata(self, event: Event) -> None:
+        name, args = event.get("name"), event.get("args")
+        # What gpuprof's array form says in its first event.
+        if name == "gpuprof" and isinstance(args, dict):
+            self.base = _whole(args.get(BASE)) if self.base is None else self.base
+            self.rank = _whole(args.get("rank")) if self.rank is None else self.rank
+        if name == "process_labels" and "pid" in event:
+            self.processes[event["pid"]] = True
+
+    def _take_headers(self, headers: list[Header]) -> None:
+        for header in headers:
+            value = _decoded(header)
+            if header.key == BASE:
+                self.base = _whole(value)
+            elif header.key == "viztracer_metadata" and isinstance(value, dict):
+                base = _whole(value.get(BASE))
+                self.base = self.base if base is None else base
+            elif header.key == "distributedInfo" and isinstance(value, dict):
+                rank = _whole(value.get("rank"))
+                self.rank = self.rank if rank is None else rank
+        known = (BASE, "displayTimeUnit")
+        self.headers = [
+            header
+            for header in headers
+            if header.key not in known and header.value and len(header.value) <= MOST_MEMBER
+        ]
+        if self.rank is not None and not 0 <= self.rank <= MOST_RANK:
+            self.rank = None
+        if self.base is not None and not 0 <= self.base <= MOST_NS:
+            raise ReadError(0, f'"{BASE}" is {self.base}; expected nanoseconds since 1970')
+
+
+def _decoded(header: Header) -> object:
+    if header.key not in (BASE, "viztracer_metadata", "distributedInfo") or not header.value:
+        return None
+    try:
+        value: object = json.loads(header.value)
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+def _other_pid(pid: str | float, steps: int) -> int | str:
     """Return a pid in the place of another file's: steps added, or written behind it."""
     if isinstance(pid, int) and 0 <= pid < PID_STEP and steps < PIDS // PID_STEP:
         return steps * PID_STEP + pid
-    return f"{pid.decode() if isinstance(pid, bytes) else pid} #{steps}"
+    return f"{pid} #{steps}"
 
 
 class Merge:
@@ -60,17 +188,23 @@ class Merge:
             scan.base - smallest if align and scan.base is not None else 0 for scan in scans
         ]
         self.pids = self._plan_pids()
-        self._pid_texts: dict[bytes, bytes | None] = {}  # of the current file
+        self._pid_texts: dict[bytes, bytes] = {}  # of the current file
+        self._changes = {
+            "ts": self._moved,
+            "pid": self._new_pid,
+            "id": self._new_id,
+            "bind_id": self._new_id,
+        }
         self._any = False
         self._number = 0
 
-    def _plan_pids(self) -> list[dict[int | str | bytes, int | str]]:
+    def _plan_pids(self) -> list[dict[int | str | float, int | str]]:
         """Answer the new pids by the old ones, for each file."""
-        taken: set[int | str | bytes] = set()
-        plan: list[dict[int | str | bytes, int | str]] = []
+        taken: set[int | str | float] = set()
+        plan: list[dict[int | str | float, int | str]] = []
         for position, scan in enumerate(self._scans):
             own = set(scan.processes)
-            renamed: dict[int | str | bytes, int | str] = {}
+            renamed: dict[int | str | float, int | str] = {}
             first = max(position if scan.rank is None else scan.rank, 1)
             for pid in scan.processes:
                 if pid not in taken:
@@ -84,7 +218,7 @@ class Merge:
             plan.append(renamed)
         return plan
 
-    def _label(self, number: int, pid: int | str | bytes | None) -> str:
+    def _label(self, number: int, pid: str | float | None) -> str:
         """Return what a person should see beside the name of a process; may be nothing."""
         scan = self._scans[number]
         if scan.rank is not None:
@@ -105,7 +239,7 @@ class Merge:
                 label = self._label(number, pid)
                 if is_labelled or not label:
                     continue
-                shown = _pid_text(self.pids[number].get(pid, pid))
+                shown = json.dumps(self.pids[number].get(pid, pid))
                 event = f'{{"ph":"M","name":"process_labels","pid":{shown},"tid":0,'
                 self._add((f'{event}"args":{{"labels":{json.dumps(label)}}}}}').encode())
 
@@ -115,11 +249,14 @@ class Merge:
 
     def add(self, pieces: Iterator[bytes]) -> None:
         """Write the next file's events."""
-        known: set[tuple[Any, ...]] = set()
-        for batch in EventReader(pieces, exact=True).batches():
-            events = checked(batch, known)
-            self._add(self._together(batch.raw, events) or self._one_by_one(batch))
-            self.events += len(events)
+        for batch in EventReader(pieces).batches():
+            try:
+                text = self._together(batch.raw, batch.events) or self._one_by_one(batch)
+            except (KeyError, TypeError):  # of what was checked by the scan
+                reason = "the file has changed while it was read"
+                raise ReadError(batch.offset, reason, batch.first) from None
+            self._add(text)
+            self.events += len(batch.events)
         self._number += 1
         self._pid_texts.clear()
 
@@ -129,62 +266,54 @@ class Merge:
 
     def _together(self, raw: bytes, events: list[Event]) -> bytes | None:
         """Rewrite a batch at once; None where its members cannot be told by their names alone."""
-        keys = ["ts"] if self.shifts[self._number] else []
-        keys += ["pid"] if self.pids[self._number] else []
-        keys += ["id", "bind_id"] if len(self._scans) > 1 else []
         if b"\\u00" in raw or b'"id2"' in raw or any(map(_is_special, events)):
             return None
-        wanted = Counter(
-            key for event in events for key in keys if type(event.get(key)) in (int, str, bytes)
-        )
-        found: Counter[str] = Counter()
-
-        def changed(match: re.Match[bytes]) -> bytes:
-            key = match[1].split(b'"')[1].decode()
-            found[key] += 1
-            return match[1] + (self._changed(key, match[2]) or match[2])
-
-        try:
-            for event in events:
-                if "ts" in event and type(event["ts"]) not in (int, bytes):
-                    return None
-            text = (
-                re.sub(rb'("(?:%s)' % "|".join(keys).encode() + _VALUE, changed, raw)
-                if keys
-                else raw
-            )
-        except (OddError, TypeError):
+        if {*map(type, [event["ts"] for event in events if "ts" in event])} - _NUMBERS:
             return None
-        return text if found == wanted else None
+        for key in self._keys():
+            if f'"{key}"'.encode() not in raw:
+                continue
+            values = [event[key] for event in events if key in event]
+            wanted = sum([type(value) in _CHANGED for value in values])
+            try:
+                raw, count = _MEMBERS[key].subn(partial(_with_value, self._changes[key]), raw)
+            except (OddError, TypeError):
+                return None
+            if count != wanted:
+                return None
+        return raw
 
-    def _changed(self, key: str, text: bytes) -> bytes | None:
-        """Answer the new text of a member; None where it stays."""
-        if key == "ts":
-            return self._moved(text)
-        if key == "pid":
-            if text not in self._pid_texts:
-                new = self.pids[self._number].get(_value(text))
-                self._pid_texts[text] = None if new is None else _pid_text(new).encode()
-            return self._pid_texts[text]
-        return self._new_id(text)
+    def _keys(self) -> list[str]:
+        """Name the members that change in the current file."""
+        keys = ["ts"] if self.shifts[self._number] else []
+        keys += ["pid"] if self.pids[self._number] else []
+        return keys + (["id", "bind_id"] if len(self._scans) > 1 else [])
 
-    def _moved(self, text: bytes) -> bytes | None:
+    def _new_pid(self, text: bytes) -> bytes:
+        if text not in self._pid_texts:
+            new = self.pids[self._number].get(_value(text))
+            self._pid_texts[text] = text if new is None else json.dumps(new).encode()
+        return self._pid_texts[text]
+
+    def _moved(self, text: bytes) -> bytes:
         shift = self.shifts[self._number]
-        time = nanoseconds(_value(text))
+        time = nanoseconds(int(text) if text.isdigit() and len(text) < MOST_DIGITS else text)
         if time is None or time[0] + shift > MOST_NS:
             reason = '"ts" is too large; expected a time within 146 years of the others'
             raise OddError(member="ts", reason=reason)
-        return microseconds(time[0] + shift).encode() if shift else None
+        return microseconds(time[0] + shift).encode() if shift else text
 
-    def _new_id(self, text: bytes) -> bytes | None:
+    def _new_id(self, text: bytes) -> bytes:
         """Answer an id of this file alone.
 
         Small ones are multiplied, so that each file has a residue of its own; large ones scattered.
         """
         files = len(self._scans)
         if files == 1:
-            return None
-        old = _value(text)
+            return text
+        old = int(text) if text.isdigit() and len(text) < MOST_DIGITS else _value(text)
+        if type(old) is int and 0 <= old < EXACT_IN_DOUBLES // files - 1:
+            return b"%d" % (old * files + self._number)
         if isinstance(old, str):
             match = _ID.fullmatch(old)
             number = int(match[1], 16) if match else None
@@ -192,7 +321,7 @@ class Merge:
             number = old if isinstance(old, int) and 0 <= old < 1 << 64 else None
         if number is None:
             is_own = self._number == 0 or not isinstance(old, str)
-            return None if is_own else json.dumps(f"{old} #{self._number}").encode()
+            return text if is_own else json.dumps(f"{old} #{self._number}").encode()
         if number < EXACT_IN_DOUBLES // files - 1:
             number = number * files + self._number
         else:
@@ -203,7 +332,7 @@ class Merge:
 
     def _one_by_one(self, batch: Batch) -> bytes:
         texts = []
-        for place, event in enumerate(batch.events):
+        for place, event in enumerate(batch.exact_events()):
             try:
                 texts.append(self._rewritten(event, batch.text_of(place)))
             except OddError as error:
@@ -219,9 +348,7 @@ class Merge:
             if member is None or member.kind not in ("number", "string"):
                 return
             begin, end = base + member.begin, base + member.end
-            new = self._changed(key, text[begin:end])
-            if new is not None:
-                edits.append((begin, end, new))
+            edits.append((begin, end, self._changes[key](text[begin:end])))
 
         if "ts" in event:
             time_of(event)
@@ -245,6 +372,10 @@ class Merge:
         return text
 
 
+def _with_value(change: Callable[[bytes], bytes], found: re.Match[bytes]) -> bytes:
+    return found[1] + change(found[2])
+
+
 def _is_special(event: Event) -> bool:
     """Whether an event has a name to be changed, or an id that stays."""
     if event["ph"] not in "CM":
@@ -253,11 +384,8 @@ def _is_special(event: Event) -> bool:
 
 
 def _value(text: bytes) -> Any:
-    """Return what the text of a string or number says; numbers with a fraction stay bytes."""
-    if text.startswith(b'"'):
-        return unquoted(text)
-    digits = text.lstrip(b"-").isdigit() and len(text) < 4000
-    return int(text) if digits else text
+    """Return what the text of a string or number says, as in an event."""
+    return unquoted(text) if text.startswith(b'"') else decoded(text.decode(), exact=False)
 
 
 def _description(scan: Scan) -> bytes:

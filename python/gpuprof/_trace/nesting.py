@@ -6,10 +6,11 @@ by less than `slack` are the same). What could not be kept is said, not guessed.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from itertools import accumulate, compress, islice
-from operator import itemgetter, le, sub
+from itertools import compress, islice, pairwise
+from operator import sub
 
 from gpuprof._trace.values import MOST_NS
 
@@ -24,7 +25,7 @@ FLOAT_SLACK = 0.5
 # Instead of numbers:
 TOP = -1  # nothing is around a slice
 LOOSE = -2  # several slices that were put together
-NEW = -3  # a slice was not placed yet
+_EVER: Slice = (0, -math.inf, TOP)  # has no end, and is at the bottom of each stack
 
 
 class Track:
@@ -35,7 +36,7 @@ class Track:
         self.kept: list[Slice] = []  # those that were placed
         self.around: list[int] = []  # for each the number of what is around it
         self.ends: list[float] = []  # for each the last end up to there
-        self.open: list[Slice] = []  # what is around the last one that came, and that
+        self.open: list[Slice] = [_EVER]  # what is around the last one that came, and that
         self.covered: dict[Slice, float] = {}  # how much of a loose one is not empty
         self.begin: float = -NEVER
         self.end: float = NEVER
@@ -44,13 +45,6 @@ class Track:
         """Take a span into its own."""
         self.begin, self.end = min(self.begin, begin), max(self.end, end)
 
-    def keep(self, rows: list[Slice], around: list[int], ends: list[float]) -> None:
-        """Keep slices behind all that are."""
-        last = self.ends[-1] if self.ends else NEVER
-        self.kept += rows
-        self.around += around
-        self.ends += islice(accumulate(ends, max, initial=last), 1, None)
-
     def take_back(self, begin: float) -> tuple[list[Slice], list[Slice], list[int]]:
         """Give up what begins from `begin` on.
 
@@ -58,7 +52,7 @@ class Track:
         """
         place = bisect_left(self.kept, (begin,))
         if place == len(self.kept):
-            reach = [row for row in self.open if row[0] - row[1] > begin]
+            reach = [row for row in self.open[1:] if row[0] - row[1] > begin]
         else:
             first = bisect_right(self.ends, begin)
             reach = [row for row in self.kept[first:place] if row[0] - row[1] > begin]
@@ -87,33 +81,32 @@ class Track:
 
         What is around the newest is most likely still to come, and may begin between any two.
         """
-        rows, around = self.kept, self.around
-        times = [self.covered[row] if row[2] == LOOSE else -row[1] for row in islice(rows, count)]
-        sums = list(accumulate(times, initial=0.0))
-        # How many up to here are at the top, and follow what is before them.
-        begins = map(itemgetter(0), islice(rows, 1, count))
-        tops = list(accumulate(map(TOP.__eq__, islice(around, count)), initial=0))
-        follows = list(accumulate(map(le, self.ends, begins), initial=0))
         loose: list[Slice] = []
         outer: list[int] = []
         ends: list[float] = []
-        first, size = 0, group
-        while first < count:
-            last = min(first + size, count) - 1
-            is_row = follows[last] - follows[first] == last - first
-            if last > first and not (is_row and tops[last + 1] - tops[first] == last + 1 - first):
-                size = (last - first + 1) // 2
-                continue
-            begin, end, row = rows[first][0], self.ends[last], rows[first]
-            if last > first:
-                row = begin, begin - end, LOOSE
-                self.covered[row] = sums[last + 1] - sums[first]
-            loose.append(row)
-            outer.append(around[first])
-            ends.append(end)
-            first, size = last + 1, group
+        covered: dict[Slice, float] = {}
+        last: float = NEVER
+        size, time = group, 0.0  # of the group that is being made
+        for row, around, end in zip(self.kept[:count], self.around, self.ends, strict=False):
+            begin, negative, number = row
+            own = self.covered[row] if number == LOOSE else -negative
+            if size < group and around == TOP and last <= begin:
+                size, time = size + 1, time + own
+                covered.pop(loose[-1], None)
+                begin = loose[-1][0]
+                loose[-1] = (begin, begin - end, LOOSE)
+                covered[loose[-1]] = time
+                ends[-1] = end
+            else:
+                size, time = 1 if around == TOP else group, own
+                loose.append(row)
+                outer.append(around)
+                ends.append(end)
+                if number == LOOSE:
+                    covered[row] = own
+            last = end
         self.kept[:count], self.around[:count], self.ends[:count] = loose, outer, ends
-        self.covered = {row: self.covered[row] for row in self.kept if row[2] == LOOSE}
+        self.covered = covered
 
 
 class Nesting:
@@ -161,13 +154,13 @@ class Nesting:
                 half = len(track.kept) // 2
                 del track.kept[:half], track.around[:half], track.ends[:half]
 
-    def tops(self) -> list[Slice]:
-        """Return the slices that nothing is around, of those that are kept."""
+    def bare_points(self) -> list[int]:
+        """Return the numbers of the slices without length that nothing is around."""
         return [
-            row
+            row[2]
             for track in self.tracks
             for row, number in zip(track.kept, track.around, strict=True)
-            if number == TOP and row[2] != LOOSE
+            if number == TOP and not row[1]
         ]
 
     def _kept(self) -> int:
@@ -176,69 +169,90 @@ class Nesting:
     def _settle(self, track: Track) -> None:
         rows = sorted(track.new)
         track.new.clear()
+        last = track.ends[-1] if track.ends else NEVER
         reach, back, was_around = track.take_back(rows[0][0])
-        if back:
-            rows = sorted(back + rows)
-        begins = [row[0] for row in rows]
-        ends = [begin - size for begin, size, _ in rows]
-        is_flat = all(map(le, ends, islice(begins, 1, None))) and ends[-1] != begins[-1]
-        if is_flat and not reach and not back:
-            track.open, around = [rows[-1]], [TOP] * len(rows)
+        if not (reach or back) and last <= rows[0][0] and _follow_each_other(rows):
+            track.open = [_EVER, rows[-1]]
+            track.around += [TOP] * len(rows)
+            track.ends += [begin - negative for begin, negative, _ in rows]
         else:
             placed = dict.fromkeys(map(id, reach), TOP)
             placed.update(zip(map(id, back), was_around, strict=True))
-            around = self._place(track, reach, rows, placed)
-        track.keep(rows, around, ends)
-        track.widen(begins[0], track.ends[-1])
+            later: list[Slice] = []
+            if back:
+                rows = sorted(back + rows)
+                count = bisect_right(rows, back[-1])
+                rows, later = rows[:count], rows[count:]
+            track.open = [_EVER, *reach]
+            self._place(track, rows, placed)
+            if later:
+                self._place(track, later, {})
+                rows += later
+        track.kept += rows
+        track.widen(rows[0][0], track.ends[-1])
 
-    def _place(
-        self, track: Track, reach: list[Slice], rows: list[Slice], placed: dict[int, int]
-    ) -> list[int]:
-        """Answer the number of what is around each row, and sum up what is inside of each.
+    def _place(self, track: Track, rows: list[Slice], placed: dict[int, int]) -> None:
+        """Note what is around each row, and sum up what is inside of each.
 
-        What is in `reach` stays where it is; `placed` says by identity what was around others.
+        `placed` says by identity what was around those of `rows` and `track.open` that are not new.
         """
-        inside, slack = self._inside, self.slack
-        around: list[int] = []
-        stack = list(reach)
+        inside, slack, stack = self._inside, self.slack, track.open
         ends = [row[0] - row[1] for row in stack]
+        last = track.ends[-1] if track.ends else NEVER
+        add_end, add_around, push, push_end = (
+            track.ends.append,
+            track.around.append,
+            stack.append,
+            ends.append,
+        )
         for row in rows:
             begin, negative, _ = row
             end = begin - negative
-            while ends and ends[-1] < end - slack:
-                if ends.pop() > begin + slack:
-                    self._cross(stack[-1], row, placed)
-                stack.pop()
-            if negative:  # what ends where this begins is around it only if this has no length
-                while ends and ends[-1] <= begin + slack:
+            if negative:
+                while ends[-1] <= begin + slack:
                     ends.pop()
                     stack.pop()
-            outer = stack[-1] if ends else None
-            number = TOP if outer is None else outer[2]
+                while ends[-1] < end - slack:
+                    self._cross(stack.pop(), row, placed)
+                    ends.pop()
+            else:  # what ends where this is may be around it
+                while ends[-1] < begin - slack:
+                    ends.pop()
+                    stack.pop()
+            number = stack[-1][2]
             if placed and id(row) in placed:
                 before = placed[id(row)]
-                if outer is None or id(outer) in placed:
+                if number == TOP or id(stack[-1]) in placed:
                     number = before
-            else:
-                before = NEW
-                self.approximate = self.approximate or number == LOOSE
-            if number != before and inside is not None:
-                time = track.covered[row] if row[2] == LOOSE else -negative
-                if number >= 0:
-                    inside[number] += time
-                if before >= 0:  # what came now is in between
-                    inside[before] -= time
-            stack.append(row)
-            ends.append(end)
-            around.append(number)
-        track.open = stack
-        return around
+                elif number != before and inside is not None:
+                    time = track.covered[row] if row[2] == LOOSE else -negative
+                    if number >= 0:
+                        inside[number] += time
+                    if before >= 0:  # what came now is in between
+                        inside[before] -= time
+            elif number == LOOSE:
+                self.approximate = True
+            elif number >= 0 and inside is not None:
+                inside[number] -= negative
+            push(row)
+            push_end(end)
+            add_around(number)
+            if end > last:  # noqa: PLR1730 (a call of max would be the slowest part of this loop)
+                last = end
+            add_end(last)
 
     def _cross(self, before: Slice, row: Slice, placed: dict[int, int]) -> None:
         if LOOSE in (before[2], row[2]):
             self.approximate = True
         elif id(before) not in placed or id(row) not in placed:
             self._crossing(before, row)
+
+
+def _follow_each_other(rows: list[Slice]) -> bool:
+    """Whether none overlaps the next; then nothing is around any."""
+    if rows[-1][1] == 0:
+        return False
+    return all(begin - negative <= after for (begin, negative, _), (after, _, _) in pairwise(rows))
 
 
 class Coverage:
@@ -259,26 +273,24 @@ class Coverage:
     def __bool__(self) -> bool:
         return bool(self._begins)
 
-    def add(self, intervals: list[Interval], slack: float = 0) -> None:
-        """Unite with these, in any order."""
-        if not intervals:
+    def add(self, rows: list[Slice], slack: float = 0) -> None:
+        """Unite with slices in the order of their begins."""
+        if not rows:
             return
-        intervals.sort()
         begins, ends = self._begins, self._ends
-        if ends and ends[-1] > intervals[0][0]:
-            intervals = sorted([*zip(begins, ends, strict=True), *intervals])
+        if ends and ends[-1] > rows[0][0]:
+            united = zip(begins, ends, strict=True)
+            rows = sorted([*((begin, begin - end, TOP) for begin, end in united), *rows])
             begins.clear()
             ends.clear()
-        at, until = intervals[0]
-        if ends:
-            at, until = begins.pop(), ends.pop()
-        for begin, end in intervals:
+        at, until = (begins.pop(), ends.pop()) if ends else (rows[0][0], rows[0][0])
+        for begin, negative, _ in rows:
             if begin > until + slack:
                 begins.append(at)
                 ends.append(until)
-                at, until = begin, end
-            elif end > until:
-                until = end
+                at, until = begin, begin - negative
+            elif begin - negative > until:
+                until = begin - negative
         begins.append(at)
         ends.append(until)
         if len(begins) > 4 * self._most:

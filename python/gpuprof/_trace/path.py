@@ -40,20 +40,9 @@ def _number_in(variables: tuple[str, ...], default: int) -> int:
 
 
 def expand(pattern: str) -> str:
-    """Return the absolute path for a pattern.
+    """Return the absolute path for a pattern: its %-parts are those of `TraceWriter`.
 
-    Parameters
-    ----------
-    pattern : str
-        ``%p`` is the process, ``%h`` the host's name, ``%r`` the rank, ``%q{VAR}`` an environment
-        variable, ``%%`` a percent sign.
-
-    Raises
-    ------
-    ValueError
-        An empty path, a NUL, or a pattern that is none of these.
-    TraceError
-        The path is relative and the working directory is gone.
+    An unknown part is a `ValueError`, a relative path without a working directory a `TraceError`.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -104,27 +93,12 @@ def with_process(path: str) -> str:
 
 
 def claim(path: str) -> tuple[int, str]:
-    """Open the file that a trace is while it is open.
+    """Open the file that a trace is while it is open: ``RESULT.part``, empty and locked.
 
-    A file that is another's stays that one's, be it an open trace of this process or another, or
-    anything that somebody else has put there: this trace then gets the process's number, and a
-    count where that is taken too. What a killed process left is moved to ``PATH.part.old``. A link
-    is followed.
-
-    Parameters
-    ----------
-    path : str
-        Where the trace is to be, absolute.
-
-    Returns
-    -------
-    tuple of int and str
-        A descriptor of ``RESULT.part``, empty and locked, and RESULT.
-
-    Raises
-    ------
-    OSError
-        The file cannot be made.
+    Returns its descriptor and RESULT, which is `path` unless that is another's, be it an open trace
+    of this process or another, or anything that somebody else has put there: then it gets the
+    process's number, and a count where that is taken too. What a killed process left is moved to
+    ``PATH.part.old``. A link is followed.
     """
     if path.endswith(".gz"):
         import zlib  # noqa: F401 (later there may be no free descriptor to import it with)
@@ -141,20 +115,10 @@ def claim(path: str) -> tuple[int, str]:
 def output_path(path: str, *, special: bool = False) -> str:
     """Return the path at which a file for `path` is to be put: a link is followed, not replaced.
 
-    Parameters
-    ----------
-    path : str
-        Where the user wants it. A link may lead to a file that does not exist yet.
-    special : bool
-        Whether a FIFO or a device will do, which take bytes as they come; their path is returned
-        as it was given.
-
-    Raises
-    ------
-    OSError
-        A directory; a FIFO or a device, unless `special`; a circle of links; a link that somebody
-        else has put into a folder that all may write to; or a name of an open file, like
-        ``/dev/stdout``, because whoever opened it would not see the new one.
+    With `special` FIFOs and devices will do, which take bytes as they come. An `OSError` otherwise,
+    and for a directory, a circle of links, a link that somebody else has put into a folder that all
+    may write to, or a name of an open file, like ``/dev/stdout``, because whoever opened it would
+    not see the new one.
     """
     found = path
     for _ in range(_MOST_LINKS):
@@ -263,11 +227,8 @@ def _is_at(status: os.stat_result, path: str) -> bool:
 def complete(descriptor: int, path: str) -> None:
     """Put a finished ``.part`` file in its place, compressed if the path ends in ``.gz``.
 
-    Raises
-    ------
-    OSError
-        That failed; the file at `path` is what it was, and the part is still there. Or the part
-        is not the file of `descriptor`, but one that somebody has put in its place.
+    After an `OSError` the file at `path` is what it was, and the part is still there, unless
+    somebody has put another file in its place.
     """
     part = f"{path}.part"
     if not path.endswith(".gz"):

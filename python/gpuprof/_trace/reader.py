@@ -3,7 +3,7 @@
 Reads the two forms of the Trace Event Format: an object with the array "traceEvents" and other
 members before or after it, and the array alone, whose end may be missing. Whole events are cut out
 where one ends and the next begins, and decoded together. Where that fails they are decoded one by
-one, and an event that the standard library refuses is given to the lexer of `json_scanner`. Memory
+one, and an event that the standard library refuses is given to the lexer in `json_scanner`. Memory
 is bounded by a piece and the longest event.
 """
 
@@ -19,17 +19,19 @@ from gpuprof._trace.batch import (
     SCAN_EXACT,
     SCAN_ODD,
     Batch,
+    End,
+    Header,
     Odd,
     decoded,
     first_fault,
     has_unique_keys,
 )
-from gpuprof._trace.cut import End, Header, ValueEnd
 from gpuprof._trace.json_scanner import (
     NAMES,
     CutError,
     Defect,
     ReadError,
+    ValueEnd,
     defects_of,
     mended,
     tokens,
@@ -360,24 +362,15 @@ class EventReader:
             gap, at = found, found.end()
         if gap is not None:
             self._mark = f"}}{gap[0]}{text[at : at + 1]}".encode()
-        events = events[: self._unique_ones(text, events, ends)]
+        while events and not has_unique_keys(
+            f"[{text[: ends[len(events) - 1]]}]", events, quick=self._quick
+        ):
+            del events[len(events) // 2 :]
         if not events:
             return None
         end = ends[len(events) - 1]
         size = end if text.isascii() else len(text[:end].encode())
         return self._batch(events, self._at + size, exact=self.exact)
-
-    def _unique_ones(self, text: str, events: list[object], ends: list[int]) -> int:
-        """Count the events before the first in which a key is there twice."""
-        if not events or has_unique_keys(f"[{text[: ends[-1]]}]", events, quick=self._quick):
-            return len(events)
-        begin = 0
-        for number, (event, end) in enumerate(zip(events, ends, strict=True)):
-            one = text[begin:end].lstrip(", \t\n\r")
-            if not has_unique_keys(one, [event], quick=self._quick):
-                return number
-            begin = end
-        return len(events)
 
     def _one(self, expected: str) -> Batch:
         """Read one event in detail: one that is odd, or longer than what is here."""

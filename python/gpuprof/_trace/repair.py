@@ -1,9 +1,6 @@
 """A damaged or cut off trace made strict JSON again, with every complete event.
 
-Bytes that are not UTF-8 become U+FFFD, control characters are escaped, stray commas go, NaN in
-arguments becomes null; of a key that is there twice in arguments the last one stays. Events are
-left out and counted that are no objects, empty, have one of their own keys twice, or NaN as one of
-their own values, which no reader takes. Reading ends where the text is no JSON any more.
+What is mended and what is left out is in docs/trace_tools.md.
 """
 
 from __future__ import annotations

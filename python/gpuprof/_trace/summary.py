@@ -1,31 +1,36 @@
 """What a trace holds: the ranges that took the most time, and when each GPU track was busy.
 
-Complete events ("X") are most of a trace, so those of a batch are taken together, a column at a
-time. Whatever is out of the ordinary goes through `_take`, one event after the other; an event that
-cannot be used is left out and counted. Memory is bounded whatever the file: past the limits below,
-what comes is summed up under one name, left out and counted, or approximated, and the notes say so.
+Ranges of names that were met before are taken in one tight loop. Whatever is out of the ordinary
+goes through `_take`; an event that cannot be used is left out and counted. Memory is bounded
+whatever the file: past the limits below, what comes is summed up under one name, left out and
+counted, or approximated, and the notes say so.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from operator import itemgetter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpuprof._trace.batch import Batch, Odd
 from gpuprof._trace.json_scanner import ReadError, members
-from gpuprof._trace.nesting import MOST_SLICES
-from gpuprof._trace.ranges import MOST_TRACK_NAME, MOST_TRACKS, Ranges, Sink, get_labels, labels_of
+from gpuprof._trace.nesting import FLOAT_SLACK, MOST_SLICES, Coverage, Nesting, Slice, Track
 from gpuprof._trace.reader import EventReader
+from gpuprof._trace.tool_results import GpuTrack, Range
 from gpuprof._trace.values import (
-    MOST_NS,
+    GPU_ANNOTATION,
+    MOST_FLOAT_US,
+    NEARLY_WHOLE,
     Event,
     InexactError,
     OddError,
     async_key,
     check_labels,
+    is_gpu,
+    is_late,
     names_of,
+    nanoseconds,
     not_an_object,
     phase_of,
     span_of,
@@ -35,10 +40,266 @@ from gpuprof._trace.values import (
 MOST_OPEN = 100_000
 MOST_COUNT = 1 << 48
 TOGETHER = 16_384  # ranges that are placed at once
-MOST_FLOAT_US = 4e12  # below, a double tells one nanosecond from the next
-_NUMBERS = frozenset((int, float))
-_JUST_RANGES = frozenset("X")
-_get_phase = itemgetter("ph")
+MOST_GROUPS = 50_000
+MOST_NAME_BYTES = 8 << 20
+MOST_NAME = 4096
+MOST_TRACKS = 20_000
+MOST_TRACK_NAME = 256
+MOST_GPU_TRACKS = 256
+UNNAMED = "(unnamed)"
+OTHER = "(other)"
+ROUNDING_NS = 2  # of times that were finer than nanoseconds
+KINDS = ("gpu", "host", "async")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+Labels = tuple[Any, Any, Any, Any]  # name, category, pid, tid
+# Takes a slice, takes a duration, the number of the group.
+Sink = tuple[Callable[[Slice], None], Callable[[float], None], int]
+
+
+def labels_of(event: Event) -> Labels:
+    """Return name, category, pid and tid, empty texts for those that are missing."""
+    return event.get("name", ""), event.get("cat", ""), event.get("pid", ""), event.get("tid", "")
+
+
+class _Group:
+    """Ranges of one kind with one name, category or track; None is for all that had no room."""
+
+    def __init__(self, kind: str, key: Any, is_annotation: bool) -> None:
+        self.kind, self.key, self.is_annotation = kind, key, is_annotation
+        self.count = self.total = self.longest = self.inside = 0
+        self.shortest = 1 << 64
+        self.pending: list[float] = []  # durations
+
+    def settle(self) -> None:
+        times = self.pending
+        total = sum(times)
+        if abs(total - _whole(total)) > NEARLY_WHOLE:  # finer than nanoseconds
+            times = [_rounded(time) for time in times]
+            total = sum(times)
+        self.count += len(times)
+        self.total += _whole(total)
+        self.shortest = min(self.shortest, _whole(min(times)))
+        self.longest = max(self.longest, _whole(max(times)))
+        self.pending.clear()
+
+    def unite(self, other: _Group) -> None:
+        self.count += other.count
+        self.total += other.total
+        self.inside += other.inside
+        self.shortest = min(self.shortest, other.shortest)
+        self.longest = max(self.longest, other.longest)
+
+
+class _GpuWork:
+    """When one GPU track was busy; annotations count where there is nothing else."""
+
+    def __init__(self, *, counts: bool) -> None:
+        self.counts = counts
+        self.ranges = 0
+        self.work, self.annotations = Coverage(), Coverage()
+
+    def add(self, rows: list[Slice], kinds: list[bool | None], slack: float) -> None:
+        """Take slices of groups that are annotations, work, or neither (None)."""
+        found = {kinds[number] for _, _, number in rows}
+        work = rows if found == {False} else [row for row in rows if kinds[row[2]] is False]
+        around = [row for row in rows if kinds[row[2]]] if True in found else []
+        self.ranges += len(work) + len(around)
+        if self.counts:
+            self.work.add(work, slack)
+            self.annotations.add(around, slack)
+
+
+class Ranges:
+    """Takes ranges by `sinks`, and sums them up."""
+
+    def __init__(self, by: str, most_slices: int) -> None:
+        self.sinks: dict[Labels, Sink] = {}
+        self.names: dict[tuple[Any, ...], str] = {}  # of (pid,) and of (pid, tid)
+        self._by = by
+        self._inside: list[float] = []  # by group, since it was last settled
+        self.nesting = Nesting(self._crossing, self._inside, most_slices)
+        self.nesting.slack = FLOAT_SLACK
+        self._groups: list[_Group] = []
+        self._numbers: dict[tuple[str, Any, bool], int] = {}
+        self._name_room = MOST_NAME_BYTES
+        self._tracks: dict[tuple[Any, Any], Track] = {}
+        self._nowhere = Track()  # asynchronous ranges, and those of tracks that have no room
+        self._gpu: dict[tuple[Any, Any], _GpuWork] = {}
+        self._crossings = 0
+
+    def async_sink(self, labels: Labels) -> Sink:
+        """Return where asynchronous ranges of these labels go."""
+        return self._sink(self._nowhere, "async", labels, labels[2:])
+
+    def sink(self, labels: Labels) -> Sink:
+        """Return where ranges of these labels go."""
+        if labels not in self.sinks:
+            if len(self.sinks) >= MOST_TRACKS:
+                self.sinks.clear()
+            self.sinks[labels] = self._make_sink(labels)
+        return self.sinks[labels]
+
+    def _make_sink(self, labels: Labels) -> Sink:
+        _, category, pid, tid = labels
+        kind = "gpu" if is_gpu(category, tid) else "host"
+        track = self._tracks.get((pid, tid))
+        if track is None:
+            if len(self._tracks) >= MOST_TRACKS:
+                return self._sink(self._nowhere, kind, labels, None)
+            track = self._tracks[pid, tid] = self.nesting.track()
+        if kind == "gpu" and (pid, tid) not in self._gpu:
+            self._gpu[pid, tid] = _GpuWork(counts=len(self._gpu) < MOST_GPU_TRACKS)
+        return self._sink(track, kind, labels, (pid, tid))
+
+    def _sink(self, track: Track, kind: str, labels: Labels, place: Any) -> Sink:
+        key = {"name": labels[0], "cat": labels[1], "tid": place}[self._by]
+        number = self._number(kind, key, kind == "gpu" and labels[1] == GPU_ANNOTATION)
+        return track.new.append, self._groups[number].pending.append, number
+
+    def _number(self, kind: str, key: Any, is_annotation: bool) -> int:
+        if isinstance(key, str):
+            key = key[:MOST_NAME]
+        found = self._numbers.get((kind, key, is_annotation))
+        if found is not None:
+            return found
+        size = len(key) if isinstance(key, str) else 0
+        if len(self._groups) >= MOST_GROUPS or size > self._name_room:
+            key, size = None, 0
+            if (kind, key, is_annotation) in self._numbers:
+                return self._numbers[kind, key, is_annotation]
+        self._name_room -= size
+        self._groups.append(_Group(kind, key, is_annotation))
+        self._inside.append(0)
+        number = self._numbers[kind, key, is_annotation] = len(self._groups) - 1
+        return number
+
+    def settle(self) -> None:
+        """Place and sum up what has come."""
+        for group in self._groups:
+            if group.pending:
+                group.settle()
+        kinds = [group.is_annotation if group.kind == "gpu" else None for group in self._groups]
+        for place, work in self._gpu.items():
+            rows = self._tracks[place].new
+            rows.sort()
+            if rows:
+                work.add(rows, kinds, self.nesting.slack)
+        new = self._nowhere.new
+        if new:
+            self._nowhere.widen(min(new)[0], max(begin - size for begin, size, _ in new))
+            new.clear()
+        self.nesting.settle()
+        for number, time in enumerate(self._inside):
+            if time:
+                self._groups[number].inside += _whole(time)
+                self._inside[number] = 0
+
+    def _crossing(self, first: Slice, second: Slice) -> None:
+        if first[0] - first[1] - second[0] > ROUNDING_NS:
+            self._crossings += 1
+
+    def extent(self) -> tuple[int, int]:
+        """Return the begin of the first range and the end of the last."""
+        tracks = [*self._tracks.values(), self._nowhere]
+        begin, end = min(track.begin for track in tracks), max(track.end for track in tracks)
+        return (_whole(begin), _whole(end)) if begin <= end else (0, 0)
+
+    def groups(self) -> dict[str, int]:
+        """Count the names, categories or tracks of each kind."""
+        return {kind: len(self._totals(kind)) for kind in KINDS}
+
+    def _totals(self, kind: str) -> list[_Group]:
+        """Return the groups of a kind, annotations and work of one key together."""
+        totals: dict[Any, _Group] = {}
+        for group in self._groups:
+            if group.kind == kind and group.count:
+                totals.setdefault(group.key, _Group(kind, group.key, False)).unite(group)
+        return sorted(totals.values(), key=lambda group: -group.total)
+
+    def longest(self, most: int) -> list[Range]:
+        """Return the longest totals first, at most so many of each kind."""
+        return [
+            Range(
+                kind=kind,
+                name=self._name_of(group.key),
+                count=group.count,
+                total_ms=group.total / 1e6,
+                mean_ms=group.total / 1e6 / group.count,
+                min_ms=group.shortest / 1e6,
+                max_ms=group.longest / 1e6,
+                self_ms=None if kind == "async" else (group.total - group.inside) / 1e6,
+            )
+            for kind in KINDS
+            for group in self._totals(kind)[:most]
+        ]
+
+    def _name_of(self, key: Any) -> str:
+        if key is None:
+            return OTHER
+        name = key if isinstance(key, str) else self._track_name(key)
+        return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", name) or UNNAMED
+
+    def _track_name(self, place: tuple[Any, Any]) -> str:
+        process, thread = self.names.get(place[:1], ""), self.names.get(place, "")
+        pid, tid = map(_shown, place)
+        return f"{process}{' ' if process else ''}{pid} / {thread}{' ' if thread else ''}{tid}"
+
+    def gpu_tracks(self, most_gaps: int) -> list[GpuTrack]:
+        """Return the GPU tracks in the order of their first range."""
+        start = self.extent()[0]
+        tracks = []
+        for place, work in self._gpu.items():
+            if not work.counts:
+                continue
+            coverage = work.work or work.annotations
+            begin, end = map(_whole, coverage.extent)
+            span, busy = end - begin, _whole(coverage.busy)
+            tracks.append(
+                GpuTrack(
+                    name=self._name_of(place),
+                    pid=_shown(place[0]),
+                    tid=_shown(place[1]),
+                    ranges=work.ranges,
+                    begin_ms=(begin - start) / 1e6,
+                    span_ms=span / 1e6,
+                    busy_ms=busy / 1e6,
+                    busy_percent=100 * busy / span if span else 100.0,
+                    gaps=coverage.gap_count,
+                    largest_gaps=[
+                        ((_whole(at) - start) / 1e6, (_whole(to) - _whole(at)) / 1e6)
+                        for at, to in coverage.largest_gaps(most_gaps)
+                    ],
+                )
+            )
+        return tracks
+
+    def notes(self) -> list[tuple[int, str]]:
+        """Say how many ranges the figures are not exact for, and why."""
+        further = sum(work.ranges for work in self._gpu.values() if not work.counts)
+        return [
+            (
+                self._crossings,
+                "times ranges overlap on a track without nesting: self times around them are too "
+                "short",
+            ),
+            (further, "ranges are on further GPU tracks"),
+        ]
+
+
+def _shown(number: Any) -> str:
+    return number.decode() if isinstance(number, bytes) else str(number)[:MOST_TRACK_NAME]
+
+
+def _whole(time: float) -> int:
+    if type(time) is int:
+        return time
+    return int(time + 0.5) if time >= 0 else -int(0.5 - time)
+
+
+def _rounded(time: float) -> int:
+    """Round a time that came from microseconds of at most 15 digits, as these say."""
+    return nanoseconds(f"{time / 1000.0:.15g}".encode())[0]  # type: ignore[index]
 
 
 class Summary:
@@ -61,8 +322,10 @@ class Summary:
         """Read a whole file."""
         reader = EventReader(pieces, quick=True)
         for batch in reader.batches():
-            if not self._take_together(batch, reader):
-                self._take_each(batch)
+            events = batch.events
+            rest = range(len(events)) if batch.is_exact else self._take_ordinary(events)
+            for place in rest:
+                self._take_odd(batch, place, reader)
             if self._waiting > self._together:
                 self.ranges.settle()
                 self._waiting = 0
@@ -72,75 +335,54 @@ class Summary:
         self.ranges.settle()
         self.unmatched += self._open_count
 
-    def _take_together(self, batch: Batch, reader: EventReader) -> bool:
-        """Take a batch of which all is ordinary; False, and nothing was taken, if it is not."""
-        try:
-            events = batch.events
-            ranges = [event for event in events if event["ph"] == "X"]
-            begins = None if batch.is_exact else _column(ranges, "ts")
-            durations = None if begins is None else _column(ranges, "dur")
-            if begins is None or durations is None:
-                reader.exact, self.ranges.nesting.slack = True, 0
-                events = batch.exact_events()
-                ranges = [event for event in events if event["ph"] == "X"]
-                begins, durations = _exact_column(ranges, "ts"), _exact_column(ranges, "dur")
-            sink_of = self.ranges.sinks.__getitem__
+    def _take_ordinary(self, events: list[Any]) -> list[int]:
+        """Take the ranges and what was met before; answer the places of the other events."""
+        sinks, known, quiet = self.ranges.sinks, self._known, self._quiet
+        rest: list[int] = []
+        most = MOST_FLOAT_US
+        counted: list[str] = []
+        for place, event in enumerate(events):
             try:
-                sinks = list(map(sink_of, map(get_labels, ranges)))
-            except KeyError:
-                sinks = list(map(sink_of, map(labels_of, ranges)))
-        except (TypeError, KeyError, OddError, OverflowError):
-            return False
-        for (add, spend, number), begin, duration in zip(sinks, begins, durations, strict=True):
-            add((begin, -duration, number))
-            spend(duration)
+                phase, begin = event["ph"], event["ts"]
+                labels = event["name"], event.get("cat", ""), event["pid"], event["tid"]
+                if not 0 <= begin < most or begin.__class__ is bool:
+                    rest.append(place)
+                elif phase == "X":
+                    duration = event["dur"]
+                    if 0 <= duration < most and duration.__class__ is not bool:
+                        add, spend, number = sinks[labels]
+                        duration *= 1000.0
+                        add((begin * 1000.0, -duration, number))
+                        spend(duration)
+                    else:
+                        rest.append(place)
+                elif phase in quiet and labels in known:
+                    counted.append(phase)
+                else:
+                    rest.append(place)
+            except (AttributeError, KeyError, TypeError):
+                rest.append(place)
+        self.phases.update(counted)
+        ranges = len(events) - len(rest) - len(counted)
         if ranges:
-            self.phases["X"] += len(ranges)
-            self._waiting += len(ranges)
-        if len(ranges) < len(events):
-            taken = self._take_quiet(events, is_exact=batch.is_exact)
-            for place, event in enumerate(events):
-                if event["ph"] not in taken:
-                    self._take_one(batch, place, event)
-        return True
+            self.phases["X"] += ranges
+            self._waiting += ranges
+        return rest
 
-    def _take_quiet(self, events: list[Event], *, is_exact: bool) -> frozenset[str]:
-        """Count events of which only the phases matter; answer the phases that need no more."""
-        quiet = [event for event in events if event["ph"] in self._quiet]
-        try:
-            is_known = self._known.issuperset(map(get_labels, quiet))
-        except KeyError:
-            is_known = self._known.issuperset(map(labels_of, quiet))
-        except TypeError:
-            is_known = False
-        try:
-            if not is_known or (_exact_column if is_exact else _column)(quiet, "ts") is None:
-                return _JUST_RANGES
-        except (TypeError, KeyError, OddError, OverflowError):
-            return _JUST_RANGES
-        self.phases.update(map(_get_phase, quiet))
-        return _JUST_RANGES | self._quiet
-
-    def _take_one(self, batch: Batch, place: int, event: Event) -> None:
-        try:
-            self._take(event)
-        except InexactError:
-            self._take_exact(batch, place)
-        except OddError as error:
-            self._leave_out(batch, place, error)
-
-    def _take_each(self, batch: Batch) -> None:
-        for place in range(len(batch.events)):
-            self._take_exact(batch, place)
-
-    def _take_exact(self, batch: Batch, place: int) -> None:
-        event = batch.exact_events()[place]
+    def _take_odd(self, batch: Batch, place: int, reader: EventReader) -> None:
+        """Take one event that is out of the ordinary, or leave it out."""
+        event = batch.events[place]
         try:
             if isinstance(event, Odd):
                 raise OddError(member="", reason=event.reason)
             if not isinstance(event, dict):
                 raise not_an_object(event)
-            self._take(event)
+            if is_late(event):
+                reader.exact, self.ranges.nesting.slack = True, 0
+            try:
+                self._take(event)
+            except InexactError:
+                self._take(batch.exact_events()[place])
         except OddError as error:
             self._leave_out(batch, place, error)
 
@@ -164,7 +406,7 @@ class Summary:
             self._take_metadata(event)
         elif phase == "X":
             begin, duration, _ = span_of(event)
-            self._add(self.ranges.sinks[labels_of(event)], begin, duration)
+            self._add(self.ranges.sink(labels_of(event)), begin, duration)
         elif phase in "BE":
             self._take_half(event, phase == "B", (event.get("pid", ""), event.get("tid", "")))
         elif phase in "beSF":
@@ -195,7 +437,7 @@ class Summary:
             if isinstance(key, int):
                 sink = self.ranges.async_sink(labels)
             else:
-                sink = self.ranges.sinks[labels]
+                sink = self.ranges.sink(labels)
             self._open[key].append((time, sink))
             self._open_count += 1
             return
@@ -238,31 +480,3 @@ class Summary:
 def _count_in(args: Event, key: str) -> int:
     count = args.get(key)
     return min(max(count, 0), MOST_COUNT) if type(count) is int else 0
-
-
-def _column(events: list[Event], member: str) -> list[float] | None:
-    """Return times in nanoseconds; None where floats do not tell them exactly enough."""
-    times = [event[member] for event in events]
-    if not times:
-        return []
-    if not {*map(type, times)} <= _NUMBERS:
-        raise TypeError
-    if min(times) < 0:
-        raise OverflowError
-    return [time * 1000.0 for time in times] if max(times) < MOST_FLOAT_US else None
-
-
-def _exact_column(events: list[Event], member: str) -> list[float]:
-    """Return times in nanoseconds, of events that have numbers as bytes."""
-    times = [event[member] for event in events]
-    whole: list[float]
-    try:  # three decimals all of them?
-        whole = [int(time[:-4] + time[-3:]) if time[-4:-3] == b"." else int(b"") for time in times]
-    except (TypeError, ValueError):
-        whole = [time_of(event, member)[0] for event in events]
-    if (
-        whole
-        and not (-MOST_NS // 2 if member == "ts" else 0) <= min(whole) <= max(whole) < MOST_NS // 2
-    ):
-        raise OverflowError
-    return whole

@@ -1,30 +1,43 @@
-"""What the trace tools found, as plain data that shows itself."""
+"""What the trace tools found, as plain data that shows itself.
+
+All texts come out of files: they are made fit to be shown before they are.
+"""
 
 from __future__ import annotations
 
+import html
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from gpuprof._common.text import MAX_NAME_COLUMNS, shown_text
+from gpuprof._common.units import NOTHING, byte_size, duration
+from gpuprof._display.table import Table
+
+_TITLES = {"gpu": "GPU time", "host": "host time", "async": "asynchronous ranges"}
+_GROUPS = {"name": "names", "cat": "categories", "tid": "tracks"}
+_HEADINGS = {"name": "name", "cat": "category", "tid": "track"}
+_TRACK_COLUMNS = ["track", "ranges", "span", "busy", "% busy", "gaps", "largest gap", "at"]
+_LEFT = frozenset((*_HEADINGS.values(), "track"))
+MOST_FINDINGS = 50
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What all results have in common."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, fit for JSON."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
 class Range:
     """What ranges of one name, category or track took together.
 
-    Attributes
-    ----------
-    kind
-        ``"gpu"``, ``"host"``, or ``"async"`` for ranges that may cross others.
-    name
-        The name, category or track.
-    count
-        How many there were.
-    total_ms, mean_ms, min_ms, max_ms
-        Their durations.
-    self_ms
-        The total less what ranges directly inside took; None for asynchronous ranges.
+    `self_ms` is the total less what ranges directly inside took, None for asynchronous ranges.
     """
 
-    kind: str
+    kind: str  # "gpu", "host", or "async" for ranges that may cross others
     name: str
     count: int
     total_ms: float
@@ -33,198 +46,200 @@ class Range:
     max_ms: float
     self_ms: float | None
 
+    def cells(self, span_ms: float) -> list[str]:
+        """Return the line of a table."""
+        return [
+            self.name,
+            f"{self.count:,}",
+            duration(self.total_ms),
+            f"{100 * self.total_ms / span_ms:.1f}" if span_ms else NOTHING,
+            duration(self.self_ms),
+            duration(self.mean_ms),
+            duration(self.min_ms),
+            duration(self.max_ms),
+        ]
+
 
 @dataclass(frozen=True)
 class GpuTrack:
-    """When one stream was busy.
-
-    Attributes
-    ----------
-    name
-        What the trace calls it.
-    pid, tid
-        Its numbers in the trace.
-    ranges
-        How many ranges are on it.
-    begin_ms, span_ms
-        When its first range began, and from there to the end of its last. Times count from the
-        begin of the trace's first range.
-    busy_ms, busy_percent
-        How long something was on it, and which part of the span that is.
-    gaps
-        How many gaps there are between its ranges.
-    largest_gaps
-        Begin and length of the largest ones, in milliseconds.
-    """
+    """When one stream was busy. Times count from the begin of the trace's first range."""
 
     name: str
     pid: str
     tid: str
     ranges: int
     begin_ms: float
-    span_ms: float
+    span_ms: float  # from there to the end of its last range
     busy_ms: float
     busy_percent: float
     gaps: int
-    largest_gaps: list[tuple[float, float]]
+    largest_gaps: list[tuple[float, float]]  # begin and length, the longest first
+
+    def cells(self) -> list[str]:
+        """Return the line of a table."""
+        at, gap = self.largest_gaps[0] if self.largest_gaps else (None, None)
+        return [
+            self.name,
+            f"{self.ranges:,}",
+            duration(self.span_ms),
+            duration(self.busy_ms),
+            f"{self.busy_percent:.1f}",
+            f"{self.gaps:,}",
+            duration(gap),
+            duration(at),
+        ]
 
 
 @dataclass(frozen=True)
-class TraceSummary:
-    """What a trace holds; see `summary`.
-
-    Attributes
-    ----------
-    path
-        The file.
-    by
-        What ranges are grouped by.
-    events, bytes
-        How many complete events there are, in how many (uncompressed) bytes.
-    cut
-        Where and how the file is cut off; None if it is whole.
-    open_ended
-        The file is the array form without its end: a trace that is being written, or was left.
-    span_ms
-        From the begin of the first range to the end of the last.
-    ranges
-        The longest totals first, of each kind at most as many as asked for.
-    groups
-        How many names, categories or tracks of each kind there are in all.
-    gpu_tracks
-        One for each stream.
-    phases
-        How many events of each phase.
-    left_out
-        How many events could not be used.
-    notes
-        What is missing from the figures, in words.
-    """
+class TraceSummary(_Found):
+    """What a trace holds."""
 
     path: str
     by: str
     events: int
-    bytes: int
-    cut: str | None
-    open_ended: bool
-    span_ms: float
-    ranges: list[Range]
-    groups: dict[str, int]
+    bytes: int  # uncompressed
+    cut: str | None  # where and how the file is cut off
+    open_ended: bool  # the array form without its end: being written, or left
+    span_ms: float  # from the begin of the first range to the end of the last
+    ranges: list[Range]  # the longest totals first, of each kind at most as many as asked for
+    groups: dict[str, int]  # how many names, categories or tracks of each kind
     gpu_tracks: list[GpuTrack]
-    phases: dict[str, int]
-    left_out: int
-    notes: list[str]
+    phases: dict[str, int]  # events by phase
+    left_out: int  # events that could not be used
+    notes: list[str]  # what is missing from the figures
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, fit for JSON."""
-        return asdict(self)
+    def _headline(self) -> str:
+        return (
+            f"{shown_text(self.path)}: {self.events:,} events in {byte_size(self.bytes)}, "
+            f"{duration(self.span_ms)} from the first range to the end of the last"
+        )
+
+    def _tables(self) -> list[tuple[str, Table]]:
+        tables = []
+        for kind, title in _TITLES.items():
+            rows = [row for row in self.ranges if row.kind == kind]
+            if not rows:
+                continue
+            more = self.groups[kind] - len(rows)
+            note = f" ({more:,} more {_GROUPS[self.by]})" if more else ""
+            heading = _HEADINGS[self.by]
+            columns = [heading, "count", "total", "% span", "self", "mean", "min", "max"]
+            lines = [row.cells(self.span_ms) for row in rows]
+            tables.append((title + note, Table(columns, lines, _LEFT)))
+        if self.gpu_tracks:
+            lines = [track.cells() for track in self.gpu_tracks]
+            tables.append(("GPU tracks", Table(_TRACK_COLUMNS, lines, _LEFT)))
+        return tables
+
+    def _all_notes(self) -> list[str]:
+        ended = "the trace has no end: it is being written, or its program was killed"
+        return [
+            *([self.cut] if self.cut else []),
+            *([ended] if self.open_ended else []),
+            *self.notes,
+        ]
 
     def __str__(self) -> str:
-        from gpuprof._trace import tool_tables
-
-        return tool_tables.plain(self)
+        text = [self._headline()]
+        for title, table in self._tables():
+            text += ["", title, *table.plain()]
+        notes = self._all_notes()
+        return "\n".join([*text, *([""] if notes else []), *(f"note: {note}" for note in notes)])
 
     def __repr__(self) -> str:
         return f"<TraceSummary of {self.path!r}: {self.events:,} events>\n{self}"
 
     def _repr_html_(self) -> str:
-        from gpuprof._trace import tool_tables
-
-        return tool_tables.html_tables(self)
+        text = [f"<div>{html.escape(self._headline())}</div>"]
+        text += [f"<div>{title}</div>{table.html()}" for title, table in self._tables()]
+        text += [f"<div>{html.escape(note)}</div>" for note in self._all_notes()]
+        return f"<div>{''.join(text)}</div>"
 
 
 @dataclass(frozen=True)
-class TraceValidation:
-    """What is wrong with a trace; see `validate`.
-
-    Attributes
-    ----------
-    path
-        The file.
-    ok
-        There are no faults.
-    events
-        How many complete events there are.
-    faults, notes
-        How many findings of each code. A fault breaks some reader; a note does not.
-    findings
-        The first of them in the order of the file: ``severity``, ``code``, ``event`` (its index, or
-        None), ``offset`` (in the uncompressed file) and ``message``.
-    unchecked
-        What was not checked to keep memory bounded, in words.
-    """
+class TraceValidation(_Found):
+    """What is wrong with a trace. A fault breaks some reader; a note does not."""
 
     path: str
-    ok: bool
+    ok: bool  # there are no faults
     events: int
-    faults: dict[str, int]
+    faults: dict[str, int]  # by code
     notes: dict[str, int]
+    # The first of them in the order of the file: severity, code, event (its index, or None), offset
+    # (in the uncompressed file) and message.
     findings: list[dict[str, Any]]
-    unchecked: list[str] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, fit for JSON."""
-        return asdict(self)
+    unchecked: list[str] = field(default_factory=list)  # to keep memory bounded
 
     def __str__(self) -> str:
-        from gpuprof._trace import tool_tables
-
-        return tool_tables.findings(self)
+        text = []
+        for finding in self.findings[:MOST_FINDINGS]:
+            event, offset = finding["event"], finding["offset"]
+            where = [f"event {event:,}"] if event is not None else []
+            where += [f"byte {offset:,}"] if offset is not None else []
+            place = f"{', '.join(where)}: " if where else ""
+            text.append(f"{finding['severity']}: {place}{finding['message']} [{finding['code']}]")
+        faults, notes = sum(self.faults.values()), sum(self.notes.values())
+        if faults + notes > len(text):
+            text.append(f"... and {faults + notes - len(text):,} more")
+        text += [f"not checked: {what}" for what in self.unchecked]
+        verdict = f"{faults:,} faults" if faults else "no faults"
+        where_found = f"{notes:,} notes in {self.events:,} events"
+        return "\n".join([*text, f"{shown_text(self.path)}: {verdict}, {where_found}"])
 
 
 @dataclass(frozen=True)
-class TraceRepair:
-    """What `repair` wrote.
-
-    Attributes
-    ----------
-    path, output
-        The damaged file and the new one.
-    events
-        How many events were written.
-    mended
-        How many of them had to be changed to be JSON.
-    left_out
-        How many were left out, because they were empty, no objects, or had a key twice or NaN as a
-        value.
-    lost_members
-        Members of the file beside the events that are not in the new one.
-    stopped
-        Why nothing after this point could be read; None if all of the file was.
-    """
+class TraceRepair(_Found):
+    """What a repair wrote."""
 
     path: str
     output: str
     events: int
-    mended: int
-    left_out: int
-    lost_members: list[str]
-    stopped: str | None
+    mended: int  # of these events, how many had to be changed to be JSON
+    left_out: int  # events that are empty, no objects, or have a key twice or NaN as a value
+    lost_members: list[str]  # of the file, beside its events
+    stopped: str | None  # why nothing after this point could be read
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, fit for JSON."""
-        return asdict(self)
+    def __str__(self) -> str:
+        text = [f"{shown_text(self.output)}: {self.events:,} events"]
+        if self.mended:
+            text.append(f"{self.mended:,} of them had to be mended")
+        if self.left_out:
+            text.append(
+                f"{self.left_out:,} events left out: empty, no objects, with a key twice or NaN"
+            )
+        if self.lost_members:
+            names = ", ".join(map(_shortened, self.lost_members))
+            text.append(f"left out beside the events: {names}")
+        if self.stopped:
+            text.append(f"the input ends early: {self.stopped}")
+        return "\n".join(text)
 
 
 @dataclass(frozen=True)
-class TraceMerge:
-    """What `merge` wrote.
-
-    Attributes
-    ----------
-    output
-        The new file.
-    events
-        How many events were written.
-    inputs
-        For each file its ``path``, ``rank`` (or None), ``shift_ms`` by which its times moved,
-        ``renamed_pids`` from old to new, and ``cut`` if it had no end.
-    """
+class TraceMerge(_Found):
+    """What a merge wrote."""
 
     output: str
     events: int
+    # Of each file its path, rank (or None), shift_ms by which its times moved, renamed_pids from
+    # old to new, and open_ended where it had no end.
     inputs: list[dict[str, Any]]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, fit for JSON."""
-        return asdict(self)
+    def __str__(self) -> str:
+        text = [f"{shown_text(self.output)}: {self.events:,} events"]
+        for source in self.inputs:
+            rank = f", rank {source['rank']}" if source["rank"] is not None else ""
+            pids = ", ".join(
+                f"{shown_text(old)} to {shown_text(new)}"
+                for old, new in source["renamed_pids"].items()
+            )
+            renamed = f", pids renamed: {pids}" if pids else ""
+            ended = ", without its end" if source["open_ended"] else ""
+            moved = duration(source["shift_ms"])
+            text.append(f"  {shown_text(source['path'])}{rank}: moved by {moved}{renamed}{ended}")
+        return "\n".join(text)
+
+
+def _shortened(text: str) -> str:
+    shown = shown_text(text)
+    return shown if len(shown) <= MAX_NAME_COLUMNS else shown[: MAX_NAME_COLUMNS - 1] + "…"

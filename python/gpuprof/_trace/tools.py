@@ -1,8 +1,7 @@
 """What the command ``gpuprof trace`` does: summary, validate, repair and merge.
 
-They read traces of gpuprof, torch.profiler, viztracer and whatever else writes the Trace Event
-Format, compressed or not, in pieces and bounded memory. An input that cannot be read as a trace is
-a `TraceError` that says where and why.
+They take paths, ``-`` for the standard input or output, and read in pieces, in bounded memory. An
+input that cannot be read as a trace is a `TraceError` that says where and why.
 """
 
 from __future__ import annotations
@@ -13,12 +12,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal
 
-from gpuprof._trace.cut import End
+from gpuprof._trace.batch import End
 from gpuprof._trace.files import STANDARD, Damage, Output, pieces, shown
 from gpuprof._trace.json_scanner import ReadError
-from gpuprof._trace.merge import Merge
+from gpuprof._trace.merge import Merge, Scan
 from gpuprof._trace.repair import Repair
-from gpuprof._trace.scan import Scan
 from gpuprof._trace.summary import Summary
 from gpuprof._trace.tool_results import TraceMerge, TraceRepair, TraceSummary, TraceValidation
 from gpuprof._trace.validate import Validation
@@ -55,26 +53,10 @@ def _cut(end: End, damage: Damage) -> str | None:
 def summary(
     path: str | os.PathLike[str], *, by: By = "name", top: int = DEFAULT_TOP
 ) -> TraceSummary:
-    """Sum up a trace.
+    """Sum up a trace, up to where it is cut off.
 
-    Parameters
-    ----------
-    path
-        The file, compressed or not; ``-`` for the standard input.
-    by
-        Group ranges by ``"name"``, ``"cat"`` (category) or ``"tid"`` (track).
-    top
-        How many groups of each kind to return.
-
-    Returns
-    -------
-    TraceSummary
-
-    Raises
-    ------
-    TraceError
-        The file cannot be read as a trace. One that is cut off can, up to there, and so can one
-        with events that cannot be used, as long as there are others.
+    `top` is how many groups of each kind to return. Events that cannot be used are left out; it is
+    a `TraceError` if there are no others.
     """
     if by not in GROUPINGS:
         message = f"by is {by!r}; expected one of {', '.join(map(repr, GROUPINGS))}"
@@ -105,29 +87,14 @@ def summary(
 
 
 def validate(path: str | os.PathLike[str]) -> TraceValidation:
-    """Say what is wrong with a trace, and at which event.
-
-    Parameters
-    ----------
-    path
-        The file, compressed or not; ``-`` for the standard input.
-
-    Returns
-    -------
-    TraceValidation
-
-    Raises
-    ------
-    TraceError
-        The file is no trace at all.
-    """
+    """Say what is wrong with a trace, and at which event; a `TraceError` if it is none at all."""
     file, damage = Path(path), Damage()
     checked = Validation()
     with _reading(file, damage) as contents:
         checked.read(contents)
     found = checked.findings
     if damage.gzip:
-        found.add_around("gzip", damage.gzip)
+        found.add("faults", "gzip", damage.gzip, None)
     elif file.is_file():
         with _reading(file, Damage()) as contents:
             found.locate(contents)
@@ -143,10 +110,7 @@ def validate(path: str | os.PathLike[str]) -> TraceValidation:
 
 
 def repaired_path(path: Path) -> Path:
-    """Return where `repair` writes by default.
-
-    ``x.json.part`` becomes ``x.json`` if there is none; else ``.repaired`` comes before the suffix.
-    """
+    """Return where `repair` writes by default: see docs/trace_tools.md."""
     if path.suffix == ".part":
         path = path.with_suffix("")
         if not path.exists():
@@ -167,24 +131,7 @@ def repair(
 ) -> TraceRepair:
     """Write a strict copy of a damaged trace, with every complete event.
 
-    Parameters
-    ----------
-    path
-        The file, compressed or not; ``-`` for the standard input.
-    output
-        Where to write, compressed if it ends in ``.gz``; None for the default of `repaired_path`,
-        ``-`` for the standard output.
-
-    Returns
-    -------
-    TraceRepair
-
-    Raises
-    ------
-    TraceError
-        There is no complete event.
-    OSError
-        The new file cannot be written.
+    A `TraceError` if there is none; an `OSError` if the new file cannot be written.
     """
     file, damage = Path(path), Damage()
     if output is None and str(file) == STANDARD:
@@ -216,27 +163,9 @@ def merge(
     *,
     align: bool = True,
 ) -> TraceMerge:
-    """Make one trace of several, on one clock.
+    """Make one trace of several, on one clock; `align` False leaves the times as they are.
 
-    Parameters
-    ----------
-    paths
-        The files, compressed or not: of one process, of several, of the ranks of a job.
-    output
-        Where to write, compressed if it ends in ``.gz``.
-    align
-        Move the times by what the files say of their clocks; False leaves them as they are.
-
-    Returns
-    -------
-    TraceMerge
-
-    Raises
-    ------
-    TraceError
-        A file cannot be read, is cut off inside, or says nothing of its clock.
-    OSError
-        The new file cannot be written.
+    A `TraceError` if a file cannot be read, is cut off inside, or says nothing of its clock.
     """
     files, target = [Path(path) for path in paths], Path(output)
     for file in files:
@@ -257,7 +186,7 @@ def merge(
                 "path": str(file),
                 "rank": scan.rank,
                 "shift_ms": shift / 1e6,
-                "renamed_pids": {_plain(old): _plain(new) for old, new in renamed.items()},
+                "renamed_pids": {str(old): str(new) for old, new in renamed.items()},
                 "open_ended": not scan.end.complete,
             }
             for file, scan, shift, renamed in zip(
@@ -265,10 +194,6 @@ def merge(
             )
         ],
     )
-
-
-def _plain(pid: int | str | bytes) -> str:
-    return pid.decode() if isinstance(pid, bytes) else str(pid)
 
 
 def _scan(file: Path, align: bool) -> Scan:

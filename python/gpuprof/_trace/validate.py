@@ -10,24 +10,29 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
-from gpuprof._trace.batch import Batch, Odd
-from gpuprof._trace.cut import End
-from gpuprof._trace.findings import Findings
-from gpuprof._trace.json_scanner import ReadError, members, tokens
-from gpuprof._trace.nesting import MOST_SLICES, Nesting, Slice, Track
+from gpuprof._trace.batch import Batch, End, Odd
+from gpuprof._trace.json_scanner import Defect, ReadError, members, tokens
+from gpuprof._trace.nesting import FLOAT_SLACK, MOST_SLICES, Nesting, Slice, Track
 from gpuprof._trace.reader import EventReader
 from gpuprof._trace.values import (
+    MOST_FLOAT_US,
+    NEARLY_WHOLE,
     Event,
+    InexactError,
     OddError,
     async_key,
+    is_late,
     is_rounded,
     kind_of,
     may_matter_inside,
     names_of,
+    nanoseconds,
     span_of,
     time_of,
 )
@@ -37,6 +42,7 @@ MOST_TRACKS = 20_000
 TOGETHER = 16_384
 PHASES = frozenset("BEXiICMbnesStTpFPNODRvVc(),=")
 NAMED = frozenset("BXiICMbnstfNODPR")
+UNCHECKED = PHASES - frozenset("XBEbestfCM")  # but for what all phases have in common
 MOST_ID = 1 << 32
 # The last moment that a double of microseconds still tells from the next nanosecond.
 EXACT_NS = 9 * 10**15
@@ -47,11 +53,74 @@ _ENDS = {"s": STARTED, "f": ENDED}
 TAG_BITS = 2
 MOST_TEXT = 256
 _ABSENT = object()
+_NO_ARGS: dict[str, Any] = {}
 _HEXADECIMAL = re.compile(r"(?:0x)?[0-9a-fA-F]+")
 
 
+MOST_FINDINGS = 1000
+_DEFECTS = {
+    "bom": "a byte order mark",
+    "nan": "NaN or Infinity, which is no JSON",
+    "control": "a control character in a string that is not escaped",
+    "utf8": "bytes in a string that are not UTF-8",
+    "comma": "a comma before the end of an array or object",
+    "key": "a key is there twice",
+}
+
 # What belongs together: of begins and ends the track, of the others a hash.
 Key = str | int
+
+
+class Findings:
+    """What is wrong with one trace."""
+
+    def __init__(self) -> None:
+        self.faults: Counter[str] = Counter()
+        self.notes: Counter[str] = Counter()
+        self.first: list[dict[str, Any]] = []
+
+    def has_room(self, kind: str) -> bool:
+        """Whether one more would be kept."""
+        # Faults are what one came for: notes leave half of the room to them.
+        return len(self.first) < (MOST_FINDINGS if kind == "faults" else MOST_FINDINGS // 2)
+
+    def add(
+        self, kind: str, code: str, message: str, event: int | None, offset: int | None = None
+    ) -> None:
+        """Count one, "faults" or "notes"; None for an event is the file around them."""
+        counts = self.faults if kind == "faults" else self.notes
+        counts[code] += 1
+        if self.has_room(kind) or code == "gzip":
+            what = {"severity": kind[:-1], "code": code, "event": event, "offset": offset}
+            self.first.append({**what, "message": message})
+
+    def add_defect(self, defect: Defect, event: int | None, base: int) -> None:
+        """Add what is no strict JSON in a text that begins at `base`."""
+        self.add("faults", defect.code, _DEFECTS[defect.code], event, base + defect.at)
+
+    def locate(self, pieces: Iterator[bytes]) -> None:
+        """Look up the bytes of the findings that only an event is known of, in the same file."""
+        missing = [one for one in self.first if one["offset"] is None and one["event"] is not None]
+        missing.sort(key=itemgetter("event"), reverse=True)
+        if not missing:
+            return
+        for batch in EventReader(pieces, tolerant=True).batches():
+            while missing and missing[-1]["event"] < batch.first + len(batch.events):
+                finding = missing.pop()
+                finding["offset"] = batch.offset_of(finding["event"] - batch.first)
+            if not missing:
+                return
+
+    def in_order(self, events: int) -> list[dict[str, Any]]:
+        """Return them in the order of a file of so many events."""
+
+        def place(one: dict[str, Any]) -> tuple[float, int]:
+            offset = one["offset"] or 0
+            if one["event"] is not None:
+                return one["event"], offset
+            return (events if offset else -1), offset
+
+        return sorted(self.first, key=place)
 
 
 class Validation:
@@ -59,10 +128,16 @@ class Validation:
 
     def __init__(self, most_slices: int = MOST_SLICES) -> None:
         self.findings = Findings()
+        self._fault = partial(self._add_here, "faults")
+        self._note = partial(self._add_here, "notes")
         self.unchecked: list[str] = []
         self.end = End()
         self._nesting = Nesting(self._crossing, most=most_slices)
+        self._nesting.slack = FLOAT_SLACK
         self._tracks: dict[tuple[Any, Any], Track] = {}
+        # Where slices go, by name, category, pid and tid, if nothing is wrong with these; None for
+        # labels of which no slice was met.
+        self._known: dict[tuple[Any, ...], Any] = {}
         self._names: set[tuple[Any, ...]] = set()
         self._waiting = self._without_room = 0
         # Index, name and time of the begins.
@@ -75,11 +150,11 @@ class Validation:
 
     def read(self, pieces: Iterator[bytes]) -> None:
         """Read a whole file; only what is no trace at all is a `ReadError`."""
-        reader = EventReader(pieces, tolerant=True, exact=True)
+        reader = EventReader(pieces, tolerant=True)
         self.end = reader.end
         try:
             for batch in reader.batches():
-                self._check_batch(batch)
+                self._check_batch(batch, reader)
         except ReadError as error:
             if not reader.end.events and error.event is None:
                 raise  # this is no trace
@@ -93,26 +168,75 @@ class Validation:
         self._check_open()
         self._check_names()
 
-    # --- one event
-
-    def _check_batch(self, batch: Batch) -> None:
+    def _check_batch(self, batch: Batch, reader: EventReader) -> None:
         self._batch = batch
         for defect in batch.defects:
             self.findings.add_defect(defect, batch.first, batch.offset)
-        may_matter = may_matter_inside(batch.raw)
-        for place, event in enumerate(batch.events):
-            self._place = place
-            if not isinstance(event, dict):
-                self._fault("event", event.reason if isinstance(event, Odd) else "not an object")
-            elif not event:
-                self._fault("event", "an empty object")
-            else:
-                self._check(event)
-                if may_matter:
+        rest = range(len(batch.events)) if batch.is_exact else self._check_ordinary(batch)
+        for place in rest:
+            self._check_odd(place, reader)
+        if may_matter_inside(batch.raw):
+            for place, event in enumerate(batch.events):
+                if isinstance(event, dict) and event:
+                    self._place = place
                     self._check_inner(batch.text_of(place), event.get("ph"))
         if self._waiting > TOGETHER:
             self._nesting.settle()
             self._waiting = 0
+
+    def _check_ordinary(self, batch: Batch) -> list[int]:
+        """Take sound slices and flows of labels that were met; answer the places of the others."""
+        known, most, number = self._known, MOST_FLOAT_US, batch.first << TAG_BITS
+        rest: list[int] = []
+        for place, event in enumerate(batch.events):
+            try:
+                phase, time, pid, tid = event["ph"], event["ts"], event["pid"], event["tid"]
+                name, category = event["name"], event.get("cat")
+                add = known[name, category, pid, tid]
+                is_sound = (
+                    0 <= time < most
+                    and time.__class__ is not bool
+                    and pid.__class__ is int
+                    and tid.__class__ is int
+                    and event.get("args", _NO_ARGS).__class__ is dict
+                )
+                if is_sound and phase == "X":
+                    duration = event["dur"]
+                    if 0 <= duration < most and duration.__class__ is not bool:
+                        add((time * 1000.0, duration * -1000.0, number + (place << TAG_BITS)))
+                        continue
+                elif is_sound and phase in "stf" and event["id"].__class__ is int:
+                    if "id2" not in event and event["id"] >= 0:
+                        key = hash((category, event["id"], name))
+                        self._take_flow(key, phase, number + (place << TAG_BITS))
+                        if phase != "f" or event.get("bp") == "e":
+                            add((time * 1000.0, 0, number + (place << TAG_BITS) | POINT))
+                        continue
+                elif is_sound and phase in UNCHECKED:
+                    continue
+            except (AttributeError, KeyError, TypeError):
+                pass
+            rest.append(place)
+        self._waiting += len(batch.events) - len(rest)
+        return rest
+
+    def _check_odd(self, place: int, reader: EventReader) -> None:
+        self._place = place
+        event = self._batch.events[place]
+        if not isinstance(event, dict):
+            self._fault("event", event.reason if isinstance(event, Odd) else "not an object")
+        elif not event:
+            self._fault("event", "an empty object")
+        else:
+            if is_late(event):
+                reader.exact, self._nesting.slack = True, 0
+            try:
+                for member in ("ts", "dur"):
+                    if type(event.get(member)) is float:
+                        nanoseconds(event[member])
+            except InexactError:
+                event = self._batch.exact_events()[place]
+            self._check(event)
 
     def _check(self, event: Event) -> None:
         phase = event.get("ph")
@@ -124,28 +248,38 @@ class Validation:
         if phase == "M":
             self._take_name(event)
             return
-        time = self._check_time(event)
-        if time is None:
+        try:
+            time, _ = time_of(event)
+        except OddError as error:
+            self._fault("ts", error.reason, "ts")
             return
+        if time < 0:
+            self._fault("ts", '"ts" is negative; readers drop the event', "ts")
+        if time > EXACT_NS and time % 1000:
+            self._note("ts", '"ts" is so large that readers lose its nanoseconds', "ts")
         if phase == "X":
-            self._check_slice(event)
-        elif phase in "BE":
-            self._check_duration(event, phase, time)
-        elif phase in "be":
-            self._check_async(event, phase == "b", time)
+            try:
+                begin, duration, is_whole = span_of(event)
+            except OddError as error:
+                self._fault("dur", error.reason, "dur")
+            else:
+                self._add_slice(event, begin, duration, 0 if is_whole else INEXACT)
+        elif phase in "BEbe":
+            self._check_half(event, phase, time)
         elif phase in "stf":
             self._check_flow(event, phase, time)
-        elif phase == "C":
-            self._check_counter(event)
+        elif phase == "C" and "args" not in event:
+            self._fault("args", "a counter without an object of values")
+        elif phase == "C" and type(event["args"]) is dict:
+            for value in event["args"].values():
+                if type(value) not in (int, float, bytes):
+                    self._fault("args", "a counter's value is no number", "args")
         elif phase not in PHASES:
             self._note("ph", "a phase that readers do not know", "ph")
 
     def _check_identity(self, event: Event, phase: str) -> None:
-        name, category, args = (
-            event.get("name", _ABSENT),
-            event.get("cat", ""),
-            event.get("args", {}),
-        )
+        name, category = event.get("name", _ABSENT), event.get("cat", "")
+        args = event.get("args", {})
         if name is _ABSENT:
             if phase in NAMED:
                 self._fault("name", 'no "name"')
@@ -158,8 +292,23 @@ class Validation:
         pid, tid = event.get("pid", _ABSENT), event.get("tid", _ABSENT)
         if type(pid) is not int or not 0 <= pid < MOST_ID:
             self._check_number("pid", pid)
+        elif phase != "M" and type(tid) is int and 0 < tid < MOST_ID:
+            self._know(event, phase, name, category)
         if phase != "M" and (type(tid) is not int or not 0 < tid < MOST_ID):
             self._check_number("tid", tid)
+
+    def _know(self, event: Event, phase: str, name: object, category: object) -> None:
+        """Remember labels that nothing is wrong with."""
+        if type(name) is not str or type(category) is not str or len(name) > MOST_TEXT:
+            return
+        if len(self._known) >= MOST_TRACKS:
+            self._known.clear()
+        labels = name, event.get("cat"), event["pid"], event["tid"]
+        track = self._track(event) if phase in "Xstf" else None
+        if track:
+            self._known[labels] = track.new.append
+        else:
+            self._known.setdefault(labels, None)
 
     def _check_number(self, member: str, number: object) -> None:
         if number is _ABSENT or type(number) is str:
@@ -170,26 +319,6 @@ class Validation:
         else:
             what = f"a whole number from 0 to {MOST_ID - 1}; readers merge such tracks"
             self._fault(member, f'"{member}" is not {what}', member)
-
-    def _check_time(self, event: Event) -> int | None:
-        try:
-            time, _ = time_of(event)
-        except OddError as error:
-            self._fault("ts", error.reason, "ts")
-            return None
-        if time < 0:
-            self._fault("ts", '"ts" is negative; readers drop the event', "ts")
-        if time > EXACT_NS and time % 1000:
-            self._note("ts", '"ts" is so large that readers lose its nanoseconds', "ts")
-        return time
-
-    def _check_slice(self, event: Event) -> None:
-        try:
-            begin, duration, is_whole = span_of(event)
-        except OddError as error:
-            self._fault("dur", error.reason, "dur")
-            return
-        self._add_slice(event, begin, duration, 0 if is_whole else INEXACT)
 
     def _add_slice(self, event: Event, begin: int, duration: int, flag: int) -> None:
         track = self._track(event)
@@ -208,55 +337,40 @@ class Validation:
             track = self._tracks[key] = self._nesting.track()
         return track
 
-    def _check_duration(self, event: Event, phase: str, time: int) -> None:
-        self._track(event)
-        key = repr((event.get("pid"), event.get("tid")))[:MOST_TEXT]
-        name = event.get("name")
-        name = name[:MOST_TEXT] if type(name) is str else ""
-        if phase == "B":
-            self._begin(key, name, time)
-            return
-        begun = self._finish(key)
-        if begun is None:
-            if not self._without_room:
-                self._fault("unbalanced", "E without a B")
-            return
-        index, begun_name, begun_time = begun
-        if name and name != begun_name:
-            self._fault("unbalanced", f"E of another name than its B, event {index}")
-        if time < begun_time:
-            self._fault("unbalanced", f"E before its B, event {index}")
-
-    def _check_async(self, event: Event, begins: bool, time: int) -> None:
-        if "id" not in event and "id2" not in event:
+    def _check_half(self, event: Event, phase: str, time: int) -> None:
+        """Check the begin or the end of a range."""
+        key: Key
+        name, end, begin = "", "asynchronous end", "begin"
+        if phase in "BE":
+            self._track(event)
+            key = repr((event.get("pid"), event.get("tid")))[:MOST_TEXT]
+            name = event["name"][:MOST_TEXT] if type(event.get("name")) is str else ""
+            end, begin = "E", "B"
+        elif "id" in event or "id2" in event:
+            key = async_key(event)
+        else:
             self._fault("id", 'an asynchronous range without "id"')
             return
-        if begins:
-            self._begin(async_key(event), "", time)
+        if phase in "Bb":
+            if self._open_count < MOST_OPEN:
+                self._open_count += 1
+                self._open[key].append((self._batch.first + self._place, name, time))
+            else:
+                self._without_room += 1
             return
-        begun = self._finish(async_key(event))
-        if begun is None:
-            if not self._without_room:
-                self._fault("unbalanced", "asynchronous end without a begin")
-        elif time < begun[2]:
-            self._fault("unbalanced", f"asynchronous end before its begin, event {begun[0]}")
-
-    def _begin(self, key: Key, name: str, time: int) -> None:
-        if self._open_count >= MOST_OPEN:
-            self._without_room += 1
-            return
-        self._open_count += 1
-        self._open[key].append((self._batch.first + self._place, name, time))
-
-    def _finish(self, key: Key) -> tuple[int, str, int] | None:
         begun = self._open.get(key)
         if not begun:
-            return None
+            if not self._without_room:
+                self._fault("unbalanced", f"{end} without a {begin}")
+            return
         self._open_count -= 1
-        last = begun.pop()
+        index, begun_name, begun_time = begun.pop()
         if not begun:
             del self._open[key]
-        return last
+        if name and name != begun_name:
+            self._fault("unbalanced", f"{end} of another name than its {begin}, event {index}")
+        if time < begun_time:
+            self._fault("unbalanced", f"{end} before its {begin}, event {index}")
 
     def _check_flow(self, event: Event, phase: str, time: int) -> None:
         number = event.get("id")
@@ -264,35 +378,25 @@ class Validation:
             what = 'a flow\'s "id" must be a whole number or a hexadecimal string'
             self._fault("id", what, "id")
             return
-        key = async_key(event)
-        flow = self._flows.get(key)
-        if flow is None:
-            if len(self._flows) >= MOST_OPEN:
-                self._forget_whole_flows()
-            if len(self._flows) >= MOST_OPEN:
-                self._without_room += 1
-                return
-            flow = self._batch.first + self._place << TAG_BITS
-        self._flows[key] = flow | _ENDS.get(phase, 0)
+        here = self._batch.first + self._place << TAG_BITS
+        self._take_flow(async_key(event), phase, here)
         # An end that does not bind to what is around it binds to what comes next.
         if phase != "f" or event.get("bp") == "e":
             self._add_slice(event, time, 0, POINT)
 
-    def _forget_whole_flows(self) -> None:
-        """Make room. A step that comes after both ends of its flow then looks like one without."""
-        whole = STARTED | ENDED
-        self._flows = {key: flow for key, flow in self._flows.items() if flow & whole != whole}
-        self._forgot_flows = True
-
-    def _check_counter(self, event: Event) -> None:
-        args = event.get("args")
-        if type(args) is not dict:
-            if "args" not in event:
-                self._fault("args", "a counter without an object of values")
-            return
-        for value in args.values():
-            if type(value) not in (int, bytes):
-                self._fault("args", "a counter's value is no number", "args")
+    def _take_flow(self, key: int, phase: str, here: int) -> None:
+        flow = self._flows.get(key)
+        if flow is None:
+            if len(self._flows) >= MOST_OPEN:
+                # A step that comes after both ends of its flow then looks like one without.
+                whole = STARTED | ENDED
+                self._flows = {k: flow for k, flow in self._flows.items() if flow & whole != whole}
+                self._forgot_flows = True
+            if len(self._flows) >= MOST_OPEN:
+                self._without_room += 1
+                return
+            flow = here
+        self._flows[key] = flow | _ENDS.get(phase, 0)
 
     def _check_inner(self, text: bytes, phase: object) -> None:
         """Look at the strings and numbers at any depth."""
@@ -314,8 +418,6 @@ class Validation:
                 what = "a whole number beyond 2^53, which readers round; write it as a string"
                 self._fault("number", what, offset=at)
 
-    # --- all of them
-
     def _take_name(self, event: Event) -> None:
         named = names_of(event)
         if named and named[1] and len(self._names) < 2 * MOST_TRACKS:
@@ -324,8 +426,9 @@ class Validation:
                 self._names.add((pid,) if named[0] == "process" else (pid, tid))
 
     def _crossing(self, first: Slice, second: Slice) -> None:
-        overlap = int(first[0] - first[1] - second[0])
-        if (first[2] | second[2]) & INEXACT and overlap <= ROUNDING_NS:
+        overlap = round(first[0] - first[1] - second[0])
+        finer = any(abs(time - round(time)) > NEARLY_WHOLE for time in (*first[:2], *second[:2]))
+        if overlap <= ROUNDING_NS and (finer or (first[2] | second[2]) & INEXACT):
             return
         # The fault is that of the one that comes later in the file.
         earlier, later = sorted((first[2] >> TAG_BITS, second[2] >> TAG_BITS))
@@ -334,7 +437,7 @@ class Validation:
 
     def _check_open(self) -> None:
         self._nesting.settle()
-        for _, _, number in self._nesting.tops():
+        for number in self._nesting.bare_points():
             if number & POINT:
                 what = "a flow event that is in no slice of its track"
                 self.findings.add("faults", "flow", what, number >> TAG_BITS)
@@ -359,14 +462,12 @@ class Validation:
     def _check_names(self) -> None:
         threads = sum(track not in self._names for track in self._tracks)
         processes = len({pid for pid, _ in self._tracks if (pid,) not in self._names})
-        if processes:
-            self.findings.add(
-                "notes", "metadata", f"{processes} processes without a process_name", None, 0
-            )
-        if threads:
-            self.findings.add(
-                "notes", "metadata", f"{threads} tracks without a thread_name", None, 0
-            )
+        for count, what, name in (
+            (processes, "processes", "process_name"),
+            (threads, "tracks", "thread_name"),
+        ):
+            if count:
+                self.findings.add("notes", "metadata", f"{count} {what} without a {name}", None, 0)
 
     def _check_end(self, reader: EventReader) -> None:
         end = reader.end
@@ -382,14 +483,8 @@ class Validation:
             inside = ", inside an event" if end.inside_event else ""
             self.findings.add("faults", "cut", f"the file is cut off here{inside}", None, end.bytes)
 
-    def _fault(self, code: str, message: str, member: str = "", offset: int | None = None) -> None:
-        self._add_here("faults", code, message, member, offset)
-
-    def _note(self, code: str, message: str, member: str = "", offset: int | None = None) -> None:
-        self._add_here("notes", code, message, member, offset)
-
     def _add_here(
-        self, kind: str, code: str, message: str, member: str, offset: int | None
+        self, kind: str, code: str, message: str, member: str = "", offset: int | None = None
     ) -> None:
         batch, place = self._batch, self._place
         if offset is None and self.findings.has_room(kind):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 MOST_NS = 1 << 62  # 146 years
+MOST_FLOAT_US = 4e12  # below, a double tells one nanosecond from the next
 # Microseconds that a double holds so exactly that rounding them to nanoseconds is right, but for
 # those near the middle between two.
 FLOAT_NS = 1 << 49
 NEAR_MIDDLE = 0.4
+NEARLY_WHOLE = 0.05
 FIRST_GPU_TID, LAST_GPU_TID = 1 << 28, (1 << 32) - 1  # gpuprof's; no thread has such a number
 GPU_ANNOTATION = "gpu_user_annotation"
 GPU_CATEGORIES = frozenset(("gpu", "kernel", "gpu_memcpy", "gpu_memset", GPU_ANNOTATION))
@@ -90,7 +93,7 @@ def nanoseconds(value: object) -> tuple[int, bool] | None:
         near = int(scaled + 0.5) if -1.0 < scaled < FLOAT_NS else -1
         if near < 0 or not -NEAR_MIDDLE < scaled - near < NEAR_MIDDLE:
             raise InexactError
-        return near, True
+        return near, -NEARLY_WHOLE < scaled - near < NEARLY_WHOLE
     if type(value) is int:
         return (value * 1000, True) if -MOST_NS <= value * 1000 <= MOST_NS else None
     assert isinstance(value, bytes)
@@ -152,11 +155,22 @@ def is_gpu(category: object, tid: object) -> bool:
     return type(tid) is int and FIRST_GPU_TID <= tid <= LAST_GPU_TID
 
 
+def is_late(event: Event) -> bool:
+    """Whether times are so large that all of the file had better be decoded as digits."""
+    return any(
+        type(event.get(member)) in (int, float) and event[member] >= MOST_FLOAT_US
+        for member in ("ts", "dur")
+    )
+
+
 def async_key(event: Event) -> int:
     """Hash what the begin and the end of an asynchronous range, or of a flow, have in common."""
-    id2 = event.get("id2")
+    id2, number = event.get("id2"), event.get("id")
+    if id2 is None and type(number) is int and number >= 0:  # -1 and -2 have one hash
+        with contextlib.suppress(TypeError):
+            return hash((event.get("cat"), number, event.get("name")))
     local = event.get("pid") if isinstance(id2, dict) and "local" in id2 else None
-    return hash(repr((event.get("cat"), event.get("id"), event.get("name"), id2, local)))
+    return hash(repr((event.get("cat"), number, event.get("name"), id2, local)))
 
 
 def names_of(event: Event) -> tuple[str, str] | None:
