@@ -89,6 +89,7 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "_TraceEvents.push": (
         "(self, name: str, cat: str, dur_ms: float, tid: int | None = None) -> None",
     ),
+    "_array_facts": ("(object: object) -> ArrayDesc | None",),
     "annotate": (
         f"(name: str | None = None, {_RANGE_OPTIONS}) -> Annotation",
         f"(name: _Function, {_RANGE_OPTIONS}) -> _Function",
@@ -110,7 +111,7 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
 
 # The types of attributes that are C getters, and of variables.
 ATTRIBUTES = {
-    "CallBase._entries": "tuple[_CallEntry, ...]",
+    "CallBase._entries": "tuple[_CacheEntry, ...]",
     "CallBase._hits": "int",
     "Sample.clock": "str",
     "Sample.cuda_started_inside": "bool",
@@ -125,6 +126,18 @@ ATTRIBUTES = {
     "Sample.stream": "int",
     "_annotations": "dict[str, Annotation]",
     "_scopes": "dict[str, Scope]",
+}
+
+# Classes made of named fields by CPython, with the fields' types.
+NAMED_TUPLES = {
+    "ArrayDesc": {
+        "address": "int",
+        "device_type": "int",
+        "device": "int",
+        "dtype": "tuple[int, int, int]",
+        "shape": "tuple[int, ...]",
+        "strides": "tuple[int, ...]",
+    },
 }
 
 # What a checker knows itself, and order comparisons that only answer NotImplemented.
@@ -204,6 +217,8 @@ def _render(node: ast.stmt, owner: str, indent: str) -> list[str]:
 
 
 def _render_class(node: ast.ClassDef) -> list[str]:
+    if node.name in NAMED_TUPLES:
+        return _render_named_tuple(node)
     lines = ["", f"class {node.name}:"]
     for member in node.body:
         lines += _render(member, f"{node.name}.", "    ")
@@ -215,6 +230,17 @@ def _render_class(node: ast.ClassDef) -> list[str]:
         lines.append("    @property")
         lines += _definition(name, f"(self) -> {ATTRIBUTES[qualified]}", text, "    ")
     return lines
+
+
+def _render_named_tuple(node: ast.ClassDef) -> list[str]:
+    lines = ["", f"class {node.name}(typing.NamedTuple):"]
+    lines += _docstring(ast.get_docstring(node) or "", "    ")
+    fields = NAMED_TUPLES[node.name]
+    made = getattr(importlib.import_module(MODULE), node.name)
+    if made.__match_args__ != tuple(fields):
+        message = f"{node.name} has the fields {made.__match_args__}; correct NAMED_TUPLES"
+        raise LookupError(message)
+    return lines + [f"    {name}: {kind}" for name, kind in fields.items()]
 
 
 def _render_function(node: ast.FunctionDef, owner: str, indent: str) -> list[str]:

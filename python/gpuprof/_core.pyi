@@ -7,12 +7,12 @@ import collections.abc
 import typing
 from gpuprof._timing.backends import SyncBackend
 _Function = typing.TypeVar("_Function", bound=typing.Callable[..., typing.Any])
-__all__: list[str] = ['Annotation', 'CallBase', 'DeviceBuffer', 'GraphBase', 'GraphNode',
-    'Sample', 'Scope', 'Timer', 'annotate', 'build_info', 'calibrate', 'cuda_device',
-    'cuda_in_use', 'devices', 'driver_info', 'flush', 'is_enabled', 'mark', 'nvtx_is_enabled',
-    'nvtx_last_push_result', 'nvtx_set_enabled', 'nvtx_tool_listens', 'nvtx_valid_label',
-    'nvtx_warn_no_tool', 'push', 'range_end', 'range_start', 'require_cuda', 'reset_stats',
-    'set_enabled', 'stats_snapshot', 'stream_handle', 'timer']
+__all__: list[str] = ['Annotation', 'ArrayDesc', 'CallBase', 'DeviceBuffer', 'GraphBase',
+    'GraphNode', 'Sample', 'Scope', 'Timer', 'annotate', 'build_info', 'calibrate',
+    'cuda_device', 'cuda_in_use', 'devices', 'driver_info', 'flush', 'is_enabled', 'mark',
+    'nvtx_is_enabled', 'nvtx_last_push_result', 'nvtx_set_enabled', 'nvtx_tool_listens',
+    'nvtx_valid_label', 'nvtx_warn_no_tool', 'push', 'range_end', 'range_start', 'require_cuda',
+    'reset_stats', 'set_enabled', 'stats_snapshot', 'stream_handle', 'timer']
 
 class Sample:
     """One measured span: what entering a scope gives."""
@@ -251,7 +251,7 @@ class _Capture:
     @property
     def num_nodes(self) -> int | None: ...
 
-class _Turns:
+class _LaunchOrder:
     def __init__(self) -> None: ...
     def __reduce__(self) -> str | tuple[typing.Any, ...]: ...
     @property
@@ -278,7 +278,7 @@ class GraphBase:
     def _read_scalars(self, objects: tuple[typing.Any, ...]) -> None: ...
     def _read_scalars_of(self, stream: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     def _retain(self, objects: tuple[typing.Any, ...]) -> None: ...
-    def _take_turns(self, turns: _Turns) -> None: ...
+    def _set_launch_order(self, order: _LaunchOrder) -> None: ...
     def _times(self, wait: bool) -> list[tuple[tuple[str, ...], float | None]]: ...
     def _update(self, other: GraphBase, objects: tuple[typing.Any, ...]) -> tuple[int, int,
         int]: ...
@@ -484,8 +484,32 @@ class _DeviceScalar:
     def ptr(self) -> int:
         """The device address, which never changes."""
 
-class _CallEntry:
-    def __init__(self, described: dict[str, typing.Any]) -> None: ...
+class ArrayDesc(typing.NamedTuple):
+    """Where an array is, and how it is laid out."""
+    address: int
+    device_type: int
+    device: int
+    dtype: tuple[int, int, int]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+class _EntryArray:
+    """One array of the arguments, as a graph wants it."""
+    def __init__(self, *, types: tuple[typing.Any, ...], desc: tuple[typing.Any, ...], in_place:
+        bool, no_gradient: bool, may_be_view: bool, copied_in: bool, copied_back: bool) -> None: ...
+    def __reduce__(self) -> str | tuple[typing.Any, ...]: ...
+
+class _CacheEntry:
+    def __init__(self, *, graph: typing.Any, args: tuple[typing.Any, ...], keywords:
+        tuple[typing.Any, ...], keywords_in_order: bool, arrays:
+        collections.abc.Sequence[_EntryArray], state_guards:
+        collections.abc.Sequence[tuple[typing.Any, typing.Any]], guards: tuple[tuple[typing.Any,
+        ...], tuple[typing.Any, ...], typing.SupportsInt | typing.SupportsIndex], results:
+        collections.abc.Sequence[tuple[typing.Any, typing.Any, bool]], result: typing.Any,
+        stage: typing.Any, put_back: typing.Any, fetch: typing.Any, wrote: typing.Any,
+        written_ranges: collections.abc.Sequence[tuple[typing.SupportsInt |
+        typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]], device: int,
+        stream_type: typing.Any, stream: typing.Any) -> None: ...
     def __reduce__(self) -> str | tuple[typing.Any, ...]: ...
     def flag(self) -> None: ...
     @property
@@ -497,19 +521,19 @@ class CallBase:
     """What a graphed callable has of its graphs."""
     def __call__(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
         """Call self as a function."""
-    def _add(self, entry: _CallEntry) -> None: ...
-    def _remove(self, entry: _CallEntry) -> bool: ...
-    def _run(self, entry: _CallEntry, args: tuple[typing.Any, ...], kwargs: dict[str,
+    def _add(self, entry: _CacheEntry) -> None: ...
+    def _remove(self, entry: _CacheEntry) -> bool: ...
+    def _run(self, entry: _CacheEntry, args: tuple[typing.Any, ...], kwargs: dict[str,
         typing.Any]) -> typing.Any: ...
     @property
-    def _entries(self) -> tuple[_CallEntry, ...]:
+    def _entries(self) -> tuple[_CacheEntry, ...]:
         """The entries, most recently used first."""
     @property
     def _hits(self) -> int:
         """How many calls an entry has answered without Python."""
 
-def _array_facts(object: typing.Any) -> tuple[typing.Any, ...] | None:
-    """(address, device type, device, (code, bits, lanes), shape, strides) of an array, in DLPack's terms; None for what is none."""
+def _array_facts(object: object) -> ArrayDesc | None:
+    """What an array is, in DLPack's terms; None for what is none."""
 
 def _begin_empty_capture(stream: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 

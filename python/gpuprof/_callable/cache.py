@@ -137,7 +137,9 @@ class CapturingCalls(_core.CallBase):
             self._drop_stale(captured)
         return self._eagerly(args, kwargs)
 
-    def _stale(self, entry: _core._CallEntry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _stale(
+        self, entry: _core._CacheEntry, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Answer a call that an entry fits, where what the function reads besides has changed."""
         with self._lock:
             captured = self._of_entry(entry)
@@ -249,7 +251,7 @@ class CapturingCalls(_core.CallBase):
             self._drop_oldest()
         return captured
 
-    def _of_entry(self, entry: _core._CallEntry) -> CapturedCall | None:
+    def _of_entry(self, entry: _core._CacheEntry) -> CapturedCall | None:
         return next((each for each in [*self._captured.values()] if each.entry is entry), None)
 
     def _differences(self, flat: Flat, key: Any) -> str:

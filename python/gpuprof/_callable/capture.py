@@ -57,7 +57,7 @@ _FLOATS, _COMPLEX = (2, 4), 5  # of DLPack's codes
 class CapturedCall:
     """One graph of a callable, with what is known of the call that it was captured for."""
 
-    entry: _core._CallEntry
+    entry: _core._CacheEntry
     graph: CapturedGraph
     key: Any
     flat: Flat  # without its arrays
@@ -285,7 +285,7 @@ class Recording:
                 after.append(self._copy(arrays, leaf.array))
         for each in self._copied_inputs(self._written):
             after.append(self._copy(each.arrays, each.static))
-        graph._take_turns(self._settings.pool._launch_order())
+        graph._set_launch_order(self._settings.pool._launch_order())
         if before or after:
             graph._add_copies(before, after)
         return tuple(leaf.array for leaf in self._results)
@@ -306,20 +306,20 @@ class Recording:
         self._borrowed.append(outside)
         return _facts(inside)[ADDRESS], _facts(outside)[ADDRESS], arrays.nbytes(inside)
 
-    def _entry(self, graph: CapturedGraph, guards: GuardList) -> _core._CallEntry:
+    def _entry(self, graph: CapturedGraph, guards: GuardList) -> _core._CacheEntry:
         args, kwargs = self._flat.pattern[1]
         inputs = tuple(self._inputs)
         on = self._place.calls_stream({arrays_of(leaf.array).name for leaf in self._results})
         statics = tuple((arrays_of(each.static, on), each.static) for each in inputs)
         results = tuple((arrays_of(leaf.array, on), leaf.array) for leaf in self._results)
         simple = _is_simple(self._pattern)
-        described = {
-            "graph": graph,
-            "args": args,
-            "keywords": kwargs,
-            "in_order": self._keywords_in_order,
-            "arrays": tuple(self._spec(number, each) for number, each in enumerate(inputs)),
-            "probes": (
+        return _core._CacheEntry(
+            graph=graph,
+            args=args,
+            keywords=kwargs,
+            keywords_in_order=self._keywords_in_order,
+            arrays=tuple(self._spec(number, each) for number, each in enumerate(inputs)),
+            state_guards=(
                 *state_guards(self._state),
                 *gradient_guards(self._state, self._modules),
                 *(
@@ -327,39 +327,38 @@ class Recording:
                     for each in self._modules
                 ),
             ),
-            "watch": (
+            guards=(
                 tuple(guards.items),
                 tuple(guards.always),
                 _ALL if self._settings.check == "strict" else _LOOKED_AT,
             ),
-            "results": tuple(
+            results=tuple(
                 (make, array, make is not None and arrays.nbytes(array) > 0)
                 for make, (arrays, array) in zip(self._makers, results, strict=True)
             ),
-            "result": self._pattern if simple else functools.partial(rebuild, self._pattern),
-            "stage": functools.partial(_stage, statics),
-            "put_back": functools.partial(_fill_from, statics),
-            "fetch": functools.partial(_fill_from, results),
-            "wrote": _wrote,
-            "taken": self._written_ranges,
-            "device": self._place.device,
-            "stream_type": self._place.stream_type,
-            "stream": on.ask,
-        }
-        return _core._CallEntry(described)
+            result=self._pattern if simple else functools.partial(rebuild, self._pattern),
+            stage=functools.partial(_stage, statics),
+            put_back=functools.partial(_fill_from, statics),
+            fetch=functools.partial(_fill_from, results),
+            wrote=_wrote,
+            written_ranges=self._written_ranges,
+            device=self._place.device,
+            stream_type=self._place.stream_type,
+            stream=on.ask,
+        )
 
-    def _spec(self, number: int, each: _Input) -> tuple[Any, ...]:
+    def _spec(self, number: int, each: _Input) -> _core._EntryArray:
         facts = _facts(each.static)
         of_torch = each.arrays.name == "torch"
         copied = self._is_copied(each)
-        return (
-            each.arrays.types,
-            facts,
-            each.arrays.in_place,
-            of_torch and self._state.records_gradients,
-            of_torch and _may_be_view(facts),
-            copied,
-            copied and number in self._written,
+        return _core._EntryArray(
+            types=each.arrays.types,
+            desc=facts,
+            in_place=each.arrays.in_place,
+            no_gradient=of_torch and self._state.records_gradients,
+            may_be_view=of_torch and _may_be_view(facts),
+            copied_in=copied,
+            copied_back=copied and number in self._written,
         )
 
     def _owned_bytes(self) -> int:

@@ -45,7 +45,7 @@ class CapturePool:
     _graphs: weakref.WeakSet[_core.GraphBase]
     _sealed: bool
     _torch: object
-    _order: _core._Turns | None
+    _order: _core._LaunchOrder | None
 
     def __new__(cls) -> CapturePool:
         """Make an empty pool: here, because a destructor runs also where ``__init__`` did not."""
@@ -131,10 +131,10 @@ class CapturePool:
             self._torch = torch.cuda.graph_pool_handle()
         return self._torch
 
-    def _launch_order(self) -> _core._Turns:
+    def _launch_order(self) -> _core._LaunchOrder:
         """Return what serialises the launches of graphs that share the memory."""
         if self._order is None:
-            self._order = _core._Turns()
+            self._order = _core._LaunchOrder()
         return self._order
 
     def __repr__(self) -> str:

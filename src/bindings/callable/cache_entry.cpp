@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <memory>
-#include <string>
+#include <tuple>
 #include <utility>
 
 #include "bindings/bind.hpp"
@@ -21,17 +21,6 @@ namespace py = pybind11;
 using graphs::PointedLaunch;
 
 namespace {
-
-DlDataType dtype_of(py::handle described) {
-  const auto parts = py::cast<py::tuple>(described);
-  return {parts[0].cast<std::uint8_t>(), parts[1].cast<std::uint8_t>(),
-          parts[2].cast<std::uint16_t>()};
-}
-
-py::object get(const py::dict& described, const char* name) {
-  if (!described.contains(name)) throw py::key_error(name);
-  return described[name];
-}
 
 // Of what tells a current stream, whose reference this takes: torch gives the handle, CuPy a
 // stream.
@@ -56,27 +45,27 @@ void CallBuffers::let_go() {
   for (PyObject* object : owned) Py_DECREF(object);
   owned.clear();
   results.clear();
-  outside.clear();
+  user_addresses.clear();
 }
 
 // One call, step by step.
 class CacheEntry::Run {
  public:
-  Run(CacheEntry& entry, CallBuffers& scratch)
+  Run(CacheEntry& entry, CallBuffers& buffers)
       : entry_(entry),
-        arrays_(scratch.arrays),
-        outside_(scratch.outside),
-        results_(scratch.results),
-        owned_(scratch.owned) {}
+        arrays_(buffers.arrays),
+        user_addresses_(buffers.user_addresses),
+        results_(buffers.results),
+        owned_(buffers.owned) {}
 
   PyObject* operator()() {
     const CurrentStream on = entry_.stream();
     if (is_staged() && is_captured(on)) return nullptr;
-    point();
+    retarget();
     bool launched = false;
     try {
       launched = launch(on);
-      if (launched && finish()) note_graph_use(entry_.graph_.ptr(), on);
+      if (launched && finish()) note_graph_use(entry_.spec_.graph.ptr(), on);
     } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
       let_others_launch();
       throw;
@@ -84,14 +73,15 @@ class CacheEntry::Run {
     let_others_launch();
     if (!launched) return nullptr;
     ++entry_.runs_;
-    for (const std::size_t index : entry_.back_) call(entry_.wrote_, index, arrays_[index].object);
+    for (const std::size_t index : entry_.back_)
+      call(entry_.spec_.wrote, index, arrays_[index].object);
     return entry_.build(results_);
   }
 
  private:
   PyObject* own(PyObject* object) {
     if (object == nullptr) throw py::error_already_set();
-    owned_.push_back(object);  // let go by whoever has the scratch
+    owned_.push_back(object);  // let go by whoever has the buffers
     return object;
   }
 
@@ -107,44 +97,45 @@ class CacheEntry::Run {
            graphs::status_of(on.handle, on.ordinal) != graphs::CaptureStatus::kNone;
   }
 
-  void point() {
+  void retarget() {
     for (const std::size_t index : entry_.in_) {
-      outside_.push_back(arrays_[index].fits ? arrays_[index].address : stage(index));
+      user_addresses_.push_back(arrays_[index].fits ? arrays_[index].address : stage(index));
     }
-    for (const Result& result : entry_.results_) {
+    for (const EntryResult& result : entry_.spec_.results) {
       results_.push_back(result.make.is_none()
                              ? result.like.ptr()
                              : own(PyObject_CallOneArg(result.make.ptr(), result.like.ptr())));
     }
-    for (const std::size_t index : entry_.out_) outside_.push_back(address_of(results_[index]));
+    for (const std::size_t index : entry_.out_)
+      user_addresses_.push_back(address_of(results_[index]));
     for (const std::size_t index : entry_.back_) {
-      outside_.push_back(arrays_[index].fits ? arrays_[index].address : 0);
+      user_addresses_.push_back(arrays_[index].fits ? arrays_[index].address : 0);
     }
   }
 
   std::uintptr_t stage(std::size_t index) {
     PyObject* number = PyLong_FromSize_t(index);
-    PyObject* staged =
-        PyObject_CallFunctionObjArgs(entry_.stage_.ptr(), number, arrays_[index].object, nullptr);
+    PyObject* staged = PyObject_CallFunctionObjArgs(entry_.spec_.stage.ptr(), number,
+                                                    arrays_[index].object, nullptr);
     Py_XDECREF(number);
     return address_of(own(staged));
   }
 
   static std::uintptr_t address_of(PyObject* array) {
-    ArrayFacts facts;  // NOLINT: its storage is written where it is used
-    if (!read_array(array, facts)) throw py::type_error("not an array in memory");
-    return facts.address;
+    ArrayDesc desc;  // NOLINT: its storage is written where it is used
+    if (!read_array(array, desc)) throw py::type_error("not an array in memory");
+    return desc.address;
   }
 
   // False where the stream is being captured.
   bool launch(const CurrentStream& on) {
-    graphs::IoAddresses at{outside_.data()};
+    graphs::IoAddresses at{user_addresses_.data()};
     // Each copy is refused once at most: after that it is pointed at what the graph's kind of
     // memory is, or left out.
-    for (std::size_t tries = 0; tries <= outside_.size(); ++tries) {
+    for (std::size_t tries = 0; tries <= user_addresses_.size(); ++tries) {
       if (leaves_copies()) keep_turn_once();
       at.refused = -1;
-      const PointedLaunch done = launch_pointed(entry_.graph_.ptr(), on, at);
+      const PointedLaunch done = launch_pointed(entry_.spec_.graph.ptr(), on, at);
       if (done == PointedLaunch::kLaunched) return true;
       if (done == PointedLaunch::kCapturing) return false;
       avoid(static_cast<std::size_t>(at.refused));
@@ -157,23 +148,23 @@ class CacheEntry::Run {
   // Whether the array library has copies to make after the launch. Another thread's launch must not
   // come in between.
   [[nodiscard]] bool leaves_copies() const {
-    const auto first = outside_.begin() + static_cast<std::ptrdiff_t>(entry_.in_.size());
-    return std::find(first, outside_.end(), 0) != outside_.end();
+    const auto first = user_addresses_.begin() + static_cast<std::ptrdiff_t>(entry_.in_.size());
+    return std::find(first, user_addresses_.end(), 0) != user_addresses_.end();
   }
 
   void keep_turn_once() {
     if (keeps_turn_) return;
-    keep_turn(entry_.graph_.ptr());
+    keep_turn(entry_.spec_.graph.ptr());
     keeps_turn_ = true;
   }
 
   void let_others_launch() {
-    if (keeps_turn_) give_turn_back(entry_.graph_.ptr());
+    if (keeps_turn_) give_turn_back(entry_.spec_.graph.ptr());
     keeps_turn_ = false;
   }
 
   void avoid(std::size_t copy) {
-    outside_[copy] = copy < entry_.in_.size() ? stage(entry_.in_[copy]) : 0;
+    user_addresses_[copy] = copy < entry_.in_.size() ? stage(entry_.in_[copy]) : 0;
   }
 
   // What the copies have left out, by the array library. Whether there was anything.
@@ -181,10 +172,11 @@ class CacheEntry::Run {
     bool used = false;
     std::size_t copy = entry_.in_.size();
     for (const std::size_t index : entry_.out_) {
-      if (outside_[copy++] == 0) used = call(entry_.fetch_, index, results_[index]);
+      if (user_addresses_[copy++] == 0) used = call(entry_.spec_.fetch, index, results_[index]);
     }
     for (const std::size_t index : entry_.back_) {
-      if (outside_[copy++] == 0) used = call(entry_.put_back_, index, arrays_[index].object);
+      if (user_addresses_[copy++] == 0)
+        used = call(entry_.spec_.put_back, index, arrays_[index].object);
     }
     return used;
   }
@@ -201,103 +193,49 @@ class CacheEntry::Run {
   CacheEntry& entry_;
   bool keeps_turn_ = false;
   const std::vector<CallArray>& arrays_;
-  std::vector<std::uintptr_t>& outside_;
+  std::vector<std::uintptr_t>& user_addresses_;
   std::vector<PyObject*>& results_;
   std::vector<PyObject*>& owned_;
 };
 
-std::unique_ptr<CallBuffers> CacheEntry::take_scratch() {
+std::unique_ptr<CallBuffers> CacheEntry::take_buffers() {
   if (spare_) return std::move(spare_);
-  auto scratch = std::make_unique<CallBuffers>();
-  scratch->owned.reserve(results_.size() + specs_.size());
-  return scratch;
+  auto buffers = std::make_unique<CallBuffers>();
+  buffers->owned.reserve(spec_.results.size() + arrays_.size());
+  return buffers;
 }
 
-CacheEntry::CacheEntry(const py::dict& described)
-    : graph_(get(described, "graph")),
-      args_(get(described, "args")),
-      keywords_(get(described, "keywords")),
-      in_order_(get(described, "in_order").cast<bool>()),
-      stage_(get(described, "stage")),
-      put_back_(get(described, "put_back")),
-      fetch_(get(described, "fetch")),
-      wrote_(get(described, "wrote")),
-      stream_(get(described, "stream")),
-      device_(get(described, "device")),
-      ordinal_(device_.cast<int>()) {
+CacheEntry::CacheEntry(EntrySpec spec)
+    : spec_(std::move(spec)), ordinal_(spec_.device.cast<int>()) {
   callback(Callback::kSameValue);  // imported now, not in the first comparison
-  read_arrays(get(described, "arrays"));
-  read_results(get(described, "results"));
-  for (const py::handle guard : py::tuple(get(described, "probes"))) {
-    const auto parts = py::cast<py::tuple>(guard);
-    state_guards_.push_back({parts[0], parts[1]});
+  for (std::size_t i = 0; i < spec_.arrays.size(); ++i) {
+    EntryArray& array = spec_.arrays[i];
+    if (array.copied_in) in_.push_back(i);
+    if (array.copied_back) back_.push_back(i);
+    arrays_.push_back(std::move(array.spec));
   }
-  const py::tuple watch = get(described, "watch");
-  guards_ = Guards(watch[0], watch[1], watch[2].cast<std::size_t>());
-  for (const py::handle range : py::tuple(get(described, "taken"))) {
-    const auto parts = py::cast<py::tuple>(range);
-    taken_.emplace_back(parts[0].cast<std::uintptr_t>(), parts[1].cast<std::uintptr_t>());
+  for (std::size_t i = 0; i < spec_.results.size(); ++i) {
+    if (spec_.results[i].copied) out_.push_back(i);
   }
-  const py::object result = get(described, "result");
-  if (py::isinstance<py::tuple>(result)) {
-    result_ = Pattern(result);
+  if (py::isinstance<py::tuple>(spec_.result)) {
+    result_ = Pattern(spec_.result);
   } else {
-    rebuild_ = result;
+    rebuild_ = spec_.result;
   }
-  const py::object type = get(described, "stream_type");
-  if (!type.is_none()) {
-    api_ = exchange_api(reinterpret_cast<PyTypeObject*>(type.ptr()));
-    if (api_ != nullptr && api_->current_stream == nullptr) api_ = nullptr;
-  }
+  if (spec_.stream_type.is_none()) return;
+  api_ = exchange_api(reinterpret_cast<PyTypeObject*>(spec_.stream_type.ptr()));
+  if (api_ != nullptr && api_->current_stream == nullptr) api_ = nullptr;
 }
 
-// Each is (types, facts of the array inside, and whether: its address is the only one there may be,
-// it must not ask for a gradient, its bits may be a view, it is copied in, it is copied back).
-void CacheEntry::read_arrays(const py::tuple& described) {
-  types_ = py::tuple(described.size());
-  std::size_t index = 0;
-  for (const py::handle each : described) {
-    const auto parts = py::cast<py::tuple>(each);
-    const py::tuple facts = parts[1];
-    ArraySpec spec;
-    types_[index] = parts[0];
-    for (const py::handle type : py::tuple(parts[0])) {
-      spec.types.push_back(reinterpret_cast<PyTypeObject*>(type.ptr()));
-    }
-    spec.device = {facts[1].cast<int>(), facts[2].cast<int>()};
-    spec.dtype = dtype_of(facts[3]);
-    spec.shape = facts[4].cast<std::vector<std::int64_t>>();
-    spec.strides = facts[5].cast<std::vector<std::int64_t>>();
-    measure(spec.shape, spec.strides.data(), spec.dtype.bits, spec.first, spec.last);
-    spec.in_place = parts[2].cast<bool>();
-    spec.address = facts[0].cast<std::uintptr_t>();
-    spec.no_gradient = parts[3].cast<bool>();
-    spec.may_be_view = parts[4].cast<bool>();
-    if (parts[5].cast<bool>()) in_.push_back(index);
-    if (parts[6].cast<bool>()) back_.push_back(index);
-    specs_.push_back(std::move(spec));
-    ++index;
-  }
+bool CacheEntry::matches(PyObject* args, PyObject* keywords, CallBuffers& buffers) const {
+  auto& arrays = buffers.arrays;
+  arrays.assign(arrays_.size(), {});
+  return spec_.args.matches(args, arrays_, arrays) &&
+         spec_.keywords.matches_keywords(keywords, spec_.keywords_in_order, arrays_, arrays) &&
+         !overlaps(arrays);
 }
 
-// Each is (make or None, like, whether it is copied out).
-void CacheEntry::read_results(const py::tuple& described) {
-  for (const py::handle each : described) {
-    const auto parts = py::cast<py::tuple>(each);
-    const bool copied = parts[2].cast<bool>();
-    if (copied) out_.push_back(results_.size());
-    results_.push_back({parts[0], parts[1], copied});
-  }
-}
-
-bool CacheEntry::matches(PyObject* args, PyObject* keywords, CallBuffers& scratch) const {
-  auto& arrays = scratch.arrays;
-  arrays.assign(specs_.size(), {});
-  return args_.matches(args, specs_, arrays) &&
-         keywords_.matches_keywords(keywords, in_order_, specs_, arrays) && !is_entangled(arrays);
-}
-
-bool CacheEntry::is_entangled(const std::vector<CallArray>& arrays) const {
+bool CacheEntry::overlaps(const std::vector<CallArray>& arrays) const {
   for (const std::size_t written : back_) {
     const CallArray& target = arrays[written];
     for (std::size_t other = 0; other < arrays.size(); ++other) {
@@ -305,23 +243,24 @@ bool CacheEntry::is_entangled(const std::vector<CallArray>& arrays) const {
       if (other != written && array.begin < target.end && target.begin < array.end) return true;
     }
   }
-  for (const auto& [begin, end] : taken_) {
+  for (const auto& [begin, end] : spec_.written_ranges) {
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       // An array that the graph works on in place is written to and read in the function's order.
-      if (!specs_[i].in_place && arrays[i].begin < end && begin < arrays[i].end) return true;
+      if (!arrays_[i].in_place && arrays[i].begin < end && begin < arrays[i].end) return true;
     }
   }
   return false;
 }
 
 bool CacheEntry::state_is_as_captured() const {
-  return std::all_of(state_guards_.begin(), state_guards_.end(), [](const StateGuard& guard) {
-    PyObject* answer = PyObject_CallNoArgs(guard.ask.ptr());
-    if (answer == nullptr) throw py::error_already_set();
-    const bool same = same_value(answer, guard.expected.ptr());
-    Py_DECREF(answer);
-    return same;
-  });
+  return std::all_of(spec_.state_guards.begin(), spec_.state_guards.end(),
+                     [](const StateGuard& guard) {
+                       PyObject* answer = PyObject_CallNoArgs(guard.ask.ptr());
+                       if (answer == nullptr) throw py::error_already_set();
+                       const bool same = same_value(answer, guard.expected.ptr());
+                       Py_DECREF(answer);
+                       return same;
+                     });
 }
 
 CurrentStream CacheEntry::stream() const {
@@ -330,9 +269,10 @@ CurrentStream CacheEntry::stream() const {
     if (api_->current_stream(kDlpackCuda, ordinal_, &handle) != 0) throw py::error_already_set();
     return {reinterpret_cast<std::uintptr_t>(handle), ordinal_, true};
   }
-  if (stream_.is_none()) return graph_stream(graph_.ptr());
-  if (PyLong_Check(stream_.ptr()) != 0) return {stream_handle(stream_.ptr()), ordinal_, true};
-  return {take_handle(PyObject_CallOneArg(stream_.ptr(), device_.ptr())), ordinal_, true};
+  if (spec_.stream.is_none()) return graph_stream(spec_.graph.ptr());
+  if (PyLong_Check(spec_.stream.ptr()) != 0)
+    return {stream_handle(spec_.stream.ptr()), ordinal_, true};
+  return {take_handle(PyObject_CallOneArg(spec_.stream.ptr(), spec_.device.ptr())), ordinal_, true};
 }
 
 PyObject* CacheEntry::build(const std::vector<PyObject*>& arrays) const {
@@ -351,41 +291,40 @@ PyObject* CacheEntry::build(const std::vector<PyObject*>& arrays) const {
   return result;
 }
 
-PyObject* CacheEntry::run(CallBuffers& scratch) { return Run(*this, scratch)(); }
+PyObject* CacheEntry::run(CallBuffers& buffers) { return Run(*this, buffers)(); }
 
 int CacheEntry::traverse(visitproc visit, void* arg) const {
-  Py_VISIT(graph_.ptr());
-  Py_VISIT(types_.ptr());
-  Py_VISIT(rebuild_.ptr());
-  Py_VISIT(stage_.ptr());
-  Py_VISIT(put_back_.ptr());
-  Py_VISIT(fetch_.ptr());
-  Py_VISIT(wrote_.ptr());
-  Py_VISIT(stream_.ptr());
-  for (const StateGuard& guard : state_guards_) {
+  for (const py::object* object :
+       {&spec_.graph, &spec_.result, &spec_.stage, &spec_.put_back, &spec_.fetch, &spec_.wrote,
+        &spec_.stream_type, &spec_.stream, &rebuild_}) {
+    Py_VISIT(object->ptr());
+  }
+  for (const EntryArray& array : spec_.arrays) Py_VISIT(array.types.ptr());
+  for (const StateGuard& guard : spec_.state_guards) {
     Py_VISIT(guard.ask.ptr());
     Py_VISIT(guard.expected.ptr());
   }
-  for (const Result& result : results_) {
+  for (const EntryResult& result : spec_.results) {
     Py_VISIT(result.make.ptr());
     Py_VISIT(result.like.ptr());
   }
-  for (const Pattern* pattern : {&args_, &keywords_, &result_}) {
+  for (const Pattern* pattern : {&spec_.args, &spec_.keywords, &result_}) {
     const int stop = pattern->traverse(visit, arg);
     if (stop != 0) return stop;
   }
-  return guards_.traverse(visit, arg);
+  return spec_.guards.traverse(visit, arg);
 }
 
 void CacheEntry::clear() {
-  guards_ = Guards();
-  state_guards_.clear();
-  results_.clear();
+  spec_.guards = Guards();
+  spec_.state_guards.clear();
+  spec_.results.clear();
   in_.clear();
   out_.clear();
   back_.clear();
   flagged_ = true;
-  rebuild_ = stage_ = put_back_ = fetch_ = wrote_ = stream_ = py::none();
+  rebuild_ = spec_.result = spec_.stage = spec_.put_back = spec_.fetch = spec_.wrote =
+      spec_.stream = py::none();
 }
 
 CacheEntry& call_entry(PyObject* object) { return unchecked<CacheEntry>(object); }
@@ -409,13 +348,74 @@ py::custom_type_setup collectable() {
   });
 }
 
+using AnyTuple = py::typing::Tuple<py::object, py::ellipsis>;
+
+EntryArray make_entry_array(AnyTuple types, const AnyTuple& desc, bool in_place, bool no_gradient,
+                            bool may_be_view, bool copied_in, bool copied_back) {
+  EntryArray array{{}, std::move(types), copied_in, copied_back};
+  ArraySpec& spec = array.spec;
+  for (const py::handle type : array.types) {
+    spec.types.push_back(reinterpret_cast<PyTypeObject*>(type.ptr()));
+  }
+  const py::tuple dtype = desc[3];
+  spec.address = desc[0].cast<std::uintptr_t>();
+  spec.device = {desc[1].cast<int>(), desc[2].cast<int>()};
+  spec.dtype = {dtype[0].cast<std::uint8_t>(), dtype[1].cast<std::uint8_t>(),
+                dtype[2].cast<std::uint16_t>()};
+  spec.shape = desc[4].cast<std::vector<std::int64_t>>();
+  spec.strides = desc[5].cast<std::vector<std::int64_t>>();
+  measure(spec.shape, spec.strides.data(), spec.dtype.bits, spec.first, spec.last);
+  spec.in_place = in_place;
+  spec.no_gradient = no_gradient;
+  spec.may_be_view = may_be_view;
+  return array;
+}
+
+using Results = std::vector<std::tuple<py::object, py::object, bool>>;
+using StateGuards = std::vector<std::pair<py::object, py::object>>;
+using Ranges = std::vector<std::pair<std::uintptr_t, std::uintptr_t>>;
+
+std::unique_ptr<CacheEntry> make_entry(
+    py::object graph, const AnyTuple& args, const AnyTuple& keywords, bool keywords_in_order,
+    std::vector<EntryArray> arrays, const StateGuards& state_guards,
+    const std::tuple<AnyTuple, AnyTuple, std::size_t>& guards, const Results& results,
+    py::object result, py::object stage, py::object put_back, py::object fetch, py::object wrote,
+    Ranges written_ranges, py::int_ device, py::object stream_type, py::object stream) {
+  EntrySpec spec{std::move(graph),
+                 Pattern(args),
+                 Pattern(keywords),
+                 keywords_in_order,
+                 std::move(arrays),
+                 {},
+                 std::make_from_tuple<Guards>(guards),
+                 {},
+                 std::move(result),
+                 std::move(stage),
+                 std::move(put_back),
+                 std::move(fetch),
+                 std::move(wrote),
+                 std::move(written_ranges),
+                 std::move(device),
+                 std::move(stream_type),
+                 std::move(stream)};
+  for (const auto& [ask, expected] : state_guards) spec.state_guards.push_back({ask, expected});
+  for (const auto& [make, like, copied] : results) spec.results.push_back({make, like, copied});
+  return std::make_unique<CacheEntry>(std::move(spec));
+}
+
 }  // namespace
 
-using Described = py::typing::Dict<py::str, py::object>;
-
 void bind_cache_entry(py::module_& module) {
-  py::class_<CacheEntry>(module, "_CallEntry", collectable())
-      .def(py::init<const Described&>(), py::arg("described"))
+  py::class_<EntryArray>(module, "_EntryArray", "One array of the arguments, as a graph wants it.")
+      .def(py::init(&make_entry_array), py::kw_only(), py::arg("types"), py::arg("desc"),
+           py::arg("in_place"), py::arg("no_gradient"), py::arg("may_be_view"),
+           py::arg("copied_in"), py::arg("copied_back"));
+  py::class_<CacheEntry>(module, "_CacheEntry", collectable())
+      .def(py::init(&make_entry), py::kw_only(), py::arg("graph"), py::arg("args"),
+           py::arg("keywords"), py::arg("keywords_in_order"), py::arg("arrays"),
+           py::arg("state_guards"), py::arg("guards"), py::arg("results"), py::arg("result"),
+           py::arg("stage"), py::arg("put_back"), py::arg("fetch"), py::arg("wrote"),
+           py::arg("written_ranges"), py::arg("device"), py::arg("stream_type"), py::arg("stream"))
       .def("flag", &CacheEntry::flag)
       .def_property_readonly("runs", &CacheEntry::runs)
       .def_property_readonly("graph", [](const CacheEntry& self) { return self.graph(); });

@@ -89,28 +89,28 @@ void move_to_front(std::vector<PyObject*>& entries, PyObject* entry) {
 enum class Answer { kNo, kStale, kCapturing, kYes };
 
 // `result` is a new reference where the answer is kYes. `entry` is kept by the caller.
-Answer try_entry(CacheEntry& cached, PyObject* args, PyObject* keywords, CallBuffers& scratch,
+Answer try_entry(CacheEntry& cached, PyObject* args, PyObject* keywords, CallBuffers& buffers,
                  PyObject*& result) {
-  if (!cached.matches(args, keywords, scratch) || !cached.state_is_as_captured())
+  if (!cached.matches(args, keywords, buffers) || !cached.state_is_as_captured())
     return Answer::kNo;
-  if (!cached.look()) return Answer::kStale;
-  result = cached.run(scratch);
+  if (!cached.guards_hold()) return Answer::kStale;
+  result = cached.run(buffers);
   return result != nullptr ? Answer::kYes : Answer::kCapturing;
 }
 
 // The same, letting go of what it takes.
 Answer answer_by(PyObject* entry, PyObject* args, PyObject* keywords, PyObject*& result) {
   CacheEntry& cached = call_entry(entry);
-  std::unique_ptr<CallBuffers> scratch = cached.take_scratch();
+  std::unique_ptr<CallBuffers> buffers = cached.take_buffers();
   Answer answer = Answer::kNo;
   try {
-    answer = try_entry(cached, args, keywords, *scratch, result);
+    answer = try_entry(cached, args, keywords, *buffers, result);
   } catch (const std::exception&) {
-    scratch->let_go();
+    buffers->let_go();
     throw;
   }
-  scratch->let_go();
-  cached.give_back(std::move(scratch));
+  buffers->let_go();
+  cached.give_back(std::move(buffers));
   return answer;
 }
 
@@ -151,7 +151,7 @@ PyObject* call_entries(PyObject* self, PyObject* args, PyObject* keywords) {
 bool is_entry(PyObject* object) {
   static PyObject* const type = py::type::of<CacheEntry>().release().ptr();
   if (PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(type)) != 0) return true;
-  PyErr_SetString(PyExc_TypeError, "expected a _CallEntry");
+  PyErr_SetString(PyExc_TypeError, "expected a _CacheEntry");
   return false;
 }
 
@@ -228,11 +228,11 @@ PyGetSetDef call_getset[] = {
 
 PyMethodDef call_methods[] = {
     {"_add", add_entry, METH_O,
-     "_add(self: gpuprof._core.CallBase, entry: gpuprof._core._CallEntry) -> None"},
+     "_add(self: gpuprof._core.CallBase, entry: gpuprof._core._CacheEntry) -> None"},
     {"_remove", remove_entry, METH_O,
-     "_remove(self: gpuprof._core.CallBase, entry: gpuprof._core._CallEntry) -> bool"},
+     "_remove(self: gpuprof._core.CallBase, entry: gpuprof._core._CacheEntry) -> bool"},
     {"_run", as_method(&run_entry), METH_FASTCALL,
-     "_run(self: gpuprof._core.CallBase, entry: gpuprof._core._CallEntry, args: tuple[typing.Any, "
+     "_run(self: gpuprof._core.CallBase, entry: gpuprof._core._CacheEntry, args: tuple[typing.Any, "
      "...], kwargs: dict[str, typing.Any]) -> typing.Any"},
     {nullptr, nullptr, 0, nullptr}};
 

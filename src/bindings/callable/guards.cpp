@@ -16,8 +16,8 @@ namespace {
 // An array whose library does not tell by DLPack has torch's method for it.
 bool has_data_at(PyObject* array, std::uintptr_t address) {
   static PyObject* const name = interned("data_ptr");
-  ArrayFacts facts;  // NOLINT: its storage is written where it is used
-  if (read_array(array, facts)) return facts.address == address;
+  ArrayDesc desc;  // NOLINT: its storage is written where it is used
+  if (read_array(array, desc)) return desc.address == address;
   PyObject* answer = PyObject_CallMethodNoArgs(array, name);
   void* found = answer != nullptr ? PyLong_AsVoidPtr(answer) : nullptr;
   Py_XDECREF(answer);
@@ -84,7 +84,7 @@ bool Guards::is_same(const Item& item) {
   return same;
 }
 
-bool Guards::look() {
+bool Guards::hold() {
   for (const Item& item : always_) {
     if (!is_same(item)) return false;
   }

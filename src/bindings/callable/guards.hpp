@@ -1,10 +1,10 @@
-// What a function reads besides its arguments, and whether it is still what a graph was captured
-// with: parameters, buffers, flags, names. A graph holds their addresses and values.
+// What a function reads besides its arguments: parameters, buffers, flags, names. A graph holds
+// their addresses and values, so they must be what they were at the capture.
 //
 // An item is a place (a dict with a key, a list or tuple with an index, a closure's cell), the
-// object that was in it, and for an array the address that it had. Looking at all of a large model
-// costs more than a launch, so a look takes the next few, all of them in turn, and those that are
-// marked each time. All functions need the interpreter lock; comparing values may run Python code.
+// object that was in it, and for an array its address. Checking all items of a large model costs
+// more than a launch, so each check takes the next few in turn, and those that are marked always.
+// All functions need the interpreter lock; comparing values may run Python code.
 #pragma once
 
 #include <Python.h>
@@ -20,11 +20,11 @@ class Guards {
  public:
   Guards() = default;
   // `items` and `always` are tuples of (container, key, expected, address or None), the key None
-  // for a cell. A look takes `at_once` of the items. Throws py::value_error for what is no item.
+  // for a cell. A check takes `at_once` of the items. Throws py::value_error for what is no item.
   Guards(const pybind11::tuple& items, const pybind11::tuple& always, std::size_t at_once);
 
-  // Whether what was looked at is as it was.
-  bool look();
+  // Whether the items that were checked are unchanged.
+  bool hold();
 
   int traverse(visitproc visit, void* arg) const;
 

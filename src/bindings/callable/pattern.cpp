@@ -82,26 +82,26 @@ bool is_on_gpu(int device_type) {
 
 bool read(PyObject* object, const ArraySpec& spec, CallArray& array) {
   if (!has_type(object, spec.types)) return false;
-  ArrayFacts facts;  // NOLINT: its storage is written where it is used
-  if (!read_array(object, facts)) return false;
+  ArrayDesc desc;  // NOLINT: its storage is written where it is used
+  if (!read_array(object, desc)) return false;
   const bool same =
-      is_on_gpu(facts.device.type) && facts.device.id == spec.device.id &&
-      facts.dtype.code == spec.dtype.code && facts.dtype.bits == spec.dtype.bits &&
-      facts.dtype.lanes == spec.dtype.lanes && facts.rank == static_cast<int>(spec.shape.size()) &&
-      equal(facts.shape, spec.shape) && (!spec.in_place || spec.address == facts.address);
+      is_on_gpu(desc.device.type) && desc.device.id == spec.device.id &&
+      desc.dtype.code == spec.dtype.code && desc.dtype.bits == spec.dtype.bits &&
+      desc.dtype.lanes == spec.dtype.lanes && desc.rank == static_cast<int>(spec.shape.size()) &&
+      equal(desc.shape, spec.shape) && (!spec.in_place || spec.address == desc.address);
   if (!same || (spec.no_gradient && wants_gradient(object))) return false;
-  const bool same_strides = has_strides(facts.strides, spec);
+  const bool same_strides = has_strides(desc.strides, spec);
   if (spec.in_place && !same_strides) return false;
   Py_INCREF(object);
   array.object = object;
-  array.address = facts.address;
+  array.address = desc.address;
   const bool is_complex = spec.dtype.code == static_cast<std::uint8_t>(DlCode::kComplex);
   array.fits = same_strides && (!spec.may_be_view || is_plain_view(object, is_complex));
   std::int64_t first = spec.first;
   std::int64_t last = spec.last;
-  if (!same_strides) measure(spec.shape, facts.strides, spec.dtype.bits, first, last);
-  array.begin = facts.address + static_cast<std::uintptr_t>(first);
-  array.end = facts.address + static_cast<std::uintptr_t>(last);
+  if (!same_strides) measure(spec.shape, desc.strides, spec.dtype.bits, first, last);
+  array.begin = desc.address + static_cast<std::uintptr_t>(first);
+  array.end = desc.address + static_cast<std::uintptr_t>(last);
   return true;
 }
 

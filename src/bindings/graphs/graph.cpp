@@ -1,4 +1,4 @@
-// CapturedGraph for Python: its launch is a plain C method, the rest is gpuprof._graphs.capture'.
+// CapturedGraph for Python: its launch is a plain C method; gpuprof._graphs.graph has the rest.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <pybind11/typing.h>
@@ -367,11 +367,11 @@ void bind_making(py::class_<PyGraph>& graph) {
           },
           py::arg("stream"))
       .def(
-          "_take_turns",
+          "_set_launch_order",
           [](PyGraph& self, const std::shared_ptr<graphs::LaunchOrder>& order) {
             without_gil([&] { self.graph().set_launch_order(order); });
           },
-          py::arg("turns"))
+          py::arg("order"))
       .def("_add_copies", &PyGraph::add_copies, py::arg("before"), py::arg("after"))
       .def("_instantiate", &PyGraph::instantiate)
       .def(
@@ -463,7 +463,7 @@ void note_graph_use(PyObject* graph, const CurrentStream& on) {
 }
 
 void bind_graphs_graph(py::module_& module) {
-  py::class_<graphs::LaunchOrder, std::shared_ptr<graphs::LaunchOrder>>(module, "_Turns")
+  py::class_<graphs::LaunchOrder, std::shared_ptr<graphs::LaunchOrder>>(module, "_LaunchOrder")
       .def(py::init(&std::make_shared<graphs::LaunchOrder>))
       .def_property_readonly("launches", &graphs::LaunchOrder::launches);
   py::class_<PyGraph> graph(module, "GraphBase", "What `CapturedGraph` has of the driver.");

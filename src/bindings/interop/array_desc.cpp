@@ -1,7 +1,6 @@
 #include "bindings/interop/array_desc.hpp"
 
 #include <pybind11/pybind11.h>
-#include <pybind11/typing.h>
 
 #include <string>
 
@@ -40,28 +39,28 @@ const DlExchangeApi* find_api(PyTypeObject* type) {
   return api != nullptr && api->version.major == 1 && api->look != nullptr ? api : nullptr;
 }
 
-bool read_by_api(const DlExchangeApi& api, PyObject* object, ArrayFacts& facts) {
+bool read_by_api(const DlExchangeApi& api, PyObject* object, ArrayDesc& desc) {
   DlTensor tensor{};
   if (api.look(object, &tensor) != 0) {
     ignore_exception();
     return false;
   }
   if (tensor.ndim > kMaxRank) return false;
-  facts.address = tensor.data != nullptr
-                      ? reinterpret_cast<std::uintptr_t>(tensor.data) + tensor.byte_offset
-                      : 0;
-  facts.device = tensor.device;
-  facts.dtype = tensor.dtype;
-  facts.rank = tensor.ndim;
-  facts.shape = tensor.shape;
-  facts.strides = tensor.strides;
+  desc.address = tensor.data != nullptr
+                     ? reinterpret_cast<std::uintptr_t>(tensor.data) + tensor.byte_offset
+                     : 0;
+  desc.device = tensor.device;
+  desc.dtype = tensor.dtype;
+  desc.rank = tensor.ndim;
+  desc.shape = tensor.shape;
+  desc.strides = tensor.strides;
   if (tensor.strides == nullptr) {
     std::int64_t stride = 1;
     for (int i = tensor.ndim; i-- > 0;) {
-      facts.storage[static_cast<std::size_t>(i)] = stride;
+      desc.storage[static_cast<std::size_t>(i)] = stride;
       stride *= tensor.shape[i];
     }
-    facts.strides = facts.storage.data();
+    desc.strides = desc.storage.data();
   }
   return true;
 }
@@ -114,7 +113,7 @@ int device_of(py::handle object) {
   return ordinal > 0 ? static_cast<int>(ordinal) : 0;
 }
 
-bool read_interface(PyObject* object, ArrayFacts& facts) {
+bool read_interface(PyObject* object, ArrayDesc& desc) {
   static PyObject* name = interned("__cuda_array_interface__");
   // Before anything is owned here: it may run Python code, in which a thread may end.
   const DlDevice device = {kDlpackCuda, device_of(object)};
@@ -129,14 +128,14 @@ bool read_interface(PyObject* object, ArrayFacts& facts) {
   if (entries.contains("mask") && !entries["mask"].is_none()) return false;
   const py::tuple shape(entries["shape"]);
   if (shape.size() > kMaxRank) return false;
-  if (!read_typestr(entries["typestr"].cast<std::string>(), facts.dtype)) return false;
-  facts.address = py::tuple(entries["data"])[0].cast<std::uintptr_t>();
-  facts.device = device;
-  facts.rank = static_cast<int>(shape.size());
-  std::int64_t* sizes = facts.storage.data();
+  if (!read_typestr(entries["typestr"].cast<std::string>(), desc.dtype)) return false;
+  desc.address = py::tuple(entries["data"])[0].cast<std::uintptr_t>();
+  desc.device = device;
+  desc.rank = static_cast<int>(shape.size());
+  std::int64_t* sizes = desc.storage.data();
   std::int64_t* strides = sizes + kMaxRank;
   const bool dense = !entries.contains("strides") || entries["strides"].is_none();
-  const std::int64_t item = facts.dtype.bits / 8;
+  const std::int64_t item = desc.dtype.bits / 8;
   std::int64_t stride = 1;
   for (std::size_t i = shape.size(); i-- > 0;) {
     sizes[i] = shape[i].cast<std::int64_t>();
@@ -146,14 +145,47 @@ bool read_interface(PyObject* object, ArrayFacts& facts) {
     strides[i] = bytes / item;
     stride *= sizes[i];
   }
-  facts.shape = sizes;
-  facts.strides = strides;
+  desc.shape = sizes;
+  desc.strides = strides;
   return true;
 }
+
+PyStructSequence_Field array_desc_fields[] = {
+    {"address", "Of the first element; 0 if there is none."},
+    {"device_type", "The kind of memory, by DLPack's number."},
+    {"device", "The index of the device."},
+    {"dtype", "(code, bits, lanes)."},
+    {"shape", "Elements in each dimension."},
+    {"strides", "Elements from one to the next in each dimension."},
+    {nullptr, nullptr}};
+
+PyStructSequence_Desc array_desc_struct{
+    "gpuprof._core.ArrayDesc", "Where an array is, and how it is laid out.", array_desc_fields, 6};
+
+PyTypeObject* array_desc_type = nullptr;
 
 py::tuple numbers(const std::int64_t* values, int count) {
   py::tuple result(count);
   for (int i = 0; i < count; ++i) result[static_cast<std::size_t>(i)] = values[i];
+  return result;
+}
+
+py::object describe_array(const py::object& object) {
+  ArrayDesc desc;
+  // A type has the protocols, too, as attributes that are no array's.
+  if (PyType_Check(object.ptr()) || !read_array(object.ptr(), desc)) return py::none();
+  const auto result = py::reinterpret_steal<py::object>(PyStructSequence_New(array_desc_type));
+  if (!result) throw py::error_already_set();
+  py::object fields[] = {py::int_(desc.address),
+                         py::int_(desc.device.type),
+                         py::int_(desc.device.id),
+                         py::make_tuple(desc.dtype.code, desc.dtype.bits, desc.dtype.lanes),
+                         numbers(desc.shape, desc.rank),
+                         numbers(desc.strides, desc.rank)};
+  Py_ssize_t place = 0;
+  for (py::object& field : fields) {
+    PyStructSequence_SetItem(result.ptr(), place++, field.release().ptr());
+  }
   return result;
 }
 
@@ -171,11 +203,11 @@ const DlExchangeApi* exchange_api(PyTypeObject* type) {
   return api;
 }
 
-bool read_array(PyObject* object, ArrayFacts& facts) {
+bool read_array(PyObject* object, ArrayDesc& desc) {
   const DlExchangeApi* api = exchange_api(Py_TYPE(object));
-  if (api != nullptr) return read_by_api(*api, object, facts);
+  if (api != nullptr) return read_by_api(*api, object, desc);
   try {
-    return read_interface(object, facts);
+    return read_interface(object, desc);
   } catch (py::error_already_set& error) {
     if (!error.matches(PyExc_Exception)) throw;
   } catch (const py::cast_error&) {
@@ -184,28 +216,18 @@ bool read_array(PyObject* object, ArrayFacts& facts) {
   return false;
 }
 
-std::int64_t count_elements(const ArrayFacts& facts) {
+std::int64_t count_elements(const ArrayDesc& desc) {
   std::int64_t count = 1;
-  for (int i = 0; i < facts.rank; ++i) count *= facts.shape[i];
+  for (int i = 0; i < desc.rank; ++i) count *= desc.shape[i];
   return count;
 }
 
 void bind_array_desc(py::module_& module) {
-  module.def(
-      "_array_facts",
-      [](const py::object& object)
-          -> py::typing::Optional<py::typing::Tuple<py::object, py::ellipsis>> {
-        ArrayFacts facts;
-        // A type has the protocols, too, as attributes that are no array's.
-        if (PyType_Check(object.ptr()) || !read_array(object.ptr(), facts)) return py::none();
-        return py::make_tuple(facts.address, facts.device.type, facts.device.id,
-                              py::make_tuple(facts.dtype.code, facts.dtype.bits, facts.dtype.lanes),
-                              numbers(facts.shape, facts.rank), numbers(facts.strides, facts.rank));
-      },
-      py::arg("object"),
-      "(address, device type, device, (code, bits, lanes), shape, strides) of an array, in "
-      "DLPack's "
-      "terms; None for what is none.");
+  array_desc_type = PyStructSequence_NewType(&array_desc_struct);
+  if (array_desc_type == nullptr) throw py::error_already_set();
+  module.add_object("ArrayDesc", reinterpret_cast<PyObject*>(array_desc_type));
+  module.def("_array_facts", &describe_array, py::arg("object"),
+             "What an array is, in DLPack's terms; None for what is none.");
 }
 
 }  // namespace gpuprof::bindings

@@ -18,7 +18,7 @@ namespace gpuprof::bindings {
 inline constexpr int kMaxRank = 64;
 
 // Sizes and strides in elements. They may be the array's own memory: good until it is changed.
-struct ArrayFacts {
+struct ArrayDesc {
   std::uintptr_t address = 0;  // of the first element; 0 if there is none
   DlDevice device{kDlpackCuda, 0};
   DlDataType dtype{0, 0, 1};
@@ -30,12 +30,12 @@ struct ArrayFacts {
 
 // False if the object is no array in memory: no such protocol, or one that refuses, as for sparse
 // tensors. No Python exception is left set, other than an interrupt, which is thrown.
-bool read_array(PyObject* object, ArrayFacts& facts);
+bool read_array(PyObject* object, ArrayDesc& desc);
 
 // The table of the object's type, or null. Types that were asked about are kept.
 const DlExchangeApi* exchange_api(PyTypeObject* type);
 
 // How many elements there are.
-std::int64_t count_elements(const ArrayFacts& facts);
+std::int64_t count_elements(const ArrayDesc& desc);
 
 }  // namespace gpuprof::bindings

@@ -23,8 +23,8 @@ bool is_traced() { return trace::is_recording() || (listens(kTrace) && trace_rec
 
 Annotation::Annotation(RangeArguments arguments) : arguments_(std::move(arguments)) {
   if (arguments_.name.is_none()) return;
-  face_ = std::make_shared<RangeAttributes>(arguments_);
-  is_valid_ = face_->is_valid();
+  attributes_ = std::make_shared<RangeAttributes>(arguments_);
+  is_valid_ = attributes_->is_valid();
 }
 
 Annotation::~Annotation() {
@@ -33,8 +33,8 @@ Annotation::~Annotation() {
 
 bool Annotation::warn_if_invalid() const {
   if (is_valid_) return false;
-  if (face_) {
-    face_->warn_if_invalid();
+  if (attributes_) {
+    attributes_->warn_if_invalid();
   } else {
     driver::warn_once(driver::Warning::kNvtxLabel,
                       "gpuprof: an annotation without a name was entered, so it shows nothing; "
@@ -44,21 +44,21 @@ bool Annotation::warn_if_invalid() const {
   return true;
 }
 
-void Annotation::enter_seen(std::uint32_t who) {
+void Annotation::enter_listened(std::uint32_t told) {
   if (warn_if_invalid()) return;
-  if ((who & kTrace) != 0 && !is_traced()) who &= ~static_cast<std::uint32_t>(kTrace);
+  if ((told & kTrace) != 0 && !is_traced()) told &= ~static_cast<std::uint32_t>(kTrace);
   // The frame matters only beside another entry of this annotation.
   const FrameMark frame = open_ != 0 ? current_frame() : FrameMark{};
-  open_ranges::open(this, face_->shown(), who, frame);
+  open_ranges::open(this, attributes_->shown(), told, frame);
   ++open_;
   emit_pending_warnings();
 }
 
-void Annotation::exit_seen() {
+void Annotation::exit_listened() {
   const driver::HostNanoseconds now = is_traced() ? driver::host_now() : 0;
   open_ranges::Closed closed;
   try {
-    closed = open_ranges::close(this, open_ > 1, unseen_ == 0);
+    closed = open_ranges::close(this, open_ > 1, unlistened_ == 0);
   } catch (const py::error_already_set&) {  // an interrupt
     --open_;
     throw;
@@ -66,11 +66,11 @@ void Annotation::exit_seen() {
   if (closed.found) {
     --open_;
     if (closed.begin != 0 && now != 0) {
-      face_->trace(closed.crossed ? trace::Kind::kAsync : trace::Kind::kSlice, closed.begin, now,
-                   closed.depth, closed.tid);
+      attributes_->trace(closed.crossed ? trace::Kind::kAsync : trace::Kind::kSlice, closed.begin,
+                         now, closed.depth, closed.tid);
     }
-  } else if (unseen_ != 0) {
-    --unseen_;
+  } else if (unlistened_ != 0) {
+    --unlistened_;
   } else {
     open_ = 0;  // their thread has ended
   }
@@ -79,7 +79,7 @@ void Annotation::exit_seen() {
 
 std::uint64_t Annotation::start() {
   if (warn_if_invalid()) return 0;
-  const std::uint64_t number = started_ranges::start(face_);
+  const std::uint64_t number = started_ranges::start(attributes_);
   emit_pending_warnings();
   return number;
 }
@@ -89,7 +89,7 @@ void Annotation::end(std::uint64_t number) { started_ranges::end(number); }
 void Annotation::enter_async() {
   const std::uint64_t number = start();
   if (number == 0 && awaited_.empty()) {
-    ++unseen_awaited_;
+    ++unlistened_awaited_;
   } else {
     awaited_.push_back({current_context(), number});
   }
@@ -100,8 +100,8 @@ void Annotation::exit_async() {
   auto newest = std::find_if(awaited_.rbegin(), awaited_.rend(),
                              [context](const Awaited& a) { return a.context == context; });
   if (newest == awaited_.rend()) {
-    if (unseen_awaited_ != 0) {
-      --unseen_awaited_;
+    if (unlistened_awaited_ != 0) {
+      --unlistened_awaited_;
       return;
     }
     if (awaited_.empty()) return;
@@ -115,7 +115,8 @@ void Annotation::exit_async() {
 }
 
 bool Annotation::is_active() const {
-  if (!is_valid_ || !listens(kNvtx) || !nvtx::tool_listens(face_->range().domain())) return false;
+  if (!is_valid_ || !listens(kNvtx) || !nvtx::tool_listens(attributes_->range().domain()))
+    return false;
   if (open_ != 0 && open_ranges::is_pushed(this)) return true;
   const void* context = current_context();
   return std::any_of(awaited_.begin(), awaited_.end(), [context](const Awaited& awaited) {
@@ -124,7 +125,7 @@ bool Annotation::is_active() const {
 }
 
 void Annotation::register_label() {
-  if (is_valid_ && listens(kNvtx)) face_->range().prepare();
+  if (is_valid_ && listens(kNvtx)) attributes_->range().prepare();
 }
 
 }  // namespace gpuprof::bindings

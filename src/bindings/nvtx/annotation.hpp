@@ -2,8 +2,8 @@
 //
 // One Annotation may be open many times at once: nested in itself, in several threads, tasks and
 // generators. A `with` is a range of its thread's stack (open_ranges.hpp); an `async with` is
-// started and ended (nvtx_started.hpp), because tasks interleave. Nothing that an annotation does
-// is raised into the body, but for lack of memory and interrupts. Everything here needs the
+// started and ended (range_attributes.hpp), because tasks interleave. Nothing that an annotation
+// does is raised into the body, but for lack of memory and interrupts. Everything here needs the
 // interpreter lock.
 #pragma once
 
@@ -27,18 +27,18 @@ class Annotation {
   ~Annotation();
 
   void enter() {
-    const std::uint32_t who = listeners();
-    if (who == 0 && open_ == 0 && is_valid_) {
-      ++unseen_;
+    const std::uint32_t told = listeners();
+    if (told == 0 && open_ == 0 && is_valid_) {
+      ++unlistened_;
     } else {
-      enter_seen(who);
+      enter_listened(told);
     }
   }
-  void exit() {
+  void exit(bool /*raised*/ = false) {
     if (open_ != 0) {
-      exit_seen();
-    } else if (unseen_ != 0) {
-      --unseen_;
+      exit_listened();
+    } else if (unlistened_ != 0) {
+      --unlistened_;
     }
   }
 
@@ -71,17 +71,17 @@ class Annotation {
     std::uint64_t number;
   };
 
-  void enter_seen(std::uint32_t who);
-  void exit_seen();
+  void enter_listened(std::uint32_t told);
+  void exit_listened();
   bool warn_if_invalid() const;
 
   RangeArguments arguments_;
-  std::shared_ptr<RangeAttributes> face_;  // null without a name
+  std::shared_ptr<RangeAttributes> attributes_;  // null without a name
   bool is_valid_ = false;
-  std::uint32_t open_ = 0;    // entries in open_ranges
-  std::uint32_t unseen_ = 0;  // entered while nobody listened
+  std::uint32_t open_ = 0;        // entries in open_ranges
+  std::uint32_t unlistened_ = 0;  // entered while nobody listened
   std::vector<Awaited> awaited_;
-  std::uint32_t unseen_awaited_ = 0;
+  std::uint32_t unlistened_awaited_ = 0;
 };
 
 }  // namespace gpuprof::bindings

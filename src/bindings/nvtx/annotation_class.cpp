@@ -19,44 +19,13 @@ constexpr Py_ssize_t kMaxKeptName = 4096;
 
 PyObject* annotations_by_name = nullptr;  // dict, owned by the module
 
-PyObject* enter_annotation(PyObject* self, PyObject* /*unused*/) {
-  return guarded<PyObject*>(nullptr, [&] {
-    unchecked<Annotation>(self).enter();
-    return Py_NewRef(self);
-  });
-}
-
-PyObject* exit_annotation(PyObject* self, PyObject* const* /*arguments*/, Py_ssize_t count) {
-  if (count != 3) {
-    PyErr_Format(PyExc_TypeError, "__exit__ takes 3 arguments, got %zd", count);
-    return nullptr;
-  }
-  return guarded<PyObject*>(nullptr, [&] {
-    unchecked<Annotation>(self).exit();
-    return Py_NewRef(Py_None);
-  });
-}
-
-PyObject* call_annotation(PyObject* self, PyObject* function) {
-  return guarded<PyObject*>(nullptr, [&] {
-    return PyObject_CallFunctionObjArgs(callback(Callback::kDecorate), self, function, nullptr);
-  });
-}
-
-constexpr ContextManagerCalls kAnnotationCalls{enter_annotation, exit_annotation, call_annotation};
-
-PyObject* annotation_vectorcall(PyObject* self, PyObject* const* arguments, size_t flagged_count,
-                                PyObject* keywords) {
-  return dispatch(kAnnotationCalls, self, arguments, flagged_count, keywords);
-}
-
 PyMethodDef annotation_enter{
-    "__enter__", enter_annotation, METH_NOARGS,
+    "__enter__", ContextManager<Annotation>::enter, METH_NOARGS,
     "__enter__(self: gpuprof._core.Annotation) -> gpuprof._core.Annotation\n\n"
     "Open the range on this thread and return the annotation."};
 
 PyMethodDef annotation_exit{
-    "__exit__", as_method(&exit_annotation), METH_FASTCALL,
+    "__exit__", as_method(&ContextManager<Annotation>::exit), METH_FASTCALL,
     "__exit__(self: gpuprof._core.Annotation, type: typing.Any, value: typing.Any, traceback: "
     "typing.Any) -> None\n\n"
     "Close the range that this enter opened."};
@@ -81,7 +50,7 @@ PyObject* annotate_with(PyObject* const* arguments, Py_ssize_t count, PyObject* 
     const py::object function = read.name;
     read.name = py::handle(callback(Callback::kNameOf))(function);
     const py::object annotation = make_annotation(std::move(read));
-    return call_annotation(annotation.ptr(), function.ptr());
+    return ContextManager<Annotation>::call(annotation.ptr(), function.ptr());
   }
   if (!read.name.is_none()) require_name("annotate", read);
   const py::object name = read.name;
@@ -177,9 +146,9 @@ std::string describe_annotation(const Annotation& annotation) {
 }  // namespace
 
 void bind_nvtx_annotation(py::module_& module) {
-  py::class_<Annotation> annotation(module, "Annotation",
-                                    context_manager_setup<&annotation_vectorcall>(), py::is_final(),
-                                    "A named range, shown each time it is entered.");
+  py::class_<Annotation> annotation(
+      module, "Annotation", context_manager_setup<&ContextManager<Annotation>::vectorcall>(),
+      py::is_final(), "A named range, shown each time it is entered.");
   annotation
       .def_property_readonly(
           "name", [](const Annotation& self) { return self.arguments().name; },

@@ -20,13 +20,13 @@ namespace py = pybind11;
 namespace {
 
 // Null where the name shows nothing, which is said once.
-std::shared_ptr<RangeAttributes> face_of(const char* function, PyObject* const* arguments,
-                                         Py_ssize_t count, PyObject* keywords) {
+std::shared_ptr<RangeAttributes> attributes_of(const char* function, PyObject* const* arguments,
+                                               Py_ssize_t count, PyObject* keywords) {
   const RangeArguments read = read_range_arguments(function, arguments, count, keywords);
   require_name(function, read);
-  auto face = std::make_shared<RangeAttributes>(read);
-  face->warn_if_invalid();
-  return face->is_valid() ? face : nullptr;
+  auto attributes = std::make_shared<RangeAttributes>(read);
+  attributes->warn_if_invalid();
+  return attributes->is_valid() ? attributes : nullptr;
 }
 
 bool is_nobody_told() noexcept { return !listens(kNvtx) && !listens(kTrace); }
@@ -41,12 +41,12 @@ PyObject* mark(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t coun
                PyObject* keywords) {
   return guarded<PyObject*>(nullptr, [&] {
     if (!(is_nobody_told() && is_only_a_name(arguments, count, keywords))) {
-      const auto face = face_of("mark", arguments, count, keywords);
-      if (face && listens(kNvtx)) face->range().mark();
-      if (face && listens(kTrace) && trace_records()) {
+      const auto attributes = attributes_of("mark", arguments, count, keywords);
+      if (attributes && listens(kNvtx)) attributes->range().mark();
+      if (attributes && listens(kTrace) && trace_records()) {
         const driver::HostNanoseconds now = driver::host_now();
         name_this_thread();
-        face->trace(trace::Kind::kInstant, now, now);
+        attributes->trace(trace::Kind::kInstant, now, now);
       }
       emit_pending_warnings();
     }
@@ -59,8 +59,8 @@ PyObject* range_start(PyObject* /*module*/, PyObject* const* arguments, Py_ssize
   return guarded<PyObject*>(nullptr, [&] {
     std::uint64_t number = 0;
     if (!(is_nobody_told() && is_only_a_name(arguments, count, keywords))) {
-      const auto face = face_of("range_start", arguments, count, keywords);
-      if (face) number = started_ranges::start(face);
+      const auto attributes = attributes_of("range_start", arguments, count, keywords);
+      if (attributes) number = started_ranges::start(attributes);
       emit_pending_warnings();
     }
     return PyLong_FromUnsignedLongLong(number);

@@ -11,6 +11,10 @@
 #include <Python.h>
 #include <pybind11/pybind11.h>
 
+#include <type_traits>
+
+#include "bindings/python/callbacks.hpp"
+#include "bindings/python/errors.hpp"
 #include "bindings/python/objects.hpp"
 
 namespace gpuprof::bindings {
@@ -51,6 +55,42 @@ pybind11::custom_type_setup context_manager_setup() {
 // Dispatches a vectorcall of such an object.
 PyObject* dispatch(const ContextManagerCalls& calls, PyObject* self, PyObject* const* arguments,
                    size_t flagged_count, PyObject* keywords);
+
+// The three for a class with enter(), which returns a new reference or nothing, and exit(raised).
+template <typename Owner>
+struct ContextManager {
+  static PyObject* enter(PyObject* self, PyObject* /*unused*/) {
+    return guarded<PyObject*>(nullptr, [&] {
+      auto& owner = unchecked<Owner>(self);
+      if constexpr (std::is_void_v<decltype(owner.enter())>) {
+        owner.enter();
+        return Py_NewRef(self);
+      } else {
+        return owner.enter();
+      }
+    });
+  }
+  static PyObject* exit(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+    if (count != 3) {
+      PyErr_Format(PyExc_TypeError, "__exit__ takes 3 arguments, got %zd", count);
+      return nullptr;
+    }
+    return guarded<PyObject*>(nullptr, [&] {
+      unchecked<Owner>(self).exit(arguments[0] != Py_None);
+      return Py_NewRef(Py_None);
+    });
+  }
+  static PyObject* call(PyObject* self, PyObject* function) {
+    return guarded<PyObject*>(nullptr, [&] {
+      return PyObject_CallFunctionObjArgs(callback(Callback::kDecorate), self, function, nullptr);
+    });
+  }
+  static PyObject* vectorcall(PyObject* self, PyObject* const* arguments, size_t flagged_count,
+                              PyObject* keywords) {
+    static constexpr ContextManagerCalls kCalls{&enter, &exit, &call};
+    return dispatch(kCalls, self, arguments, flagged_count, keywords);
+  }
+};
 
 // Puts __enter__ and __exit__ on the class. The definitions must live as long as the class; the
 // stubs are made from the first lines of their docstrings.

@@ -151,11 +151,12 @@ RangeArguments read_range_arguments(const char* function, PyObject* const* argum
   for (const Slot& slot : kSlots) {
     if (!(result.*slot.place)) result.*slot.place = py::none();
   }
-  if (!result.color.is_none()) result.look.argb = checked_color(result.color);
-  if (!result.category.is_none()) result.look.category = checked_text("category", result.category);
+  if (!result.color.is_none()) result.attributes.argb = checked_color(result.color);
+  if (!result.category.is_none())
+    result.attributes.category = checked_text("category", result.category);
   if (!result.payload.is_none()) {
     result.payload = checked_number(result.payload);
-    result.look.payload = payload_of(result.payload);
+    result.attributes.payload = payload_of(result.payload);
   }
   if (!result.domain.is_none()) result.domain_name = checked_text("domain", result.domain);
   if (!result.args.is_none()) result.args = checked_args(result.args);

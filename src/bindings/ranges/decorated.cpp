@@ -59,10 +59,6 @@ bool can_pass_over(const Closure& closure) {  // cells can be written to
          Py_TYPE(closure.owner) == class_of<Owner> && !frames_are_watched();
 }
 
-bool is_owner_off(const Scope& scope) { return !scope.is_enabled(); }
-bool is_owner_off(const Annotation& annotation) { return annotation.is_off(); }
-bool starts_nothing(const Annotation& annotation) { return annotation.starts_nothing(); }
-
 PyObject* call_directly(PyObject* function, PyObject* const* arguments, size_t flagged_count,
                         PyObject* keywords) {
   Py_INCREF(function);
@@ -77,9 +73,6 @@ void enter_owner(Scope& scope) {
 }
 void enter_owner(Annotation& annotation) { annotation.enter(); }
 
-void leave_owner(Scope& scope, bool raised) { scope.exit(raised); }
-void leave_owner(Annotation& annotation, bool /*raised*/) { annotation.exit(); }
-
 // With an exception set, which stays; one that comes from here has it as its context, as in a with
 // statement.
 template <typename Owner>
@@ -89,7 +82,7 @@ void leave_failed(Owner& owner) {
   PyObject* traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
   try {
-    leave_owner(owner, true);
+    owner.exit(true);
   } catch (const std::exception&) {
     PyErr_NormalizeException(&type, &value, &traceback);
     if (traceback != nullptr) PyException_SetTraceback(value, traceback);
@@ -114,7 +107,7 @@ PyObject* call_inside(Owner& owner, PyObject* function, PyObject* const* argumen
     return nullptr;
   }
   try {
-    leave_owner(owner, false);
+    owner.exit(false);
   } catch (const std::exception&) {
     Py_DECREF(result);
     throw;
@@ -131,7 +124,7 @@ PyObject* call_function(PyObject* wrapper, PyObject* const* arguments, size_t fl
   }
   return guarded<PyObject*>(nullptr, [&] {
     auto& owner = unchecked<Owner>(closure.owner);
-    if (is_owner_off(owner)) {
+    if (owner.is_off()) {
       return call_directly(closure.function, arguments, flagged_count, keywords);
     }
     Py_INCREF(closure.owner);
@@ -147,7 +140,7 @@ PyObject* call_function(PyObject* wrapper, PyObject* const* arguments, size_t fl
   });
 }
 
-template <typename Owner, bool (*kIsOff)(const Owner&)>
+template <typename Owner, bool (Owner::*kIsOff)() const>
 PyObject* call_unless_on(PyObject* wrapper, PyObject* const* arguments, size_t flagged_count,
                          PyObject* keywords) {
   const Closure closure = closure_of(wrapper);
@@ -155,7 +148,7 @@ PyObject* call_unless_on(PyObject* wrapper, PyObject* const* arguments, size_t f
     return run_wrapper(wrapper, arguments, flagged_count, keywords);
   }
   return guarded<PyObject*>(nullptr, [&] {
-    const bool off = kIsOff(unchecked<Owner>(closure.owner));
+    const bool off = (unchecked<Owner>(closure.owner).*kIsOff)();
     return off ? call_directly(closure.function, arguments, flagged_count, keywords)
                : run_wrapper(wrapper, arguments, flagged_count, keywords);
   });
@@ -166,11 +159,11 @@ vectorcallfunc call_for(int code_flags, PyObject* owner) {
   const bool is_scope = Py_TYPE(owner) == class_of<Scope>;
   if ((code_flags & (CO_GENERATOR | CO_ASYNC_GENERATOR)) != 0) {
     const bool never_on = is_scope && unchecked<Scope>(owner).is_off_for_good();
-    return never_on ? &call_unless_on<Scope, &is_owner_off> : nullptr;
+    return never_on ? &call_unless_on<Scope, &Scope::is_off> : nullptr;
   }
   if ((code_flags & CO_COROUTINE) != 0) {
-    return is_scope ? &call_unless_on<Scope, &is_owner_off>
-                    : &call_unless_on<Annotation, &starts_nothing>;
+    return is_scope ? &call_unless_on<Scope, &Scope::is_off>
+                    : &call_unless_on<Annotation, &Annotation::starts_nothing>;
   }
   return is_scope ? &call_function<Scope> : &call_function<Annotation>;
 }

@@ -24,7 +24,12 @@ inline FrameMark current_frame() {
   return {frame, may_suspend};
 }
 
-// Whether the frame `now` may close the entry though nothing says that it opened it.
+// Whether the frame `now` may close the entry though nothing says that it opened it. It may not
+// where one of the two can be suspended: a generator closes what it opened itself, and nobody else
+// does that for it while it is suspended.
+//
+// The address of a plain function's frame says nothing: the function may have returned, and its
+// address be another's.
 template <typename Entry>
 bool is_plain(const Entry& entry, FrameMark now) noexcept {
   return entry.frame == nullptr || !(entry.frame_may_suspend || now.may_suspend);

@@ -221,7 +221,7 @@ void pop_domain(nvtx::Domain* domain, std::uint32_t pops) noexcept {
 }
 
 // Takes Python objects out before it lets their code run, because that may come back here.
-void settle(Stack& stack) {
+void pop_closed(Stack& stack) {
   std::vector<Late> late;
   late.swap(stack.late);
   for (const Late& one : late) pop_domain(one.domain, one.pops);
@@ -301,28 +301,28 @@ Closed close_on_another_thread(const void* owner) {
 
 }  // namespace
 
-void open(const void* owner, const NamedRange& shown, std::uint32_t who, FrameMark frame) {
+void open(const void* owner, const NamedRange& shown, std::uint32_t told, FrameMark frame) {
   Stack& stack = stack_of_this_thread();
-  if (!stack.late.empty()) settle(stack);
-  const bool to_nvtx = (who & kNvtx) != 0;
+  if (!stack.late.empty()) pop_closed(stack);
+  const bool to_nvtx = (told & kNvtx) != 0;
   if (to_nvtx) shown.range.prepare();
-  if ((who & kTrace) != 0 && !stack.named) {
+  if ((told & kTrace) != 0 && !stack.named) {
     stack.named = true;
     name_this_thread();
   }
-  PyObject* torch = (who & kTorchImported) != 0 ? torch_profiler::enter(shown.name) : nullptr;
+  PyObject* torch = (told & kTorchImported) != 0 ? torch_profiler::enter(shown.name) : nullptr;
   Entry& entry = stack.open.push(
       {owner, 0, to_nvtx ? &shown.range.domain() : nullptr, torch, frame.frame, frame.may_suspend});
   ++count;
   if (to_nvtx) shown.range.push();
-  if ((who & kTrace) != 0) entry.begin = driver::host_now();
+  if ((told & kTrace) != 0) entry.begin = driver::host_now();
 }
 
 Closed close(const void* owner, bool several, bool elsewhere) {
   Stack* stack = own_stack;
   std::uint32_t place = kNone;
   if (stack != nullptr) {
-    if (!stack->late.empty()) settle(*stack);
+    if (!stack->late.empty()) pop_closed(*stack);
     place = stack->open.top();
     if (several || place == kNone || stack->open[place].owner != owner) {
       place = pick(stack->open, owner, several);

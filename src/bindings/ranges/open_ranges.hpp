@@ -38,10 +38,10 @@ struct Closed {
 // How many are open on all threads.
 inline std::size_t count = 0;
 
-// Opens `shown` for those in `who` (bits of Listener; none is fine and keeps the order). `owner` is
-// what close() finds it by; the frame tells several of one owner apart. Throws only for lack of
+// Opens `shown` for those in `told` (bits of Listener; none is fine and keeps the order). `owner`
+// is what close() finds it by; the frame tells several of one owner apart. Throws only for lack of
 // memory and for interrupts, and has opened nothing then.
-void open(const void* owner, const NamedRange& shown, std::uint32_t who, FrameMark frame = {});
+void open(const void* owner, const NamedRange& shown, std::uint32_t told, FrameMark frame = {});
 
 // Closes the newest range of `owner` on this thread, the one that the current frame opened if
 // `several` may be open; one of another thread, with a warning once, if there is none here and

@@ -31,7 +31,7 @@ bool is_label(const std::string& text) {
 }  // namespace
 
 RangeAttributes::RangeAttributes(const RangeArguments& arguments)
-    : payload_(arguments.payload), args_(arguments.args), category_(arguments.look.category) {
+    : payload_(arguments.payload), args_(arguments.args), category_(arguments.attributes.category) {
   const std::string text = utf8(arguments.name.ptr());
   if (!is_label(text)) return;
   std::string label = nvtx::shown_label(text);
@@ -39,7 +39,7 @@ RangeAttributes::RangeAttributes(const RangeArguments& arguments)
   const bool is_shown_as_given = label == text && PyUnicode_IS_ASCII(arguments.name.ptr()) != 0;
   name_ = is_shown_as_given ? arguments.name : py::object(from_utf8(label));
   range_ = std::make_unique<nvtx::Range>(domain_of(arguments.domain_name), std::move(label),
-                                         arguments.look);
+                                         arguments.attributes);
 }
 
 RangeAttributes::RangeAttributes(const std::string& name)
@@ -103,11 +103,11 @@ void RangeAttributes::trace(trace::Kind kind, driver::HostNanoseconds begin,
 }
 
 open_ranges::NamedRange shown(OwnRange which) {
-  static auto& faces = *new std::array<RangeAttributes, 5>{
+  static auto& all = *new std::array<RangeAttributes, 5>{
       RangeAttributes("gpuprof.flush"), RangeAttributes("gpuprof.drain"),
       RangeAttributes("gpuprof.capture"), RangeAttributes("gpuprof.instantiate"),
       RangeAttributes("gpuprof.replay")};
-  return faces[static_cast<std::size_t>(which)].shown();
+  return all[static_cast<std::size_t>(which)].shown();
 }
 
 }  // namespace gpuprof::bindings
@@ -116,7 +116,7 @@ namespace gpuprof::bindings::started_ranges {
 namespace {
 
 struct Started {
-  std::shared_ptr<RangeAttributes> face;
+  std::shared_ptr<RangeAttributes> attributes;
   bool in_nvtx = false;
   std::uint64_t nvtx_number = 0;
   driver::HostNanoseconds begin = 0;  // 0: no trace recorded then
@@ -134,7 +134,7 @@ std::uint64_t last_number = 0;
 
 }  // namespace
 
-std::uint64_t start(const std::shared_ptr<RangeAttributes>& face) {
+std::uint64_t start(const std::shared_ptr<RangeAttributes>& attributes) {
   const bool to_nvtx = listens(kNvtx);
   const bool to_trace = listens(kTrace) && trace_records();
   if (!to_nvtx && !to_trace) return 0;
@@ -146,9 +146,9 @@ std::uint64_t start(const std::shared_ptr<RangeAttributes>& face) {
   }
   Started& range = ranges()[last_number + 1];
   ++last_number;
-  range.face = face;
+  range.attributes = attributes;
   if (to_nvtx) {
-    range.nvtx_number = face->range().start();
+    range.nvtx_number = attributes->range().start();
     range.in_nvtx = true;
   }
   if (to_trace) {
@@ -166,8 +166,8 @@ bool end(std::uint64_t number) {
   ranges().erase(found);
   const bool traced = range.begin != 0 && listens(kTrace) && trace_records();
   const driver::HostNanoseconds now = traced ? driver::host_now() : 0;
-  if (range.in_nvtx) nvtx::end(range.face->range().domain(), range.nvtx_number);
-  if (traced) range.face->trace(trace::Kind::kAsync, range.begin, now, 0, range.tid);
+  if (range.in_nvtx) nvtx::end(range.attributes->range().domain(), range.nvtx_number);
+  if (traced) range.attributes->trace(trace::Kind::kAsync, range.begin, now, 0, range.tid);
   return true;
 }
 

@@ -25,7 +25,7 @@ namespace gpuprof::bindings {
 
 class RangeAttributes {
  public:
-  // The name must be a str. One that is no valid label gives a face that shows nothing.
+  // The name must be a str. One that is no valid label has nothing to show.
   explicit RangeAttributes(const RangeArguments& arguments);
   // A name that is one, in UTF-8, and nothing else.
   explicit RangeAttributes(const std::string& name);
@@ -93,9 +93,9 @@ namespace gpuprof::bindings::started_ranges {
 
 inline constexpr std::size_t kMaxStarted = 65'536;
 
-// Starts a range of a valid face. Its number, or 0 where nobody listens and, with one warning,
-// where there are too many.
-std::uint64_t start(const std::shared_ptr<RangeAttributes>& face);
+// Starts a range of valid attributes. Its number, or 0 where nobody listens and, with one
+// warning, where there are too many.
+std::uint64_t start(const std::shared_ptr<RangeAttributes>& attributes);
 
 // Ends it. False if no range of that number is open; 0 never is.
 bool end(std::uint64_t number);

@@ -35,13 +35,13 @@ namespace gpuprof::bindings {
 // Who is told of what opens now.
 inline std::uint32_t listeners() {
   if (is_paused()) return 0;
-  std::uint32_t who = listener_bits.load(std::memory_order_relaxed);
-  if ((who & kTorchImported) != 0) {
-    if (!torch_profiler::is_recording()) who &= ~static_cast<std::uint32_t>(kTorchImported);
+  std::uint32_t told = listener_bits.load(std::memory_order_relaxed);
+  if ((told & kTorchImported) != 0) {
+    if (!torch_profiler::is_recording()) told &= ~static_cast<std::uint32_t>(kTorchImported);
   } else if (++torch_profiler::chances == 0) {
     torch_profiler::look();
   }
-  return who;
+  return told;
 }
 
 }  // namespace gpuprof::bindings

@@ -85,7 +85,7 @@ PyObject* Scope::enter() {
   PyObject* object = wrap_sample(std::move(sample));  // before the clock starts
   if (object == nullptr) throw py::error_already_set();
   try {
-    if (const std::uint32_t who = listeners(); who != 0) open_range(*raw, who);
+    if (const std::uint32_t told = listeners(); told != 0) open_range(*raw, told);
     open_entry(*raw);
   } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
     if (open_ranges::count != 0) open_ranges::close(raw, false, false);
@@ -97,10 +97,11 @@ PyObject* Scope::enter() {
 }
 
 // Outside of the sample, which must not pay for it. The trace gets the scope at its exit.
-void Scope::open_range(const Sample& sample, std::uint32_t who) {
-  if (!face_) face_ = std::make_unique<RangeAttributes>(options_.name.value_or("(unnamed)"));
-  if ((who & kTrace) != 0 && trace_records()) name_this_thread();
-  open_ranges::open(&sample, face_->shown(), who & ~static_cast<std::uint32_t>(kTrace));
+void Scope::open_range(const Sample& sample, std::uint32_t told) {
+  if (!attributes_)
+    attributes_ = std::make_unique<RangeAttributes>(options_.name.value_or("(unnamed)"));
+  if ((told & kTrace) != 0 && trace_records()) name_this_thread();
+  open_ranges::open(&sample, attributes_->shown(), told & ~static_cast<std::uint32_t>(kTrace));
 }
 
 // Beside measured entries an exit has to find out which it is, so that this one needs an entry too.

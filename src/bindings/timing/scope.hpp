@@ -58,6 +58,7 @@ class Scope {
     if (switches.disabled_for_good || is_paused()) return false;
     return options_.enabled.value_or(timing::scope::enabled.load(std::memory_order_relaxed));
   }
+  [[nodiscard]] bool is_off() const noexcept { return !is_enabled(); }
   // Whatever the switch says later.
   [[nodiscard]] bool is_off_for_good() const noexcept {
     return switches.disabled_for_good || !options_.enabled.value_or(true);
@@ -80,7 +81,7 @@ class Scope {
   void close_verified(timing::Sample& sample);
   bool synchronize_backend();
   [[nodiscard]] Place find_open() const;
-  void open_range(const timing::Sample& sample, std::uint32_t who);
+  void open_range(const timing::Sample& sample, std::uint32_t told);
   void let_go_of_stream(const timing::Sample* sample);
 
   ScopeOptions options_;
@@ -94,7 +95,7 @@ class Scope {
   timing::SampleRef last_;
   // What the streams of open samples live as long as, where the scope was given none.
   std::vector<std::pair<const timing::Sample*, PyObject*>> streams_;
-  std::unique_ptr<RangeAttributes> face_;  // made when somebody listens
+  std::unique_ptr<RangeAttributes> attributes_;  // made when somebody listens
 };
 
 }  // namespace gpuprof::bindings

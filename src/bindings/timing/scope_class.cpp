@@ -29,40 +29,12 @@ namespace {
 
 PyObject* scopes_by_name = nullptr;  // dict, owned by the module
 
-PyObject* enter_scope(PyObject* self, PyObject* /*unused*/) {
-  return guarded<PyObject*>(nullptr, [&] { return unchecked<Scope>(self).enter(); });
-}
-
-PyObject* exit_scope(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-  if (count != 3) {
-    PyErr_Format(PyExc_TypeError, "__exit__ takes 3 arguments, got %zd", count);
-    return nullptr;
-  }
-  return guarded<PyObject*>(nullptr, [&] {
-    unchecked<Scope>(self).exit(arguments[0] != Py_None);
-    return Py_NewRef(Py_None);
-  });
-}
-
-PyObject* call_scope(PyObject* self, PyObject* function) {
-  return guarded<PyObject*>(nullptr, [&] {
-    return PyObject_CallFunctionObjArgs(callback(Callback::kDecorate), self, function, nullptr);
-  });
-}
-
-constexpr ContextManagerCalls kScopeCalls{enter_scope, exit_scope, call_scope};
-
-PyObject* scope_vectorcall(PyObject* self, PyObject* const* arguments, size_t flagged_count,
-                           PyObject* keywords) {
-  return dispatch(kScopeCalls, self, arguments, flagged_count, keywords);
-}
-
-PyMethodDef scope_enter{"__enter__", enter_scope, METH_NOARGS,
+PyMethodDef scope_enter{"__enter__", ContextManager<Scope>::enter, METH_NOARGS,
                         "__enter__(self: gpuprof._core.Scope) -> gpuprof._core.Sample\n\n"
                         "Start the clock and return this entry's sample."};
 
 PyMethodDef scope_exit{
-    "__exit__", as_method(&exit_scope), METH_FASTCALL,
+    "__exit__", as_method(&ContextManager<Scope>::exit), METH_FASTCALL,
     "__exit__(self: gpuprof._core.Scope, type: typing.Any, value: typing.Any, traceback: "
     "typing.Any) -> None\n\n"
     "Stop the clock; never waits for the GPU."};
@@ -291,7 +263,8 @@ void bind_pauses(py::module_& module) {
 }  // namespace
 
 void bind_timing_scope(py::module_& module) {
-  py::class_<Scope> scope(module, "Scope", context_manager_setup<&scope_vectorcall>(),
+  py::class_<Scope> scope(module, "Scope",
+                          context_manager_setup<&ContextManager<Scope>::vectorcall>(),
                           py::is_final(), "A named span of code, timed each time it is entered.");
   scope
       .def(py::init([](std::optional<std::string> name, py::object stream, py::object backend,

@@ -1,4 +1,4 @@
-// stats, flush and reset as plain data; gpuprof/_timing.py makes objects of it.
+// stats, flush and reset as plain data; gpuprof._timing.scope makes objects of it.
 #include "timing/statistics.hpp"
 
 #include <pybind11/pybind11.h>
