@@ -2,6 +2,7 @@
 #include "timing/device.hpp"
 #include "timing/gate.hpp"
 #include "timing/l2_flush_buffer.hpp"
+#include "timing/slow_streams.hpp"
 #include "timing/timeline.hpp"
 
 namespace gpuprof::timing::device {

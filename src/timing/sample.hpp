@@ -1,10 +1,10 @@
-// One measured span: what a scope makes each time it is entered.
+// One measured span: made by each entry of a scope; and where finished spans go.
 //
 // A Sample is reference counted, because two sides hold it: the user, who may read it much later or
-// never, and the queue of spans whose GPU time is not known yet. The thread that opened it writes
-// its fields until it leaves kOpen; after that they change only under the event clock that holds
-// it, which stores `status` last (release), so that a reader who has loaded kDone (acquire) may
-// read the rest. Times are host nanoseconds and device milliseconds, as the driver gives them.
+// never, and the queue of pending spans. The thread that opened it writes its fields until it
+// leaves kOpen; after that only the event clock that holds it does, and stores `status` last
+// (release), so that a reader who loaded kDone (acquire) may read the rest. Times are host
+// nanoseconds and device milliseconds, as the driver gives them.
 #pragma once
 
 #include <atomic>
@@ -96,6 +96,18 @@ void drop_reference(Sample* sample) noexcept;
 
 // How many samples exist in memory, pooled ones included. For tests of boundedness.
 std::uint64_t samples_in_memory() noexcept;
+
+// Where finished samples go: functions that get samples of any final status, in batches, on
+// whichever thread found them finished, without any lock of timing/ held. A sink must not block or
+// throw. The statistics are the first one.
+using Sink = void (*)(const Sample* const* samples, std::size_t count) noexcept;
+
+// Adds a sink for the rest of the process. At most 4; more are std::length_error. Any thread.
+void add_sink(Sink sink);
+
+// Hands finished samples to all sinks.
+void deliver(const Sample* const* samples, std::size_t count) noexcept;
+inline void deliver(const Sample* sample) noexcept { deliver(&sample, 1); }
 
 // Owns one reference.
 class SampleRef {

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "bindings/bind.hpp"
-#include "graphs/kernel_name.hpp"
 
 namespace gpuprof::bindings {
 

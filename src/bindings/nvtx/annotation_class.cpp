@@ -6,7 +6,7 @@
 #include "bindings/python/errors.hpp"
 #include "bindings/python/utf8.hpp"
 #include "bindings/ranges/listeners.hpp"
-#include "nvtx/c_label.hpp"
+#include "nvtx/attributes.hpp"
 
 namespace gpuprof::bindings {
 

@@ -12,7 +12,7 @@
 #include "bindings/ranges/scope_events.hpp"
 #include "bindings/ranges/started_ranges.hpp"
 #include "bindings/ranges/torch_profiler.hpp"
-#include "nvtx/c_label.hpp"
+#include "nvtx/attributes.hpp"
 
 namespace gpuprof::bindings {
 

@@ -7,7 +7,7 @@
 
 #include "bindings/python/gil.hpp"
 #include "bindings/python/switches.hpp"
-#include "timing/device.hpp"
+#include "timing/slow_streams.hpp"
 
 namespace gpuprof::bindings {
 

@@ -12,7 +12,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "timing/nesting.hpp"
+#include "timing/path.hpp"
 
 namespace gpuprof::bindings {
 
