@@ -33,7 +33,7 @@ struct Table : private EventEntries {
   GPUPROF_DRIVER_ENTRY_POINTS(GPUPROF_X, GPUPROF_F, GPUPROF_S)
 
  private:
-  friend class EventAccess;  // of cuda_events.hpp: whoever calls these has asked whether they may
+  friend class EventAccess;  // of cuda_events.hpp: the only way to call the event entries
   friend struct TableFiller;
 };
 

@@ -48,7 +48,7 @@ class Error : public std::runtime_error {
 enum class Warning : std::uint8_t {
   kDriverOverride,   // GPUPROF_CUDA_DRIVER was ignored
   kScopeFailed,      // the driver refused a record; timing is off or incomplete
-  kCaptureSkipped,   // a scope ran inside somebody's stream capture
+  kCaptureSkipped,   // a scope ran inside a foreign stream capture
   kCaptureImplicit,  // a scope on the legacy stream met a capture (error 906)
   kDropped,          // samples were dropped: too many pending
   kPathsFull,        // too many different paths

@@ -1,4 +1,4 @@
-// The graph component in a build without CUDA's headers: there is no device.
+// CapturedGraph and the rest of graphs/ in a build without CUDA's headers: there is no device.
 #include "driver/error.hpp"
 #include "graphs/capture.hpp"
 #include "graphs/captured_graph.hpp"

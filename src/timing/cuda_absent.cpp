@@ -1,4 +1,4 @@
-// The seams to the device in a build without CUDA's headers: there is no device.
+// The device interfaces of timing/ in a build without CUDA's headers: there is no device.
 #include "timing/device.hpp"
 #include "timing/gate.hpp"
 #include "timing/l2_flush_buffer.hpp"

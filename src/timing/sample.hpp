@@ -25,9 +25,9 @@ enum class SampleStatus : std::uint8_t {
   kDone,      // measured
   kDisabled,  // timing was off
   kDropped,   // too many were pending; nothing was recorded
-  kSkipped,   // inside somebody's stream capture; nothing was recorded
+  kSkipped,   // inside a foreign stream capture; nothing was recorded
   kCaptured,  // recorded into a graph; each replay gives it a new time
-  kFailed,    // the driver refused; `error` says what
+  kFailed,    // the driver returned an error; see `error`
 };
 
 // A clock is named by a small number: these two, and from kFirstNamed on what clock_id() gave out.
@@ -59,20 +59,20 @@ struct Sample {
   std::uint64_t epoch = 0;  // the statistics' epoch when it was entered
   std::uintptr_t stream = 0;
   std::uint64_t stream_id = 0;  // contexts::id_of(stream) while traces are written, else 0
-  std::uintptr_t queue = 0;     // of `events`, in which it waits
+  std::uintptr_t queue = 0;     // of `events`, where it is pending
   HostNanoseconds host_begin = 0;
   HostNanoseconds host_end = 0;
   double device_ms = 0.0;
   // When the GPU began, for timeline::place(). Until the sample is final only `anchor` is set: the
-  // newest one when the start was recorded. Without a clock nobody had asked.
+  // newest one when the start was recorded. Without a clock: not wanted.
   GpuMark gpu_begin;
   EventClock* events = nullptr;  // whose pair it holds
   void* start = nullptr;         // CUevent
   void* end = nullptr;           // CUevent
-  // Owns the two, where they are nodes of a graph.
+  // Owns both events where they are nodes of a graph.
   std::shared_ptr<const GraphEvents> in_graph;
   std::uint32_t generation = 0;  // of the process that entered it
-  std::uint32_t thread = 0;      // the kernel's number of the thread that left it; 0: not noted
+  std::uint32_t thread = 0;      // the kernel's number of the thread that left it; 0: not known
   std::uint16_t depth = 0;       // how many scopes were open around it
   Sample* next = nullptr;        // in the queue that holds it
   std::shared_ptr<const driver::Error> error;

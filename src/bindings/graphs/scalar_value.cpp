@@ -73,7 +73,7 @@ struct HalfLayout {
   int bias;
 
   [[nodiscard]] std::uint64_t infinity() const noexcept {
-    return std::uint64_t(2 * bias + 1) << static_cast<unsigned>(fraction_bits);
+    return static_cast<std::uint64_t>(2 * bias + 1) << static_cast<unsigned>(fraction_bits);
   }
 };
 
