@@ -1,11 +1,10 @@
 // Every driver entry point that gpuprof calls, declared once.
 //
-// A line is X(name, version): cuGetProcAddress is asked for exactly that version, and the entry has
-// the type PFN_<name>_v<version>, so that newer headers and newer drivers never change an ABI under
-// us. F(name, version, older) asks for `older` where the driver does not have `version`; both have
-// one signature. With S(name, version, older) they do not: the older one is an entry of its own,
-// name_v<older>, for callers to fall back on. A new driver call is one new line here; one that
-// touches an existing event goes into the list of those.
+// X(name, version) asks cuGetProcAddress for exactly that version; the entry has the type
+// PFN_<name>_v<version>, so that newer headers and drivers never change the ABI. F(name, version,
+// older) falls back on `older`, which has the same signature. S(name, version, older) makes two
+// entries, name and name_v<older>, whose signatures differ. A new driver call is one new line here;
+// a call on an event goes into the second list.
 #pragma once
 
 #define GPUPROF_DRIVER_ENTRY_POINTS(X, F, S)  \

@@ -31,8 +31,7 @@ std::string_view without_spaces(std::string_view line) {
   return line;
 }
 
-// The lines of the log, told apart by the thread's number, which they hold as pthread_self() has
-// it.
+// The lines of the log. A line of the calling thread holds the number that pthread_self() returns.
 std::vector<LogLine> lines_of(std::string_view text) {
   const std::string thread = std::to_string(pthread_self());
   std::vector<LogLine> lines;

@@ -1,7 +1,7 @@
-// The driver's own error log (CUDA 12.9 and later): what it says of a call that it refused.
+// The driver's error log (CUDA 12.9 and later): why it refused a call.
 //
-// The log is one for the process, and the driver keeps its last hundred lines. On older drivers
-// everything here does nothing.
+// The driver keeps the last hundred lines of the process. On older drivers there is no log, and all
+// of this does nothing. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,17 @@ namespace gpuprof::driver {
 
 struct Table;
 
-// Remembers where the log stands. Once, after cuInit.
+// Remembers the end of the log. Called once, after cuInit.
 void start_log(const Table& table) noexcept;
 
-// The new lines since the last question, those of the calling thread if there are any: at most 2
-// KiB of them, joined by " | "; empty if there are none or the driver keeps no log. Any thread.
-// Called only on the way to an error, so it may be slow.
+// The lines since the last call: those of the calling thread if there are any, else all; at most 2
+// KiB, joined by " | ". Slow: only for errors.
 std::string log_since_last_call() noexcept;
 
 // A place in the log. Zero is its beginning.
 using LogPosition = std::uint32_t;
 
-// Where the log stands now. Any thread, one driver call.
+// The end of the log. One driver call.
 LogPosition log_position(const Table& table) noexcept;
 
 struct LogLine {
@@ -31,7 +30,7 @@ struct LogLine {
   std::string text;
 };
 
-// All lines after `position`, oldest first, as far as the driver still has them. Any thread; slow.
+// All lines after `position` that the driver still has, oldest first. Slow.
 std::vector<LogLine> log_since(LogPosition position) noexcept;
 
 }  // namespace gpuprof::driver

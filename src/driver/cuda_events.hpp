@@ -1,11 +1,10 @@
-// Calls on events, and the permission that they need.
+// Calls on events, and the check that they need.
 //
-// An event dies with its context, and no handle tells: after a reset the driver answers 709 or 201,
-// and once the context has been made again, at the same address, it crashes. So the table keeps
-// those entry points to itself, and whoever calls one needs an EventAccess: the driver may be
-// called, and the context was there when it was asked. It is for the stack of one function, and is
-// asked for again after everything that waits. Nobody can tell of a reset that another thread makes
-// between the question and the call.
+// An event dies with its context, and its handle does not tell: after a reset the driver answers
+// 709 or 201, and once the context is made again at the same address, it crashes. So these entry
+// points are private, and a call needs an EventAccess: the driver may be called, and the context
+// was alive when asked. For the stack of one function; ask again after everything that waits. A
+// reset by another thread between the question and the call cannot be detected.
 #pragma once
 
 #include <optional>
@@ -16,9 +15,9 @@ namespace gpuprof::driver {
 
 class EventAccess {
  public:
-  // To the events that were made while `context` was the one with number `id`. Empty where the
-  // context is gone, and while something is in `blocked`. One cheap driver call, on no event. A
-  // driver that fails to tell has not said that the context is gone.
+  // Access to events that were made while `context` had the number `id`. Empty where the context is
+  // gone, and while `blocked` is set. One cheap driver call. An error of that call does not count
+  // as a lost context.
   static std::optional<EventAccess> ask(const Table& table, CUcontext context,
                                         unsigned long long id) noexcept {
     if (blocked.load(std::memory_order_relaxed) != 0) return {};

@@ -28,8 +28,8 @@ struct State {
   Table table{};
   OpenedLibrary opened;
   std::vector<std::string> missing;
-  std::string load_failure;  // one that stays
-  std::string init_failure;  // one that stays
+  std::string load_failure;  // a permanent one
+  std::string init_failure;  // a permanent one
   ErrorKind init_failure_kind = ErrorKind::kUnavailable;
   int version = 0;
   std::unique_ptr<const Error> sticky;
@@ -50,7 +50,7 @@ class Resolver {
 
   [[nodiscard]] bool usable() const noexcept { return get_ != nullptr; }
 
-  // Null where the driver has no such entry, and where `status` says that it failed to tell.
+  // Null where the driver has no such entry; `status` is the error of a failed query.
   void* find(const char* name, int version, CUresult& status) const noexcept {
     void* entry = nullptr;
     CUdriverProcAddressQueryResult found{};
@@ -69,7 +69,7 @@ class Resolver {
 struct TableFiller {
   State& s;
   const Resolver& resolver;
-  CUresult failure = CUDA_SUCCESS;  // of the driver to tell whether it has an entry point
+  CUresult failure = CUDA_SUCCESS;  // of a query for an entry point
   const char* failed = "";          // its name
 
   template <typename Function>
@@ -80,7 +80,7 @@ struct TableFiller {
     if (entry == nullptr) s.missing.emplace_back(name);
   }
 
-  // Two forms with types of their own; the name is missing only where the driver has neither.
+  // Two versions with different signatures; missing only where the driver has neither.
   template <typename Function, typename Older>
   void fill_both(Function& slot, Older& older_slot, const char* name, int version, int older) {
     const std::size_t others = s.missing.size();
@@ -91,7 +91,7 @@ struct TableFiller {
     if (has_older) s.missing.resize(others);
   }
 
-  // A version above its own, which a driver refuses as a bad argument, it does not have.
+  // A driver refuses versions above its own as bad arguments: it does not have them.
   void* find(const char* name, int version) {
     CUresult status = CUDA_SUCCESS;
     void* entry = version <= s.version ? resolver.find(name, version, status) : nullptr;
@@ -132,7 +132,7 @@ std::string name_in(const Table& table, CUresult status) {
   return known ? text : "CUDA_ERROR_UNRECOGNISED";
 }
 
-// With the mutex held: leaves a table, or returns the reason why there is none.
+// With the mutex held. Loads the table, or returns why it cannot.
 std::string load(State& s) {
   if (!s.load_failure.empty()) return s.load_failure;
   if (s.opened.handle == nullptr) s.opened = open_library();
@@ -169,7 +169,7 @@ std::string load(State& s) {
   return {};
 }
 
-// The reason why there is no table; empty where there is one.
+// Returns why there is no table; empty where there is one.
 std::string ensure_loaded(State& s) {
   if (s.has_table.load(std::memory_order_acquire)) return {};
   const std::lock_guard lock(s.mutex);
@@ -189,7 +189,7 @@ std::string description_of(CUresult status) {
   return text != nullptr ? text : "";
 }
 
-// The error in words and as a value; nothing is remembered, and no lock of ours is taken.
+// The error as a value. Changes nothing, and takes no lock.
 Error describe(const State& s, CUresult status, const char* call) {
   if (status == kMissingEntry) {
     return {static_cast<int>(CUDA_ERROR_NOT_FOUND), "CUDA_ERROR_NOT_FOUND", call,
@@ -209,9 +209,9 @@ Error describe(const State& s, CUresult status, const char* call) {
   return {static_cast<int>(status), name_of(status), call, std::move(detail)};
 }
 
-// Answers of cuInit that the same process gets again, however often it asks. Others pass: a system
-// that is not ready yet, a service that is just starting, too little memory.
-bool stays(CUresult status) noexcept {
+// Errors of cuInit that are permanent for the process. Others may pass: a system or service that is
+// starting, too little memory.
+bool is_permanent(CUresult status) noexcept {
   switch (status) {
     case CUDA_ERROR_NOT_INITIALIZED:
     case CUDA_ERROR_STUB_LIBRARY:
@@ -240,7 +240,7 @@ std::string init_failure_of(const State& s, CUresult status, const char* call) {
   return describe(s, status, call).what();
 }
 
-// With the mutex held: initialises CUDA, or returns the reason why not.
+// With the mutex held. Initialises CUDA, or returns why it cannot.
 std::string initialise(State& s) {
   const char* call = "cuInit";
   CUresult status = s.table.cuInit(0);
@@ -252,7 +252,7 @@ std::string initialise(State& s) {
   if (status == CUDA_SUCCESS && count == 0) status = CUDA_ERROR_NO_DEVICE;
   if (status != CUDA_SUCCESS) {
     std::string failure = init_failure_of(s, status, call);
-    if (stays(status)) s.init_failure = failure;
+    if (is_permanent(status)) s.init_failure = failure;
     if (status == CUDA_ERROR_NOT_INITIALIZED) s.init_failure_kind = ErrorKind::kForked;
     return failure;
   }

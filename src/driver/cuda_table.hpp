@@ -1,10 +1,9 @@
 // The CUDA driver as a table of functions, opened on first use.
 //
-// loaded() is the table once somebody needed it; ready() also initialises CUDA. Both are safe from
-// any thread. A failure stays what it was, the same words each time, except where the driver may
-// answer something else the next time. An entry that the driver does not have points at a function
-// that answers kMissingEntry, so that a call through it becomes an error that names it; nothing
-// ever jumps to null.
+// loaded() opens the library, ready() also initialises CUDA. Any thread. A failure is remembered
+// and thrown again, except where the driver may answer differently the next time. An entry that the
+// driver lacks points at a function that returns kMissingEntry, so that a call through it becomes
+// an error that names it.
 #pragma once
 
 #include <cuda.h>
@@ -34,7 +33,7 @@ struct Table : private EventEntries {
   GPUPROF_DRIVER_ENTRY_POINTS(GPUPROF_X, GPUPROF_F, GPUPROF_S)
 
  private:
-  friend class EventAccess;  // of cuda_events.hpp: whoever calls these has asked whether they may
+  friend class EventAccess;  // of cuda_events.hpp: the only way to call the event entries
   friend struct TableFiller;
 };
 
@@ -42,32 +41,32 @@ struct Table : private EventEntries {
 #undef GPUPROF_F
 #undef GPUPROF_S
 
-// What a call through a missing entry answers: the largest number the enumeration can hold, and far
-// from those that drivers use.
+// What a call through a missing entry returns: the largest number that the enumeration can hold,
+// far from those in use.
 inline constexpr auto kMissingEntry = static_cast<CUresult>(1023);
 
-// The table, opening the library if need be; cuInit is not called. Throws Error(kUnavailable).
+// The table; opens the library, but does not call cuInit. Throws Error(kUnavailable).
 const Table& loaded();
 
-// The table if it has been opened before, else null. Never throws, one load.
+// The table if the library is open, else null. One load.
 const Table* loaded_or_null() noexcept;
 
 // The table, with CUDA initialised and at least one device. Throws Error(kUnavailable), and what
 // throw_if_blocked() throws.
 const Table& ready();
 
-// The table if some part of this process has opened the library and initialised CUDA, else null.
-// Opens our own view of the library in that case, but never initialises anything. Never throws.
+// The table if something in this process has initialised CUDA, else null. May open the library, but
+// initialises nothing. Never throws.
 const Table* in_use_or_null() noexcept;
 
-// Throws the error that stands for the bits in `blocked`, if there is one.
+// Throws the error for the bits in `blocked`, if any are set.
 void throw_if_blocked();
 
-// The same as a value, for samples that keep their error. Only while something is blocked.
+// That error as a value. Only while a bit is set.
 Error blocked_error();
 
-// The error for `status` of `call`, with the driver's name and log. Notes sticky errors and a
-// driver that is gone, so that later calls are refused without asking it.
+// The error for `status` of `call`, with CUDA's name of it and the driver's log. Sticky errors and
+// a driver that is gone set `blocked`, so that later calls are refused without calling the driver.
 Error error_of(CUresult status, const char* call);
 
 inline void check(CUresult status, const char* call) {
@@ -84,7 +83,7 @@ struct DriverInfo {
   int version = 0;                   // as CUDA counts: 13000
 };
 
-// What is known of the driver. Opens and initialises it; never throws for its absence.
+// Describes the driver. Opens and initialises it; never throws for its absence.
 DriverInfo driver_info();
 
 }  // namespace gpuprof::driver

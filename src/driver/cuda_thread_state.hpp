@@ -1,14 +1,14 @@
-// Two states of the calling thread, changed for a block and put back.
+// The calling thread's context and capture mode, changed for a block and restored.
 //
-// Both objects are for the stack of one function: they must be destroyed on the thread that made
-// them, in reverse order. Destructors never throw.
+// For the stack of one function: destroyed on the same thread, in reverse order. Destructors never
+// throw.
 #pragma once
 
 #include "driver/cuda_table.hpp"
 
 namespace gpuprof::driver {
 
-// Makes `context` current. Null, or the context that is current already, changes nothing.
+// Makes `context` current; null changes nothing.
 class CurrentContext {
  public:
   CurrentContext(const Table& table, CUcontext context) : table_(table) {
@@ -30,9 +30,8 @@ class CurrentContext {
   bool pushed_ = false;
 };
 
-// Puts this thread into relaxed capture mode, in which a query, a wait or a free of ours breaks
-// nobody's stream capture. Never held over code of the user: a capture begun under it would lose
-// its protection.
+// Puts this thread into relaxed capture mode, in which queries, waits and frees break no stream
+// capture. Not to be held while user code runs: a capture begun then would lose its protection.
 class RelaxedCapture {
  public:
   explicit RelaxedCapture(const Table& table) noexcept : table_(table) {

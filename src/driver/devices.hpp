@@ -1,6 +1,6 @@
-// The devices of the machine, and which of them this process uses. Any thread; nothing here waits.
+// The devices of the machine, and which of them this process uses. Any thread; nothing waits.
 //
-// A build without CUDA's headers has devices_absent.cpp in place of cuda_devices.cpp.
+// Implemented by cuda_devices.cpp, or by devices_absent.cpp in a build without CUDA's headers.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ struct Device {
   int l2_bytes = 0;
 };
 
-// The devices that the driver shows. Initialises the driver. Throws Error.
+// All devices. Initialises the driver. Throws Error.
 std::vector<Device> devices();
 
-// Whether device `ordinal` has a live primary context. Initialises nothing and makes none.
+// Whether device `ordinal` has a live primary context. Initialises nothing.
 bool has_live_context(int ordinal) noexcept;
 
 // The ordinal of the current context's device, or -1 without one.

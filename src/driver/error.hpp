@@ -1,8 +1,8 @@
-// The one exception type of src/, and the channel for what must not be an exception.
+// The exception type of src/, and warnings.
 //
-// Where a caller asked for something, a failure is thrown as Error. Where gpuprof only watches
-// (scopes, destructors), it is noted with warn_once() and the program goes on. Python's typed
-// exceptions and warnings are made from both at the border, in bindings/python/errors.cpp.
+// A call that a user asked for throws Error. Where gpuprof only observes (scopes, destructors), a
+// failure becomes a warning and the program goes on. bindings/python/errors.cpp turns both into
+// Python's exceptions and warnings.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@ enum class ErrorKind : std::uint8_t {
   kStreamMismatch,  // the work ran on another stream than the one timed
 };
 
-// An Error is immutable and may be copied to and rethrown on any thread.
+// Immutable; may be rethrown on any thread.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
 
-  // A driver call that answered `code`; `name` is CUDA's name of it, `detail` its description and
-  // what the driver's log said, and may be empty.
+  // For a driver call that returned `code`: CUDA's name of it, and a description with the lines of
+  // the driver's log, which may be empty.
   Error(int code, std::string name, std::string call, std::string detail);
 
   [[nodiscard]] ErrorKind kind() const noexcept { return kind_; }
@@ -48,7 +48,7 @@ class Error : public std::runtime_error {
 enum class Warning : std::uint8_t {
   kDriverOverride,   // GPUPROF_CUDA_DRIVER was ignored
   kScopeFailed,      // the driver refused a record; timing is off or incomplete
-  kCaptureSkipped,   // a scope ran inside somebody's stream capture
+  kCaptureSkipped,   // a scope ran inside a foreign stream capture
   kCaptureImplicit,  // a scope on the legacy stream met a capture (error 906)
   kDropped,          // samples were dropped: too many pending
   kPathsFull,        // too many different paths
@@ -62,20 +62,20 @@ enum class Warning : std::uint8_t {
   kCount,
 };
 
-// Notes `message` unless a warning of this kind was noted before in this process. Any thread, never
-// throws; the text waits until take_warnings() is called.
+// Keeps `message` for take_warnings(), unless there was a warning of this kind before in this
+// process. Any thread.
 void warn_once(Warning kind, const std::string& message) noexcept;
 
-// The same without asking what was noted before.
+// The same for every call.
 void warn(const std::string& message) noexcept;
 
 // Whether take_warnings() would return something: one relaxed load.
 [[nodiscard]] bool warnings_pending() noexcept;
 
-// The noted messages, each handed out once. Any thread.
+// The messages that were kept, each returned once. Any thread.
 [[nodiscard]] std::vector<std::string> take_warnings();
 
-// Lets every kind of warning be noted again, as if the process were new.
+// Forgets which kinds of warnings there were.
 void forget_warnings() noexcept;
 
 }  // namespace gpuprof::driver

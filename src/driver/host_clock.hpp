@@ -1,7 +1,6 @@
 // The host's clock: monotonic nanoseconds.
 //
-// Never the wall clock, which steps. Any thread. The origin is arbitrary but one for the process,
-// so that spans never come out negative.
+// Not the wall clock, which steps. The origin is arbitrary. Any thread.
 #pragma once
 
 #include <atomic>
@@ -19,7 +18,7 @@ inline HostNanoseconds monotonic_now() noexcept {
       .count();
 }
 
-// The seam through which tests put a clock of their own.
+// Tests replace the clock here.
 inline std::atomic<HostClock> host_clock{&monotonic_now};
 
 inline HostNanoseconds host_now() noexcept { return host_clock.load(std::memory_order_relaxed)(); }

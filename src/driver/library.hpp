@@ -1,8 +1,8 @@
-// Which shared library is the CUDA driver, and opening it.
+// Finds and opens the shared library of the CUDA driver.
 //
-// Nothing is linked: the library is opened by name at run time, on first use, and never closed.
-// GPUPROF_CUDA_DRIVER names another one; because that runs code, it is obeyed only as an absolute
-// path to a regular file that nobody but root and the user can write.
+// It is opened by name on first use and never closed; nothing is linked. GPUPROF_CUDA_DRIVER names
+// another one. Because that runs code, it must be an absolute path to a regular file that only root
+// or the user can write.
 #pragma once
 
 #include <string>
@@ -15,18 +15,18 @@ struct LibraryChoice {
   std::string override_path;            // from GPUPROF_CUDA_DRIVER, empty if unset or refused
 };
 
-// The choice, made once: the environment is read at the first call. Any thread.
+// Reads the environment at the first call. Any thread.
 const LibraryChoice& library_choice();
 
 struct OpenedLibrary {
   void* handle = nullptr;  // null if none of the candidates could be opened
   std::string path;        // the candidate that was opened
-  std::string reason;      // the loader's words for each one that was not
+  std::string reason;      // the loader's messages for the others
 };
 
 OpenedLibrary open_library();
 
-// Whether one of the candidates is already part of this process, without loading anything.
+// Whether one of the candidates is loaded in this process. Loads nothing.
 bool library_is_loaded() noexcept;
 
 }  // namespace gpuprof::driver

@@ -3,8 +3,10 @@
 #include <pthread.h>
 
 #include <array>
+#include <csignal>
 #include <cstddef>
 #include <cstdlib>
+#include <utility>
 
 namespace gpuprof::driver {
 namespace {
@@ -77,6 +79,27 @@ ForkMutex::ForkMutex() noexcept {
   if (place >= h.mutexes.size()) std::abort();
   h.mutexes[place].store(this, std::memory_order_release);
   install_hooks();
+}
+
+std::thread start_service_thread(const char* name, std::function<void()> run) {
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread;
+  try {
+    thread = std::thread(std::move(run));
+  } catch (...) {
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+#ifdef __linux__
+  ::pthread_setname_np(thread.native_handle(), name);
+#else
+  static_cast<void>(name);
+#endif
+  return thread;
 }
 
 void on_fork_child(void (*callback)() noexcept) noexcept {

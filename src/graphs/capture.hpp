@@ -1,18 +1,17 @@
 // One stream capture, from begin to end.
 //
-// A Capture is open from its making until end() or abort(), and ends its capture by itself when it
-// is destroyed, when the thread that began it ends, and never in a forked child. Whatever happens,
-// the stream can be used afterwards. It also notes what it sees on the way, because the driver
-// tells nothing of a broken capture, and owns the spans that scopes record into it.
+// A Capture is open from begin() until end() or abort(). It also ends when it is destroyed and when
+// the thread that began it ends, but never in a forked child. Whatever happens, the stream is
+// usable afterwards. While it is open it records its progress, because the driver says nothing
+// about a broken capture, and owns the spans that scopes record into it.
 //
-// Streams are CUDA stream handles as integers; the caller keeps the stream alive. Any thread may
-// look, and record spans; begin, end and abort need the caller's order. Errors are driver::Error.
-// Its own calls break nobody's capture.
+// Streams are CUDA stream handles as integers, kept alive by the caller. Any thread may ask for
+// progress and record spans; the caller orders begin, end and abort. Errors are driver::Error. None
+// of the calls breaks another capture.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +23,7 @@ namespace gpuprof::graphs {
 // Which calls, on which threads, break a capture; the values are the driver's.
 enum class CaptureMode : std::uint8_t { kGlobal, kThreadLocal, kRelaxed };
 
+// The values are the driver's.
 enum class CaptureStatus : std::uint8_t { kNone, kActive, kInvalidated };
 
 // What scopes inside a capture become.
@@ -38,9 +38,9 @@ struct CaptureOptions {
   GraphTimers timers = GraphTimers::kLast;
 };
 
-// What was seen of a capture while it was active.
+// How far a capture had come when it was last seen active.
 struct CaptureProgress {
-  bool looked = false;  // else nothing was seen
+  bool known = false;
   std::size_t nodes = 0;
   std::string last_kernel;  // mangled; empty where none of the newest nodes is a kernel
 };
@@ -48,7 +48,7 @@ struct CaptureProgress {
 // Every pair of events that scopes and timers have made nodes of a graph.
 using EventsInGraph = std::vector<std::shared_ptr<const timing::GraphEvents>>;
 
-// What end() gives: the graph, which is the caller's, its events and the whole spans among them.
+// What end() returns: the graph, which is the caller's, its events and the complete spans.
 struct CapturedParts {
   void* graph = nullptr;
   EventsInGraph events;
@@ -56,34 +56,34 @@ struct CapturedParts {
   timing::EventClock* clock = nullptr;  // of the context that was captured
 };
 
-// Destroys a graph that nobody took over. Never throws; breaks nobody's capture.
+// Destroys a graph that nobody owns. Never throws; breaks no capture.
 void discard_graph(void* graph) noexcept;
 
 class Capture {
  public:
-  // Begins a capture on `stream`. Refused before the driver is called: the legacy default stream
-  // (error 900) and a stream that is being captured already (kInvalidState). `ordinal` is the
-  // device of a default stream on a thread without a context.
+  // Begins a capture on `stream`. Refuses, without calling the driver, the legacy default stream
+  // (error 900) and a stream that is being captured (kInvalidState). `ordinal` is the device of a
+  // default stream on a thread without a context.
   static std::shared_ptr<Capture> begin(std::uintptr_t stream, int ordinal,
                                         const CaptureOptions& options);
 
-  // Takes part in a capture that a framework has begun on `stream` and will end.
+  // Joins a capture that a framework began on `stream` and will end.
   static std::shared_ptr<Capture> attach(std::uintptr_t stream, const CaptureOptions& options);
 
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
   ~Capture() { abort(); }
 
-  // Ends the capture. It is over afterwards, also where this throws, except for a call on another
-  // thread than the one that began it: that is refused (error 908) and the capture stays open.
-  // For an attached capture: to be called before the framework ends it; gives no graph.
+  // Ends the capture. It is over afterwards, also where this throws, except on another thread than
+  // the one that began it: that is refused (error 908) and the capture stays open. Call it on an
+  // attached capture before the framework ends it; there is no graph then.
   CapturedParts end();
 
-  // Ends the capture and throws it away. For an attached capture: only forgets it. Never throws.
-  // On another thread than the beginning one it is ended all the same.
+  // Ends the capture and discards it, on any thread. Only forgets an attached capture. Never
+  // throws.
   void abort() noexcept;
 
-  // Counts the nodes and names the newest, if the capture is active.
+  // Updates progress(), if the capture is active.
   void look() noexcept;
 
   [[nodiscard]] CaptureStatus status();
@@ -93,15 +93,20 @@ class Capture {
   [[nodiscard]] unsigned long long id() const noexcept { return id_; }
   [[nodiscard]] const CaptureOptions& options() const noexcept { return options_; }
   [[nodiscard]] std::uint64_t thread() const noexcept { return thread_; }
-  [[nodiscard]] CaptureProgress sights() const;
-  // What the driver's log says since the capture began.
+  [[nodiscard]] CaptureProgress progress() const;
+  // The lines of the driver's log since the capture began.
   [[nodiscard]] std::vector<driver::LogLine> log() const;
 
+  // Keep events that become nodes, and a span whose two events are nodes.
+  void add_events(const std::shared_ptr<const timing::GraphEvents>& events);
+  void add_timer(timing::Sample& sample);
+
  private:
-  friend struct OpenCaptures;
   Capture(std::uintptr_t stream, const CaptureOptions& options, bool attached);
 
-  void started();
+  static void open(const std::shared_ptr<Capture>& capture);
+  bool close(CapturedParts& parts) noexcept;
+  void read_id();
   [[nodiscard]] bool still_there() const;
 
   const std::uintptr_t stream_;
@@ -115,12 +120,12 @@ class Capture {
   driver::LogPosition log_from_ = 0;
   // Under the lock of the open captures:
   bool open_ = false;
-  CaptureProgress sights_;
+  CaptureProgress progress_;
   std::vector<timing::SampleRef> timers_;
   EventsInGraph events_;
 };
 
-// What the driver says of any stream.
+// The capture of any stream, as the driver tells it.
 struct StreamCapture {
   CaptureStatus status = CaptureStatus::kNone;
   unsigned long long id = 0;
@@ -131,27 +136,24 @@ StreamCapture capture_of(std::uintptr_t stream, int ordinal);
 // The status alone: one driver call.
 CaptureStatus status_of(std::uintptr_t stream, int ordinal);
 
-// Ends whatever capture the stream is in and throws its graph away. Returns the driver's answer to
-// the end, 0 for a capture that was whole. For the clean-up of a framework's capture.
+// Ends whatever capture the stream is in and discards its graph: the clean-up of a framework's
+// capture. Returns the driver's answer, 0 for an intact capture.
 int drop_capture(std::uintptr_t stream);
 
-// Begins a capture that nothing is noted of, for a framework that has to end one.
-void begin_bare_capture(std::uintptr_t stream);
+// Begins a capture without a Capture object, for a framework that has to end one.
+void begin_empty_capture(std::uintptr_t stream);
 
-// The open capture of gpuprof's with the driver's number `id`, or null.
-std::shared_ptr<Capture> find_open(unsigned long long id) noexcept;
-
-// All open captures of this process that gpuprof began or takes part in.
+// All open captures of this process that gpuprof began or joined.
 std::vector<std::shared_ptr<Capture>> open_captures();
 
-// Makes scopes inside these captures theirs. Called once.
+// Lets scopes on a captured stream record into these captures. Called once.
 void own_captured_scopes() noexcept;
 
-// Sets this thread's capture mode and returns the one before. Throws driver::Error.
+// Sets this thread's capture mode and returns the one before.
 CaptureMode exchange_thread_mode(CaptureMode mode);
 
-// Lets this thread destroy what others made, for a block, without breaking an open capture. For the
-// stack of one function; never throws, and does nothing without a driver.
+// Puts this thread into relaxed capture mode for a block, so that destroying other people's objects
+// breaks no open capture. On the stack only. Never throws; does nothing without a driver.
 class RelaxedThread {
  public:
   RelaxedThread() noexcept;

@@ -1,14 +1,14 @@
-#include "graphs/capture.hpp"
-
 #include <pthread.h>
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
-#include <vector>
 
 #include "driver/cuda_thread_state.hpp"
+#include "driver/process.hpp"
+#include "graphs/capture.hpp"
 #include "graphs/cuda_handles.hpp"
-#include "graphs/cuda_open_captures.hpp"
+#include "timing/cuda_capture.hpp"
 #include "timing/cuda_contexts.hpp"
 
 namespace gpuprof::graphs {
@@ -22,33 +22,90 @@ using timing::contexts::as_stream;
 namespace {
 
 constexpr int kEndTries = 3;
-constexpr std::size_t kNewest = 64;  // nodes that are looked at for a kernel
+constexpr std::size_t kNewest = 64;  // how many nodes are searched for a kernel
+
+// The open captures of this process. The lock is held over no driver call.
+struct OpenCaptures {
+  driver::ForkMutex mutex;
+  std::vector<std::weak_ptr<Capture>> captures;
+};
+
+OpenCaptures& registry() {
+  static OpenCaptures& storage = *new OpenCaptures;
+  return storage;
+}
+
+// Aborts the captures that an ending thread leaves open: a global one would refuse other threads'
+// allocations for ever.
+struct CapturesOfThread {
+  std::vector<std::weak_ptr<Capture>> captures;
+
+  CapturesOfThread() = default;
+  CapturesOfThread(const CapturesOfThread&) = delete;
+  CapturesOfThread& operator=(const CapturesOfThread&) = delete;
+  ~CapturesOfThread() {
+    for (const auto& entry : captures) {
+      if (const auto capture = entry.lock()) capture->abort();
+    }
+  }
+};
+thread_local CapturesOfThread captures_of_thread;
+
+void forget_dead(std::vector<std::weak_ptr<Capture>>& captures) {
+  captures.erase(std::remove_if(captures.begin(), captures.end(),
+                                [](const auto& entry) { return entry.expired(); }),
+                 captures.end());
+}
+
+// The open capture with the driver's number `id`, or null.
+std::shared_ptr<Capture> find_open(unsigned long long id) {
+  for (const auto& capture : open_captures()) {
+    if (capture->id() == id) return capture;
+  }
+  return nullptr;
+}
+
+timing::CaptureClaim claim(unsigned long long id) noexcept {
+  try {
+    const std::shared_ptr<Capture> capture = find_open(id);
+    if (!capture) return timing::CaptureClaim::kForeign;
+    capture->look();
+    return capture->options().timers == GraphTimers::kStrip ? timing::CaptureClaim::kStrip
+                                                            : timing::CaptureClaim::kRecord;
+  } catch (...) {  // out of memory
+    return timing::CaptureClaim::kForeign;
+  }
+}
+
+void keep(unsigned long long id,
+          const std::shared_ptr<const timing::GraphEvents>& events) noexcept {
+  try {
+    if (const std::shared_ptr<Capture> capture = find_open(id)) capture->add_events(events);
+  } catch (...) {  // out of memory: they live as long as the sample
+  }
+}
+
+void recorded(unsigned long long id, timing::Sample& sample) noexcept {
+  try {
+    const std::shared_ptr<Capture> capture = find_open(id);
+    if (!capture) return;
+    capture->add_timer(sample);
+    capture->look();
+  } catch (...) {  // out of memory: the span can be read as long as its sample lives
+  }
+}
 
 // How the driver's log writes a thread.
 std::uint64_t this_thread() noexcept { return static_cast<std::uint64_t>(pthread_self()); }
 
 bool is_legacy(std::uintptr_t stream) noexcept { return stream <= 1; }
 
+// The enumerations have the driver's values.
 CUstreamCaptureMode driver_mode(CaptureMode mode) noexcept {
-  switch (mode) {
-    case CaptureMode::kGlobal:
-      return CU_STREAM_CAPTURE_MODE_GLOBAL;
-    case CaptureMode::kRelaxed:
-      return CU_STREAM_CAPTURE_MODE_RELAXED;
-    default:
-      return CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-  }
+  return static_cast<CUstreamCaptureMode>(mode);
 }
-
 CaptureStatus status_from(CUstreamCaptureStatus status) noexcept {
-  switch (status) {
-    case CU_STREAM_CAPTURE_STATUS_ACTIVE:
-      return CaptureStatus::kActive;
-    case CU_STREAM_CAPTURE_STATUS_INVALIDATED:
-      return CaptureStatus::kInvalidated;
-    default:
-      return CaptureStatus::kNone;
-  }
+  return static_cast<CaptureStatus>(status);
 }
 
 CaptureStatus ask(const Table& table, std::uintptr_t stream) {
@@ -63,8 +120,8 @@ bool is_capturing(const Table& table, std::uintptr_t stream) noexcept {
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-// Ends whatever capture the stream is in, and again where the driver says that it is still in one:
-// a stream left behind in a capture can never be used again.
+// Ends whatever capture the stream is in, more than once where the driver says that it still is in
+// one: a stream left in a capture can never be used again.
 CUresult end_for_sure(const Table& table, std::uintptr_t stream, CUgraph& graph) noexcept {
   CUresult first = table.cuStreamEndCapture(as_stream(stream), &graph);
   for (int tries = 1; first != CUDA_SUCCESS && tries < kEndTries; ++tries) {
@@ -78,6 +135,14 @@ CUresult end_for_sure(const Table& table, std::uintptr_t stream, CUgraph& graph)
     graph = nullptr;
   }
   return first;
+}
+
+// The same, and destroys the graph. Returns the driver's answer to the first end.
+CUresult discard_capture(const Table& table, std::uintptr_t stream) noexcept {
+  CUgraph graph = nullptr;
+  const CUresult status = end_for_sure(table, stream, graph);
+  if (graph != nullptr) table.cuGraphDestroy(graph);
+  return status;
 }
 
 std::string kernel_of(const Table& table, CUgraphNode node) {
@@ -106,8 +171,8 @@ std::string newest_kernel(const Table& table, CUgraph graph, std::size_t count) 
   return {};
 }
 
-// What has to be current for a call on the stream. Only a default stream needs any; another one
-// must not be asked for its own, because that answers 901 once its capture is broken.
+// What must be current for a call on the stream. Only a default stream needs a context; another
+// stream must not be asked for its own, which answers 901 once its capture is broken.
 CUcontext context_for(const Table& table, std::uintptr_t stream, int ordinal) {
   if (!timing::contexts::is_default_stream(stream)) return nullptr;
   return timing::contexts::find(table, stream, ordinal).to_push;
@@ -156,22 +221,16 @@ std::shared_ptr<Capture> Capture::begin(std::uintptr_t stream, int ordinal,
   const CUresult status = table.cuStreamBeginCapture(as_stream(stream), driver_mode(options.mode));
   if (status != CUDA_SUCCESS) {
     const Error error = driver::error_of(status, "cuStreamBeginCapture");
-    CUgraph graph = nullptr;
-    if (driver::blocked.load(std::memory_order_relaxed) == 0 && is_capturing(table, stream) &&
-        end_for_sure(table, stream, graph) == CUDA_SUCCESS) {
-      table.cuGraphDestroy(graph);
+    if (driver::blocked.load(std::memory_order_relaxed) == 0 && is_capturing(table, stream)) {
+      discard_capture(table, stream);
     }
     throw error;
   }
   try {
-    capture->started();
-    OpenCaptures::instance().enter(capture);
+    capture->read_id();
+    open(capture);
   } catch (...) {
-    CUgraph graph = nullptr;
-    if (driver::blocked.load(std::memory_order_relaxed) == 0 &&
-        end_for_sure(table, stream, graph) == CUDA_SUCCESS) {
-      table.cuGraphDestroy(graph);
-    }
+    if (driver::blocked.load(std::memory_order_relaxed) == 0) discard_capture(table, stream);
     throw;
   }
   return capture;
@@ -182,13 +241,35 @@ std::shared_ptr<Capture> Capture::attach(std::uintptr_t stream, const CaptureOpt
   const std::shared_ptr<Capture> capture(new Capture(stream, options, true));
   capture->clock_ = timing::contexts::find(table, stream, 0).clock;
   capture->log_from_ = driver::log_position(table);
-  capture->started();
-  OpenCaptures::instance().enter(capture);
+  capture->read_id();
+  open(capture);
   return capture;
 }
 
-// Notes the driver's number of the capture.
-void Capture::started() {
+// Registers a capture that is open now. It ends with this thread, unless it may end on any.
+void Capture::open(const std::shared_ptr<Capture>& capture) {
+  if (!capture->attached_ && capture->options_.mode != CaptureMode::kRelaxed) {
+    forget_dead(captures_of_thread.captures);
+    captures_of_thread.captures.push_back(capture);
+  }
+  OpenCaptures& all = registry();
+  const std::lock_guard lock(all.mutex);
+  forget_dead(all.captures);
+  all.captures.push_back(capture);
+  capture->open_ = true;
+}
+
+// Moves out the events and timers. False, with nothing done, if the capture is not open.
+bool Capture::close(CapturedParts& parts) noexcept {
+  const std::lock_guard lock(registry().mutex);
+  if (!std::exchange(open_, false)) return false;
+  parts.events = std::exchange(events_, {});
+  parts.timers = std::exchange(timers_, {});
+  return true;
+}
+
+// Reads the driver's number of the capture.
+void Capture::read_id() {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
   check(driver::ready().cuStreamGetCaptureInfo(as_stream(stream_), &status, &id, nullptr, nullptr,
@@ -201,21 +282,20 @@ void Capture::started() {
   }
 }
 
-// Whether the stream is in this capture still. Its address may be that of another stream by now,
-// with a capture of its own; a broken capture does not say which it is.
+// Whether the stream still is in this capture. Its handle may be another stream's by now, with a
+// capture of its own; a broken capture does not tell its number.
 bool Capture::still_there() const {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
   const CUresult answer = driver::ready().cuStreamGetCaptureInfo(as_stream(stream_), &status, &id,
                                                                  nullptr, nullptr, nullptr);
-  if (answer != CUDA_SUCCESS) return true;  // the end will say what is wrong
+  if (answer != CUDA_SUCCESS) return true;  // the end tells what is wrong
   return status == CU_STREAM_CAPTURE_STATUS_INVALIDATED ||
          (status == CU_STREAM_CAPTURE_STATUS_ACTIVE && id == id_);
 }
 
 CapturedParts Capture::end() {
-  auto& all = OpenCaptures::instance();
-  if (!all.is_open(*this)) {
+  if (!open()) {
     throw Error(ErrorKind::kInvalidState,
                 "this capture is over: it was ended or thrown away before, or the thread that "
                 "began it has ended");
@@ -231,8 +311,8 @@ CapturedParts Capture::end() {
                     "open.)");
   }
   look();
-  all.close(*this);
-  CapturedParts parts = all.take_parts(*this);
+  CapturedParts parts;
+  close(parts);
   parts.clock = clock_;
   if (attached_) return parts;
   const Table& table = driver::ready();
@@ -250,19 +330,15 @@ CapturedParts Capture::end() {
 }
 
 void Capture::abort() noexcept {
-  auto& all = OpenCaptures::instance();
-  if (!all.close(*this)) return;
+  CapturedParts parts;  // whose events go after the capture
+  if (!close(parts)) return;
   try {
-    const CapturedParts parts = all.take_parts(*this);  // its events go after the capture
     if (attached_ || generation_ != driver::fork_generation()) return;
     if (driver::blocked.load(std::memory_order_relaxed) != 0) return;
     const Table& table = driver::ready();
     if (!clock_->check_alive()) return;
     const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
-    CUgraph graph = nullptr;
-    if (still_there() && end_for_sure(table, stream_, graph) == CUDA_SUCCESS) {
-      table.cuGraphDestroy(graph);
-    }
+    if (still_there()) discard_capture(table, stream_);
   } catch (...) {  // the driver is gone, or the context: and with it the capture
   }
 }
@@ -283,13 +359,14 @@ void Capture::look() noexcept {
         status != CU_STREAM_CAPTURE_STATUS_ACTIVE || id != id_) {
       return;
     }
-    CaptureProgress seen = sights();
+    CaptureProgress seen = progress();
     if (table.cuGraphGetNodes(graph, nullptr, &seen.nodes) != CUDA_SUCCESS) return;
     std::string kernel = newest_count > 0 ? kernel_of(table, newest[newest_count - 1]) : "";
     if (kernel.empty() && seen.nodes > 0) kernel = newest_kernel(table, graph, seen.nodes);
     if (!kernel.empty()) seen.last_kernel = std::move(kernel);
-    seen.looked = true;
-    OpenCaptures::instance().set_sights(*this, std::move(seen));
+    seen.known = true;
+    const std::lock_guard lock(registry().mutex);
+    progress_ = std::move(seen);
   } catch (...) {  // out of memory, or the driver is gone: nothing was seen
   }
 }
@@ -304,11 +381,47 @@ CaptureStatus Capture::status() {
   return still_there() ? ask(table, stream_) : CaptureStatus::kNone;
 }
 
-bool Capture::open() const noexcept { return OpenCaptures::instance().is_open(*this); }
+bool Capture::open() const noexcept {
+  const std::lock_guard lock(registry().mutex);
+  return open_;
+}
 
-CaptureProgress Capture::sights() const { return OpenCaptures::instance().sights(*this); }
+CaptureProgress Capture::progress() const {
+  const std::lock_guard lock(registry().mutex);
+  return progress_;
+}
+
+void Capture::add_timer(timing::Sample& sample) {
+  timing::add_reference(&sample);
+  timing::SampleRef reference(&sample);
+  const std::lock_guard lock(registry().mutex);
+  timers_.push_back(std::move(reference));
+}
+
+void Capture::add_events(const std::shared_ptr<const timing::GraphEvents>& events) {
+  const std::lock_guard lock(registry().mutex);
+  events_.push_back(events);
+}
 
 std::vector<driver::LogLine> Capture::log() const { return driver::log_since(log_from_); }
+
+std::vector<std::shared_ptr<Capture>> open_captures() {
+  std::vector<std::shared_ptr<Capture>> open;
+  {
+    OpenCaptures& all = registry();
+    const std::lock_guard lock(all.mutex);
+    for (const auto& entry : all.captures) {
+      if (auto capture = entry.lock()) open.push_back(std::move(capture));
+    }
+  }
+  // Outside of the lock: dropping the last reference ends a capture.
+  open.erase(std::remove_if(open.begin(), open.end(),
+                            [](const auto& capture) { return !capture->open(); }),
+             open.end());
+  return open;
+}
+
+void own_captured_scopes() noexcept { timing::set_capture_owner({&claim, &keep, &recorded}); }
 
 void discard_graph(void* graph) noexcept {
   const Table* table = driver::loaded_or_null();
@@ -342,14 +455,10 @@ StreamCapture capture_of(std::uintptr_t stream, int ordinal) {
 }
 
 int drop_capture(std::uintptr_t stream) {
-  const Table& table = driver::ready();
-  CUgraph graph = nullptr;
-  const CUresult status = end_for_sure(table, stream, graph);
-  if (status == CUDA_SUCCESS && graph != nullptr) table.cuGraphDestroy(graph);
-  return static_cast<int>(status);
+  return static_cast<int>(discard_capture(driver::ready(), stream));
 }
 
-void begin_bare_capture(std::uintptr_t stream) {
+void begin_empty_capture(std::uintptr_t stream) {
   check(
       driver::ready().cuStreamBeginCapture(as_stream(stream), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
       "cuStreamBeginCapture");
@@ -362,7 +471,7 @@ CaptureMode exchange_thread_mode(CaptureMode mode) {
   const CUresult status = table.cuThreadExchangeStreamCaptureMode(&exchanged);
   if (status != CUDA_SUCCESS) {
     const Error error = driver::error_of(status, "cuThreadExchangeStreamCaptureMode");
-    // It has told the mode before: it may have set the other one all the same.
+    // It wrote the mode before, so it may have set the new one despite the error.
     if (exchanged != wanted) table.cuThreadExchangeStreamCaptureMode(&exchanged);
     throw error;
   }
@@ -370,21 +479,20 @@ CaptureMode exchange_thread_mode(CaptureMode mode) {
 }
 
 RelaxedThread::RelaxedThread() noexcept {
-  try {
-    if (driver::loaded_or_null() != nullptr) before_ = exchange_thread_mode(CaptureMode::kRelaxed);
-  } catch (...) {  // no driver to be afraid of any more
-  }
+  const Table* table = driver::loaded_or_null();
+  if (table == nullptr || driver::blocked.load(std::memory_order_relaxed) != 0) return;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  table->cuThreadExchangeStreamCaptureMode(&mode);
+  before_ = static_cast<CaptureMode>(mode);
 }
 
 // Tried again, because a thread that is left in relaxed mode has no protection.
 RelaxedThread::~RelaxedThread() {
   if (before_ == CaptureMode::kRelaxed) return;
   for (int tries = 0; tries < 2; ++tries) {
-    try {
-      exchange_thread_mode(before_);
-      return;
-    } catch (...) {
-    }
+    if (driver::blocked.load(std::memory_order_relaxed) != 0) return;
+    CUstreamCaptureMode mode = driver_mode(before_);
+    if (driver::loaded_or_null()->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS) return;
   }
 }
 

@@ -5,8 +5,8 @@
 #include "graphs/captured_graph.hpp"
 #include "graphs/cuda_deferred_release.hpp"
 #include "graphs/cuda_handles.hpp"
+#include "graphs/nodes.hpp"
 #include "timing/cuda_contexts.hpp"
-#include "timing/cuda_event_clock.hpp"
 
 namespace gpuprof::graphs {
 
@@ -36,15 +36,15 @@ std::int64_t index_of(const Table& table, CUgraph graph, CUgraphNode wanted) {
 
 }  // namespace
 
-// A CUgraph, destroyed with its last owner unless it is lent.
+// A CUgraph, destroyed with its last owner unless it is borrowed.
 struct CapturedGraph::Handle {
-  Handle(void* of_graph, bool is_lent, EventsInGraph of_nodes)
-      : graph(of_graph), lent(is_lent), events(std::move(of_nodes)) {}
+  Handle(void* of_graph, bool is_borrowed, EventsInGraph of_nodes)
+      : graph(of_graph), borrowed(is_borrowed), events(std::move(of_nodes)) {}
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   ~Handle() {
-    // A graph outlives its context, other than what was instantiated from it.
-    if (lent || graph == nullptr || driver::blocked.load(std::memory_order_relaxed) != 0 ||
+    // A graph outlives its context; executable graphs do not.
+    if (borrowed || graph == nullptr || driver::blocked.load(std::memory_order_relaxed) != 0 ||
         generation != driver::fork_generation()) {
       return;
     }
@@ -54,16 +54,15 @@ struct CapturedGraph::Handle {
   }
 
   void* const graph;
-  const bool lent;
-  const EventsInGraph events;  // its nodes record them, and those of executables made of it
+  const bool borrowed;
+  const EventsInGraph events;  // recorded by its nodes, and by those of its executable graphs
   const std::uint32_t generation = driver::fork_generation();
 };
 
-CapturedGraph::CapturedGraph(CapturedParts parts, bool lent, std::uintptr_t stream, int ordinal,
+CapturedGraph::CapturedGraph(CapturedParts parts, bool borrowed, std::uintptr_t stream, int ordinal,
                              GraphTimers keeping)
-    : stream_(stream),
-      generation_(driver::fork_generation()),
-      turns_(std::make_shared<LaunchOrder>()),
+    : generation_(driver::fork_generation()),
+      order_(std::make_shared<LaunchOrder>()),
       spans_({}, keeping, nullptr, {}) {
   const Table& table = driver::ready();
   void* graph = parts.graph;
@@ -71,10 +70,10 @@ CapturedGraph::CapturedGraph(CapturedParts parts, bool lent, std::uintptr_t stre
     clock_ = parts.clock;
     if (clock_ == nullptr) clock_ = timing::contexts::find(table, stream, ordinal).clock;
     device_ = clock_->ordinal();
-    graph_ = std::make_shared<Handle>(graph, lent, std::move(parts.events));
+    graph_ = std::make_shared<Handle>(graph, borrowed, std::move(parts.events));
     source_ = graph_;
   } catch (...) {
-    if (!graph_ && !lent && graph != nullptr) {
+    if (!graph_ && !borrowed && graph != nullptr) {
       const driver::RelaxedCapture relaxed(table);
       table.cuGraphDestroy(as_graph(graph));
     }
@@ -101,8 +100,8 @@ void CapturedGraph::throw_if_blocked() const {
 
 std::unique_lock<std::mutex> CapturedGraph::enter(bool wait) {
   throw_if_blocked();
-  return wait ? std::unique_lock(turns_->mutex_)
-              : std::unique_lock(turns_->mutex_, std::try_to_lock);
+  return wait ? std::unique_lock(order_->mutex_)
+              : std::unique_lock(order_->mutex_, std::try_to_lock);
 }
 
 driver::EventAccess CapturedGraph::throw_if_unusable() const {
@@ -118,7 +117,7 @@ driver::EventAccess CapturedGraph::throw_if_unusable() const {
 void CapturedGraph::retain(const Payload& payload) {
   const auto lock = enter();
   throw_if_unusable();
-  if (!over_) over_ = std::make_shared<LaunchEvent>(*clock_);
+  record_completions();
   payload_ = payload;
 }
 
@@ -137,17 +136,22 @@ void CapturedGraph::read_scalars_of(std::uintptr_t stream) {
   read_scalars(scalars_updated_on(*clock_, stream));
 }
 
-void CapturedGraph::set_launch_order(std::shared_ptr<LaunchOrder> turns) {
+void CapturedGraph::set_launch_order(std::shared_ptr<LaunchOrder> order) {
   {
     const auto lock = enter();
     throw_if_unusable();
-    if (!over_) over_ = std::make_shared<LaunchEvent>(*clock_);
+    record_completions();
     in_order_ = true;
   }
-  turns_ = std::move(turns);
+  order_ = std::move(order);
 }
 
-void CapturedGraph::add_copies(const std::vector<EdgeCopy>& in, const std::vector<EdgeCopy>& out) {
+// With the lock held.
+void CapturedGraph::record_completions() {
+  if (!completed_) completed_ = std::make_shared<LaunchEvent>(*clock_);
+}
+
+void CapturedGraph::add_copies(const std::vector<IoCopy>& in, const std::vector<IoCopy>& out) {
   const auto lock = enter();
   throw_if_unusable();
   if (exec_ != nullptr || graph_->graph == nullptr || !copies_.empty()) {
@@ -158,9 +162,9 @@ void CapturedGraph::add_copies(const std::vector<EdgeCopy>& in, const std::vecto
   copies_.add(graph_->graph, clock_->context(), in, out);
 }
 
-void CapturedGraph::let_go_of_payload() noexcept {
+void CapturedGraph::release_payload() noexcept {
   if (payload_.what == nullptr) return;
-  afterlife::add({std::exchange(payload_, {}), over_, lost_track_, !needed_});
+  deferred_release::add({std::exchange(payload_, {}), completed_, record_failed_, !payload_used_});
 }
 
 std::int64_t CapturedGraph::free_memory() const noexcept {
@@ -181,7 +185,7 @@ void CapturedGraph::instantiate() {
     check(table.cuGraphInstantiateWithFlags(&exec, as_graph(graph_->graph),
                                             CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH),
           "cuGraphInstantiateWithFlags");
-    copies_.rest();
+    copies_.disarm();
   } catch (...) {
     if (exec != nullptr && driver::blocked.load(std::memory_order_relaxed) == 0) {
       table.cuGraphExecDestroy(exec);
@@ -192,7 +196,7 @@ void CapturedGraph::instantiate() {
   owns_exec_ = true;
 }
 
-// Asking before and after each instantiation would cost more than all else that a capture adds.
+// Not measured at each instantiation: asking twice costs more than all else that a capture adds.
 GraphMemory CapturedGraph::memory() {
   const auto lock = enter();
   if (measured_ || closed()) return memory_;
@@ -208,32 +212,31 @@ GraphMemory CapturedGraph::memory() {
   const std::int64_t after = free_memory();
   if (twin != nullptr) table.cuGraphExecDestroy(twin);
   measured_ = true;
-  // A graph that allocates may have one executable copy only (801): then it is not known.
+  // A graph that allocates can have one executable copy only (801): not known then.
   if (status == CUDA_ERROR_NOT_SUPPORTED) return memory_;
   check(status, "cuGraphInstantiateWithFlags");
   if (before >= 0 && after >= 0) memory_.instantiate = before - after;
   return memory_;
 }
 
-void CapturedGraph::lend_exec(void* exec) {
+void CapturedGraph::borrow_exec(void* exec) {
   const auto lock = enter();
   throw_if_unusable();
   if (!copies_.empty()) {
     const driver::CurrentContext current(driver::ready(), clock_->context());
-    copies_.rest();
+    copies_.disarm();
   }
   exec_ = exec;
   owns_exec_ = false;
 }
 
-void CapturedGraph::upload(std::uintptr_t stream, int ordinal) {
+void CapturedGraph::upload(std::uintptr_t stream) {
   const auto lock = enter();
   throw_if_unusable();
   if (uploaded_.load(std::memory_order_relaxed)) return;
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, clock_->context());
-  static_cast<void>(ordinal);
-  check_stream(table, stream);
+  throw_if_capturing(table, stream);
   const std::int64_t before = free_memory();
   check(table.cuGraphUpload(as_exec(exec_), as_stream(stream)), "cuGraphUpload");
   uploaded_.store(true, std::memory_order_relaxed);
@@ -241,9 +244,9 @@ void CapturedGraph::upload(std::uintptr_t stream, int ordinal) {
   if (before >= 0 && after >= 0) memory_.upload = before - after;
 }
 
-// With both locks held: what an update cannot change, and the driver would not tell.
+// With both locks held. Checks what an update cannot change and the driver does not refuse.
 void CapturedGraph::throw_unless_alike(const CapturedGraph& other) const {
-  if (holds_ != 0) {
+  if (exclusive_count_ != 0) {
     throw Error(ErrorKind::kInvalidState,
                 "this graph is being launched; update it when the launch has returned");
   }
@@ -263,15 +266,15 @@ void CapturedGraph::throw_unless_alike(const CapturedGraph& other) const {
     throw Error(ErrorKind::kInvalidState,
                 "the graphs have " + std::to_string(copies_.size()) + " and " +
                     std::to_string(other.copies_.size()) +
-                    " copies at their edges, and an update cannot change their number");
+                    " copies of inputs and outputs, and an update cannot change their number");
   }
 }
 
 bool CapturedGraph::update(CapturedGraph& other, const Payload& payload, UpdateRefusal& refusal) {
   throw_if_blocked();
-  std::unique_lock lock(turns_->mutex_, std::defer_lock);
-  std::unique_lock lock_of_other(other.turns_->mutex_, std::defer_lock);
-  if (turns_ == other.turns_) {
+  std::unique_lock lock(order_->mutex_, std::defer_lock);
+  std::unique_lock lock_of_other(other.order_->mutex_, std::defer_lock);
+  if (order_ == other.order_) {
     lock.lock();
   } else {
     std::lock(lock, lock_of_other);
@@ -282,12 +285,12 @@ bool CapturedGraph::update(CapturedGraph& other, const Payload& payload, UpdateR
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, clock_->context());
   const driver::RelaxedCapture relaxed(table);
-  std::shared_ptr<LaunchEvent> over;  // not the one that the old payload waits for
-  if (payload.what != nullptr || in_order_) over = std::make_shared<LaunchEvent>(*clock_);
+  std::shared_ptr<LaunchEvent> completed;  // the old payload waits for the old event
+  if (payload.what != nullptr || in_order_) completed = std::make_shared<LaunchEvent>(*clock_);
   std::vector<ReadScalar> scalars;
   scalars.reserve(other.scalars_.size());
   for (const ReadScalar& each : other.scalars_) scalars.push_back({each.scalar});
-  other.copies_.rest();
+  other.copies_.disarm();
   CUgraphExecUpdateResultInfo info{};
   const CUresult status =
       table.cuGraphExecUpdate(as_exec(exec_), as_graph(other.graph_->graph), &info);
@@ -301,19 +304,19 @@ bool CapturedGraph::update(CapturedGraph& other, const Payload& payload, UpdateR
     }
   }
   if (status != CUDA_SUCCESS) {
-    // Also takes the log's lines of a refusal, which are not the next error's.
+    // Also consumes the log's lines of this refusal, so that the next error does not show them.
     const Error error = driver::error_of(status, "cuGraphExecUpdate");
     if (status == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) return false;
     throw error;
   }
-  let_go_of_payload();
+  release_payload();
   payload_ = payload;
-  over_ = std::move(over);
-  needed_ = lost_track_ = false;
-  if (!in_order_) turns_->last_.reset();
+  completed_ = std::move(completed);
+  payload_used_ = record_failed_ = false;
+  if (!in_order_) order_->last_.reset();
   copies_.take_over(other.copies_);
   graph_ = other.graph_;
-  spans_.take_names(other.spans_);
+  spans_.take_over(other.spans_);
   scalars_ = std::move(scalars);
   uploaded_.store(false, std::memory_order_relaxed);
   return true;
@@ -340,38 +343,26 @@ void* CapturedGraph::exec() {
 std::size_t CapturedGraph::node_count() {
   const auto lock = enter();
   throw_if_unusable();
-  std::size_t count = 0;
-  check(driver::ready().cuGraphGetNodes(as_graph(graph_->graph), nullptr, &count),
-        "cuGraphGetNodes");
-  return count;
+  return count_nodes(graph_->graph);
 }
 
-void CapturedGraph::close() noexcept {
-  if (generation_ != driver::fork_generation()) {
-    closed_.store(true, std::memory_order_release);
-    return;
-  }
-  const std::lock_guard lock(turns_->mutex_);
-  close_locked();
-}
-
-bool CapturedGraph::try_close() noexcept {
+bool CapturedGraph::close(bool wait) noexcept {
   if (generation_ != driver::fork_generation()) {
     closed_.store(true, std::memory_order_release);
     return true;
   }
-  const std::unique_lock lock(turns_->mutex_, std::try_to_lock);
-  if (lock.owns_lock()) close_locked();
-  return lock.owns_lock();
-}
-
-void CapturedGraph::close_locked() noexcept {
-  if (closed_.exchange(true, std::memory_order_acq_rel)) return;
-  if (holds_ == 0) take_apart();
+  std::unique_lock lock(order_->mutex_, std::defer_lock);
+  if (wait) {
+    lock.lock();
+  } else if (!lock.try_lock()) {
+    return false;
+  }
+  if (!closed_.exchange(true, std::memory_order_acq_rel) && exclusive_count_ == 0) destroy();
+  return true;
 }
 
 // With the lock held, once.
-void CapturedGraph::take_apart() noexcept {
+void CapturedGraph::destroy() noexcept {
   if (exec_ != nullptr && owns_exec_ && may_call(generation_, *clock_)) {
     const Table& table = *driver::loaded_or_null();
     const driver::RelaxedCapture relaxed(table);
@@ -381,9 +372,9 @@ void CapturedGraph::take_apart() noexcept {
   graph_.reset();
   source_.reset();
   spans_ = GraphSpans({}, spans_.keeping(), nullptr, {});
-  let_go_of_payload();
+  release_payload();
   scalars_.clear();
-  over_.reset();
+  completed_.reset();
   clock_->let_go();
 }
 

@@ -11,10 +11,35 @@
 #include "driver/process.hpp"
 
 namespace gpuprof::graphs {
-namespace afterlife {
+
+LaunchEvent::LaunchEvent(timing::EventClock& of)
+    : clock(of), generation(driver::fork_generation()) {
+  const driver::Table& table = driver::ready();
+  const driver::CurrentContext current(table, clock.context());
+  const CUresult status = table.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+  if (status != CUDA_SUCCESS) {
+    const driver::Error error = driver::error_of(status, "cuEventCreate");
+    if (const auto access = clock.try_access(); access && event != nullptr) {
+      access->destroy(event);
+    }
+    throw error;
+  }
+  clock.hold();
+}
+
+LaunchEvent::~LaunchEvent() {
+  if (generation != driver::fork_generation()) return;
+  if (const auto access = clock.try_access()) {
+    const driver::RelaxedCapture relaxed(*driver::loaded_or_null());
+    access->destroy(event);
+  }
+  clock.let_go();
+}
+
+namespace deferred_release {
 namespace {
 
-// A graph that is to be closed, and what goes with it.
+// A graph to close, and the payload to release with it.
 struct Unclosed {
   std::unique_ptr<CapturedGraph> graph;
   Payload payload;
@@ -34,23 +59,22 @@ Waiting& waiting() {
   return storage;
 }
 
-// A parent's entry in a forked child: its event must not be touched, its payload is the parent's.
+// In a forked child, the parent's events and payloads must not be touched.
 bool is_of_this_process(const Entry& entry) noexcept {
-  return entry.over->generation == driver::fork_generation();
+  return entry.completed->generation == driver::fork_generation();
 }
 
 // With the driver usable.
-bool is_over(const Entry& entry) noexcept {
+bool is_complete(const Entry& entry) noexcept {
   if (entry.never_launched) return true;
-  const auto access = entry.over->clock.try_access();
+  const auto access = entry.completed->clock.try_access();
   if (!access) return true;
-  if (entry.lost_track) return false;
-  return access->query(entry.over->event) == CUDA_SUCCESS;
+  if (entry.record_failed) return false;
+  return access->query(entry.completed->event) == CUDA_SUCCESS;
 }
 
-void keep_for_good(Unclosed& one) noexcept {
-  const CapturedGraph* kept = one.graph.release();
-  static_cast<void>(kept);
+void leak(Unclosed& one) noexcept {
+  [[maybe_unused]] const CapturedGraph* leaked = one.graph.release();
 }
 
 void keep(Unclosed one) noexcept {
@@ -60,7 +84,7 @@ void keep(Unclosed one) noexcept {
     all.unclosed.push_back(std::move(one));
     all.any_unclosed.store(true, std::memory_order_release);
   } catch (...) {
-    keep_for_good(one);  // for lack of memory
+    leak(one);
   }
 }
 
@@ -75,10 +99,10 @@ void close_unclosed() noexcept {
   }
   for (Unclosed& one : unclosed) {
     if (one.generation != driver::fork_generation()) {
-      keep_for_good(one);  // the parent's
+      leak(one);  // it is the parent's
       continue;
     }
-    if (!one.graph->try_close()) {
+    if (!one.graph->close(false)) {
       keep(std::move(one));
       continue;
     }
@@ -87,7 +111,17 @@ void close_unclosed() noexcept {
   }
 }
 
-// Releases what the entries keep, where their launches are over.
+void wait_for(Entry&& entry) noexcept {
+  try {
+    auto& all = waiting();
+    const std::lock_guard lock(all.mutex);
+    all.entries.push_back(std::move(entry));
+    all.any.store(true, std::memory_order_release);
+  } catch (...) {  // out of memory: the payload leaks
+  }
+}
+
+// Releases the entries whose launches have completed.
 void release_entries() noexcept {
   auto& all = waiting();
   if (!all.any.load(std::memory_order_acquire)) return;
@@ -102,17 +136,12 @@ void release_entries() noexcept {
   const driver::RelaxedCapture relaxed(*table);
   for (Entry& entry : entries) {
     if (!is_of_this_process(entry)) continue;
-    if (is_over(entry)) {
-      entry.over.reset();
+    if (is_complete(entry)) {
+      entry.completed.reset();
       entry.payload.release(entry.payload.what);
       continue;
     }
-    try {
-      const std::lock_guard lock(all.mutex);
-      all.entries.push_back(std::move(entry));
-      all.any.store(true, std::memory_order_release);
-    } catch (...) {  // out of memory: the payload is kept for good
-    }
+    wait_for(std::move(entry));
   }
 }
 
@@ -120,26 +149,19 @@ void release_entries() noexcept {
 
 void add(Entry entry) noexcept {
   if (!is_of_this_process(entry)) return;
-  try {
-    auto& all = waiting();
-    const std::lock_guard lock(all.mutex);
-    all.entries.push_back(std::move(entry));
-    all.any.store(true, std::memory_order_release);
-  } catch (...) {
-    return;
-  }
-  release_entries();  // and closes nothing: this comes from a graph that is being closed
+  wait_for(std::move(entry));
+  release_entries();  // closes nothing: the caller is closing a graph
 }
 
-}  // namespace afterlife
+}  // namespace deferred_release
 
 void close_later(std::unique_ptr<CapturedGraph> graph, const Payload& payload) noexcept {
-  afterlife::keep({std::move(graph), payload, driver::fork_generation()});
+  deferred_release::keep({std::move(graph), payload, driver::fork_generation()});
 }
 
 void release_finished() noexcept {
-  afterlife::close_unclosed();
-  afterlife::release_entries();
+  deferred_release::close_unclosed();
+  deferred_release::release_entries();
 }
 
 }  // namespace gpuprof::graphs

@@ -1,27 +1,44 @@
-// What closed graphs still need, until their last replay is over; and graphs that could not be
-// closed yet.
+// The event after a launch, and what closed graphs keep until that event is reached.
 //
-// The launches of one executable graph run one after the other on whatever streams, so that one
-// event after the last of them tells. A user object of the driver would tell too, without anybody
-// asking, but it makes each launch dearer by 2 us on an H200, and the next one wait.
+// Launches of one executable graph run one after the other on whatever streams, so the event after
+// the last one says that all are done. A CUDA user object would also signal completion, but adds
+// 2 us to every launch (H200) and serialises it with the next.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "graphs/captured_graph.hpp"
-#include "graphs/cuda_launch_event.hpp"
+#include "timing/cuda_event_clock.hpp"
 
-namespace gpuprof::graphs::afterlife {
+namespace gpuprof::graphs {
+
+// An event without timing. Shared by the graph, by its LaunchOrder and by deferred releases. Holds
+// its clock. Construction throws driver::Error; the destructor never throws, does nothing in a
+// forked child or a dead context, and may come before the GPU reaches the event.
+struct LaunchEvent {
+  explicit LaunchEvent(timing::EventClock& of);
+  LaunchEvent(const LaunchEvent&) = delete;
+  LaunchEvent& operator=(const LaunchEvent&) = delete;
+  ~LaunchEvent();
+
+  CUevent event = nullptr;
+  timing::EventClock& clock;
+  const std::uint32_t generation;
+};
+
+namespace deferred_release {
 
 struct Entry {
   Payload payload;
-  std::shared_ptr<LaunchEvent> over;
-  bool lost_track;      // the event does not tell: kept until the context is gone
+  std::shared_ptr<LaunchEvent> completed;
+  bool record_failed;   // the event says nothing: kept until the context is gone
   bool never_launched;  // nothing to wait for
 };
 
-// Takes the entry over and looks at once whether it can go. Never throws; for lack of memory the
-// payload is kept for good.
+// Takes ownership of the entry, and releases it at once where it is complete. Never throws; leaks
+// the payload where there is no memory for the entry.
 void add(Entry entry) noexcept;
 
-}  // namespace gpuprof::graphs::afterlife
+}  // namespace deferred_release
+}  // namespace gpuprof::graphs

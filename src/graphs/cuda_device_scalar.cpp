@@ -1,16 +1,15 @@
-#include <algorithm>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <unordered_set>
 
 #include "driver/cuda_thread_state.hpp"
 #include "driver/process.hpp"
-#include "graphs/cuda_launch_event.hpp"
+#include "graphs/cuda_deferred_release.hpp"
 #include "graphs/cuda_scalar_memory.hpp"
 #include "graphs/device_scalar.hpp"
+#include "timing/cuda_capture.hpp"
 #include "timing/cuda_contexts.hpp"
-#include "timing/queue_watch.hpp"
+#include "timing/slow_streams.hpp"
 
 namespace gpuprof::graphs {
 
@@ -21,24 +20,16 @@ using driver::Table;
 using timing::EventClock;
 using timing::EventPair;
 using timing::HostNanoseconds;
+using timing::captures::is_capturing;
 using timing::contexts::as_stream;
 using timing::contexts::is_default_stream;
 
 namespace {
 
 constexpr std::uintptr_t kPerThreadStream = 2;
-constexpr HostNanoseconds kSpin = 50'000;
-constexpr HostNanoseconds kFirstSleep = 20'000;
-constexpr HostNanoseconds kLongestSleep = 1'000'000;
-
-bool is_captured(const Table& table, std::uintptr_t stream) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  check(table.cuStreamIsCapturing(as_stream(stream), &status), "cuStreamIsCapturing");
-  return status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
 
 void refuse_capture(const Table& table, std::uintptr_t stream, const char* message) {
-  if (is_captured(table, stream)) throw Error(ErrorKind::kInvalidState, message);
+  if (is_capturing(table, stream)) throw Error(ErrorKind::kInvalidState, message);
 }
 
 // The legacy default stream has two handles; each thread's own has one for all of them.
@@ -104,22 +95,15 @@ DeviceScalar::Reading::Reading(Reading&& other) noexcept = default;
 DeviceScalar::Reading::~Reading() = default;
 
 bool DeviceScalar::Reading::poll(HostNanoseconds until) {
-  const HostNanoseconds begun = timing::monotonic_now();
-  HostNanoseconds pause = kFirstSleep;
-  for (;;) {
+  return timing::poll_until(until, [this] {
     const driver::EventAccess access = access_to(state_->clock);
-    {
-      const driver::RelaxedCapture relaxed(driver::ready());
-      const CUresult status = access.query(state_->mark.event());
-      if (status == CUDA_SUCCESS) return true;
-      if (status != CUDA_ERROR_NOT_READY) throw driver::error_of(status, "cuEventQuery");
+    const driver::RelaxedCapture relaxed(driver::ready());
+    const CUresult status = access.query(state_->mark.event());
+    if (status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY) {
+      throw driver::error_of(status, "cuEventQuery");
     }
-    const HostNanoseconds now = timing::monotonic_now();
-    if (now >= until) return false;
-    if (now - begun < kSpin) continue;
-    std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(pause, until - now)));
-    pause = std::min(pause * 2, kLongestSleep);
-  }
+    return status == CUDA_SUCCESS;
+  });
 }
 
 std::uint64_t DeviceScalar::Reading::fetch() {
@@ -137,9 +121,9 @@ std::uint64_t DeviceScalar::Reading::fetch() {
   return bits;
 }
 
-DeviceScalar::DeviceScalar(const ScalarFormat& format, std::uint64_t bits, std::uintptr_t stream,
+DeviceScalar::DeviceScalar(std::size_t bytes, std::uint64_t bits, std::uintptr_t stream,
                            int ordinal)
-    : format_(format), generation_(driver::fork_generation()) {
+    : bytes_(bytes), generation_(driver::fork_generation()) {
   const Table& table = driver::ready();
   clock_ = timing::contexts::find(table, stream, ordinal).clock;
   const driver::CurrentContext current(table, clock_->context());
@@ -193,18 +177,18 @@ void DeviceScalar::check_stream(std::uintptr_t stream) const {
 void DeviceScalar::write(std::uint64_t bits, std::uintptr_t stream) {
   const Table& table = driver::ready();
   const CUstream on = as_stream(stream);
-  if (format_.bytes == 1) {
+  if (bytes_ == 1) {
     check(table.cuMemsetD8Async(address_, static_cast<unsigned char>(bits), 1, on),
           "cuMemsetD8Async");
     return;
   }
-  if (format_.bytes == 2) {
+  if (bytes_ == 2) {
     check(table.cuMemsetD16Async(address_, static_cast<unsigned short>(bits), 1, on),
           "cuMemsetD16Async");
     return;
   }
   const auto low = static_cast<unsigned>(bits);
-  if (format_.bytes == 8) {
+  if (bytes_ == 8) {
     if (!in_halves_.load(std::memory_order_relaxed)) {
       const CUresult status =
           table.cuStreamWriteValue64(on, address_, bits, CU_STREAM_WRITE_VALUE_DEFAULT);
@@ -226,7 +210,7 @@ bool DeviceScalar::update(std::uint64_t bits, std::uintptr_t stream, bool record
   check_usable();
   check_stream(stream);
   const driver::CurrentContext current(table, clock_->context());
-  const bool captured = is_captured(table, stream);
+  const bool captured = is_capturing(table, stream);
   if (captured && !record) {
     throw Error(ErrorKind::kInvalidState,
                 "DeviceScalar.update() on a stream that is being captured would become a node that "
@@ -252,7 +236,7 @@ DeviceScalar::Reading DeviceScalar::reading(std::uintptr_t stream) const {
   refuse_capture(table, stream,
                  "DeviceScalar.get() on a stream that is being captured: nothing runs there until "
                  "the graph is launched; end the capture first, or pass another stream");
-  auto state = std::make_unique<Reading::State>(*clock_, memory_, address_, format_.bytes);
+  auto state = std::make_unique<Reading::State>(*clock_, memory_, address_, bytes_);
   check(access_to(*clock_).record(state->mark.event(), as_stream(stream)), "cuEventRecord");
   return Reading(std::move(state));
 }

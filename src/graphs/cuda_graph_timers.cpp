@@ -6,9 +6,7 @@
 #include "graphs/cuda_handles.hpp"
 #include "graphs/graph_timers.hpp"
 #include "timing/cuda_event_clock.hpp"
-#include "timing/cuda_graph_events.hpp"
 #include "timing/device.hpp"
-#include "timing/sinks.hpp"
 #include "timing/statistics.hpp"
 #include "timing/timeline.hpp"
 
@@ -42,7 +40,7 @@ SampleRef sample_of(const Sample& captured, timing::EventClock& clock) {
 GraphSpans::GraphSpans(std::vector<SampleRef> captured, GraphTimers keeping, void* graph,
                        const EventsInGraph& events)
     : keeping_(keeping) {
-  // Scopes are handed over as they end; they are told in the order in which they began.
+  // Scopes are delivered in the order in which they end; times are listed as they began.
   std::vector<std::pair<timing::HostNanoseconds, std::size_t>> order;
   order.reserve(captured.size());
   for (const SampleRef& sample : captured) order.emplace_back(sample->host_begin, order.size());
@@ -87,7 +85,7 @@ void GraphSpans::find_nodes(void* graph, const EventsInGraph& events) {
   for (Span& span : spans_) {
     const auto start = node_of.find(span.captured->start);
     const auto end = node_of.find(span.captured->end);
-    if (start == node_of.end() || end == node_of.end()) continue;  // not of this graph
+    if (start == node_of.end() || end == node_of.end()) continue;  // of another graph
     span.start_node = start->second;
     span.end_node = end->second;
   }
@@ -119,7 +117,7 @@ void GraphSpans::prepare(const driver::EventAccess& access, void* exec, timing::
       }
       sample->finish(SampleStatus::kDropped);
       span.next = std::move(sample);
-      // The events that it pointed at so far are somebody else's by now.
+      // The events that the nodes point at may be in use by another span.
       if (span.points_at_pool) {
         point(access, exec, span, span.captured->start, span.captured->end);
         span.points_at_pool = false;
@@ -131,7 +129,7 @@ void GraphSpans::prepare(const driver::EventAccess& access, void* exec, timing::
   }
 }
 
-void GraphSpans::rest(const driver::EventAccess& access, void* exec) {
+void GraphSpans::disarm(const driver::EventAccess& access, void* exec) {
   for (Span& span : spans_) {
     if (!span.points_at_pool) continue;
     point(access, exec, span, span.captured->start, span.captured->end);
@@ -139,13 +137,13 @@ void GraphSpans::rest(const driver::EventAccess& access, void* exec) {
   }
 }
 
-// A sample that is let go gives its events back by itself.
+// The samples give their events back.
 void GraphSpans::cancel() noexcept {
   for (Span& span : spans_) span.next = SampleRef();
 }
 
 void GraphSpans::launched(const Sample& launch) noexcept {
-  for (const std::size_t index : as_ended_) {  // as any scopes are queued
+  for (const std::size_t index : as_ended_) {  // scopes are queued as they end
     Span& span = spans_[index];
     if (!span.next) continue;
     Sample& sample = *span.next.get();
@@ -205,7 +203,7 @@ std::vector<SpanTime> GraphSpans::read() const {
   return times;
 }
 
-void GraphSpans::take_names(const GraphSpans& other) {
+void GraphSpans::take_over(const GraphSpans& other) {
   for (std::size_t i = 0; i < spans_.size(); ++i) {
     spans_[i].captured = other.spans_[i].captured;
     spans_[i].points_at_pool = false;

@@ -1,5 +1,4 @@
-// The driver's handles inside this component: other headers hold them as plain pointers. And what a
-// node is, as a number: a newer driver has types that the enumeration of our headers cannot hold.
+// The driver's handles inside this component; other headers hold them as void pointers.
 #pragma once
 
 #include <cuda.h>
@@ -14,6 +13,7 @@ inline CUgraph as_graph(void* handle) noexcept { return static_cast<CUgraph>(han
 inline CUgraphExec as_exec(void* handle) noexcept { return static_cast<CUgraphExec>(handle); }
 inline CUgraphNode as_node(void* handle) noexcept { return static_cast<CUgraphNode>(handle); }
 
+// A node's type as a number: a newer driver has types that our headers' enumeration cannot hold.
 inline CUresult type_of(const driver::Table& table, CUgraphNode node, int& type) noexcept {
   CUgraphNodeType written = CU_GRAPH_NODE_TYPE_EMPTY;
   const CUresult status = table.cuGraphNodeGetType(node, &written);

@@ -22,15 +22,14 @@ CUDA_MEMCPY3D copy_between(std::uintptr_t source, std::uintptr_t target, std::si
   return copy;
 }
 
-CUDA_MEMCPY3D params_of(const EdgeCopy& copy, bool is_input) {
-  return is_input ? copy_between(copy.outside, copy.inside, copy.bytes)
-                  : copy_between(copy.inside, copy.outside, copy.bytes);
+CUDA_MEMCPY3D params_of(const IoCopy& copy, bool is_input) {
+  return is_input ? copy_between(copy.user_address, copy.graph_address, copy.bytes)
+                  : copy_between(copy.graph_address, copy.user_address, copy.bytes);
 }
 
-// The nodes that come after nothing, and those that nothing comes after.
 struct Ends {
-  std::vector<CUgraphNode> roots;
-  std::vector<CUgraphNode> leaves;
+  std::vector<CUgraphNode> roots;   // depend on nothing
+  std::vector<CUgraphNode> leaves;  // nothing depends on them
 };
 
 Ends ends_of(const Table& table, CUgraph graph) {
@@ -55,21 +54,21 @@ Ends ends_of(const Table& table, CUgraph graph) {
 
 }  // namespace
 
-void IoCopies::add(void* graph, void* context, const std::vector<EdgeCopy>& in,
-                   const std::vector<EdgeCopy>& out) {
+void IoCopies::add(void* graph, void* context, const std::vector<IoCopy>& in,
+                   const std::vector<IoCopy>& out) {
   const Table& table = driver::ready();
   context_ = context;
   const Ends ends = ends_of(table, as_graph(graph));
-  // Each node of a chain comes after `after`, and is what the next comes after.
-  const auto add_chain = [&](const std::vector<EdgeCopy>& chain, bool is_input,
+  // Adds each node after `after`, and the next node after it.
+  const auto add_chain = [&](const std::vector<IoCopy>& chain, bool is_input,
                              std::vector<CUgraphNode> after) {
-    for (const EdgeCopy& copy : chain) {
+    for (const IoCopy& copy : chain) {
       const CUDA_MEMCPY3D params = params_of(copy, is_input);
       CUgraphNode node = nullptr;
       check(table.cuGraphAddMemcpyNode(&node, as_graph(graph), after.data(), after.size(), &params,
                                        static_cast<CUcontext>(context)),
             "cuGraphAddMemcpyNode");
-      copies_.push_back({node, copy.inside, copy.bytes, 0, is_input, true, true});
+      copies_.push_back({node, copy.graph_address, copy.bytes, 0, is_input, true, true});
       after = {node};
     }
     return after;
@@ -84,67 +83,69 @@ void IoCopies::add(void* graph, void* context, const std::vector<EdgeCopy>& in,
   add_chain(out, false, ends.leaves.empty() ? last_in : ends.leaves);
 }
 
-void IoCopies::rest() {
-  if (at_rest_) return;
+void IoCopies::disarm() {
+  if (disarmed_) return;
   for (const Copy& copy : copies_) {
-    const CUDA_MEMCPY3D onto_itself = copy_between(copy.inside, copy.inside, copy.bytes);
+    const CUDA_MEMCPY3D onto_itself =
+        copy_between(copy.graph_address, copy.graph_address, copy.bytes);
     check(driver::ready().cuGraphMemcpyNodeSetParams(as_node(copy.node), &onto_itself),
           "cuGraphMemcpyNodeSetParams");
   }
-  at_rest_ = true;
+  disarmed_ = true;
 }
 
 void IoCopies::take_over(const IoCopies& other) noexcept {
   for (std::size_t i = 0; i < copies_.size(); ++i) {
     Copy& copy = copies_[i];
-    copy.inside = other.copies_[i].inside;
+    copy.graph_address = other.copies_[i].graph_address;
     copy.bytes = other.copies_[i].bytes;
-    copy.outside = 0;
-    copy.is_sure = false;
+    copy.user_address = 0;
+    copy.is_known = false;
   }
-  all_out_ = false;
+  all_disabled_ = false;
 }
 
-void IoCopies::switch_one(void* exec, Copy& copy, bool on) {
-  if (copy.is_sure && copy.is_done == on) return;
-  copy.is_sure = false;
+void IoCopies::enable(void* exec, Copy& copy, bool on) {
+  if (copy.is_known && copy.is_enabled == on) return;
+  copy.is_known = false;
   check(driver::ready().cuGraphNodeSetEnabled(as_exec(exec), as_node(copy.node), on ? 1 : 0),
         "cuGraphNodeSetEnabled");
-  copy.is_done = on;
-  copy.is_sure = true;
+  copy.is_enabled = on;
+  copy.is_known = true;
 }
 
-// Whether the driver takes the address.
-bool IoCopies::point_one(void* exec, Copy& copy, std::uintptr_t outside) {
-  if (copy.outside != outside) {
-    copy.outside = 0;
-    const CUDA_MEMCPY3D params = params_of({copy.inside, outside, copy.bytes}, copy.is_input);
+// False where the driver refuses the address.
+bool IoCopies::retarget_one(void* exec, Copy& copy, std::uintptr_t user_address) {
+  if (copy.user_address != user_address) {
+    copy.user_address = 0;
+    const CUDA_MEMCPY3D params =
+        params_of({copy.graph_address, user_address, copy.bytes}, copy.is_input);
     const CUresult status = driver::ready().cuGraphExecMemcpyNodeSetParams(
         as_exec(exec), as_node(copy.node), &params, static_cast<CUcontext>(context_));
     if (status != CUDA_SUCCESS) {
-      // Also takes the log's lines of a refusal, which are not the next error's.
+      // Also consumes the log's lines of a refusal, so that the next error does not show them.
       const driver::Error error = driver::error_of(status, "cuGraphExecMemcpyNodeSetParams");
       if (status == CUDA_ERROR_INVALID_VALUE) return false;
       throw error;
     }
-    copy.outside = outside;
+    copy.user_address = user_address;
   }
-  switch_one(exec, copy, true);
+  enable(exec, copy, true);
   return true;
 }
 
-std::ptrdiff_t IoCopies::point(void* exec, const std::uintptr_t* outside) {
-  if (outside == nullptr && all_out_) return -1;
-  all_out_ = false;
+std::ptrdiff_t IoCopies::retarget(void* exec, const std::uintptr_t* user_addresses) {
+  if (user_addresses == nullptr && all_disabled_) return -1;
+  all_disabled_ = false;
   for (std::size_t i = 0; i < copies_.size(); ++i) {
-    const std::uintptr_t address = outside != nullptr ? outside[i] : 0;
+    const std::uintptr_t address = user_addresses != nullptr ? user_addresses[i] : 0;
     if (address == 0) {
-      switch_one(exec, copies_[i], false);
-    } else if (!point_one(exec, copies_[i], address)) {
+      enable(exec, copies_[i], false);
+    } else if (!retarget_one(exec, copies_[i], address)) {
       return static_cast<std::ptrdiff_t>(i);
     }
   }
-  all_out_ = outside == nullptr;
+  all_disabled_ = user_addresses == nullptr;
   return -1;
 }
 

@@ -110,11 +110,11 @@ class Reader {
     }
   }
 
-  // Whether the driver told. That it does not is no failure of the walk, that it is dead is.
+  // Whether a query succeeded. A refused one does not fail the walk, a dead driver does.
   static bool told(CUresult status, const char* call) {
     if (status == CUDA_SUCCESS) return true;
     if (status == driver::kMissingEntry) return false;
-    const driver::Error error = driver::error_of(status, call);  // which notes a dead driver
+    const driver::Error error = driver::error_of(status, call);  // detects a dead driver
     if (driver::blocked.load(std::memory_order_relaxed) != 0) throw error;
     return false;
   }

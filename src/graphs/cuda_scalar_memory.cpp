@@ -42,15 +42,15 @@ Memory& memory() {
   return storage;
 }
 
-// Clocks come and go; the context is what counts.
+// A context may have had several clocks.
 bool same_context(const EventClock& one, const EventClock& other) noexcept {
   return one.context() == other.context() && one.id() == other.id();
 }
 
-// Nobody but the registry holds it, so nobody can begin to.
+// Held by the registry alone, so no scalar can begin to use it.
 bool is_idle(const SlabRef& slab) noexcept { return slab.use_count() == 1; }
 
-// With the lock held: moves what `chosen` picks out of `from` to `to`.
+// With the lock held. Moves the chosen items from `from` to `to`.
 template <typename T, typename Choice>
 void move_out(std::vector<T>& from, std::vector<T>& to, Choice&& chosen) {
   const auto first =
@@ -79,7 +79,7 @@ void free_all(const std::vector<SlabRef>& slabs) noexcept {
   }
 }
 
-// A slot of a slab that has one left, else nothing, and the slabs that can be freed.
+// A free slot of a slab, else none and the slabs that can be freed.
 Slot take_left(const EventClock& clock, std::vector<SlabRef>& finished) {
   Memory& m = memory();
   const std::lock_guard lock(m.mutex);

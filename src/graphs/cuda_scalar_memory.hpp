@@ -1,10 +1,9 @@
-// Where device scalars lie: slabs of slots, and the streams that read them back.
+// Memory of device scalars: slabs of 512 slots, and the streams that read them back.
 //
-// A slot is handed out once. A slab whose slots have all been handed out and let go is freed when
-// another slab is needed: cuMemFree waits until the GPU has done what was queued, so that no slot
-// is used for anything else while a kernel may read it, and letting go of a slot is free of driver
-// calls. One such wait in 512 scalars, in the making of one. Any thread; one lock, held over no
-// driver call. Memory of a context that is gone is forgotten.
+// A slot is used once. A slab whose slots were all used and released is freed when another slab is
+// needed: cuMemFree waits for the GPU, so no kernel can read a slot that was freed, and releasing a
+// slot needs no driver call. So one scalar in 512 waits when it is made. Any thread; one lock, held
+// over no driver call. Memory of a context that is gone is forgotten.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +22,7 @@ struct Slot {
 // A slot in the context of `clock`. Throws driver::Error.
 Slot take_slot(const driver::Table& table, timing::EventClock& clock);
 
-// A stream of ours in the context of `clock` that nothing else is queued on. Throws driver::Error.
+// A stream in the context of `clock` for reads only. Throws driver::Error.
 CUstream copy_stream(const driver::Table& table, timing::EventClock& clock);
 
 }  // namespace gpuprof::graphs::scalars

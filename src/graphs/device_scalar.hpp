@@ -1,21 +1,20 @@
-// One number in device memory, written by calls that carry the value themselves.
+// One number in device memory, written by driver calls that carry the value themselves.
 //
-// A kernel in a graph reads its scalar arguments as they were at the capture; one that reads them
-// from a DeviceScalar gets what was written last. update() puts a write on a stream and returns: no
-// host memory has to outlive it, and work queued on that stream afterwards sees the new value, all
-// of it, work queued before it the old one. Launches of graphs that read it wait for the last
-// update, see CapturedGraph::read_scalar(). Other streams must be ordered by whoever uses them.
+// A kernel in a graph gets its scalar arguments as they were at the capture; one that reads a
+// DeviceScalar gets the value written last. update() queues a write on a stream and returns: later
+// work on that stream sees the new value, earlier work the old one, and no host memory has to stay
+// alive. Launches of graphs that read the scalar wait for the last update (see
+// CapturedGraph::read_scalars()). The caller orders other streams.
 //
-// The number lies in the context of the stream that it was made with, at an address that stays its
-// own, 256-byte aligned, until the scalar and everybody who holds memory() are gone. It is not used
-// for anything else before the GPU has done all work that was queued in that context until then.
-// Destruction makes no driver call.
+// The number is in the context of the stream that it was made with, at a fixed address, 256-byte
+// aligned. The address is not used for anything else until the scalar and all holders of memory()
+// are gone and the GPU has done the work queued in the context until then. Destruction makes no
+// driver call.
 //
-// Any thread, any number at once: concurrent updates land in the order in which the streams run
-// them. Streams are CUDA stream handles as integers; the caller keeps them alive, the one of the
-// last update for as long as reading() and order_before() may be called, also by launches. Errors
-// are driver::Error.
-// None of the functions breaks anybody's capture.
+// Any thread. Concurrent updates take effect in the order in which their streams run them. Streams
+// are CUDA stream handles as integers, kept alive by the caller: that of the last update as long as
+// reading(), order_before() or launches may use it. Errors are driver::Error. None of the functions
+// breaks a capture.
 #pragma once
 
 #include <atomic>
@@ -23,7 +22,6 @@
 #include <memory>
 #include <vector>
 
-#include "graphs/device_scalar_type.hpp"
 #include "timing/clock.hpp"
 
 namespace gpuprof::timing {
@@ -34,8 +32,8 @@ namespace gpuprof::graphs {
 
 class DeviceScalar : public std::enable_shared_from_this<DeviceScalar> {
  public:
-  // One read of the number: polled until the stream has come to it, then fetched. Waits nowhere but
-  // in fetch(), and there for the copy alone. For one thread.
+  // One read of the number: poll until the stream has reached it, then fetch. Only fetch() waits,
+  // for the copy alone. For one thread.
   class Reading {
    public:
     struct State;
@@ -45,55 +43,54 @@ class DeviceScalar : public std::enable_shared_from_this<DeviceScalar> {
     Reading& operator=(const Reading&) = delete;
     ~Reading();
 
-    // Polls until the stream has come to the read, or until `until` (host clock); whether it has.
+    // Polls until `until` (host clock). Returns whether the stream has reached the read.
     bool poll(timing::HostNanoseconds until);
 
-    // Once poll() answered true.
+    // Only after poll() returned true. The number's bytes are the low ones.
     [[nodiscard]] std::uint64_t fetch();
 
    private:
     std::unique_ptr<State> state_;
   };
 
-  // Takes memory and writes the first value on `stream`. `ordinal` is the device of a default
-  // stream on a thread without a context. Refused (kInvalidState) where the stream is being
-  // captured.
-  DeviceScalar(const ScalarFormat& format, std::uint64_t bits, std::uintptr_t stream, int ordinal);
+  // Takes memory for a number of `bytes` (1, 2, 4 or 8) and writes the first value on `stream`.
+  // `ordinal` is the device of a default stream on a thread without a context. kInvalidState where
+  // the stream is being captured.
+  DeviceScalar(std::size_t bytes, std::uint64_t bits, std::uintptr_t stream, int ordinal);
   DeviceScalar(const DeviceScalar&) = delete;
   DeviceScalar& operator=(const DeviceScalar&) = delete;
   ~DeviceScalar();
 
-  // Writes the low bytes of `bits` in `stream`'s order. On a stream that is being captured this is
-  // refused (kInvalidState) unless `record`: then it becomes a node that writes this value at each
-  // replay. Returns whether it was recorded into a capture.
+  // Queues a write of the low bytes of `bits` on `stream`. On a stream that is being captured:
+  // kInvalidState, or with `record` a node that writes this value at each replay. Returns whether
+  // it was recorded into a capture.
   bool update(std::uint64_t bits, std::uintptr_t stream, bool record);
 
-  // Begins a read that comes after all that is queued on `stream` now.
+  // Begins a read of the number as it is after the work queued on `stream` now.
   [[nodiscard]] Reading reading(std::uintptr_t stream) const;
 
-  // Makes what `stream` does from now on wait for the last update. `refusal` is the error's text
+  // Makes later work on `stream` wait for the last update. `refusal` is the text of the error
   // (kInvalidState) where one of the two streams is being captured.
   void order_before(std::uintptr_t stream, const char* refusal) const;
 
-  [[nodiscard]] const ScalarFormat& format() const noexcept { return format_; }
   [[nodiscard]] std::uint64_t address() const noexcept { return address_; }
   [[nodiscard]] int ordinal() const noexcept;
   // The stream of the newest update that was not recorded into a capture.
   [[nodiscard]] std::uintptr_t last_stream() const noexcept {
     return last_stream_.load(std::memory_order_relaxed);
   }
-  // Whether that is `stream` for sure: the per-thread default one has one handle for all threads.
+  // Whether that is certainly `stream`: the per-thread default streams share one handle.
   [[nodiscard]] bool surely_updated_on(std::uintptr_t stream) const noexcept;
-  // How many updates there were, the first write among them.
+  // How many updates there were, including the first write.
   [[nodiscard]] std::uint32_t updates() const noexcept {
     return updates_.load(std::memory_order_acquire);
   }
   [[nodiscard]] const timing::EventClock& clock() const noexcept { return *clock_; }
-  // Keeps the address from being used for anything else. To be dropped on any thread.
+  // Reserves the address as long as it is held. May be dropped on any thread.
   [[nodiscard]] std::shared_ptr<void> memory() const noexcept { return memory_; }
 
  private:
-  const ScalarFormat& format_;
+  const std::size_t bytes_;
   const std::uint32_t generation_;  // of the process
   timing::EventClock* clock_ = nullptr;
   std::shared_ptr<void> memory_;
@@ -107,11 +104,11 @@ class DeviceScalar : public std::enable_shared_from_this<DeviceScalar> {
   void write(std::uint64_t bits, std::uintptr_t stream);
 };
 
-// The scalars of the clock's context whose last update was on `stream`.
+// The scalars of that context whose last update was on `stream`.
 std::vector<std::shared_ptr<const DeviceScalar>> scalars_updated_on(const timing::EventClock& clock,
                                                                     std::uintptr_t stream);
 
-// Frees the memory of contexts in which no scalar is left. Waits for the GPU, as freeing does.
+// Frees the memory of contexts without scalars. Waits for the GPU, as cuMemFree does.
 void release_idle_scalars() noexcept;
 
 }  // namespace gpuprof::graphs

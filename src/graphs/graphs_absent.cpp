@@ -1,4 +1,4 @@
-// The graph component in a build without CUDA's headers: there is no device.
+// CapturedGraph and the rest of graphs/ in a build without CUDA's headers: there is no device.
 #include "driver/error.hpp"
 #include "graphs/capture.hpp"
 #include "graphs/captured_graph.hpp"
@@ -26,9 +26,9 @@ DeviceScalar::Reading::Reading(Reading&& other) noexcept = default;
 DeviceScalar::Reading::~Reading() = default;
 bool DeviceScalar::Reading::poll(timing::HostNanoseconds /*until*/) { unavailable(); }
 std::uint64_t DeviceScalar::Reading::fetch() { unavailable(); }
-DeviceScalar::DeviceScalar(const ScalarFormat& format, std::uint64_t /*bits*/,
-                           std::uintptr_t /*stream*/, int /*ordinal*/)
-    : format_(format), generation_(0) {
+DeviceScalar::DeviceScalar(std::size_t bytes, std::uint64_t /*bits*/, std::uintptr_t /*stream*/,
+                           int /*ordinal*/)
+    : bytes_(bytes), generation_(0) {
   unavailable();
 }
 int DeviceScalar::ordinal() const noexcept { return -1; }
@@ -60,14 +60,13 @@ void Capture::abort() noexcept {}
 void Capture::look() noexcept {}
 CaptureStatus Capture::status() { return CaptureStatus::kNone; }
 bool Capture::open() const noexcept { return false; }
-CaptureProgress Capture::sights() const { return {}; }
+CaptureProgress Capture::progress() const { return {}; }
 std::vector<driver::LogLine> Capture::log() const { return {}; }
 StreamCapture capture_of(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }
 CaptureStatus status_of(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }
 void discard_graph(void* /*graph*/) noexcept {}
 int drop_capture(std::uintptr_t /*stream*/) { unavailable(); }
-void begin_bare_capture(std::uintptr_t /*stream*/) { unavailable(); }
-std::shared_ptr<Capture> find_open(unsigned long long /*id*/) noexcept { return nullptr; }
+void begin_empty_capture(std::uintptr_t /*stream*/) { unavailable(); }
 std::vector<std::shared_ptr<Capture>> open_captures() { return {}; }
 void own_captured_scopes() noexcept {}
 CaptureMode exchange_thread_mode(CaptureMode /*mode*/) { unavailable(); }
@@ -78,20 +77,12 @@ GraphSpans::GraphSpans(std::vector<timing::SampleRef> /*captured*/, GraphTimers 
                        void* /*graph*/, const EventsInGraph& /*events*/)
     : keeping_(keeping) {}
 
-void IoCopies::add(void* /*graph*/, void* /*context*/, const std::vector<EdgeCopy>& /*in*/,
-                   const std::vector<EdgeCopy>& /*out*/) {
-  unavailable();
-}
-void IoCopies::rest() { unavailable(); }
-std::ptrdiff_t IoCopies::point(void* /*exec*/, const std::uintptr_t* /*outside*/) { unavailable(); }
-void IoCopies::take_over(const IoCopies& /*other*/) noexcept {}
-
 struct LaunchEvent {};
 
 struct CapturedGraph::Handle {};
-CapturedGraph::CapturedGraph(CapturedParts /*parts*/, bool /*lent*/, std::uintptr_t stream,
+CapturedGraph::CapturedGraph(CapturedParts /*parts*/, bool /*borrowed*/, std::uintptr_t /*stream*/,
                              int /*ordinal*/, GraphTimers keeping)
-    : stream_(stream), generation_(0), spans_({}, keeping, nullptr, {}) {
+    : generation_(0), spans_({}, keeping, nullptr, {}) {
   unavailable();
 }
 CapturedGraph::~CapturedGraph() = default;
@@ -100,45 +91,23 @@ void CapturedGraph::read_scalars(
   unavailable();
 }
 void CapturedGraph::read_scalars_of(std::uintptr_t /*stream*/) { unavailable(); }
-void CapturedGraph::set_launch_order(std::shared_ptr<LaunchOrder> /*turns*/) { unavailable(); }
-void CapturedGraph::add_copies(const std::vector<EdgeCopy>& /*in*/,
-                               const std::vector<EdgeCopy>& /*out*/) {
+void CapturedGraph::set_launch_order(std::shared_ptr<LaunchOrder> /*order*/) { unavailable(); }
+void CapturedGraph::add_copies(const std::vector<IoCopy>& /*in*/,
+                               const std::vector<IoCopy>& /*out*/) {
   unavailable();
 }
-PointedLaunch CapturedGraph::launch_pointed(std::uintptr_t /*stream*/, int /*ordinal*/,
-                                            timing::Sample* /*replay*/, IoAddresses& /*at*/) {
+LaunchResult CapturedGraph::launch(const LaunchRequest& /*request*/) { unavailable(); }
+LaunchResult CapturedGraph::begin_external_launch(const LaunchRequest& /*request*/) {
   unavailable();
 }
-PointedLaunch CapturedGraph::try_launch_pointed(std::uintptr_t /*stream*/, int /*ordinal*/,
-                                                timing::Sample* /*replay*/, IoAddresses& /*at*/) {
-  unavailable();
-}
-PointedLaunch CapturedGraph::before_pointed_launch(std::uintptr_t /*stream*/, int /*ordinal*/,
-                                                   timing::Sample* /*replay*/,
-                                                   IoAddresses& /*at*/) {
-  unavailable();
-}
-void CapturedGraph::note_use(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }
-void CapturedGraph::keep_turn() { unavailable(); }
-void CapturedGraph::give_turn_back() noexcept {}
+void CapturedGraph::end_external_launch(const LaunchRequest& /*request*/, bool /*launched*/) {}
+void CapturedGraph::note_use(std::uintptr_t /*stream*/) { unavailable(); }
+void CapturedGraph::lock_launch_order() { unavailable(); }
+void CapturedGraph::unlock_launch_order() noexcept {}
 void CapturedGraph::retain(const Payload& /*payload*/) { unavailable(); }
-void CapturedGraph::throw_if_blocked() const { unavailable(); }
 void CapturedGraph::instantiate() { unavailable(); }
-void CapturedGraph::lend_exec(void* /*exec*/) { unavailable(); }
-void CapturedGraph::launch(std::uintptr_t /*stream*/, int /*ordinal*/, timing::Sample* /*replay*/) {
-  unavailable();
-}
-bool CapturedGraph::try_launch(std::uintptr_t /*stream*/, int /*ordinal*/,
-                               timing::Sample* /*replay*/) {
-  unavailable();
-}
-void CapturedGraph::before_launch(std::uintptr_t /*stream*/, int /*ordinal*/,
-                                  timing::Sample* /*replay*/) {
-  unavailable();
-}
-void CapturedGraph::after_launch(std::uintptr_t /*stream*/, timing::Sample* /*replay*/,
-                                 bool /*launched*/) {}
-void CapturedGraph::upload(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }
+void CapturedGraph::borrow_exec(void* /*exec*/) { unavailable(); }
+void CapturedGraph::upload(std::uintptr_t /*stream*/) { unavailable(); }
 bool CapturedGraph::update(CapturedGraph& /*other*/, const Payload& /*payload*/,
                            UpdateRefusal& /*refusal*/) {
   unavailable();
@@ -147,8 +116,7 @@ std::vector<SpanTime> CapturedGraph::times() { unavailable(); }
 GraphMemory CapturedGraph::memory() { unavailable(); }
 void close_later(std::unique_ptr<CapturedGraph> /*graph*/, const Payload& /*payload*/) noexcept {}
 void release_finished() noexcept {}
-void CapturedGraph::close() noexcept {}
-bool CapturedGraph::try_close() noexcept { return true; }
+bool CapturedGraph::close(bool /*wait*/) noexcept { return true; }
 void* CapturedGraph::graph() { unavailable(); }
 void* CapturedGraph::exec() { unavailable(); }
 std::size_t CapturedGraph::node_count() { unavailable(); }

@@ -1,15 +1,14 @@
-// The copies at the edges of a graph: between arrays of its own and those of a call.
+// Copy nodes for a graph's inputs and outputs: between arrays of the graph and arrays of a call.
 //
-// They are copy nodes that are added to a captured graph before it is instantiated. Each has one
-// end that stays (`inside`) and one that each launch may choose (`outside`): the executable graph's
-// nodes are pointed at it, which changes later launches and leaves those in flight alone. Addresses
-// are device addresses as integers, sizes are in bytes; the memory is alive by the caller's promise
-// for as long as a launch that was pointed at it runs. Belongs to one CapturedGraph, which
-// serialises the calls. Errors are driver::Error.
+// They are added to a captured graph before it is instantiated. Each copies between a fixed graph
+// address and a user address that every launch may choose: retarget() changes the nodes of the
+// executable graph, which affects later launches but not those in flight. Addresses are device
+// addresses as integers, sizes are bytes. The caller keeps the memory alive while a launch that
+// uses it runs. Belongs to one CapturedGraph, which serialises the calls. Errors are driver::Error.
 //
-// The driver refuses memory that does not go with what the node was made with (of a pool against
-// ordinary memory, of another device, of the host where it is not pinned); such a copy is reported
-// and not an error. It takes pinned memory in place of ordinary memory.
+// The driver refuses memory of another kind than the node was made with (of a pool against ordinary
+// memory, of another device, pageable host memory). That is reported and not an error. Pinned
+// memory is accepted in place of ordinary memory.
 #pragma once
 
 #include <cstddef>
@@ -18,36 +17,34 @@
 
 namespace gpuprof::graphs {
 
-struct EdgeCopy {
-  std::uintptr_t inside = 0;
-  std::uintptr_t outside = 0;  // where the node points until rest(); of the kind of later ones
-  std::size_t bytes = 0;       // not 0
+struct IoCopy {
+  std::uintptr_t graph_address = 0;
+  std::uintptr_t user_address = 0;  // until disarm(); of the same kind of memory as later ones
+  std::size_t bytes = 0;            // not 0
 };
 
 class IoCopies {
  public:
-  // Adds `in` (outside to inside) as a chain before everything in `graph`, and `out` (inside to
-  // outside) as one after everything. With the graph's context current. Once. Throws driver::Error;
-  // some nodes may have been added then, and the graph is of no use any more.
-  void add(void* graph, void* context, const std::vector<EdgeCopy>& in,
-           const std::vector<EdgeCopy>& out);
+  // Adds `in` (user to graph) as a chain before everything in `graph`, and `out` (graph to user) as
+  // one after everything. Once, with the graph's context current. After an error some nodes may be
+  // there, and the graph is useless.
+  void add(void* graph, void* context, const std::vector<IoCopy>& in,
+           const std::vector<IoCopy>& out);
 
-  // Takes the outside addresses out of the graph's nodes: the memory may go, and where nodes name
-  // freed memory the driver may crash as it makes an executable graph of them, and refuses an
-  // update. Once there is the executable graph, which is not changed; until then the memory is
-  // alive by the caller's promise. Updates from the graph then fit executable graphs whose outside
-  // memory is of the kind of the inside one: others are refused, those made for a pool's memory.
-  // With the graph's context current. Throws driver::Error; a later call does what is left to do.
-  void rest();
+  // Points the graph's nodes back at graph memory, once the executable graph is made, which does
+  // not change. Without this, instantiating or updating from the graph after the user's arrays are
+  // freed may crash. Updates from the graph then match only executable graphs whose user memory is
+  // of the kind of the graph's own. With the graph's context current. May be called again after an
+  // error.
+  void disarm();
 
-  // Points the nodes of `exec`, which was made of that graph: one outside address for each copy,
-  // those of `in` first; 0 leaves the copy out, and a null pointer leaves out all. With the graph's
-  // context current. Returns the index of the first copy that the driver refuses, or -1. Throws
-  // driver::Error for any other failure. Either way it is known what each node does, so that the
-  // next call is right. Nodes that need no change cost no call.
-  std::ptrdiff_t point(void* exec, const std::uintptr_t* outside);
+  // Points the nodes of `exec`, which was made of the graph, at one user address for each copy,
+  // those of `in` first; 0 disables the copy, and a null pointer disables all. With the graph's
+  // context current. Returns the index of the first copy that the driver refuses, or -1; other
+  // failures throw. The next call is right either way. Nodes that stay the same cost no call.
+  std::ptrdiff_t retarget(void* exec, const std::uintptr_t* user_addresses);
 
-  // The executable graph was updated from the graph that `other` belongs to, which has as many.
+  // For an executable graph that was updated from the graph of `other`, which has as many copies.
   void take_over(const IoCopies& other) noexcept;
 
   [[nodiscard]] std::size_t size() const noexcept { return copies_.size(); }
@@ -56,20 +53,20 @@ class IoCopies {
  private:
   struct Copy {
     void* node = nullptr;
-    std::uintptr_t inside = 0;
+    std::uintptr_t graph_address = 0;
     std::size_t bytes = 0;
-    std::uintptr_t outside = 0;  // where the executable graph's node points; 0: not known
+    std::uintptr_t user_address = 0;  // in the executable graph; 0: not known
     bool is_input = false;
-    bool is_done = true;  // else it is switched off
-    bool is_sure = true;  // whether `is_done` is known
+    bool is_enabled = true;
+    bool is_known = true;  // whether `is_enabled` is right
   };
-  [[nodiscard]] bool point_one(void* exec, Copy& copy, std::uintptr_t outside);
-  void switch_one(void* exec, Copy& copy, bool on);
+  [[nodiscard]] bool retarget_one(void* exec, Copy& copy, std::uintptr_t user_address);
+  void enable(void* exec, Copy& copy, bool on);
 
   std::vector<Copy> copies_;
   void* context_ = nullptr;
-  bool all_out_ = false;  // every copy is switched off
-  bool at_rest_ = false;  // the graph's nodes name no outside address
+  bool all_disabled_ = false;
+  bool disarmed_ = false;
 };
 
 }  // namespace gpuprof::graphs

@@ -1,10 +1,10 @@
-#include "graphs/kernel_name.hpp"
-
 #include <cxxabi.h>
 
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
+
+#include "graphs/nodes.hpp"
 
 namespace gpuprof::graphs {
 namespace {

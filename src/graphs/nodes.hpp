@@ -1,12 +1,11 @@
 // What a CUDA graph is made of: its nodes and edges, read from the driver.
 //
-// A Node is plain data, a copy of what the driver said; sizes are bytes. It says nothing that could
-// not be read: a node of a kind that this code does not know, or whose parameters the driver keeps
-// to itself, has its type and its dependencies only. Event and node handles are for comparing.
+// A Node is a plain copy of what the driver said; sizes are bytes. A node of an unknown type, or
+// whose parameters the driver does not tell, has only its type and dependencies. Event and node
+// handles are for comparing.
 //
-// The caller passes a CUgraph that is alive and that nobody changes meanwhile: a stale handle
-// crashes the process in the driver. Any thread; nothing is kept between calls. Errors are
-// driver::Error.
+// The CUgraph must be alive and unchanged during the call: a stale handle crashes in the driver.
+// Any thread. Errors are driver::Error.
 #pragma once
 
 #include <array>
@@ -35,8 +34,8 @@ enum class NodeType : int {
   kConditional = 13,
 };
 
-// One node must be done, or with a programmatic edge far enough, before another starts.
-// Nodes are indices into the list that walk() returns.
+// A dependency: `to` starts after `from` is done, or far enough with a programmatic edge. Nodes are
+// indices into the list that walk() returns.
 struct Edge {
   std::size_t from = 0;
   std::size_t to = 0;
@@ -54,8 +53,8 @@ using Extent = std::array<unsigned, 3>;  // x, y, z
 struct Node {
   NodeType type = NodeType::kEmpty;
   void* handle = nullptr;      // CUgraphNode
-  bool has_details = false;    // whether the driver told what follows
-  std::string kernel;          // mangled; empty where the driver does not tell names
+  bool has_details = false;    // whether what follows is known
+  std::string kernel;          // mangled; empty where the driver tells no names
   Extent grid{};               // kernels
   Extent block{};              // kernels
   std::uint64_t nbytes = 0;    // dynamic shared memory, or what is copied, set or allocated
@@ -69,10 +68,15 @@ struct Node {
 // The nodes in the driver's order, child graphs' below theirs.
 [[nodiscard]] std::vector<Node> walk(void* graph);
 
-// The edges by the node that they leave, then by the one that they enter.
+// All edges, sorted by `from`, then by `to`.
 [[nodiscard]] std::vector<Edge> edges(void* graph);
 
-// How many nodes there are; those of child graphs do not count.
+// How many nodes there are, without those of child graphs.
 [[nodiscard]] std::size_t count_nodes(void* graph);
+
+// A kernel's name without its C++ mangling: "void add_k<float>(float*)". Names of C and of other
+// languages stay as they are. The runtime's demangler refuses symbols past about a thousand bytes;
+// these become the qualified name, with "<...>" for template arguments.
+[[nodiscard]] std::string demangled(const std::string& symbol);
 
 }  // namespace gpuprof::graphs

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "driver/error.hpp"
-#include "nvtx/c_label.hpp"
+#include "nvtx/attributes.hpp"
 #include "nvtx/range.hpp"
 
 namespace gpuprof::nvtx {
@@ -102,12 +102,12 @@ Domain& domain_named(std::string_view name) {
     return default_domain();
   }
   Domain*& place = all[key];
-  place = new Domain(key);  // for good
+  place = new Domain(key);  // never destroyed
   return *place;
 }
 
-// NVTX also calls a domain enabled where it was pointed to a library that turned out to be no tool;
-// no domain has a handle then.
+// NVTX calls a domain enabled even where NVTX_INJECTION64_PATH names a library that is no tool; no
+// domain has a handle then.
 bool tool_listens(Domain& domain) {
   return domain.handle() != nullptr && nvtxDomainIsEnabled(domain.handle()) != 0;
 }

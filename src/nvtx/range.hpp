@@ -1,13 +1,12 @@
-// Ranges and marks of NVTX, through its headers alone: nothing is linked.
+// Ranges and marks of NVTX, which is header-only: nothing is linked.
 //
-// A tool gets them by the library that NVTX_INJECTION64_PATH names, which NVTX loads at the first
-// call that this process makes; so none is made before somebody wants NVTX. Without a tool a call
-// is a look at a null pointer. What a tool was given (domains, texts, categories) stays with it for
-// the life of the process, so all of it is bounded.
+// NVTX loads the tool that NVTX_INJECTION64_PATH names at the first NVTX call of the process, so no
+// call is made before NVTX is enabled. Without a tool a call only tests a null pointer. A tool
+// keeps domains, texts and categories as long as the process lives, so their numbers are bounded.
 //
-// What a tool answers to a push is no sign of its health: -2 without a tool, always -1 under Nsight
-// Systems. tool_listens() asks NVTX itself. Calls are serialised by the caller; they allocate, and
-// throw nothing but std::bad_alloc. A forked child goes on with its parent's tool.
+// The result of a push does not tell whether a tool listens: it is -2 without a tool, and always -1
+// under Nsight Systems. tool_listens() asks NVTX. The caller serialises calls. They allocate, and
+// throw only std::bad_alloc. A forked child uses its parent's tool.
 #pragma once
 
 #include <cstddef>
@@ -23,19 +22,19 @@ inline constexpr std::size_t kMaxDomains = 64;
 inline constexpr std::size_t kMaxCategories = 1'000;  // in each domain
 inline constexpr std::size_t kMaxTexts = 10'000;      // registered, in all domains together
 
-// What a push answers where no tool keeps count.
+// What a push returns where no tool counts.
 inline constexpr int kNoTracking = -2;
 
-// A name space of ranges, made at the first use of its name; lives as long as the process.
+// A namespace of ranges. Lives as long as the process.
 class Domain;
 
-// The domain of what names none: "gpuprof".
+// The domain of ranges without one: "gpuprof".
 Domain& default_domain();
 
-// The domain of that name; the default one, with one warning, once there are kMaxDomains.
+// The domain of that name; past kMaxDomains the default one, with one warning.
 Domain& domain_named(std::string_view name);
 
-// Whether a tool wants to hear of this domain, asked of NVTX.
+// Whether a tool listens to this domain.
 bool tool_listens(Domain& domain = default_domain());
 
 // A number beside a range.
@@ -47,15 +46,15 @@ struct Payload {
   double real_value = 0.0;
 };
 
-// What a range looks like besides its label.
+// What a tool shows of a range besides its label.
 struct Attributes {
   std::optional<std::uint32_t> argb;
   std::string category;  // empty: none
   Payload payload;
 };
 
-// A label with its attributes, made ready for NVTX at the first use. The label must be a valid one;
-// it is registered, or past kMaxTexts given as a text each time.
+// A range with a valid label. The label is registered with the tool, or past kMaxTexts passed as a
+// text each time.
 class Range {
  public:
   Range(Domain& domain, std::string label, Attributes attributes);
@@ -66,11 +65,11 @@ class Range {
   [[nodiscard]] Domain& domain() const noexcept { return *domain_; }
   [[nodiscard]] const std::string& label() const noexcept { return label_; }
 
-  // Gives label and category to the tool. Idempotent; the others do it where it was not done.
+  // Registers label and category. Idempotent; the calls below do it where needed.
   void prepare();
   // Opens it on this thread; pop() closes the newest of its domain.
   void push();
-  // Opens it for the process; end() closes it, on any thread. The tool's number.
+  // Opens it for the process and returns the tool's number; end() closes it, on any thread.
   std::uint64_t start();
   void mark();
 
@@ -86,7 +85,7 @@ class Range {
 void pop(Domain& domain) noexcept;
 void end(Domain& domain, std::uint64_t number) noexcept;
 
-// What the tool answered to the last push of any thread; kNoTracking before the first.
+// The result of the last push on any thread; kNoTracking before the first.
 int last_push_result() noexcept;
 
 }  // namespace gpuprof::nvtx

@@ -63,7 +63,7 @@ void ClockMap::settle(Anchor& anchor) noexcept {
   const Bounds carried = carried_to(anchor.gpu);
   double low = std::max(anchor.before, carried.low);
   double high = std::min(anchor.after, carried.high);
-  if (low > high) {  // the drift has changed: what was seen before says nothing any more
+  if (low > high) {  // the drift has changed: earlier brackets are useless
     in_window_ = 0;
     low = anchor.before;
     high = anchor.after;

@@ -1,13 +1,13 @@
-// A map from one GPU's time to the host's clock, made of anchors, without any driver.
+// A map from one GPU's time to the host's clock, from anchors. Calls no driver.
 //
-// An anchor is a moment of the GPU that lies between two readings of the host's clock. Between two
+// An anchor is a GPU time between two readings of the host's clock: its bracket. Between two
 // anchors the map is a straight line, so the drift of the clocks cancels. Where in its bracket an
-// anchor lies is decided once, when it is added: in the middle of what is left of the bracket after
-// all recent brackets, hard bounds too, were carried over to it along every line that meets them.
-// That makes little of a bracket that other work widened, and moves nothing that was placed before.
+// anchor lies is decided once, when it is added: in the middle of the part that some straight line
+// through all recent brackets reaches. So a bracket that other work widened does little harm, and
+// placed times never move.
 //
-// Distances on the GPU come as the driver tells them, in 32-bit floats of milliseconds, and their
-// rounding is part of the stated errors. Not thread-safe; adding may throw std::bad_alloc.
+// GPU distances are the driver's 32-bit floats of milliseconds; their rounding is part of the
+// stated errors. Not thread-safe; adding may throw std::bad_alloc.
 #pragma once
 
 #include <cstddef>
@@ -20,28 +20,28 @@ namespace gpuprof::timing {
 
 class ClockMap {
  public:
-  // Adds an anchor that the GPU passed `elapsed_ms` after the one before it (the first has none),
-  // later than the host's reading `before` and earlier than `after`. Brackets must not overlap.
+  // Adds an anchor that the GPU reached `elapsed_ms` after the previous anchor (ignored for the
+  // first), between the host's readings `before` and `after`. Brackets must not overlap.
   void add(float elapsed_ms, HostNanoseconds before, HostNanoseconds after);
 
-  // The numbers of the anchors it has; newest() is 0 while there is none.
+  // The numbers of the first and the last anchor; newest() is 0 without anchors.
   [[nodiscard]] std::uint32_t oldest() const noexcept { return first_; }
   [[nodiscard]] std::uint32_t newest() const noexcept {
     return anchors_.empty() ? 0 : first_ + static_cast<std::uint32_t>(anchors_.size()) - 1;
   }
 
-  // The anchor nearest to the moment `ms` after anchor `number`, which must be there.
+  // The anchor nearest to `ms` after anchor `number`, which must exist.
   [[nodiscard]] std::uint32_t nearest(std::uint32_t number, double ms) const noexcept;
 
-  // Where the moment `ms` after anchor `number` is on the host's clock. A moment before the oldest
-  // anchor is placed by the clocks' mean drift since then.
+  // The host time of `ms` after anchor `number`. A time before the oldest anchor is placed by the
+  // clocks' mean drift since then.
   timeline::Placement place(std::uint32_t number, double ms,
                             timeline::HostMoment& moment) const noexcept;
 
-  // Forgets anchors from before `moment`, but never the newest.
+  // Deletes anchors from before `moment`, but never the newest.
   void forget_before(HostNanoseconds moment) noexcept;
 
-  // Forgets all; numbers go on where they were.
+  // Deletes all; numbers continue.
   void clear() noexcept;
 
  private:

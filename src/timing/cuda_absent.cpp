@@ -1,7 +1,8 @@
-// The seams to the device in a build without CUDA's headers: there is no device.
+// The device interfaces of timing/ in a build without CUDA's headers: there is no device.
 #include "timing/device.hpp"
 #include "timing/gate.hpp"
 #include "timing/l2_flush_buffer.hpp"
+#include "timing/slow_streams.hpp"
 #include "timing/timeline.hpp"
 
 namespace gpuprof::timing::device {

@@ -1,6 +1,5 @@
 #include "timing/cuda_capture.hpp"
 
-#include "timing/capture_owner.hpp"
 #include "timing/cuda_contexts.hpp"
 #include "timing/device.hpp"
 
@@ -10,6 +9,14 @@ using driver::check;
 using driver::Error;
 using driver::ErrorKind;
 using driver::Table;
+
+namespace {
+
+CaptureOwner owner;
+
+}  // namespace
+
+void set_capture_owner(const CaptureOwner& wanted) noexcept { owner = wanted; }
 
 namespace captures {
 
@@ -26,11 +33,19 @@ State state_of(const Table& table, std::uintptr_t stream) {
   return state;
 }
 
+bool is_capturing(const Table& table, std::uintptr_t stream) {
+  State state;
+  check(table.cuStreamIsCapturing(contexts::as_stream(stream), &state.status),
+        "cuStreamIsCapturing");
+  return state.capturing();
+}
+
 bool may_record(Sample& sample, const State& state, bool wanted) noexcept {
-  // A broken capture does not say whose it is, and whoever ends it hears of it.
+  // A broken capture does not tell its number; whoever ends it gets the error.
   if (state.status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
     if (sample.keeps_pair) return true;  // a Timer's marks are asked for one by one
-    const CaptureClaim claim = claim_capture(state.id);
+    const CaptureClaim claim =
+        owner.claim != nullptr ? owner.claim(state.id) : CaptureClaim::kForeign;
     if (claim == CaptureClaim::kRecord) return true;
     if (claim == CaptureClaim::kForeign) {
       if (wanted) return true;
@@ -43,6 +58,15 @@ bool may_record(Sample& sample, const State& state, bool wanted) noexcept {
   }
   sample.finish(SampleStatus::kSkipped);
   return false;
+}
+
+void keep_events(unsigned long long capture,
+                 const std::shared_ptr<const GraphEvents>& events) noexcept {
+  if (owner.keep != nullptr) owner.keep(capture, events);
+}
+
+void hand_over(unsigned long long capture, Sample& sample) noexcept {
+  if (owner.recorded != nullptr) owner.recorded(capture, sample);
 }
 
 }  // namespace captures

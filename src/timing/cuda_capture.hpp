@@ -1,12 +1,38 @@
-// Spans in stream captures: what a scope does on a capturing stream, and reading it later.
+// Spans in stream captures: whose a capture is, what a scope does in it, and the events it leaves.
 //
-// Any thread. Nothing here waits.
+// A scope that is entered on a capturing stream asks the owner of that capture what to do: the
+// interface between scopes and graphs. Captures of others have no owner, and a scope is skipped
+// there unless it was told to record. Any thread, also without Python's lock. Nothing here waits.
 #pragma once
+
+#include <cstdint>
+#include <memory>
 
 #include "driver/cuda_table.hpp"
 #include "timing/sample.hpp"
 
-namespace gpuprof::timing::captures {
+namespace gpuprof::timing {
+
+enum class CaptureClaim : std::uint8_t {
+  kForeign,  // not an owned capture: the scope's own option counts
+  kRecord,   // record event nodes, and hand the sample over
+  kStrip,    // record nothing, without a warning
+};
+
+struct CaptureOwner {
+  // Whose the capture with this number of the driver's is.
+  CaptureClaim (*claim)(unsigned long long capture) noexcept = nullptr;
+  // Events that will become nodes of the capture; the owner may keep them alive.
+  void (*keep)(unsigned long long capture,
+               const std::shared_ptr<const GraphEvents>& events) noexcept = nullptr;
+  // A span whose events are both nodes of the capture. The owner may keep a reference.
+  void (*recorded)(unsigned long long capture, Sample& sample) noexcept = nullptr;
+};
+
+// For the rest of the process. Called once, before any scope is entered.
+void set_capture_owner(const CaptureOwner& wanted) noexcept;
+
+namespace captures {
 
 struct State {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -15,11 +41,20 @@ struct State {
   [[nodiscard]] bool capturing() const noexcept { return status != CU_STREAM_CAPTURE_STATUS_NONE; }
 };
 
-// Whether the stream is being captured. One cheap call where it is not. Throws driver::Error.
+// One driver call where the stream is not being captured. Throws driver::Error.
 State state_of(const driver::Table& table, std::uintptr_t stream);
 
-// Whether a span that begins in this state is recorded as event nodes. If not, the sample is left
-// final: kSkipped, with one warning unless the capture's owner wants no timers.
+// The same without the capture's number: one call.
+bool is_capturing(const driver::Table& table, std::uintptr_t stream);
+
+// Whether a span that begins in this state is recorded as event nodes. If not, the sample is final:
+// kSkipped, with one warning unless the capture's owner wants no timers.
 bool may_record(Sample& sample, const State& state, bool wanted) noexcept;
 
-}  // namespace gpuprof::timing::captures
+// Tell the owner of the capture of events and of a complete span; see CaptureOwner.
+void keep_events(unsigned long long capture,
+                 const std::shared_ptr<const GraphEvents>& events) noexcept;
+void hand_over(unsigned long long capture, Sample& sample) noexcept;
+
+}  // namespace captures
+}  // namespace gpuprof::timing

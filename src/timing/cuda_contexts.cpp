@@ -20,9 +20,9 @@ namespace {
 struct Registry {
   driver::ForkMutex mutex;
   std::vector<EventClock*> clocks;
-  // Clocks that left. They are kept, because samples and other threads' caches may point at them.
+  // Clocks that were removed. Never destroyed: samples and other threads' caches point at them.
   std::vector<EventClock*> retired;
-  // Moves on whenever a clock leaves, which empties every thread's cache.
+  // Changes when a clock is removed, which invalidates every thread's cache.
   std::atomic<std::uint64_t> version{1};
 
   // With the mutex held. There is room for all to retire, because a forked child may not allocate.
@@ -144,7 +144,7 @@ Found primary_clock(const Table& table, int ordinal) {
   return {clock, context, clock->access()};
 }
 
-// The clocks of a parent are its own: in a forked child none of their handles may be touched.
+// In a forked child none of the parent's handles may be used.
 void forget_all_in_child() noexcept {
   auto& r = registry();
   r.retire_from(r.clocks.begin());
@@ -168,7 +168,8 @@ Found find(const Table& table, std::uintptr_t stream, int ordinal) {
   return context != nullptr ? clock_of(table, context) : primary_clock(table, ordinal);
 }
 
-// No handle looks like the numbers of threads: handles are addresses, or less than three.
+// Thread numbers are odd and at least 3, so no handle equals one: handles are addresses, or
+// below 3.
 std::uintptr_t queue_of(std::uintptr_t stream) noexcept {
   constexpr std::uintptr_t kPerThreadStream = 2;
   if (stream != kPerThreadStream) return stream;
@@ -198,7 +199,7 @@ std::size_t release_idle() noexcept {
     const Table* table = driver::loaded_or_null();
     for (EventClock* clock : all()) {
       const std::size_t of_clock = clock->destroy_idle();
-      if (clock->lost()) continue;  // nothing of it can be let go
+      if (clock->lost()) continue;  // nothing to release
       out += of_clock;
       if (of_clock != 0) continue;
       clock->timeline().close();
@@ -227,7 +228,7 @@ std::uint64_t stream_id(std::uintptr_t stream) {
   bool capturing = false;
   try {
     const driver::Table& table = driver::ready();
-    capturing = captures::state_of(table, stream).capturing();
+    capturing = captures::is_capturing(table, stream);
     if (!capturing) return contexts::id_of(table, stream);
   } catch (const driver::Error&) {
     return 0;

@@ -1,7 +1,8 @@
 // Which event clock a stream belongs to.
 //
-// The clocks of the process, one for each live context that timing has met: the stream's own, else
-// the current one, else the primary context of a device, which is retained. Any thread.
+// There is one clock for each live context that timing has met. A stream's context is its own; that
+// of a default stream is the current one, else the primary context of a device, which is retained.
+// Any thread.
 #pragma once
 
 #include <cstdint>
@@ -16,37 +17,36 @@ inline CUstream as_stream(std::uintptr_t stream) noexcept {
   return reinterpret_cast<CUstream>(stream);
 }
 
-// A stream handle that stands for a stream of whichever context is current.
+// Whether the handle stands for a stream of the current context.
 inline bool is_default_stream(std::uintptr_t stream) noexcept { return stream <= 2; }
 
-// The number of a stream, which no other of the process ever has; its handle is given out again
-// once it is destroyed. 0 where the driver does not tell. Never of a stream that is being captured.
+// The driver's unique number of a stream; a handle may be reused after its stream is destroyed. 0
+// where the driver does not tell. Breaks the capture of a stream that is being captured.
 inline std::uint64_t id_of(const driver::Table& table, std::uintptr_t stream) noexcept {
   unsigned long long id = 0;
   return table.cuStreamGetId(as_stream(stream), &id) == CUDA_SUCCESS ? id : 0;
 }
 
-// What tells a stream's queue from others in this process: its handle, but for that of the
-// per-thread default stream, behind which each thread has a stream of its own.
+// Identifies a stream in this process: its handle, or for the per-thread default stream, which is
+// one handle for as many streams as threads, a number of the thread.
 std::uintptr_t queue_of(std::uintptr_t stream) noexcept;
 
 struct Found {
   EventClock* clock;
-  CUcontext to_push;  // what must be current for a call on the stream, null if it is already
+  CUcontext to_push;  // must be current for calls on the stream; null: it already is
   driver::EventAccess access;
 };
 
-// Throws driver::Error. `ordinal` is the device whose primary context a default stream means on a
-// thread without a current context.
+// `ordinal` is the device of a default stream on a thread without a context. Throws driver::Error.
 Found find(const driver::Table& table, std::uintptr_t stream, int ordinal);
 
 // All clocks that are not lost.
 std::vector<EventClock*> all();
 
-// Takes lost clocks out of the registry. Call after note_failure().
+// Removes lost clocks from the registry. Call it after note_failure().
 void forget_lost() noexcept;
 
-// Lets go of clocks none of whose pairs is out. Returns the number of pairs that are.
+// Releases clocks without pairs in use. Returns how many pairs are in use.
 std::size_t release_idle() noexcept;
 
 }  // namespace gpuprof::timing::contexts

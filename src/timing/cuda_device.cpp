@@ -1,14 +1,9 @@
-#include <algorithm>
-#include <mutex>
-#include <thread>
-
 #include "driver/cuda_thread_state.hpp"
-#include "timing/capture_owner.hpp"
 #include "timing/cuda_capture.hpp"
 #include "timing/cuda_contexts.hpp"
 #include "timing/cuda_event_clock.hpp"
-#include "timing/cuda_graph_events.hpp"
 #include "timing/device.hpp"
+#include "timing/slow_streams.hpp"
 
 namespace gpuprof::timing::device {
 
@@ -22,9 +17,6 @@ using driver::Warning;
 
 namespace {
 
-constexpr HostNanoseconds kSpin = 50'000;
-constexpr HostNanoseconds kLongestSleep = 1'000'000;
-
 CUevent start_of(const Sample& sample) noexcept { return static_cast<CUevent>(sample.start); }
 CUevent end_of(const Sample& sample) noexcept { return static_cast<CUevent>(sample.end); }
 EventPair pair_of(const Sample& sample) noexcept { return {start_of(sample), end_of(sample)}; }
@@ -34,7 +26,7 @@ void forget_pair(Sample& sample) noexcept {
   sample.in_graph.reset();
 }
 
-// Gives the pair of a failed or dying sample back where that is safe.
+// Gives back the pair of a failed or dying sample, where that is safe.
 void return_pair(Sample& sample) noexcept {
   if (sample.start == nullptr) return;
   const EventPair pair = pair_of(sample);
@@ -45,7 +37,7 @@ void return_pair(Sample& sample) noexcept {
   }
 }
 
-// A scope's failure: the reason stays on the sample, the program hears of the first one.
+// Fails a sample with its reason, and warns of the first failure.
 void fail(Sample& sample, const Error& error, Warning warning, const char* consequence) noexcept {
   try {
     if (sample.events != nullptr) {
@@ -103,23 +95,23 @@ bool provide_pair(Sample& sample, EventClock& clock) {
   return true;
 }
 
-// The same with a pair that becomes nodes of the capture, whose owner keeps it too.
+// The same with a pair that becomes nodes of the capture. Its owner shares the pair.
 void provide_pair_for_graph(Sample& sample, EventClock& clock, unsigned long long capture) {
   return_pair(sample);
   sample.events = &clock;
   sample.in_graph = std::make_shared<const GraphEvents>(clock, capture);
   sample.start = sample.in_graph->pair().start;
   sample.end = sample.in_graph->pair().end;
-  keep_events(capture, sample.in_graph);
+  captures::keep_events(capture, sample.in_graph);
 }
 
 contexts::Found find_clock(const Table& table, Sample& sample, int ordinal) {
   try {
     const contexts::Found found = contexts::find(table, sample.stream, ordinal);
     if (sample.events != found.clock) return_pair(sample);
-    sample.events = found.clock;  // what fails from here on is this clock's
+    sample.events = found.clock;  // later failures concern this clock
     return found;
-  } catch (const Error&) {  // not the fault of the clock of an earlier start
+  } catch (const Error&) {  // does not concern the clock of an earlier start
     return_pair(sample);
     sample.events = nullptr;
     throw;
@@ -128,8 +120,8 @@ contexts::Found find_clock(const Table& table, Sample& sample, int ordinal) {
 
 void begin_or_throw(Sample& sample, bool in_capture, int ordinal) {
   const Table& table = driver::ready();
-  // A stream whose capture is broken answers 901 to the question for its context, so what it is
-  // comes first. A default stream is never asked that.
+  // Asked first, because cuStreamGetCtx returns 901 for a stream whose capture is broken. It is
+  // never called for a default stream.
   const bool is_default = contexts::is_default_stream(sample.stream);
   captures::State capture;
   if (!is_default) capture = captures::state_of(table, sample.stream);
@@ -157,14 +149,14 @@ void begin_or_throw(Sample& sample, bool in_capture, int ordinal) {
   sample.host_begin = record(found.access, sample, start_of(sample), sample.stream, host_now());
 }
 
-// A default stream is one of whichever context is current, and the body may have changed that.
+// A default stream belongs to the current context, which the body may have changed.
 CUcontext context_to_push(const Sample& sample, std::uintptr_t stream) {
   return contexts::is_default_stream(stream) ? sample.events->context() : nullptr;
 }
 
 void record_end(Sample& sample, std::uintptr_t stream) {
   const Table& table = driver::ready();
-  // Before anything else: a stream dies with its context too, and may not even be asked.
+  // First of all: a stream dies with its context, and must not be used in any call then.
   const EventAccess access = sample.events->access();
   const driver::CurrentContext current(table, context_to_push(sample, stream));
   const captures::State capture = captures::state_of(table, stream);
@@ -182,7 +174,7 @@ void record_end(Sample& sample, std::uintptr_t stream) {
   }
   sample.host_end = host_now();
   record(access, sample, end_of(sample), stream, sample.host_end);
-  if (capturing && !sample.keeps_pair) hand_over(capture.id, sample);
+  if (capturing && !sample.keeps_pair) captures::hand_over(capture.id, sample);
 }
 
 bool belongs_to_parent(Sample& sample) {
@@ -197,8 +189,8 @@ bool belongs_to_parent(Sample& sample) {
   return true;
 }
 
-// Reads both events of a sample whose end is over. False where its start is not: it is on another
-// stream, which the end did not wait for.
+// Reads both events of a sample whose end is complete. False where the start is not: it is on
+// another stream, which the end did not wait for.
 bool read_pair(Sample& sample, const EventAccess& access) {
   float ms = 0.0F;
   const CUresult status = access.elapsed(ms, start_of(sample), end_of(sample));
@@ -210,7 +202,7 @@ bool read_pair(Sample& sample, const EventAccess& access) {
   return true;
 }
 
-// One look at the GPU. True once the sample is final.
+// Queries the end event once. True once the sample is final.
 bool poll_kept_pair(Sample& sample) {
   const Table& table = driver::ready();
   const EventAccess access = sample.events->access();
@@ -225,7 +217,7 @@ bool poll_kept_pair(Sample& sample) {
 
 bool poll_queued(Sample& sample) {
   EventClock& clock = *sample.events;
-  // The query comes before the drain, because it is what surfaces a failure of the work itself.
+  // The query before the drain surfaces a failure of the work itself.
   if (const auto access = clock.try_access()) {
     if (const CUevent end = clock.pending_end(sample); end != nullptr) {
       const driver::RelaxedCapture relaxed(driver::ready());
@@ -245,7 +237,7 @@ bool poll(Sample& sample) noexcept {
     if (belongs_to_parent(sample)) return true;
     return sample.keeps_pair ? poll_kept_pair(sample) : poll_queued(sample);
   } catch (const Error& error) {
-    if (!sample.keeps_pair) return false;  // the queue has it: the drain of the next look fails it
+    if (!sample.keeps_pair) return false;  // it is queued: the next drain fails it
     fail(sample, error, Warning::kScopeFailed, "");
     return true;
   } catch (...) {
@@ -294,7 +286,7 @@ void begin(Sample& sample, bool in_capture, int ordinal) noexcept {
 
 bool may_end_on(const Sample& sample, std::uintptr_t stream) {
   const Table& table = driver::ready();
-  static_cast<void>(sample.events->access());  // of a dead context no stream may be asked either
+  static_cast<void>(sample.events->access());  // a dead context's stream must not be used
   if (contexts::is_default_stream(stream)) return true;
   CUcontext context = nullptr;
   check(table.cuStreamGetCtx(as_stream(stream), &context), "cuStreamGetCtx");
@@ -355,24 +347,15 @@ void drain() noexcept {
     if (driver::loaded_or_null() == nullptr) return;
     for (EventClock* clock : contexts::all()) {
       clock->drain();
-      clock->settle();
+      clock->wait_for_drain();
     }
     contexts::forget_lost();
-  } catch (...) {  // out of memory: a later drain finds the same
+  } catch (...) {  // out of memory: a later drain reads them
   }
 }
 
 bool wait(Sample& sample, HostNanoseconds until) noexcept {
-  const HostNanoseconds begun = monotonic_now();
-  HostNanoseconds pause = 20'000;
-  while (!poll(sample)) {
-    const HostNanoseconds now = monotonic_now();
-    if (now >= until) return false;
-    if (now - begun < kSpin) continue;
-    std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(pause, until - now)));
-    pause = std::min(pause * 2, kLongestSleep);
-  }
-  return true;
+  return poll_until(until, [&] { return poll(sample); });
 }
 
 std::vector<SampleRef> pending_tails() {
@@ -395,7 +378,7 @@ void synchronize(std::uintptr_t stream, int ordinal) {
   const Table& table = driver::ready();
   const contexts::Found found = contexts::find(table, stream, ordinal);
   const driver::CurrentContext current(table, found.clock->context());
-  if (captures::state_of(table, stream).capturing()) return;
+  if (captures::is_capturing(table, stream)) return;
   check(table.cuCtxSynchronize(), "cuCtxSynchronize");
 }
 

@@ -1,11 +1,9 @@
 #include "timing/cuda_event_clock.hpp"
 
 #include <array>
-#include <thread>
 
 #include "driver/cuda_thread_state.hpp"
 #include "timing/cuda_contexts.hpp"
-#include "timing/sinks.hpp"
 #include "timing/statistics.hpp"
 
 namespace gpuprof::timing {
@@ -23,7 +21,7 @@ bool context_is_gone(const Error& error) noexcept {
 }  // namespace
 
 void EventClock::note_loss() noexcept {
-  if (driver::blocked.load(std::memory_order_relaxed) != 0) return;  // that is why
+  if (driver::blocked.load(std::memory_order_relaxed) != 0) return;  // the reason
   try {
     note_failure(Error(CUDA_ERROR_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED",
                        "cuCtxGetId", "the context was destroyed or reset, and its events with it"));
@@ -44,10 +42,10 @@ bool EventClock::take(EventPair& pair) {
   drain();
   if (pop_free(pair)) return true;
   if (make_pairs() && pop_free(pair)) return true;
-  // All are out. What another thread is reading out just now must not count as lost, and what this
-  // one reads out may be taken by others first.
+  // All are in use. Wait for another thread's drain before giving up; and try again, because others
+  // may take first what this thread drains.
   for (int tries = 0; tries < kTries; ++tries) {
-    while (draining_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
+    draining_.lock();
     if (const auto access = try_access()) drain_all(*access);
     finish_drain();
     if (pop_free(pair)) return true;
@@ -129,7 +127,7 @@ void EventClock::let_go() noexcept {
 
 void EventClock::push(Sample* sample) {
   const std::uintptr_t key =
-      contexts::queue_of(sample->stream);  // once queued, a drain may free the sample
+      contexts::queue_of(sample->stream);  // before queueing: a drain may free the sample
   sample->queue = key;
   bool full = false;
   {
@@ -151,8 +149,8 @@ EventClock::Queue* EventClock::find_queue(std::uintptr_t queue) noexcept {
 
 void EventClock::drain(std::uintptr_t queue) noexcept {
   const auto access = try_access();
-  if (draining_.test_and_set(std::memory_order_acquire)) return;
-  // Only the drainer erases queues, so the pointer stays good without the lock.
+  if (!draining_.try_lock()) return;
+  // Only the draining thread erases queues, so the pointer stays valid without the lock.
   if (access) {
     if (Queue* found = find_queue(queue); found != nullptr) drain_queue(*found, *access);
     forget_if_empty(queue);
@@ -160,14 +158,14 @@ void EventClock::drain(std::uintptr_t queue) noexcept {
   finish_drain();
 }
 
-void EventClock::settle() noexcept {
-  while (draining_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
+void EventClock::wait_for_drain() noexcept {
+  draining_.lock();
   finish_drain();
 }
 
 void EventClock::drain() noexcept {
   const auto access = try_access();
-  if (draining_.test_and_set(std::memory_order_acquire)) return;
+  if (!draining_.try_lock()) return;
   if (access) drain_all(*access);
   finish_drain();
 }
@@ -186,7 +184,7 @@ void EventClock::drain_all(const driver::EventAccess& access) noexcept {
   forget_empty_queues();
 }
 
-// A program that makes streams without end must not grow the table without end.
+// Bounds the table for a program that keeps making new streams.
 void EventClock::forget_empty_queues() noexcept {
   const std::lock_guard lock(mutex_);
   if (queues_.size() <= kIdleQueues) return;
@@ -210,7 +208,7 @@ void EventClock::drain_queue(Queue& queue, const driver::EventAccess& access) no
   queue.next_try = queue.size + kFirstTry;
 }
 
-// True if a whole batch was finished, so that another one may be.
+// True if the whole batch was finished, so the next may be too.
 bool EventClock::read_batch(Queue& queue, const driver::EventAccess& access) noexcept {
   std::array<Sample*, kBatch> batch{};
   std::size_t count = 0;
@@ -239,7 +237,7 @@ bool EventClock::read_batch(Queue& queue, const driver::EventAccess& access) noe
     }
     try {
       sample.error = std::make_shared<const Error>(error);
-    } catch (...) {  // out of memory: failed without words
+    } catch (...) {  // out of memory: failed without a reason
     }
     sample.device_ms = -1.0;
   }
@@ -277,15 +275,15 @@ void EventClock::note_failure(const Error& error) noexcept {
     const std::lock_guard lock(mutex_);
     try {
       if (!loss_) loss_ = std::make_shared<const Error>(error);
-    } catch (...) {  // out of memory: what is pending fails without words
+    } catch (...) {  // out of memory: what is pending fails without a reason
     }
     lost_.store(true, std::memory_order_release);
   }
   if (lost()) timeline_.lose();
-  if (!draining_.test_and_set(std::memory_order_acquire)) finish_drain();
+  if (draining_.try_lock()) finish_drain();
 }
 
-// Only the drainer takes samples out of the queues, so a drain under way never loses one.
+// Only the draining thread takes samples out of queues, so none is lost.
 void EventClock::finish_drain() noexcept {
   try {
     if (driver::blocked.load(std::memory_order_relaxed) != 0) {
@@ -295,7 +293,7 @@ void EventClock::finish_drain() noexcept {
     }
   } catch (...) {  // out of memory: the next drain tries again
   }
-  draining_.clear(std::memory_order_release);
+  draining_.unlock();
 }
 
 void EventClock::fail_pending(const Error& error) noexcept {
@@ -361,6 +359,16 @@ std::size_t EventClock::destroy_idle() noexcept {
     }
   }
   return out;
+}
+
+GraphEvents::GraphEvents(EventClock& clock, unsigned long long capture)
+    : clock_(clock),
+      pair_(clock.make_for_graph()),
+      capture_(capture),
+      generation_(driver::fork_generation()) {}
+
+GraphEvents::~GraphEvents() {
+  if (generation_ == driver::fork_generation()) clock_.destroy_for_graph(pair_);
 }
 
 }  // namespace gpuprof::timing

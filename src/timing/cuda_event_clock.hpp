@@ -1,16 +1,16 @@
-// The clock of one CUDA context: pooled events, and the spans whose GPU time is not known yet.
+// The events of one CUDA context: a pool of event pairs, and the spans whose GPU time is pending.
 //
-// Pairs are made in batches, handed out last in first out (the same few stay in the caches), and
-// never destroyed on a hot path. A pair that is out is in exactly one sample. Finished spans are
-// read with cuEventElapsedTime alone, which is safe in anybody's stream capture; waiting queries in
-// relaxed capture mode. At most kMaxPairs exist, so at most that many spans are pending.
+// Pairs are made in batches, reused last in first out (the same few stay in the caches), and never
+// destroyed on a hot path. A pair in use belongs to exactly one sample. Finished spans are read
+// with cuEventElapsedTime alone, which is safe in any stream capture. At most kMaxPairs exist, so
+// at most that many spans are pending.
 //
 // Any thread; one lock, held over no driver call. An EventClock is never destroyed, because samples
 // and thread-local caches point at it. When its context is lost, it drops its events without
-// touching them and fails what is pending.
+// touching them and fails the pending spans.
 //
 // What it gets wrong: an interval holds everything between two records on a stream, gaps included.
-// On an idle stream that is the launch latency too: several microseconds.
+// On an idle stream that includes the launch latency: several microseconds.
 #pragma once
 
 #include <atomic>
@@ -53,56 +53,55 @@ class EventClock {
   // Where this context's GPU times lie on the host's clock.
   [[nodiscard]] CudaTimeline& timeline() noexcept { return timeline_; }
 
-  // What every call on one of this clock's events needs. Empty while the driver is blocked, and
-  // once the context is not the one that the events were made in; then they are lost. One cheap
-  // driver call, on no event.
+  // The permission to call the driver on this clock's events. Empty while the driver is blocked,
+  // and once the context is not the one that the events were made in: then they are lost. One cheap
+  // driver call.
   std::optional<driver::EventAccess> try_access() noexcept {
     if (lost()) return {};
     auto access = driver::EventAccess::ask(table_, context_, id_);
     if (!access) note_loss();
     return access;
   }
-  // The same, or what took the events is thrown as driver::Error.
+  // The same, or throws the reason as driver::Error.
   driver::EventAccess access();
 
   bool check_alive() noexcept { return try_access().has_value(); }
 
-  // A pair, made if need be. False if kMaxPairs are out. Throws driver::Error.
+  // Takes a pair out of the pool, or makes one. False if kMaxPairs are in use. Throws
+  // driver::Error.
   bool take(EventPair& pair);
   void give_back(EventPair pair) noexcept;
 
-  // A pair for event nodes of a graph: never recorded before, because an event that was would go on
-  // reading its old time until the graph runs. It is not pooled, but destroyed. Throws
-  // driver::Error.
+  // A pair for event nodes of a graph. Not pooled: an event that was recorded before would read its
+  // old time until the graph runs. Throws driver::Error.
   EventPair make_for_graph();
   void destroy_for_graph(EventPair pair) noexcept;
 
-  // Something other than an event pair needs the context: while it is held, release_idle() does not
-  // let it go.
+  // While something other than an event pair holds the context, release_idle() does not release it.
   void hold() noexcept;
   void let_go() noexcept;
 
-  // Queues a sample whose end this thread has recorded; takes over one reference to it.
+  // Queues a sample whose end this thread has recorded; takes ownership of one reference.
   void push(Sample* sample);
 
-  // Reads out what is finished: in all queues, or in that of one sample that was pushed.
+  // Reads and delivers finished samples: of all queues, or of one (Sample::queue).
   void drain() noexcept;
   void drain(std::uintptr_t queue) noexcept;
 
-  // Returns once no drain is under way: what one took out of a queue has been delivered.
-  void settle() noexcept;
+  // Waits until no drain is under way on another thread: all it read has been delivered.
+  void wait_for_drain() noexcept;
 
-  // The end event of a pending sample, or null if it is pending no longer.
+  // The end event of a pending sample; null if it is not pending any more.
   CUevent pending_end(const Sample& sample) noexcept;
 
-  // A driver call on this context answered an error. Where that means that the context is gone, or
-  // the driver poisoned, what is pending fails with it: now, or at the end of the drain under way.
+  // Notes an error of a driver call on this context. If the context is gone or the driver poisoned,
+  // the pending samples fail: now, or at the end of the drain under way.
   void note_failure(const driver::Error& error) noexcept;
 
   void append_tails(std::vector<SampleRef>& tails);
   void append_counts(std::vector<device::PendingCount>& counts);
 
-  // Destroys the events in the pool. Returns how many pairs are out.
+  // Destroys the events in the pool. Returns how many pairs are in use.
   std::size_t destroy_idle() noexcept;
 
  private:
@@ -139,14 +138,37 @@ class EventClock {
   const bool retained_;
   std::atomic<bool> lost_{false};
   CudaTimeline timeline_{table_, *this};
-  std::atomic_flag draining_ = ATOMIC_FLAG_INIT;
-  std::mutex mutex_;  // of what follows
+  SpinFlag draining_;  // held by the thread that drains; released by finish_drain()
+  std::mutex mutex_;   // of what follows
   std::vector<EventPair> free_;
-  std::size_t made_ = 0;       // pooled pairs, in the pool or out
+  std::size_t made_ = 0;       // pooled pairs, in the pool or in use
   std::size_t in_graphs_ = 0;  // pairs made for graphs
   std::size_t holders_ = 0;
   std::shared_ptr<const driver::Error> loss_;
   std::unordered_map<std::uintptr_t, Queue> queues_;  // by Sample::queue
+};
+
+// A pair of events that are nodes of a graph.
+//
+// A launch of a graph whose event was destroyed may crash, so the pair has several owners: the
+// sample that reads it and, from the start of the span, the graph being captured. The last owner
+// destroys it, on any thread; not in a forked child, and not when the context is lost.
+class GraphEvents {
+ public:
+  // Makes the pair. `capture` is the driver's number of the capture. Throws driver::Error.
+  GraphEvents(EventClock& clock, unsigned long long capture);
+  GraphEvents(const GraphEvents&) = delete;
+  GraphEvents& operator=(const GraphEvents&) = delete;
+  ~GraphEvents();
+
+  [[nodiscard]] const EventPair& pair() const noexcept { return pair_; }
+  [[nodiscard]] unsigned long long capture() const noexcept { return capture_; }
+
+ private:
+  EventClock& clock_;
+  const EventPair pair_;
+  const unsigned long long capture_;
+  const std::uint32_t generation_;
 };
 
 }  // namespace gpuprof::timing

@@ -68,7 +68,7 @@ void Gate::close(HostNanoseconds limit) {
     throw Error(ErrorKind::kInvalidState, "the gate's context is gone; make a new gate");
   }
   const driver::CurrentContext current(table, parts.clock.context());
-  if (captures::state_of(table, parts.stream).capturing()) {
+  if (captures::is_capturing(table, parts.stream)) {
     throw Error(ErrorKind::kInvalidState,
                 "the stream is being captured: a gate cannot hold it back; end the capture first");
   }

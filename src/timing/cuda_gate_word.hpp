@@ -1,9 +1,8 @@
-// A 32-bit word in pinned host memory that streams can be made to wait for.
+// A 32-bit word in pinned host memory that streams can wait for.
 //
-// A wait is for a number: the stream goes on once the word has reached it. Numbers only grow, so a
-// word that was opened once never holds back what waited for an earlier number. It belongs to the
-// context that is current at construction. Construction throws driver::Error; it is
-// CUDA_ERROR_NOT_SUPPORTED from hold() where the device has no such wait.
+// A wait is for a number: the stream goes on once the word has reached it. Numbers only grow, so an
+// old wait never blocks again. Belongs to the context that is current at construction. Errors are
+// driver::Error: CUDA_ERROR_NOT_SUPPORTED from hold() where the device has no such wait.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +22,17 @@ class CudaGateWord {
   }
   CudaGateWord(const CudaGateWord&) = delete;
   CudaGateWord& operator=(const CudaGateWord&) = delete;
-  // Nothing may wait for the word any more, and its context must be there.
+  // No stream may wait for the word, and its context must be alive.
   ~CudaGateWord() {
     if (word_ == nullptr || driver::blocked.load(std::memory_order_relaxed) != 0) return;
     const driver::RelaxedCapture relaxed(table_);
     table_.cuMemFreeHost(word_);
   }
 
-  // Leaves the memory alone from now on: its context is gone, or it is another process's.
+  // Leaks the memory: its context is gone, or it is the parent process's.
   void abandon() noexcept { word_ = nullptr; }
 
-  // What is queued on `stream` from now on runs once the word has reached `number`.
+  // Later work on `stream` runs once the word has reached `number`.
   void hold(CUstream stream, std::uint32_t number) {
     CUdeviceptr address = 0;
     driver::check(table_.cuMemHostGetDevicePointer(&address, word_, 0),

@@ -1,4 +1,3 @@
-// Which streams are slow to take work, for whoever decides to let other threads run meanwhile.
 #include <atomic>
 #include <iterator>
 #include <mutex>
@@ -6,7 +5,7 @@
 
 #include "driver/process.hpp"
 #include "timing/cuda_contexts.hpp"
-#include "timing/device.hpp"
+#include "timing/slow_streams.hpp"
 
 namespace gpuprof::timing::device {
 namespace {
@@ -14,8 +13,8 @@ namespace {
 constexpr HostNanoseconds kSlowRecord = 50'000;
 constexpr HostNanoseconds kSlowFor = 1'000'000'000;
 
-// Streams on which the last record waited for room in the queue, and when. One that nobody uses is
-// forgotten: it may be destroyed, and as long as there is any, each record costs more.
+// Streams on which the last record waited for room in the queue, and when. Unused ones are
+// forgotten: they may be destroyed, and each record costs more while there is any.
 struct SlowStreams {
   driver::ForkMutex mutex;
   std::unordered_map<std::uintptr_t, HostNanoseconds> streams;  // by queue_of()

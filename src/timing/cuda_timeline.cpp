@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,8 +21,8 @@ using timeline::Placement;
 namespace {
 
 constexpr int kTries = 50;
-constexpr int kLooks = 50;  // at the least: this thread may not have run meanwhile
-constexpr HostNanoseconds kBudget = 500'000;           // for all tries together
+constexpr int kLooks = 50;                    // at least: this thread may not have run meanwhile
+constexpr HostNanoseconds kBudget = 500'000;  // for all tries together
 constexpr HostNanoseconds kLongPatience = 20'000'000;  // for the first of them, where it takes long
 constexpr HostNanoseconds kSecond = 1'000'000'000;
 constexpr HostNanoseconds kEventLife = 120 * kSecond;
@@ -45,21 +44,7 @@ AnchorEvent::~AnchorEvent() {
   if (const auto access = clock.try_access()) access->destroy(handle);
 }
 
-// The right to talk to the driver for new anchors; waits for whoever has it.
-class CudaTimeline::Turn {
- public:
-  explicit Turn(std::atomic_flag& busy) noexcept : busy_(busy) {
-    while (busy_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
-  }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-  ~Turn() { busy_.clear(std::memory_order_release); }
-
- private:
-  std::atomic_flag& busy_;
-};
-
-// An event that was over between two readings of the host's clock.
+// An event that completed between two readings of the host's clock.
 struct CudaTimeline::Sighting {
   std::shared_ptr<AnchorEvent> event;
   HostNanoseconds before = 0;
@@ -73,24 +58,24 @@ std::uint32_t CudaTimeline::newest() noexcept {
     return number;
   }
   if (tried_.load(std::memory_order_relaxed)) return 0;
-  if (busy_.test_and_set(std::memory_order_acquire)) return 0;  // another thread takes it
+  const std::unique_lock busy(busy_, std::try_to_lock);
+  if (!busy) return 0;  // another thread takes it
   if (!tried_.load(std::memory_order_relaxed)) take(kBudget);
-  busy_.clear(std::memory_order_release);
   return newest_.load(std::memory_order_acquire);
 }
 
 void CudaTimeline::refresh() noexcept {
-  const Turn turn(busy_);
+  const std::lock_guard busy(busy_);
   take(kLongPatience);
 }
 
-// An anchor for a span that is over before there was any.
+// An anchor for a span that ended before the first one.
 void CudaTimeline::take_first() noexcept {
-  const Turn turn(busy_);
+  const std::lock_guard busy(busy_);
   if (newest_.load(std::memory_order_relaxed) == 0) take(kBudget);
 }
 
-// With the turn.
+// With `busy_` held.
 void CudaTimeline::take(HostNanoseconds patience) noexcept {
   tried_.store(true, std::memory_order_relaxed);
   if (stopped_.load(std::memory_order_relaxed) || !clock_.check_alive()) return;
@@ -107,7 +92,7 @@ void CudaTimeline::take(HostNanoseconds patience) noexcept {
   }
 }
 
-// The tightest of several sightings. Without an event if the GPU came to none in `patience`.
+// The tightest of several sightings. Without an event if the GPU reached none within `patience`.
 CudaTimeline::Sighting CudaTimeline::observe(HostNanoseconds patience) {
   const HostNanoseconds begun = monotonic_now();
   const HostNanoseconds good_enough = narrowest_ + narrowest_ / 16;
@@ -130,8 +115,8 @@ CudaTimeline::Sighting CudaTimeline::observe(HostNanoseconds patience) {
   return best;
 }
 
-// Polls until the event is over, from `nap_from` on with naps. False at `until`: the event is left
-// as it is, and the next try records it anew.
+// Polls until the event completes, from `nap_from` on with pauses. False at `until`; the next try
+// records the event again.
 bool CudaTimeline::await(const AnchorEvent& event, HostNanoseconds until, HostNanoseconds nap_from,
                          HostNanoseconds& after) {
   driver::EventAccess access = clock_.access();
@@ -212,9 +197,10 @@ CUresult CudaTimeline::measure(const Sample& sample, const Held& held,
   return status;
 }
 
-// Leaves in `held` the anchor `noted`, or the oldest that has an event if that one has none.
+// Holds the anchor `noted`, or if its event is gone the oldest one with an event.
 void CudaTimeline::hold(std::uint32_t noted, Held& held) noexcept {
-  const std::shared_ptr<const AnchorEvent> before = std::move(held.event);  // goes without the lock
+  const std::shared_ptr<const AnchorEvent> before =
+      std::move(held.event);  // destroyed without the lock
   const std::lock_guard lock(mutex_);
   held.noted = noted;
   if (events_.empty()) return;
@@ -224,7 +210,7 @@ void CudaTimeline::hold(std::uint32_t noted, Held& held) noexcept {
 }
 
 void CudaTimeline::hold_nearest(double ms, Held& held) noexcept {
-  const std::shared_ptr<const AnchorEvent> before = held.event;  // goes without the lock
+  const std::shared_ptr<const AnchorEvent> before = held.event;  // destroyed without the lock
   const std::lock_guard lock(mutex_);
   if (events_.empty() || held.number < map_.oldest()) return;
   const std::uint32_t oldest = map_.newest() - static_cast<std::uint32_t>(events_.size()) + 1;
@@ -244,7 +230,7 @@ Placement CudaTimeline::place(const GpuMark& mark, HostMoment& moment) noexcept 
 }
 
 void CudaTimeline::forget() noexcept {
-  const Turn turn(busy_);
+  const std::lock_guard busy(busy_);
   if (wanted()) return;
   release();
   tried_.store(false, std::memory_order_relaxed);
@@ -252,7 +238,7 @@ void CudaTimeline::forget() noexcept {
 }
 
 void CudaTimeline::close() noexcept {
-  const Turn turn(busy_);
+  const std::lock_guard busy(busy_);
   release();
   tried_.store(true, std::memory_order_relaxed);
   stopped_.store(true, std::memory_order_relaxed);
@@ -266,7 +252,7 @@ void CudaTimeline::lose() noexcept {
   newest_.store(0, std::memory_order_release);
 }
 
-// With the turn.
+// With `busy_` held.
 void CudaTimeline::release() noexcept {
   std::deque<std::shared_ptr<const AnchorEvent>> events;
   {
@@ -310,7 +296,7 @@ void forget_all() noexcept {
       clock->timeline().forget();
     }
     contexts::forget_lost();
-  } catch (...) {  // out of memory: the anchors stay until the context is let go
+  } catch (...) {  // out of memory: the anchors stay until the context is released
   }
 }
 
@@ -318,7 +304,7 @@ void forget_all() noexcept {
 
 void want(bool on) noexcept {
   wants.fetch_add(on ? 1 : -1);
-  // Whoever changes the count last leaves `wanted` as it should be.
+  // The last thread to change the count sets `wanted` right.
   bool now = false;
   do {
     now = wants.load() > 0;
@@ -341,7 +327,7 @@ void refresh() noexcept {
 }
 
 Placement place(const GpuMark& mark, HostMoment& moment) noexcept {
-  // In a forked child another thread's lock may have stayed taken, and the anchors are the
+  // In a forked child the lock may be held by a thread of the parent, and the anchors are the
   // parent's.
   if (mark.clock == nullptr || device::forked()) return Placement::kLost;
   return mark.clock->timeline().place(mark, moment);

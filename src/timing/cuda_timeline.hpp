@@ -1,13 +1,12 @@
-// The anchors of one CUDA context: events whose moments are known on the host's clock.
+// The anchors of one CUDA context: events whose times are known on the host's clock.
 //
-// Belongs to an EventClock. An anchor is recorded on a stream of its own and polled until it is
-// over; the tightest of several tries is kept. Anchors of the last two minutes keep their events,
-// so that spans can be measured from one that is near: a distance of 2 s is rounded to 122 ns, one
+// Belongs to an EventClock. An anchor is recorded on a stream of its own and polled until it
+// completes; the tightest of several tries is kept. Anchors of the last two minutes keep their
+// events, so that spans are measured from a near one: a distance of 2 s is rounded to 122 ns, one
 // of 20 s to 2 us. Their place on the host's clock is kept for ten minutes.
 //
-// Any thread; one lock, held over no driver call. Whoever talks to the driver for new anchors has
-// `busy_`, and others wait for them. A failure of the driver never leaves this class as an
-// exception: it is one warning, and there are no more anchors.
+// Any thread; one lock, held over no driver call. A thread that takes an anchor holds `busy_`, and
+// others wait for it. A driver failure becomes one warning, and there are no more anchors.
 #pragma once
 
 #include <atomic>
@@ -23,7 +22,7 @@
 
 namespace gpuprof::timing {
 
-// An event that is destroyed with its last owner, unless the driver or the context is gone.
+// Destroyed with its last owner, unless the driver or the context is gone.
 struct AnchorEvent {
   AnchorEvent(const driver::Table& table, EventClock& of_clock);  // driver::Error
   AnchorEvent(const AnchorEvent&) = delete;
@@ -32,16 +31,16 @@ struct AnchorEvent {
 
   EventClock& clock;
   CUevent handle = nullptr;
-  HostNanoseconds over = 0;  // when the host saw that it was over
+  HostNanoseconds over = 0;  // when the host saw it complete
 };
 
 class CudaTimeline {
  public:
-  // The anchor that spans were measured from last, kept alive by whoever measures.
+  // The anchor that a caller measured from last, kept alive by the caller.
   struct Held {
     std::shared_ptr<const AnchorEvent> event;
     std::uint32_t number = 0;
-    std::uint32_t noted = 0;  // the number that it was looked up for
+    std::uint32_t noted = 0;  // the number that was asked for
     bool tried = false;       // to take the first anchor
   };
 
@@ -50,28 +49,27 @@ class CudaTimeline {
   CudaTimeline(const CudaTimeline&) = delete;
   CudaTimeline& operator=(const CudaTimeline&) = delete;
 
-  // The number of the newest anchor, 0 where there is none. Takes the first one if nobody has tried
-  // yet, which needs half a millisecond.
+  // The number of the newest anchor, 0 without one. Takes the first one if nobody has tried yet,
+  // which takes half a millisecond.
   std::uint32_t newest() noexcept;
 
   // Takes an anchor. The context must be alive.
   void refresh() noexcept;
 
-  // Notes when the sample's start was, if somebody wants to know. Its start must be over, and its
-  // events not yet given away. False if the driver or the context turned out to be gone.
+  // Sets the sample's `gpu_begin`, if timeline::wanted. The start event must be complete and still
+  // the sample's. False if the driver or the context is gone.
   bool mark(Sample& sample, Held& held, const driver::EventAccess& access) noexcept;
 
   timeline::Placement place(const GpuMark& mark, timeline::HostMoment& moment) noexcept;
 
-  // Forgets all anchors, unless somebody wants them again, and starts anew when somebody does.
+  // Forgets all anchors, unless they are wanted again; later ones may be taken.
   void forget() noexcept;
   // Forgets all anchors and takes no more.
   void close() noexcept;
-  // The context is lost: forgets all anchors without a driver call.
+  // For a lost context: forgets all anchors without a driver call.
   void lose() noexcept;
 
  private:
-  class Turn;
   struct Sighting;
 
   void take_first() noexcept;
@@ -93,7 +91,7 @@ class CudaTimeline {
   std::atomic<bool> tried_{false};
   std::atomic<bool> stopped_{false};
 
-  std::atomic_flag busy_ = ATOMIC_FLAG_INIT;  // of the next three
+  SpinFlag busy_;  // guards the next three
   CUstream stream_ = nullptr;
   std::shared_ptr<AnchorEvent> spare_;
   HostNanoseconds narrowest_ = 0;  // bracket seen lately; 0: none

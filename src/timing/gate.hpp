@@ -1,11 +1,10 @@
-// A gate in front of a stream: what is queued behind it waits until it is opened.
+// A gate in front of a stream: work queued behind it waits until it is opened.
 //
-// Work that is queued behind a closed gate runs without the host's gaps once the gate opens. A
-// watchdog opens it after a limit, so that code which waits for the stream hangs no longer than
-// that; open() tells. Never closed on a stream that is being captured. One thread at a time; the
-// watchdog is a thread that knows no Python. The destructor opens, may wait for what is queued,
-// as freeing pinned memory does, and never throws. What it gets wrong: a queue takes about 1,000
-// entries, then queueing itself waits for the gate.
+// Work queued behind a closed gate runs without the host's gaps once the gate opens. A watchdog
+// thread opens it after a limit, so that code which waits for the stream does not hang; open()
+// tells. Not on a stream that is being captured. One thread at a time. The destructor opens the
+// gate, may wait for queued work, as freeing pinned memory does, and never throws. What it gets
+// wrong: a stream's queue takes about 1,000 entries, then queueing itself waits for the gate.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +16,18 @@ namespace gpuprof::timing {
 
 class Gate {
  public:
-  // For `stream`; `ordinal` is the device of a default stream on a thread without a context. Throws
-  // driver::Error, with CUDA_ERROR_NOT_SUPPORTED where the device cannot wait for a word.
+  // `ordinal` is the device of a default stream on a thread without a context. Throws
+  // driver::Error.
   Gate(std::uintptr_t stream, int ordinal);
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
   ~Gate();
 
-  // Closes it for at most `limit` nanoseconds. Throws driver::Error: kInvalidState if it is closed,
-  // or the stream is being captured.
+  // Closes it for at most `limit` nanoseconds. Throws driver::Error: kInvalidState if it is closed
+  // or the stream is being captured, CUDA_ERROR_NOT_SUPPORTED where the device has no such wait.
   void close(HostNanoseconds limit);
 
-  // Opens it. Returns whether it was closed until now: false if the watchdog came first.
+  // Opens it. Returns whether it was closed: false if the watchdog came first.
   bool open() noexcept;
 
   [[nodiscard]] bool closed() const noexcept;

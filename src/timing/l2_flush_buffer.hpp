@@ -1,8 +1,8 @@
-// A piece of device memory that can be filled: GPU work for demonstrations and tests.
+// Device memory that can be filled: to flush the L2 cache, and as GPU work for tests.
 //
-// Belongs to the context that was current when it was made, else to the primary context of device
-// 0, which it retains. The work is not waited for; destruction waits for it, as freeing memory
-// does. One thread at a time.
+// Belongs to the context that is current at construction, else to the primary context of device 0,
+// which it retains. Nothing waits for the work but the destructor, as freeing memory does. One
+// thread at a time.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,8 @@
-// Names of nested scopes: `step/fwd`.
+// Names of nested scopes, `step/fwd`, and which scopes are open.
 //
-// A Path is a name inside a parent. It is made once for each different pair and lives as long as
-// the process, so that a pointer to it is its identity. A `/` in a name is part of that name: two
-// paths may have the same text. At most kMaxPaths exist; what comes after shares one row,
-// `(other)`. Any thread.
+// A Path is a name inside a parent. There is one for each different pair, alive as long as the
+// process, so paths are compared by pointer. A `/` in a name is part of that name: two paths may
+// have the same text. At most kMaxPaths exist; the rest share one row, `(other)`. Any thread.
 #pragma once
 
 #include <atomic>
@@ -19,31 +18,31 @@ inline constexpr std::size_t kMaxPaths = 10000;
 inline constexpr std::size_t kMaxPathBytes = 4096;
 
 struct Path {
-  std::string text;     // for people: the names joined by '/', UTF-8, at most kMaxPathBytes
-  std::uint64_t order;  // when it was first entered, counting from 0
+  std::string text;     // to show: the names joined by '/', UTF-8, at most kMaxPathBytes
+  std::uint64_t order;  // of the first entry, counting from 0
   std::string name;     // the last scope's, at most kMaxPathBytes; empty for the root
   const Path* parent;   // null for the root
 };
 
-// The path and those around it, outermost first, without the root.
+// The path and its parents, outermost first, without the root.
 std::vector<const Path*> lineage(const Path& path);
 
 // Where a thread or a task starts.
 const Path& root_path() noexcept;
 
-// The row that takes the overflow.
+// The row of all paths past kMaxPaths.
 const Path& other_path() noexcept;
 
-// The path of `name` inside `parent`. A name or text longer than kMaxPathBytes is cut and ends in a
-// digest of the whole, so that different ones stay different. Past kMaxPaths: other_path(), with
-// one warning.
+// The path of `name` inside `parent`. Past kMaxPaths: other_path(), with one warning. A name or
+// text longer than kMaxPathBytes is cut and ends in a digest of the whole, so that different names
+// stay different.
 const Path& path_below(const Path& parent, std::string_view name);
 
-// A text as a path holds it: cut, with a digest, if it is too long.
+// A text as a path holds it: cut, with a digest, where it is too long.
 std::string shortened_path(std::string text);
 
-// Remembers the answer of path_below() for the parent seen last: a scope has one, because it is
-// nearly always entered below the same parent. The caller serialises calls.
+// Remembers path_below() for the last parent: a scope is nearly always entered below the same one.
+// The caller serialises calls.
 class PathCache {
  public:
   explicit PathCache(std::string name) : name_(std::move(name)) {}
@@ -60,6 +59,40 @@ class PathCache {
   std::string name_;
   const Path* parent_ = nullptr;
   const Path* path_ = nullptr;
+};
+
+struct Sample;
+
+// One open scope.
+struct NestingEntry {
+  const void* owner;   // the scope
+  Sample* sample;      // the entry owns one reference
+  const Path* inside;  // the parent path of scopes entered inside this one
+  const void* frame;   // tells entries apart where the owner is open more than once, else null
+  bool frame_may_suspend;
+  std::uint32_t place = 0;  // for the owner, among all of its entries
+};
+
+// The open scopes of a thread, or of a task within one, innermost last; the bindings decide which.
+//
+// Scopes usually close in reverse order. Generators interleave them, so an entry is removed
+// wherever it stands and the others keep their paths. Not thread safe: the caller serialises.
+class Nesting {
+ public:
+  [[nodiscard]] const Path& path() const noexcept {
+    return entries_.empty() ? root_path() : *entries_.back().inside;
+  }
+  [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
+  [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
+  [[nodiscard]] const std::vector<NestingEntry>& entries() const noexcept { return entries_; }
+
+  void push(const NestingEntry& entry) { entries_.push_back(entry); }
+  void remove(std::size_t index) {
+    entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(index));
+  }
+
+ private:
+  std::vector<NestingEntry> entries_;
 };
 
 }  // namespace gpuprof::timing

@@ -1,9 +1,8 @@
 // Quantiles of a stream of positive numbers, in bounded memory.
 //
-// Up to kExact values are kept and quantiles are exact (linear interpolation between order
-// statistics). Beyond that the values are counted in bins, 64 to each power of two as in an HDR
-// histogram (Tene, 2012), so that a quantile is within 0.8 % of a value of that rank. Not thread
-// safe; the owner locks.
+// Up to kExact values are kept, and quantiles are exact (linear interpolation between order
+// statistics). More values are counted in bins, 64 for each power of two as in an HDR histogram
+// (Tene, 2012): a quantile is then within 0.8 % of a value of that rank. Not thread safe.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 #include "timing/sample.hpp"
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "driver/process.hpp"
 #include "timing/device.hpp"
+#include "timing/statistics.hpp"
 
 namespace gpuprof::timing {
 namespace {
@@ -22,7 +24,7 @@ struct Pool {
   std::size_t free_count = 0;
   std::atomic<std::uint64_t> in_memory{0};
 
-  // Takes up to `wanted` of the list's samples out; returns them linked.
+  // Takes up to `wanted` samples; returns them linked.
   Sample* take(std::size_t wanted, std::size_t& taken) {
     const std::lock_guard lock(mutex);
     Sample* first = free;
@@ -87,6 +89,8 @@ Clocks& clocks() {
   return storage;
 }
 
+std::array<std::atomic<Sink>, 4> sinks{&statistics::add, nullptr, nullptr, nullptr};
+
 void recycle(Sample* sample) noexcept {
   if (sample->start != nullptr) device::forget_events(*sample);
   sample->error.reset();
@@ -125,7 +129,7 @@ std::string clock_name(ClockId id) {
 void Sample::fail(const driver::Error& why) noexcept {
   try {
     error = std::make_shared<const driver::Error>(why);
-  } catch (...) {  // out of memory: the sample is failed without words
+  } catch (...) {  // out of memory: the sample fails without a reason
   }
   finish(SampleStatus::kFailed);
 }
@@ -151,6 +155,22 @@ void add_reference(Sample* sample) noexcept {
 
 void drop_reference(Sample* sample) noexcept {
   if (sample->references.fetch_sub(1, std::memory_order_acq_rel) == 1) recycle(sample);
+}
+
+void add_sink(Sink sink) {
+  for (auto& place : sinks) {
+    Sink empty = nullptr;
+    if (place.compare_exchange_strong(empty, sink)) return;
+  }
+  throw std::length_error("no room for another sink of samples");
+}
+
+void deliver(const Sample* const* samples, std::size_t count) noexcept {
+  for (const auto& place : sinks) {
+    const Sink sink = place.load(std::memory_order_acquire);
+    if (sink == nullptr) return;
+    sink(samples, count);
+  }
 }
 
 std::uint64_t samples_in_memory() noexcept {

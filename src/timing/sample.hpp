@@ -1,10 +1,10 @@
-// One measured span: what a scope makes each time it is entered.
+// One measured span: made by each entry of a scope; and where finished spans go.
 //
 // A Sample is reference counted, because two sides hold it: the user, who may read it much later or
-// never, and the queue of spans whose GPU time is not known yet. The thread that opened it writes
-// its fields until it leaves kOpen; after that they change only under the event clock that holds
-// it, which stores `status` last (release), so that a reader who has loaded kDone (acquire) may
-// read the rest. Times are host nanoseconds and device milliseconds, as the driver gives them.
+// never, and the queue of pending spans. The thread that opened it writes its fields until it
+// leaves kOpen; after that only the event clock that holds it does, and stores `status` last
+// (release), so that a reader who loaded kDone (acquire) may read the rest. Times are host
+// nanoseconds and device milliseconds, as the driver gives them.
 #pragma once
 
 #include <atomic>
@@ -25,9 +25,9 @@ enum class SampleStatus : std::uint8_t {
   kDone,      // measured
   kDisabled,  // timing was off
   kDropped,   // too many were pending; nothing was recorded
-  kSkipped,   // inside somebody's stream capture; nothing was recorded
+  kSkipped,   // inside a foreign stream capture; nothing was recorded
   kCaptured,  // recorded into a graph; each replay gives it a new time
-  kFailed,    // the driver refused; `error` says what
+  kFailed,    // the driver returned an error; see `error`
 };
 
 // A clock is named by a small number: these two, and from kFirstNamed on what clock_id() gave out.
@@ -59,20 +59,20 @@ struct Sample {
   std::uint64_t epoch = 0;  // the statistics' epoch when it was entered
   std::uintptr_t stream = 0;
   std::uint64_t stream_id = 0;  // contexts::id_of(stream) while traces are written, else 0
-  std::uintptr_t queue = 0;     // of `events`, in which it waits
+  std::uintptr_t queue = 0;     // of `events`, where it is pending
   HostNanoseconds host_begin = 0;
   HostNanoseconds host_end = 0;
   double device_ms = 0.0;
   // When the GPU began, for timeline::place(). Until the sample is final only `anchor` is set: the
-  // newest one when the start was recorded. Without a clock nobody had asked.
+  // newest one when the start was recorded. Without a clock: not wanted.
   GpuMark gpu_begin;
   EventClock* events = nullptr;  // whose pair it holds
   void* start = nullptr;         // CUevent
   void* end = nullptr;           // CUevent
-  // Owns the two, where they are nodes of a graph.
+  // Owns both events where they are nodes of a graph.
   std::shared_ptr<const GraphEvents> in_graph;
   std::uint32_t generation = 0;  // of the process that entered it
-  std::uint32_t thread = 0;      // the kernel's number of the thread that left it; 0: not noted
+  std::uint32_t thread = 0;      // the kernel's number of the thread that left it; 0: not known
   std::uint16_t depth = 0;       // how many scopes were open around it
   Sample* next = nullptr;        // in the queue that holds it
   std::shared_ptr<const driver::Error> error;
@@ -96,6 +96,18 @@ void drop_reference(Sample* sample) noexcept;
 
 // How many samples exist in memory, pooled ones included. For tests of boundedness.
 std::uint64_t samples_in_memory() noexcept;
+
+// Where finished samples go: functions that get samples of any final status, in batches, on
+// whichever thread found them finished, without any lock of timing/ held. A sink must not block or
+// throw. The statistics are the first one.
+using Sink = void (*)(const Sample* const* samples, std::size_t count) noexcept;
+
+// Adds a sink for the rest of the process. At most 4; more are std::length_error. Any thread.
+void add_sink(Sink sink);
+
+// Hands finished samples to all sinks.
+void deliver(const Sample* const* samples, std::size_t count) noexcept;
+inline void deliver(const Sample* sample) noexcept { deliver(&sample, 1); }
 
 // Owns one reference.
 class SampleRef {

@@ -2,7 +2,6 @@
 
 #include "driver/process.hpp"
 #include "timing/device.hpp"
-#include "timing/sinks.hpp"
 #include "timing/statistics.hpp"
 
 namespace gpuprof::timing::scope {

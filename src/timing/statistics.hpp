@@ -1,8 +1,7 @@
-// What all samples of a path add up to.
+// The statistics of each path and clock.
 //
-// One registry for the process, behind one lock that is never held over a driver call. Samples
-// arrive in batches as they become known; one that was entered before the last reset() is left out.
-// Any thread.
+// One registry for the process; its lock is held over no driver call. Samples arrive in batches as
+// they finish; one that was entered before the last reset() is ignored. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +29,7 @@ struct Summary {
 struct Row {
   const Path* path;
   ClockId clock;
-  bool has_device;  // `device` means something
+  bool has_device;  // whether `device` is set
   Summary device;
   Summary host;
   std::uint64_t dropped;
@@ -40,17 +39,17 @@ struct Row {
 
 namespace statistics {
 
-// The epoch that a sample entered now belongs to.
+// The epoch of samples that are entered now.
 std::uint64_t epoch() noexcept;
 
-// Counts samples of any final status. Those not `counted` or from an earlier epoch are ignored; one
-// whose body raised is counted as failed only.
+// Adds samples of any final status. Those not `counted` or of an earlier epoch are ignored; one
+// whose body raised only counts as failed.
 void add(const Sample* const* samples, std::size_t count) noexcept;
 
-// A copy of all rows, in the order in which their paths were first entered.
+// A copy of all rows, in the order of their paths' first entries.
 std::vector<Row> rows();
 
-// Forgets everything and begins a new epoch.
+// Deletes all rows and begins a new epoch.
 void reset() noexcept;
 
 }  // namespace statistics

@@ -1,8 +1,8 @@
-// A pair of marks on a stream, or on the host's clock, that the caller sets and reads.
+// The time between two calls, on a stream or on the host's clock.
 //
-// One event pair for its life, taken at the first start and reused, so that a hot loop costs two
-// records. It may move between threads but needs the caller's lock. Misuse and driver failures are
-// thrown as driver::Error; the destructor never throws.
+// It keeps one event pair, taken at the first start and reused, so that a hot loop costs two
+// records. May move between threads; the caller locks. Misuse and driver failures throw
+// driver::Error; the destructor never throws.
 #pragma once
 
 #include "timing/sample.hpp"
@@ -17,28 +17,28 @@ class Timer {
   Timer& operator=(const Timer&) = delete;
   ~Timer() = default;
 
-  // Sets the first mark on `stream` and forgets the second. Starting twice moves the mark.
+  // Records the start on `stream` and clears the end. Starting twice moves the start.
   void start(std::uintptr_t stream, int ordinal);
-  // Sets the second mark: on the stream of the first, or on `stream`, which must be one of the same
-  // context, else std::invalid_argument.
+  // Records the end on the start's stream, or on another `stream` of the same context (else
+  // std::invalid_argument).
   void stop();
   void stop(std::uintptr_t stream);
 
-  // Whether elapsed_ms() would return at once with a measurement.
+  // Whether a measurement can be read without waiting.
   [[nodiscard]] bool ready();
-  // Whether both marks are set.
+  // Whether start and end are recorded.
   [[nodiscard]] bool stopped() const noexcept;
 
-  // The time between the marks, or 0.0 while one of them is missing. Waits at most until `until`;
-  // false if it is not known by then.
+  // Writes the elapsed time, 0.0 while start or end are missing. Waits at most until `until`; false
+  // if it is not known by then.
   bool read(HostNanoseconds until, double& ms);
 
-  // Gives the events back. Afterwards every call but close() throws.
+  // Gives the events back. Every later call but close() throws.
   void close() noexcept { sample_ = SampleRef(); }
   [[nodiscard]] bool closed() const noexcept { return !sample_; }
   [[nodiscard]] ClockId clock() const noexcept { return clock_; }
   [[nodiscard]] const SampleRef& sample() const noexcept { return sample_; }
-  // Where the first and the second mark are, on the CUDA clock.
+  // The streams of start and end, on the CUDA clock.
   [[nodiscard]] bool started() const noexcept { return sample_ && started_; }
   [[nodiscard]] std::uintptr_t start_stream() const noexcept { return sample_->stream; }
   [[nodiscard]] std::uintptr_t end_stream() const noexcept { return end_stream_; }

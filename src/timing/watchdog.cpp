@@ -1,10 +1,7 @@
 #include "timing/watchdog.hpp"
 
-#include <pthread.h>
-
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <mutex>
 #include <thread>
 
@@ -46,20 +43,7 @@ struct Watchdog::State {
 };
 
 Watchdog::Watchdog(std::uint32_t* word) : state_(std::make_unique<State>(word)) {
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    state_->thread = std::thread([state = state_.get()] { state->run(); });
-  } catch (...) {
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-#ifdef __linux__
-  ::pthread_setname_np(state_->thread.native_handle(), "gpuprof-gate");
-#endif
+  state_->thread = driver::start_service_thread("gpuprof-gate", [s = state_.get()] { s->run(); });
 }
 
 Watchdog::~Watchdog() {

@@ -1,9 +1,8 @@
-// A thread that sets a word at a deadline, unless it is told in time not to.
+// A thread that sets a word at a deadline, unless it is disarmed before.
 //
-// It calls no driver and no Python, so it runs whatever the other threads are stuck in. It starts
-// with the object and is joined by the destructor; in a forked child, where it does not exist, it
-// is left alone. Deadlines are on the host's monotonic clock. One owner at a time; signals are for
-// the program's own threads.
+// It calls neither the driver nor Python, so other threads cannot block it. It starts with the
+// object and the destructor joins it, except in a forked child, where it does not exist. Deadlines
+// are on the host's monotonic clock. One caller at a time.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@ namespace gpuprof::timing {
 
 class Watchdog {
  public:
-  // `word` must outlive this object. Throws std::system_error where no thread can be had.
+  // `word` must outlive this object. Throws std::system_error.
   explicit Watchdog(std::uint32_t* word);
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
@@ -24,7 +23,7 @@ class Watchdog {
   // Sets the word to `value` at `deadline`.
   void arm(std::uint32_t value, HostNanoseconds deadline);
 
-  // Calls that off. Returns whether it is too late: the word has been set.
+  // Cancels that. Returns whether it is too late: the word has been set.
   bool disarm() noexcept;
 
  private:

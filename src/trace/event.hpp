@@ -1,13 +1,14 @@
-// What a thread notes for the writer: one event, a cache line long.
+// One event of a trace, as a thread leaves it for the writer: one cache line.
 //
-// Times are nanoseconds of the host's monotonic clock (driver/host_clock.hpp). An event owns its
-// `extra`; whoever takes it out of a buffer deletes that.
+// Times are nanoseconds of the host's monotonic clock (driver/host_clock.hpp). The event owns its
+// `extra`; who takes the event out of a buffer deletes it.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "driver/host_clock.hpp"
 #include "trace/label.hpp"
@@ -18,7 +19,7 @@ using driver::HostNanoseconds;
 
 enum class Kind : std::uint8_t {
   kSlice,      // [begin, end] on a thread's track
-  kAsync,      // [begin, end] that may cross others: a slice of its own track
+  kAsync,      // [begin, end] that may overlap others: on a track of its own
   kGpu,        // a span on a GPU stream; extra->gpu says where and what
   kInstant,    // at `end`
   kCounter,    // at `end`; extra->args are the series
@@ -27,18 +28,18 @@ enum class Kind : std::uint8_t {
   kFlowEnd,
 };
 
-// A moment of the GPU that only its clock can place on the host's; see timing/timeline.hpp.
+// A GPU time that GpuClock::place() can put on the host's clock; see timing/timeline.hpp.
 struct GpuMoment {
   void* clock = nullptr;
   std::uint32_t anchor = 0;
   double ms = 0.0;
 };
 
-// What a span on a stream was, which is its category in the file.
+// What a GPU span was: its category in the file.
 enum class GpuWork : std::uint8_t {
   kScope,         // "gpu": between the two events of a scope
   kReplay,        // "gpu_graph": one launch of a graph
-  kInsideReplay,  // "gpu_in_graph": a scope inside a graph; what was launched is the graph
+  kInsideReplay,  // "gpu_in_graph": a scope inside a graph
 };
 
 // A span that ran on a stream.
@@ -46,13 +47,13 @@ struct GpuSpan {
   GpuWork work = GpuWork::kScope;
   GpuMoment begin;
   double duration_ns = 0.0;
-  HostNanoseconds launched = 0;  // it cannot have begun before
+  HostNanoseconds launched = 0;  // the earliest possible begin
   int device = 0;
   std::uint64_t stream = 0;  // stream_key()
-  std::uint64_t order = 0;   // in which it was read out, among all of the process
+  std::uint64_t order = 0;   // in which the process read the spans
 };
 
-// What few events have.
+// For the few events that need it.
 struct Extra {
   std::string args;                  // members of a JSON object, without its braces; may be empty
   std::unique_ptr<const Label> own;  // the name, where it was not interned
@@ -61,9 +62,9 @@ struct Extra {
 
 struct Event {
   Kind kind = Kind::kSlice;
-  std::uint16_t depth = 0;   // how many slices of this thread were open around it, if known
-  std::uint32_t target = 0;  // the number of one trace, or 0: every one that records
-  std::uint32_t tid = 0;     // of the host thread; 0: the one that noted it
+  std::uint16_t depth = 0;   // how many slices of its thread are around it, if known
+  std::uint32_t target = 0;  // the number of one trace, or 0: all that record
+  std::uint32_t tid = 0;     // of the host thread; 0: the thread that noted it
   std::uint64_t id = 0;      // of a flow
   const Label* name = nullptr;
   const Label* category = nullptr;
@@ -73,11 +74,23 @@ struct Event {
 };
 static_assert(sizeof(Event) <= 64);
 
-// Sets the name: an interned label, or past their number one that the event owns. May make its
+// Sets the name: an interned label, or past their number one that the event owns. May make the
 // extra, which is the caller's until the event is noted. Throws std::bad_alloc.
-void set_name(Event& event, std::string_view text);
+inline void set_name(Event& event, std::string_view text) {
+  event.name = intern(text);
+  if (event.name != nullptr) return;
+  auto label = std::make_unique<Label>();
+  append_json(label->json, text);
+  event.name = label.get();
+  if (event.extra == nullptr) event.extra = new Extra;
+  event.extra->own = std::move(label);
+}
 
-// Sets the members of the args object. The same holds.
-void set_args(Event& event, std::string members);
+// Sets the members of the args object, in the same way.
+inline void set_args(Event& event, std::string members) {
+  if (members.empty()) return;
+  if (event.extra == nullptr) event.extra = new Extra;
+  event.extra->args = std::move(members);
+}
 
 }  // namespace gpuprof::trace

@@ -1,13 +1,12 @@
-// Which slices may stand on one track: those that nest or are disjoint.
+// Which slices fit on one track: those that nest or are disjoint.
 //
-// Viewers drop a slice that crosses another of its track. A lane remembers enough of what it holds
-// to say whether one more slice fits: the outermost slices so far, and of the last of them the
-// innermost ones that are still open to the right. So slices may come in the order of their ends,
-// as they are noted, or in that of their beginnings, as they are replayed, or in the second after
-// some of the first, as a replay does that is read while it runs. A lane may refuse a slice that
-// would fit; it never takes one that does not. Memory is bounded: neighbours of one
-// depth are joined, because no slice around the second but not the first can be open still;
-// without depths the older half is joined once there are kMost. Not thread safe.
+// Viewers drop a slice that partly overlaps another on its track. A lane remembers enough of its
+// slices to check one more: the outermost ones, and of the last of these the inner ones that may
+// still get children. Slices may come in the order of their ends (as scopes note them), of their
+// begins (as graph replays do), or first the one and then the other (a replay that is read while it
+// runs). May reject a slice that fits; never accepts one that does not. Memory is bounded:
+// neighbours of one depth are joined, because no open slice can contain only the second; without
+// depths the older half is joined at kMost slices. Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -24,10 +23,10 @@ class Lane {
   static constexpr std::uint16_t kUnknownDepth = 0xFFFF;
   static constexpr std::size_t kMost = 4096;
 
-  // Takes [begin, end] in if it fits. One that ends up to `slack` before what it surrounds is made
-  // longer (`end` is raised). `line` is where its line in the file begins; if it is just as long as
-  // a slice that it surrounds, `line` becomes that one's, because viewers show the first of two
-  // equal slices in a file as the outer one.
+  // Adds [begin, end] if it fits. A slice that ends up to `slack` before what it contains is
+  // extended: `end` grows. `line` is the position of its line in the file. If a slice inside is
+  // equal, `line` becomes that slice's position, because viewers show the first of two equal slices
+  // in a file as the outer one.
   bool add(Time begin, Time& end, std::uint16_t depth, std::uint64_t& line, Time slack = 0);
 
   [[nodiscard]] std::size_t size() const noexcept { return outermost_.size() + open_.size(); }
@@ -37,11 +36,11 @@ class Lane {
     Time begin;
     Time end;
     std::uint16_t depth;
-    std::uint64_t line;  // of the first of neighbours that were joined
+    std::uint64_t line;  // of the first of joined neighbours
   };
   struct OpenSlice {  // a slice that may get further children
     Time end;
-    Time filled;  // up to here it has some, or may
+    Time filled;  // up to here it may have some already
   };
   bool add_inside(Time begin, Time end);
   void push(const Slice& slice, Time filled);

@@ -1,6 +1,6 @@
-// What threads, streams and devices are called in traces.
+// Names of threads, streams and devices in traces.
 //
-// Any thread. Bounded: past kMaxNames of a kind, new ones have no name. Texts are UTF-8.
+// Any thread. At most kMaxNames of a kind; more have no name. Texts are UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace gpuprof::trace {
 
 inline constexpr std::size_t kMaxNames = 10'000;
 
-// What a stream goes by: its number, which no other of the process ever has, or where that is 0 its
-// handle, which may become another's.
+// Identifies a stream: by the driver's unique number, or where that is 0 by its handle, which may
+// be reused.
 constexpr std::uint64_t stream_key(std::uintptr_t handle, std::uint64_t number) noexcept {
   return number != 0 ? number : (std::uint64_t{1} << 63U) | handle;
 }

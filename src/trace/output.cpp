@@ -134,8 +134,8 @@ void Output::add(const Event& event, std::uint32_t noted_by) {
   if (text_.size() >= kFlushBytes) flush();
 }
 
-// Only among what is not in the file yet. A line that was moved before others leaves those of other
-// tracks with places that are no longer theirs: then this one stays where it is.
+// Only within the text that is not in the file yet. Earlier moves make remembered positions of
+// other tracks wrong; a line whose target is no line's begin stays where it is.
 void Output::move_before(std::uint64_t line, std::size_t from) noexcept {
   if (line < flushed_) return;
   const auto to = static_cast<std::size_t>(line - flushed_);
@@ -143,8 +143,7 @@ void Output::move_before(std::uint64_t line, std::size_t from) noexcept {
   text_.move_end(from, to);
 }
 
-// The heads of the slices that come over and over. A name that is not interned may be freed, and
-// its address be another's.
+// A cache of slice heads. Only for interned names: the address of another may be reused.
 std::string_view Output::head_of(const Event& event, std::uint32_t tid) {
   const auto mix = (reinterpret_cast<std::uintptr_t>(event.name) >> 5U) ^
                    (reinterpret_cast<std::uintptr_t>(event.category) >> 7U) ^ tid;
@@ -172,8 +171,8 @@ void Output::add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
   const std::uint32_t host_tid = event.tid != 0 ? event.tid : noted_by;
   const TrackKey key{span.device, span.stream, host_tid};
   const HostNanoseconds measured = std::llround(span.duration_ns);
-  // What would begin before its launch is cut at the front: moved as a whole, it would end after
-  // the next one has begun.
+  // A span that would begin before its launch is cut at the front: moved as a whole, it would
+  // overlap the next one.
   const HostNanoseconds early = std::max<HostNanoseconds>(span.launched - begin, 0);
   begin += early;
   HostNanoseconds end = begin + std::max(measured - early, measured / 2);

@@ -1,8 +1,8 @@
-// One trace: what it takes, on which tracks, and the file it goes to.
+// One trace: which events belong to it, their tracks, and its file.
 //
-// Only the writer thread uses it, but for what is said to be fixed. It formats events at once and
-// writes them when enough have come together, or when told to. Times are nanoseconds of the host's
-// monotonic clock; in the file they count from base_time().
+// For the writer thread only, except the functions marked const for all threads. Events are
+// formatted at once, and written when there are enough or on flush(). Times are nanoseconds of the
+// host's monotonic clock; in the file they count from base_time().
 #pragma once
 
 #include <array>
@@ -20,66 +20,66 @@
 #include "trace/lanes.hpp"
 #include "trace/part_file.hpp"
 #include "trace/recorder.hpp"
-#include "trace/text.hpp"
 
 namespace gpuprof::trace {
 
-// The zero of all traces of this process on the monotonic clock: a second before it was loaded, so
-// that no event is negative.
+// The zero of all traces of this process on the monotonic clock: a second before the module was
+// loaded, so that no time is negative.
 HostNanoseconds base_time() noexcept;
 
-// CLOCK_REALTIME less the monotonic clock, now.
+// CLOCK_REALTIME minus the monotonic clock, now.
 std::int64_t unix_offset() noexcept;
 
 struct OutputOptions {
-  int descriptor = -1;      // an empty file; lent until close() has returned
+  int descriptor = -1;      // an empty file, borrowed until close() returns
   std::string where;        // its name for messages
-  bool collects = true;     // takes what the program does, not only what is meant for it alone
-  bool from_start = false;  // also what ended before it was opened and was noted after
+  bool collects = true;     // takes all events, not only those with its number as target
+  bool from_start = false;  // also takes events that ended before it was opened
   std::string process;      // the process's name
   std::int64_t rank = 0;
   std::int64_t world_size = 1;
-  std::string args;  // of the run as a whole: members of a JSON object; left out if too long
-  std::size_t buffer_bytes = kDefaultBufferBytes;  // the largest of the open traces counts
+  std::string args;  // of the whole run: members of a JSON object; left out if too long
+  std::size_t buffer_bytes = kDefaultBufferBytes;  // the largest of all open traces counts
 };
 
 struct OutputCounts {
-  std::uint64_t events = 0;       // that were taken
-  std::uint64_t unplaced = 0;     // GPU spans that no clock could place
-  HostNanoseconds gpu_error = 0;  // the largest error that a placed one may have
+  std::uint64_t events = 0;       // taken
+  std::uint64_t unplaced = 0;     // GPU spans whose time could not be placed
+  HostNanoseconds gpu_error = 0;  // the largest possible error of a placed one
 };
 
 class Output {
  public:
   Output(std::uint32_t number, OutputOptions options);
 
-  // Fixed.
+  // Const for all threads.
   [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
   [[nodiscard]] bool collects() const noexcept { return options_.collects; }
   [[nodiscard]] std::size_t buffer_bytes() const noexcept { return options_.buffer_bytes; }
 
-  // Whether the event belongs here: it is meant for this one, or ended while this was open.
+  // Whether the event belongs to this trace: by its target, or because it ended while it was open.
   [[nodiscard]] bool wants(const Event& event) const noexcept {
     if (finished_) return false;
     if (event.target != 0) return event.target == number_;
     return options_.collects && event.end >= opened_ && event.end <= closed_;
   }
 
-  // An event of any kind but kGpu, noted by a thread.
+  // Adds an event of any kind but kGpu. `noted_by` is the thread it came from.
   void add(const Event& event, std::uint32_t noted_by);
-  // A kGpu event that began at `begin`, give or take `error`; it is not drawn before its launch.
+  // Adds a kGpu event that began at `begin` +- `error`; never shown before its launch.
   void add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin, HostNanoseconds error);
   void count_unplaced() noexcept { ++counts_.unplaced; }
 
-  // Nothing that ends after `time` is taken any more.
+  // Events that end after `time` do not belong to this trace.
   void stop_at(HostNanoseconds time) noexcept { closed_ = time; }
   void flush() noexcept;
-  // Completes the file, unless it failed.
+  // Completes the file, unless it has failed.
   void finish(std::uint64_t dropped);
-  // Puts it on the disk. Not on the writer thread, which others wait for; after its last use there.
+  // Syncs the file to disk. Not on the writer thread, which others wait for; only after its last
+  // use.
   void sync() noexcept { file_.sync(); }
   void abandon() noexcept { file_.abandon(); }
-  // Ends the trace for a reason that is not the file's, unless it is complete.
+  // Ends the trace for a reason other than its file, unless it is complete.
   void give_up(const char* why) noexcept {
     if (!finished_) file_.fail(why);
   }
@@ -107,14 +107,14 @@ class Output {
   static constexpr std::uint32_t kFirstGpuTid = 1U << 28U;              // tids of users are below
   static constexpr std::uint64_t kFirstFlow = std::uint64_t{1} << 40U;  // those of users are below
   static constexpr std::size_t kMostCrossing = 100'000;
-  // How much longer a GPU slice is drawn to surround what ran in it: placement is that exact, and
-  // within a long one the GPU's clock drifts (9 us a second were measured).
+  // How far a GPU slice is extended to contain what ran in it: the error of placement, and the
+  // drift of the GPU's clock within a long one (9 us a second were measured).
   static constexpr HostNanoseconds kStretch = 5'000;
   static constexpr HostNanoseconds kStretchPart = 20'000;  // 50 ppm
 
   [[nodiscard]] Position on(std::uint32_t tid) const noexcept { return {pid_, tid}; }
   Lane& lane_of(std::uint32_t tid);
-  // Where the next line will begin, counted from the first one's beginning.
+  // The position of the next line, counted from the first one.
   [[nodiscard]] std::uint64_t next_line() const noexcept { return flushed_ + text_.size(); }
   void move_before(std::uint64_t line, std::size_t from) noexcept;
   [[nodiscard]] std::string_view head_of(const Event& event, std::uint32_t tid);
@@ -136,7 +136,7 @@ class Output {
   const std::uint32_t main_tid_;
   const std::string pid_;
   Text text_;                  // formatted, not written yet
-  std::uint64_t flushed_ = 0;  // what was before it
+  std::uint64_t flushed_ = 0;  // bytes before it
   PartFile file_;
   std::unordered_map<std::uint32_t, Lane> lanes_;  // by host thread
   std::array<Head, 64> heads_;
@@ -147,7 +147,8 @@ class Output {
   std::uint32_t next_gpu_tid_ = kFirstGpuTid;
   std::uint64_t next_async_ = 1;
   std::uint64_t next_flow_ = kFirstFlow;
-  std::set<std::pair<std::uint32_t, HostNanoseconds>> crossing_;  // host slices beside their track
+  std::set<std::pair<std::uint32_t, HostNanoseconds>>
+      crossing_;  // host slices that are not on their track
   OutputCounts counts_;
 };
 

@@ -1,10 +1,10 @@
-// The file that a trace is while it is open: `PATH.part`.
+// The file of an open trace: `PATH.part`.
 //
-// It begins as a JSON array, which viewers read even if it ends anywhere. Closing it turns it into
-// a JSON object: the first event, which is padded to kHeaderBytes, is overwritten by the object's
-// keys. The descriptor is lent: it stays open. A program may close it, as by closing all that it
-// does not know, and the system then gives the number to another file; so each write first compares
-// device and inode. Not thread safe. No function throws; the first failure stays in error().
+// It begins as a JSON array, which viewers read even where it is cut off. Finishing turns it into a
+// JSON object: the object's keys overwrite the first event, which is padded to kHeaderBytes. The
+// descriptor is borrowed and stays open. A program may close descriptors that it does not know, and
+// the number may become another file's; so each write first compares device and inode. Not thread
+// safe. Never throws; the first failure stays in error().
 #pragma once
 
 #include <sys/types.h>
@@ -26,17 +26,17 @@ class PartFile {
   PartFile& operator=(const PartFile&) = delete;
   ~PartFile() = default;
 
-  // Begins the array with an event, given without its comma.
+  // Begins the array with an event, without its comma.
   void begin(const std::string& first_event);
   void write(std::string_view text) noexcept;
-  // Ends the array and makes it an object with these members before the events. `last_event` is
-  // without its comma.
+  // Ends the array with `last_event` (without a comma) and makes it an object, with `members`
+  // before the events.
   void finish(const std::string& last_event, const std::string& members);
-  // Puts the finished file on the disk, which may take long.
+  // Syncs the finished file to disk. Slow.
   void sync() noexcept;
   // Closes a forked child's copy of the descriptor, which would keep the parent's lock.
   void abandon() noexcept;
-  // Writes nothing any more, for this reason.
+  // Stops writing, for this reason.
   void fail(const char* why) noexcept;
 
   [[nodiscard]] bool failed() const noexcept { return !error_.empty(); }

@@ -47,17 +47,19 @@ bool reserve(std::size_t bytes) noexcept {
 }
 void give_back(std::size_t bytes) noexcept { waiting.fetch_sub(bytes, std::memory_order_relaxed); }
 
-// With the allocator's part, and the writer's note of a GPU span that it cannot place yet.
+// Includes the allocator's overhead, and the writer's entry for a GPU span that waits for
+// placement.
 constexpr std::size_t kExtraBytes = sizeof(Extra) + 128;
 std::size_t size_of(const Extra& extra) noexcept {
   const std::size_t own = extra.own ? sizeof(Label) + extra.own->json.capacity() : 0;
   return kExtraBytes + extra.args.capacity() + own;
 }
 
-// The two sides run on different cores, so a line of memory takes as long as formatting an event.
+// Writer and reader run on different cores: fetching a cache line takes as long as formatting an
+// event.
 constexpr std::uint32_t kAhead = 4;
 
-// A thread that notes without end must not keep the writer from the others.
+// One busy thread must not keep the writer from the others.
 constexpr std::size_t kMostChunksAtOnce = 2048;
 
 __attribute__((tls_model("initial-exec"))) thread_local SharedQueue* own = nullptr;
@@ -93,7 +95,7 @@ void give_chunk(Chunk* chunk) noexcept {
   delete chunk;
 }
 
-// What is noted while the locals of a thread are destroyed comes too late.
+// Events during the destruction of a thread's locals are dropped.
 __attribute__((tls_model("initial-exec"))) thread_local bool ended = false;
 
 // When a thread ends, its queue stays until the writer has read it.
@@ -143,9 +145,9 @@ bool add_chunk(Queue& queue) noexcept {
   return true;
 }
 
-// True once all is read that there will ever be.
+// True once the thread has ended and all is read.
 bool read_out(SharedQueue& queue, Take take, void* context) {
-  const bool left = queue.left.load(std::memory_order_acquire);  // before the last look
+  const bool left = queue.left.load(std::memory_order_acquire);  // before reading
   for (std::size_t chunks = 0; chunks < kMostChunksAtOnce; ++chunks) {
     const std::uint32_t written = queue.first->written.load(std::memory_order_acquire);
     while (queue.read < written) {
@@ -162,7 +164,7 @@ bool read_out(SharedQueue& queue, Take take, void* context) {
   return false;
 }
 
-// The child's one thread begins with nothing; what the parent's threads noted is the parent's.
+// Queued events belong to the parent.
 void forget_all_in_child() noexcept {
   auto& r = registry();
   r.queues.clear();

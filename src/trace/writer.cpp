@@ -1,11 +1,8 @@
 #include "trace/writer.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <ctime>
 #include <memory>
 #include <mutex>
@@ -34,7 +31,7 @@ GpuClock gpu_clock{
     },
 };
 
-// One open trace. What a lock guards is said where the lock is.
+// One open trace, guarded by mutex() except `output`.
 struct Entry {
   Entry(std::uint32_t number, OutputOptions options)
       : output(number, std::move(options)), dropped_before(dropped()) {}
@@ -55,11 +52,11 @@ struct Entry {
 };
 using Entries = std::vector<std::shared_ptr<Entry>>;
 
-// The traces of one process; a forked child begins with another one. `mutex()` guards all of it but
-// `thread`, which `lifecycle` does.
+// The traces of one process; a forked child makes a new one. mutex() guards all members except
+// `thread`, which `lifecycle` guards.
 struct Shared {
   std::mutex lifecycle;  // taken before mutex()
-  std::unique_ptr<std::thread> thread;
+  std::thread thread;
   std::condition_variable_any changed;
   Entries entries;
   std::uint32_t next_number = 1;
@@ -137,8 +134,7 @@ class Writer {
   }
 
  private:
-  // A GPU span that cannot be placed yet. Several threads read the GPU's times out, each into a
-  // queue of its own.
+  // A GPU span that cannot be placed yet. Several threads read GPU times, each into its own queue.
   struct Waiting {
     Event event;
     std::uint32_t tid;
@@ -174,7 +170,7 @@ class Writer {
       if (entry->closing) entry->output.stop_at(entry->closed_at);
     }
     update_recording(s_);
-    if (urgent) s_.changed.notify_all();  // those who wait to be known
+    if (urgent) s_.changed.notify_all();  // open() waits for `known`
     return urgent;
   }
 
@@ -207,8 +203,8 @@ class Writer {
     }
   }
 
-  // A track takes its spans in the order in which they were read out: one that cannot be placed yet
-  // holds those behind it back, unless a trace is closing, which cannot wait.
+  // A track needs its spans in the order in which they were read: one that cannot be placed yet
+  // delays those after it, unless a trace is closing, which cannot wait.
   void place_waiting() {
     std::sort(waiting_.begin(), waiting_.end());
     std::vector<Waiting> later;
@@ -300,37 +296,16 @@ class Writer {
   HostNanoseconds next_write_ = 0;
 };
 
-// Signals are for the program's own threads.
-std::unique_ptr<std::thread> start_thread(Shared& s) {
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::unique_ptr<std::thread> thread;
-  try {
-    thread = std::make_unique<std::thread>([&s] { Writer(s).run(); });
-  } catch (...) {
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-#ifdef __linux__
-  ::pthread_setname_np(thread->native_handle(), "gpuprof-trace");
-#endif
-  return thread;
-}
-
 void stop_thread_if_idle(Shared& s) {
   const std::lock_guard lifecycle(s.lifecycle);
   update_buffer_limit(s);
   {
     const Lock lock(mutex());
-    if (!s.entries.empty() || !s.thread) return;
+    if (!s.entries.empty() || !s.thread.joinable()) return;
     s.stop = true;
     s.changed.notify_all();
   }
-  s.thread->join();
-  s.thread.reset();
+  s.thread.join();
   s.stop = false;
   release_chunks();
 }
@@ -343,7 +318,7 @@ void remove(Shared& s, const Entry* entry) {
   update_recording(s);
 }
 
-// Only memory and descriptors of this process: the writer thread is the parent's, its lock too.
+// The writer thread and its locks are the parent's: only close this process's descriptors.
 void forget_writers_in_child() noexcept {
   if (current != nullptr) {
     for (const auto& entry : current->entries) entry->output.abandon();
@@ -374,7 +349,9 @@ std::uint32_t open(OutputOptions options) {
     entry = std::make_shared<Entry>(number, std::move(options));
   }
   update_buffer_limit(s, entry->output.buffer_bytes());
-  if (!s.thread) s.thread = start_thread(s);
+  if (!s.thread.joinable()) {
+    s.thread = driver::start_service_thread("gpuprof-trace", [&s] { Writer(s).run(); });
+  }
   if (collects) gpu_clock.want(true);
   Lock lock(mutex());
   s.entries.push_back(entry);

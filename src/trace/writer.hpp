@@ -1,10 +1,9 @@
 // The open traces of this process and the thread that writes them.
 //
-// The thread runs while at least one trace is open. It takes what the threads noted, has GPU times
-// placed, and writes a few times a second, so that a killed process loses less than a second. Any
-// thread may call; open() and close() may take a while and must not be called under a lock. A
-// failure to write is noted as one warning and ends that trace, never the program. In a forked
-// child there are no open traces.
+// The thread runs while a trace is open. It takes queued events, places GPU times, and writes a few
+// times a second, so that a killed process loses less than a second. Any thread may call. open(),
+// close() and flush() wait for the thread and must not be called under a lock. A failure to write
+// becomes one warning and ends that trace. A forked child has no open traces.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +13,18 @@
 
 namespace gpuprof::trace {
 
-// How GPU times come onto the host's clock: supplied by whoever knows both sides. Called on the
-// writer thread, want() also by open() and close().
+// Puts GPU times on the host's clock. Called on the writer thread; want() also by open() and
+// close().
 struct GpuClock {
   enum class Answer : std::uint8_t { kPlaced, kNotYet, kNever };
-  void (*want)(bool on) noexcept;  // times will be asked for, or no longer; calls are counted
-  void (*refresh)() noexcept;      // now and then, so that later times can be placed
+  void (*want)(bool on) noexcept;  // begins or stops the work that place() needs; calls are counted
+  void (*refresh)() noexcept;      // called now and then, so that earlier times can be placed
   Answer (*place)(const GpuMoment& moment, HostNanoseconds& at, HostNanoseconds& error) noexcept;
 };
 // Before the first open().
 void set_gpu_clock(const GpuClock& clock) noexcept;
 
-// Starts a trace and returns its number, from 1. Throws std::bad_alloc, std::system_error (no
-// thread).
+// Starts a trace and returns its number, from 1. Throws std::bad_alloc, std::system_error.
 std::uint32_t open(OutputOptions options);
 
 struct State {
@@ -34,11 +32,11 @@ struct State {
   bool failed = false;
   std::string error;           // why it failed
   std::uint64_t events = 0;    // written, or about to be
-  std::uint64_t dropped = 0;   // found no room since it was opened, in any thread
+  std::uint64_t dropped = 0;   // by all threads since it was opened
   std::uint64_t unplaced = 0;  // GPU spans that could not be placed
   std::uint64_t bytes = 0;
   HostNanoseconds gpu_error = 0;   // the largest error of a GPU time
-  HostNanoseconds writer_cpu = 0;  // what the writer thread has cost since it started
+  HostNanoseconds writer_cpu = 0;  // CPU time of the writer thread since it started
 
   void fail(const std::string& why) noexcept {
     failed = true;
@@ -49,11 +47,11 @@ struct State {
   }
 };
 
-// Writes what is left, completes the file and returns the last state. A trace that is not open, or
-// is being closed by another thread, gives a default State.
+// Writes the rest, completes the file and returns the last state. Returns a default State for a
+// trace that is not open, or that another thread is closing.
 State close(std::uint32_t number);
 
-// Waits until all that was noted before is in the file.
+// Waits until all earlier events are in the file.
 State flush(std::uint32_t number);
 
 State state(std::uint32_t number);

@@ -18,7 +18,7 @@
 namespace gpuprof::bindings {
 
 namespace py = pybind11;
-using graphs::PointedLaunch;
+using graphs::LaunchResult;
 
 namespace {
 
@@ -135,9 +135,9 @@ class CacheEntry::Run {
     for (std::size_t tries = 0; tries <= user_addresses_.size(); ++tries) {
       if (leaves_copies()) keep_turn_once();
       at.refused = -1;
-      const PointedLaunch done = launch_pointed(entry_.spec_.graph.ptr(), on, at);
-      if (done == PointedLaunch::kLaunched) return true;
-      if (done == PointedLaunch::kCapturing) return false;
+      const LaunchResult done = launch_pointed(entry_.spec_.graph.ptr(), on, at);
+      if (done == LaunchResult::kLaunched) return true;
+      if (done == LaunchResult::kCapturing) return false;
       avoid(static_cast<std::size_t>(at.refused));
     }
     throw_invalid_state(

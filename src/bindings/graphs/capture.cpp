@@ -137,14 +137,15 @@ CaptureOptions capture_options(int mode, int timers) {
 using Facts = py::typing::Dict<py::str, py::object>;
 
 Facts capture_facts(const Capture& capture) {
-  const graphs::CaptureProgress sights = capture.sights();
+  const graphs::CaptureProgress progress = capture.progress();
   Facts facts;
   facts["id"] = capture.id();
   facts["stream"] = capture.stream();
   facts["mode"] = static_cast<int>(capture.options().mode);
   facts["thread"] = capture.thread();
-  facts["num_nodes"] = sights.looked ? py::object(py::int_(sights.nodes)) : py::object(py::none());
-  facts["last_kernel"] = sights.last_kernel;
+  facts["num_nodes"] =
+      progress.known ? py::object(py::int_(progress.nodes)) : py::object(py::none());
+  facts["last_kernel"] = progress.last_kernel;
   facts["attached"] = capture.attached();
   return facts;
 }
@@ -160,8 +161,8 @@ Log log_of(const Capture& capture) {
 }
 
 std::optional<std::size_t> nodes_seen(const PyCapture& capture) {
-  const graphs::CaptureProgress sights = capture.begun().sights();
-  return sights.looked ? std::optional(sights.nodes) : std::nullopt;
+  const graphs::CaptureProgress progress = capture.begun().progress();
+  return progress.known ? std::optional(progress.nodes) : std::nullopt;
 }
 
 void bind_capture(py::module_& module) {
@@ -285,7 +286,7 @@ void bind_graphs_capture(py::module_& module) {
     return static_cast<int>(graphs::exchange_thread_mode(static_cast<CaptureMode>(mode)));
   });
   module.def("_drop_capture", &graphs::drop_capture, py::arg("stream"));
-  module.def("_begin_empty_capture", &graphs::begin_bare_capture, py::arg("stream"));
+  module.def("_begin_empty_capture", &graphs::begin_empty_capture, py::arg("stream"));
   module.def("_relaxed_collections", &relaxed_collections);
   const auto os = py::module_::import("os");
   if (py::hasattr(os, "register_at_fork")) {

@@ -27,13 +27,15 @@
 #include "graphs/captured_graph.hpp"
 #include "timing/device.hpp"
 #include "timing/scope.hpp"
+#include "timing/slow_streams.hpp"
 
 namespace gpuprof::bindings {
 
 namespace py = pybind11;
 using graphs::CapturedGraph;
 using graphs::IoAddresses;
-using graphs::PointedLaunch;
+using graphs::LaunchRequest;
+using graphs::LaunchResult;
 using timing::Sample;
 using timing::SampleRef;
 
@@ -49,9 +51,9 @@ class PyGraph {
           int timers, const std::string& name)
       : path_(name), stream_(stream), ordinal_(ordinal) {
     auto parts = ended != nullptr ? std::exchange(ended->parts, {}) : graphs::CapturedParts{};
-    const bool lent = parts.graph == nullptr;
-    if (lent) parts.graph = reinterpret_cast<void*>(handle);
-    graph_ = std::make_unique<CapturedGraph>(std::move(parts), lent, stream, ordinal,
+    const bool borrowed = parts.graph == nullptr;
+    if (borrowed) parts.graph = reinterpret_cast<void*>(handle);
+    graph_ = std::make_unique<CapturedGraph>(std::move(parts), borrowed, stream, ordinal,
                                              static_cast<graphs::GraphTimers>(timers));
   }
 
@@ -59,7 +61,7 @@ class PyGraph {
   PyGraph& operator=(const PyGraph&) = delete;
   // With the interpreter lock, which is not to be waited with and, here, not to be let go.
   ~PyGraph() {
-    if (graph_->try_close()) {
+    if (graph_->close(false)) {
       drop_framework();
     } else {
       graphs::close_later(std::move(graph_), payload_of(std::move(framework_)));
@@ -111,7 +113,7 @@ class PyGraph {
   // Each copy is (address inside, address outside, bytes).
   void add_copies(const CopyList& in, const CopyList& out) {
     const auto copies = [](const CopyList& list) {
-      std::vector<graphs::EdgeCopy> result;
+      std::vector<graphs::IoCopy> result;
       for (const auto& [inside, outside, bytes] : list) result.push_back({inside, outside, bytes});
       return result;
     };
@@ -132,7 +134,7 @@ class PyGraph {
   }
 
   // `at` is null for a launch that leaves the copies at the edges out.
-  PointedLaunch launch(PyObject* self, const CurrentStream& on, IoAddresses* at) {
+  LaunchResult launch(PyObject* self, const CurrentStream& on, IoAddresses* at) {
     const bool traced = listens(kTrace) && trace_records();
     if (notice_) {
       notice_ = false;
@@ -191,41 +193,28 @@ class PyGraph {
   }
 
   // With the interpreter lock, as records are, unless that could take long.
-  PointedLaunch launch_on(const CurrentStream& on, Sample* replay, IoAddresses* at) {
+  LaunchResult launch_on(const CurrentStream& on, Sample* replay, IoAddresses* at) {
+    LaunchRequest request{on.handle, on.ordinal, replay, at, /*wait=*/false};
     if (!switches.release_gil && !timing::device::is_slow(on.handle)) {
-      const PointedLaunch done = try_launch(on, replay, at);
-      if (done != PointedLaunch::kBusy) return done;
+      const LaunchResult done = graph_->launch(request);
+      if (done != LaunchResult::kBusy) return done;
     }
-    PointedLaunch done = PointedLaunch::kLaunched;
+    request.wait = true;
+    LaunchResult done = LaunchResult::kLaunched;
     without_gil([&] {
-      if (at != nullptr) {
-        done = graph_->launch_pointed(on.handle, on.ordinal, replay, *at);
-      } else {
-        graph_->launch(on.handle, on.ordinal, replay);
-      }
+      done = graph_->launch(request);
       graphs::release_finished();  // graphs that were let go meanwhile may have waited for this
     });
     drain_kept_soon();
     return done;
   }
 
-  PointedLaunch try_launch(const CurrentStream& on, Sample* replay, IoAddresses* at) {
-    if (at != nullptr) return graph_->try_launch_pointed(on.handle, on.ordinal, replay, *at);
-    return graph_->try_launch(on.handle, on.ordinal, replay) ? PointedLaunch::kLaunched
-                                                             : PointedLaunch::kBusy;
-  }
-
-  PointedLaunch launch_by_framework(PyObject* self, const CurrentStream& on, Sample* replay,
-                                    IoAddresses* at) {
-    PointedLaunch begun = PointedLaunch::kLaunched;
-    without_gil([&] {
-      if (at != nullptr) {
-        begun = graph_->before_pointed_launch(on.handle, on.ordinal, replay, *at);
-      } else {
-        graph_->before_launch(on.handle, on.ordinal, replay);
-      }
-    });
-    if (begun != PointedLaunch::kLaunched) return begun;
+  LaunchResult launch_by_framework(PyObject* self, const CurrentStream& on, Sample* replay,
+                                   IoAddresses* at) {
+    const LaunchRequest request{on.handle, on.ordinal, replay, at};
+    LaunchResult begun = LaunchResult::kLaunched;
+    without_gil([&] { begun = graph_->begin_external_launch(request); });
+    if (begun != LaunchResult::kLaunched) return begun;
     static PyObject* name = interned("_replay_by_framework");
     PyObject* handle = PyLong_FromUnsignedLongLong(on.handle);
     PyObject* done = PyObject_CallMethodObjArgs(self, name, handle, nullptr);
@@ -236,15 +225,15 @@ class PyGraph {
     PyObject* value = nullptr;
     PyObject* traceback = nullptr;
     PyErr_Fetch(&type, &value, &traceback);
-    without_gil([&] { graph_->after_launch(on.handle, replay, launched); });
+    without_gil([&] { graph_->end_external_launch(request, launched); });
     PyErr_Restore(type, value, traceback);
     if (!launched) throw py::error_already_set();
     return begun;
   }
 
   // A launch that somebody watches: a trace, NVTX, or the statistics.
-  PointedLaunch launch_seen(PyObject* self, const CurrentStream& on, IoAddresses* at, bool traced,
-                            bool collects) {
+  LaunchResult launch_seen(PyObject* self, const CurrentStream& on, IoAddresses* at, bool traced,
+                           bool collects) {
     SampleRef replay;
     if (traced || collects) {
       replay = SampleRef(timing::make_sample());
@@ -257,12 +246,12 @@ class PyGraph {
         note_thread(*replay.get());
       }
     }
-    PointedLaunch done = PointedLaunch::kLaunched;
+    LaunchResult done = LaunchResult::kLaunched;
     inside_own_range(OwnRange::kReplay, [&] {
       done = direct_ ? launch_on(on, replay.get(), at)
                      : launch_by_framework(self, on, replay.get(), at);
     });
-    if (traced && done == PointedLaunch::kLaunched) trace_host_span(*replay.get(), replay->depth);
+    if (traced && done == LaunchResult::kLaunched) trace_host_span(*replay.get(), replay->depth);
     emit_pending_warnings();
     return done;
   }
@@ -377,7 +366,7 @@ void bind_making(py::class_<PyGraph>& graph) {
       .def(
           "_lend_exec",
           [](PyGraph& self, std::uintptr_t exec) {
-            without_gil([&] { self.graph().lend_exec(reinterpret_cast<void*>(exec)); });
+            without_gil([&] { self.graph().borrow_exec(reinterpret_cast<void*>(exec)); });
           },
           py::arg("exec"))
       .def("_update", &update_graph, py::arg("other"), py::arg("objects"))
@@ -388,7 +377,7 @@ void bind_making(py::class_<PyGraph>& graph) {
           "upload",
           [](PyGraph& self, const py::object& stream) {
             const CurrentStream on = self.launch_stream(stream.ptr());
-            without_gil([&] { self.graph().upload(on.handle, on.ordinal); });
+            without_gil([&] { self.graph().upload(on.handle); });
           },
           py::arg("stream") = py::none(),
           "Copy the graph to the device, so that the first launch is as cheap as the others.\n\n"
@@ -443,23 +432,23 @@ CurrentStream graph_stream(PyObject* graph) {
   return unchecked<PyGraph>(graph).launch_stream(Py_None);
 }
 
-PointedLaunch launch_pointed(PyObject* graph, const CurrentStream& on, IoAddresses& at) {
+LaunchResult launch_pointed(PyObject* graph, const CurrentStream& on, IoAddresses& at) {
   return unchecked<PyGraph>(graph).launch(graph, on, &at);
 }
 
 void keep_turn(PyObject* graph) {
   auto& self = unchecked<PyGraph>(graph);
-  without_gil([&] { self.graph().keep_turn(); });
+  without_gil([&] { self.graph().lock_launch_order(); });
 }
 
 void give_turn_back(PyObject* graph) {
   auto& self = unchecked<PyGraph>(graph);
-  without_gil([&] { self.graph().give_turn_back(); });
+  without_gil([&] { self.graph().unlock_launch_order(); });
 }
 
 void note_graph_use(PyObject* graph, const CurrentStream& on) {
   auto& self = unchecked<PyGraph>(graph);
-  without_gil([&] { self.graph().note_use(on.handle, on.ordinal); });
+  without_gil([&] { self.graph().note_use(on.handle); });
 }
 
 void bind_graphs_graph(py::module_& module) {

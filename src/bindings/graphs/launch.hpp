@@ -15,8 +15,8 @@ namespace gpuprof::bindings {
 CurrentStream graph_stream(PyObject* graph);
 
 // Never kBusy: it waits.
-graphs::PointedLaunch launch_pointed(PyObject* graph, const CurrentStream& on,
-                                     graphs::IoAddresses& at);
+graphs::LaunchResult launch_pointed(PyObject* graph, const CurrentStream& on,
+                                    graphs::IoAddresses& at);
 
 // Until the turn is given back, on the same thread, no other thread launches in the graph's turns.
 void keep_turn(PyObject* graph);

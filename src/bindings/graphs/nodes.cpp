@@ -14,7 +14,6 @@
 
 #include "bindings/bind.hpp"
 #include "bindings/python/objects.hpp"
-#include "graphs/kernel_name.hpp"
 
 namespace gpuprof::bindings {
 

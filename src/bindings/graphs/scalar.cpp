@@ -21,15 +21,8 @@ namespace gpuprof::bindings {
 
 namespace py = pybind11;
 using graphs::DeviceScalar;
-using graphs::ScalarFormat;
 
 namespace {
-
-const ScalarFormat& format_named(const std::string& name) {
-  if (const ScalarFormat* format = graphs::scalar_format(name); format != nullptr) return *format;
-  throw py::value_error("dtype: expected one of " + graphs::scalar_format_names() + ", got '" +
-                        name + "'");
-}
 
 // DLPack and the array interface number the legacy default stream 1.
 std::uintptr_t numbered(std::uintptr_t stream) noexcept { return stream == 0 ? 1 : stream; }
@@ -38,9 +31,9 @@ std::uintptr_t numbered(std::uintptr_t stream) noexcept { return stream == 0 ? 1
 class PyScalar {
  public:
   // `first` is what the stream of the first write lives as long as; its reference is taken.
-  PyScalar(std::shared_ptr<DeviceScalar> scalar, py::handle stream, std::uintptr_t handle,
-           PyObject* first)
-      : format_(scalar->format()),
+  PyScalar(const ScalarFormat& format, std::shared_ptr<DeviceScalar> scalar, py::handle stream,
+           std::uintptr_t handle, PyObject* first)
+      : format_(format),
         own_stream_(py::reinterpret_borrow<py::object>(stream)),
         own_handle_(handle),
         last_stream_(py::reinterpret_steal<py::object>(first)),
@@ -131,7 +124,7 @@ class PyScalar {
 };
 
 std::unique_ptr<PyScalar> make(py::handle value, const std::string& dtype, py::handle stream) {
-  const ScalarFormat& format = format_named(dtype);
+  const ScalarFormat& format = scalar_format(dtype);
   const std::uint64_t bits = scalar_bits(value.ptr(), format);
   PyObject* owner = nullptr;
   const CurrentStream on = stream.is_none() ? current_stream(&owner)
@@ -140,13 +133,14 @@ std::unique_ptr<PyScalar> make(py::handle value, const std::string& dtype, py::h
   // Memory may have to be freed first, which waits.
   std::shared_ptr<DeviceScalar> scalar;
   try {
-    without_gil(
-        [&] { scalar = std::make_shared<DeviceScalar>(format, bits, on.handle, on.ordinal); });
+    without_gil([&] {
+      scalar = std::make_shared<DeviceScalar>(format.bytes, bits, on.handle, on.ordinal);
+    });
   } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
     Py_DECREF(owner);
     throw;
   }
-  return std::make_unique<PyScalar>(std::move(scalar), stream, on.handle, owner);
+  return std::make_unique<PyScalar>(format, std::move(scalar), stream, on.handle, owner);
 }
 
 struct UpdateArguments {
@@ -277,34 +271,21 @@ py::object dlpack(const PyScalar& self, py::handle stream, py::handle max_versio
         "DeviceScalar.__dlpack__() cannot order a stream that is being captured with another one; "
         "make the array before the capture begins");
   }
-  return dlpack_capsule({scalar->format(), scalar->address(), scalar->ordinal(), scalar->memory()},
+  return dlpack_capsule({self.format(), scalar->address(), scalar->ordinal(), scalar->memory()},
                         versioned);
 }
 
 py::typing::Dict<py::str, py::object> array_interface(const PyScalar& self) {
   const std::shared_ptr<DeviceScalar> scalar = self.open();
-  const ScalarFormat& format = scalar->format();
-  char code = 'f';
-  switch (format.kind) {
-    case graphs::ScalarKind::kBool:
-      code = 'b';
-      break;
-    case graphs::ScalarKind::kSigned:
-      code = 'i';
-      break;
-    case graphs::ScalarKind::kUnsigned:
-      code = 'u';
-      break;
-    case graphs::ScalarKind::kFloat:
-      break;
-    case graphs::ScalarKind::kBfloat:
-      throw py::attribute_error(
-          "__cuda_array_interface__ has no code for bfloat16; use DLPack, as in "
-          "torch.from_dlpack(scalar)");
+  const ScalarFormat& format = self.format();
+  if (format.code == 0) {
+    throw py::attribute_error(
+        "__cuda_array_interface__ has no code for bfloat16; use DLPack, as in "
+        "torch.from_dlpack(scalar)");
   }
   py::typing::Dict<py::str, py::object> interface;
   interface["shape"] = py::tuple();
-  interface["typestr"] = (format.bytes == 1 ? "|" : "<") + std::string(1, code) +
+  interface["typestr"] = (format.bytes == 1 ? "|" : "<") + std::string(1, format.code) +
                          std::to_string(static_cast<int>(format.bytes));
   interface["data"] = py::make_tuple(scalar->address(), false);
   interface["strides"] = py::none();

@@ -1,4 +1,4 @@
-// What the parts of the bindings share of device scalars. With the interpreter lock.
+// Device scalars for other parts of the bindings. With the interpreter lock.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -9,7 +9,7 @@
 
 namespace gpuprof::bindings {
 
-// Null for a closed one, and for anything that is none.
+// Null for a closed scalar, and for any other object.
 std::shared_ptr<graphs::DeviceScalar> device_scalar(pybind11::handle object);
 
 }  // namespace gpuprof::bindings

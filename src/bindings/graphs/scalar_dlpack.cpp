@@ -3,7 +3,6 @@
 namespace gpuprof::bindings {
 
 namespace py = pybind11;
-using graphs::ScalarKind;
 
 namespace {
 
@@ -26,27 +25,11 @@ struct DlManagedVersioned {
   DlTensor tensor;
 };
 
-DlCode code_of(ScalarKind kind) noexcept {
-  switch (kind) {
-    case ScalarKind::kSigned:
-      return DlCode::kSigned;
-    case ScalarKind::kUnsigned:
-      return DlCode::kUnsigned;
-    case ScalarKind::kFloat:
-      return DlCode::kFloat;
-    case ScalarKind::kBfloat:
-      return DlCode::kBfloat;
-    case ScalarKind::kBool:
-      break;
-  }
-  return DlCode::kBool;
-}
-
 DlTensor tensor_of(const DlpackScalar& scalar) noexcept {
   DlTensor tensor{};
   tensor.data = reinterpret_cast<void*>(scalar.address);
   tensor.device = {kDlpackCuda, scalar.ordinal};
-  tensor.dtype = {static_cast<std::uint8_t>(code_of(scalar.format.kind)),
+  tensor.dtype = {static_cast<std::uint8_t>(scalar.format.kind),
                   static_cast<std::uint8_t>(8 * scalar.format.bytes), 1};
   return tensor;
 }

@@ -9,13 +9,12 @@
 #include <cstdint>
 #include <memory>
 
-#include "bindings/interop/dlpack.hpp"
-#include "graphs/device_scalar_type.hpp"
+#include "bindings/graphs/scalar_value.hpp"
 
 namespace gpuprof::bindings {
 
 struct DlpackScalar {
-  const graphs::ScalarFormat& format;
+  const ScalarFormat& format;
   std::uint64_t address;
   int ordinal;
   std::shared_ptr<void> memory;

@@ -1,22 +1,132 @@
 #include "bindings/graphs/scalar_value.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <optional>
-#include <string>
 
 namespace gpuprof::bindings {
 
 namespace py = pybind11;
-using graphs::ScalarFormat;
-using graphs::ScalarKind;
-using graphs::WideInteger;
 
 namespace {
+
+constexpr std::array<ScalarFormat, 13> kFormats{{
+    {"bool", DlCode::kBool, 'b', 1},
+    {"int8", DlCode::kSigned, 'i', 1},
+    {"int16", DlCode::kSigned, 'i', 2},
+    {"int32", DlCode::kSigned, 'i', 4},
+    {"int64", DlCode::kSigned, 'i', 8},
+    {"uint8", DlCode::kUnsigned, 'u', 1},
+    {"uint16", DlCode::kUnsigned, 'u', 2},
+    {"uint32", DlCode::kUnsigned, 'u', 4},
+    {"uint64", DlCode::kUnsigned, 'u', 8},
+    {"float16", DlCode::kFloat, 'f', 2},
+    {"bfloat16", DlCode::kBfloat, 0, 2},
+    {"float32", DlCode::kFloat, 'f', 4},
+    {"float64", DlCode::kFloat, 'f', 8},
+}};
 
 // Up to here every integer is a double.
 constexpr double kExactIntegers = 9007199254740992.0;
 constexpr double kTwoTo64 = 18446744073709551616.0;
+
+// An integer of up to 64 bits and a sign.
+struct WideInteger {
+  bool negative = false;
+  std::uint64_t magnitude = 0;
+};
+
+std::uint64_t mask_of(const ScalarFormat& format) noexcept {
+  return ~std::uint64_t{0} >> (64 - 8 * format.bytes);
+}
+
+std::uint64_t greatest(const ScalarFormat& format) noexcept {
+  if (format.kind == DlCode::kBool) return 1;
+  return format.kind == DlCode::kSigned ? mask_of(format) >> 1U : mask_of(format);
+}
+
+// The magnitude of the smallest integer.
+std::uint64_t least(const ScalarFormat& format) noexcept {
+  return format.kind == DlCode::kSigned ? greatest(format) + 1 : 0;
+}
+
+// The integers that a format holds: "0 to 255".
+std::string range_of(const ScalarFormat& format) {
+  const std::uint64_t lowest = least(format);
+  return (lowest == 0 ? "" : "-") + std::to_string(lowest) + " to " +
+         std::to_string(greatest(format));
+}
+
+template <typename To, typename From>
+To reinterpreted(From value) noexcept {
+  static_assert(sizeof(To) == sizeof(From));
+  To result;
+  std::memcpy(&result, &value, sizeof result);
+  return result;
+}
+
+// A floating-point format of two bytes.
+struct HalfLayout {
+  int fraction_bits;
+  int bias;
+
+  [[nodiscard]] std::uint64_t infinity() const noexcept {
+    return static_cast<std::uint64_t>(2 * bias + 1) << static_cast<unsigned>(fraction_bits);
+  }
+};
+
+HalfLayout layout_of(const ScalarFormat& format) noexcept {
+  return format.kind == DlCode::kBfloat ? HalfLayout{7, 127} : HalfLayout{10, 15};
+}
+
+// The nearest number, ties to even. Scaling by a power of two is exact, so only nearbyint() rounds;
+// a carry out of the fraction moves the exponent on.
+std::uint64_t half_bits(double value, HalfLayout to) noexcept {
+  const std::uint64_t sign = std::signbit(value) ? 0x8000U : 0U;
+  if (std::isnan(value)) {
+    return sign | to.infinity() | std::uint64_t{1} << static_cast<unsigned>(to.fraction_bits - 1);
+  }
+  if (std::isinf(value)) return sign | to.infinity();
+  if (value == 0.0) return sign;
+  int exponent = 0;
+  const double magnitude = std::fabs(value);
+  std::frexp(magnitude, &exponent);
+  exponent = std::clamp(exponent - 1, 1 - to.bias, to.bias + 1);
+  const double steps = std::nearbyint(std::ldexp(magnitude, to.fraction_bits - exponent));
+  const double bits = std::ldexp(exponent + to.bias - 1, to.fraction_bits) + steps;
+  return sign | std::min(static_cast<std::uint64_t>(std::min(bits, 65536.0)), to.infinity());
+}
+
+double half_value(std::uint64_t bits, HalfLayout from) noexcept {
+  const std::uint64_t magnitude = bits & 0x7FFFU;
+  const double sign = (bits & 0x8000U) != 0 ? -1.0 : 1.0;
+  if (magnitude >= from.infinity()) {
+    return std::copysign(magnitude == from.infinity() ? HUGE_VAL : std::nan(""), sign);
+  }
+  const auto shift = static_cast<unsigned>(from.fraction_bits);
+  const std::uint64_t one = std::uint64_t{1} << shift;
+  const int exponent = static_cast<int>(magnitude >> shift);
+  const std::uint64_t fraction = magnitude & (one - 1);
+  const std::uint64_t significand = exponent == 0 ? fraction : fraction | one;
+  return sign * std::ldexp(static_cast<double>(significand),
+                           std::max(exponent, 1) - from.bias - from.fraction_bits);
+}
+
+std::uint64_t float_bits(double value, const ScalarFormat& format) noexcept {
+  if (format.bytes == 8) return reinterpreted<std::uint64_t>(value);
+  if (format.bytes == 4) return reinterpreted<std::uint32_t>(static_cast<float>(value));
+  return half_bits(value, layout_of(format));
+}
+
+double float_value(std::uint64_t bits, const ScalarFormat& format) noexcept {
+  if (format.bytes == 8) return reinterpreted<double>(bits);
+  if (format.bytes == 4) {
+    return static_cast<double>(reinterpreted<float>(static_cast<std::uint32_t>(bits)));
+  }
+  return half_value(bits, layout_of(format));
+}
 
 // NumPy's complex numbers have a __float__ too, which drops a part of them.
 bool has_float(PyObject* value) {
@@ -50,12 +160,12 @@ std::string shown(PyObject* value) {
     throw py::value_error("value: " + text + " is too large to be converted to " + format.name);
   }
   throw py::value_error("value: " + text + " does not fit in " + format.name + ", which holds " +
-                        graphs::range_of(format));
+                        range_of(format));
 }
 
 [[noreturn]] void refuse_fraction(PyObject* value, const ScalarFormat& format) {
   throw py::value_error("value: " + shown(value) + " is no integer, and " + format.name +
-                        " holds the integers " + graphs::range_of(format));
+                        " holds the integers " + range_of(format));
 }
 
 // Whether the value is an array or a tensor with dimensions, which has no single number even where
@@ -134,20 +244,30 @@ std::optional<WideInteger> to_integer(PyObject* value, const ScalarFormat& forma
 
 }  // namespace
 
+const ScalarFormat& scalar_format(std::string_view name) {
+  std::string names;
+  for (const ScalarFormat& format : kFormats) {
+    if (name == format.name) return format;
+    names += (names.empty() ? "" : ", ") + std::string(format.name);
+  }
+  throw py::value_error("dtype: expected one of " + names + ", got '" + std::string(name) + "'");
+}
+
 std::uint64_t scalar_bits(PyObject* value, const ScalarFormat& format) {
-  if (format.is_float()) return graphs::encode(format, to_double(value, format));
+  if (format.is_float()) return float_bits(to_double(value, format), format);
   const std::optional<WideInteger> number = to_integer(value, format);
-  const std::optional<std::uint64_t> bits = number ? graphs::encode(format, *number) : std::nullopt;
-  if (!bits) refuse_range(value, format);
-  return *bits;
+  if (!number || number->magnitude > (number->negative ? least(format) : greatest(format))) {
+    refuse_range(value, format);
+  }
+  return (number->negative ? ~number->magnitude + 1 : number->magnitude) & mask_of(format);
 }
 
 py::object scalar_value(const ScalarFormat& format, std::uint64_t bits) {
-  if (format.is_float()) return py::float_(graphs::decode_float(format, bits));
-  const WideInteger number = graphs::decode_integer(format, bits);
-  if (format.kind == ScalarKind::kBool) return py::bool_(number.magnitude != 0);
-  if (!number.negative) return py::int_(number.magnitude);
-  return py::int_(static_cast<std::int64_t>(~number.magnitude + 1));
+  if (format.is_float()) return py::float_(float_value(bits, format));
+  bits &= mask_of(format);
+  if (format.kind == DlCode::kBool) return py::bool_(bits != 0);
+  if (bits <= greatest(format)) return py::int_(bits);
+  return py::int_(static_cast<std::int64_t>(bits | ~mask_of(format)));
 }
 
 }  // namespace gpuprof::bindings

@@ -6,7 +6,7 @@
 #include "bindings/python/errors.hpp"
 #include "bindings/python/objects.hpp"
 #include "bindings/python/switches.hpp"
-#include "nvtx/c_label.hpp"
+#include "nvtx/attributes.hpp"
 
 namespace gpuprof::bindings {
 

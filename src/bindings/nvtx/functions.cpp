@@ -11,7 +11,7 @@
 #include "bindings/ranges/range_attributes.hpp"
 #include "bindings/ranges/scope_events.hpp"
 #include "bindings/ranges/torch_profiler.hpp"
-#include "nvtx/c_label.hpp"
+#include "nvtx/attributes.hpp"
 
 namespace gpuprof::bindings {
 

@@ -15,7 +15,7 @@
 #include <cstdint>
 #include "bindings/python/switches.hpp"
 #include "timing/clock.hpp"
-#include "timing/device.hpp"
+#include "timing/slow_streams.hpp"
 
 namespace gpuprof::bindings {
 

@@ -6,8 +6,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "nvtx/c_label.hpp"
-#include "nvtx/color.hpp"
+#include "nvtx/attributes.hpp"
 
 namespace gpuprof::bindings {
 

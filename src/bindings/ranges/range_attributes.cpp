@@ -8,7 +8,7 @@
 #include "bindings/ranges/json_args.hpp"
 #include "bindings/ranges/scope_events.hpp"
 #include "driver/error.hpp"
-#include "nvtx/c_label.hpp"
+#include "nvtx/attributes.hpp"
 #include "trace/label.hpp"
 #include "trace/recorder.hpp"
 

@@ -10,7 +10,7 @@
 #include "driver/devices.hpp"
 #include "driver/process.hpp"
 #include "timing/device.hpp"
-#include "timing/sinks.hpp"
+#include "timing/sample.hpp"
 #include "timing/timeline.hpp"
 #include "trace/names.hpp"
 #include "trace/recorder.hpp"

@@ -14,7 +14,8 @@
 
 #include <cstddef>
 #include <vector>
-#include "timing/nesting.hpp"
+
+#include "timing/path.hpp"
 
 namespace gpuprof::bindings {
 

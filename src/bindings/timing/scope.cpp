@@ -13,7 +13,6 @@
 #include "bindings/timing/sample.hpp"
 #include "timing/device.hpp"
 #include "timing/scope.hpp"
-#include "timing/sinks.hpp"
 
 namespace gpuprof::bindings {
 

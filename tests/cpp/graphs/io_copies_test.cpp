@@ -1,4 +1,4 @@
-// Copies at the edges of a graph: every launch reads and writes the arrays that it was given.
+// Copy nodes for inputs and outputs: every launch reads and writes the arrays that it was given.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace {
 using driver::ErrorKind;
 using graphs::CapturedGraph;
 using graphs::IoAddresses;
-using graphs::PointedLaunch;
+using graphs::LaunchResult;
 
 // A graph whose body copies its input to its result, 1 us each.
 class GraphCopies : public OnDevice {
@@ -47,8 +47,8 @@ class GraphCopies : public OnDevice {
 
   void synchronize() const { driver::check(table_->cuCtxSynchronize(), "cuCtxSynchronize"); }
 
-  PointedLaunch launch(std::uintptr_t source, std::uintptr_t target,
-                       std::ptrdiff_t* refused = nullptr) {
+  LaunchResult launch(std::uintptr_t source, std::uintptr_t target,
+                      std::ptrdiff_t* refused = nullptr) {
     return launch_at(*graph_, stream_, {source, target}, refused);
   }
 
@@ -70,7 +70,7 @@ TEST_F(GraphCopies, EachOfManyLaunchesInFlightKeepsItsOwnArrays) {
   {
     Gate gate(*table_, stream_);
     for (std::uint32_t i = 0; i < kLaunches; ++i) {
-      ASSERT_EQ(launch(sources[i]->at(), targets[i]->at()), PointedLaunch::kLaunched);
+      ASSERT_EQ(launch(sources[i]->at(), targets[i]->at()), LaunchResult::kLaunched);
     }
     ASSERT_EQ(targets[0]->value(), 0U) << "the gate holds nothing back";
     gate.open();
@@ -108,14 +108,14 @@ TEST_F(GraphCopies, CopiesWithoutAnAddressAreLeftOutOfThatLaunchAlone) {
 }
 
 TEST_F(GraphCopies, APlainLaunchLeavesAllCopiesOut) {
-  graph_->launch(number(stream_), 0, nullptr);
+  graph_->launch({number(stream_)});
   synchronize();
   EXPECT_EQ(result_->value(), 1U);
   EXPECT_EQ(target_->value(), 4U);
   const auto calls = calls_of("cuGraphNodeSetEnabled");
-  ASSERT_TRUE(graph_->try_launch(number(stream_), 0, nullptr));
-  graph_->before_launch(number(stream_), 0, nullptr);
-  graph_->after_launch(number(stream_), nullptr, false);
+  ASSERT_EQ(graph_->launch({number(stream_), 0, nullptr, nullptr, false}), LaunchResult::kLaunched);
+  graph_->begin_external_launch({number(stream_)});
+  graph_->end_external_launch({number(stream_)}, false);
   EXPECT_EQ(calls_of("cuGraphNodeSetEnabled"), calls) << "they are off already";
   launch(source_->at(), target_->at());
   synchronize();
@@ -130,13 +130,13 @@ TEST_F(GraphCopies, MemoryThatTheDriverRefusesIsNamedAndNothingIsLaunched) {
   driver::check(allocate(&of_pool, kArrayBytes, stream_), "cuMemAllocAsync");
   const Array other(7);
   std::ptrdiff_t refused = -1;
-  EXPECT_EQ(launch(of_pool, target_->at(), &refused), PointedLaunch::kRefused);
+  EXPECT_EQ(launch(of_pool, target_->at(), &refused), LaunchResult::kRefused);
   EXPECT_EQ(refused, 0);
-  EXPECT_EQ(launch(other.at(), of_pool, &refused), PointedLaunch::kRefused);
+  EXPECT_EQ(launch(other.at(), of_pool, &refused), LaunchResult::kRefused);
   EXPECT_EQ(refused, 1);
   EXPECT_EQ(graph_->replays(), 0U);
   EXPECT_EQ(calls_of("cuGraphLaunch"), 0U);
-  EXPECT_EQ(launch(source_->at(), target_->at(), &refused), PointedLaunch::kLaunched);
+  EXPECT_EQ(launch(source_->at(), target_->at(), &refused), LaunchResult::kLaunched);
   EXPECT_EQ(refused, -1);
   synchronize();
   EXPECT_EQ(target_->value(), 3U);
@@ -148,8 +148,8 @@ TEST_F(GraphCopies, PinnedMemoryIsReadAndWrittenWhereItIs) {
   driver::check(table_->cuMemHostAlloc(&pinned, kArrayBytes, CU_MEMHOSTALLOC_DEVICEMAP),
                 "cuMemHostAlloc");
   const auto on_host = reinterpret_cast<std::uintptr_t>(pinned);
-  EXPECT_EQ(launch(source_->at(), on_host), PointedLaunch::kLaunched);
-  EXPECT_EQ(launch(on_host, target_->at()), PointedLaunch::kLaunched);
+  EXPECT_EQ(launch(source_->at(), on_host), LaunchResult::kLaunched);
+  EXPECT_EQ(launch(on_host, target_->at()), LaunchResult::kLaunched);
   synchronize();
   EXPECT_EQ(target_->value(), 3U);
   table_->cuMemFreeHost(pinned);
@@ -181,7 +181,7 @@ TEST_F(GraphCopies, AnUpdateComesFromAGraphWhoseArraysAreGone) {
   for (Array* array : {&source, &target, source_.get(), target_.get()}) array->free();
   graphs::UpdateRefusal refusal;
   ASSERT_TRUE(graph_->update(*other, {}, refusal));
-  graph_->launch(number(stream_), 0, nullptr);
+  graph_->launch({number(stream_)});
   synchronize();
   EXPECT_EQ(result.value(), 20U);
   EXPECT_GT(graph_->memory().instantiate, 0);
@@ -226,15 +226,15 @@ TEST_F(GraphCopies, AnUpdateOfCopiesThatWereMadeForAPoolIsRefusedAndNothingChang
     graph = copying(*input_, *result_);
     graph->add_copies({{input_->at(), of_pool, kArrayBytes}}, {edge(*result_, *target_)});
     graph->instantiate();
-    ASSERT_EQ(launch_at(*graph, stream_, {of_pool, 0}), PointedLaunch::kLaunched);
+    ASSERT_EQ(launch_at(*graph, stream_, {of_pool, 0}), LaunchResult::kLaunched);
   }
   graphs::UpdateRefusal refusal;
   EXPECT_FALSE(graphs[0]->update(*graphs[1], {}, refusal));
   EXPECT_EQ(refusal.result, CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
   for (const GraphPtr& graph : graphs) {
     target_->set(4);
-    EXPECT_EQ(launch_at(*graph, stream_, {source_->at(), target_->at()}), PointedLaunch::kRefused);
-    EXPECT_EQ(launch_at(*graph, stream_, {of_pool, target_->at()}), PointedLaunch::kLaunched);
+    EXPECT_EQ(launch_at(*graph, stream_, {source_->at(), target_->at()}), LaunchResult::kRefused);
+    EXPECT_EQ(launch_at(*graph, stream_, {of_pool, target_->at()}), LaunchResult::kLaunched);
     synchronize();
     EXPECT_EQ(target_->value(), 9U);
   }
@@ -270,7 +270,7 @@ TEST_F(GraphCopies, AfterAnyFailedChangeTheNextLaunchIsRight) {
   const Array target;
   const auto fail_from_all_out = [&](const std::string& change) {
     launch(source_->at(), target_->at());
-    graph_->launch(number(stream_), 0, nullptr);
+    graph_->launch({number(stream_)});
     synchronize();
     script(change);
     EXPECT_EQ(error_from([&] { launch(source.at(), target.at()); }).code(),
@@ -289,7 +289,7 @@ TEST_F(GraphCopies, AfterAnyFailedChangeTheNextLaunchIsRight) {
     synchronize();
     EXPECT_EQ(target_->value(), 3U) << change << ", then as before";
     fail_from_all_out(change);
-    graph_->launch(number(stream_), 0, nullptr);
+    graph_->launch({number(stream_)});
     synchronize();
     EXPECT_EQ(result_->value(), 1U) << change << ", then a plain launch";
     fail_from_all_out(change);
@@ -302,20 +302,20 @@ TEST_F(GraphCopies, AfterAnyFailedChangeTheNextLaunchIsRight) {
 TEST_F(GraphCopies, ACapturingStreamIsAnAnswerAndTheCaptureGoesOn) {
   const Array other(9);
   Capture capture(stream_);
-  EXPECT_EQ(launch(other.at(), target_->at()), PointedLaunch::kCapturing);
+  EXPECT_EQ(launch(other.at(), target_->at()), LaunchResult::kCapturing);
   const std::uintptr_t outside[] = {other.at(), target_->at()};
   IoAddresses at{outside};
-  EXPECT_EQ(graph_->try_launch_pointed(number(stream_), 0, nullptr, at), PointedLaunch::kCapturing);
-  EXPECT_EQ(graph_->before_pointed_launch(number(stream_), 0, nullptr, at),
-            PointedLaunch::kCapturing);
-  EXPECT_EQ(error_from([&] { graph_->launch(number(stream_), 0, nullptr); }).kind(),
+  EXPECT_EQ(graph_->launch({number(stream_), 0, nullptr, &at, false}), LaunchResult::kCapturing);
+  EXPECT_EQ(graph_->begin_external_launch({number(stream_), 0, nullptr, &at}),
+            LaunchResult::kCapturing);
+  EXPECT_EQ(error_from([&] { graph_->launch({number(stream_)}); }).kind(),
             ErrorKind::kInvalidState);
-  EXPECT_EQ(error_from([&] { graph_->note_use(number(stream_), 0); }).kind(),
+  EXPECT_EQ(error_from([&] { graph_->note_use(number(stream_)); }).kind(),
             ErrorKind::kInvalidState);
   EXPECT_EQ(calls_of("cuGraphExecMemcpyNodeSetParams"), 0U);
   EXPECT_EQ(calls_of("cuGraphLaunch"), 0U);
   EXPECT_EQ(capture.end(), CUDA_SUCCESS);
-  EXPECT_EQ(launch(other.at(), target_->at()), PointedLaunch::kLaunched);
+  EXPECT_EQ(launch(other.at(), target_->at()), LaunchResult::kLaunched);
   synchronize();
   EXPECT_EQ(target_->value(), 9U);
 }
@@ -362,7 +362,7 @@ TEST_F(GraphCopies, AllInputsComeBeforeEverythingAndAllResultsAfterIt) {
   EXPECT_EQ(graph->node_count(), 7U);
   EXPECT_EQ(launch_at(*graph, stream_,
                       {sources[0].at(), sources[1].at(), targets[0].at(), targets[1].at()}),
-            PointedLaunch::kLaunched);
+            LaunchResult::kLaunched);
   synchronize();
   EXPECT_EQ(targets[0].value(), 10U);
   EXPECT_EQ(targets[1].value(), 11U);
@@ -381,7 +381,7 @@ TEST_F(GraphCopies, AGraphOfNothingElseCopiesOneAfterTheOther) {
   GraphPtr graph = captured(stream_, [] {});
   graph->add_copies({edge(*input_, *source_)}, {edge(*input_, *target_)});
   graph->instantiate();
-  EXPECT_EQ(launch_at(*graph, stream_, {source_->at(), target_->at()}), PointedLaunch::kLaunched);
+  EXPECT_EQ(launch_at(*graph, stream_, {source_->at(), target_->at()}), LaunchResult::kLaunched);
   synchronize();
   EXPECT_EQ(target_->value(), 3U);
 }
@@ -401,15 +401,16 @@ TEST_F(GraphCopies, WorkInAGraphThatFrameworksInstantiate) {
   CapturedGraph lent({raw, {}, {}}, true, number(stream_), 0, graphs::GraphTimers::kStrip);
   lent.add_copies({edge(*input_, *source_)}, {edge(*result_, *target_)});
   driver::check(table_->cuGraphInstantiateWithFlags(&exec, raw, 0), "cuGraphInstantiateWithFlags");
-  lent.lend_exec(exec);
+  lent.borrow_exec(exec);
   source_->free();
   EXPECT_GT(lent.memory().instantiate, 0);
   const Array source(12);
   const std::uintptr_t outside[] = {source.at(), target_->at()};
   IoAddresses at{outside};
-  ASSERT_EQ(lent.before_pointed_launch(number(stream_), 0, nullptr, at), PointedLaunch::kLaunched);
+  ASSERT_EQ(lent.begin_external_launch({number(stream_), 0, nullptr, &at}),
+            LaunchResult::kLaunched);
   driver::check(table_->cuGraphLaunch(exec, stream_), "cuGraphLaunch");
-  lent.after_launch(number(stream_), nullptr, true);
+  lent.end_external_launch({number(stream_)}, true);
   synchronize();
   EXPECT_EQ(target_->value(), 12U);
   EXPECT_EQ(lent.replays(), 1U);
@@ -453,8 +454,8 @@ TEST_F(GraphCopies, AreReachedOnAThreadWithoutAContext) {
   const auto launched = launch_at(*graph_, elsewhere, {source_->at(), target_->at()});
   const auto left_out = launch_at(*graph_, nullptr, {0, 0});
   driver::check(table_->cuCtxPushCurrent(popped), "cuCtxPushCurrent");
-  EXPECT_EQ(launched, PointedLaunch::kLaunched);
-  EXPECT_EQ(left_out, PointedLaunch::kLaunched);
+  EXPECT_EQ(launched, LaunchResult::kLaunched);
+  EXPECT_EQ(left_out, LaunchResult::kLaunched);
   synchronize();
   EXPECT_EQ(target_->value(), 3U);
 }

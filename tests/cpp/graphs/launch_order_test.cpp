@@ -20,12 +20,12 @@ using driver::ErrorKind;
 using graphs::CapturedGraph;
 using graphs::IoAddresses;
 using graphs::LaunchOrder;
-using graphs::PointedLaunch;
+using graphs::LaunchResult;
 
 constexpr std::int64_t kMillisecond = 1'000'000;
 
 // A graph that writes 1 to the shared array after a millisecond, and one that reads it at once.
-class GraphTurns : public OnDevice {
+class GraphsInOrder : public OnDevice {
  protected:
   void SetUp() override {
     OnDevice::SetUp();
@@ -45,20 +45,20 @@ class GraphTurns : public OnDevice {
     if (driver::blocked.load() == 0) synchronize();
     writer_.reset();
     reader_.reset();
-    turns_.reset();
+    order_.reset();
     shared_.reset();
     seen_.reset();
     OnDevice::TearDown();
   }
 
   void share() {
-    turns_ = std::make_shared<LaunchOrder>();
-    writer_->set_launch_order(turns_);
-    reader_->set_launch_order(turns_);
+    order_ = std::make_shared<LaunchOrder>();
+    writer_->set_launch_order(order_);
+    reader_->set_launch_order(order_);
   }
 
-  void write(CUstream stream) { writer_->launch(number(stream), 0, nullptr); }
-  void read(CUstream stream) { reader_->launch(number(stream), 0, nullptr); }
+  void write(CUstream stream) { writer_->launch({number(stream)}); }
+  void read(CUstream stream) { reader_->launch({number(stream)}); }
   void synchronize() const { driver::check(table_->cuCtxSynchronize(), "cuCtxSynchronize"); }
 
   [[nodiscard]] std::uint32_t seen() const {
@@ -67,14 +67,14 @@ class GraphTurns : public OnDevice {
   }
 
   CUstream other_stream_ = nullptr;
-  std::shared_ptr<LaunchOrder> turns_;
+  std::shared_ptr<LaunchOrder> order_;
   std::unique_ptr<Array> shared_;
   std::unique_ptr<Array> seen_;
   GraphPtr writer_;
   GraphPtr reader_;
 };
 
-TEST_F(GraphTurns, WithoutSharedTurnsTwoStreamsRunAtOnce) {
+TEST_F(GraphsInOrder, WithoutASharedOrderTwoStreamsRunAtOnce) {
   write(stream_);
   read(other_stream_);
   EXPECT_EQ(seen(), 0U);
@@ -82,14 +82,14 @@ TEST_F(GraphTurns, WithoutSharedTurnsTwoStreamsRunAtOnce) {
       << "a launch that nobody waits for records nothing";
 }
 
-TEST_F(GraphTurns, OnTwoStreamsComeOneAfterTheOther) {
+TEST_F(GraphsInOrder, OnTwoStreamsComeOneAfterTheOther) {
   share();
   write(stream_);
   read(other_stream_);
   EXPECT_EQ(seen(), 1U);
 }
 
-TEST_F(GraphTurns, OnOneStreamNeedNoWait) {
+TEST_F(GraphsInOrder, OnOneStreamNeedNoWait) {
   share();
   write(stream_);
   read(stream_);
@@ -98,7 +98,7 @@ TEST_F(GraphTurns, OnOneStreamNeedNoWait) {
   EXPECT_EQ(calls_of("cuStreamWaitEvent"), 0U);
 }
 
-TEST_F(GraphTurns, LastAfterTheFirstGraphIsClosed) {
+TEST_F(GraphsInOrder, LastAfterTheFirstGraphIsClosed) {
   share();
   write(stream_);
   writer_.reset();
@@ -106,19 +106,19 @@ TEST_F(GraphTurns, LastAfterTheFirstGraphIsClosed) {
   EXPECT_EQ(seen(), 1U);
 }
 
-TEST_F(GraphTurns, ComeInTheOrderOfCallsOverManyGraphs) {
+TEST_F(GraphsInOrder, ComeInTheOrderOfCallsOverManyGraphs) {
   share();
   write(stream_);
   GraphPtr between = captured(stream_, [&] { work(stream_, kMillisecond); });
   between->instantiate();
-  between->set_launch_order(turns_);
-  between->launch(number(other_stream_), 0, nullptr);
+  between->set_launch_order(order_);
+  between->launch({number(other_stream_)});
   between.reset();
   read(make_stream());
   EXPECT_EQ(seen(), 1U);
 }
 
-TEST_F(GraphTurns, TellStreamsApartThatHaveHadOneHandle) {
+TEST_F(GraphsInOrder, TellStreamsApartThatHaveHadOneHandle) {
   static auto* const configure = entry<int(const char*)>("fakecuda_configure");
   ASSERT_EQ(configure("reuse=1"), 0);
   share();
@@ -135,7 +135,7 @@ TEST_F(GraphTurns, TellStreamsApartThatHaveHadOneHandle) {
   ASSERT_EQ(configure("reuse=0"), 0);
 }
 
-TEST_F(GraphTurns, TellTheDefaultStreamsOfTwoThreadsApart) {
+TEST_F(GraphsInOrder, TellTheDefaultStreamsOfTwoThreadsApart) {
   share();
   std::thread([&] {
     driver::check(table_->cuCtxPushCurrent(context_), "cuCtxPushCurrent");
@@ -145,42 +145,42 @@ TEST_F(GraphTurns, TellTheDefaultStreamsOfTwoThreadsApart) {
   EXPECT_EQ(seen(), 1U);
 }
 
-TEST_F(GraphTurns, WaitForWorkThatWasNoted) {
+TEST_F(GraphsInOrder, WaitForWorkThatWasNoted) {
   for (const bool shared : {true, false}) {
     if (shared) share();
     shared_->set(0);
     read(stream_);
     work(other_stream_, kMillisecond);
     fill(other_stream_, *shared_, 5);
-    reader_->note_use(number(other_stream_), 0);
+    reader_->note_use(number(other_stream_));
     read(stream_);
     EXPECT_EQ(seen(), 5U) << shared;
   }
 }
 
-TEST_F(GraphTurns, PutWorkAfterTheNoteBehindTheLaunchesSoFar) {
+TEST_F(GraphsInOrder, PutWorkAfterTheNoteBehindTheLaunchesSoFar) {
   share();
   write(stream_);
-  reader_->note_use(number(other_stream_), 0);
+  reader_->note_use(number(other_stream_));
   copy(other_stream_, *shared_, *seen_);
   EXPECT_EQ(seen(), 1U);
 }
 
 // What is noted stays noted over a launch on its own stream.
-TEST_F(GraphTurns, WaitForNotedWorkOnAThirdStreamToo) {
+TEST_F(GraphsInOrder, WaitForNotedWorkOnAThirdStreamToo) {
   share();
   work(other_stream_, kMillisecond);
   fill(other_stream_, *shared_, 5);
-  writer_->note_use(number(other_stream_), 0);
+  writer_->note_use(number(other_stream_));
   GraphPtr between = captured(stream_, [&] { work(stream_, 1); });
   between->instantiate();
-  between->set_launch_order(turns_);
-  between->launch(number(make_stream()), 0, nullptr);
+  between->set_launch_order(order_);
+  between->launch({number(make_stream())});
   read(stream_);
   EXPECT_EQ(seen(), 5U);
 }
 
-TEST_F(GraphTurns, AreKeptWhereTheRecordOfALaunchFailed) {
+TEST_F(GraphsInOrder, AreKeptWhereTheRecordOfALaunchFailed) {
   share();
   script("cuEventRecord@1=2");
   write(stream_);
@@ -193,19 +193,19 @@ TEST_F(GraphTurns, AreKeptWhereTheRecordOfALaunchFailed) {
   EXPECT_EQ(seen(), 1U) << "and the next ones by events again";
 }
 
-TEST_F(GraphTurns, AreKeptWhereANoteOfUseFailed) {
+TEST_F(GraphsInOrder, AreKeptWhereANoteOfUseFailed) {
   share();
   work(other_stream_, kMillisecond);
   fill(other_stream_, *shared_, 5);
   script("cuEventRecord@1=2");
-  EXPECT_EQ(error_from([&] { reader_->note_use(number(other_stream_), 0); }).code(),
+  EXPECT_EQ(error_from([&] { reader_->note_use(number(other_stream_)); }).code(),
             CUDA_ERROR_OUT_OF_MEMORY);
   script("");
   read(stream_);
   EXPECT_EQ(seen(), 5U);
 }
 
-TEST_F(GraphTurns, ALaunchThatCannotWaitIsNotMade) {
+TEST_F(GraphsInOrder, ALaunchThatCannotWaitIsNotMade) {
   share();
   write(stream_);
   script("cuStreamWaitEvent@1=2");
@@ -216,14 +216,14 @@ TEST_F(GraphTurns, ALaunchThatCannotWaitIsNotMade) {
   EXPECT_EQ(seen(), 1U);
 }
 
-TEST_F(GraphTurns, AnUpdateBetweenGraphsThatShareTheLockReturns) {
+TEST_F(GraphsInOrder, AnUpdateBetweenGraphsThatShareTheLockReturns) {
   share();
   GraphPtr longer = captured(stream_, [&] {
     work(stream_, 2 * kMillisecond);
     fill(stream_, *shared_, 7);
   });
   longer->instantiate();
-  longer->set_launch_order(turns_);
+  longer->set_launch_order(order_);
   graphs::UpdateRefusal refusal;
   write(stream_);
   ASSERT_TRUE(writer_->update(*longer, {}, refusal));
@@ -236,7 +236,7 @@ TEST_F(GraphTurns, AnUpdateBetweenGraphsThatShareTheLockReturns) {
 std::atomic<int> released{0};
 
 // The event of its last launch is the others' to wait for, and tells when the payload can go.
-TEST_F(GraphTurns, WhatAClosedGraphNeedsGoesWhenItsLastLaunchIsOver) {
+TEST_F(GraphsInOrder, WhatAClosedGraphNeedsGoesWhenItsLastLaunchIsOver) {
   share();
   released = 0;
   writer_->retain({&released, [](void*) { ++released; }});
@@ -254,7 +254,7 @@ TEST_F(GraphTurns, WhatAClosedGraphNeedsGoesWhenItsLastLaunchIsOver) {
   EXPECT_EQ(released, 1);
 }
 
-TEST_F(GraphTurns, AnUpdateWaitsForTheLaunchesOfBeforeInAnyTurns) {
+TEST_F(GraphsInOrder, AnUpdateWaitsForTheEarlierLaunchesInAnyOrder) {
   share();
   released = 0;
   writer_->retain({&released, [](void*) { ++released; }});
@@ -273,18 +273,20 @@ TEST_F(GraphTurns, AnUpdateWaitsForTheLaunchesOfBeforeInAnyTurns) {
   EXPECT_EQ(released, 1) << "later launches do not matter";
 }
 
-TEST_F(GraphTurns, WhileAFrameworkLaunchesOtherThreadsStayOut) {
+TEST_F(GraphsInOrder, WhileAFrameworkLaunchesOtherThreadsStayOut) {
   share();
   const std::uintptr_t nothing[] = {0};
   IoAddresses at{nothing};
-  writer_->before_launch(number(stream_), 0, nullptr);
-  EXPECT_TRUE(reader_->try_launch(number(stream_), 0, nullptr)) << "the same thread may go on";
+  writer_->begin_external_launch({number(stream_)});
+  EXPECT_EQ(reader_->launch({number(stream_), 0, nullptr, nullptr, false}), LaunchResult::kLaunched)
+      << "the same thread may go on";
   std::promise<void> tried;
   std::thread other([&] {
     driver::check(table_->cuCtxPushCurrent(context_), "cuCtxPushCurrent");
-    EXPECT_FALSE(reader_->try_launch(number(other_stream_), 0, nullptr));
-    EXPECT_EQ(reader_->try_launch_pointed(number(other_stream_), 0, nullptr, at),
-              PointedLaunch::kBusy);
+    EXPECT_EQ(reader_->launch({number(other_stream_), 0, nullptr, nullptr, false}),
+              LaunchResult::kBusy);
+    EXPECT_EQ(reader_->launch({number(other_stream_), 0, nullptr, &at, false}),
+              LaunchResult::kBusy);
     tried.set_value();
     read(other_stream_);
   });
@@ -292,59 +294,60 @@ TEST_F(GraphTurns, WhileAFrameworkLaunchesOtherThreadsStayOut) {
   EXPECT_EQ(reader_->replays(), 1U);
   driver::check(table_->cuGraphLaunch(static_cast<CUgraphExec>(writer_->exec()), stream_),
                 "cuGraphLaunch");
-  writer_->after_launch(number(stream_), nullptr, true);
+  writer_->end_external_launch({number(stream_)}, true);
   other.join();
   EXPECT_EQ(reader_->replays(), 2U);
   EXPECT_EQ(seen(), 1U);
 }
 
-TEST_F(GraphTurns, WhileATurnIsKeptOtherThreadsStayOut) {
+TEST_F(GraphsInOrder, WhileTheOrderIsLockedOtherThreadsStayOut) {
   share();
-  writer_->keep_turn();
+  writer_->lock_launch_order();
   write(stream_);
   std::promise<void> tried;
   std::thread other([&] {
     driver::check(table_->cuCtxPushCurrent(context_), "cuCtxPushCurrent");
-    EXPECT_FALSE(reader_->try_launch(number(other_stream_), 0, nullptr));
+    EXPECT_EQ(reader_->launch({number(other_stream_), 0, nullptr, nullptr, false}),
+              LaunchResult::kBusy);
     tried.set_value();
     read(other_stream_);
   });
   tried.get_future().wait();
   EXPECT_EQ(reader_->replays(), 0U);
-  writer_->give_turn_back();
+  writer_->unlock_launch_order();
   other.join();
   EXPECT_EQ(reader_->replays(), 1U);
   EXPECT_EQ(seen(), 1U);
 }
 
-TEST_F(GraphTurns, AGraphMayBeClosedWhileItsTurnIsKept) {
+TEST_F(GraphsInOrder, AGraphMayBeClosedWhileItsOrderIsLocked) {
   share();
-  writer_->keep_turn();
+  writer_->lock_launch_order();
   std::thread([&] { writer_->close(); }).join();
-  writer_->give_turn_back();
+  writer_->unlock_launch_order();
   EXPECT_TRUE(writer_->closed());
   read(other_stream_);
   EXPECT_EQ(reader_->replays(), 1U);
-  EXPECT_EQ(error_from([&] { writer_->keep_turn(); }).kind(), ErrorKind::kInvalidState);
+  EXPECT_EQ(error_from([&] { writer_->lock_launch_order(); }).kind(), ErrorKind::kInvalidState);
 }
 
-TEST_F(GraphTurns, AGraphMayBeClosedWhileAFrameworkLaunchesIt) {
+TEST_F(GraphsInOrder, AGraphMayBeClosedWhileAFrameworkLaunchesIt) {
   share();
-  writer_->before_launch(number(stream_), 0, nullptr);
+  writer_->begin_external_launch({number(stream_)});
   std::thread([&] { writer_->close(); }).join();
   driver::check(
       table_->cuGraphLaunch(static_cast<CUgraphExec>(nullptr), stream_) == CUDA_ERROR_INVALID_VALUE
           ? CUDA_SUCCESS
           : CUDA_ERROR_UNKNOWN,
       "cuGraphLaunch");
-  writer_->after_launch(number(stream_), nullptr, false);
+  writer_->end_external_launch({number(stream_)}, false);
   EXPECT_TRUE(writer_->closed());
   read(other_stream_);
   EXPECT_EQ(reader_->replays(), 1U);
 }
 
-TEST_F(GraphTurns, AGraphOfADeadContextIsNotWaitedFor) {
-  turns_ = std::make_shared<LaunchOrder>();
+TEST_F(GraphsInOrder, AGraphOfADeadContextIsNotWaitedFor) {
+  order_ = std::make_shared<LaunchOrder>();
   CUcontext second = nullptr;
   CUstream stream = nullptr;
   driver::check(entry<CUresult(CUcontext*, unsigned, CUdevice)>("cuCtxCreate_v2")(&second, 0, 0),
@@ -352,14 +355,14 @@ TEST_F(GraphTurns, AGraphOfADeadContextIsNotWaitedFor) {
   driver::check(table_->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
   GraphPtr lost = captured(stream, [&] { work(stream, kMillisecond); });
   lost->instantiate();
-  lost->set_launch_order(turns_);
-  lost->launch(number(stream), 0, nullptr);
+  lost->set_launch_order(order_);
+  lost->launch({number(stream)});
   driver::check(entry<CUresult(CUcontext)>("cuCtxDestroy_v2")(second), "cuCtxDestroy");
-  reader_->set_launch_order(turns_);
+  reader_->set_launch_order(order_);
   read(stream_);
   EXPECT_EQ(seen(), 0U);
   EXPECT_EQ(calls_of("cuStreamWaitEvent"), 0U);
-  EXPECT_EQ(error_from([&] { lost->launch(number(stream_), 0, nullptr); }).code(),
+  EXPECT_EQ(error_from([&] { lost->launch({number(stream_)}); }).code(),
             CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
 
@@ -376,7 +379,7 @@ int forked(Body&& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-TEST(GraphTurnsAndFork, AChildIsRefusedAndMayLetGoOfEverything) {
+TEST(GraphsInOrderAndFork, AChildIsRefusedAndMayLetGoOfEverything) {
   in_own_process([] {
     const driver::Table& table = driver::ready();
     CUcontext context = nullptr;
@@ -384,39 +387,39 @@ TEST(GraphTurnsAndFork, AChildIsRefusedAndMayLetGoOfEverything) {
     driver::check(table.cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
     driver::check(table.cuCtxPushCurrent(context), "cuCtxPushCurrent");
     driver::check(table.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-    auto turns = std::make_shared<LaunchOrder>();
+    auto order = std::make_shared<LaunchOrder>();
     GraphPtr graph = captured(stream, [&] { work(stream, kMillisecond); });
     graph->instantiate();
-    graph->set_launch_order(turns);
-    graph->retain({&turns, [](void*) {}});
-    graph->launch(number(stream), 0, nullptr);
+    graph->set_launch_order(order);
+    graph->retain({&order, [](void*) {}});
+    graph->launch({number(stream)});
     // Another thread is in the midst of a framework's launch when the process is forked.
     std::promise<void> begun;
     std::promise<void> may_end;
     std::thread launcher([&] {
-      graph->before_launch(number(stream), 0, nullptr);
+      graph->begin_external_launch({number(stream)});
       begun.set_value();
       may_end.get_future().wait();
-      graph->after_launch(number(stream), nullptr, false);
+      graph->end_external_launch({number(stream)}, false);
     });
     begun.get_future().wait();
     const int status = forked([&] {
       const std::uint64_t calls = calls_of("any");
       const std::uintptr_t nothing[] = {0};
       IoAddresses at{nothing};
-      const auto error = error_from([&] { graph->launch_pointed(number(stream), 0, nullptr, at); });
+      const auto error = error_from([&] { graph->launch({number(stream), 0, nullptr, &at}); });
       if (error.kind() != ErrorKind::kForked) return 1;
-      if (error_from([&] { graph->note_use(number(stream), 0); }).kind() != ErrorKind::kForked) {
+      if (error_from([&] { graph->note_use(number(stream)); }).kind() != ErrorKind::kForked) {
         return 2;
       }
       graph.reset();
-      turns.reset();
+      order.reset();
       return calls_of("any") == calls ? 0 : 3;
     });
     EXPECT_EQ(status, 0);
     may_end.set_value();
     launcher.join();
-    graph->launch(number(stream), 0, nullptr);
+    graph->launch({number(stream)});
     EXPECT_EQ(graph->replays(), 2U) << "the parent goes on";
   });
 }

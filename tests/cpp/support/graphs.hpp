@@ -65,7 +65,7 @@ inline void fill(CUstream stream, const Array& target, std::uint32_t value) {
                 "cuMemsetD32Async");
 }
 
-inline graphs::EdgeCopy edge(const Array& inside, const Array& outside) {
+inline graphs::IoCopy edge(const Array& inside, const Array& outside) {
   return {inside.at(), outside.at(), kArrayBytes};
 }
 
@@ -87,11 +87,11 @@ GraphPtr captured(CUstream stream, Body&& body) {
                                                  graphs::GraphTimers::kStrip);
 }
 
-inline graphs::PointedLaunch launch_at(graphs::CapturedGraph& graph, CUstream stream,
-                                       const std::vector<std::uintptr_t>& outside,
-                                       std::ptrdiff_t* refused = nullptr) {
+inline graphs::LaunchResult launch_at(graphs::CapturedGraph& graph, CUstream stream,
+                                      const std::vector<std::uintptr_t>& outside,
+                                      std::ptrdiff_t* refused = nullptr) {
   graphs::IoAddresses at{outside.data()};
-  const graphs::PointedLaunch launched = graph.launch_pointed(number(stream), 0, nullptr, at);
+  const graphs::LaunchResult launched = graph.launch({number(stream), 0, nullptr, &at});
   if (refused != nullptr) *refused = at.refused;
   return launched;
 }

@@ -1,6 +1,7 @@
 // Spans on the fake driver: when they are read, in which order, and what becomes of them when the
 // driver fails.
 #include "timing/cuda_event_clock.hpp"
+#include "timing/slow_streams.hpp"
 
 #include <gtest/gtest.h>
 

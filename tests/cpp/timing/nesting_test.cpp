@@ -1,4 +1,4 @@
-#include "timing/nesting.hpp"
+#include "timing/path.hpp"
 
 #include <gtest/gtest.h>
 

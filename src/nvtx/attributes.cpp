@@ -1,4 +1,4 @@
-#include "nvtx/color.hpp"
+#include "nvtx/attributes.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,6 +7,12 @@
 
 namespace gpuprof::nvtx {
 namespace {
+
+constexpr std::string_view kEllipsis = "\xE2\x80\xA6";  // U+2026
+
+constexpr bool continues_character(char byte) noexcept {
+  return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U;
+}
 
 constexpr std::uint32_t kOpaque = 0xFF000000;
 
@@ -36,6 +42,17 @@ std::optional<std::uint32_t> hexadecimal(std::string_view digits) {
 }
 
 }  // namespace
+
+std::string cut_text(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return std::string(text);
+  std::size_t keep = most - kEllipsis.size();
+  while (keep > 0 && continues_character(text[keep])) --keep;
+  std::string shown(text.substr(0, keep));
+  shown += kEllipsis;
+  return shown;
+}
+
+std::string shown_label(std::string_view text) { return cut_text(text, kMaxLabelBytes); }
 
 std::optional<std::uint32_t> color_of(std::string_view text) {
   if (!text.empty() && text[0] == '#') return hexadecimal(text.substr(1));
