@@ -14,7 +14,7 @@ build:
 	$(PYTHON) -m pip install '.[test]'
 
 test:
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n auto
 
 lint:
 	$(PYTHON) -m ruff check .

@@ -166,8 +166,7 @@ def _microseconds(row: Row) -> Row:
 
 
 def _measured(bench: Bench) -> list[Row]:
-    import _callable_models as models
-
+    from support import callable_models as models
     from support.callable_peers import COMPILED, Ways, skipped_graphs
 
     rows: list[Row] = []
