@@ -1,7 +1,7 @@
 """Write ``python/gpuprof/__init__.pyi`` from the table of names in ``python/gpuprof/__init__.py``.
 
-    python .ci/door_stub.py            # write the stub
-    python .ci/door_stub.py --check    # exit status 1 if the stub is another one
+python .ci/door_stub.py            # write the stub
+python .ci/door_stub.py --check    # exit status 1 if the stub is another one
 """
 
 from __future__ import annotations
