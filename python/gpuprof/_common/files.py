@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 TEMPORARY = ".tmp"
 _POLL_S = 0.02
+_BUFFER = 1 << 20  # traces are written an event at a time
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
@@ -41,15 +42,18 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """
     temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}{TEMPORARY}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.fdopen(os.open(temporary, flags, 0o666), "wb", buffering=_BUFFER)
     try:
-        with os.fdopen(os.open(temporary, flags, 0o666), "wb") as file:
-            with suppress(FileNotFoundError):
-                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode) & 0o777)
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+        with suppress(FileNotFoundError):
+            os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode) & 0o777)
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+        file.close()
         temporary.replace(path)
     except BaseException:
+        with suppress(OSError):  # closing writes what is buffered; the first error counts
+            file.close()
         temporary.unlink(missing_ok=True)
         raise
     with suppress(OSError):  # not every file system can; the file itself is on the disk

@@ -26,7 +26,7 @@ from gpuprof._graphs.nodes import (
     plural,
     short_name,
 )
-from gpuprof._trace.files import Output
+from gpuprof._trace.files import writing
 
 if TYPE_CHECKING:
     from gpuprof._core import GraphNode
@@ -116,7 +116,7 @@ def write_dot(path: str | os.PathLike[str], text: str) -> None:
         reason = "is a directory; expected the name of a file to write"
         raise IsADirectoryError(errno.EISDIR, reason, name)
     try:
-        with Output(target) as file:
+        with writing(target) as file:
             file.write(text.encode(errors="replace"))
     except OSError as error:
         # The original one may name the temporary file, or nothing.

@@ -8,6 +8,7 @@ a `TraceError`; what is wrong with an output stays an `OSError`.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import importlib
 import os
 import re
@@ -17,14 +18,13 @@ import zlib
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TextIO
+from typing import BinaryIO, TextIO, cast
 
+from gpuprof._common.files import replacing
 from gpuprof.errors import TraceError
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 PIECE = 1 << 16
+_BUFFER = 1 << 20
 STANDARD = "-"
 STANDARD_INPUT = "standard input"
 GZIP_MAGIC = b"\x1f\x8b"
@@ -208,67 +208,33 @@ def _progress(path: Path, size: int) -> Iterator[Callable[[int], None]]:
         yield lambda count: bar.advance(task, count)
 
 
-class Output:
-    """A file that appears whole under its name when the block ends well, and not at all otherwise.
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """Give a file to write, which appears whole under its name if the block ends well.
 
     Compressed where the name ends in ``.gz``. An existing file is replaced, one that a link leads
     to as well. Into a FIFO, a device, or one of our own descriptors (``-`` or ``/dev/stdout``) the
     bytes go as they come.
     """
+    with _opened(path) as file:
+        if path.suffix == ".gz":
+            with gzip.GzipFile("", "wb", compresslevel=1, fileobj=file, mtime=0) as packed:
+                yield cast("BinaryIO", packed)
+        else:
+            yield file
 
-    def __init__(self, path: Path) -> None:
-        self._shown = path
-        self._descriptor = _descriptor(path)
-        if self._descriptor is None:
-            path = Path(os.path.realpath(path))
-        self._path = path
-        special = path.exists() and not path.is_file() and not path.is_dir()
-        self._direct = special or self._descriptor is not None
-        name = f".{path.name[:200]}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
-        self._temporary = path if self._direct else path.with_name(name)
-        self._deflate = (
-            zlib.compressobj(1, zlib.DEFLATED, GZIP_WBITS) if self._shown.suffix == ".gz" else None
-        )
 
-    def __enter__(self) -> Self:
-        if self._descriptor is None and self._path.is_dir():
-            message = f"{self._shown} is a directory; expected the name of a file to write"
-            raise IsADirectoryError(message)
-        self._file = os.fdopen(self._open(), "wb", buffering=1 << 20)
-        return self
-
-    def _open(self) -> int:
-        if self._descriptor is not None:
-            return os.dup(self._descriptor)
-        flags = os.O_WRONLY | os.O_CLOEXEC
-        if not self._direct:
-            flags |= os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        return os.open(self._temporary, flags, 0o666)
-
-    def write(self, data: bytes) -> None:
-        """Write bytes, in order."""
-        self._file.write(self._deflate.compress(data) if self._deflate else data)
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self._finish()
-        finally:
-            # Closing writes what is buffered, which may fail once more; the first error counts.
-            with contextlib.suppress(OSError):
-                self._file.close()
-            if not self._direct:
-                self._temporary.unlink(missing_ok=True)
-
-    def _finish(self) -> None:
-        if self._deflate:
-            self._file.write(self._deflate.flush())
-        self._file.flush()
-        if self._direct:
-            return
-        os.fsync(self._file.fileno())
-        self._file.close()
-        self._temporary.replace(self._path)
+def _opened(path: Path) -> contextlib.AbstractContextManager[BinaryIO]:
+    descriptor = _descriptor(path)
+    if descriptor is not None:
+        return os.fdopen(os.dup(descriptor), "wb", buffering=_BUFFER)
+    real = Path(os.path.realpath(path))
+    if real.is_dir():
+        message = f"{path} is a directory; expected the name of a file to write"
+        raise IsADirectoryError(message)
+    if real.exists() and not real.is_file():
+        return os.fdopen(os.open(real, os.O_WRONLY | os.O_CLOEXEC), "wb", buffering=_BUFFER)
+    return replacing(real)
 
 
 def report_file(output: str) -> TextIO:

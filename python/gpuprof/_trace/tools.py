@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from gpuprof._trace.batch import End
-from gpuprof._trace.files import STANDARD, Damage, Output, pieces, shown
+from gpuprof._trace.files import STANDARD, Damage, pieces, shown, writing
 from gpuprof._trace.json_scanner import ReadError
 from gpuprof._trace.merge import Merge, Scan
 from gpuprof._trace.repair import Repair
@@ -139,7 +139,7 @@ def repair(
         raise ValueError(message)
     target = repaired_path(file) if output is None else Path(output)
     _refuse_same(file, target)
-    with Output(target) as out:
+    with writing(target) as out:
         found = Repair(out.write)
         with _reading(file, damage) as contents:
             found.read(contents)
@@ -171,7 +171,7 @@ def merge(
     for file in files:
         _refuse_same(file, target)
     scans = [_scan(file, align) for file in files]
-    with Output(target) as out:
+    with writing(target) as out:
         merged = Merge(scans, align=align, write=out.write)
         merged.begin()
         for file in files:
