@@ -8,6 +8,7 @@ drift of the clock cancels out too.
 from __future__ import annotations
 
 import gc
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ __tracebackhide__ = True  # pytest shows the frames of the test and of its funct
 MAX_TRIES = 3  # of a sample, before the gate is given up
 
 
-class Sampler:
+class Sampler(ABC):
     """Takes samples of one function in one mode; `calls` is over how many calls each is taken.
 
     The other attributes are those of `BenchResult`.
@@ -43,11 +44,11 @@ class Sampler:
         """``"gated"``, ``"ungated"``, or ``"n/a"``."""
         return "n/a"
 
+    @abstractmethod
     def sample(self) -> float:
         """Return the time of one call, in milliseconds."""
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (the CPU's sampler holds nothing)
         """Release what it holds."""
 
 
