@@ -933,7 +933,6 @@ def timer(name: str | None = None, *, stream: object = None, backend: str | Sync
 def timer(name: _Function, *, stream: object = None, backend: str | SyncBackend = 'auto',
     enabled: bool | None = None, verify_stream: bool = False, in_capture: typing.Literal['auto',
     'record', 'skip'] = 'auto') -> _Function: ...
-__version__: str = '0.1.0'
 _annotations: dict[str, Annotation]
 _is_stale: object
 _no_fit: object

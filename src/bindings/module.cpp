@@ -94,7 +94,6 @@ PYBIND11_MODULE(_core_main, module) {
   bind_array_desc(module);
   bind_cache_entry(module);
   bind_callable(module);
-  module.attr("__version__") = GPUPROF_VERSION;
   harden_classes(module);
 }
 

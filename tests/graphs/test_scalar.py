@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,39 +11,7 @@ import pytest
 from gpuprof import DeviceScalar, errors
 from gpuprof._core import stream_handle
 from tests.fake_driver.control import ACTIVE, GLOBAL, LEGACY_STREAM, NONE, FakeCuda
-
-MS = 1_000_000
-WRITES = {
-    "int8": "cuMemsetD8Async",
-    "float16": "cuMemsetD16Async",
-    "float32": "cuMemsetD32Async",
-    "float64": "cuStreamWriteValue64_v2",
-}
-SLOTS = 512  # how many scalars one piece of device memory holds
-
-
-@pytest.fixture
-def stream(fake: FakeCuda) -> Iterator[int]:
-    handle = fake.stream_create()
-    yield handle
-    gc.collect()
-    fake.stream_destroy(handle)
-
-
-@pytest.fixture
-def other(fake: FakeCuda) -> Iterator[int]:
-    handle = fake.stream_create()
-    yield handle
-    gc.collect()
-    fake.stream_destroy(handle)
-
-
-@pytest.fixture
-def buffer(fake: FakeCuda) -> Iterator[int]:
-    """Device memory for what a kernel would read."""
-    address = fake.memory_allocate(256)
-    yield address
-    fake.memory_free(address)
+from tests.support.scalars import MS, SLOTS, WRITES
 
 
 class StreamObject:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -69,22 +68,6 @@ class Consumer:
 
     def done(self) -> None:
         _DELETER(self.managed.deleter)(ctypes.addressof(self.managed))
-
-
-@pytest.fixture
-def stream(fake: FakeCuda) -> Iterator[int]:
-    handle = fake.stream_create()
-    yield handle
-    gc.collect()
-    fake.stream_destroy(handle)
-
-
-@pytest.fixture
-def other(fake: FakeCuda) -> Iterator[int]:
-    handle = fake.stream_create()
-    yield handle
-    gc.collect()
-    fake.stream_destroy(handle)
 
 
 @pytest.mark.parametrize("dtype", CODES)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import gc
 import pickle
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,31 +14,7 @@ from gpuprof import DeviceScalar, errors
 from tests.fake_driver.control import FakeCuda
 from tests.support.cuda import kinds_alive
 from tests.support.processes import check_cuda, check_python
-
-MS = 1_000_000
-WRITES = {
-    "int8": "cuMemsetD8Async",
-    "float16": "cuMemsetD16Async",
-    "float32": "cuMemsetD32Async",
-    "float64": "cuStreamWriteValue64_v2",
-}
-SLOTS = 512  # how many scalars one piece of device memory holds
-
-
-@pytest.fixture
-def stream(fake: FakeCuda) -> Iterator[int]:
-    handle = fake.stream_create()
-    yield handle
-    gc.collect()
-    fake.stream_destroy(handle)
-
-
-@pytest.fixture
-def buffer(fake: FakeCuda) -> Iterator[int]:
-    """Device memory for what a kernel would read."""
-    address = fake.memory_allocate(256)
-    yield address
-    fake.memory_free(address)
+from tests.support.scalars import MS, SLOTS, WRITES
 
 
 def number(fake: FakeCuda, address: int, nbytes: int = 4) -> int:

@@ -50,12 +50,12 @@ def _up_to(most: int) -> Callable[[str], int]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from gpuprof._core import __version__
+    from gpuprof._core import build_info
 
     parser = argparse.ArgumentParser(
         prog="gpuprof", description="Time GPU code.", epilog=EXIT_CODES, allow_abbrev=False
     )
-    parser.add_argument("--version", action="version", version=f"gpuprof {__version__}")
+    parser.add_argument("--version", action="version", version=f"gpuprof {build_info()['version']}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     def command(name: str, text: str) -> argparse.ArgumentParser:

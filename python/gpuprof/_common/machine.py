@@ -108,7 +108,7 @@ def _driver_release() -> str | None:
 
 @functools.lru_cache(maxsize=1)
 def _host() -> dict[str, Any]:
-    from gpuprof._core import __version__
+    from gpuprof._core import build_info
 
     return {
         **{name: installed(names) for name, names in FRAMEWORKS.items()},
@@ -116,7 +116,7 @@ def _host() -> dict[str, Any]:
         "cpu": _cpu_model(),
         "cpus": os.cpu_count(),
         "os": f"{platform.system()} {platform.release()}".strip(),
-        "gpuprof": __version__,
+        "gpuprof": build_info()["version"],
     }
 
 

@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._core import __version__
+from gpuprof._core import build_info
 from gpuprof._pytest.settings import REPORTED
 from gpuprof._results import statistics
 from gpuprof._results.decision import Decision
@@ -59,7 +59,7 @@ def document(records: Iterable[Record], commit: Mapping[str, Any]) -> dict[str, 
         "commit_info": dict(commit),
         "benchmarks": [_benchmark(record) for record in records],
         "datetime": datetime.now(timezone.utc).isoformat(),
-        "version": __version__,
+        "version": build_info()["version"],
     }
 
 

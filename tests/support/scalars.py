@@ -1,0 +1,12 @@
+"""What the tests of device scalars know of them."""
+
+from __future__ import annotations
+
+MS = 1_000_000
+WRITES = {
+    "int8": "cuMemsetD8Async",
+    "float16": "cuMemsetD16Async",
+    "float32": "cuMemsetD32Async",
+    "float64": "cuStreamWriteValue64_v2",
+}
+SLOTS = 512  # how many scalars one piece of device memory holds
