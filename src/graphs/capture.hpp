@@ -133,6 +133,14 @@ struct StreamCapture {
 };
 StreamCapture capture_of(std::uintptr_t stream, int ordinal);
 
+// The nodes of a stream's capture so far, and whether one of those from number `since` on does work:
+// records and waits of events do none. No nodes where the stream is not being captured.
+struct CapturedWork {
+  std::size_t nodes = 0;
+  bool works = false;
+};
+CapturedWork captured_work(std::uintptr_t stream, int ordinal, std::size_t since);
+
 // The status alone: one driver call.
 CaptureStatus status_of(std::uintptr_t stream, int ordinal);
 

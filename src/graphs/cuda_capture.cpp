@@ -454,6 +454,32 @@ StreamCapture capture_of(std::uintptr_t stream, int ordinal) {
   return result;
 }
 
+CapturedWork captured_work(std::uintptr_t stream, int ordinal, std::size_t since) {
+  const Table& table = driver::ready();
+  const driver::CurrentContext current(table, context_for(table, stream, ordinal));
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUgraph graph = nullptr;
+  cuuint64_t id = 0;
+  check(table.cuStreamGetCaptureInfo(as_stream(stream), &status, &id, &graph, nullptr, nullptr),
+        "cuStreamGetCaptureInfo");
+  CapturedWork result;
+  if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return result;
+  check(table.cuGraphGetNodes(graph, nullptr, &result.nodes), "cuGraphGetNodes");
+  if (result.nodes <= since) return result;
+  std::vector<CUgraphNode> nodes(result.nodes);
+  check(table.cuGraphGetNodes(graph, nodes.data(), &result.nodes), "cuGraphGetNodes");
+  // The driver lists them in the order in which they were captured.
+  result.works = std::any_of(nodes.begin() + static_cast<std::ptrdiff_t>(since), nodes.end(),
+                             [&](CUgraphNode node) {
+                               int type = 0;
+                               check(type_of(table, node, type), "cuGraphNodeGetType");
+                               return type != CU_GRAPH_NODE_TYPE_EVENT_RECORD &&
+                                      type != CU_GRAPH_NODE_TYPE_WAIT_EVENT &&
+                                      type != CU_GRAPH_NODE_TYPE_EMPTY;
+                             });
+  return result;
+}
+
 int drop_capture(std::uintptr_t stream) {
   return static_cast<int>(discard_capture(driver::ready(), stream));
 }

@@ -63,6 +63,9 @@ bool Capture::open() const noexcept { return false; }
 CaptureProgress Capture::progress() const { return {}; }
 std::vector<driver::LogLine> Capture::log() const { return {}; }
 StreamCapture capture_of(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }
+CapturedWork captured_work(std::uintptr_t /*stream*/, int /*ordinal*/, std::size_t /*since*/) {
+  unavailable();
+}
 CaptureStatus status_of(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }
 void discard_graph(void* /*graph*/) noexcept {}
 int drop_capture(std::uintptr_t /*stream*/) { unavailable(); }

@@ -6,7 +6,7 @@ A call that a graph fits is answered in C++ (`_core.CallBase`), any other one by
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpuprof._callable.cache import CapturingCalls
@@ -30,6 +30,7 @@ def make_graphed_callable(
     sample_args: tuple[Any, ...] | None = None,
     sample_kwargs: Mapping[str, Any] | None = None,
     *,
+    compile: bool = False,
     warmup: int | None = None,
     mode: CaptureModeLike = "thread_local",
     stream: object = None,
@@ -39,7 +40,11 @@ def make_graphed_callable(
     max_graphs: int = 8,
     buckets: Mapping[Any, Any] | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
-    check: Literal["sweep", "strict"] = "sweep",
+    writes: Literal["auto"] | Iterable[str] = "auto",
+    guards: Callable[[], Hashable] | None = None,
+    check: Literal["strict", "sweep"] = "strict",
+    verify: Literal["capture", "off"] | int = "capture",
+    param_grads: Literal["autograd", "accumulate"] = "autograd",
     timers: TimersLike = "last",
     name: str | None = None,
 ) -> GraphedCallable:
@@ -127,6 +132,7 @@ def make_graphed_callable(
     check_function(fn)
     samples = check_samples(sample_args, sample_kwargs)
     given = {
+        "compile": compile,
         "warmup": warmup,
         "mode": mode,
         "stream": stream,
@@ -136,7 +142,11 @@ def make_graphed_callable(
         "max_graphs": max_graphs,
         "buckets": buckets,
         "on_capture_error": on_capture_error,
+        "writes": writes,
+        "guards": guards,
         "check": check,
+        "verify": verify,
+        "param_grads": param_grads,
         "timers": timers,
         "name": name,
     }

@@ -15,20 +15,21 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._callable.arrays import changed, copies_of
-from gpuprof._callable.buckets import Padding, learn_slices
-from gpuprof._callable.capture import CapturedCall, GradientsNeeded, Recording
-from gpuprof._callable.guard_finder import find_guards
+from gpuprof._callable.buckets import Padding, learned
+from gpuprof._callable.capture import Recording
+from gpuprof._callable.guards import find_modules
 from gpuprof._callable.leaves import is_plain
 from gpuprof._callable.mismatch import describe_closest
 from gpuprof._callable.placement import call_stream
-from gpuprof._callable.pytree import Flat, flatten_arguments, key_of
-from gpuprof._callable.state import current, needs_gradients
+from gpuprof._callable.pytree import Flat, flatten_arguments, key_of, rebuild
+from gpuprof._callable.state import current, requires_grad, transform_of_torch
+from gpuprof._callable.verify import compared, mismatch
 from gpuprof.errors import CudaUnavailableError, InvalidStateError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from gpuprof._callable.entry import CapturedCall
     from gpuprof._callable.settings import Samples, Settings
     from gpuprof._frameworks.streams import CallStream
 
@@ -43,9 +44,8 @@ _COUNTED = (
 )
 
 # One capture at a time: they share allocators, generators and current streams. Taken again by a
-# callable that is called in the warm-up of another one, and after the lock of a callable.
+# callable that is called in the warm-up of another one, and never with the lock of a callable.
 _capturing = threading.RLock()
-_counting = threading.Lock()  # of the counts that change without the lock of the callable
 
 
 class CapturingCalls(_core.CallBase):
@@ -64,10 +64,10 @@ class CapturingCalls(_core.CallBase):
         self._has_samples = samples is not None
         self._captured: dict[Any, CapturedCall] = {}
         self._seen: dict[Any, int] = {}  # eager calls of each kind, before its capture
-        self._written: dict[Any, frozenset[str]] = {}  # what such a call was seen to change
         self._eager_keys: dict[Any, None] = {}
         self._modules: list[Any] | None = None  # that the function is or holds, once known
-        self._lock = threading.RLock()  # of all that is here
+        # Of all that is here. Nobody runs code of the user's, or captures, with it.
+        self._lock = threading.RLock()
         self._counts = dict.fromkeys(_COUNTED, 0)
         self._hits_of_python = 0
         self._replays_gone = 0
@@ -77,10 +77,20 @@ class CapturingCalls(_core.CallBase):
         self._always_eager = _core._is_set("GPUPROF_DISABLE")
         if not self._always_eager:
             self._require_cuda()
+        self._body = fn
+        if settings.compile and not self._always_eager:
+            import torch
+
+            self._body = torch.compile(fn, dynamic=False)
         if samples is not None and not self._always_eager:
-            flat = self._flat(samples.args, samples.kwargs)
-            self._find(flat, self._padding(flat))
-            self._counts["misses"] = 0  # the samples are no call
+            self._capture_samples(self._flat(*self._with_mask(samples.args, samples.kwargs)))
+
+    def _capture_samples(self, flat: Flat) -> None:
+        padding = self._padding(flat)
+        captured = self._find(flat, padding, self._key(flat, padding))
+        self._counts["misses"] = 0  # the samples are no call
+        if captured is not None and padding is None and self._is_to_be_verified(captured):
+            self._compare(captured, flat.copied(self._stream_of(flat)), undo=True)
 
     def _require_cuda(self) -> None:
         try:
@@ -102,7 +112,6 @@ class CapturingCalls(_core.CallBase):
             for captured in list(self._captured.values()):
                 self._drop(captured)
             self._seen.clear()
-            self._written.clear()
             self._eager_keys.clear()
             self._modules = None
 
@@ -112,22 +121,23 @@ class CapturingCalls(_core.CallBase):
         """Answer a call that no entry fits."""
         if self._always_eager:
             return self._eagerly(args, kwargs)
+        transform = transform_of_torch()
+        if transform is not None:
+            return self._refuse(transform, args, kwargs)
         _core.require_cuda()  # a forked child learns it here, and not from a lock that it inherited
+        args, kwargs = self._with_mask(args, kwargs)
         flat = self._flat(args, kwargs)
         if self._stream_of(flat).is_captured():
             return self._in_capture(args, kwargs)
         for _ in range(_TRIES):
-            with self._lock:
-                padding = self._padding(flat)
-                captured, key = self._find(flat, padding)
-                # The last call of a warm-up is looked at: the next one of its kind captures.
-                watches = captured is None and self._is_last_of_warmup(key)
-            if watches:
-                return self._eagerly_watched(flat, key, args, kwargs)
+            padding = self._padding(flat)
+            captured = self._find(flat, padding, self._key(flat, padding))
             if captured is None or captured.overlaps(flat):
                 break
             if padding is not None:
-                result = self._run_padded(captured, flat, padding)
+                result = self._run_padded(captured, flat, padding, args, kwargs)
+            elif self._is_to_be_verified(captured) and not captured.has_foreign_work:
+                result = self._compare(captured, flat)
             else:
                 result = self._run(captured.entry, args, kwargs)
             if result is _core._no_fit:
@@ -141,15 +151,61 @@ class CapturingCalls(_core.CallBase):
         self, entry: _core._CacheEntry, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Answer a call that an entry fits, where what the function reads besides has changed."""
-        with self._lock:
-            captured = self._of_entry(entry)
+        captured = self._of_entry(entry)
         if captured is not None:
             self._drop_stale(captured)
         return self._miss(args, kwargs)
 
+    def _verified(
+        self, entry: _core._CacheEntry, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Answer a call that an entry fits, and compare it with the function's own result."""
+        captured = self._of_entry(entry)
+        flat = self._flat(args, kwargs)
+        result = _core._no_fit if captured is None else self._compare(captured, flat)
+        if result is _core._no_fit or result is _core._is_stale:
+            return self._miss(args, kwargs)
+        return result
+
     def _in_capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call on a stream that is being captured: the function becomes part of that."""
         return self._eagerly(args, kwargs)
+
+    def _refuse(self, transform: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        message = (
+            f"this call is inside of {transform}, whose tensors stand for others that a graph does "
+            "not see; transform the function itself (.eager), or call it outside"
+        )
+        if self._settings.on_capture_error == "raise":
+            raise InvalidStateError(f"{self.name}: {message}")
+        self._warn("transform", f"{message}: it runs eagerly")
+        return self._eagerly(args, kwargs)
+
+    # Comparing with the function.
+
+    def _is_to_be_verified(self, captured: CapturedCall) -> bool:
+        runs_once = self._settings.warmup == 0 and not captured.flat.leaves
+        return self._settings.verify != "off" and captured.entry.runs == 0 and not runs_once
+
+    def _compare(self, captured: CapturedCall, flat: Flat, *, undo: bool = False) -> Any:
+        """Run a call both ways; the function's own writes to arguments and state stay.
+
+        With `undo`, nothing stays. GraphMismatchError if they differ; later calls run eagerly then.
+        """
+        with _capturing:
+            result, differences = compared(
+                self._body,
+                captured,
+                flat,
+                lambda args, kwargs: self._run(captured.entry, args, kwargs),
+                self._stream_of(flat),
+                undo=undo,
+            )
+        if differences:
+            self._always_eager = True
+            self.reset()
+            raise mismatch(self.name, differences)
+        return result
 
     def _flat(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flat:
         if not self._in_order and len(kwargs) > 1:
@@ -159,41 +215,49 @@ class CapturingCalls(_core.CallBase):
     def _stream_of(self, flat: Flat) -> CallStream:
         return call_stream(flat, self._settings.stream)
 
-    # Captures; with the lock.
+    # Captures.
 
-    def _key(self, flat: Flat) -> Any:
+    def _key(self, flat: Flat, padding: Padding | None) -> Any:
         state = current()
-        training = tuple(module.training for module in self._find_modules(flat))
-        return key_of(flat), state, training, bool(needs_gradients(state, flat.leaves))
+        modules = self._find_modules(flat)
+        flags = tuple(part.training for module in modules for part in module.modules())
+        gradients: tuple[bool, ...] = ()
+        if state.records_gradients:
+            parameters = [each for module in modules for each in module.parameters()]
+            asked = (*(leaf.array for leaf in flat.leaves), *parameters)
+            gradients = tuple(map(requires_grad, asked))
+        own = tuple(guard() for guard in self._settings.guards)
+        padded = flat if padding is None else padding.of(flat)
+        return key_of(padded), state, flags, gradients, own
 
     def _find_modules(self, flat: Flat) -> list[Any]:
         """Return the modules that the function is or holds, or is given."""
         constants = [value for value in flat.constants if not is_plain(value)]
         if constants:
-            return find_guards(functools.partial(self._fn, *constants)).modules
+            return find_modules(self._fn, constants)
         if self._modules is None:
-            self._modules = find_guards(self._fn).modules
+            self._modules = find_modules(self._fn, [])
         return self._modules
 
-    def _find(self, flat: Flat, padding: Padding | None) -> tuple[CapturedCall | None, Any]:
-        """Return the graph for a call, captured now if it is to be, and the key of the call."""
-        key = self._key(flat if padding is None else padding.of(flat))
-        captured = self._captured.get(key)
-        if captured is not None:
-            self._hits_of_python += 1
-        else:
+    def _find(self, flat: Flat, padding: Padding | None, key: Any) -> CapturedCall | None:
+        """Return the graph for a call, captured now if it is to be; None if it runs eagerly."""
+        with self._lock:
+            captured = self._captured.get(key)
+            if captured is not None:
+                self._hits_of_python += 1
+                return captured
             self._counts["misses"] += 1
-            captured = self._captured_for(self._padded(flat, padding), key)
-        if captured is not None and padding is not None:
-            self._learn_slices(captured, flat, padding)
-        return captured, key
+            warmup = self._warmup_before_capture(flat, key)
+        if warmup is None:
+            return None
+        with _capturing:
+            # Another thread may have captured it meanwhile.
+            return self._captured.get(key) or self._try_capture(
+                self._padded(flat, padding), key, warmup
+            )
 
-    def _is_last_of_warmup(self, key: Any) -> bool:
-        warmup = self._settings.warmup
-        return warmup > 0 and self._seen.get(key) == warmup and key not in self._written
-
-    def _captured_for(self, flat: Flat, key: Any) -> CapturedCall | None:
-        """Return a graph for a kind of call that has none; None if it is to run eagerly."""
+    def _warmup_before_capture(self, flat: Flat, key: Any) -> int | None:
+        """Return how often the function is to run before such a call is captured; None: eagerly."""
         settings = self._settings
         if key in self._eager_keys:
             return None
@@ -201,34 +265,25 @@ class CapturingCalls(_core.CallBase):
             if settings.on_new_shape == "raise":
                 raise InvalidStateError(self._differences(flat, key))
             return None
-        warmup = settings.warmup
-        if not self._has_samples:  # real calls warm it up
-            if self._seen.get(key, 0) < warmup:
-                self._remember(self._seen, key, self._seen.get(key, 0) + 1)
-                with _counting:
-                    self._counts["eager_calls"] -= 1  # which are not counted
-                return None
-            warmup = 0
-        return self._try_capture(flat, key, warmup)
+        if self._has_samples:
+            return settings.warmup
+        if self._seen.get(key, 0) < settings.warmup:  # real calls warm it up
+            self._remember(self._seen, key, self._seen.get(key, 0) + 1)
+            self._counts["eager_calls"] -= 1  # which are not counted
+            return None
+        return 0
 
     def _try_capture(self, flat: Flat, key: Any, warmup: int) -> CapturedCall | None:
         recording = Recording(
-            self._fn,
+            self._body,
             flat,
             key[1],
             self._settings,
             keywords_in_order=self._in_order,
             modules=self._find_modules(flat),
-            written=self._written.get(key),
         )
         try:
-            return self._capture(recording, key, warmup)
-        except GradientsNeeded as error:
-            if self._settings.on_capture_error == "raise":
-                message = f"{self.name}: {error}"
-                raise InvalidStateError(message) from None
-            self._remember(self._eager_keys, key, None)
-            self._warn("gradients", f"{error}: it runs eagerly")
+            return self._note(recording.make(key, warmup), key)
         except Exception as error:
             if recording.is_running:  # an error that the function has without a graph, too
                 raise
@@ -239,16 +294,16 @@ class CapturingCalls(_core.CallBase):
             self._warn("capture", f"the capture failed, and such calls run eagerly: {error}")
         return None
 
-    def _capture(self, recording: Recording, key: Any, warmup: int) -> CapturedCall:
-        with _capturing:
-            captured = recording.make(key, warmup)
-        self._counts["captures"] += 1
-        self._capture_s += captured.seconds
-        self._captured[key] = captured
-        self._seen.pop(key, None)
-        self._add(captured.entry)
-        while len(self._entries) > self._settings.max_graphs:
-            self._drop_oldest()
+    def _note(self, captured: CapturedCall, key: Any) -> CapturedCall:
+        """Keep a graph for later calls."""
+        with self._lock:
+            self._counts["captures"] += 1
+            self._capture_s += captured.seconds
+            self._captured[key] = captured
+            self._seen.pop(key, None)
+            self._add(captured.entry)
+            while len(self._entries) > self._settings.max_graphs:
+                self._drop_oldest()
         return captured
 
     def _of_entry(self, entry: _core._CacheEntry) -> CapturedCall | None:
@@ -261,6 +316,10 @@ class CapturingCalls(_core.CallBase):
             lines = key[1].describe_difference(same[0].state)
             if key[2] != same[0].key[2]:
                 lines.append("training mode: another than captured")
+            if key[3] != same[0].key[3]:
+                lines.append("requires_grad: of other arguments or parameters than captured")
+            if key[4] != same[0].key[4]:
+                lines.append(f"guards: {key[4][0]!r}, captured {same[0].key[4][0]!r}")
         else:
             lines = describe_closest(flat, [each.flat for each in captured]).splitlines()
         return "\n  ".join(
@@ -302,7 +361,7 @@ class CapturingCalls(_core.CallBase):
             if self._settings.on_new_shape == "raise" and of_found:
                 for each in self._captured.values():
                     if moved[id(each)]:
-                        each.entry.flag()
+                        each.guards.core.flag()
                 message = (
                     f"{self.name}: what the function reads is not what it was captured with: "
                     f"{'; '.join(of_found)}. Call reset(), or make it with on_new_shape='capture'"
@@ -329,7 +388,15 @@ class CapturingCalls(_core.CallBase):
                 "a tensor that is changed in place",
             )
 
-    # Padding; with the lock, other than `_run_padded`.
+    # Padding.
+
+    def _with_mask(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        buckets = self._settings.buckets
+        if buckets is None or buckets.mask is None:
+            return args, kwargs
+        return args, buckets.with_mask(args, kwargs, self._flat(args, kwargs))
 
     def _padding(self, flat: Flat) -> Padding | None:
         """Return what to pad; None if nothing is, or no bucket is large enough."""
@@ -338,12 +405,27 @@ class CapturingCalls(_core.CallBase):
         padding = self._settings.buckets.plan(flat)
         return None if padding is None or padding.refused else padding
 
-    def _run_padded(self, captured: CapturedCall, flat: Flat, padding: Padding) -> Any:
-        result = self._run(captured.entry, *padding.arguments(flat, self._stream_of(flat)))
+    def _run_padded(
+        self,
+        captured: CapturedCall,
+        flat: Flat,
+        padding: Padding,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        if captured.slices is None or not captured.slices.covers(padding):
+            # How results are cut is learned from the function's own, which answer this call.
+            result = self._eagerly(args, kwargs)
+            more = learned(padding, captured.result_shapes, result, flat.constants)
+            captured.slices = more if captured.slices is None else captured.slices.with_(more)
+            return result
+        on = self._stream_of(flat)
+        arrays = padding.arrays(flat, on)
+        result = self._run(captured.entry, *rebuild(flat.pattern, arrays))
         if result is _core._no_fit or result is _core._is_stale:
             return result
+        padding.give_back(flat, arrays, captured.writes, on)
         self._counts["padded_calls"] += 1
-        assert captured.slices is not None
         return captured.slices.cut(result, padding, flat.constants)
 
     def _padded(self, flat: Flat, padding: Padding | None) -> Flat:
@@ -351,30 +433,12 @@ class CapturingCalls(_core.CallBase):
             return flat
         return self._flat(*padding.arguments(flat, self._stream_of(flat)))
 
-    def _learn_slices(self, captured: CapturedCall, flat: Flat, padding: Padding) -> None:
-        """Find out how results of a padded call are cut, if that is not known yet."""
-        known, on = captured.slices, self._stream_of(flat)
-        if known is None or not known.covers(padding):
-            shapes, modules = captured.result_shapes, captured.guards.modules
-            more = learn_slices(self._fn, flat, padding, shapes, modules=modules, on=on)
-            captured.slices = more if known is None else known.with_(more)
-
     # Small things.
 
     def _eagerly(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        with _counting:
+        with self._lock:
             self._counts["eager_calls"] += 1
-        return self._fn(*args, **kwargs)
-
-    def _eagerly_watched(
-        self, flat: Flat, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Any:
-        """Run the function and note which arguments it writes to."""
-        on = self._stream_of(flat)
-        before = copies_of(flat.leaves, on)
-        result = self._eagerly(args, kwargs)
-        self._remember(self._written, key, frozenset(changed(flat.leaves, before, on)))
-        return result
+        return self._body(*args, **kwargs)
 
     def _remember(self, where: dict[Any, Any], key: Any, value: Any) -> None:
         if len(where) >= _MAX_SEEN:

@@ -10,13 +10,14 @@ Without torch a state is the one that torch begins with, and has no guards.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gpuprof._callable.leaves import Leaf
 from gpuprof._frameworks import loaded
+
+if TYPE_CHECKING:
+    from gpuprof._callable.observe import External
 
 StateGuard = tuple[Callable[[], object], object]
 
@@ -92,6 +93,10 @@ def state_guards(state: State) -> tuple[StateGuard, ...]:
         (torch.is_autocast_enabled, state.autocast is not None),
         (torch.get_default_dtype, state.default_dtype or torch.float32),
     ]
+    # Of torch.func: under vmap, grad or functionalize tensors stand for others.
+    transforms = getattr(torch._C, "_functorch", None)
+    if hasattr(transforms, "maybe_current_level"):
+        found.append((transforms.maybe_current_level, None))
     if state.autocast is not None:
         found.append((_autocast_dtype(torch), state.autocast))
         found.append((torch.is_autocast_cache_enabled, state.autocast_cache))
@@ -105,53 +110,48 @@ def _autocast_dtype(torch: Any) -> Callable[[], Any]:
     return dtype
 
 
-def needs_gradients(
-    state: State,
-    leaves: Iterable[Leaf],
-    results: Iterable[Leaf] = (),
-    modules: Iterable[Any] = (),
-) -> list[str]:
-    """Return what of a call asks for gradients, by name; nothing where they are not recorded.
+def transform_of_torch() -> str | None:
+    """Return the transform of torch.func that this code runs inside of, by name, or None."""
+    transforms = getattr(getattr(loaded.whole_torch(), "_C", None), "_functorch", None)
+    if getattr(transforms, "maybe_current_level", lambda: None)() is None:
+        return None
+    key = getattr(transforms.peek_interpreter_stack(), "key", lambda: "a transform")()
+    return f"torch.func ({str(key).rpartition('.')[2].lower()})"
 
-    `results` are the arrays that a run has returned, of which parameters of `modules` may be the
-    reason.
+
+def requires_grad(array: object) -> bool:
+    """Return whether an array is a tensor that requires a gradient."""
+    return bool(getattr(array, "requires_grad", False))
+
+
+def tensor_guards(state: State, externals: Iterable[External]) -> list[StateGuard]:
+    """Return what says that external tensors require gradients, and hold on the CPU, as they did.
+
+    What a graph reads of a tensor on the CPU it has inside.
     """
+    tensors = [each.tensor for each in externals]
+    found: list[StateGuard] = [
+        (functools.partial(getattr, tensor, "_version"), tensor._version)
+        for tensor in tensors
+        if tensor.device.type == "cpu" and not tensor.is_pinned() and not tensor.is_inference()
+    ]
     if not state.records_gradients:
-        return []
-    found, of_results = (
-        [leaf.path for leaf in each if getattr(leaf.array, "requires_grad", False)]
-        for each in (leaves, results)
-    )
-    return found + (_parameters(modules) or of_results) if of_results else found
+        return found
+    floating = [each for each in tensors if each.is_floating_point() or each.is_complex()]
+    without = [each for each in floating if not each.requires_grad]
+    if without:
+        any_requires = loaded.torch()._C._any_requires_grad
+        found.append((functools.partial(any_requires, *without), False))
+    with_ = [each for each in floating if each.requires_grad]
+    if with_:
+        found.append((functools.partial(_all_require, with_), True))
+    return found
 
 
-def gradient_guards(state: State, modules: Iterable[Any]) -> tuple[StateGuard, ...]:
-    """Return what says, a few parameters a call, that none has come to require a gradient."""
-    if not state.records_gradients:
-        return ()
-    parameters = [parameter for module in modules for parameter in module.parameters()]
-    return ((_Sweep(parameters), False),) if parameters else ()
+def training_flags(modules: Iterable[Any]) -> list[StateGuard]:
+    """Return what says that modules are in training or evaluation as they were."""
+    return [(functools.partial(getattr, each, "training"), each.training) for each in modules]
 
 
-class _Sweep:
-    """Looks at the next two of many parameters each time."""
-
-    def __init__(self, parameters: list[Any]) -> None:
-        self._next = itertools.cycle(parameters)
-
-    def __call__(self) -> bool:
-        return any(next(self._next).requires_grad for _ in range(2))
-
-
-def _parameters(modules: Iterable[Any]) -> list[str]:
-    """Return the first parameter that requires a gradient and how many do, in one text or none."""
-    names = {
-        id(parameter): name
-        for module in modules
-        for name, parameter in module.named_parameters()
-        if parameter.requires_grad
-    }
-    if not names:
-        return []
-    first = f"parameter '{next(iter(names.values()))}'"
-    return [f"{first} and {len(names) - 1} more" if len(names) > 1 else first]
+def _all_require(tensors: list[Any]) -> bool:
+    return all(each.requires_grad for each in tensors)

@@ -58,9 +58,10 @@ class CacheEntry::Run {
         results_(buffers.results),
         owned_(buffers.owned) {}
 
-  PyObject* operator()() {
+  // Whether the graph was launched: not on a stream that is being captured.
+  bool operator()() {
     const CurrentStream on = entry_.stream();
-    if (is_staged() && is_captured(on)) return nullptr;
+    if (is_staged() && is_captured(on)) return false;
     retarget();
     bool launched = false;
     try {
@@ -71,11 +72,23 @@ class CacheEntry::Run {
       throw;
     }
     let_others_launch();
-    if (!launched) return nullptr;
+    if (!launched) return false;
     ++entry_.runs_;
     for (const std::size_t index : entry_.back_)
       call(entry_.spec_.wrote, index, arrays_[index].object);
-    return entry_.build(results_);
+    if (!entry_.spec_.after.is_none()) {
+      PyObject* done = PyObject_CallNoArgs(entry_.spec_.after.ptr());
+      if (done == nullptr) throw py::error_already_set();
+      Py_DECREF(done);
+    }
+    return true;
+  }
+
+  // Asked before anything is enqueued, which would become part of that capture; otherwise the
+  // launch finds it out. The legacy default stream cannot be captured.
+  static bool is_captured(const CurrentStream& on) {
+    return on.handle != 0 &&
+           graphs::status_of(on.handle, on.ordinal) != graphs::CaptureStatus::kNone;
   }
 
  private:
@@ -88,13 +101,6 @@ class CacheEntry::Run {
   [[nodiscard]] bool is_staged() const {
     return std::any_of(entry_.in_.begin(), entry_.in_.end(),
                        [this](std::size_t index) { return !arrays_[index].fits; });
-  }
-
-  // Asked before anything is enqueued, which would become part of that capture; otherwise the
-  // launch finds it out. The legacy default stream cannot be captured.
-  static bool is_captured(const CurrentStream& on) {
-    return on.handle != 0 &&
-           graphs::status_of(on.handle, on.ordinal) != graphs::CaptureStatus::kNone;
   }
 
   void retarget() {
@@ -205,8 +211,21 @@ std::unique_ptr<CallBuffers> CacheEntry::take_buffers() {
   return buffers;
 }
 
+namespace {
+
+// Whether [begin, end) meets one of `ranges`.
+bool meets(const Ranges& ranges, std::uintptr_t begin, std::uintptr_t end) {
+  const auto after = std::upper_bound(ranges.begin(), ranges.end(), begin,
+                                      [](auto at, const auto& range) { return at < range.second; });
+  return after != ranges.end() && after->first < end;
+}
+
+}  // namespace
+
 CacheEntry::CacheEntry(EntrySpec spec)
-    : spec_(std::move(spec)), ordinal_(spec_.device.cast<int>()) {
+    : spec_(std::move(spec)),
+      ordinal_(spec_.device.cast<int>()),
+      guards_(&spec_.guards.cast<Guards&>()) {
   callback(Callback::kSameValue);  // imported now, not in the first comparison
   for (std::size_t i = 0; i < spec_.arrays.size(); ++i) {
     EntryArray& array = spec_.arrays[i];
@@ -243,11 +262,12 @@ bool CacheEntry::overlaps(const std::vector<CallArray>& arrays) const {
       if (other != written && array.begin < target.end && target.begin < array.end) return true;
     }
   }
-  for (const auto& [begin, end] : spec_.written_ranges) {
-    for (std::size_t i = 0; i < arrays.size(); ++i) {
-      // An array that the graph works on in place is written to and read in the function's order.
-      if (!arrays_[i].in_place && arrays[i].begin < end && begin < arrays[i].end) return true;
-    }
+  for (const std::size_t written : back_) {
+    if (meets(spec_.read, arrays[written].begin, arrays[written].end)) return true;
+  }
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    // An array that the graph works on in place is written to and read in the function's order.
+    if (!arrays_[i].in_place && meets(spec_.written, arrays[i].begin, arrays[i].end)) return true;
   }
   return false;
 }
@@ -291,12 +311,49 @@ PyObject* CacheEntry::build(const std::vector<PyObject*>& arrays) const {
   return result;
 }
 
-PyObject* CacheEntry::run(CallBuffers& buffers) { return Run(*this, buffers)(); }
+PyObject* CacheEntry::run(CallBuffers& buffers) {
+  if (spec_.apply.is_none()) return Run(*this, buffers)() ? build(buffers.results) : nullptr;
+  if (Run::is_captured(stream())) return nullptr;
+  PyObject* self = py::cast(this, py::return_value_policy::reference).release().ptr();
+  std::vector<PyObject*> given{self};
+  for (const CallArray& array : buffers.arrays) given.push_back(array.object);
+  PyObject* made = PyObject_Vectorcall(spec_.apply.ptr(), given.data(), given.size(), nullptr);
+  Py_DECREF(self);
+  if (made == nullptr) throw py::error_already_set();
+  buffers.owned.push_back(made);
+  if (PyTuple_Check(made) == 0) throw py::type_error("apply() must return a tuple");
+  std::vector<PyObject*> results;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(made); ++i)
+    results.push_back(PyTuple_GET_ITEM(made, i));
+  return build(results);
+}
+
+py::tuple CacheEntry::replay(const py::tuple& arrays) {
+  if (arrays.size() != arrays_.size()) throw py::value_error("not the arrays of a call");
+  const std::unique_ptr<CallBuffers> buffers = take_buffers();
+  buffers->arrays.assign(arrays_.size(), {});
+  py::tuple results(spec_.results.size());
+  try {
+    for (std::size_t i = 0; i < arrays_.size(); ++i) {
+      if (!read_call_array(arrays[i].ptr(), arrays_[i], buffers->arrays[i]))
+        throw py::value_error("not an array that this graph takes");
+    }
+    if (!Run(*this, *buffers)()) throw_invalid_state("this stream is being captured");
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      results[i] = py::reinterpret_borrow<py::object>(buffers->results[i]);
+    }
+  } catch (const std::exception&) {
+    buffers->let_go();
+    throw;
+  }
+  buffers->let_go();
+  return results;
+}
 
 int CacheEntry::traverse(visitproc visit, void* arg) const {
   for (const py::object* object :
        {&spec_.graph, &spec_.result, &spec_.stage, &spec_.put_back, &spec_.fetch, &spec_.wrote,
-        &spec_.stream_type, &spec_.stream, &rebuild_}) {
+        &spec_.after, &spec_.apply, &spec_.guards, &spec_.stream_type, &spec_.stream, &rebuild_}) {
     Py_VISIT(object->ptr());
   }
   for (const EntryArray& array : spec_.arrays) Py_VISIT(array.types.ptr());
@@ -312,19 +369,18 @@ int CacheEntry::traverse(visitproc visit, void* arg) const {
     const int stop = pattern->traverse(visit, arg);
     if (stop != 0) return stop;
   }
-  return spec_.guards.traverse(visit, arg);
+  return 0;
 }
 
 void CacheEntry::clear() {
-  spec_.guards = Guards();
+  cleared_ = true;  // `guards_` is of no use any more
   spec_.state_guards.clear();
   spec_.results.clear();
   in_.clear();
   out_.clear();
   back_.clear();
-  flagged_ = true;
   rebuild_ = spec_.result = spec_.stage = spec_.put_back = spec_.fetch = spec_.wrote =
-      spec_.stream = py::none();
+      spec_.after = spec_.apply = spec_.guards = spec_.stream = py::none();
 }
 
 CacheEntry& call_entry(PyObject* object) { return unchecked<CacheEntry>(object); }
@@ -350,7 +406,10 @@ py::custom_type_setup collectable() {
 
 using AnyTuple = py::typing::Tuple<py::object, py::ellipsis>;
 
-EntryArray make_entry_array(AnyTuple types, const AnyTuple& desc, bool in_place, bool no_gradient,
+using Strides = std::vector<std::int64_t>;
+
+EntryArray make_entry_array(AnyTuple types, const AnyTuple& desc, bool in_place,
+                            std::optional<Strides> call_strides, std::optional<bool> requires_grad,
                             bool may_be_view, bool copied_in, bool copied_back) {
   EntryArray array{{}, std::move(types), copied_in, copied_back};
   ArraySpec& spec = array.spec;
@@ -366,35 +425,40 @@ EntryArray make_entry_array(AnyTuple types, const AnyTuple& desc, bool in_place,
   spec.strides = desc[5].cast<std::vector<std::int64_t>>();
   measure(spec.shape, spec.strides.data(), spec.dtype.bits, spec.first, spec.last);
   spec.in_place = in_place;
-  spec.no_gradient = no_gradient;
+  spec.call_strides = std::move(call_strides);
+  spec.requires_grad = requires_grad;
   spec.may_be_view = may_be_view;
   return array;
 }
 
 using Results = std::vector<std::tuple<py::object, py::object, bool>>;
 using StateGuards = std::vector<std::pair<py::object, py::object>>;
-using Ranges = std::vector<std::pair<std::uintptr_t, std::uintptr_t>>;
 
 std::unique_ptr<CacheEntry> make_entry(
     py::object graph, const AnyTuple& args, const AnyTuple& keywords, bool keywords_in_order,
     std::vector<EntryArray> arrays, const StateGuards& state_guards,
-    const std::tuple<AnyTuple, AnyTuple, std::size_t>& guards, const Results& results,
-    py::object result, py::object stage, py::object put_back, py::object fetch, py::object wrote,
-    Ranges written_ranges, py::int_ device, py::object stream_type, py::object stream) {
+    py::object guards, const Results& results, py::object result, py::object stage,
+    py::object put_back, py::object fetch, py::object wrote, Ranges written, Ranges read,
+    py::object after, py::object apply, std::uint64_t verify_every, py::int_ device,
+    py::object stream_type, py::object stream) {
   EntrySpec spec{std::move(graph),
                  Pattern(args),
                  Pattern(keywords),
                  keywords_in_order,
                  std::move(arrays),
                  {},
-                 std::make_from_tuple<Guards>(guards),
+                 std::move(guards),
                  {},
                  std::move(result),
                  std::move(stage),
                  std::move(put_back),
                  std::move(fetch),
                  std::move(wrote),
-                 std::move(written_ranges),
+                 std::move(written),
+                 std::move(read),
+                 std::move(after),
+                 std::move(apply),
+                 verify_every,
                  std::move(device),
                  std::move(stream_type),
                  std::move(stream)};
@@ -408,15 +472,16 @@ std::unique_ptr<CacheEntry> make_entry(
 void bind_cache_entry(py::module_& module) {
   py::class_<EntryArray>(module, "_EntryArray", "One array of the arguments, as a graph wants it.")
       .def(py::init(&make_entry_array), py::kw_only(), py::arg("types"), py::arg("desc"),
-           py::arg("in_place"), py::arg("no_gradient"), py::arg("may_be_view"),
-           py::arg("copied_in"), py::arg("copied_back"));
+           py::arg("in_place"), py::arg("call_strides"), py::arg("requires_grad"),
+           py::arg("may_be_view"), py::arg("copied_in"), py::arg("copied_back"));
   py::class_<CacheEntry>(module, "_CacheEntry", collectable())
       .def(py::init(&make_entry), py::kw_only(), py::arg("graph"), py::arg("args"),
            py::arg("keywords"), py::arg("keywords_in_order"), py::arg("arrays"),
            py::arg("state_guards"), py::arg("guards"), py::arg("results"), py::arg("result"),
            py::arg("stage"), py::arg("put_back"), py::arg("fetch"), py::arg("wrote"),
-           py::arg("written_ranges"), py::arg("device"), py::arg("stream_type"), py::arg("stream"))
-      .def("flag", &CacheEntry::flag)
+           py::arg("written"), py::arg("read"), py::arg("after"), py::arg("apply"),
+           py::arg("verify_every"), py::arg("device"), py::arg("stream_type"), py::arg("stream"))
+      .def("replay", &CacheEntry::replay, py::arg("arrays"))
       .def_property_readonly("runs", &CacheEntry::runs)
       .def_property_readonly("graph", [](const CacheEntry& self) { return self.graph(); });
 }

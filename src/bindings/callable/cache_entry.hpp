@@ -51,6 +51,9 @@ struct EntryResult {
   bool copied = false;
 };
 
+// Disjoint byte ranges in order, each from its first byte to the one after the last.
+using Ranges = std::vector<std::pair<std::uintptr_t, std::uintptr_t>>;
+
 // A question about state outside of the arguments: ask() must answer as it did at the capture.
 struct StateGuard {
   pybind11::object ask;
@@ -65,15 +68,19 @@ struct EntrySpec {
   bool keywords_in_order;  // whether the function may see their order
   std::vector<EntryArray> arrays;
   std::vector<StateGuard> state_guards;
-  Guards guards;  // of what the function reads
+  pybind11::object guards;  // _Guards, of the modules and tensors that the function reads
   std::vector<EntryResult> results;
   pybind11::object result;    // a pattern; else rebuild(arrays), for other containers
   pybind11::object stage;     // stage(index, array): a new array that the copies can take
   pybind11::object put_back;  // put_back(index, array): the array inside into the call's
   pybind11::object fetch;     // fetch(index, array): the result inside into a new one
   pybind11::object wrote;     // wrote(index, array): the call's array was copied back to
-  // Where the function writes besides, from the first byte to the one after the last.
-  std::vector<std::pair<std::uintptr_t, std::uintptr_t>> written_ranges;
+  Ranges written;         // where the function writes besides
+  Ranges read;            // where it reads besides, or leaves its results
+  pybind11::object after;  // after(): what else a run of the function changes; None for nothing
+  pybind11::object apply;  // apply(entry, *arrays): the results, by autograd, which calls
+                           // replay(); None for a run without
+  std::uint64_t verify_every = 0;  // which calls Python compares with the function; 0: none
   // Where a call is: asked of the API of `stream_type`; where it has none of `stream`, a handle or
   // what is called with the device; None is the graph's own stream.
   pybind11::int_ device;
@@ -95,12 +102,17 @@ class CacheEntry {
   // `keywords` is null for none. Fills in the arrays.
   bool matches(PyObject* args, PyObject* keywords, CallBuffers& buffers) const;
   [[nodiscard]] bool state_is_as_captured() const;
-  bool guards_hold() { return !flagged_ && spec_.guards.hold(); }
+  bool guards_hold() { return !cleared_ && guards_->hold(); }
+  // Whether this call is one that Python compares with the function itself.
+  bool is_to_be_verified() {
+    return spec_.verify_every != 0 && ++calls_ % spec_.verify_every == 0;
+  }
 
   // Null where the stream is being captured, with no exception set: nothing was done.
   PyObject* run(CallBuffers& buffers);
+  // The results of one run, for `apply`, which C++ has given these arrays of a call.
+  pybind11::tuple replay(const pybind11::tuple& arrays);
 
-  void flag() noexcept { flagged_ = true; }
   [[nodiscard]] std::uint64_t runs() const noexcept { return runs_; }
   [[nodiscard]] const pybind11::object& graph() const noexcept { return spec_.graph; }
 
@@ -110,9 +122,9 @@ class CacheEntry {
 
  private:
   class Run;
-  // Whether an array that is written to shares memory with another one of the call, or one of the
-  // call with what the function writes to besides: then it matters which copy is made first, and
-  // the graph was captured for arrays that do not.
+  // Whether an array that is written to shares memory with another one of the call or with what the
+  // function reads besides, or one of the call with what the function writes to besides: then it
+  // matters which copy is made first, and the graph was captured for arrays that do not.
   [[nodiscard]] bool overlaps(const std::vector<CallArray>& arrays) const;
   [[nodiscard]] CurrentStream stream() const;
   [[nodiscard]] PyObject* build(const std::vector<PyObject*>& arrays) const;
@@ -128,7 +140,9 @@ class CacheEntry {
   int ordinal_ = 0;  // of the device
   std::unique_ptr<CallBuffers> spare_;
   std::uint64_t runs_ = 0;
-  bool flagged_ = false;
+  std::uint64_t calls_ = 0;
+  Guards* guards_ = nullptr;  // of the spec
+  bool cleared_ = false;
 };
 
 // The entry inside a `_core._CacheEntry`, without a check.

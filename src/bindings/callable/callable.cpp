@@ -2,7 +2,8 @@
 //
 // `CallBase` is the base class of gpuprof.GraphedCallable, which answers what no entry fits: by
 // `_miss(args, kwargs)`, where what a graph was captured with has changed by
-// `_stale(entry, args, kwargs)`, and on a stream that is being captured by
+// `_stale(entry, args, kwargs)`, where the call is to be compared with the function by
+// `_verified(entry, args, kwargs)`, and on a stream that is being captured by
 // `_in_capture(args, kwargs)`.
 #include <pybind11/pybind11.h>
 
@@ -86,25 +87,28 @@ void move_to_front(std::vector<PyObject*>& entries, PyObject* entry) {
   if (found != entries.end()) std::rotate(entries.begin(), found, found + 1);
 }
 
-enum class Answer { kNo, kStale, kCapturing, kYes };
+enum class Answer { kNo, kStale, kVerify, kCapturing, kYes };
 
 // `result` is a new reference where the answer is kYes. `entry` is kept by the caller.
-Answer try_entry(CacheEntry& cached, PyObject* args, PyObject* keywords, CallBuffers& buffers,
-                 PyObject*& result) {
+// `verifies` says that the caller can compare a call with the function.
+Answer try_entry(CacheEntry& cached, PyObject* args, PyObject* keywords, bool verifies,
+                 CallBuffers& buffers, PyObject*& result) {
   if (!cached.matches(args, keywords, buffers) || !cached.state_is_as_captured())
     return Answer::kNo;
   if (!cached.guards_hold()) return Answer::kStale;
+  if (verifies && cached.is_to_be_verified()) return Answer::kVerify;
   result = cached.run(buffers);
   return result != nullptr ? Answer::kYes : Answer::kCapturing;
 }
 
 // The same, letting go of what it takes.
-Answer answer_by(PyObject* entry, PyObject* args, PyObject* keywords, PyObject*& result) {
+Answer answer_by(PyObject* entry, PyObject* args, PyObject* keywords, bool verifies,
+                 PyObject*& result) {
   CacheEntry& cached = call_entry(entry);
   std::unique_ptr<CallBuffers> buffers = cached.take_buffers();
   Answer answer = Answer::kNo;
   try {
-    answer = try_entry(cached, args, keywords, *buffers, result);
+    answer = try_entry(cached, args, keywords, verifies, *buffers, result);
   } catch (const std::exception&) {
     buffers->let_go();
     throw;
@@ -117,6 +121,7 @@ Answer answer_by(PyObject* entry, PyObject* args, PyObject* keywords, PyObject*&
 PyObject* call_with(PyObject* self, PyObject* args, PyObject* keywords) {
   static PyObject* const miss = interned("_miss");
   static PyObject* const stale = interned("_stale");
+  static PyObject* const verified = interned("_verified");
   static PyObject* const in_capture = interned("_in_capture");
   auto& entries = *call_object(self).entries;
   // Python code that runs meanwhile may change the list: then an entry is looked at twice, or not
@@ -127,8 +132,9 @@ PyObject* call_with(PyObject* self, PyObject* args, PyObject* keywords) {
     Answer answer = Answer::kNo;
     Py_INCREF(entry);
     try {
-      answer = answer_by(entry, args, keywords, result);
+      answer = answer_by(entry, args, keywords, /*verifies=*/true, result);
       if (answer == Answer::kStale) result = ask_python(self, stale, entry, args, keywords);
+      if (answer == Answer::kVerify) result = ask_python(self, verified, entry, args, keywords);
     } catch (const std::exception&) {
       Py_DECREF(entry);
       throw;
@@ -189,7 +195,7 @@ PyObject* run_entry(PyObject* self, PyObject* const* arguments, Py_ssize_t count
   return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
     static PyObject* const in_capture = interned("_in_capture");
     PyObject* result = nullptr;
-    switch (answer_by(arguments[0], arguments[1], arguments[2], result)) {
+    switch (answer_by(arguments[0], arguments[1], arguments[2], /*verifies=*/false, result)) {
       case Answer::kYes:
         move_to_front(*call_object(self).entries, arguments[0]);
         return result;
@@ -198,6 +204,7 @@ PyObject* run_entry(PyObject* self, PyObject* const* arguments, Py_ssize_t count
       case Answer::kStale:
         return Py_NewRef(is_stale);
       case Answer::kNo:
+      case Answer::kVerify:  // not asked for
         break;
     }
     return Py_NewRef(no_fit);

@@ -64,9 +64,10 @@ bool equal(const std::int64_t* values, const std::vector<std::int64_t>& wanted) 
 }
 
 // Dimensions of one element may have any stride.
-bool has_strides(const std::int64_t* strides, const ArraySpec& spec) {
-  for (std::size_t i = 0; i < spec.strides.size(); ++i) {
-    if (strides[i] != spec.strides[i] && spec.shape[i] > 1) return false;
+bool has_strides(const std::int64_t* strides, const std::vector<std::int64_t>& wanted,
+                 const ArraySpec& spec) {
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (strides[i] != wanted[i] && spec.shape[i] > 1) return false;
   }
   return true;
 }
@@ -80,7 +81,9 @@ bool is_on_gpu(int device_type) {
   return device_type == kDlpackCuda || device_type == kDlpackManaged;
 }
 
-bool read(PyObject* object, const ArraySpec& spec, CallArray& array) {
+}  // namespace
+
+bool read_call_array(PyObject* object, const ArraySpec& spec, CallArray& array) {
   if (!has_type(object, spec.types)) return false;
   ArrayDesc desc;  // NOLINT: its storage is written where it is used
   if (!read_array(object, desc)) return false;
@@ -89,8 +92,10 @@ bool read(PyObject* object, const ArraySpec& spec, CallArray& array) {
       desc.dtype.code == spec.dtype.code && desc.dtype.bits == spec.dtype.bits &&
       desc.dtype.lanes == spec.dtype.lanes && desc.rank == static_cast<int>(spec.shape.size()) &&
       equal(desc.shape, spec.shape) && (!spec.in_place || spec.address == desc.address);
-  if (!same || (spec.no_gradient && wants_gradient(object))) return false;
-  const bool same_strides = has_strides(desc.strides, spec);
+  if (!same) return false;
+  if (spec.requires_grad && *spec.requires_grad != wants_gradient(object)) return false;
+  if (spec.call_strides && !has_strides(desc.strides, *spec.call_strides, spec)) return false;
+  const bool same_strides = has_strides(desc.strides, spec.strides, spec);
   if (spec.in_place && !same_strides) return false;
   Py_INCREF(object);
   array.object = object;
@@ -104,8 +109,6 @@ bool read(PyObject* object, const ArraySpec& spec, CallArray& array) {
   array.end = desc.address + static_cast<std::uintptr_t>(last);
   return true;
 }
-
-}  // namespace
 
 void measure(const std::vector<std::int64_t>& shape, const std::int64_t* strides, unsigned bits,
              std::int64_t& first, std::int64_t& last) {
@@ -191,7 +194,7 @@ bool Pattern::matches(PyObject* value, const std::vector<ArraySpec>& specs,
                       std::vector<CallArray>& arrays) const {
   switch (kind_) {
     case Kind::kArray:
-      return read(value, specs[index_], arrays[index_]);
+      return read_call_array(value, specs[index_], arrays[index_]);
     case Kind::kValue:
       return same_value(value, object_.ptr());
     case Kind::kTuple:

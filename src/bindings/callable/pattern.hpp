@@ -14,6 +14,7 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "bindings/interop/array_desc.hpp"
@@ -29,7 +30,9 @@ struct ArraySpec {
   std::vector<std::int64_t> strides;  // of the array inside
   bool in_place = false;              // only the very array that the graph works on will do
   std::uintptr_t address = 0;         // of that one
-  bool no_gradient = false;           // it must not ask for a gradient
+  // Of the call's array, where the function may see them; else those of any call will do.
+  std::optional<std::vector<std::int64_t>> call_strides;
+  std::optional<bool> requires_grad;  // what the call's array must say; else nothing is asked
   bool may_be_view = false;           // its bits may stand for the negative, or the conjugate
   std::int64_t first = 0;             // from the address to the first byte of the array inside
   std::int64_t last = 0;              // to the one after the last
@@ -46,6 +49,9 @@ struct CallArray {
 };
 
 void release_arrays(std::vector<CallArray>& arrays);
+
+// Whether `object` is an array as the graph wants it. Fills in `array`.
+bool read_call_array(PyObject* object, const ArraySpec& spec, CallArray& array);
 
 // Sets where an array of these strides begins and ends, in bytes from its address.
 void measure(const std::vector<std::int64_t>& shape, const std::int64_t* strides, unsigned bits,

@@ -277,6 +277,13 @@ void bind_graphs_capture(py::module_& module) {
     return std::make_tuple(static_cast<int>(found.status), found.id, found.nodes);
   });
   module.def(
+      "_captured_work",
+      [](std::uintptr_t stream, int ordinal, std::size_t since) {
+        const graphs::CapturedWork found = graphs::captured_work(stream, ordinal, since);
+        return std::make_pair(found.nodes, found.works);
+      },
+      py::arg("stream"), py::arg("ordinal"), py::arg("since"));
+  module.def(
       "_capture_status",
       [](std::uintptr_t stream, int ordinal) {
         return static_cast<int>(graphs::status_of(stream, ordinal));

@@ -1,0 +1,137 @@
+"""One captured graph of a callable, and the functions by which C++ runs it for a call."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import gpuprof._core as _core
+from gpuprof._callable.leaves import (
+    DTYPE,
+    SHAPE,
+    extent,
+    facts_by_attributes,
+    is_used_in_place,
+)
+from gpuprof._callable.observe import Range
+from gpuprof._callable.pytree import Flat, Pattern
+from gpuprof._frameworks import loaded
+
+if TYPE_CHECKING:
+    from gpuprof._callable.arrays import Arrays
+    from gpuprof._callable.buckets import ResultSlices
+    from gpuprof._callable.guards import ModuleGuards
+    from gpuprof._callable.state import State
+    from gpuprof._callable.training import Training
+    from gpuprof._graphs.graph import CapturedGraph
+    from gpuprof._graphs.pool import CapturePool
+
+_FLOATS, _COMPLEX = (2, 4), 5  # of DLPack's codes
+
+
+@dataclass
+class CapturedCall:
+    """One graph of a callable, with what is known of the call that it was captured for."""
+
+    entry: _core._CacheEntry
+    graph: CapturedGraph
+    key: Any
+    flat: Flat  # without its arrays
+    state: State
+    guards: ModuleGuards
+    seconds: float
+    result_shapes: list[tuple[str, tuple[int, ...]]]
+    nbytes: int  # of the arrays that it owns
+    pool: CapturePool
+    writes: frozenset[str]  # the arguments that the function writes to, by path
+    written: list[Range]  # where it writes besides
+    read: list[Range]  # and reads, or leaves its results
+    externals_written: list[Any]  # tensors that cover `written`
+    has_foreign_work: bool
+    training: Training | None = None
+    slices: ResultSlices | None = None  # how results are cut, for a bucket
+
+    def overlaps(self, flat: Flat) -> bool:
+        """Return whether it matters for these arguments which copy is made first.
+
+        So it is where one that is written to lies over another or over what the function reads
+        besides, or one over what it writes to besides.
+        """
+        places = [
+            (extent(leaf.facts), leaf.path in self.writes)
+            for leaf in flat.leaves
+            if not is_used_in_place(leaf.array)
+        ]
+        for number, (place, is_written) in enumerate(places):
+            others = [other for index, (other, _) in enumerate(places) if index != number]
+            if any(map(functools.partial(_meet, place), self.written)):
+                return True
+            if is_written and any(map(functools.partial(_meet, place), [*self.read, *others])):
+                return True
+        return False
+
+
+def _meet(one: Range, other: Range) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def facts_of(array: Any) -> tuple[Any, ...]:
+    return _core._array_facts(array) or facts_by_attributes(array)
+
+
+def may_be_view(facts: tuple[Any, ...]) -> bool:
+    """Return whether a tensor laid out as this one may stand for the conjugate or negative of it.
+
+    A real tensor is a negative view where it is the imaginary part of a conjugate one, every second
+    of its numbers, which shows in its strides if it has more than one.
+    """
+    code = facts[DTYPE][0]
+    return code == _COMPLEX or (code in _FLOATS and math.prod(facts[SHAPE]) == 1)
+
+
+def is_simple(pattern: Pattern) -> bool:
+    """Return whether a result is made of exact tuples, lists and dicts alone."""
+    if pattern[0] in {"array", "value"}:
+        return True
+    return pattern[0] in {"tuple", "list", "dict"} and all(map(is_simple, pattern[-1]))
+
+
+# Called from C++, the first two where a node of the graph cannot make a copy.
+
+
+def stage(statics: Sequence[tuple[Arrays, Any]], number: int, array: Any) -> Any:
+    arrays, static = statics[number]
+    return arrays.stage(static, array)
+
+
+def fill_from(statics: Sequence[tuple[Arrays, Any]], number: int, array: Any) -> None:
+    arrays, static = statics[number]
+    arrays.fill(array, static)
+
+
+def wrote(_: int, array: Any) -> None:
+    """Tell torch that a tensor of a call has changed, as an operator would."""
+    if hasattr(array, "is_inference") and not array.is_inference():
+        loaded.torch().autograd.graph.increment_version(array)
+
+
+def after_run(written: Sequence[Any], gradients: Sequence[tuple[Any, Any]]) -> Any:
+    """Return what makes torch see what a run has changed besides; None for nothing.
+
+    `gradients` are parameters with the ``.grad`` that the function leaves them.
+    """
+    tensors = [each for each in written if not each.is_inference()]
+    if not tensors and not gradients:
+        return None
+    increment_version = loaded.torch().autograd.graph.increment_version
+
+    def after() -> None:
+        if tensors:
+            increment_version(tensors)
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
+
+    return after

@@ -1,0 +1,229 @@
+"""What a function uses besides its arguments, observed while it runs.
+
+Torch's dispatcher shows each tensor that an operator reads or writes. One that is neither an
+argument nor made in the run is *external*, wherever the function has it from. In a capture, nodes
+that appear between two operators were launched by others (Triton, CuPy, Numba): *foreign* work, of
+which nothing else is known. Modules and optimizers are seen by torch's global hooks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuprof._callable.arrays import arrays_of
+from gpuprof._callable.leaves import extent, facts_by_attributes
+from gpuprof._frameworks import loaded
+from gpuprof._frameworks.torch_dispatch import Use, watching
+
+Range = tuple[int, int]
+# Tells how many nodes a capture has, and whether one of those after the first `since` does work.
+CountNodes = Callable[[int], tuple[int, bool]]
+
+
+@dataclass
+class External:
+    """A tensor from outside of the run, as an operator got it first, and what was used of it."""
+
+    tensor: Any
+    storage: Any  # keeps the memory alive
+    reads: set[Range] = field(default_factory=set)
+    writes: dict[Range, Any] = field(default_factory=dict)  # with a tensor that lies there
+
+    @property
+    def is_on_gpu(self) -> bool:
+        return bool(self.tensor.is_cuda)
+
+
+class Observation:
+    """What one run of a function was seen to use; made before it, with the graph's own arguments.
+
+    Attributes
+    ----------
+    externals : list of External
+    need_gradients : list of Tensor
+        Those external tensors that require a gradient.
+    written : set of int
+        The numbers of the arguments that were written to.
+    writes_inside : bool
+        Whether an operator wrote to an argument or to memory that the run made: then it may matter
+        to the function how an array is laid out, because `reshape` makes a view of some.
+    has_foreign_work : bool
+    modules, optimizers : list
+        Those that were called.
+    """
+
+    def __init__(self, arguments: Sequence[Any] = ()) -> None:
+        self._arguments: dict[int, list[int]] = {}
+        self._keep: list[Any] = []  # what must keep its address
+        for number, argument in enumerate(arguments):
+            if loaded.is_tensor(argument):
+                storage = argument.untyped_storage()
+                self._arguments.setdefault(int(storage._cdata), []).append(number)
+                self._keep.append(storage)
+        self._made: dict[int, Any] = {}
+        self._externals: dict[int, External] = {}
+        self._gradients: dict[int, Any] = {}
+        self._undo: list[tuple[Any, Any]] | None = None
+        self._count: CountNodes | None = None
+        self._nodes = 0
+        self.written: set[int] = set()
+        self.writes_inside = False
+        self.has_foreign_work = False
+        self.modules: list[Any] = []
+        self.optimizers: list[Any] = []
+
+    @property
+    def externals(self) -> list[External]:
+        return list(self._externals.values())
+
+    @property
+    def need_gradients(self) -> list[Any]:
+        return list(self._gradients.values())
+
+    @contextlib.contextmanager
+    def of_block(self, count: CountNodes | None = None, *, undo: bool = False) -> Iterator[None]:
+        """Observe the block; with `undo`, copy what it writes to besides, for `restore`."""
+        self._count, self._nodes = count, 0
+        self._undo = [] if undo else None
+        if count is not None:
+            self._nodes, _ = count(0)
+        with _called_modules(self.modules, self.optimizers), watching(self._before, self._after):
+            yield
+        self._look_for_foreign_nodes()
+        self._count = None
+
+    def restore(self) -> None:
+        """Undo all writes to external tensors that the block made by operators of torch's."""
+        undo, self._undo = self._undo or [], None
+        if undo:
+            # In inference mode, tensors that were made in it can be written to as well.
+            with loaded.torch().inference_mode():
+                for tensor, before in reversed(undo):
+                    tensor.copy_(before)
+
+    def note_results(self, results: Sequence[Any]) -> None:
+        """Note external tensors among the results, which a replay reads to copy them."""
+        for each in results:
+            if loaded.is_tensor(each) and each.is_cuda:
+                self._note(Use(each, is_written=False, is_viewed=False))
+
+    def ranges(self) -> tuple[list[Range], list[Range]]:
+        """Return where the run wrote and where it read besides, each merged and in order."""
+        on_gpu = [each for each in self.externals if each.is_on_gpu]
+        written = [place for each in on_gpu for place in each.writes]
+        read = [place for each in on_gpu for place in each.reads]
+        return merged(written), merged(read)
+
+    def written_tensors(self) -> list[Any]:
+        """Return external tensors on the GPU that cover all that was written besides."""
+        return [
+            tensor
+            for each in self.externals
+            if each.is_on_gpu
+            for tensor in each.writes.values()
+        ]
+
+    def _before(self, uses: list[Use]) -> None:
+        self._look_for_foreign_nodes()
+        for use in uses:
+            self._note(use)
+
+    def _after(self, results: list[Any]) -> None:
+        for tensor in results:
+            storage = tensor.untyped_storage()
+            number = int(storage._cdata)
+            if number not in self._arguments and number not in self._externals:
+                # A weak reference keeps the number, not the memory.
+                self._made.setdefault(number, _weak(storage))
+        if self._count is not None:
+            self._nodes, _ = self._count(self._nodes)
+
+    def _look_for_foreign_nodes(self) -> None:
+        if self._count is not None:
+            self._nodes, works = self._count(self._nodes)
+            self.has_foreign_work |= works
+
+    def _note(self, use: Use) -> None:
+        tensor = use.tensor
+        if tensor.layout is not loaded.torch().strided:
+            return
+        storage = tensor.untyped_storage()
+        number = int(storage._cdata)
+        if number in self._arguments:
+            if use.is_written:
+                self.writes_inside = True
+                self.written.update(self._arguments[number])
+        elif number in self._made:
+            self.writes_inside |= use.is_written
+        else:
+            self._note_external(self._externals.setdefault(number, External(tensor, storage)), use)
+
+    def _note_external(self, external: External, use: Use) -> None:
+        tensor = use.tensor
+        if tensor.requires_grad:
+            self._gradients.setdefault(id(tensor), tensor)
+        if use.is_viewed:
+            return
+        place = extent(facts_by_attributes(tensor))
+        if not use.is_written:
+            external.reads.add(place)
+            return
+        if place not in external.writes:
+            external.writes[place] = tensor.detach()
+            if self._undo is not None:
+                self._undo.append((tensor.detach(), tensor.detach().clone()))
+
+
+def merged(ranges: Sequence[Range]) -> list[Range]:
+    """Return disjoint ranges in order that cover the same."""
+    found: list[Range] = []
+    for begin, end in sorted(ranges):
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        elif begin < end:
+            found.append((begin, end))
+    return found
+
+
+def copies(tensors: Sequence[Any]) -> list[Any]:
+    """Return copies of tensors, enqueued on the current stream."""
+    found = []
+    for tensor in tensors:
+        arrays = arrays_of(tensor)
+        found.append(arrays.stage(tensor, tensor))
+    return found
+
+
+@contextlib.contextmanager
+def _called_modules(modules: list[Any], optimizers: list[Any]) -> Iterator[None]:
+    """Add the modules and optimizers of torch's that the block calls, each once."""
+    torch = loaded.whole_torch()
+    if torch is None:
+        yield
+        return
+
+    def add(to: list[Any]) -> Callable[..., None]:
+        def called(each: Any, *_: Any) -> None:
+            if not any(each is other for other in to):
+                to.append(each)
+
+        return called
+
+    hooks = [torch.nn.modules.module.register_module_forward_pre_hook(add(modules))]
+    optimizer = loaded.torch_part("optim.optimizer")
+    if optimizer is not None:
+        hooks.append(optimizer.register_optimizer_step_pre_hook(add(optimizers)))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _weak(storage: Any) -> Any:
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    return StorageWeakRef(storage)

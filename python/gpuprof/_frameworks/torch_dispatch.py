@@ -1,0 +1,140 @@
+"""What torch's operators read and write while a block runs, as its dispatcher shows them.
+
+Nothing here imports torch before `watching` is entered. One thread at a time; operators that the
+block runs on other threads are not seen, other than those of a backward pass.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+from gpuprof._frameworks import loaded
+
+
+# Batch norms write to these while they train, and their schemas do not tell.
+_STATISTICS = {"running_mean", "running_var"}
+_TRAINS = ("training", "train", "use_input_stats")
+
+
+class Use(NamedTuple):
+    """A tensor that an operator was given: whether it writes to it, or only makes a view of it."""
+
+    tensor: Any
+    is_written: bool
+    is_viewed: bool
+
+
+_Place: TypeAlias = "int | str"  # of an argument: its number or its name
+# Called before and after each operator: with what it uses, and with the tensors it returned.
+Before = Callable[[list[Use]], None]
+After = Callable[[list[Any]], None]
+
+
+@contextlib.contextmanager
+def watching(before: Before, after: After) -> Iterator[None]:
+    """Call `before` and `after` around each operator of torch's in the block.
+
+    Code that `torch.compile` has compiled runs its operators one by one meanwhile, and is compiled
+    as before afterwards.
+    """
+    if loaded.whole_torch() is None:
+        yield
+        return
+    with _eager_compiled_code(), _mode()(before, after):
+        yield
+
+
+def may_run_compiled_code() -> bool:
+    """Return whether anything was compiled by `torch.compile` in this process."""
+    frames = loaded.torch_part("_dynamo.convert_frame")
+    return frames is not None and getattr(frames, "FRAME_COUNTER", 1) > 0
+
+
+def _eager_compiled_code() -> contextlib.AbstractContextManager[object]:
+    # Under a dispatch mode alone, a function that is not compiled yet would never be.
+    if loaded.torch_part("_dynamo.eval_frame") is None:
+        return contextlib.nullcontext()
+    stance = getattr(loaded.torch().compiler, "set_stance", None)
+    if stance is None:
+        return contextlib.nullcontext()
+    eager: contextlib.AbstractContextManager[object] = stance("force_eager")
+    return eager
+
+
+@functools.lru_cache(maxsize=1)
+def _mode() -> Any:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Watch(TorchDispatchMode):  # type: ignore[misc]
+        supports_higher_order_operators = True
+
+        def __init__(self, before: Before, after: After) -> None:
+            super().__init__()
+            self._before, self._after = before, after
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = kwargs or {}
+            self._before(_uses(func, args, kwargs))
+            result = func(*args, **kwargs)
+            self._after(_tensors(result))
+            return result
+
+    return Watch
+
+
+def _uses(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Use]:
+    written, is_view, trains = _effects(func)
+    if trains and not any(
+        args[place] if isinstance(place, int) and place < len(args) else kwargs.get(place)
+        for place in trains
+    ):
+        written = frozenset()
+    found = []
+    for place, value in (*enumerate(args), *kwargs.items()):
+        is_written = written is None or place in written
+        found += [Use(each, is_written, is_view) for each in _tensors(value)]
+    return found
+
+
+@functools.lru_cache(maxsize=4096)
+def _effects(func: Any) -> tuple[frozenset[_Place] | None, bool, tuple[_Place, ...]]:
+    """Return which arguments an operator writes to, by place and name, and if it makes a view.
+
+    None stands for all of them: for operators without a schema, and for collectives, whose schemas
+    do not tell. The last are the places of a flag without which it writes to none.
+    """
+    schema = getattr(func, "_schema", None)
+    if schema is None or getattr(func, "namespace", "") == "c10d":
+        return None, False, ()
+    written: set[_Place] = set()
+    trains: tuple[_Place, ...] = ()
+    is_view = False
+    names = [argument.name for argument in schema.arguments]
+    flags = [name for name in _TRAINS if name in names]
+    for index, argument in enumerate(schema.arguments):
+        if argument.name in _STATISTICS and argument.alias_info is None and flags:
+            written |= {index, argument.name}
+            trains = (names.index(flags[0]), flags[0])
+        if argument.alias_info is None:
+            continue
+        if argument.alias_info.is_write:
+            written |= {index, argument.name}
+        else:
+            is_view = True
+    return frozenset(written), is_view, trains
+
+
+def _tensors(value: Any) -> list[Any]:
+    """Return the tensors in a value and in the lists, tuples and dicts that it is made of."""
+    if loaded.is_tensor(value):
+        return [value]
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return []
+    return [tensor for each in value for tensor in _tensors(each)]
