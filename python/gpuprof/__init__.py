@@ -30,7 +30,8 @@ _NAMES = {
         "CaptureIsolationError CaptureMergeError CaptureUnjoinedError CaptureUnmatchedError "
         "CaptureUnsupportedError CaptureWrongThreadError CapturedEventError CudaError "
         "CudaUnavailableError DriverGoneError EmptyGraphError ForkedProcessError GpuprofError "
-        "GraphUpdateError InvalidStateError NotReplayedError StreamMismatchError TraceError"
+        "GraphMismatchError GraphUpdateError InvalidStateError NotReplayedError "
+        "StreamMismatchError TraceError"
     ),
     "nvtx": "RangeCatalog RangeSpec",
     "_probes": "| finish_probe_timer finish_probe_timer_traced start_probe_timer_if",

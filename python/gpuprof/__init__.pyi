@@ -31,6 +31,7 @@ from gpuprof.errors import DriverGoneError as DriverGoneError
 from gpuprof.errors import EmptyGraphError as EmptyGraphError
 from gpuprof.errors import ForkedProcessError as ForkedProcessError
 from gpuprof.errors import GpuprofError as GpuprofError
+from gpuprof.errors import GraphMismatchError as GraphMismatchError
 from gpuprof.errors import GraphUpdateError as GraphUpdateError
 from gpuprof.errors import InvalidStateError as InvalidStateError
 from gpuprof.errors import NotReplayedError as NotReplayedError

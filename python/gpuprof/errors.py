@@ -24,6 +24,7 @@ __all__ = [
     "EmptyGraphError",
     "ForkedProcessError",
     "GpuprofError",
+    "GraphMismatchError",
     "GraphUpdateError",
     "InvalidStateError",
     "NotReplayedError",
@@ -154,6 +155,28 @@ class NotReplayedError(InvalidStateError):
 
 class GraphUpdateError(GpuprofError):
     """A graph cannot be updated in place; the text says why and at which node."""
+
+
+class GraphMismatchError(GpuprofError):
+    """A replay of a graphed callable computed something else than the function itself.
+
+    Attributes
+    ----------
+    path : str or None
+        The first array or value that differs, as in ``result['logits']``.
+    index : tuple of int or None
+        Its first element that differs; None where the shapes, dtypes or types differ.
+    expected, found : object
+        What the function computed there, and what the replay did.
+    problems : tuple of str
+        Every array and value that differs, a text each.
+    """
+
+    path: str | None = None
+    index: tuple[int, ...] | None = None
+    expected: object = None
+    found: object = None
+    problems: tuple[str, ...] = ()
 
 
 class StreamMismatchError(GpuprofError):

@@ -6,8 +6,8 @@ the array's own library, on its current stream: to make the static arrays, to fi
 a call's array as they are laid out, to compare, to pad and to cut.
 
 No library is imported here: an array can be theirs only if theirs is imported already. All methods
-leave their arguments as they are, other than `fill`, and may be called on any thread; `same_bytes`
-alone waits for the GPU. Errors are those of the library.
+leave their arguments as they are, other than `fill`, and may be called on any thread; `same_bytes`,
+`all_same_bytes` and `elements` alone wait for the GPU. Errors are those of the library.
 """
 
 from __future__ import annotations
@@ -59,6 +59,21 @@ class Arrays(ABC):
     @abstractmethod
     def same_bytes(self, a: Any, b: Any) -> bool:
         """Wait, and return whether two arrays of one shape and dtype hold the same bits."""
+
+    def all_same_bytes(self, pairs: Sequence[tuple[Any, Any]]) -> list[bool]:
+        """Wait, and return for each pair whether it holds the same bits."""
+        return [self.same_bytes(*pair) for pair in pairs]
+
+    @abstractmethod
+    def elements(self, array: Any) -> Any:
+        """Return the elements in one dimension, row by row: of torch where they are, else NumPy's.
+
+        Waits where they are copied to the host.
+        """
+
+    def bits(self, elements: Any) -> Any:
+        """Return of such elements what is equal if their bits are."""
+        return elements
 
     def slice(self, array: Any, dim: int, size: int) -> Any:
         """Return a view of the first `size` along one dimension."""
@@ -149,7 +164,18 @@ class TorchArrays(Arrays):
         return self.stage(array.detach(), array)
 
     def same_bytes(self, a: Any, b: Any) -> bool:
-        return bool(self._torch.equal(self._as_bits(a), self._as_bits(b)))
+        return self.all_same_bytes([(a, b)])[0]
+
+    def all_same_bytes(self, pairs: Sequence[tuple[Any, Any]]) -> list[bool]:
+        # All are enqueued before the first is waited for.
+        flat = [[self.bits(self.elements(each)) for each in pair] for pair in pairs]
+        return [bool(flag) for flag in [(a == b).all() for a, b in flat]]
+
+    def elements(self, array: Any) -> Any:
+        return array.detach().resolve_conj().resolve_neg().reshape(-1).contiguous()
+
+    def bits(self, elements: Any) -> Any:
+        return elements.view(self._bits.get(elements.element_size(), self._torch.int64))
 
     def slice(self, array: Any, dim: int, size: int) -> Any:
         return array.narrow(dim, 0, size)
@@ -164,10 +190,6 @@ class TorchArrays(Arrays):
 
     def nbytes(self, array: Any) -> int:
         return int(array.numel()) * int(array.element_size())
-
-    def _as_bits(self, array: Any) -> Any:
-        flat = array.detach().resolve_conj().resolve_neg().reshape(-1).contiguous()
-        return flat.view(self._bits.get(flat.element_size(), self._torch.int64))
 
 
 class CupyArrays(Arrays):
@@ -185,6 +207,9 @@ class CupyArrays(Arrays):
     def same_bytes(self, a: Any, b: Any) -> bool:
         raw = [self._cupy.ascontiguousarray(each).reshape(-1).view("u1") for each in (a, b)]
         return bool((raw[0] == raw[1]).all())
+
+    def elements(self, array: Any) -> Any:
+        return self._cupy.asnumpy(array).reshape(-1)
 
     def padded(self, array: Any, dim: int, size: int) -> Any:
         shape, back = grown(array.shape, array.strides, dim, size)
@@ -217,11 +242,11 @@ class NumbaArrays(Arrays):
             static.setitem(whole, array, stream=self._stream())
 
     def same_bytes(self, a: Any, b: Any) -> bool:
-        stream = self._stream()
-        on_host = [each.copy_to_host(stream=stream) for each in (a, b)]
-        if stream:
-            stream.synchronize()
+        on_host = self._on_host(a, b)
         return bool(on_host[0].tobytes() == on_host[1].tobytes())
+
+    def elements(self, array: Any) -> Any:
+        return loaded.numpy().asarray(*self._on_host(array)).reshape(-1)
 
     def padded(self, array: Any, dim: int, size: int) -> Any:
         given = array.shape[dim]
@@ -232,6 +257,13 @@ class NumbaArrays(Arrays):
             if 0 not in (*shape, index.stop - index.start):
                 result.setitem(_along(array, dim, index), value, stream=stream)
         return result
+
+    def _on_host(self, *arrays: Any) -> list[Any]:
+        stream = self._stream()
+        on_host = [each.copy_to_host(stream=stream) for each in arrays]
+        if stream:
+            stream.synchronize()
+        return on_host
 
     def _stream(self) -> Any:
         handle = 0 if self._on is None else self._on.handle()
@@ -259,6 +291,9 @@ class _InPlaceArrays(Arrays):
     def same_bytes(self, a: Any, b: Any) -> bool:
         first, second = (int(each.__cuda_array_interface__["data"][0]) for each in (a, b))
         return first == second
+
+    def elements(self, array: Any) -> Any:  # noqa: ARG002
+        raise self._refusal()
 
     def slice(self, array: Any, dim: int, size: int) -> Any:  # noqa: ARG002
         raise self._refusal()
