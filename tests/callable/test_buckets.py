@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+import types
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -9,11 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuprof._callable.buckets import Axis, Buckets, Pad, Padding, learn
-from gpuprof._callable.pytree import key_of
+from gpuprof._callable import buckets as buckets_module
+from gpuprof._callable.buckets import (
+    Axis,
+    Buckets,
+    Pad,
+    Padding,
+    ResultSlices,
+    learn,
+    learned,
+)
+from gpuprof._callable.leaves import SHAPE
+from gpuprof._callable.pytree import flatten_result, key_of, rebuild
 from tests.support import stand_in_arrays
 from tests.support.stand_in_arrays import Array
-from tests.support.structures import flat
+from tests.support.structures import Batch, flat
 
 
 @pytest.fixture(autouse=True)
@@ -177,6 +191,11 @@ def test_calls_that_are_padded_to_one_size_have_one_key() -> None:
         ({"x": {}}, TypeError, "buckets['x']: {}; expected {dim: sizes}"),
         ({"x": {"y": (8,)}}, TypeError, "buckets['x']: 'y' is no dimension"),
         ({"x": {0: (8, None)}}, TypeError, "buckets['x'][0]: None; expected ints above 0"),
+        ({"mask": "valid"}, ValueError, "buckets: it is empty"),
+        ({0: (8,), "mask": "a b"}, ValueError, "buckets['mask']: 'a b'; expected the name of a"),
+        ({0: (8,), "mask": ""}, ValueError, "buckets['mask']: ''; expected the name of a keyword"),
+        ({0: (8,), "mask": True}, TypeError, "buckets: 'mask' is no dimension"),
+        ({"x": {0: (8,)}, "mask": 8}, TypeError, "buckets['mask']: 8; expected {dim: sizes}"),
     ],
 )
 def test_wrong_rules_are_refused_with_what_is_expected(
@@ -201,8 +220,8 @@ def test_dimensions_of_results_that_follow_are_cut() -> None:
     slices = learn(
         FIVE,
         ["result[0]", "result[1]", "result[2]", "result[3]"],
-        [(8, 4), (3, 16, 8), (), (2, 5, 8)],
-        [(5, 4), (3, 10, 5), (), (2, 5, 5)],
+        [(8, 64), (3, 16, 8), (), (2, 6, 8)],
+        [(5, 64), (3, 10, 5), (), (2, 6, 5)],
     )
     assert slices.apply(FIVE) == (((0, 5),), ((1, 10), (2, 5)), (), ((2, 5),))
     three = Padding((Axis(0, 3, 8),), ())
@@ -250,6 +269,37 @@ def test_what_was_not_seen_padded_is_not_known() -> None:
     assert not slices.covers(both)
     with pytest.raises(ValueError, match="not known"):
         slices.apply(both)
+    more = slices.with_(learn(both, ["result"], [(4, 128)], [(3, 100)]))
+    assert more.apply(both) == (((1, 100), (0, 3)),)
+
+
+def test_a_size_that_stayed_is_looked_at_again_where_fewer_are_real() -> None:
+    def padding(real: int) -> Padding:
+        return Padding((Axis(0, real, 8),), ())
+
+    slices = learn(padding(6), ["result"], [(8, 4, 64)], [(6, 4, 64)])
+    assert [slices.covers(padding(real)) for real in (3, 4, 7)] == [False, True, True]
+    with pytest.raises(ValueError, match="does not follow"):
+        learn(padding(3), ["result"], [(8, 4, 64)], [(3, 3, 64)])
+    more = slices.with_(learn(padding(2), ["result"], [(8, 4, 64)], [(2, 4, 64)]))
+    assert more.covers(padding(1))
+
+
+def test_a_dimension_that_follows_two_axes_is_refused_when_the_second_is_seen() -> None:
+    slices = learn(Padding((Axis("a", 3, 4),), ()), ["result"], [(32,)], [(24,)])
+    other = learn(Padding((Axis("b", 5, 8),), ()), ["result"], [(32,)], [(20,)])
+    with pytest.raises(ValueError, match="a result follows several axes; drop buckets="):
+        slices.with_(other)
+
+
+def test_values_besides_arrays_have_to_be_those_for_real_arguments() -> None:
+    slices = learned(FIVE, [("result[0]", (8,))], (Array(5), {"count": 5}), ())
+    assert slices.apply(FIVE) == (((0, 5),),)
+    with pytest.raises(ValueError, match=r"returns \(5,\), and \(8,\) when the .* are padded"):
+        slices.cut((Array(8), {"count": 8}), FIVE, ())
+    other = learned(Padding((Axis("b", 3, 4),), ()), [("result[0]", (8,))], (Array(8), 8), ())
+    with pytest.raises(ValueError, match="besides arrays"):
+        slices.with_(other)
 
 
 def test_a_size_that_may_follow_two_axes_is_refused() -> None:
@@ -264,5 +314,261 @@ def test_what_was_learned_at_one_size_holds_at_others(
 ) -> None:
     bucket = real + more
     padding = Padding((Axis(0, real, bucket),), ())
-    slices = learn(padding, ["result"], [(7, times * bucket)], [(7, times * real)])
+    slices = learn(padding, ["result"], [(99, times * bucket)], [(99, times * real)])
     assert slices.apply(Padding((Axis(0, later, bucket),), ())) == (((1, times * later),),)
+
+
+# What is given back
+
+
+class Library:
+    """Tells what is asked of the library of an array."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+
+    def of(self, _: Any, on: Any) -> Library:
+        self.asked.append(("on", on))
+        return self
+
+    def slice(self, array: Array, dim: int, size: int) -> Array:
+        assert size <= array.shape[dim]
+        return Array(*array.shape[:dim], size, *array.shape[dim + 1 :])
+
+    def fill(self, array: Array, other: Array) -> None:
+        self.asked.append((array, other.shape))
+
+
+def test_written_arrays_that_were_padded_are_filled_on_the_stream_of_the_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    library, on = Library(), object()
+    monkeypatch.setattr(buckets_module, "arrays_of", library.of)
+    call = flat(Array(3, 9, 100), Array(3), Array(7), Batch(Array(3)))
+    padding = Buckets({0: (4,), 2: (128,)}).plan(call)
+    assert padding is not None
+    padded = [Array(4, 9, 128), Array(4), Array(7), Array(4)]
+    padding.give_back(call, padded, {"args[0]", "args[2]", "args[3].x"}, on)  # type: ignore[arg-type]
+    filled = [(call.leaves[0].array, (3, 9, 100)), (call.leaves[3].array, (3,))]
+    assert library.asked == [("on", on), filled[0], ("on", on), filled[1]]
+
+
+# The mask
+
+
+class CupyArray(Array):
+    """An array of CuPy's that knows which device was current when it was made."""
+
+    current: int | None = None
+
+    @property
+    @contextlib.contextmanager
+    def device(self) -> Iterator[None]:
+        CupyArray.current = self.facts[2]
+        yield
+        CupyArray.current = None
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
+    module: Any = types.ModuleType("cupy")
+    module.ndarray, module.cuda = CupyArray, None
+    module.ones = lambda size, dtype: (CupyArray.current, size, dtype)
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("rules", "size"),
+    [
+        ({0: (8,), 1: (16,)}, 5),
+        ({1: (16,), 0: (8,)}, 6),
+        ({-1: (16,)}, 7),
+        ({"x": {-2: (8,)}}, 6),
+        ({"args[0]": {-1: (8,)}, "x": {0: (16,)}}, 7),
+    ],
+)
+def test_the_mask_is_of_the_real_size_and_the_device_of_the_first_rule(
+    cupy: Any, rules: dict[Any, Any], size: int
+) -> None:
+    buckets = Buckets({**rules, "mask": "valid"})
+    kwargs = {"x": CupyArray(5, 6, 7, device=3)}
+    made = buckets.with_mask(flat(CupyArray(5, 6, 7, device=3), **kwargs), kwargs)
+    assert made == {**kwargs, "valid": (3, size, bool)}
+    assert buckets.mask == "valid"
+    assert cupy is sys.modules["cupy"]
+
+
+def test_the_mask_is_padded_with_the_axis_of_the_first_rule_alone() -> None:
+    buckets = Buckets({1: (16,), 0: (8,), -1: (32,), "mask": "a"})
+    call = flat(a=Array(5), x=Array(5, 5, 5))
+    padding = buckets.plan(call)
+    assert sizes(padding) == [(5, 16), (5, 8), (5, 32)]
+    assert padding is not None
+    assert padding.pads == (Pad(1, 1, 16), Pad(0, 0, 16), Pad(1, 0, 8), Pad(1, 2, 32))
+
+
+def test_without_a_mask_the_keywords_stay() -> None:
+    kwargs = {"valid": 1}
+    assert Buckets({0: (8,)}).mask is None
+    assert Buckets({0: (8,)}).with_mask(flat(**kwargs), kwargs) is kwargs
+    named = Buckets({"mask": {0: (8,)}})  # an argument of that name
+    assert named.mask is None
+    assert sizes(named.plan(flat(mask=Array(5)))) == [(5, 8)]
+
+
+def test_a_mask_that_cannot_be_made_is_an_error(cupy: Any) -> None:
+    buckets = Buckets({"x": {0: (8,)}, "mask": "valid"})
+    with pytest.raises(TypeError, match=r"^kwargs\['valid'\]: buckets= makes this argument"):
+        buckets.with_mask(flat(x=CupyArray(5)), {"x": CupyArray(5), "valid": None})
+    with pytest.raises(TypeError, match=r"kwargs\['x'\]: .*Array; buckets= makes masks of torch"):
+        buckets.with_mask(flat(x=Array(5)), {})
+    with pytest.raises(ValueError, match=r"^kwargs\['x'\]: no array with dimension 0"):
+        buckets.with_mask(flat(x=None), {})
+    with pytest.raises(ValueError, match="the arguments: no array with dimension -2"):
+        Buckets({-2: (8,), "mask": "valid"}).with_mask(flat(CupyArray(5)), {})
+    assert cupy is sys.modules["cupy"]
+
+
+# With tensors
+
+
+class Calls:
+    """Calls of a function, padded and cut; a run with the padded arguments stands for a replay."""
+
+    on: Any = None
+
+    def __init__(self, function: Callable[..., Any], rules: Any, *written: str) -> None:
+        self.function, self.buckets, self.written = function, Buckets(rules), written
+        self.known: ResultSlices | None = None
+        self.cut = 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        call = flat(*args, **self.buckets.with_mask(flat(*args, **kwargs), kwargs))
+        padding = self.buckets.plan(call)
+        if padding is None or padding.refused:
+            return self.run(call.pattern, [leaf.array for leaf in call.leaves])
+        arrays = padding.arrays(call, self.on)
+        result = self.run(call.pattern, arrays)
+        if self.known is None or not self.known.covers(padding):
+            leaves = flatten_result(result, call.constants)[1]
+            shapes = [(leaf.path, leaf.facts[SHAPE]) for leaf in leaves]
+            real = self.run(call.pattern, [leaf.array for leaf in call.leaves])
+            more = learned(padding, shapes, real, call.constants)
+            self.known = more if self.known is None else self.known.with_(more)
+            return real
+        padding.give_back(call, arrays, self.written, self.on)
+        self.cut += 1
+        return self.known.cut(result, padding, call.constants)
+
+    def run(self, pattern: Any, arrays: list[Any]) -> Any:
+        args, kwargs = rebuild(pattern, arrays)
+        return self.function(*args, **kwargs)
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
+    found = pytest.importorskip("torch", reason="torch is not installed")
+    monkeypatch.setattr("gpuprof._callable.leaves._unfit", lambda *_: None)  # CPU tensors are fit
+    return found
+
+
+def scaled_in_place(batch: Batch, other: Any) -> Any:
+    batch.x.mul_(batch.scale).add_(other)
+    return batch.x, {"twice": batch.x.repeat_interleave(2, 0), "last": other[..., -1:]}, batch.scale
+
+
+@pytest.mark.torch
+def test_padded_calls_return_and_write_what_others_do(torch: Any) -> None:
+    calls = Calls(scaled_in_place, {0: (4, 8)}, "args[0].x")
+    for size in (3, 1, 2, 7, 5, 8, 9, 6):  # 8 is a bucket, 9 is too large
+        x, other = torch.randn(size, 10), torch.randn(size, 10)
+        expected_x = x.clone()
+        expected = scaled_in_place(Batch(expected_x, 3.0), other.clone())
+        given, more, scale = calls(Batch(x, 3.0), other)
+        assert torch.equal(x, expected_x)
+        assert torch.equal(given, expected[0])
+        assert all(torch.equal(more[name], expected[1][name]) for name in more)
+        assert (len(more), scale) == (2, 3.0)
+    assert calls.cut == 5
+
+
+@pytest.mark.torch
+def test_the_mask_is_true_for_what_is_real(torch: Any) -> None:
+    def body(x: Any, *, valid: Any) -> Any:
+        assert valid.dtype is torch.bool
+        return (x * valid[:, None]).sum(0), valid, valid.sum()
+
+    calls = Calls(body, {0: (4, 8), "mask": "valid"})
+    for size in (3, 1, 4, 9, 7, 0):  # 4 is a bucket, 9 is too large, 0 is not padded
+        x = torch.randn(size, 10)
+        total, valid, count = calls(x)
+        torch.testing.assert_close(total, x.sum(0))
+        assert valid.tolist() == [True] * size
+        assert count.item() == size
+    assert calls.cut == 2
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "lay_out",
+    [
+        lambda x: x.t(),
+        lambda x: x[::2, 1::3],
+        lambda x: x.repeat(2, 1)[3:, :5],
+        lambda x: x[:5, :6].to(x.dtype).conj(),
+    ],
+    ids=["transposed", "strided", "part", "conjugate"],
+)
+def test_what_is_written_comes_back_whatever_the_layout(torch: Any, lay_out: Any) -> None:
+    rules = {"x": {0: (32,), -1: (64,)}}
+    calls = Calls(lambda x: x.mul_(2).sum(), rules, "kwargs['x']")
+    for _ in range(2):
+        whole = torch.randn(12, 14, dtype=torch.complex64)
+        x, expected = lay_out(whole), lay_out(whole.clone()) * 2
+        version = x._version
+        calls(x=x)
+        assert torch.equal(x, expected)
+        assert x._version > version
+    assert calls.cut == 1
+
+
+@pytest.mark.torch
+def test_one_array_may_be_padded_in_two_places(torch: Any) -> None:
+    calls = Calls(lambda x, y: (x + y, x.t() @ y), {0: (4,)})
+    for size in (3, 2):
+        x = torch.randn(size, 6)
+        total, product = calls(x, x)
+        assert torch.equal(total, 2 * x)
+        torch.testing.assert_close(product, x.t() @ x)
+    assert calls.cut == 1
+
+
+@pytest.mark.torch
+def test_arrays_without_elements_are_padded_too(torch: Any) -> None:
+    calls = Calls(lambda x: (x.add_(1), x.new_zeros(0, 6)), {0: (4,)}, "args[0]")
+    for size in (3, 2):
+        x = torch.zeros(size, 0)
+        assert [each.shape for each in calls(x)] == [(size, 0), (0, 6)]
+    assert calls.cut == 1
+
+
+@pytest.mark.torch
+def test_an_expanded_array_is_not_written_to_by_halves(torch: Any) -> None:
+    x = torch.zeros(1, 2).expand(3, 2)
+    call = flat(x)
+    padding = Buckets({0: (4,)}).plan(call)
+    assert padding is not None
+    padded = padding.arrays(call, Calls.on)
+    padded[0] += 1
+    with pytest.raises(RuntimeError, match="single memory location"):
+        padding.give_back(call, padded, ["args[0]"], Calls.on)
+    assert x.sum() == 0
+
+
+@pytest.mark.torch
+def test_what_would_be_cut_to_another_size_than_eagerly_is_refused(torch: Any) -> None:
+    calls = Calls(lambda x: x[:3] * 2, {0: (8,)})
+    assert [len(calls(torch.ones(size))) for size in (5, 4, 3)] == [3, 3, 3]
+    with pytest.raises(ValueError, match="does not follow the padded dimension"):
+        calls(torch.ones(2))

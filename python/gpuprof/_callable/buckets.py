@@ -2,25 +2,28 @@
 
 The caller says which dimension of which arguments may be padded. An *axis* is one such size, which
 may be that of several arrays: its real size n is padded to a bucket B. In the results, the
-dimensions that follow an axis are found by running the function on padded and on real arguments and
-comparing shapes: where one is k * B and the other k * n, a padded call's result is cut to k * n.
+dimensions that follow an axis are found by comparing what the function returns for padded and for
+real arguments: where one size is k * B and the other k * n, a padded call keeps the first k * n.
+What the function writes to padded arguments is cut and copied back.
 
-Only shapes are dealt with here. The caller must ensure that padding does not change the values that
-remain: a mean over a padded dimension is another number.
+Padding is zeros, and the caller must ensure that it does not change what is kept: a mean over a
+padded dimension is another number, and the copies that repeat() appends are not at k * n any more.
+A function that has to know asks for a mask.
 """
 
 from __future__ import annotations
 
+import itertools
 import operator
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpuprof._callable.arrays import arrays_of, changed, copies_of
-from gpuprof._callable.leaves import DEVICE, SHAPE, STRIDES, Leaf, shown_value
-from gpuprof._callable.pytree import Flat, flatten_result, rebuild
-from gpuprof._frameworks.torch import fresh_autocast_cache, kept_buffers, kept_random_state
+from gpuprof._callable.arrays import arrays_of
+from gpuprof._callable.leaves import SHAPE, STRIDES, Leaf, family_name, same_value, shown_value
+from gpuprof._callable.pytree import Flat, Pattern, flatten_result, rebuild
+from gpuprof._frameworks import loaded
 
 if TYPE_CHECKING:
     from gpuprof._frameworks.streams import CallStream
@@ -68,26 +71,50 @@ class Padding:
             leaves[number] = leaf._replace(facts=tuple(facts))
         return flat._replace(leaves=tuple(leaves))
 
-    def arguments(self, flat: Flat, on: CallStream) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return (args, kwargs) of a call with what has to be padded made larger, by zeros."""
+    def arrays(self, flat: Flat, on: CallStream) -> list[Any]:
+        """Return the arrays of a call, of which those to pad are new ones that end in zeros."""
         arrays = [leaf.array for leaf in flat.leaves]
         for number, dim, size in self.pads:
             arrays[number] = arrays_of(arrays[number], on).padded(arrays[number], dim, size)
-        args, kwargs = rebuild(flat.pattern, arrays)
+        return arrays
+
+    def arguments(self, flat: Flat, on: CallStream) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return (args, kwargs) of a call with its padded arrays."""
+        args, kwargs = rebuild(flat.pattern, self.arrays(flat, on))
         return args, kwargs
+
+    def give_back(
+        self, flat: Flat, arrays: Sequence[Any], written: Collection[str], on: CallStream
+    ) -> None:
+        """Enqueue the copies of what was written to padded arrays into those of the call.
+
+        `arrays` are those that `arrays` returned, `written` the paths that the function writes to.
+        """
+        for number in sorted({pad.leaf for pad in self.pads}):
+            leaf, real = flat.leaves[number], arrays[number]
+            if leaf.path in written:
+                library = arrays_of(leaf.array, on)
+                for dim, size in enumerate(leaf.facts[SHAPE]):
+                    real = library.slice(real, dim, size)
+                library.fill(leaf.array, real)
 
 
 class _Rule(NamedTuple):
-    """Which dimension may be padded to which sizes; `path` is None for every array that fits."""
+    """Which dimension may be padded to which sizes; `path` is None for every array that fits.
 
+    Rules with the same `axis` are about one size.
+    """
+
+    axis: Hashable
     path: str | None
     dim: int
     sizes: tuple[int, ...]
 
 
 class _Dimension(NamedTuple):
-    """A dimension of an array that a rule is about."""
+    """A dimension of an array, and the sizes that it may be padded to."""
 
+    sizes: tuple[int, ...]
     leaf: int
     dim: int
     size: int
@@ -101,12 +128,22 @@ class Buckets:
     size in it is the same. Or ``{path: {dim: sizes}}`` for arrays by name, with paths as in errors,
     ``"args[0]"`` or ``"kwargs['x']"``, or ``"x"`` for short; there, dimensions with the same sizes
     are one axis and must agree. Dimensions may be negative.
+
+    With ``"mask": name`` besides, the function gets a keyword argument of that name: an array of
+    bool of the first rule's axis, True where an element is real and False where it is padding.
     """
 
     def __init__(self, rules: Any) -> None:
+        self.mask: str | None = None
         if not isinstance(rules, Mapping):
             message = f"buckets: {shown_value(rules)}; {_FORMS}"
             raise TypeError(message)
+        if isinstance(rules.get("mask"), str):
+            rules = dict(rules)
+            self.mask = rules.pop("mask")
+            if not self.mask.isidentifier():
+                message = f"buckets['mask']: {self.mask!r}; expected the name of a keyword argument"
+                raise ValueError(message)
         if not rules:
             message = f"buckets: it is empty; {_FORMS}, or None"
             raise ValueError(message)
@@ -123,6 +160,7 @@ class Buckets:
                 raise TypeError(message)
             full = f"kwargs[{path!r}]" if named and path.isidentifier() else path
             self._rules += _checked(by_dim, full, where)
+        self._mask_rule = self._rules[0]._replace(path=f"kwargs[{self.mask!r}]", dim=0)
 
     def plan(self, flat: Flat) -> Padding | None:
         """Say what to pad in a call; None if every size is a listed one, or no array has such.
@@ -135,13 +173,14 @@ class Buckets:
         pads: list[Pad] = []
         refused: list[str] = []
         claimed: set[tuple[int, int]] = set()
-        for rule, sizes, places in self._axes(flat):
+        masks = [] if self.mask is None else [self._mask_rule]
+        for axis, places in self._axes(flat, masks).items():
             for place in places:
                 if (place.leaf, place.dim) in claimed:
                     message = f"buckets: two of its rules are about {place.text}; leave one out"
                     raise ValueError(message)
                 claimed.add((place.leaf, place.dim))
-            first = places[0]
+            first, sizes = places[0], places[0].sizes
             at = bisect_left(sizes, first.size)
             if at == len(sizes):
                 refused.append(
@@ -150,28 +189,41 @@ class Buckets:
             elif first.size == 0:
                 refused.append(f"{first.text} is 0, and an empty array is not padded")
             elif sizes[at] != first.size:
-                axes.append(Axis(rule, first.size, sizes[at]))
+                axes.append(Axis(axis, first.size, sizes[at]))
                 pads += [Pad(place.leaf, place.dim, sizes[at]) for place in places]
         if refused:
             return Padding((), (), tuple(refused))
         return Padding(tuple(axes), tuple(pads)) if axes else None
 
-    def _axes(self, flat: Flat) -> Iterable[tuple[Hashable, tuple[int, ...], list[_Dimension]]]:
-        """Return for each axis of the call: what tells it from others, its buckets, its places."""
-        found: dict[Hashable, tuple[tuple[int, ...], list[_Dimension]]] = {}
-        for rule in self._rules:
-            if rule.path is None:
-                places = _dimensions_of_size(flat.leaves, rule.dim)
-                if places:
-                    found[rule.dim] = rule.sizes, places
-                continue
-            place = _dimension_at(flat, rule)
-            if place is not None:
-                _, together = found.setdefault(rule.sizes, (rule.sizes, []))
-                together.append(place)
-        for _, places in found.values():
+    def with_mask(self, flat: Flat, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the keywords of a call with its mask: all True, of the real size, to be padded.
+
+        TypeError if the call has that keyword, or arrays of neither torch nor CuPy; ValueError if
+        it has no array that the mask is about.
+        """
+        if self.mask is None:
+            return kwargs
+        rule, path = self._rules[0], self._mask_rule.path
+        if self.mask in kwargs:
+            message = f"{path}: buckets= makes this argument; leave it out of the call"
+            raise TypeError(message)
+        places = self._axes(flat, ()).get(rule.axis)
+        if places is None:
+            where = rule.path or "the arguments"
+            message = f"{where}: no array with dimension {rule.dim}, which {path} is a mask of"
+            raise ValueError(message)
+        return {**kwargs, self.mask: _all_true(flat.leaves[places[0].leaf], places[0].size)}
+
+    def _axes(self, flat: Flat, masks: Sequence[_Rule]) -> dict[Hashable, list[_Dimension]]:
+        """Return for each axis of the call the dimensions that have its size."""
+        found: dict[Hashable, list[_Dimension]] = {}
+        for rule in (*self._rules, *masks):
+            places = _dimensions(flat, rule, self._mask_rule.path)
+            if places:
+                found.setdefault(rule.axis, []).extend(places)
+        for places in found.values():
             _check_agreement(places)
-        return [(rule, sizes, places) for rule, (sizes, places) in found.items()]
+        return found
 
 
 def _checked(by_dim: Mapping[Any, Any], path: str | None, where: str) -> list[_Rule]:
@@ -180,7 +232,8 @@ def _checked(by_dim: Mapping[Any, Any], path: str | None, where: str) -> list[_R
         if not isinstance(dim, int) or isinstance(dim, bool):
             message = f"{where}: {shown_value(dim)} is no dimension; {_FORMS}"
             raise TypeError(message)
-        rules.append(_Rule(path, dim, _checked_sizes(sizes, f"{where}[{dim}]")))
+        found = _checked_sizes(sizes, f"{where}[{dim}]")
+        rules.append(_Rule(dim if path is None else found, path, dim, found))
     return rules
 
 
@@ -191,12 +244,10 @@ def _checked_sizes(sizes: Any, where: str) -> tuple[int, ...]:
         raise TypeError(message)
     found = set()
     for size in sizes:
-        if isinstance(size, bool) or not hasattr(size, "__index__"):
+        is_int = hasattr(size, "__index__") and not isinstance(size, bool)
+        if not is_int or size < 1:
             message = f"{where}: {shown_value(size)}; {expected}"
-            raise TypeError(message)
-        if size < 1:
-            message = f"{where}: {size}; {expected}"
-            raise ValueError(message)
+            raise (ValueError if is_int else TypeError)(message)
         found.add(operator.index(size))
     if not found:
         message = f"{where}: no sizes; {expected}"
@@ -204,36 +255,39 @@ def _checked_sizes(sizes: Any, where: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _dimension(number: int, leaf: Leaf, dim: int) -> _Dimension | None:
-    """Return a dimension of an array; None if the array has too few."""
-    shape = leaf.facts[SHAPE]
-    if not -len(shape) <= dim < len(shape):
-        return None
-    dim %= len(shape)
-    return _Dimension(number, dim, shape[dim], f"{leaf.path}: its size in dimension {dim}")
+def _all_true(leaf: Leaf, size: int) -> Any:
+    """Return a mask of the library and on the device of an array."""
+    if loaded.is_tensor(leaf.array):
+        torch = loaded.torch()
+        return torch.ones(size, dtype=torch.bool, device=leaf.array.device)
+    if type(leaf.array) is loaded.cupy_array_type():
+        with leaf.array.device:
+            return loaded.cupy().ones(size, dtype=bool)
+    message = f"{leaf.path}: {family_name(leaf.array)}; buckets= makes masks of torch and CuPy only"
+    raise TypeError(message)
 
 
-def _dimensions_of_size(leaves: Sequence[Leaf], dim: int) -> list[_Dimension]:
-    candidates = (_dimension(number, leaf, dim) for number, leaf in enumerate(leaves))
-    places = [place for place in candidates if place is not None]
-    return [place for place in places if place.size == places[0].size]
-
-
-def _dimension_at(flat: Flat, rule: _Rule) -> _Dimension | None:
-    """Return the dimension that a rule names; None if the array is given as None."""
+def _dimensions(flat: Flat, rule: _Rule, mask_path: str | None) -> list[_Dimension]:
+    """Return what a rule is about; nothing if it names an array that is given as None."""
+    found = []
     for number, leaf in enumerate(flat.leaves):
-        if leaf.path == rule.path:
-            place = _dimension(number, leaf, rule.dim)
-            if place is None:
-                shape = tuple(leaf.facts[SHAPE])
-                message = f"{leaf.path}: shape {shape}, and buckets= names dimension {rule.dim}"
-                raise ValueError(message)
-            return place
-    if (rule.path, None) in flat.values:
-        return None
-    known = ", ".join(leaf.path for leaf in flat.leaves) or "nowhere"
-    message = f"buckets: the call has no array at {rule.path}; it has arrays at {known}"
-    raise ValueError(message)
+        if leaf.path != rule.path and (rule.path is not None or leaf.path == mask_path):
+            continue
+        shape = tuple(leaf.facts[SHAPE])
+        if -len(shape) <= rule.dim < len(shape):
+            dim = rule.dim % len(shape)
+            text = f"{leaf.path}: its size in dimension {dim}"
+            found.append(_Dimension(rule.sizes, number, dim, shape[dim], text))
+        elif rule.path is not None:
+            message = f"{leaf.path}: shape {shape}, and buckets= names dimension {rule.dim}"
+            raise ValueError(message)
+    if rule.path is None:
+        return [place for place in found if place.size == found[0].size]
+    if not found and (rule.path, None) not in flat.values:
+        known = ", ".join(leaf.path for leaf in flat.leaves) or "nowhere"
+        message = f"buckets: the call has no array at {rule.path}; it has arrays at {known}"
+        raise ValueError(message)
+    return found
 
 
 def _check_agreement(places: Sequence[_Dimension]) -> None:
@@ -262,28 +316,35 @@ class Slice(NamedTuple):
 class ResultSlices:
     """What to cut off the results of a padded call: the dimensions of each that follow an axis.
 
-    `rules` are the axes that were padded when this was learned: of others nothing is known.
+    `rules` are the axes that were padded when this was learned, with the least real size that it
+    holds for; of others nothing is known. `values` are what the function returned besides arrays
+    for real arguments, or None.
     """
 
     slices: tuple[tuple[Slice, ...], ...]
-    rules: frozenset[Hashable]
+    rules: dict[Hashable, int]
+    values: tuple[Any, ...] | None = None
 
     def covers(self, padding: Padding) -> bool:
-        """Return whether the axes of a call are among those that are known."""
-        return all(axis.rule in self.rules for axis in padding.axes)
+        """Return whether the axes of a call are known, for sizes as small as its own."""
+        return all(axis.real >= self.rules.get(axis.rule, axis.bucket) for axis in padding.axes)
 
     def with_(self, other: ResultSlices) -> ResultSlices:
-        """Return what is known by this and by what was learned later."""
+        """Return what is known by this and by what was learned later; ValueError if they differ."""
         slices = tuple(
             tuple(dict.fromkeys([*mine, *theirs]))
             for mine, theirs in zip(self.slices, other.slices, strict=True)
         )
-        return ResultSlices(slices, self.rules | other.rules)
+        if any(len({dim for dim, _, _ in each}) < len(each) for each in slices):
+            message = "buckets: a dimension of a result follows several axes; drop buckets="
+            raise ValueError(message)
+        _check_values(self.values, other.values)
+        return ResultSlices(slices, self.rules | other.rules, self.values)
 
     def apply(self, padding: Padding) -> tuple[tuple[tuple[int, int], ...], ...]:
         """Return what to cut, for each result: (dimension, real size)."""
         if not self.covers(padding):
-            message = "an axis is padded of which the results are not known; learn() them first"
+            message = "the results of such a padded call are not known; learn() them first"
             raise ValueError(message)
         real = {axis.rule: axis.real for axis in padding.axes}
         return tuple(
@@ -292,8 +353,13 @@ class ResultSlices:
         )
 
     def cut(self, result: Any, padding: Padding, constants: Sequence[Any]) -> Any:
-        """Return the result of a padded call cut to the real sizes; `constants` are its own."""
+        """Return the result of a padded call cut to the real sizes.
+
+        `constants` are those that the graph was captured with. ValueError if what is returned
+        besides arrays depends on the padding.
+        """
         pattern, leaves = flatten_result(result, constants)
+        _check_values(_values_of(pattern), self.values)
         arrays = []
         for leaf, cuts in zip(leaves, self.apply(padding), strict=True):
             array = leaf.array
@@ -303,38 +369,20 @@ class ResultSlices:
         return rebuild(pattern, arrays)
 
 
-def learn_slices(
-    function: Callable[..., Any],
-    flat: Flat,
+def learned(
     padding: Padding,
     padded_shapes: Sequence[tuple[str, Shape]],
-    *,
-    modules: Iterable[Any],
-    on: CallStream,
+    result: Any,
+    constants: Sequence[Any],
 ) -> ResultSlices:
-    """Run a function on copies of the real arguments to see what its results have to be cut to.
+    """Compare the paths and shapes of a padded call's results with the result for real arguments.
 
-    `padded_shapes` are the paths and shapes of its results for padded ones, `modules` those that it
-    has. ValueError if its results do not follow the padded sizes, or it writes to its arguments.
+    `constants` are those of the real call. Errors are those of `learn`.
     """
-    copies = copies_of(flat.leaves, on)
-    args, kwargs = rebuild(flat.pattern, copies)
-    device = flat.leaves[0].facts[DEVICE]
-    with kept_random_state(device), kept_buffers(modules), fresh_autocast_cache():
-        real = flatten_result(function(*args, **kwargs), flat.constants)[1]
-    written = changed(flat.leaves, copies, on)
-    if written:
-        message = (
-            f"buckets: the function writes to {', '.join(written)}, and what it writes to a "
-            "padded copy would be lost; drop buckets=, or return the new values"
-        )
-        raise ValueError(message)
-    return learn(
-        padding,
-        [path for path, _ in padded_shapes],
-        [shape for _, shape in padded_shapes],
-        [tuple(leaf.facts[SHAPE]) for leaf in real],
-    )
+    pattern, leaves = flatten_result(result, constants)
+    paths, shapes = [path for path, _ in padded_shapes], [shape for _, shape in padded_shapes]
+    slices = learn(padding, paths, shapes, [leaf.facts[SHAPE] for leaf in leaves])
+    return replace(slices, values=_values_of(pattern))
 
 
 def learn(
@@ -354,7 +402,32 @@ def learn(
         _slices_of(padding.axes, path, tuple(large), tuple(small))
         for path, large, small in zip(paths, padded, real, strict=True)
     )
-    return ResultSlices(slices, frozenset(axis.rule for axis in padding.axes))
+    # A size that stayed may be a limit, as in x[:4]: smaller real sizes have to be looked at again.
+    sizes = zip(itertools.chain(*padded), itertools.chain(*real), strict=True)
+    stayed = [small for large, small in sizes if large == small]
+    least = {
+        axis.rule: max([0, *(size for size in stayed if size <= axis.real)])
+        for axis in padding.axes
+    }
+    return ResultSlices(slices, least)
+
+
+def _values_of(pattern: Pattern) -> tuple[Any, ...]:
+    """Return what is in a structure besides arrays."""
+    if pattern[0] == "array":
+        return ()
+    if pattern[0] == "value":
+        return (pattern[1],)
+    return tuple(value for part in pattern[-1] for value in _values_of(part))
+
+
+def _check_values(found: tuple[Any, ...] | None, real: tuple[Any, ...] | None) -> None:
+    if found is not None and real is not None and not same_value(found, real):
+        message = (
+            f"besides arrays the function returns {shown_value(real)}, and {shown_value(found)} "
+            "when the arguments are padded; return arrays alone, or drop buckets="
+        )
+        raise ValueError(message)
 
 
 def _slices_of(axes: Sequence[Axis], path: str, padded: Shape, real: Shape) -> tuple[Slice, ...]:
