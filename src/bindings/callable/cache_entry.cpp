@@ -207,6 +207,8 @@ std::unique_ptr<CallBuffers> CacheEntry::take_buffers() {
 
 CacheEntry::CacheEntry(EntrySpec spec)
     : spec_(std::move(spec)), ordinal_(spec_.device.cast<int>()) {
+  if (!py::isinstance<Guards>(spec_.guards)) throw py::type_error("guards: not a _Guards");
+  guards_ = &guards_of(spec_.guards.ptr());
   callback(Callback::kSameValue);  // imported now, not in the first comparison
   for (std::size_t i = 0; i < spec_.arrays.size(); ++i) {
     EntryArray& array = spec_.arrays[i];
@@ -296,7 +298,7 @@ PyObject* CacheEntry::run(CallBuffers& buffers) { return Run(*this, buffers)(); 
 int CacheEntry::traverse(visitproc visit, void* arg) const {
   for (const py::object* object :
        {&spec_.graph, &spec_.result, &spec_.stage, &spec_.put_back, &spec_.fetch, &spec_.wrote,
-        &spec_.stream_type, &spec_.stream, &rebuild_}) {
+        &spec_.stream_type, &spec_.stream, &spec_.guards, &rebuild_}) {
     Py_VISIT(object->ptr());
   }
   for (const EntryArray& array : spec_.arrays) Py_VISIT(array.types.ptr());
@@ -312,11 +314,10 @@ int CacheEntry::traverse(visitproc visit, void* arg) const {
     const int stop = pattern->traverse(visit, arg);
     if (stop != 0) return stop;
   }
-  return spec_.guards.traverse(visit, arg);
+  return 0;
 }
 
 void CacheEntry::clear() {
-  spec_.guards = Guards();
   spec_.state_guards.clear();
   spec_.results.clear();
   in_.clear();
@@ -324,7 +325,7 @@ void CacheEntry::clear() {
   back_.clear();
   flagged_ = true;
   rebuild_ = spec_.result = spec_.stage = spec_.put_back = spec_.fetch = spec_.wrote =
-      spec_.stream = py::none();
+      spec_.stream = spec_.guards = py::none();
 }
 
 CacheEntry& call_entry(PyObject* object) { return unchecked<CacheEntry>(object); }
@@ -375,28 +376,22 @@ using Results = std::vector<std::tuple<py::object, py::object, bool>>;
 using StateGuards = std::vector<std::pair<py::object, py::object>>;
 using Ranges = std::vector<std::pair<std::uintptr_t, std::uintptr_t>>;
 
-std::unique_ptr<CacheEntry> make_entry(
-    py::object graph, const AnyTuple& args, const AnyTuple& keywords, bool keywords_in_order,
-    std::vector<EntryArray> arrays, const StateGuards& state_guards,
-    const std::tuple<AnyTuple, AnyTuple, std::size_t>& guards, const Results& results,
-    py::object result, py::object stage, py::object put_back, py::object fetch, py::object wrote,
-    Ranges written_ranges, py::int_ device, py::object stream_type, py::object stream) {
-  EntrySpec spec{std::move(graph),
-                 Pattern(args),
-                 Pattern(keywords),
-                 keywords_in_order,
-                 std::move(arrays),
-                 {},
-                 std::make_from_tuple<Guards>(guards),
-                 {},
-                 std::move(result),
-                 std::move(stage),
-                 std::move(put_back),
-                 std::move(fetch),
-                 std::move(wrote),
-                 std::move(written_ranges),
-                 std::move(device),
-                 std::move(stream_type),
+std::unique_ptr<CacheEntry> make_entry(py::object graph, const AnyTuple& args,
+                                       const AnyTuple& keywords, bool keywords_in_order,
+                                       std::vector<EntryArray> arrays,
+                                       const StateGuards& state_guards, py::object guards,
+                                       const Results& results, py::object result, py::object stage,
+                                       py::object put_back, py::object fetch, py::object wrote,
+                                       Ranges written_ranges, py::int_ device,
+                                       py::object stream_type, py::object stream) {
+  EntrySpec spec{std::move(graph),    Pattern(args),
+                 Pattern(keywords),   keywords_in_order,
+                 std::move(arrays),   {},
+                 std::move(guards),   {},
+                 std::move(result),   std::move(stage),
+                 std::move(put_back), std::move(fetch),
+                 std::move(wrote),    std::move(written_ranges),
+                 std::move(device),   std::move(stream_type),
                  std::move(stream)};
   for (const auto& [ask, expected] : state_guards) spec.state_guards.push_back({ask, expected});
   for (const auto& [make, like, copied] : results) spec.results.push_back({make, like, copied});

@@ -65,7 +65,7 @@ struct EntrySpec {
   bool keywords_in_order;  // whether the function may see their order
   std::vector<EntryArray> arrays;
   std::vector<StateGuard> state_guards;
-  Guards guards;  // of what the function reads
+  pybind11::object guards;  // a Guards, of what the function reads
   std::vector<EntryResult> results;
   pybind11::object result;    // a pattern; else rebuild(arrays), for other containers
   pybind11::object stage;     // stage(index, array): a new array that the copies can take
@@ -95,7 +95,7 @@ class CacheEntry {
   // `keywords` is null for none. Fills in the arrays.
   bool matches(PyObject* args, PyObject* keywords, CallBuffers& buffers) const;
   [[nodiscard]] bool state_is_as_captured() const;
-  bool guards_hold() { return !flagged_ && spec_.guards.hold(); }
+  bool guards_hold() { return !flagged_ && guards_->hold(); }
 
   // Null where the stream is being captured, with no exception set: nothing was done.
   PyObject* run(CallBuffers& buffers);
@@ -124,6 +124,7 @@ class CacheEntry {
   std::vector<std::size_t> in_;    // the arrays that are copied in
   std::vector<std::size_t> out_;   // the results that are copied out, and then
   std::vector<std::size_t> back_;  // the arrays that are copied back
+  Guards* guards_ = nullptr;       // of `spec_`
   const DlExchangeApi* api_ = nullptr;
   int ordinal_ = 0;  // of the device
   std::unique_ptr<CallBuffers> spare_;
