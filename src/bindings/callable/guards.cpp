@@ -119,11 +119,11 @@ PyObject* Guards::absent() {
 void Guards::add_dict(py::handle described) {
   const auto parts = py::cast<py::tuple>(described);
   if (parts.size() != 3) throw py::value_error("a guarded dict is (dict, entries, whole)");
-  Dict dict{parts[0], entries_.size(), 0, parts[2].cast<bool>()};
+  Dict dict{parts[0], entries_.size(), 0, parts[2].cast<bool>(), 0};
   if (PyDict_Check(dict.dict.ptr()) == 0) throw py::value_error("only a dict can be guarded");
   for (const py::handle each : py::cast<py::tuple>(parts[1])) {
     const auto [key, expected] = each.cast<std::pair<py::object, py::object>>();
-    entries_.push_back({key, expected, 0});
+    entries_.push_back({key, expected});
   }
   dict.last = entries_.size();
   dicts_.push_back(std::move(dict));
@@ -190,69 +190,45 @@ void Guards::stop_watching() noexcept {
 }
 
 bool Guards::dicts_hold() {
-  if (is_watching_) {
-    if (!is_changed_) return true;
-    is_changed_ = false;  // first: a lookup may run code that changes one
-    const bool same = std::all_of(dicts_.begin(), dicts_.end(),
-                                  [this](const Dict& each) { return is_same(each); });
-    if (!same) is_changed_ = true;
-    return same;
-  }
-  const std::size_t count = at_once_ == 0 ? dicts_.size() : std::min(at_once_, dicts_.size());
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t index = next_dict_;
-    next_dict_ = index + 1 < dicts_.size() ? index + 1 : 0;
-    if (!is_same(dicts_[index])) return false;
+  if (is_watching_ && !is_changed_) return true;
+  is_changed_ = false;  // first: a lookup may run code that changes one
+  for (Dict& each : dicts_) {
+#if PY_VERSION_HEX < 0x030C0000
+    const auto version = reinterpret_cast<PyDictObject*>(each.dict.ptr())->ma_version_tag;
+    if (version == each.version) continue;
+#endif
+    if (!is_same(each)) {
+      is_changed_ = true;
+      return false;
+    }
+#if PY_VERSION_HEX < 0x030C0000
+    each.version = version;
+#endif
   }
   return true;
 }
 
-bool Guards::is_same(const Dict& each) {
+bool Guards::is_same(const Dict& each) const {
   PyObject* dict = each.dict.ptr();
-  PyObject* key = nullptr;
-  PyObject* value = nullptr;
-  if (each.whole) {
-    if (PyDict_GET_SIZE(dict) != static_cast<Py_ssize_t>(each.last - each.first)) return false;
-    Py_ssize_t position = 0;
-    for (std::size_t i = each.first; i < each.last; ++i) {
-      const Entry& entry = entries_[i];
-      if (PyDict_Next(dict, &position, &key, &value) == 0 ||
-          !is_same_object(key, entry.key.ptr()) || !is_same_object(value, entry.expected.ptr())) {
-        return false;
-      }
-    }
-    return true;
+  if (each.whole && PyDict_GET_SIZE(dict) != static_cast<Py_ssize_t>(each.last - each.first)) {
+    return false;
   }
+  Py_ssize_t position = 0;
   for (std::size_t i = each.first; i < each.last; ++i) {
-    Entry& entry = entries_[i];
-    Py_ssize_t position = entry.position;
-    if (PyDict_Next(dict, &position, &key, &value) == 0 || key != entry.key.ptr()) {
-      value = find(dict, entry);
+    const Entry& entry = entries_[i];
+    PyObject* key = nullptr;
+    PyObject* value = nullptr;
+    if (each.whole) {
+      if (PyDict_Next(dict, &position, &key, &value) == 0) return false;
+      if (!is_same_object(key, entry.key.ptr())) return false;
+    } else {
+      value = PyDict_GetItemWithError(dict, entry.key.ptr());
+      if (value == nullptr && PyErr_Occurred() != nullptr) return ignore_exception();
+      if (value == nullptr) value = absent();
     }
-    const bool is_absent = entry.expected.ptr() == absent();
-    if (value == nullptr ? !is_absent : !is_same_object(value, entry.expected.ptr())) return false;
+    if (!is_same_object(value, entry.expected.ptr())) return false;
   }
   return true;
-}
-
-// Borrowed; null if it is not there.
-PyObject* Guards::find(PyObject* dict, Entry& entry) {
-  PyObject* wanted = entry.key.ptr();
-  PyObject* key = nullptr;
-  PyObject* value = nullptr;
-  Py_ssize_t next = 0;
-  Py_ssize_t position = 0;
-  // One that is expected has moved: the next check finds it without hashing.
-  while (entry.expected.ptr() != absent() && PyDict_Next(dict, &next, &key, &value) != 0) {
-    if (key == wanted) {
-      entry.position = position;
-      return value;
-    }
-    position = next;
-  }
-  value = PyDict_GetItemWithError(dict, wanted);
-  if (value == nullptr) ignore_exception();
-  return value;
 }
 
 bool Guards::tensors_hold() {

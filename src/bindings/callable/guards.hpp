@@ -1,9 +1,9 @@
 // What a captured graph takes for granted of torch's modules and tensors: which objects are in the
 // modules' dicts, and where each tensor's memory is and how it is laid out.
 //
-// From Python 3.12 on the interpreter tells when a dict is about to change, so dicts are compared
-// only after that; before, each check compares them, without hashing. Tensors are asked each time
-// by DLPack's exchange API, else by their attributes. All functions need the interpreter lock. Only
+// From Python 3.12 on the interpreter tells when a dict is about to change, and before, each dict
+// has a version: its entries are compared only after a change. Tensors are asked each time by
+// DLPack's exchange API, else by their attributes. All functions need the interpreter lock. Only
 // tensors without that API run Python code.
 #pragma once
 
@@ -23,7 +23,7 @@ class Guards {
   // `dicts`: tuples of (dict, ((key, value), ...), whole). A whole dict has these keys alone, in
   // this order; of another one no other key is looked at, and `absent()` as a value says that the
   // key is not there. `tensors`: tuples of (tensor, its _core._array_facts or None). Each check
-  // compares the next `at_once` tensors, and dicts where nobody tells of changes; 0 is all of them.
+  // compares all dicts, and the next `at_once` tensors in turn; 0 is all of them.
   // Throws py::value_error and py::cast_error for anything else.
   Guards(const pybind11::tuple& dicts, const pybind11::tuple& tensors, std::size_t at_once);
   Guards(const Guards&) = delete;
@@ -46,13 +46,13 @@ class Guards {
   struct Entry {
     pybind11::object key;
     pybind11::object expected;  // absent() for none
-    Py_ssize_t position = 0;    // where PyDict_Next has found it last
   };
   struct Dict {
     pybind11::object dict;
     std::size_t first = 0;  // of its entries
     std::size_t last = 0;   // the one after them
     bool whole = false;
+    std::uint64_t version = 0;  // when it was compared; 0 is no dict's
   };
   using Look = int (*)(void* object, DlTensor* out);
   struct Tensor {
@@ -72,8 +72,7 @@ class Guards {
   void watch();
   void stop_watching() noexcept;
   bool dicts_hold();
-  bool is_same(const Dict& dict);
-  static PyObject* find(PyObject* dict, Entry& entry);
+  [[nodiscard]] bool is_same(const Dict& each) const;
   bool tensors_hold();
   [[nodiscard]] bool is_same(const Tensor& each) const;
   [[nodiscard]] bool has_facts(const Tensor& each, const DlTensor& now) const;
@@ -83,7 +82,6 @@ class Guards {
   std::vector<Tensor> tensors_;
   std::vector<std::int64_t> sizes_;  // of all tensors
   std::size_t at_once_ = 0;
-  std::size_t next_dict_ = 0;
   std::size_t next_tensor_ = 0;
   bool is_watching_ = false;
   bool is_changed_ = true;  // since the dicts were compared
