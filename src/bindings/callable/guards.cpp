@@ -249,10 +249,9 @@ bool Guards::tensors_hold() {
 
 bool Guards::is_same(const Tensor& each) const {
   PyObject* tensor = each.tensor.ptr();
-  if (Py_TYPE(tensor) != each.type) return false;
   if (each.attributes) return has_attributes(tensor, each.attributes.ptr());
   DlTensor now;  // NOLINT: written by what is called
-  if (each.look != nullptr) {
+  if (each.look != nullptr && Py_TYPE(tensor) == each.type) {
     if (each.look(tensor, &now) != 0) return ignore_exception();
     if (now.strides != nullptr) return has_facts(each, now);
   }
