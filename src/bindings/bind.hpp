@@ -24,6 +24,7 @@ void bind_graphs_graph(pybind11::module_& module);
 void bind_graphs_nodes(pybind11::module_& module);
 void bind_graphs_scalar(pybind11::module_& module);
 void bind_array_desc(pybind11::module_& module);
+void bind_guards(pybind11::module_& module);
 void bind_cache_entry(pybind11::module_& module);
 void bind_callable(pybind11::module_& module);
 

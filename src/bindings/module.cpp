@@ -92,6 +92,7 @@ PYBIND11_MODULE(_core_main, module) {
   bind_graphs_nodes(module);
   bind_graphs_scalar(module);
   bind_array_desc(module);
+  bind_guards(module);
   bind_cache_entry(module);
   bind_callable(module);
   harden_classes(module);

@@ -1,183 +1,304 @@
-"""The places that a captured function reads from, and whether they are still as they were.
+"""The torch modules and tensors that a captured function depends on, and whether they are the same.
 
-A graph contains the addresses of parameters, and plain values as they were at the capture. After
-`model.to()`, `load_state_dict(assign=True)` or `scale = 2.0` a replay would silently use the old
-ones. So `_callable.guard_finder` notes each such place after the capture, with what was there. A
-call checks some of them; `GuardList.moved` checks all and names those that have changed.
+A graph contains the addresses of parameters, and plain settings as they were at the capture. After
+`model.to()`, `load_state_dict(assign=True)` or `model.eval()` a replay would silently use the old
+ones. So modules are guarded whole: their parameters, buffers, submodules, hooks, flags and plain
+attributes. `_core._Guards` compares them in each call; `ModuleGuards.moved` says what has changed.
 
-Torch has a hook for each parameter that any module is given, by an assignment or by
-`load_state_dict(assign=True)`. One such hook serves all graphed callables, and is installed only
-while one of them needs it. Modules are neither changed nor kept alive. All functions need the
-interpreter lock, and no other.
+What is in an attribute that is a container or any other object is frozen at the capture. All
+functions need the interpreter lock, and no other.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import types
-import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from gpuprof._callable.leaves import same_value
-from gpuprof._frameworks import loaded
+import gpuprof._core as _core
+from gpuprof._callable.leaves import ADDRESS, DTYPE, SHAPE, STRIDES, dtype_name, same_value
+from gpuprof._frameworks.loaded import is_module, is_tensor
 
-_MAX_ITEMS = 20_000
+_AT_ONCE = {"strict": 0, "sweep": 4}  # tensors that a call looks at; 0 is all
+_OWNED = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "submodule"}
+# Those that `torch.nn.Module.__call__` runs, and what says how.
+_HOOKS = (
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_backward_pre_hooks",
+    "_backward_hooks",
+)
+_DICTS = (*_OWNED, *_HOOKS)
+# Of the class, unless an instance has its own.
+_OF_THE_CLASS = ("forward", "_compiled_call_impl")
+_SIMPLE = (bool, int, float, str, type(None))
+_ABSENT = _core._Guards.ABSENT
+_MOVED = "its memory moved (p.data = ..., .to())"
+_REPLACED = "replaced by another object"
 
 
-class Guard(NamedTuple):
-    """One place, and what was there."""
+class _Dict(NamedTuple):
+    """A dict of a module, and what was in it."""
 
-    container: Any  # a dict, list, tuple or cell
-    key: Any  # of the dict, or the index; None for a cell
-    expected: Any  # the very object, or where `is_simple` one of its type that is equal
-    address: int | None  # of its memory; None for what has none
+    entries: dict[Any, Any]
+    captured: dict[Any, Any]  # of attributes, those that are guarded
+    kind: str  # "parameter", "buffer", "submodule", "hook", or "attribute"
+    owner: str  # the module's path; empty for the only one
 
 
-class GuardList:
-    """The places that a function reads from, as they were when they were noted.
+class _Tensor(NamedTuple):
+    """A tensor, and where and how it was."""
 
-    It keeps alive what it expects, and the memory of that, which the graph still reads.
+    name: str
+    tensor: Any
+    facts: Any
+    memory: Any  # kept: a tensor can be given other memory, which would free this one
+
+
+class ModuleGuards:
+    """What modules and named tensors are before a capture, with all that is in the modules.
+
+    `core` compares it in C++, all in each check or with "sweep" a few tensors at a time. It is
+    there after `settle`. The tensors, their memory and the modules' dicts are kept alive.
     """
 
-    def __init__(self) -> None:
-        self.items: list[Guard] = []
-        self.names: list[str] = []  # of the items, in words
-        self.always: list[Guard] = []  # the few of them to look at on each call
-        self.modules: list[Any] = []  # torch's that were found; not their submodules
-        self.keep: list[Any] = []  # what owns the memory
-        self.left_out = 0  # places that were not noted because they are too many
-        self._places: set[tuple[int, Any]] = set()
+    core: _core._Guards
 
-    def add(self, container: Any, key: Any, value: Any, name: str, *, always: bool = False) -> None:
-        """Note a place with its name in words, once; with `always`, each call looks there."""
-        place = (id(container), key)
-        if place in self._places:
-            return
-        self._places.add(place)
-        if len(self.items) >= _MAX_ITEMS:
-            self.left_out += 1
-            return
-        item = Guard(container, key, value, _address_of(value))
-        self.items.append(item)
-        self.names.append(name)
-        if item.address is not None:
-            # A tensor can be given other memory, which would free this one.
-            self.keep.append(value.untyped_storage() if loaded.is_tensor(value) else value)
-        if always:
-            self.always.append(item)
+    def __init__(
+        self, modules: Iterable[Any], tensors: Iterable[tuple[str, Any]] = (), check: str = "strict"
+    ) -> None:
+        self.modules = [_inside(each) for each in modules]
+        self._at_once = _AT_ONCE[check]
+        self._dicts: list[_Dict] = []
+        self._tensors: list[_Tensor] = []
+        self._names: dict[int, str] = {}
+        seen: set[int] = set()
+        for root in self.modules:
+            prefix = type(root).__name__ if len(self.modules) > 1 else ""
+            for path, part in root.named_modules():
+                if id(part) not in seen:
+                    seen.add(id(part))
+                    path = path.replace("_orig_mod.", "").removesuffix("._orig_mod")
+                    self._add_module(part, ".".join(filter(None, (prefix, path))))
+        for name, tensor in tensors:
+            self._add_tensor(f"'{name}'", tensor)
+
+    def settle(self) -> ModuleGuards:
+        """Leave out what the run has changed itself, which a replay may not depend on.
+
+        TypeError names a parameter, buffer, submodule or tensor that it replaced or moved.
+        """
+        for name, change in itertools.chain(self._replaced(), self._changed_tensors()):
+            message = (
+                f"the function changes {name} ({change}), which a replay cannot: write into it "
+                "(copy_)"
+            )
+            raise TypeError(message)
+        kept = []
+        for each in self._dicts:
+            changed = {key for key, _ in _changes(each)} - {"training"}
+            if each.kind == "attribute":
+                captured = {k: v for k, v in each.captured.items() if k not in changed}
+                kept.append(each._replace(captured=captured))
+            elif not changed:
+                kept.append(each)
+        self._dicts = kept
+        self.core = _core._Guards(
+            tuple(
+                (each.entries, tuple(each.captured.items()), each.kind != "attribute")
+                for each in self._dicts
+            ),
+            tuple(
+                (each.tensor, each.facts if isinstance(each.facts, _core.ArrayDesc) else None)
+                for each in self._tensors
+                if each.facts is not None
+            ),
+            self._at_once,
+        )
+        return self
 
     def moved(self) -> list[str]:
-        """Return what is not as it was, each place with its name and what happened."""
-        changes = []
-        for item, name in zip(self.items, self.names, strict=True):
-            change = _change_at(item)
+        """Return all that is not as it was, with its owner and name and what happened."""
+        found = [_text(each, key, change) for each in self._dicts for key, change in _changes(each)]
+        found += [f"{name}: {change}" for name, change in self._changed_tensors()]
+        return list(dict.fromkeys(found))  # hooks with options are in more than one dict
+
+    def name_of(self, tensor: Any) -> str:
+        """Return what a tensor is called in a message."""
+        return self._names.get(id(tensor)) or f"tensor of shape {tuple(tensor.shape)}"
+
+    def _add_module(self, module: Any, path: str) -> None:
+        own = vars(module)
+        for name, kind in _OWNED.items():
+            owned = own.get(name)
+            if owned is None:  # a scripted module makes these when it is asked
+                owned = getattr(module, name, {})
+            if isinstance(owned, dict):
+                self._dicts.append(_Dict(owned, dict(owned), kind, path))
+            for key, value in owned.items():
+                if is_tensor(value):
+                    self._add_tensor(f"{kind} {_path(path, key)}", value)
+        for name in _HOOKS:
+            hooks = own.get(name)
+            if isinstance(hooks, dict):
+                self._dicts.append(_Dict(hooks, dict(hooks), "hook", path))
+        guarded = {k: v for k, v in own.items() if k in _DICTS or _is_setting(v)}
+        guarded.update({name: _ABSENT for name in _OF_THE_CLASS if name not in own})
+        self._dicts.append(_Dict(own, guarded, "attribute", path))
+
+    def _add_tensor(self, name: str, tensor: Any) -> None:
+        if id(tensor) in self._names:
+            return
+        facts = _facts(tensor)
+        memory = None if facts is None else _memory(tensor)
+        self._names[id(tensor)] = name
+        self._tensors.append(_Tensor(name, tensor, facts, memory))
+
+    def _replaced(self) -> Iterator[tuple[str, str]]:
+        for each in self._dicts:
+            for key, change in _changes(each):
+                if each.kind in _OWNED.values() or key in _DICTS:
+                    yield f"{each.kind} {_path(each.owner, key)}", change
+
+    def _changed_tensors(self) -> Iterator[tuple[str, str]]:
+        for each in self._tensors:
+            change = _difference(_facts(each.tensor), each.facts)
             if change is not None:
-                changes.append(f"{name}: {change}")
-        return changes
+                yield each.name, change
 
 
-def is_simple(value: object) -> bool:
-    """Return whether `value` is a bool, a number, a text or None, which are compared by value."""
-    return type(value) in {bool, int, float, str, type(None)}
+def find_modules(function: Any, constants: Iterable[Any] = ()) -> list[Any]:
+    """Return the modules that a callable is or holds, and those among `constants`, each once.
 
-
-def has_memory(value: Any) -> bool:
-    """Return whether `value` is a tensor of torch's, or has its memory on a GPU."""
-    return loaded.is_tensor(value) or hasattr(type(value), "__cuda_array_interface__")
-
-
-def _address_of(value: Any) -> int | None:
-    """Return where an array's memory is; None for what is no array, or has no memory of its own."""
-    if not has_memory(value):
-        return None
-    try:
-        if loaded.is_tensor(value):
-            torch = loaded.torch()
-            exact = type(value) in (torch.Tensor, torch.nn.Parameter)
-            return int(value.data_ptr()) or None if exact else None
-        return int(value.__cuda_array_interface__["data"][0]) or None
-    except (RuntimeError, AttributeError, TypeError, ValueError):  # without memory, or not yet
-        return None
-
-
-def _change_at(item: Guard) -> str | None:
-    """Return what has happened at a place, in words; None if nothing has."""
-    try:
-        if isinstance(item.container, types.CellType):
-            now = item.container.cell_contents
-        else:
-            now = item.container[item.key]
-    except (LookupError, ValueError):  # an empty cell
-        return "it is not there any more"
-    if now is item.expected:
-        if item.address is None or _address_of(now) == item.address:
-            return None
-        return "its memory moved (p.data = ..., .to())"
-    if not is_simple(now) or not is_simple(item.expected):
-        return "replaced by another object"
-    return None if same_value(now, item.expected) else f"{now!r}, captured with {item.expected!r}"
-
-
-class ReplacementHook:
-    """Calls a function whenever a parameter is registered anew in one of some modules.
-
-    `modules` are looked at with all that is in them now. The callback runs before the new parameter
-    is in its place, on the thread that puts it there, and must neither raise nor do more than to
-    make a note. It ends with `remove`, and with the modules.
+    A callable holds what it is a method of, its closure's variables and defaults, what it wraps,
+    the arguments of a partial, and the attributes of the object that it belongs to.
     """
-
-    def __init__(self, modules: Iterable[Any], callback: Callable[[], object]) -> None:
-        self._listeners: list[_Listeners] = []
-        for part in {id(part): part for each in modules for part in each.modules()}.values():
-            listeners = _by_module.get(id(part))
-            if listeners is None:
-                listeners = _by_module[id(part)] = _Listeners(part)
-            listeners.callbacks[id(self)] = callback
-            self._listeners.append(listeners)
-        _hook_while_needed()
-
-    def remove(self) -> None:
-        """Stop listening. May be called again."""
-        while self._listeners:
-            listeners = self._listeners.pop()
-            listeners.callbacks.pop(id(self), None)
-            if not listeners.callbacks:
-                listeners.forget()
-        _hook_while_needed()
+    found: dict[int, Any] = {}
+    seen: dict[int, Any] = {}
+    waiting = [function, *filter(is_module, constants)]
+    while waiting:
+        each = waiting.pop(0)
+        if id(each) in seen:
+            continue
+        seen[id(each)] = each
+        if is_module(each):
+            found[id(_inside(each))] = _inside(each)
+        else:
+            waiting += _held_by(each)
+    return list(found.values())
 
 
-class _Listeners:
-    """The callbacks of one module."""
-
-    def __init__(self, module: Any) -> None:
-        self.callbacks: dict[int, Callable[[], object]] = {}
-        self._number = id(module)
-        self._module = weakref.ref(module, self._gone)
-
-    def forget(self) -> None:
-        if _by_module.get(self._number) is self:  # not those of a later module with the same id
-            del _by_module[self._number]
-
-    def _gone(self, _: object) -> None:
-        self.forget()
-        _hook_while_needed()
-
-
-_by_module: dict[int, _Listeners] = {}
-_hook: list[Any] = []  # the handle of torch's hook, while there is one
-
-
-def _hook_while_needed() -> None:
-    if not _by_module:
-        while _hook:
-            _hook.pop().remove()
-    elif not _hook:
-        register = loaded.torch().nn.modules.module.register_module_parameter_registration_hook
-        _hook.append(register(_registered))
+def _held_by(function: Any) -> Iterator[Any]:
+    """Yield the modules, and the callables it is made of, that a callable holds."""
+    held: list[Any] = []
+    if isinstance(function, functools.partial):
+        yield function.func
+        held += [*function.args, *function.keywords.values()]
+    elif isinstance(function, types.MethodType):
+        yield function.__func__
+        held += [function.__self__, *getattr(function.__self__, "__dict__", {}).values()]
+    elif isinstance(function, types.FunctionType):
+        held += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        held += [value for cell in function.__closure__ or () for value in _contents(cell)]
+    elif not isinstance(function, type):
+        held += getattr(function, "__dict__", {}).values()  # an object that can be called
+    own = getattr(function, "__dict__", {})
+    for name in ("_torchdynamo_orig_callable", "__wrapped__"):
+        if name in own:
+            yield own[name]
+    yield from filter(is_module, held)
 
 
-def _registered(module: object, _name: str, _parameter: object) -> None:
-    listeners = _by_module.get(id(module))
-    if listeners is not None:
-        for callback in tuple(listeners.callbacks.values()):
-            callback()
+def _contents(cell: types.CellType) -> Iterator[Any]:
+    try:
+        yield cell.cell_contents
+    except ValueError:  # nothing yet
+        return
+
+
+def _inside(module: Any) -> Any:
+    """Return the module that `torch.compile` was given, else the same one."""
+    children = module._modules
+    return children.get("_orig_mod", module) if isinstance(children, dict) else module
+
+
+def _is_setting(value: object) -> bool:
+    """Return whether an attribute is compared: a plain value, or something to call."""
+    if type(value) in _SIMPLE or isinstance(value, types.ModuleType):
+        return True
+    return callable(value)
+
+
+def _changes(each: _Dict) -> Iterator[tuple[Any, str]]:
+    """Yield the keys that are not as they were, with what happened."""
+    for key, expected in each.captured.items():
+        now = each.entries.get(key, _ABSENT)
+        if now is expected:
+            continue
+        if now is _ABSENT or expected is _ABSENT:
+            yield key, "removed" if now is _ABSENT else "added"
+        elif type(now) not in _SIMPLE or type(expected) not in _SIMPLE:
+            yield key, _REPLACED
+        elif not same_value(now, expected):
+            yield key, f"{now!r}, captured with {expected!r}"
+    if each.kind == "attribute":
+        return
+    yield from ((key, "added") for key in each.entries if key not in each.captured)
+    if each.entries.keys() == each.captured.keys():
+        order = zip(each.entries, each.captured, strict=True)
+        yield from ((now, "in another place") for now, then in order if now != then)
+
+
+def _text(each: _Dict, key: Any, change: str) -> str:
+    """Write a change with its owner and name."""
+    of = f" of '{each.owner}'" if each.owner else ""
+    if each.kind == "hook":
+        if change == "added":
+            return f"hook added to '{each.owner}'" if each.owner else "hook added"
+        if change == "removed":
+            return f"hook removed from '{each.owner}'" if each.owner else "hook removed"
+        return f"hook{of}: {change}"
+    if key == "training":
+        return f"training flag{of}: {change}"
+    return f"{each.kind} {_path(each.owner, key)}: {change}"
+
+
+def _path(owner: str, key: Any) -> str:
+    return f"'{owner}.{key}'" if owner else f"'{key}'"
+
+
+def _facts(tensor: Any) -> tuple[Any, ...] | None:
+    """Return where and how a tensor is, as C++ compares it; None of what has no memory to tell."""
+    facts: tuple[Any, ...] | None = _core._array_facts(tensor)
+    if facts is not None:
+        return facts
+    try:
+        place = (tensor.data_ptr(), tensor.device, None, tensor.dtype)
+        return (*place, tuple(tensor.shape), tuple(tensor.stride()))
+    except (RuntimeError, AttributeError, ValueError, TypeError):  # sparse, or not made yet
+        return None
+
+
+def _memory(tensor: Any) -> Any:
+    return tensor.untyped_storage() if is_tensor(tensor) else tensor
+
+
+def _difference(now: tuple[Any, ...] | None, captured: tuple[Any, ...] | None) -> str | None:
+    """Say how a tensor's memory or layout is not as it was; None if it is."""
+    if now == captured:
+        return None
+    if now is None or captured is None or now[ADDRESS] != captured[ADDRESS]:
+        return _MOVED
+    for index, name in ((SHAPE, "its shape is"), (STRIDES, "its strides are")):
+        if now[index] != captured[index]:
+            return f"{name} {now[index]}, captured {captured[index]}"
+    return f"its dtype is {_dtype(now)}, captured {_dtype(captured)}"
+
+
+def _dtype(facts: tuple[Any, ...]) -> str:
+    return dtype_name(facts) if isinstance(facts[DTYPE], tuple) else str(facts[DTYPE])

@@ -223,9 +223,9 @@ bool meets(const Ranges& ranges, std::uintptr_t begin, std::uintptr_t end) {
 }  // namespace
 
 CacheEntry::CacheEntry(EntrySpec spec)
-    : spec_(std::move(spec)),
-      ordinal_(spec_.device.cast<int>()),
-      guards_(&spec_.guards.cast<Guards&>()) {
+    : spec_(std::move(spec)), ordinal_(spec_.device.cast<int>()) {
+  if (!py::isinstance<Guards>(spec_.guards)) throw py::type_error("guards: not a _Guards");
+  guards_ = &guards_of(spec_.guards.ptr());
   callback(Callback::kSameValue);  // imported now, not in the first comparison
   for (std::size_t i = 0; i < spec_.arrays.size(); ++i) {
     EntryArray& array = spec_.arrays[i];

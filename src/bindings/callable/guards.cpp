@@ -1,7 +1,14 @@
 #include "bindings/callable/guards.hpp"
 
-#include <algorithm>
+#include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <unordered_map>
+
+#include "bindings/bind.hpp"
 #include "bindings/callable/pattern.hpp"
 #include "bindings/interop/array_desc.hpp"
 #include "bindings/python/errors.hpp"
@@ -13,98 +20,327 @@ namespace py = pybind11;
 
 namespace {
 
-// An array whose library does not tell by DLPack has torch's method for it.
-bool has_data_at(PyObject* array, std::uintptr_t address) {
-  static PyObject* const name = interned("data_ptr");
-  ArrayDesc desc;  // NOLINT: its storage is written where it is used
-  if (read_array(array, desc)) return desc.address == address;
-  PyObject* answer = PyObject_CallMethodNoArgs(array, name);
-  void* found = answer != nullptr ? PyLong_AsVoidPtr(answer) : nullptr;
-  Py_XDECREF(answer);
-  if (PyErr_Occurred() != nullptr) return ignore_exception();
-  return reinterpret_cast<std::uintptr_t>(found) == address;
+// Runs no Python code: of these types alone an equal object is as good as the same one.
+bool is_same_object(PyObject* value, PyObject* expected) {
+  if (value == expected) return true;
+  if (Py_TYPE(value) != Py_TYPE(expected)) return false;
+  return (PyLong_CheckExact(value) || PyFloat_CheckExact(value) || PyUnicode_CheckExact(value)) &&
+         same_value(value, expected);
 }
 
-// Of these an equal one is as good; of anything else what is inside is watched, too.
-bool is_plain_value(PyObject* value) {
-  return PyFloat_CheckExact(value) || PyLong_CheckExact(value) || PyUnicode_CheckExact(value);
+#if PY_VERSION_HEX >= 0x030C0000
+
+using Watchers = std::unordered_map<PyObject*, std::vector<Guards*>>;
+
+// Who watches a dict. Never destroyed: dicts may change until the process is over.
+Watchers& watchers() {
+  static auto* const found = new Watchers;
+  return *found;
+}
+
+int on_dict_event(PyDict_WatchEvent /*event*/, PyObject* dict, PyObject* /*key*/,
+                  PyObject* /*value*/) {
+  const auto found = watchers().find(dict);
+  if (found == watchers().end()) return 0;
+  for (Guards* guards : found->second) guards->note_dict_change();
+  return 0;
+}
+
+// -1 if the interpreter's few places for watchers are taken.
+int watcher_id() {
+  static const int id = [] {
+    const int added = PyDict_AddWatcher(&on_dict_event);
+    if (added < 0) PyErr_Clear();
+    return added;
+  }();
+  return id;
+}
+
+void remove_watcher(PyObject* dict, Guards* guards) {
+  const auto found = watchers().find(dict);
+  if (found == watchers().end()) return;
+  auto& all = found->second;
+  all.erase(std::remove(all.begin(), all.end(), guards), all.end());
+  if (!all.empty()) return;
+  watchers().erase(found);
+  // At exit the interpreter may have forgotten its watchers already.
+  if (PyDict_Unwatch(watcher_id(), dict) != 0) PyErr_Clear();
+}
+
+#endif
+
+// (address, shape, strides, dtype, device), by torch's attributes; empty if one fails.
+py::object attributes_of(PyObject* tensor) {
+  static PyObject* const data_ptr = interned("data_ptr");
+  static PyObject* const shape = interned("shape");
+  static PyObject* const stride = interned("stride");
+  static PyObject* const dtype = interned("dtype");
+  static PyObject* const device = interned("device");
+  PyObject* result = PyTuple_New(5);
+  if (result == nullptr) throw py::error_already_set();
+  Py_ssize_t place = 0;
+  for (PyObject* name : {data_ptr, shape, stride, dtype, device}) {
+    const bool is_method = name == data_ptr || name == stride;
+    PyObject* value =
+        is_method ? PyObject_CallMethodNoArgs(tensor, name) : PyObject_GetAttr(tensor, name);
+    if (value == nullptr) {
+      Py_DECREF(result);
+      ignore_exception();
+      return {};
+    }
+    PyTuple_SET_ITEM(result, place++, value);
+  }
+  return py::reinterpret_steal<py::object>(result);
+}
+
+bool has_attributes(PyObject* tensor, PyObject* expected) {
+  const py::object now = attributes_of(tensor);
+  if (!now) return false;
+  const int same = PyObject_RichCompareBool(now.ptr(), expected, Py_EQ);
+  return same < 0 ? ignore_exception() : same == 1;
 }
 
 }  // namespace
 
-Guards::Guards(const py::tuple& items, const py::tuple& always, std::size_t at_once)
-    : at_once_(std::min(at_once, items.size())) {
-  add(items_, items);
-  add(always_, always);
+Guards::Guards(const py::tuple& dicts, const py::tuple& tensors, std::size_t at_once)
+    : at_once_(at_once) {
+  for (const py::handle each : dicts) add_dict(each);
+  for (const py::handle each : tensors) add_tensor(each);
+  watch();
 }
 
-void Guards::add(std::vector<Item>& items, const py::tuple& described) {
-  items.reserve(described.size());
-  for (const py::handle each : described) {
-    const auto parts = py::cast<py::tuple>(each);
-    if (parts.size() != 4) throw py::value_error("not a place to watch");
-    Item item;
-    item.container = parts[0];
-    item.key = parts[1];
-    item.expected = parts[2];
-    PyObject* container = item.container.ptr();
-    if (PyCell_Check(container) == 0 && PyDict_Check(container) == 0 &&
-        PyList_Check(container) == 0 && PyTuple_Check(container) == 0) {
-      throw py::value_error("a place to watch is in a dict, a list, a tuple or a cell");
+PyObject* Guards::absent() {
+  static PyObject* const sentinel =
+      PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type));
+  if (sentinel == nullptr) throw py::error_already_set();
+  return sentinel;
+}
+
+void Guards::add_dict(py::handle described) {
+  const auto parts = py::cast<py::tuple>(described);
+  if (parts.size() != 3) throw py::value_error("a guarded dict is (dict, entries, whole)");
+  Dict dict{parts[0], entries_.size(), 0, parts[2].cast<bool>(), 0};
+  if (PyDict_Check(dict.dict.ptr()) == 0) throw py::value_error("only a dict can be guarded");
+  for (const py::handle each : py::cast<py::tuple>(parts[1])) {
+    const auto [key, expected] = each.cast<std::pair<py::object, py::object>>();
+    entries_.push_back({key, expected});
+  }
+  dict.last = entries_.size();
+  dicts_.push_back(std::move(dict));
+}
+
+void Guards::add_tensor(py::handle described) {
+  const auto parts = py::cast<py::tuple>(described);
+  if (parts.size() != 2) throw py::value_error("a guarded tensor is (tensor, facts)");
+  Tensor each;
+  each.tensor = parts[0];
+  each.type = Py_TYPE(each.tensor.ptr());
+  if (parts[1].is_none()) {
+    each.attributes = attributes_of(each.tensor.ptr());
+    if (!each.attributes) throw py::value_error("a tensor that does not tell where its memory is");
+  } else {
+    const auto facts = py::cast<py::tuple>(parts[1]);
+    if (facts.size() != 6) throw py::value_error("not the facts of an array");
+    const auto dtype = py::cast<py::tuple>(facts[3]);
+    const auto shape = facts[4].cast<std::vector<std::int64_t>>();
+    const auto strides = facts[5].cast<std::vector<std::int64_t>>();
+    if (shape.size() != strides.size()) throw py::value_error("not the facts of an array");
+    const DlExchangeApi* api = exchange_api(each.type);
+    each.look = api != nullptr ? api->look : nullptr;
+    each.address = facts[0].cast<std::uintptr_t>();
+    each.device = {facts[1].cast<std::int32_t>(), facts[2].cast<std::int32_t>()};
+    each.dtype = {dtype[0].cast<std::uint8_t>(), dtype[1].cast<std::uint8_t>(),
+                  dtype[2].cast<std::uint16_t>()};
+    each.rank = static_cast<int>(shape.size());
+    each.sizes = sizes_.size();
+    sizes_.insert(sizes_.end(), shape.begin(), shape.end());
+    sizes_.insert(sizes_.end(), strides.begin(), strides.end());
+  }
+  tensors_.push_back(std::move(each));
+}
+
+void Guards::watch() {
+#if PY_VERSION_HEX >= 0x030C0000
+  const int id = watcher_id();
+  is_watching_ = id >= 0;
+  for (const Dict& each : dicts_) {
+    if (!is_watching_) break;
+    PyObject* dict = each.dict.ptr();
+    try {
+      auto& all = watchers()[dict];
+      is_watching_ = !all.empty() || PyDict_Watch(id, dict) == 0;
+      if (is_watching_) all.push_back(this);
+    } catch (const std::bad_alloc&) {
+      is_watching_ = false;
     }
-    item.has_address = !parts[3].is_none();
-    if (item.has_address) item.address = parts[3].cast<std::uintptr_t>();
-    items.push_back(std::move(item));
   }
-}
-
-PyObject* Guards::now_at(const Item& item) {
-  PyObject* container = item.container.ptr();
-  if (PyDict_Check(container) != 0) return PyDict_GetItemWithError(container, item.key.ptr());
-  if (PyCell_Check(container) != 0) return PyCell_GET(container);
-  const Py_ssize_t index = PyLong_AsSsize_t(item.key.ptr());
-  const bool there = index >= 0 && index < PySequence_Fast_GET_SIZE(container);
-  return there ? PySequence_Fast_GET_ITEM(container, index) : nullptr;
-}
-
-bool Guards::is_same(const Item& item) {
-  PyObject* now = now_at(item);
-  if (now == nullptr) {
+  if (!is_watching_) {  // then they are compared each time
     PyErr_Clear();
-    return false;
+    stop_watching();
   }
-  Py_INCREF(now);
-  bool same = now == item.expected.ptr();
-  if (!same) {
-    same = is_plain_value(now) && same_value(now, item.expected.ptr());
-  } else if (item.has_address) {
-    same = has_data_at(now, item.address);
-  }
-  Py_DECREF(now);
-  return same;
+#endif
 }
 
-bool Guards::hold() {
-  for (const Item& item : always_) {
-    if (!is_same(item)) return false;
-  }
-  for (std::size_t i = 0; i < at_once_; ++i) {
-    const Item& item = items_[next_];
-    next_ = next_ + 1 < items_.size() ? next_ + 1 : 0;
-    if (!is_same(item)) return false;
+void Guards::stop_watching() noexcept {
+#if PY_VERSION_HEX >= 0x030C0000
+  PyObject* raised = PyErr_GetRaisedException();
+  for (const Dict& each : dicts_) remove_watcher(each.dict.ptr(), this);
+  PyErr_SetRaisedException(raised);
+#endif
+}
+
+bool Guards::dicts_hold() {
+  if (is_watching_ && !is_changed_) return true;
+  is_changed_ = false;  // first: a lookup may run code that changes one
+  for (Dict& each : dicts_) {
+#if PY_VERSION_HEX < 0x030C0000
+    const auto version = reinterpret_cast<PyDictObject*>(each.dict.ptr())->ma_version_tag;
+    if (version == each.version) continue;
+#endif
+    if (!is_same(each)) {
+      is_changed_ = true;
+      return false;
+    }
+#if PY_VERSION_HEX < 0x030C0000
+    each.version = version;
+#endif
   }
   return true;
 }
 
-int Guards::traverse(visitproc visit, void* arg) const {
-  for (const auto* items : {&items_, &always_}) {
-    for (const Item& item : *items) {
-      Py_VISIT(item.container.ptr());
-      Py_VISIT(item.key.ptr());
-      Py_VISIT(item.expected.ptr());
+bool Guards::is_same(const Dict& each) const {
+  PyObject* dict = each.dict.ptr();
+  if (each.whole && PyDict_GET_SIZE(dict) != static_cast<Py_ssize_t>(each.last - each.first)) {
+    return false;
+  }
+  Py_ssize_t position = 0;
+  for (std::size_t i = each.first; i < each.last; ++i) {
+    const Entry& entry = entries_[i];
+    PyObject* key = nullptr;
+    PyObject* value = nullptr;
+    if (each.whole) {
+      if (PyDict_Next(dict, &position, &key, &value) == 0) return false;
+      if (!is_same_object(key, entry.key.ptr())) return false;
+    } else {
+      value = PyDict_GetItemWithError(dict, entry.key.ptr());
+      if (value == nullptr && PyErr_Occurred() != nullptr) return ignore_exception();
+      if (value == nullptr) value = absent();
     }
+    if (!is_same_object(value, entry.expected.ptr())) return false;
+  }
+  return true;
+}
+
+bool Guards::tensors_hold() {
+  const std::size_t size = tensors_.size();
+  if (at_once_ == 0 || at_once_ >= size) {
+    for (std::size_t i = 0; i < size; ++i) {
+      if (!is_same(tensors_[i])) return false;
+    }
+    return true;
+  }
+  for (std::size_t i = 0; i < at_once_; ++i) {
+    const std::size_t index = next_tensor_;
+    next_tensor_ = index + 1 < size ? index + 1 : 0;
+    if (!is_same(tensors_[index])) return false;
+  }
+  return true;
+}
+
+bool Guards::is_same(const Tensor& each) const {
+  PyObject* tensor = each.tensor.ptr();
+  if (each.attributes) return has_attributes(tensor, each.attributes.ptr());
+  DlTensor now;  // NOLINT: written by what is called
+  if (each.look != nullptr && Py_TYPE(tensor) == each.type) {
+    if (each.look(tensor, &now) != 0) return ignore_exception();
+    if (now.strides != nullptr) return has_facts(each, now);
+  }
+  ArrayDesc desc;  // NOLINT: its storage is written where it is used
+  if (!read_array(tensor, desc)) return false;
+  now.data = reinterpret_cast<void*>(desc.address);
+  now.byte_offset = 0;
+  now.device = desc.device;
+  now.dtype = desc.dtype;
+  now.ndim = desc.rank;
+  now.shape = const_cast<std::int64_t*>(desc.shape);
+  now.strides = const_cast<std::int64_t*>(desc.strides);
+  return has_facts(each, now);
+}
+
+bool Guards::has_facts(const Tensor& each, const DlTensor& now) const {
+  const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(now.data);
+  if ((address != 0 ? address + now.byte_offset : 0) != each.address || now.ndim != each.rank ||
+      now.device.type != each.device.type || now.device.id != each.device.id ||
+      now.dtype.code != each.dtype.code || now.dtype.bits != each.dtype.bits ||
+      now.dtype.lanes != each.dtype.lanes) {
+    return false;
+  }
+  const std::int64_t* sizes = sizes_.data() + each.sizes;
+  return std::equal(now.shape, now.shape + each.rank, sizes) &&
+         std::equal(now.strides, now.strides + each.rank, sizes + each.rank);
+}
+
+int Guards::traverse(visitproc visit, void* arg) const {
+  for (const Dict& each : dicts_) Py_VISIT(each.dict.ptr());
+  for (const Entry& each : entries_) {
+    Py_VISIT(each.key.ptr());
+    Py_VISIT(each.expected.ptr());
+  }
+  for (const Tensor& each : tensors_) {
+    Py_VISIT(each.tensor.ptr());
+    Py_VISIT(each.attributes.ptr());
   }
   return 0;
+}
+
+void Guards::clear() {
+  flagged_ = true;
+  stop_watching();
+  is_watching_ = false;
+  // Destructors of Python's objects may come back here.
+  const auto dicts = std::move(dicts_);
+  const auto entries = std::move(entries_);
+  const auto tensors = std::move(tensors_);
+  dicts_.clear();
+  entries_.clear();
+  tensors_.clear();
+}
+
+Guards& guards_of(PyObject* object) { return unchecked<Guards>(object); }
+
+namespace {
+
+// A Python object that can be part of a cycle: a module may hold the callable that guards it.
+py::custom_type_setup collectable() {
+  return py::custom_type_setup([](PyHeapTypeObject* heap_type) {
+    PyTypeObject* type = &heap_type->ht_type;
+    type->tp_flags |= Py_TPFLAGS_HAVE_GC;
+    type->tp_traverse = [](PyObject* self, visitproc visit, void* arg) {
+      Py_VISIT(Py_TYPE(self));
+      if (!py::detail::is_holder_constructed(self)) return 0;
+      return guards_of(self).traverse(visit, arg);
+    };
+    type->tp_clear = [](PyObject* self) {
+      if (py::detail::is_holder_constructed(self)) guards_of(self).clear();
+      return 0;
+    };
+  });
+}
+
+using AnyTuple = py::typing::Tuple<py::object, py::ellipsis>;
+
+}  // namespace
+
+void bind_guards(py::module_& module) {
+  py::class_<Guards> type(module, "_Guards", collectable(),
+                          "What a graph takes for granted of modules' dicts and of tensors.");
+  type.def(py::init([](const AnyTuple& dicts, const AnyTuple& tensors, std::size_t at_once) {
+             return std::make_unique<Guards>(dicts, tensors, at_once);
+           }),
+           py::arg("dicts"), py::arg("tensors"), py::arg("at_once"))
+      .def("hold", &Guards::hold)
+      .def("flag", &Guards::flag);
+  type.attr("ABSENT") = py::reinterpret_borrow<py::object>(Guards::absent());
 }
 
 }  // namespace gpuprof::bindings

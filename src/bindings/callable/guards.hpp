@@ -1,10 +1,10 @@
-// What a function reads besides its arguments: parameters, buffers, flags, names. A graph holds
-// their addresses and values, so they must be what they were at the capture.
+// What a captured graph takes for granted of torch's modules and tensors: which objects are in the
+// modules' dicts, and where each tensor's memory is and how it is laid out.
 //
-// An item is a place (a dict with a key, a list or tuple with an index, a closure's cell), the
-// object that was in it, and for an array its address. Checking all items of a large model costs
-// more than a launch, so each check takes the next few in turn, and those that are marked always.
-// All functions need the interpreter lock; comparing values may run Python code.
+// From Python 3.12 on the interpreter tells when a dict is about to change, and before, each dict
+// has a version: its entries are compared only after a change. Tensors are asked each time by
+// DLPack's exchange API, else by their attributes. All functions need the interpreter lock. Only
+// tensors without that API run Python code.
 #pragma once
 
 #include <Python.h>
@@ -14,37 +14,81 @@
 #include <cstdint>
 #include <vector>
 
+#include "bindings/interop/dlpack.hpp"
+
 namespace gpuprof::bindings {
 
 class Guards {
  public:
-  Guards() = default;
-  // `items` and `always` are tuples of (container, key, expected, address or None), the key None
-  // for a cell. A check takes `at_once` of the items. Throws py::value_error for what is no item.
-  Guards(const pybind11::tuple& items, const pybind11::tuple& always, std::size_t at_once);
+  // `dicts`: tuples of (dict, ((key, value), ...), whole). A whole dict has these keys alone, in
+  // this order; of another one no other key is looked at, and `absent()` as a value says that the
+  // key is not there. `tensors`: tuples of (tensor, its _core._array_facts or None). Each check
+  // compares all dicts, and the next `at_once` tensors in turn; 0 is all of them.
+  // Throws py::value_error and py::cast_error for anything else.
+  Guards(const pybind11::tuple& dicts, const pybind11::tuple& tensors, std::size_t at_once);
+  Guards(const Guards&) = delete;
+  Guards& operator=(const Guards&) = delete;
+  ~Guards() { stop_watching(); }
 
-  // Whether the items that were checked are unchanged.
-  bool hold();
+  // Whether what was compared is unchanged.
+  bool hold() { return !flagged_ && dicts_hold() && tensors_hold(); }
+  // From now on hold() is false.
+  void flag() noexcept { flagged_ = true; }
+  // Called just before one of the dicts changes.
+  void note_dict_change() noexcept { is_changed_ = true; }
+
+  static PyObject* absent();  // borrowed
 
   int traverse(visitproc visit, void* arg) const;
+  void clear();
 
  private:
-  struct Item {
-    pybind11::object container;
+  struct Entry {
     pybind11::object key;
-    pybind11::object expected;
-    std::uintptr_t address = 0;
-    bool has_address = false;
+    pybind11::object expected;  // absent() for none
   };
-  static void add(std::vector<Item>& items, const pybind11::tuple& described);
-  static bool is_same(const Item& item);
-  // Borrowed; null where there is nothing any more.
-  static PyObject* now_at(const Item& item);
+  struct Dict {
+    pybind11::object dict;
+    std::size_t first = 0;  // of its entries
+    std::size_t last = 0;   // the one after them
+    bool whole = false;
+    std::uint64_t version = 0;  // when it was compared; 0 is no dict's
+  };
+  using Look = int (*)(void* object, DlTensor* out);
+  struct Tensor {
+    pybind11::object tensor;
+    pybind11::object attributes;  // where no protocol tells of it; else null
+    PyTypeObject* type = nullptr;
+    Look look = nullptr;  // null: another protocol
+    std::uintptr_t address = 0;
+    DlDevice device{kDlpackCuda, 0};
+    DlDataType dtype{0, 0, 1};
+    int rank = 0;
+    std::size_t sizes = 0;  // where its sizes begin in `sizes_`, and after them its strides
+  };
 
-  std::vector<Item> items_;
-  std::vector<Item> always_;
+  void add_dict(pybind11::handle described);
+  void add_tensor(pybind11::handle described);
+  void watch();
+  void stop_watching() noexcept;
+  bool dicts_hold();
+  [[nodiscard]] bool is_same(const Dict& each) const;
+  bool tensors_hold();
+  [[nodiscard]] bool is_same(const Tensor& each) const;
+  [[nodiscard]] bool has_facts(const Tensor& each, const DlTensor& now) const;
+
+  std::vector<Dict> dicts_;
+  std::vector<Entry> entries_;  // of all dicts
+  std::vector<Tensor> tensors_;
+  std::vector<std::int64_t> sizes_;  // of all tensors
   std::size_t at_once_ = 0;
-  std::size_t next_ = 0;
+  std::size_t next_tensor_ = 0;
+  bool is_watching_ = false;
+  bool is_changed_ = true;  // since the dicts were compared
+  bool flagged_ = false;
 };
+
+// The guards inside a `_core._Guards`, without a check.
+Guards& guards_of(PyObject* object);
 
 }  // namespace gpuprof::bindings
