@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,17 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuprof._callable import buckets as buckets_module
-from gpuprof._callable.buckets import (
-    Axis,
-    Buckets,
-    Pad,
-    Padding,
-    ResultSlices,
-    learn,
-    learned,
-)
-from gpuprof._callable.leaves import SHAPE
-from gpuprof._callable.pytree import flatten_result, key_of, rebuild
+from gpuprof._callable.buckets import Axis, Buckets, Pad, Padding, learn, learned
+from gpuprof._callable.pytree import key_of
 from tests.support import stand_in_arrays
 from tests.support.stand_in_arrays import Array
 from tests.support.structures import Batch, flat
@@ -428,147 +419,3 @@ def test_a_mask_that_cannot_be_made_is_an_error(cupy: Any) -> None:
     with pytest.raises(ValueError, match="the arguments: no array with dimension -2"):
         Buckets({-2: (8,), "mask": "valid"}).with_mask(flat(CupyArray(5)), {})
     assert cupy is sys.modules["cupy"]
-
-
-# With tensors
-
-
-class Calls:
-    """Calls of a function, padded and cut; a run with the padded arguments stands for a replay."""
-
-    on: Any = None
-
-    def __init__(self, function: Callable[..., Any], rules: Any, *written: str) -> None:
-        self.function, self.buckets, self.written = function, Buckets(rules), written
-        self.known: ResultSlices | None = None
-        self.cut = 0
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call = flat(*args, **self.buckets.with_mask(flat(*args, **kwargs), kwargs))
-        padding = self.buckets.plan(call)
-        if padding is None or padding.refused:
-            return self.run(call.pattern, [leaf.array for leaf in call.leaves])
-        arrays = padding.arrays(call, self.on)
-        result = self.run(call.pattern, arrays)
-        if self.known is None or not self.known.covers(padding):
-            leaves = flatten_result(result, call.constants)[1]
-            shapes = [(leaf.path, leaf.facts[SHAPE]) for leaf in leaves]
-            real = self.run(call.pattern, [leaf.array for leaf in call.leaves])
-            more = learned(padding, shapes, real, call.constants)
-            self.known = more if self.known is None else self.known.with_(more)
-            return real
-        padding.give_back(call, arrays, self.written, self.on)
-        self.cut += 1
-        return self.known.cut(result, padding, call.constants)
-
-    def run(self, pattern: Any, arrays: list[Any]) -> Any:
-        args, kwargs = rebuild(pattern, arrays)
-        return self.function(*args, **kwargs)
-
-
-@pytest.fixture
-def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
-    found = pytest.importorskip("torch", reason="torch is not installed")
-    monkeypatch.setattr("gpuprof._callable.leaves._unfit", lambda *_: None)  # CPU tensors are fit
-    return found
-
-
-def scaled_in_place(batch: Batch, other: Any) -> Any:
-    batch.x.mul_(batch.scale).add_(other)
-    return batch.x, {"twice": batch.x.repeat_interleave(2, 0), "last": other[..., -1:]}, batch.scale
-
-
-@pytest.mark.torch
-def test_padded_calls_return_and_write_what_others_do(torch: Any) -> None:
-    calls = Calls(scaled_in_place, {0: (4, 8)}, "args[0].x")
-    for size in (3, 1, 2, 7, 5, 8, 9, 6):  # 8 is a bucket, 9 is too large
-        x, other = torch.randn(size, 10), torch.randn(size, 10)
-        expected_x = x.clone()
-        expected = scaled_in_place(Batch(expected_x, 3.0), other.clone())
-        given, more, scale = calls(Batch(x, 3.0), other)
-        assert torch.equal(x, expected_x)
-        assert torch.equal(given, expected[0])
-        assert all(torch.equal(more[name], expected[1][name]) for name in more)
-        assert (len(more), scale) == (2, 3.0)
-    assert calls.cut == 5
-
-
-@pytest.mark.torch
-def test_the_mask_is_true_for_what_is_real(torch: Any) -> None:
-    def body(x: Any, *, valid: Any) -> Any:
-        assert valid.dtype is torch.bool
-        return (x * valid[:, None]).sum(0), valid, valid.sum()
-
-    calls = Calls(body, {0: (4, 8), "mask": "valid"})
-    for size in (3, 1, 4, 9, 7, 0):  # 4 is a bucket, 9 is too large, 0 is not padded
-        x = torch.randn(size, 10)
-        total, valid, count = calls(x)
-        torch.testing.assert_close(total, x.sum(0))
-        assert valid.tolist() == [True] * size
-        assert count.item() == size
-    assert calls.cut == 2
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize(
-    "lay_out",
-    [
-        lambda x: x.t(),
-        lambda x: x[::2, 1::3],
-        lambda x: x.repeat(2, 1)[3:, :5],
-        lambda x: x[:5, :6].to(x.dtype).conj(),
-    ],
-    ids=["transposed", "strided", "part", "conjugate"],
-)
-def test_what_is_written_comes_back_whatever_the_layout(torch: Any, lay_out: Any) -> None:
-    rules = {"x": {0: (32,), -1: (64,)}}
-    calls = Calls(lambda x: x.mul_(2).sum(), rules, "kwargs['x']")
-    for _ in range(2):
-        whole = torch.randn(12, 14, dtype=torch.complex64)
-        x, expected = lay_out(whole), lay_out(whole.clone()) * 2
-        version = x._version
-        calls(x=x)
-        assert torch.equal(x, expected)
-        assert x._version > version
-    assert calls.cut == 1
-
-
-@pytest.mark.torch
-def test_one_array_may_be_padded_in_two_places(torch: Any) -> None:
-    calls = Calls(lambda x, y: (x + y, x.t() @ y), {0: (4,)})
-    for size in (3, 2):
-        x = torch.randn(size, 6)
-        total, product = calls(x, x)
-        assert torch.equal(total, 2 * x)
-        torch.testing.assert_close(product, x.t() @ x)
-    assert calls.cut == 1
-
-
-@pytest.mark.torch
-def test_arrays_without_elements_are_padded_too(torch: Any) -> None:
-    calls = Calls(lambda x: (x.add_(1), x.new_zeros(0, 6)), {0: (4,)}, "args[0]")
-    for size in (3, 2):
-        x = torch.zeros(size, 0)
-        assert [each.shape for each in calls(x)] == [(size, 0), (0, 6)]
-    assert calls.cut == 1
-
-
-@pytest.mark.torch
-def test_an_expanded_array_is_not_written_to_by_halves(torch: Any) -> None:
-    x = torch.zeros(1, 2).expand(3, 2)
-    call = flat(x)
-    padding = Buckets({0: (4,)}).plan(call)
-    assert padding is not None
-    padded = padding.arrays(call, Calls.on)
-    padded[0] += 1
-    with pytest.raises(RuntimeError, match="single memory location"):
-        padding.give_back(call, padded, ["args[0]"], Calls.on)
-    assert x.sum() == 0
-
-
-@pytest.mark.torch
-def test_what_would_be_cut_to_another_size_than_eagerly_is_refused(torch: Any) -> None:
-    calls = Calls(lambda x: x[:3] * 2, {0: (8,)})
-    assert [len(calls(torch.ones(size))) for size in (5, 4, 3)] == [3, 3, 3]
-    with pytest.raises(ValueError, match="does not follow the padded dimension"):
-        calls(torch.ones(2))

@@ -7,8 +7,8 @@ real arguments: where one size is k * B and the other k * n, a padded call keeps
 What the function writes to padded arguments is cut and copied back.
 
 Padding is zeros, and the caller must ensure that it does not change what is kept: a mean over a
-padded dimension is another number, and the copies that repeat() appends are not at k * n any more.
-A function that has to know asks for a mask.
+padded dimension is another number, and the second copy in x.repeat(2) begins at B and not at n.
+A function that has to know what is real asks for a mask.
 """
 
 from __future__ import annotations
@@ -100,12 +100,9 @@ class Padding:
 
 
 class _Rule(NamedTuple):
-    """Which dimension may be padded to which sizes; `path` is None for every array that fits.
+    """Which dimension may be padded to which sizes; `path` is None for every array that fits."""
 
-    Rules with the same `axis` are about one size.
-    """
-
-    axis: Hashable
+    axis: Hashable  # rules with the same one are about one size
     path: str | None
     dim: int
     sizes: tuple[int, ...]
@@ -221,8 +218,14 @@ class Buckets:
             places = _dimensions(flat, rule, self._mask_rule.path)
             if places:
                 found.setdefault(rule.axis, []).extend(places)
-        for places in found.values():
-            _check_agreement(places)
+        for first, place in ((places[0], each) for places in found.values() for each in places):
+            if place.size != first.size:
+                message = (
+                    f"{place.text} is {place.size}, but {first.text} is {first.size}: dimensions "
+                    "with the same buckets are padded together; list other sizes for one that "
+                    "varies by itself"
+                )
+                raise ValueError(message)
         return found
 
 
@@ -288,17 +291,6 @@ def _dimensions(flat: Flat, rule: _Rule, mask_path: str | None) -> list[_Dimensi
         message = f"buckets: the call has no array at {rule.path}; it has arrays at {known}"
         raise ValueError(message)
     return found
-
-
-def _check_agreement(places: Sequence[_Dimension]) -> None:
-    for place in places[1:]:
-        if place.size != places[0].size:
-            message = (
-                f"{place.text} is {place.size}, but {places[0].text} is {places[0].size}: "
-                "dimensions with the same buckets are padded together; list other sizes for one "
-                "that varies by itself"
-            )
-            raise ValueError(message)
 
 
 # Results.
