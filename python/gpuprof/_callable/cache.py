@@ -396,7 +396,7 @@ class CapturingCalls(_core.CallBase):
         buckets = self._settings.buckets
         if buckets is None or buckets.mask is None:
             return args, kwargs
-        return args, buckets.with_mask(args, kwargs, self._flat(args, kwargs))
+        return args, dict(buckets.with_mask(self._flat(args, kwargs), kwargs))
 
     def _padding(self, flat: Flat) -> Padding | None:
         """Return what to pad; None if nothing is, or no bucket is large enough."""
@@ -426,7 +426,7 @@ class CapturingCalls(_core.CallBase):
             return result
         padding.give_back(flat, arrays, captured.writes, on)
         self._counts["padded_calls"] += 1
-        return captured.slices.cut(result, padding, flat.constants)
+        return captured.slices.cut(result, padding, captured.flat.constants)
 
     def _padded(self, flat: Flat, padding: Padding | None) -> Flat:
         if padding is None:

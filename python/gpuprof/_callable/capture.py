@@ -56,7 +56,6 @@ from gpuprof.errors import InvalidStateError
 if TYPE_CHECKING:
     from gpuprof._graphs.graph import CapturedGraph
 
-_ALL, _SOME = 0, 2  # how many tensors a call compares; all is 0
 _WHAT_A_REPLAY_DOES = (
     "and a replay leaves lists, dicts and objects as they are; return the new value instead"
 )
@@ -131,7 +130,7 @@ class Recording:
             if warmup > 0:
                 self._warm_up(warmup)
             self._fill()
-            self._guards = ModuleGuards(self.modules)
+            self._guards = ModuleGuards(self.modules, check=self._settings.check)
             self._gradients = GradientFields(self.modules)
             arguments = [each.inside for each in self._inputs]
             self._seen = Observation(arguments)
@@ -171,10 +170,9 @@ class Recording:
 
     def finish(self, key: Any) -> CapturedCall:
         """Return what runs calls of this kind."""
-        guards = self._guards.settled(
-            [*self.modules, *self._seen.modules, *self._seen.optimizers],
-            [each.tensor for each in self._seen.externals],
-            _ALL if self._settings.check == "strict" else _SOME,
+        seen = self._seen
+        guards = self._guards.settle(
+            seen.modules, seen.optimizers, [each.tensor for each in seen.externals]
         )
         written, read = self._ranges()
         entry = self._entry(guards, written, read)

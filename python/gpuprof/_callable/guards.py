@@ -72,26 +72,27 @@ class ModuleGuards:
     def __init__(
         self, modules: Iterable[Any], tensors: Iterable[tuple[str, Any]] = (), check: str = "strict"
     ) -> None:
-        self.modules = [_inside(each) for each in modules]
+        self.modules: list[Any] = []
         self._at_once = _AT_ONCE[check]
         self._dicts: list[_Dict] = []
         self._tensors: list[_Tensor] = []
         self._names: dict[int, str] = {}
-        seen: set[int] = set()
-        for root in self.modules:
-            prefix = type(root).__name__ if len(self.modules) > 1 else ""
-            for path, part in root.named_modules():
-                if id(part) not in seen:
-                    seen.add(id(part))
-                    path = path.replace("_orig_mod.", "").removesuffix("._orig_mod")
-                    self._add_module(part, ".".join(filter(None, (prefix, path))))
+        self._seen: dict[int, Any] = {}
+        self._add_modules(modules)
         for name, tensor in tensors:
             self._add_tensor(f"'{name}'", tensor)
 
-    def settle(self) -> ModuleGuards:
+    def settle(
+        self,
+        modules: Iterable[Any] = (),
+        optimizers: Iterable[Any] = (),
+        tensors: Iterable[Any] = (),
+    ) -> ModuleGuards:
         """Leave out what the run has changed itself, which a replay may not depend on.
 
-        TypeError names a parameter, buffer, submodule or tensor that it replaced or moved.
+        Then take in what was seen to be used, as it is now: modules, the options of optimizers,
+        tensors. TypeError names a parameter, buffer, submodule or tensor that the run replaced or
+        moved.
         """
         for name, change in itertools.chain(self._replaced(), self._changed_tensors()):
             message = (
@@ -108,6 +109,14 @@ class ModuleGuards:
             elif not changed:
                 kept.append(each)
         self._dicts = kept
+        self._add_modules(modules)
+        for each in optimizers:
+            for number, group in enumerate(each.param_groups):
+                plain = {key: value for key, value in group.items() if type(value) in _SIMPLE}
+                path = f"{type(each).__name__}.param_groups[{number}]"
+                self._dicts.append(_Dict(group, plain, "attribute", path))
+        for tensor in tensors:
+            self._add_tensor(f"a tensor of shape {tuple(tensor.shape)}", tensor)
         self.core = _core._Guards(
             tuple(
                 (each.entries, tuple(each.captured.items()), each.kind != "attribute")
@@ -131,6 +140,20 @@ class ModuleGuards:
     def name_of(self, tensor: Any) -> str:
         """Return what a tensor is called in a message."""
         return self._names.get(id(tensor)) or f"tensor of shape {tuple(tensor.shape)}"
+
+    def _add_modules(self, modules: Iterable[Any]) -> None:
+        roots = [each for each in map(_inside, modules) if id(each) not in self._seen]
+        prefixed = len(self.modules) + len(roots) > 1
+        for root in roots:
+            if id(root) in self._seen:  # inside of another one
+                continue
+            self.modules.append(root)
+            prefix = type(root).__name__ if prefixed else ""
+            for path, part in root.named_modules():
+                if id(part) not in self._seen:
+                    self._seen[id(part)] = part
+                    path = path.replace("_orig_mod.", "").removesuffix("._orig_mod")
+                    self._add_module(part, ".".join(filter(None, (prefix, path))))
 
     def _add_module(self, module: Any, path: str) -> None:
         own = vars(module)
@@ -175,8 +198,9 @@ class ModuleGuards:
 def find_modules(function: Any, constants: Iterable[Any] = ()) -> list[Any]:
     """Return the modules that a callable is or holds, and those among `constants`, each once.
 
-    A callable holds what it is a method of, its closure's variables and defaults, what it wraps,
-    the arguments of a partial, and the attributes of the object that it belongs to.
+    A callable holds what it is a method of, its closure's variables and defaults, globals that it
+    names, what it wraps, the arguments of a partial, and the attributes of the object that it
+    belongs to.
     """
     found: dict[int, Any] = {}
     seen: dict[int, Any] = {}
@@ -205,13 +229,21 @@ def _held_by(function: Any) -> Iterator[Any]:
     elif isinstance(function, types.FunctionType):
         held += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
         held += [value for cell in function.__closure__ or () for value in _contents(cell)]
+        own = function.__globals__
+        held += [own[name] for name in _names_in(function.__code__) if name in own]
     elif not isinstance(function, type):
         held += getattr(function, "__dict__", {}).values()  # an object that can be called
-    own = getattr(function, "__dict__", {})
+    attributes = getattr(function, "__dict__", {})
     for name in ("_torchdynamo_orig_callable", "__wrapped__"):
-        if name in own:
-            yield own[name]
+        if name in attributes:
+            yield attributes[name]
     yield from filter(is_module, held)
+
+
+def _names_in(code: types.CodeType) -> set[str]:
+    """Return the names in a function and in those that are written inside of it."""
+    inner = [each for each in code.co_consts if isinstance(each, types.CodeType)]
+    return set(code.co_names).union(*map(_names_in, inner))
 
 
 def _contents(cell: types.CellType) -> Iterator[Any]:

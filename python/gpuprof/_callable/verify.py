@@ -30,11 +30,12 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._callable.arrays import Arrays, arrays_of
+import gpuprof._core as _core
+from gpuprof._callable.arrays import Arrays, arrays_of, copied, put_back, twins_of
 from gpuprof._callable.leaves import family_name, is_array, same_value, shown_value
 from gpuprof._frameworks import loaded
 from gpuprof.errors import GraphMismatchError
@@ -153,6 +154,67 @@ def mismatch(
         error.path, error.index = first.path, first.index
         error.expected, error.found = first.expected, first.found
     return error
+
+
+def compared(
+    function: Callable[..., Any],
+    captured: CapturedCall,
+    flat: Flat,
+    replay: Callable[[tuple[Any, ...], dict[str, Any]], Any],
+    on: CallStream,
+    *,
+    undo: bool,
+) -> tuple[Any, list[Difference]]:
+    """Replay a call, run the function on equal arguments from an equal state, and compare.
+
+    Return the replay's result and the differences. What the function writes to arguments and to
+    state is what stays; with `undo`, state and random generators are put back, too. Nothing is
+    compared if the replay did not take place.
+    """
+    twins = twins_of(flat.leaves, on)
+    state = captured.externals_written
+    device = int(flat.leaves[0].facts[DEVICE]) if flat.leaves else captured.device
+    with kept_random_state(device) if undo else contextlib.nullcontext():
+        before = copied(state)
+        with kept_random_state(device):
+            result = replay(*rebuild(flat.pattern, [leaf.array for leaf in flat.leaves]))
+        if result is _core._no_fit or result is _core._is_stale:
+            return result, []
+        after = copied(state)
+        put_back(state, before)
+        args, kwargs = rebuild(flat.pattern, twins)
+        with fresh_autocast_cache():
+            expected = function(*args, **kwargs)
+        captured.set_gradients()
+        found = _result_pairs(expected, result, flat.constants, captured.flat.constants)
+        found += [
+            (leaf.path, twin, leaf.array)
+            for leaf, twin in zip(flat.leaves, twins, strict=True)
+            if leaf.path in captured.writes
+        ]
+        names = map(captured.guards.name_of, state)
+        found += zip(names, state, after, strict=True)
+        problems = differences(found, on=on, computed_in=captured.dtypes)
+        if problems:
+            for leaf, twin in zip(flat.leaves, twins, strict=True):
+                if leaf.path in captured.writes:
+                    arrays_of(leaf.array, on).fill(leaf.array, twin)
+        if undo:
+            put_back(state, before)
+    return result, problems
+
+
+def _result_pairs(
+    expected: Any, found: Any, given: Sequence[Any], captured: Sequence[Any]
+) -> list[tuple[str, Any, Any]]:
+    """Pair the arrays of two results; where their structure differs, the results themselves."""
+    wanted_pattern, wanted = flatten_result(expected, given)
+    found_pattern, replayed = flatten_result(found, captured)
+    if key_of_result(wanted_pattern) != key_of_result(found_pattern):
+        return [("result", shown_value(expected), shown_value(found))]
+    return [
+        (leaf.path, leaf.array, other.array) for leaf, other in zip(wanted, replayed, strict=True)
+    ]
 
 
 # One pair.
