@@ -190,3 +190,19 @@ def test_a_dtype_without_numbers_is_compared_by_its_bits() -> None:
     assert same(expected, expected.clone())
     told = the_difference(expected, found)
     assert (told.index, told.count, told.max_error) == ((2,), 1, None)
+
+
+def test_powers_of_two_may_be_a_step_apart() -> None:
+    expected = torch.tensor([1.0, 2.0, 4.0, 8.0]).to(torch.float8_e8m0fnu)
+    assert same(expected, torch.tensor([2.0, 1.0, 8.0, 4.0]).to(torch.float8_e8m0fnu))
+    found = torch.tensor([1.0, 2.0, 16.0, 8.0]).to(torch.float8_e8m0fnu)
+    assert the_difference(expected, found).index == (2,)
+
+
+def test_half_precision_complex_numbers() -> None:
+    expected = torch.view_as_complex(values("float16", 16, 2))
+    assert expected.dtype is torch.complex32
+    noisy = torch.view_as_complex((torch.view_as_real(expected).float() * 1.002).half())
+    assert same(expected, noisy)
+    torch.view_as_real(noisy)[9, 1] += 1
+    assert the_difference(expected, noisy).index == (9,)
