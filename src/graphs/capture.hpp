@@ -133,8 +133,8 @@ struct StreamCapture {
 };
 StreamCapture capture_of(std::uintptr_t stream, int ordinal);
 
-// The nodes of a stream's capture so far, and whether one of those from number `since` on does work:
-// records and waits of events do none. No nodes where the stream is not being captured.
+// The nodes of a stream's capture so far, and whether one of those from number `since` on does
+// work: records and waits of events do none. No nodes where the stream is not being captured.
 struct CapturedWork {
   std::size_t nodes = 0;
   bool works = false;

@@ -469,14 +469,13 @@ CapturedWork captured_work(std::uintptr_t stream, int ordinal, std::size_t since
   std::vector<CUgraphNode> nodes(result.nodes);
   check(table.cuGraphGetNodes(graph, nodes.data(), &result.nodes), "cuGraphGetNodes");
   // The driver lists them in the order in which they were captured.
-  result.works = std::any_of(nodes.begin() + static_cast<std::ptrdiff_t>(since), nodes.end(),
-                             [&](CUgraphNode node) {
-                               int type = 0;
-                               check(type_of(table, node, type), "cuGraphNodeGetType");
-                               return type != CU_GRAPH_NODE_TYPE_EVENT_RECORD &&
-                                      type != CU_GRAPH_NODE_TYPE_WAIT_EVENT &&
-                                      type != CU_GRAPH_NODE_TYPE_EMPTY;
-                             });
+  result.works = std::any_of(
+      nodes.begin() + static_cast<std::ptrdiff_t>(since), nodes.end(), [&](CUgraphNode node) {
+        int type = 0;
+        check(type_of(table, node, type), "cuGraphNodeGetType");
+        return type != CU_GRAPH_NODE_TYPE_EVENT_RECORD && type != CU_GRAPH_NODE_TYPE_WAIT_EVENT &&
+               type != CU_GRAPH_NODE_TYPE_EMPTY;
+      });
   return result;
 }
 

@@ -41,9 +41,16 @@ class Arrays(ABC):
         """Return a new array that is not filled: dense, with the order of `array`'s dimensions."""
         return self.empty_like(array)
 
+    def laid_out_like(self, array: Any, static: Any) -> Any:  # noqa: ARG002
+        """Return a new array with the strides of `array`; `static` where that one has them.
+
+        So it is also where the library makes no such array.
+        """
+        return static
+
     @abstractmethod
     def fill(self, static: Any, array: Any) -> None:
-        """Enqueue the copy of `array` into `static`."""
+        """Enqueue the copy of `array` into `static`, of which an element may stand for several."""
 
     def stage(self, static: Any, array: Any) -> Any:
         """Return a new array that is laid out as `static` and filled from `array`."""
@@ -114,23 +121,31 @@ def arrays_of(array: Any, on: CallStream | None = None) -> Arrays:
     raise TypeError(message)
 
 
-def copies_of(leaves: Sequence[Leaf], on: CallStream) -> list[Any]:
-    """Return copies of the arrays of a call; of one that is used in place, itself."""
-    copies = []
+def twins_of(leaves: Sequence[Leaf], on: CallStream) -> list[Any]:
+    """Return copies of the arrays of a call, each laid out as it; of one used in place, itself."""
+    twins = []
     for leaf in leaves:
         arrays = arrays_of(leaf.array, on)
-        copies.append(arrays.static_like(leaf.array))
-        arrays.fill(copies[-1], leaf.array)
-    return copies
+        twin = arrays.laid_out_like(leaf.array, arrays.static_like(leaf.array))
+        arrays.fill(twin, leaf.array)
+        if getattr(leaf.array, "requires_grad", False):
+            twin.requires_grad_()
+        twins.append(twin)
+    return twins
 
 
-def changed(leaves: Sequence[Leaf], copies: Sequence[Any], on: CallStream) -> list[str]:
-    """Wait, and return the paths of those arrays that differ from their copies."""
-    return [
-        leaf.path
-        for leaf, copy in zip(leaves, copies, strict=True)
-        if not arrays_of(leaf.array, on).same_bytes(leaf.array, copy)
-    ]
+def copied(tensors: Sequence[Any]) -> list[Any]:
+    """Return copies of torch's tensors, for `put_back`."""
+    return [tensor.detach().clone() for tensor in tensors]
+
+
+def put_back(tensors: Sequence[Any], copies: Sequence[Any]) -> None:
+    """Write copies of torch's tensors back to them."""
+    if tensors:
+        # In inference mode, tensors that were made in it can be written to as well.
+        with loaded.torch().inference_mode():
+            for tensor, copy in zip(tensors, copies, strict=True):
+                tensor.copy_(copy)
 
 
 class TorchArrays(Arrays):
@@ -154,7 +169,18 @@ class TorchArrays(Arrays):
         with self._torch.inference_mode(False):
             return self._torch.empty_like(array.detach())
 
+    def laid_out_like(self, array: Any, static: Any) -> Any:
+        shape, strides = tuple(array.shape), tuple(array.stride())
+        if has_strides(shape, strides, static.stride()):
+            return static
+        with self._torch.inference_mode(False):
+            base = self._torch.empty(span(shape, strides), dtype=array.dtype, device=array.device)
+            return base.as_strided(shape, strides)
+
     def fill(self, static: Any, array: Any) -> None:
+        for dim, (size, stride) in enumerate(zip(static.shape, static.stride(), strict=True)):
+            if stride == 0 and size > 1:  # it was expanded
+                static, array = static.narrow(dim, 0, 1), array.narrow(dim, 0, 1)
         with self._torch.no_grad():  # the copy resolves conjugate and negative views
             static.copy_(array)
 
@@ -200,6 +226,15 @@ class CupyArrays(Arrays):
     def __init__(self, cupy: Any) -> None:
         super().__init__((cupy.ndarray,), cupy.empty_like)
         self._cupy = cupy
+
+    def laid_out_like(self, array: Any, static: Any) -> Any:
+        itemsize = int(array.dtype.itemsize)
+        shape, strides = array.shape, [stride // itemsize for stride in array.strides]
+        own = [stride // itemsize for stride in static.strides]
+        if has_strides(shape, strides, own) or min(strides) < 0:
+            return static
+        base = self._cupy.empty(span(shape, strides), dtype=array.dtype)
+        return self._cupy.lib.stride_tricks.as_strided(base, shape, array.strides)
 
     def fill(self, static: Any, array: Any) -> None:
         static[...] = array
@@ -331,6 +366,20 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
             return False
         expected *= size
     return True
+
+
+def has_strides(shape: Sequence[int], strides: Sequence[int], others: Sequence[int]) -> bool:
+    """Return whether two layouts of a shape are the same; dimensions of one may have any stride."""
+    return 0 in shape or all(
+        one == other
+        for size, one, other in zip(shape, strides, others, strict=True)
+        if size > 1
+    )
+
+
+def span(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Return how many elements of memory an array reaches over."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
 def grown(

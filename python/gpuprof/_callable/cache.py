@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
+from gpuprof._callable.arrays import twins_of
 from gpuprof._callable.buckets import Padding, learned
 from gpuprof._callable.capture import Recording
 from gpuprof._callable.guards import find_modules
-from gpuprof._callable.leaves import is_plain
+from gpuprof._callable.leaves import is_plain, is_used_in_place
 from gpuprof._callable.mismatch import describe_closest
 from gpuprof._callable.placement import call_stream
 from gpuprof._callable.pytree import Flat, flatten_arguments, key_of, rebuild
@@ -90,7 +91,8 @@ class CapturingCalls(_core.CallBase):
         captured = self._find(flat, padding, self._key(flat, padding))
         self._counts["misses"] = 0  # the samples are no call
         if captured is not None and padding is None and self._is_to_be_verified(captured):
-            self._compare(captured, flat.copied(self._stream_of(flat)), undo=True)
+            twins = twins_of(flat.leaves, self._stream_of(flat))
+            self._compare(captured, self._flat(*rebuild(flat.pattern, twins)), undo=True)
 
     def _require_cuda(self) -> None:
         try:
@@ -184,8 +186,11 @@ class CapturingCalls(_core.CallBase):
     # Comparing with the function.
 
     def _is_to_be_verified(self, captured: CapturedCall) -> bool:
-        runs_once = self._settings.warmup == 0 and not captured.flat.leaves
-        return self._settings.verify != "off" and captured.entry.runs == 0 and not runs_once
+        leaves = captured.flat.leaves
+        cannot = any(is_used_in_place(leaf.array) for leaf in leaves)
+        runs_once = self._settings.warmup == 0 and not leaves
+        asked = self._settings.verify != "off"
+        return asked and captured.entry.runs == 0 and not (cannot or runs_once)
 
     def _compare(self, captured: CapturedCall, flat: Flat, *, undo: bool = False) -> Any:
         """Run a call both ways; the function's own writes to arguments and state stay.

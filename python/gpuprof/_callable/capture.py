@@ -192,6 +192,9 @@ class Recording:
             read=read,
             externals_written=self._seen.written_tensors(),
             has_foreign_work=self._seen.has_foreign_work,
+            device=self._place.device,
+            dtypes=self._dtypes(),
+            gradients=self._gradients.changed(),
             training=self._training,
         )
 
@@ -439,6 +442,13 @@ class Recording:
             copied_in=copied,
             copied_back=copied and number in self._written,
         )
+
+    def _dtypes(self) -> tuple[str, ...]:
+        tensors = [each.tensor for each in self._seen.externals]
+        tensors += [each.static for each in self._inputs if loaded.is_tensor(each.static)]
+        found = {str(each.dtype) for each in tensors if each.is_floating_point()}
+        found.add(str(self._state.autocast))
+        return tuple(sorted(name.removeprefix("torch.") for name in found))
 
     def _owned_bytes(self) -> int:
         owned = [each.static for each in self._inputs if not each.arrays.in_place]

@@ -51,8 +51,16 @@ class CapturedCall:
     read: list[Range]  # and reads, or leaves its results
     externals_written: list[Any]  # tensors that cover `written`
     has_foreign_work: bool
+    device: int
+    dtypes: tuple[str, ...]  # that the function computes in
+    gradients: list[tuple[Any, Any]]  # parameters with the ``.grad`` that a call leaves them
     training: Training | None = None
     slices: ResultSlices | None = None  # how results are cut, for a bucket
+
+    def set_gradients(self) -> None:
+        """Set the ``.grad`` of parameters as a call does."""
+        for parameter, gradient in self.gradients:
+            parameter.grad = gradient
 
     def overlaps(self, flat: Flat) -> bool:
         """Return whether it matters for these arguments which copy is made first.

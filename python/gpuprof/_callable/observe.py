@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuprof._callable.arrays import arrays_of
+from gpuprof._callable.arrays import put_back
 from gpuprof._callable.leaves import extent, facts_by_attributes
 from gpuprof._frameworks import loaded
 from gpuprof._frameworks.torch_dispatch import Use, watching
@@ -98,11 +98,8 @@ class Observation:
     def restore(self) -> None:
         """Undo all writes to external tensors that the block made by operators of torch's."""
         undo, self._undo = self._undo or [], None
-        if undo:
-            # In inference mode, tensors that were made in it can be written to as well.
-            with loaded.torch().inference_mode():
-                for tensor, before in reversed(undo):
-                    tensor.copy_(before)
+        tensors, copies = zip(*reversed(undo), strict=True) if undo else ((), ())
+        put_back(tensors, copies)
 
     def note_results(self, results: Sequence[Any]) -> None:
         """Note external tensors among the results, which a replay reads to copy them."""
@@ -185,15 +182,6 @@ def merged(ranges: Sequence[Range]) -> list[Range]:
             found[-1] = found[-1][0], max(end, found[-1][1])
         elif begin < end:
             found.append((begin, end))
-    return found
-
-
-def copies(tensors: Sequence[Any]) -> list[Any]:
-    """Return copies of tensors, enqueued on the current stream."""
-    found = []
-    for tensor in tensors:
-        arrays = arrays_of(tensor)
-        found.append(arrays.stage(tensor, tensor))
     return found
 
 

@@ -121,16 +121,17 @@ def key_of(flat: Flat) -> Hashable:
     constant with its type. Addresses and strides do not count.
     """
     leaves = tuple(leaf_key(leaf.array, leaf.facts) for leaf in flat.leaves)
-    return _pattern_key(flat.pattern), leaves
+    return pattern_key(flat.pattern), leaves
 
 
-def _pattern_key(pattern: Pattern) -> Hashable:
+def pattern_key(pattern: Pattern) -> Hashable:
+    """Return what two structures have in common if they differ in their arrays alone."""
     kind = pattern[0]
     if kind == "array":
         return pattern
     if kind == "value":
         return kind, value_key(pattern[1])
-    children = map(_pattern_key, pattern[-1])
+    children = map(pattern_key, pattern[-1])
     if kind in {"dict", "mapping"}:
         items = tuple(zip(map(value_key, pattern[-2]), children, strict=True))
         return *pattern[:-2], items

@@ -37,10 +37,13 @@ from typing import TYPE_CHECKING, Any
 import gpuprof._core as _core
 from gpuprof._callable.arrays import Arrays, arrays_of, copied, put_back, twins_of
 from gpuprof._callable.leaves import family_name, is_array, same_value, shown_value
+from gpuprof._callable.pytree import Flat, flatten_result, pattern_key, rebuild
 from gpuprof._frameworks import loaded
+from gpuprof._frameworks.torch import fresh_autocast_cache, kept_random_state
 from gpuprof.errors import GraphMismatchError
 
 if TYPE_CHECKING:
+    from gpuprof._callable.entry import CapturedCall
     from gpuprof._frameworks.streams import CallStream
 
 _TOLERANCES = {
@@ -173,7 +176,7 @@ def compared(
     """
     twins = twins_of(flat.leaves, on)
     state = captured.externals_written
-    device = int(flat.leaves[0].facts[DEVICE]) if flat.leaves else captured.device
+    device = captured.device
     with kept_random_state(device) if undo else contextlib.nullcontext():
         before = copied(state)
         with kept_random_state(device):
@@ -210,7 +213,7 @@ def _result_pairs(
     """Pair the arrays of two results; where their structure differs, the results themselves."""
     wanted_pattern, wanted = flatten_result(expected, given)
     found_pattern, replayed = flatten_result(found, captured)
-    if key_of_result(wanted_pattern) != key_of_result(found_pattern):
+    if pattern_key(wanted_pattern) != pattern_key(found_pattern):
         return [("result", shown_value(expected), shown_value(found))]
     return [
         (leaf.path, leaf.array, other.array) for leaf, other in zip(wanted, replayed, strict=True)

@@ -379,8 +379,8 @@ void CacheEntry::clear() {
   in_.clear();
   out_.clear();
   back_.clear();
-  rebuild_ = spec_.result = spec_.stage = spec_.put_back = spec_.fetch = spec_.wrote =
-      spec_.after = spec_.apply = spec_.guards = spec_.stream = py::none();
+  rebuild_ = spec_.result = spec_.stage = spec_.put_back = spec_.fetch = spec_.wrote = spec_.after =
+      spec_.apply = spec_.guards = spec_.stream = py::none();
 }
 
 CacheEntry& call_entry(PyObject* object) { return unchecked<CacheEntry>(object); }
@@ -434,33 +434,25 @@ EntryArray make_entry_array(AnyTuple types, const AnyTuple& desc, bool in_place,
 using Results = std::vector<std::tuple<py::object, py::object, bool>>;
 using StateGuards = std::vector<std::pair<py::object, py::object>>;
 
-std::unique_ptr<CacheEntry> make_entry(
-    py::object graph, const AnyTuple& args, const AnyTuple& keywords, bool keywords_in_order,
-    std::vector<EntryArray> arrays, const StateGuards& state_guards,
-    py::object guards, const Results& results, py::object result, py::object stage,
-    py::object put_back, py::object fetch, py::object wrote, Ranges written, Ranges read,
-    py::object after, py::object apply, std::uint64_t verify_every, py::int_ device,
-    py::object stream_type, py::object stream) {
-  EntrySpec spec{std::move(graph),
-                 Pattern(args),
-                 Pattern(keywords),
-                 keywords_in_order,
-                 std::move(arrays),
-                 {},
-                 std::move(guards),
-                 {},
-                 std::move(result),
-                 std::move(stage),
-                 std::move(put_back),
-                 std::move(fetch),
-                 std::move(wrote),
-                 std::move(written),
-                 std::move(read),
-                 std::move(after),
-                 std::move(apply),
-                 verify_every,
-                 std::move(device),
-                 std::move(stream_type),
+std::unique_ptr<CacheEntry> make_entry(py::object graph, const AnyTuple& args,
+                                       const AnyTuple& keywords, bool keywords_in_order,
+                                       std::vector<EntryArray> arrays,
+                                       const StateGuards& state_guards, py::object guards,
+                                       const Results& results, py::object result, py::object stage,
+                                       py::object put_back, py::object fetch, py::object wrote,
+                                       Ranges written, Ranges read, py::object after,
+                                       py::object apply, std::uint64_t verify_every,
+                                       py::int_ device, py::object stream_type, py::object stream) {
+  EntrySpec spec{std::move(graph),    Pattern(args),
+                 Pattern(keywords),   keywords_in_order,
+                 std::move(arrays),   {},
+                 std::move(guards),   {},
+                 std::move(result),   std::move(stage),
+                 std::move(put_back), std::move(fetch),
+                 std::move(wrote),    std::move(written),
+                 std::move(read),     std::move(after),
+                 std::move(apply),    verify_every,
+                 std::move(device),   std::move(stream_type),
                  std::move(stream)};
   for (const auto& [ask, expected] : state_guards) spec.state_guards.push_back({ask, expected});
   for (const auto& [make, like, copied] : results) spec.results.push_back({make, like, copied});

@@ -75,11 +75,11 @@ struct EntrySpec {
   pybind11::object put_back;  // put_back(index, array): the array inside into the call's
   pybind11::object fetch;     // fetch(index, array): the result inside into a new one
   pybind11::object wrote;     // wrote(index, array): the call's array was copied back to
-  Ranges written;         // where the function writes besides
-  Ranges read;            // where it reads besides, or leaves its results
-  pybind11::object after;  // after(): what else a run of the function changes; None for nothing
-  pybind11::object apply;  // apply(entry, *arrays): the results, by autograd, which calls
-                           // replay(); None for a run without
+  Ranges written;             // where the function writes besides
+  Ranges read;                // where it reads besides, or leaves its results
+  pybind11::object after;     // after(): what else a run of the function changes; None for nothing
+  pybind11::object apply;     // apply(entry, *arrays): the results, by autograd, which calls
+                              // replay(); None for a run without
   std::uint64_t verify_every = 0;  // which calls Python compares with the function; 0: none
   // Where a call is: asked of the API of `stream_type`; where it has none of `stream`, a handle or
   // what is called with the device; None is the graph's own stream.
@@ -104,9 +104,7 @@ class CacheEntry {
   [[nodiscard]] bool state_is_as_captured() const;
   bool guards_hold() { return !cleared_ && guards_->hold(); }
   // Whether this call is one that Python compares with the function itself.
-  bool is_to_be_verified() {
-    return spec_.verify_every != 0 && ++calls_ % spec_.verify_every == 0;
-  }
+  bool is_to_be_verified() { return spec_.verify_every != 0 && ++calls_ % spec_.verify_every == 0; }
 
   // Null where the stream is being captured, with no exception set: nothing was done.
   PyObject* run(CallBuffers& buffers);
