@@ -194,6 +194,8 @@ def _pivots(result: Result) -> list[str]:
     lines: list[str] = []
     for pivot in PIVOTS[result.script]:
         cases = dict.fromkeys(case for name in rows if (case := pivot.case(name)) is not None)
+        if not cases:
+            continue
         cells = [
             (case, *(_marked(rows.get(name.format(case))) for name in pivot.columns.values()))
             for case in cases
@@ -215,6 +217,7 @@ PAGES = {
         "docs/accuracy.md", "benchmark-accuracy", _sections(["benchmark_accuracy"], _pivots)
     ),
     "callable": Page("docs/callable.md", "callable", _sections(["graphs_callable"], _pivots)),
+    "training": Page("docs/callable.md", "training", _sections(["graphs_training"], _pivots)),
     "verdicts": Page("docs/verdicts.md", "verdicts", _sections(VERDICTS, _rows)),
     "breaks": Page("docs/when_a_capture_breaks.md", "breaks", breaks),
 }

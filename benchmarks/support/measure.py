@@ -118,7 +118,9 @@ _NEXT_UNIT = {"ns": "µs", "µs": "ms", "ms": "s"}
 
 
 def format_value(value: float, unit: str) -> str:
-    """Return a figure with about three digits, in the unit that suits it."""
+    """Return a figure with about three digits, in the unit that suits it; more without a unit."""
+    if not unit:
+        return f"{value:.6g}"
     unit = {"us": "µs"}.get(unit, unit)
     while unit in _NEXT_UNIT and value >= 1000:
         value, unit = value / 1000, _NEXT_UNIT[unit]

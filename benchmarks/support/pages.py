@@ -103,6 +103,7 @@ SCRIPTS: Mapping[str, tuple[str, str | None]] = {
     "trace_summary": ("Reading a trace", None),
     "graphs_launch": ("What CUDA graphs cost the host", None),
     "graphs_callable": ("What a graphed callable costs", "callable.md"),
+    "graphs_training": ("What a training step costs", "callable.md"),
     "benchmark_accuracy": ("How far a benchmark is from the hardware profiler", "accuracy.md"),
     "benchmark_verdicts": ("How often a verdict is wrong", "verdicts.md"),
     "benchmark_verdicts_noise": ("Verdicts under other kinds of noise", "verdicts.md"),
@@ -125,6 +126,8 @@ class Pivot:
 
 
 _CASE = r"(.+?): .+"
+# The rest of a name that has no further figure of the same case behind it.
+_WHOLE = r"(?!.*(?:, beside .*|, latency|, host time|, GPU time|, loss .*)$).+)"
 PIVOTS: Mapping[str, tuple[Pivot, ...]] = {
     "benchmark_accuracy": (
         Pivot(
@@ -152,8 +155,39 @@ PIVOTS: Mapping[str, tuple[Pivot, ...]] = {
     "graphs_callable": (
         Pivot(
             "The best of several rounds:",
-            r"((?!host, )(?!.*(?:, beside .*|, host time|, GPU time)$).+)",
-            {"a call, in a loop": "{}", "host time": "{}, host time", "GPU time": "{}, GPU time"},
+            r"((?!host, )" + _WHOLE,
+            {
+                "latency": "{}, latency",
+                "a call, in a loop": "{}",
+                "host time": "{}, host time",
+                "GPU time": "{}, GPU time",
+            },
+        ),
+        Pivot(
+            "What the guards of a module of 64 parameters add to the host's time of a call; what "
+            "missed its target is marked:",
+            r"host, (64 parameters.+)",
+            {"host time": "host, {}"},
+        ),
+    ),
+    "graphs_training": (
+        Pivot(
+            "The host's time of a forward pass, the best of several rounds; what missed its target "
+            "is marked:",
+            r"forward, (.+)",
+            {"host time": "forward, {}"},
+        ),
+        Pivot(
+            "A whole step, the best of several rounds; a loss too far from eager's is marked:",
+            r"((?!forward, )" + _WHOLE,
+            {
+                "latency": "{}, latency",
+                "a step, in a loop": "{}",
+                "host time": "{}, host time",
+                "GPU time": "{}, GPU time",
+                "loss": "{}, loss after 200 steps",
+                "apart from eager's": "{}, loss apart from eager's",
+            },
         ),
     ),
 }

@@ -18,7 +18,7 @@ from typing import Any
 
 FORMAT = "gpuprof-benchmark"
 VERSION = 1
-UNITS = ("ns", "us", "ms", "MiB", "%")
+UNITS = ("ns", "us", "ms", "MiB", "%", "")  # the last: a plain number, such as a loss
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 

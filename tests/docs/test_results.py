@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import importlib
 import json
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["readme", "measurements", "accuracy", "callable", "verdicts", "breaks"]
+PAGES = ["readme", "measurements", "accuracy", "callable", "training", "verdicts", "breaks"]
 
 
 @pytest.fixture
@@ -164,6 +165,26 @@ def test_what_was_missed_comes_first(result: Any, render: Any) -> None:
     assert "1 of 3 targets were missed." in missed
     assert "| timing_scope_overhead | disabled \\| off | 90.0 ns | 17x less |" in missed
     assert "| timing_scope_overhead | import |" not in missed
+
+
+def test_a_training_step_is_one_line_with_its_loss(result: Any, render: Any, results: Any) -> None:
+    way = "MLP: gpuprof"
+    rows = [
+        results.Row(f"forward, {way}", 9000.0, "ns"),
+        results.Row(way, 300.0, "us"),
+        results.Row(f"{way}, latency", 320.0, "us"),
+        results.Row(f"{way}, beside eager", 300.0, "us", None, way, 1.0, 1.0, target=0.5),
+        results.Row(f"{way}, loss after 200 steps", 0.380054, ""),
+        results.Row(f"{way}, loss apart from eager's", 0.2, "%", target=0.1),
+    ]
+    shown = render.PAGES["training"].render(
+        [dataclasses.replace(result, script="graphs_training", rows=rows)]
+    )
+    lines = [line for line in shown.splitlines() if line.startswith("| MLP")]
+    assert lines == [
+        "| MLP: gpuprof | 9.00 µs |",
+        "| MLP: gpuprof | 320 µs | 300 µs | 0.380054 | 0.20 % **(!)** |",
+    ]
 
 
 def test_every_script_with_results_has_a_section(render: Any, results: Any) -> None:
