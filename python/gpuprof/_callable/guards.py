@@ -154,10 +154,8 @@ class ModuleGuards:
     def _add_tensor(self, name: str, tensor: Any) -> None:
         if id(tensor) in self._names:
             return
-        facts = _facts(tensor)
-        memory = None if facts is None else _memory(tensor)
         self._names[id(tensor)] = name
-        self._tensors.append(_Tensor(name, tensor, facts, memory))
+        self._tensors.append(_Tensor(name, tensor, _facts(tensor), _memory(tensor)))
 
     def _replaced(self) -> Iterator[tuple[str, str]]:
         for each in self._dicts:
@@ -285,7 +283,10 @@ def _facts(tensor: Any) -> tuple[Any, ...] | None:
 
 
 def _memory(tensor: Any) -> Any:
-    return tensor.untyped_storage() if is_tensor(tensor) else tensor
+    try:
+        return tensor.untyped_storage() if is_tensor(tensor) else tensor
+    except (RuntimeError, ValueError):  # a lazy module's parameter
+        return None
 
 
 def _difference(now: tuple[Any, ...] | None, captured: tuple[Any, ...] | None) -> str | None:
