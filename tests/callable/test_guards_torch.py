@@ -124,7 +124,10 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "hook": (lambda n: n.fc.register_forward_hook(print), "hook added to 'fc'"),
     "own hook": (lambda n: n.register_forward_pre_hook(print, with_kwargs=True), "hook added"),
     "backward hook": (lambda n: n.fc.register_full_backward_hook(print), "hook added to 'fc'"),
-    "dict": (lambda n: setattr(n, "_buffers", dict(n._buffers)), f"attribute '_buffers': {REPLACED}"),
+    "dict": (
+        lambda n: setattr(n, "_buffers", dict(n._buffers)),
+        f"attribute '_buffers': {REPLACED}",
+    ),
 }
 
 
@@ -169,6 +172,21 @@ def test_tensors_are_told_of_without_the_protocol_too(tensor: Any) -> None:
     assert guards.hold()
     tensor.untyped_storage().resize_(0)
     assert not guards.hold()
+
+
+@pytest.mark.parametrize("rank", range(8))
+def test_tensors_of_any_rank_are_told_of(rank: int) -> None:
+    tensor = torch.ones((2,) * rank)
+    guards = ModuleGuards([], [("x", tensor)]).settle()
+    assert holds(guards)
+    before = tensor.data
+    for other in (before[None], before.view(torch.int32), before.clone(), before[..., None]):
+        tensor.data = other
+        assert not holds(guards)
+        tensor.data = before
+        assert holds(guards)
+    torch.utils.swap_tensors(tensor, torch.ones((2,) * rank))
+    assert not holds(guards)
 
 
 def test_a_sweep_finds_a_tensor_that_moved_in_a_few_calls() -> None:

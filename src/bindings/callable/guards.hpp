@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bindings/interop/dlpack.hpp"
+#include "bindings/interop/torch_tensor.hpp"
 
 namespace gpuprof::bindings {
 
@@ -60,6 +61,7 @@ class Guards {
     pybind11::object attributes;  // where no protocol tells of it; else null
     PyTypeObject* type = nullptr;
     Look look = nullptr;  // null: another protocol
+    TorchTensorView view;
     std::uintptr_t address = 0;
     DlDevice device{kDlpackCuda, 0};
     DlDataType dtype{0, 0, 1};
