@@ -354,7 +354,7 @@ def held_in_every_way(module: Any) -> dict[str, Any]:
     return {
         "module": module,
         "method": module.forward,
-        "closure": lambda x: module(x),
+        "closure": lambda x: module(x) + 1,
         "default": lambda x, model=module: model(x),
         "keyword default": lambda x, *, model=module: model(x),
         "partial": functools.partial(module),

@@ -152,6 +152,16 @@ def test_a_buffer_that_comes_and_goes_is_found(net: Any) -> None:
     assert not holds(with_mask)
 
 
+def test_hooks_that_come_first_are_in_the_order_that_is_guarded(net: Any) -> None:
+    net.fc.register_forward_hook(print)
+    net.fc.register_forward_hook(repr, prepend=True)
+    guards = ModuleGuards([net]).settle()
+    assert holds(guards)
+    net.fc.register_forward_hook(repr, prepend=True)
+    assert not holds(guards)
+    assert guards.moved() == ["hook added to 'fc'"]
+
+
 def test_a_hook_that_goes_is_found(net: Any) -> None:
     handle = net.fc.register_forward_hook(print)
     guards = ModuleGuards([net]).settle()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import itertools
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import gpuprof._core as _core
@@ -83,8 +83,8 @@ class ModuleGuards:
             for path, part in root.named_modules():
                 if id(part) not in seen:
                     seen.add(id(part))
-                    path = path.replace("_orig_mod.", "").removesuffix("._orig_mod")
-                    self._add_module(part, ".".join(filter(None, (prefix, path))))
+                    inner = path.replace("_orig_mod.", "").removesuffix("._orig_mod")
+                    self._add_module(part, ".".join(filter(None, (prefix, inner))))
         for name, tensor in tensors:
             self._add_tensor(f"'{name}'", tensor)
 
@@ -139,14 +139,14 @@ class ModuleGuards:
             if owned is None:  # a scripted module makes these when it is asked
                 owned = getattr(module, name, {})
             if isinstance(owned, dict):
-                self._dicts.append(_Dict(owned, dict(owned), kind, path))
+                self._dicts.append(_Dict(owned, _in_order(owned), kind, path))
             for key, value in owned.items():
                 if is_tensor(value):
                     self._add_tensor(f"{kind} {_path(path, key)}", value)
         for name in _HOOKS:
             hooks = own.get(name)
             if isinstance(hooks, dict):
-                self._dicts.append(_Dict(hooks, dict(hooks), "hook", path))
+                self._dicts.append(_Dict(hooks, _in_order(hooks), "hook", path))
         guarded = {k: v for k, v in own.items() if k in _DICTS or _is_setting(v)}
         guarded.update({name: _ABSENT for name in _OF_THE_CLASS if name not in own})
         self._dicts.append(_Dict(own, guarded, "attribute", path))
@@ -225,6 +225,11 @@ def _inside(module: Any) -> Any:
     return children.get("_orig_mod", module) if isinstance(children, dict) else module
 
 
+def _in_order(entries: dict[Any, Any]) -> dict[Any, Any]:
+    """Return a copy in the order that C++ sees, which an `OrderedDict` may not iterate in."""
+    return dict(dict.items(entries))
+
+
 def _is_setting(value: object) -> bool:
     """Return whether an attribute is compared: a plain value, or something to call."""
     if type(value) in _SIMPLE or isinstance(value, types.ModuleType):
@@ -248,7 +253,7 @@ def _changes(each: _Dict) -> Iterator[tuple[Any, str]]:
         return
     yield from ((key, "added") for key in each.entries if key not in each.captured)
     if each.entries.keys() == each.captured.keys():
-        order = zip(each.entries, each.captured, strict=True)
+        order = zip(_in_order(each.entries), each.captured, strict=True)
         yield from ((now, "in another place") for now, then in order if now != then)
 
 

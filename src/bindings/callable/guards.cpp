@@ -278,7 +278,7 @@ bool Guards::is_same(const Tensor& each) const {
 }
 
 bool Guards::has_facts(const Tensor& each, const DlTensor& now) const {
-  const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(now.data);
+  const auto address = reinterpret_cast<std::uintptr_t>(now.data);
   if ((address != 0 ? address + now.byte_offset : 0) != each.address || now.ndim != each.rank ||
       now.device.type != each.device.type || now.device.id != each.device.id ||
       now.dtype.code != each.dtype.code || now.dtype.bits != each.dtype.bits ||
