@@ -493,6 +493,15 @@ class ArrayDesc(typing.NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
+class _Guards:
+    """What a graph takes for granted of modules' dicts and of tensors."""
+    ABSENT: typing.ClassVar[object]
+    def __init__(self, dicts: tuple[typing.Any, ...], tensors: tuple[typing.Any, ...], at_once:
+        typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def __reduce__(self) -> str | tuple[typing.Any, ...]: ...
+    def flag(self) -> None: ...
+    def hold(self) -> bool: ...
+
 class _EntryArray:
     """One array of the arguments, as a graph wants it."""
     def __init__(self, *, types: tuple[typing.Any, ...], desc: tuple[typing.Any, ...], in_place:
@@ -503,8 +512,7 @@ class _CacheEntry:
     def __init__(self, *, graph: typing.Any, args: tuple[typing.Any, ...], keywords:
         tuple[typing.Any, ...], keywords_in_order: bool, arrays:
         collections.abc.Sequence[_EntryArray], state_guards:
-        collections.abc.Sequence[tuple[typing.Any, typing.Any]], guards: tuple[tuple[typing.Any,
-        ...], tuple[typing.Any, ...], typing.SupportsInt | typing.SupportsIndex], results:
+        collections.abc.Sequence[tuple[typing.Any, typing.Any]], guards: typing.Any, results:
         collections.abc.Sequence[tuple[typing.Any, typing.Any, bool]], result: typing.Any,
         stage: typing.Any, put_back: typing.Any, fetch: typing.Any, wrote: typing.Any,
         written_ranges: collections.abc.Sequence[tuple[typing.SupportsInt |

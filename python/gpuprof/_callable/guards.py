@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import itertools
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import gpuprof._core as _core
@@ -152,8 +152,8 @@ class ModuleGuards:
             for path, part in root.named_modules():
                 if id(part) not in self._seen:
                     self._seen[id(part)] = part
-                    path = path.replace("_orig_mod.", "").removesuffix("._orig_mod")
-                    self._add_module(part, ".".join(filter(None, (prefix, path))))
+                    inner = path.replace("_orig_mod.", "").removesuffix("._orig_mod")
+                    self._add_module(part, ".".join(filter(None, (prefix, inner))))
 
     def _add_module(self, module: Any, path: str) -> None:
         own = vars(module)
@@ -162,14 +162,14 @@ class ModuleGuards:
             if owned is None:  # a scripted module makes these when it is asked
                 owned = getattr(module, name, {})
             if isinstance(owned, dict):
-                self._dicts.append(_Dict(owned, dict(owned), kind, path))
+                self._dicts.append(_Dict(owned, _in_order(owned), kind, path))
             for key, value in owned.items():
                 if is_tensor(value):
                     self._add_tensor(f"{kind} {_path(path, key)}", value)
         for name in _HOOKS:
             hooks = own.get(name)
             if isinstance(hooks, dict):
-                self._dicts.append(_Dict(hooks, dict(hooks), "hook", path))
+                self._dicts.append(_Dict(hooks, _in_order(hooks), "hook", path))
         guarded = {k: v for k, v in own.items() if k in _DICTS or _is_setting(v)}
         guarded.update({name: _ABSENT for name in _OF_THE_CLASS if name not in own})
         self._dicts.append(_Dict(own, guarded, "attribute", path))
@@ -177,10 +177,8 @@ class ModuleGuards:
     def _add_tensor(self, name: str, tensor: Any) -> None:
         if id(tensor) in self._names:
             return
-        facts = _facts(tensor)
-        memory = None if facts is None else _memory(tensor)
         self._names[id(tensor)] = name
-        self._tensors.append(_Tensor(name, tensor, facts, memory))
+        self._tensors.append(_Tensor(name, tensor, _facts(tensor), _memory(tensor)))
 
     def _replaced(self) -> Iterator[tuple[str, str]]:
         for each in self._dicts:
@@ -259,6 +257,11 @@ def _inside(module: Any) -> Any:
     return children.get("_orig_mod", module) if isinstance(children, dict) else module
 
 
+def _in_order(entries: dict[Any, Any]) -> dict[Any, Any]:
+    """Return a copy in the order that C++ sees, which an `OrderedDict` may not iterate in."""
+    return dict(dict.items(entries))
+
+
 def _is_setting(value: object) -> bool:
     """Return whether an attribute is compared: a plain value, or something to call."""
     if type(value) in _SIMPLE or isinstance(value, types.ModuleType):
@@ -282,7 +285,7 @@ def _changes(each: _Dict) -> Iterator[tuple[Any, str]]:
         return
     yield from ((key, "added") for key in each.entries if key not in each.captured)
     if each.entries.keys() == each.captured.keys():
-        order = zip(each.entries, each.captured, strict=True)
+        order = zip(_in_order(each.entries), each.captured, strict=True)
         yield from ((now, "in another place") for now, then in order if now != then)
 
 
@@ -317,7 +320,10 @@ def _facts(tensor: Any) -> tuple[Any, ...] | None:
 
 
 def _memory(tensor: Any) -> Any:
-    return tensor.untyped_storage() if is_tensor(tensor) else tensor
+    try:
+        return tensor.untyped_storage() if is_tensor(tensor) else tensor
+    except (RuntimeError, ValueError):  # a lazy module's parameter
+        return None
 
 
 def _difference(now: tuple[Any, ...] | None, captured: tuple[Any, ...] | None) -> str | None:

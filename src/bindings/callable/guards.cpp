@@ -155,6 +155,12 @@ void Guards::add_tensor(py::handle described) {
     each.sizes = sizes_.size();
     sizes_.insert(sizes_.end(), shape.begin(), shape.end());
     sizes_.insert(sizes_.end(), strides.begin(), strides.end());
+    DlTensor now;  // NOLINT: written by what is called
+    if (each.look != nullptr && each.look(each.tensor.ptr(), &now) != 0) {
+      ignore_exception();
+    } else if (each.look != nullptr && has_facts(each, now)) {
+      each.view = TorchTensorView(each.tensor.ptr(), now);
+    }
   }
   tensors_.push_back(std::move(each));
 }
@@ -249,6 +255,10 @@ bool Guards::tensors_hold() {
 
 bool Guards::is_same(const Tensor& each) const {
   PyObject* tensor = each.tensor.ptr();
+  if (each.view.exists()) {
+    const std::int64_t* sizes = sizes_.data() + each.sizes;
+    return each.view.is_at(each.address, each.rank, sizes, sizes + each.rank);
+  }
   if (each.attributes) return has_attributes(tensor, each.attributes.ptr());
   DlTensor now;  // NOLINT: written by what is called
   if (each.look != nullptr && Py_TYPE(tensor) == each.type) {
@@ -268,7 +278,7 @@ bool Guards::is_same(const Tensor& each) const {
 }
 
 bool Guards::has_facts(const Tensor& each, const DlTensor& now) const {
-  const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(now.data);
+  const auto address = reinterpret_cast<std::uintptr_t>(now.data);
   if ((address != 0 ? address + now.byte_offset : 0) != each.address || now.ndim != each.rank ||
       now.device.type != each.device.type || now.device.id != each.device.id ||
       now.dtype.code != each.dtype.code || now.dtype.bits != each.dtype.bits ||

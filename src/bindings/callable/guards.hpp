@@ -2,9 +2,9 @@
 // modules' dicts, and where each tensor's memory is and how it is laid out.
 //
 // From Python 3.12 on the interpreter tells when a dict is about to change, and before, each dict
-// has a version: its entries are compared only after a change. Tensors are asked each time by
-// DLPack's exchange API, else by their attributes. All functions need the interpreter lock. Only
-// tensors without that API run Python code.
+// has a version: its entries are compared only after a change. Tensors are asked each time, by
+// torch's C interface where it is there, by DLPack's exchange API, or by their attributes. All
+// functions need the interpreter lock. Only tensors without that API run Python code.
 #pragma once
 
 #include <Python.h>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bindings/interop/dlpack.hpp"
+#include "bindings/interop/torch_tensor.hpp"
 
 namespace gpuprof::bindings {
 
@@ -60,6 +61,7 @@ class Guards {
     pybind11::object attributes;  // where no protocol tells of it; else null
     PyTypeObject* type = nullptr;
     Look look = nullptr;  // null: another protocol
+    TorchTensorView view;
     std::uintptr_t address = 0;
     DlDevice device{kDlpackCuda, 0};
     DlDataType dtype{0, 0, 1};

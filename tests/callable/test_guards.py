@@ -1,0 +1,386 @@
+"""What is guarded of dicts and arrays, and which modules a callable holds: without torch."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import gc
+import sys
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import gpuprof._core as _core
+from gpuprof._callable.guards import ModuleGuards, find_modules
+from tests.support.ids import short
+
+ABSENT = _core._Guards.ABSENT
+NAN = float("nan")
+
+
+class Module:
+    """What there is of a `torch.nn.Module`."""
+
+    def __init__(self, **attributes: Any) -> None:
+        self.training = True
+        self._parameters: dict[str, Any] = {}
+        self._buffers: dict[str, Any] = {}
+        self._modules: dict[str, Any] = {}
+        self._forward_hooks: dict[int, Any] = collections.OrderedDict()
+        vars(self).update(attributes)
+
+    def named_modules(self) -> Any:
+        yield "", self
+        for name, part in self._modules.items():
+            yield from ((f"{name}.{path}".rstrip("."), each) for path, each in part.named_modules())
+
+    def forward(self, x: Any) -> Any:
+        return x
+
+    def __call__(self, x: Any) -> Any:
+        return self.forward(x)
+
+
+class Array:
+    """An array of some library."""
+
+    def __init__(self, address: int = 4096, shape: tuple[int, ...] = (2, 3)) -> None:
+        self.address = address
+        self.shape = shape
+        self.typestr = "<f4"
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        data = (self.address, False)
+        return {"data": data, "shape": self.shape, "typestr": self.typestr, "version": 3}
+
+
+@pytest.fixture(autouse=True)
+def torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand in for torch, so that `Module` is one of its modules."""
+    stand_in = types.SimpleNamespace(nn=types.SimpleNamespace(Module=Module))
+    monkeypatch.setitem(sys.modules, "torch", stand_in)  # type: ignore[arg-type]
+
+
+def whole(entries: dict[Any, Any]) -> _core._Guards:
+    return _core._Guards(((entries, tuple(entries.items()), True),), (), 0)
+
+
+def listed(entries: dict[Any, Any], **expected: Any) -> _core._Guards:
+    return _core._Guards(((entries, tuple(expected.items()), False),), (), 0)
+
+
+def arrays(*given: Array, at_once: int = 0) -> _core._Guards:
+    return _core._Guards((), tuple((each, _core._array_facts(each)) for each in given), at_once)
+
+
+def reverse(entries: dict[Any, Any]) -> None:
+    items = list(entries.items())[::-1]
+    entries.clear()
+    entries.update(items)
+
+
+CHANGES: dict[str, Callable[[dict[Any, Any]], Any]] = {
+    "assigned": lambda d: d.__setitem__("a", object()),
+    "added": lambda d: d.__setitem__("new", None),
+    "deleted": lambda d: d.__delitem__("b"),
+    "popped": lambda d: d.pop("a"),
+    "popped item": lambda d: d.popitem(),
+    "cleared": lambda d: d.clear(),
+    "updated": lambda d: d.update(b=1),
+    "set by default": lambda d: d.setdefault("new"),
+    "merged": lambda d: d.__ior__({"a": 1}),
+    "in another order": reverse,
+    "grown": lambda d: d.update({str(i): i for i in range(1000)}),
+}
+
+
+@pytest.mark.parametrize("kind", [dict, collections.OrderedDict])
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_every_change_of_a_whole_dict_is_found(change: Any, kind: Any) -> None:
+    entries = kind(a=object(), b=[])
+    guards, before = whole(entries), dict(entries)
+    assert guards.hold()
+    change(entries)
+    assert not guards.hold()
+    assert not guards.hold()
+    entries.clear()
+    entries.update(before)
+    assert guards.hold()
+
+
+def test_only_listed_keys_of_a_dict_are_looked_at() -> None:
+    entries = {"a": 1, "b": 2.0, "c": "x"}
+    guards = listed(entries, a=1, c="x", d=ABSENT)
+    entries["b"] = entries["other"] = object()  # type: ignore[assignment]
+    assert guards.hold()
+    for key, value, old in [("a", 2, 1), ("c", "y", "x")]:
+        entries[key] = value
+        assert not guards.hold()
+        entries[key] = old
+        assert guards.hold()
+    entries["d"] = None  # type: ignore[assignment]
+    assert not guards.hold()
+    del entries["d"]
+    assert guards.hold()
+    del entries["a"]
+    assert not guards.hold()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(1, True), (1, 1.0), (0.0, -0.0), ("a", "b"), (None, 0), (True, False), ([], [])],
+    ids=short,
+)
+def test_values_of_another_type_or_sign_are_others(before: Any, after: Any) -> None:
+    entries = {"a": before}
+    guards = whole(entries), listed(entries, a=before)
+    entries["a"] = after
+    assert not any(each.hold() for each in guards)
+
+
+def test_an_equal_plain_value_and_another_nan_are_the_same() -> None:
+    entries = {"a": NAN, "b": 10**20, "c": "a" * 40}
+    guards = whole(entries)
+    entries.update(a=-NAN, b=10**19 * 10, c="".join(["a"] * 40))
+    assert guards.hold()
+
+
+@pytest.mark.parametrize("times", [1, 2000])
+def test_attributes_that_are_assigned_are_found(times: int) -> None:
+    def assign(value: int) -> None:
+        module.scale = value  # type: ignore[attr-defined]
+
+    module = Module(scale=0)
+    guards = listed(vars(module), scale=0)
+    for _ in range(times):  # until the interpreter has a fast way for it
+        assign(0)
+    assert guards.hold()
+    assign(1)
+    assert not guards.hold()
+
+
+def test_a_dict_may_be_guarded_several_times() -> None:
+    entries = {"a": 1}
+    one, other = whole(entries), whole(entries)
+    assert one.hold()
+    assert other.hold()
+    del one
+    entries["a"] = 2
+    assert not other.hold()
+    again = _core._Guards(2 * ((entries, (("a", 2),), True),), (), 0)
+    del other
+    assert again.hold()
+    entries["a"] = 1
+    assert not again.hold()
+    del again
+    entries["a"] = 3  # nobody is told
+    assert whole(entries).hold()
+
+
+def test_flagged_guards_do_not_hold() -> None:
+    guards = _core._Guards((), (), 0)
+    assert guards.hold()
+    guards.flag()
+    assert not guards.hold()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("address", 8192), ("shape", (3, 2)), ("shape", (6,)), ("typestr", "<i4")]
+)
+def test_an_array_that_moved_or_changed_is_found(name: str, value: Any) -> None:
+    array = Array()
+    guards = arrays(Array(), array)
+    assert guards.hold()
+    setattr(array, name, value)
+    assert not guards.hold()
+
+
+def test_a_sweep_finds_an_array_in_as_many_checks_as_there_are() -> None:
+    given = [Array() for _ in range(7)]
+    guards = arrays(*given, at_once=1)
+    for moved in given:
+        moved.address = 8192
+        assert [guards.hold() for _ in given].count(False) == 1
+        moved.address = 4096
+    assert all(guards.hold() for _ in given)
+    assert all(arrays(*given, at_once=10).hold() for _ in given)
+
+
+@pytest.mark.parametrize(
+    ("dicts", "tensors"),
+    [
+        ((([], (), True),), ()),
+        ((({}, ()),), ()),
+        ((({}, (1,), True),), ()),
+        ((), ((1, None),)),
+        ((), ((Array(), (1, 2)),)),
+        ((), (Array(),)),
+    ],
+    ids=short,
+)
+def test_what_cannot_be_guarded_is_refused(dicts: Any, tensors: Any) -> None:
+    with pytest.raises((ValueError, RuntimeError, TypeError)):
+        _core._Guards(dicts, tensors, 0)
+
+
+def test_nothing_is_kept_alive_after_release() -> None:
+    class Value:
+        pass
+
+    entries, array = {"a": Value()}, Array()
+    held = weakref.ref(entries["a"]), weakref.ref(array)
+    guards = _core._Guards(
+        ((entries, tuple(entries.items()), True),), ((array, _core._array_facts(array)),), 0
+    )
+    counts = sys.getrefcount(entries)
+    del array
+    entries.clear()
+    assert all(each() is not None for each in held)
+    del guards
+    assert not any(each() for each in held)
+    assert sys.getrefcount(entries) == counts - 1
+
+
+def test_a_cycle_through_guards_is_collected() -> None:
+    module = Module()
+    gone = weakref.ref(module)
+    module.guards = listed(vars(module), training=True)  # type: ignore[attr-defined]
+    module.itself = module  # type: ignore[attr-defined]
+    del module
+    gc.collect()
+    assert gone() is None
+
+
+def test_modules_are_guarded_whole() -> None:
+    inner = Module(p=0.1)
+    inner._parameters["w"] = None
+    outer = Module(heads=[1])
+    outer._modules["inner"] = inner
+    guards = ModuleGuards([outer]).settle()
+    assert guards.core.hold()
+    assert guards.moved() == []
+    outer.heads = [2]  # type: ignore[attr-defined]  # frozen
+    assert guards.core.hold()
+    inner.p = 0.5  # type: ignore[attr-defined]
+    inner._forward_hooks[1] = print
+    inner.forward = print  # type: ignore[method-assign, assignment]
+    inner._parameters["w"] = Array()
+    outer.training = False
+    outer._modules["more"] = Module()
+    assert not guards.core.hold()
+    assert set(guards.moved()) == {
+        "attribute 'inner.p': 0.5, captured with 0.1",
+        "hook added to 'inner'",
+        "attribute 'inner.forward': added",
+        "parameter 'inner.w': replaced by another object",
+        "training flag: False, captured with True",
+        "submodule 'more': added",
+    }
+
+
+def test_what_the_run_changed_itself_is_left_out() -> None:
+    module = Module(calls=0, p=0.1)
+    guards = ModuleGuards([module])
+    module.calls += 1  # type: ignore[attr-defined]
+    module._forward_hooks[1] = print
+    module.forward = print  # type: ignore[method-assign, assignment]
+    guards.settle()
+    assert guards.core.hold()
+    module.calls += 1  # type: ignore[attr-defined]
+    module._forward_hooks.clear()
+    del module.forward
+    assert guards.core.hold()
+    assert guards.moved() == []
+    module.training = False
+    module.p = 0.2  # type: ignore[attr-defined]
+    assert not guards.core.hold()
+    assert len(guards.moved()) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("_parameters", "parameter"), ("_buffers", "buffer"), ("_modules", "submod")]
+)
+def test_a_run_that_replaces_state_is_refused(name: str, kind: str) -> None:
+    module = Module()
+    vars(module)[name]["state"] = Module()
+    guards = ModuleGuards([module])
+    vars(module)[name]["state"] = Module()
+    with pytest.raises(TypeError, match=rf"{kind}\w* 'state'.*write into it \(copy_\)"):
+        guards.settle()
+
+
+def test_a_run_that_moves_an_array_is_refused() -> None:
+    array = Array()
+    guards = ModuleGuards([], [("x", array)])
+    array.address = 1
+    with pytest.raises(TypeError, match=r"'x' \(its memory moved"):
+        guards.settle()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("address", 8, "'x': its memory moved (p.data = ..., .to())"),
+        ("shape", (3, 2), "'x': its shape is (3, 2), captured (2, 3)"),
+        ("typestr", "<i4", "'x': its dtype is int32, captured float32"),
+    ],
+)
+def test_a_named_array_that_changed_is_told(name: str, value: Any, text: str) -> None:
+    array = Array()
+    guards = ModuleGuards([], [("x", array)]).settle()
+    assert guards.name_of(array) == "'x'"
+    assert guards.name_of(Array()) == "tensor of shape (2, 3)"
+    setattr(array, name, value)
+    assert guards.moved() == [text]
+
+
+def held_in_every_way(module: Any) -> dict[str, Any]:
+    def wrapped(x: Any) -> Any:
+        return module(x)
+
+    class Engine:
+        def __init__(self) -> None:
+            self.model = module
+
+        def run(self, x: Any) -> Any:
+            return self.model(x)
+
+        __call__ = run
+
+    return {
+        "module": module,
+        "method": module.forward,
+        "closure": lambda x: module(x) + 1,
+        "default": lambda x, model=module: model(x),
+        "keyword default": lambda x, *, model=module: model(x),
+        "partial": functools.partial(module),
+        "partial argument": functools.partial(print, module),
+        "partial keyword": functools.partial(print, end=module),
+        "method of an object": Engine().run,
+        "object": Engine(),
+        "wrapped": functools.lru_cache(wrapped),
+        "wrapped twice": functools.wraps(wrapped)(functools.partial(print)),
+    }
+
+
+@pytest.mark.parametrize("way", held_in_every_way(Module()))
+def test_a_module_is_found_however_a_callable_holds_it(way: str) -> None:
+    module = Module()
+    assert find_modules(held_in_every_way(module)[way]) == [module]
+
+
+def test_modules_are_found_once_and_nothing_else_is() -> None:
+    one, other, unset = Module(), Module(), Module()
+
+    def function(x: Any, y: Any = one) -> Any:
+        return one, other, later, x, y
+
+    assert find_modules(function, [other, 1, None]) == [other, one]
+    assert find_modules(print) == find_modules(Module) == []
+    later = unset
+    function.__wrapped__ = function  # type: ignore[attr-defined]
+    assert find_modules(function) == [one, unset, other]
