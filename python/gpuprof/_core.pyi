@@ -505,7 +505,9 @@ class _Guards:
 class _EntryArray:
     """One array of the arguments, as a graph wants it."""
     def __init__(self, *, types: tuple[typing.Any, ...], desc: tuple[typing.Any, ...], in_place:
-        bool, no_gradient: bool, may_be_view: bool, copied_in: bool, copied_back: bool) -> None: ...
+        bool, call_strides: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]
+        | None, requires_grad: bool | None, may_be_view: bool, copied_in: bool, copied_back:
+        bool) -> None: ...
     def __reduce__(self) -> str | tuple[typing.Any, ...]: ...
 
 class _CacheEntry:
@@ -514,12 +516,15 @@ class _CacheEntry:
         collections.abc.Sequence[_EntryArray], state_guards:
         collections.abc.Sequence[tuple[typing.Any, typing.Any]], guards: typing.Any, results:
         collections.abc.Sequence[tuple[typing.Any, typing.Any, bool]], result: typing.Any,
-        stage: typing.Any, put_back: typing.Any, fetch: typing.Any, wrote: typing.Any,
-        written_ranges: collections.abc.Sequence[tuple[typing.SupportsInt |
-        typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]], device: int,
-        stream_type: typing.Any, stream: typing.Any) -> None: ...
+        stage: typing.Any, put_back: typing.Any, fetch: typing.Any, wrote: typing.Any, written:
+        collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex,
+        typing.SupportsInt | typing.SupportsIndex]], read:
+        collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex,
+        typing.SupportsInt | typing.SupportsIndex]], after: typing.Any, apply: typing.Any,
+        verify_every: typing.SupportsInt | typing.SupportsIndex, device: int, stream_type:
+        typing.Any, stream: typing.Any) -> None: ...
     def __reduce__(self) -> str | tuple[typing.Any, ...]: ...
-    def flag(self) -> None: ...
+    def replay(self, arrays: tuple[typing.Any, ...]) -> tuple[typing.Any, ...]: ...
     @property
     def graph(self) -> typing.Any: ...
     @property
@@ -550,6 +555,10 @@ def _capture_of(arg0: typing.SupportsInt | typing.SupportsIndex, arg1: typing.Su
 
 def _capture_status(stream: typing.SupportsInt | typing.SupportsIndex, ordinal:
     typing.SupportsInt | typing.SupportsIndex=0) -> int: ...
+
+def _captured_work(stream: typing.SupportsInt | typing.SupportsIndex, ordinal:
+    typing.SupportsInt | typing.SupportsIndex, since: typing.SupportsInt |
+    typing.SupportsIndex) -> tuple[int, bool]: ...
 
 def _count_nodes(graph: typing.SupportsInt | typing.SupportsIndex) -> int:
     """How many nodes the graph has, child graphs' not counted."""

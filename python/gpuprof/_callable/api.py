@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpuprof._callable.cache import CapturingCalls
-from gpuprof._callable.capture import CapturedCall
+from gpuprof._callable.entry import CapturedCall
 from gpuprof._callable.settings import check_function, check_samples, check_settings
 from gpuprof._callable.stats import GraphedStats, GraphStats, arguments_text
 from gpuprof._graphs.types import shown

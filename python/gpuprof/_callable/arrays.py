@@ -371,9 +371,7 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 def has_strides(shape: Sequence[int], strides: Sequence[int], others: Sequence[int]) -> bool:
     """Return whether two layouts of a shape are the same; dimensions of one may have any stride."""
     return 0 in shape or all(
-        one == other
-        for size, one, other in zip(shape, strides, others, strict=True)
-        if size > 1
+        one == other for size, one, other in zip(shape, strides, others, strict=True) if size > 1
     )
 
 

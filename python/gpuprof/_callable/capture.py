@@ -44,7 +44,13 @@ from gpuprof._callable.observe import Observation, Range, merged
 from gpuprof._callable.placement import Place
 from gpuprof._callable.pytree import Flat, Pattern, flatten_arguments, flatten_result, rebuild
 from gpuprof._callable.settings import Settings
-from gpuprof._callable.state import State, requires_grad, state_guards, tensor_guards, training_flags
+from gpuprof._callable.state import (
+    State,
+    requires_grad,
+    state_guards,
+    tensor_guards,
+    training_flags,
+)
 from gpuprof._callable.training import GradientFields, Training, backward_of
 from gpuprof._frameworks import loaded
 from gpuprof._frameworks.torch import fresh_autocast_cache, kept_random_state
@@ -134,10 +140,10 @@ class Recording:
             self._gradients = GradientFields(self.modules)
             arguments = [each.inside for each in self._inputs]
             self._seen = Observation(arguments)
-            is_compiled = self._settings.compile or may_run_compiled_code()
-            if is_compiled and (warmup or arguments):
+            self._is_compiled = self._settings.compile or may_run_compiled_code()
+            if self._is_compiled and (warmup or arguments):
                 self._observe_in_a_capture_to_discard()
-            self._graph = self._capture(observes=not is_compiled)
+            self._graph = self._capture(observes=not self._is_compiled)
             if any(requires_grad(leaf.array) for leaf in self._found):
                 self._training = self._with_backward()
         self._borrowed.clear()
@@ -160,6 +166,7 @@ class Recording:
             externals=self._seen.need_gradients,
             results=[leaf.array for leaf in self._found],
             frozen=[each.tensor for each in externals if each.is_on_gpu and not each.writes],
+            is_compiled=self._is_compiled,
         )
 
     def capture_backward(self) -> None:
@@ -167,6 +174,7 @@ class Recording:
         if self._training is not None:
             with self._place.current():
                 self._training.capture_backward()
+            self._found = []  # with autograd's graph
 
     def finish(self, key: Any) -> CapturedCall:
         """Return what runs calls of this kind."""
@@ -213,7 +221,7 @@ class Recording:
         seen = Observation(arguments)
         with kept_random_state(self._place.device):
             for number in range(max(times, 2) if self._settings.compile else times):
-                result = None  # its memory serves the next run  # noqa: F841
+                result = None  # its memory serves the next run
                 self._fill()
                 with fresh_autocast_cache(), ExitStack() as stack:
                     if number == 0 and not self._settings.compile:
@@ -309,7 +317,10 @@ class Recording:
     def _count_nodes(self, block: capture) -> Callable[[int], tuple[int, bool]]:
         def count(since: int) -> tuple[int, bool]:
             assert block._guard is not None
-            return _core._captured_work(block._guard.stream, self._place.device, since)
+            found: tuple[int, bool] = _core._captured_work(
+                block._guard.stream, self._place.device, since
+            )
+            return found
 
         return count
 

@@ -9,6 +9,7 @@ which nothing else is known. Modules and optimizers are seen by torch's global h
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -117,10 +118,7 @@ class Observation:
     def written_tensors(self) -> list[Any]:
         """Return external tensors on the GPU that cover all that was written besides."""
         return [
-            tensor
-            for each in self.externals
-            if each.is_on_gpu
-            for tensor in each.writes.values()
+            tensor for each in self.externals if each.is_on_gpu for tensor in each.writes.values()
         ]
 
     def _before(self, uses: list[Use]) -> None:
@@ -205,7 +203,10 @@ def _called_modules(modules: list[Any], optimizers: list[Any]) -> Iterator[None]
     if optimizer is not None:
         hooks.append(optimizer.register_optimizer_step_pre_hook(add(optimizers)))
     try:
-        yield
+        with warnings.catch_warnings():
+            # These hooks see a compiled module twice, which does no harm.
+            warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are")
+            yield
     finally:
         for hook in hooks:
             hook.remove()
@@ -214,4 +215,4 @@ def _called_modules(modules: list[Any], optimizers: list[Any]) -> Iterator[None]
 def _weak(storage: Any) -> Any:
     from torch.multiprocessing.reductions import StorageWeakRef
 
-    return StorageWeakRef(storage)
+    return StorageWeakRef(storage)  # type: ignore[no-untyped-call]

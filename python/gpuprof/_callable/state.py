@@ -95,7 +95,7 @@ def state_guards(state: State) -> tuple[StateGuard, ...]:
     ]
     # Of torch.func: under vmap, grad or functionalize tensors stand for others.
     transforms = getattr(torch._C, "_functorch", None)
-    if hasattr(transforms, "maybe_current_level"):
+    if transforms is not None and hasattr(transforms, "maybe_current_level"):
         found.append((transforms.maybe_current_level, None))
     if state.autocast is not None:
         found.append((_autocast_dtype(torch), state.autocast))
@@ -113,7 +113,7 @@ def _autocast_dtype(torch: Any) -> Callable[[], Any]:
 def transform_of_torch() -> str | None:
     """Return the transform of torch.func that this code runs inside of, by name, or None."""
     transforms = getattr(getattr(loaded.whole_torch(), "_C", None), "_functorch", None)
-    if getattr(transforms, "maybe_current_level", lambda: None)() is None:
+    if transforms is None or getattr(transforms, "maybe_current_level", lambda: None)() is None:
         return None
     key = getattr(transforms.peek_interpreter_stack(), "key", lambda: "a transform")()
     return f"torch.func ({str(key).rpartition('.')[2].lower()})"

@@ -2,8 +2,8 @@
 
 The backward graph is captured right after the forward one, in the same memory, and reads what that
 one leaves there. So it is right only for the last replay of the forward graph, and while no other
-graph of that memory ran that was not captured in between: `backward` refuses anything else. The
-activations stay allocated, so that one replay of the forward graph can have several backward passes.
+graph of that memory ran that was not captured in between: `backward` refuses anything else. One
+replay of the forward graph can have several backward passes, other than of compiled code.
 
 ``param_grads="autograd"`` gives the gradients of parameters to autograd, which adds them to
 ``.grad`` and runs hooks. The caller may keep them: each backward pass returns copies.
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import gpuprof._core as _core
     from gpuprof._callable.observe import External
     from gpuprof._callable.settings import Settings
+    from gpuprof._graphs.graph import CapturedGraph
     from gpuprof._graphs.pool import CapturePool
 
 
@@ -65,8 +66,10 @@ class Training:
         externals: Sequence[Any],
         results: Sequence[Any],
         frozen: Sequence[Any],
+        is_compiled: bool,
     ) -> None:
         self._name = settings.name
+        self._is_compiled = is_compiled
         self._is_static = settings.outputs == "static"
         self._order = _Order.of(pool)
         self._forward_number = self._order.next_number()
@@ -111,12 +114,20 @@ class Training:
             name=f"{self._name}, backward",
         )
         order = self._pool._launch_order()
-        block._settings = block._settings._replace(
-            prepare=lambda graph: graph._set_launch_order(order) or ()
-        )
+
+        def prepare(graph: CapturedGraph) -> tuple[object, ...]:
+            graph._set_launch_order(order)
+            return ()
+
+        block._settings = block._settings._replace(prepare=prepare)
         with block as guard, torch.autocast("cuda", enabled=False):
             found = torch.autograd.grad(
-                outputs, inputs, self._grads_in, allow_unused=True, retain_graph=True
+                outputs,
+                inputs,
+                self._grads_in,
+                allow_unused=True,
+                # Compiled code may write its gradients to the memory of its activations.
+                retain_graph=not self._is_compiled,
             )
             count = len(inputs) - len(self._accumulated)
             with torch.no_grad():
@@ -130,6 +141,9 @@ class Training:
                     torch._foreach_add_([total for total, _ in used], [grad for _, grad in used])
         self._is_used = [grad is not None for grad in found[count:]]
         self._graph = guard.graph
+        # With autograd's own graph goes what it has of the stream of the capture: a parameter's
+        # node for its gradient, which eager passes would use as well.
+        self._results, self._arguments = [], []
         self._backward_number = self._order.next_number()
 
     def _take(self, gradients: Sequence[Any]) -> None:
@@ -140,7 +154,9 @@ class Training:
         for number, gradient in enumerate(gradients):
             if gradient is not None:
                 by_dtype.setdefault(gradient.dtype, []).append(number)
-                self._like[number] = torch.empty(gradient.shape, dtype=gradient.dtype, device="meta")
+                self._like[number] = torch.empty(
+                    gradient.shape, dtype=gradient.dtype, device="meta"
+                )
         for numbers in by_dtype.values():
             flat = torch.cat([gradients[number].reshape(-1) for number in numbers])
             self._flat.append((flat, numbers))
@@ -165,22 +181,22 @@ class Training:
         without = [each for each, is_one in pairs if not is_one and loaded.is_tensor(each)]
         ctx.mark_non_differentiable(*without)
         ctx.training = self
+        ctx.is_used = False
         ctx.mark = self._mark = object()
         ctx.open = self._order.replayed(self._forward_number, self._backward_number)
         ctx.versions = [each._version for each in self._frozen]
-        ctx.outputs = [(weakref.ref(each), each._version) for each in results] if (
-            self._is_static
-        ) else []
+        ctx.outputs = (
+            [(weakref.ref(each), each._version) for each in results] if (self._is_static) else []
+        )
         return results
 
     def backward(self, ctx: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
         """Do the backward part of the autograd Function: the gradients of `apply`'s arguments."""
         self._check(ctx)
+        ctx.is_used = True
         torch = loaded.torch()
         wanted = [
-            each
-            for each, is_one in zip(gradients, self._is_differentiable, strict=True)
-            if is_one
+            each for each, is_one in zip(gradients, self._is_differentiable, strict=True) if is_one
         ]
         for static, given in zip(self._grads_in, wanted, strict=True):
             if given is None:
@@ -227,9 +243,7 @@ class Training:
 
     def _check_hooks(self) -> None:
         for parameter in self._accumulated:
-            if parameter._backward_hooks or getattr(
-                parameter, "_post_accumulate_grad_hooks", None
-            ):
+            if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
                 message = (
                     f"{self._name}: a parameter of shape {tuple(parameter.shape)} has hooks, which "
                     "param_grads='accumulate' would not run; remove them, or make it with "
@@ -249,6 +263,12 @@ class Training:
             wrong = (
                 "a later call has replaced what the backward pass of this one needs; call "
                 "backward() before the next call, or make a callable for each of the calls"
+            )
+        elif ctx.is_used and self._is_compiled:
+            wrong = (
+                "a second backward pass of one call is asked for (retain_graph=True), and that of "
+                "compiled code overwrites what it needs; call the function again, or do without "
+                "torch.compile"
             )
         elif ctx.open.overwritten_by:
             wrong = (
@@ -321,8 +341,8 @@ class _OpenForward:
 class GradientFields:
     """The ``.grad`` of parameters, which a function that runs backward itself sets.
 
-    Made before the function is captured. It keeps what a call finds there to what the capture found,
-    and says what a call leaves there.
+    Made before the function is captured. It says what the capture found there, which a call must
+    find as well, and what a call leaves there.
     """
 
     def __init__(self, owners: Iterable[Any]) -> None:
@@ -366,9 +386,7 @@ def _function() -> Any:
 
     class GraphedCall(torch.autograd.Function):  # type: ignore[misc, name-defined]
         @staticmethod
-        def forward(
-            ctx: Any, training: Training, entry: Any, count: int, *tensors: Any
-        ) -> Any:
+        def forward(ctx: Any, training: Training, entry: Any, count: int, *tensors: Any) -> Any:
             return training.forward(ctx, entry, tensors[:count])
 
         @staticmethod

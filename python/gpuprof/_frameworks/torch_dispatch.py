@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from gpuprof._frameworks import loaded
 
-
 # Batch norms write to these while they train, and their schemas do not tell.
 _STATISTICS = {"running_mean", "running_var"}
 _TRAINS = ("training", "train", "use_input_stats")
@@ -68,11 +67,11 @@ def _eager_compiled_code() -> contextlib.AbstractContextManager[object]:
 def _mode() -> Any:
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Watch(TorchDispatchMode):  # type: ignore[misc]
+    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         supports_higher_order_operators = True
 
         def __init__(self, before: Before, after: After) -> None:
-            super().__init__()
+            super().__init__()  # type: ignore[no-untyped-call]
             self._before, self._after = before, after
 
         def __torch_dispatch__(
@@ -89,11 +88,10 @@ def _mode() -> Any:
 
 def _uses(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Use]:
     written, is_view, trains = _effects(func)
-    if trains and not any(
-        args[place] if isinstance(place, int) and place < len(args) else kwargs.get(place)
-        for place in trains
-    ):
-        written = frozenset()
+    if trains is not None:
+        number, name = trains
+        if not (args[number] if number < len(args) else kwargs.get(name)):
+            written = frozenset()
     found = []
     for place, value in (*enumerate(args), *kwargs.items()):
         is_written = written is None or place in written
@@ -102,17 +100,17 @@ def _uses(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Use]
 
 
 @functools.lru_cache(maxsize=4096)
-def _effects(func: Any) -> tuple[frozenset[_Place] | None, bool, tuple[_Place, ...]]:
+def _effects(func: Any) -> tuple[frozenset[_Place] | None, bool, tuple[int, str] | None]:
     """Return which arguments an operator writes to, by place and name, and if it makes a view.
 
     None stands for all of them: for operators without a schema, and for collectives, whose schemas
-    do not tell. The last are the places of a flag without which it writes to none.
+    do not tell. The last is the place of a flag without which it writes to none.
     """
     schema = getattr(func, "_schema", None)
     if schema is None or getattr(func, "namespace", "") == "c10d":
-        return None, False, ()
+        return None, False, None
     written: set[_Place] = set()
-    trains: tuple[_Place, ...] = ()
+    trains: tuple[int, str] | None = None
     is_view = False
     names = [argument.name for argument in schema.arguments]
     flags = [name for name in _TRAINS if name in names]

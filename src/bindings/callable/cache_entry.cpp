@@ -473,7 +473,10 @@ void bind_cache_entry(py::module_& module) {
            py::arg("stage"), py::arg("put_back"), py::arg("fetch"), py::arg("wrote"),
            py::arg("written"), py::arg("read"), py::arg("after"), py::arg("apply"),
            py::arg("verify_every"), py::arg("device"), py::arg("stream_type"), py::arg("stream"))
-      .def("replay", &CacheEntry::replay, py::arg("arrays"))
+      .def(
+          "replay",
+          [](CacheEntry& self, const AnyTuple& arrays) { return AnyTuple(self.replay(arrays)); },
+          py::arg("arrays"))
       .def_property_readonly("runs", &CacheEntry::runs)
       .def_property_readonly("graph", [](const CacheEntry& self) { return self.graph(); });
 }
