@@ -175,12 +175,12 @@ class CapturingCalls(_core.CallBase):
 
     def _refuse(self, transform: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         message = (
-            f"this call is inside of {transform}, whose tensors stand for others that a graph does "
+            f"{self.name}: this call is inside of {transform}, whose tensors stand for others that a graph does "
             "not see; transform the function itself (.eager), or call it outside"
         )
         if self._settings.on_capture_error == "raise":
-            raise InvalidStateError(f"{self.name}: {message}")
-        self._warn("transform", f"{message}: it runs eagerly")
+            raise InvalidStateError(message)
+        self._warn("transform", f"calls inside of {transform} run eagerly")
         return self._eagerly(args, kwargs)
 
     # Comparing with the function.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpuprof._callable.state import StateGuard, requires_grad
 from gpuprof._frameworks import loaded
@@ -52,8 +52,8 @@ class Training:
     """The backward graph of one captured forward pass.
 
     `arguments` are those that the forward graph was captured with, `externals` the other tensors
-    that require a gradient, `results` what the function returned, `frozen` the external tensors that
-    it only read. Refuses what would give wrong gradients, by InvalidStateError.
+    that require a gradient, `results` what the function returned, `frozen` the external tensors
+    that it only read. Refuses what would give wrong gradients, by InvalidStateError.
     """
 
     def __init__(
@@ -298,7 +298,9 @@ class _Order:
     the two: any other may write to where the activations lie.
     """
 
-    _of_pool: weakref.WeakKeyDictionary[CapturePool, _Order] = weakref.WeakKeyDictionary()
+    _of_pool: ClassVar[weakref.WeakKeyDictionary[CapturePool, _Order]] = (
+        weakref.WeakKeyDictionary()
+    )
 
     def __init__(self, pool: CapturePool) -> None:
         self._launches = pool._launch_order()
