@@ -70,6 +70,7 @@ class Observation:
         self._undo: list[tuple[Any, Any]] | None = None
         self._count: CountNodes | None = None
         self._nodes = 0
+        self._first = 0  # number of a node of autograd's graph that the run made
         self.written: set[int] = set()
         self.writes_inside = False
         self.has_foreign_work = False
@@ -89,6 +90,7 @@ class Observation:
         """Observe the block; with `undo`, copy what it writes to besides, for `restore`."""
         self._count, self._nodes = count, 0
         self._undo = [] if undo else None
+        self._first = _next_sequence_number()
         if count is not None:
             self._nodes, _ = count(0)
         with _called_modules(self.modules, self.optimizers), watching(self._before, self._after):
@@ -158,7 +160,7 @@ class Observation:
 
     def _note_external(self, external: External, use: Use) -> None:
         tensor = use.tensor
-        if tensor.requires_grad:
+        if tensor.requires_grad and not self._is_made_view(tensor):
             self._gradients.setdefault(id(tensor), tensor)
         if use.is_viewed:
             return
@@ -170,6 +172,11 @@ class Observation:
             external.writes[place] = tensor.detach()
             if self._undo is not None:
                 self._undo.append((tensor.detach(), tensor.detach().clone()))
+
+    def _is_made_view(self, tensor: Any) -> bool:
+        """Return whether the run has made a tensor, as a view of an external one."""
+        made_here = not tensor.is_leaf and tensor.grad_fn._sequence_nr() >= self._first
+        return made_here and tensor._is_view()
 
 
 def merged(ranges: Sequence[Range]) -> list[Range]:
@@ -210,6 +217,15 @@ def _called_modules(modules: list[Any], optimizers: list[Any]) -> Iterator[None]
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _next_sequence_number() -> int:
+    """Return a number that no later node of autograd's graph on this thread is below."""
+    torch = loaded.whole_torch()
+    if torch is None:
+        return 0
+    with torch.inference_mode(False), torch.enable_grad():
+        return int(torch.zeros((), requires_grad=True).neg().grad_fn._sequence_nr())
 
 
 def _weak(storage: Any) -> Any:

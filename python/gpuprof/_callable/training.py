@@ -298,9 +298,7 @@ class _Order:
     the two: any other may write to where the activations lie.
     """
 
-    _of_pool: ClassVar[weakref.WeakKeyDictionary[CapturePool, _Order]] = (
-        weakref.WeakKeyDictionary()
-    )
+    _of_pool: ClassVar[weakref.WeakKeyDictionary[CapturePool, _Order]] = weakref.WeakKeyDictionary()
 
     def __init__(self, pool: CapturePool) -> None:
         self._launches = pool._launch_order()
