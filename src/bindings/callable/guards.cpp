@@ -321,7 +321,7 @@ Guards& guards_of(PyObject* object) { return unchecked<Guards>(object); }
 namespace {
 
 // A Python object that can be part of a cycle: a module may hold the callable that guards it.
-py::custom_type_setup collectable() {
+py::custom_type_setup guards_in_cycles() {
   return py::custom_type_setup([](PyHeapTypeObject* heap_type) {
     PyTypeObject* type = &heap_type->ht_type;
     type->tp_flags |= Py_TPFLAGS_HAVE_GC;
@@ -342,7 +342,7 @@ using AnyTuple = py::typing::Tuple<py::object, py::ellipsis>;
 }  // namespace
 
 void bind_guards(py::module_& module) {
-  py::class_<Guards> type(module, "_Guards", collectable(),
+  py::class_<Guards> type(module, "_Guards", guards_in_cycles(),
                           "What a graph takes for granted of modules' dicts and of tensors.");
   type.def(py::init([](const AnyTuple& dicts, const AnyTuple& tensors, std::size_t at_once) {
              return std::make_unique<Guards>(dicts, tensors, at_once);
