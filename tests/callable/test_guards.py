@@ -159,7 +159,12 @@ def test_attributes_that_are_assigned_are_found(times: int) -> None:
     for _ in range(times):  # until the interpreter has a fast way for it
         assign(0)
     assert guards.hold()
+    assert list(vars(module)) == list(vars(Module(scale=0)))
     assign(1)
+    assert not guards.hold()
+    assign(0)
+    assert guards.hold()
+    del module.scale  # type: ignore[attr-defined]
     assert not guards.hold()
 
 
