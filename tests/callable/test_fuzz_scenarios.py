@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.gpu.support.fuzz_arrays import check_arrays
 from tests.gpu.support.fuzz_bodies import operators
 from tests.gpu.support.fuzz_callables import Make, check, eagerly, shrink
 from tests.gpu.support.fuzz_foreign import kernels
+from tests.gpu.support.fuzz_frozen import FROZEN, frozen
 from tests.gpu.support.fuzz_operators import OPS
 from tests.gpu.support.fuzz_scenarios import KINDS, Scenario, make_scenario
 from tests.gpu.support.fuzz_state import Body
@@ -20,7 +22,7 @@ from tests.gpu.support.fuzz_world import World
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:::torch")]
 
-SEEDS = range(60)
+SEEDS = range(100)
 _made: dict[int, Scenario] = {}
 
 
@@ -28,6 +30,12 @@ def scenario(seed: int) -> Scenario:
     if seed not in _made:
         _made[seed] = make_scenario(torch, seed, "cpu")
     return _made[seed]
+
+
+@pytest.fixture(autouse=True)
+def no_gradients() -> Iterator[None]:
+    with torch.no_grad():
+        yield
 
 
 def test_a_seed_stands_for_one_scenario() -> None:
@@ -151,7 +159,7 @@ def keeps_the_state_that_it_was_made_with(one: Scenario, world: World) -> Any:
 def repeats_its_random_numbers(_: Scenario, world: World) -> Any:
     def call(*given: Any) -> Any:
         before = torch.get_rng_state()
-        torch.manual_seed(7)
+        torch.default_generator.manual_seed(7)
         result = world.function(*given)
         torch.set_rng_state(before)
         return result
@@ -190,7 +198,6 @@ def test_a_defect_is_found(defect: Any, at_least: int) -> None:
             assert str(scenario(seed)) in str(error)  # noqa: PT017
             assert f"fuzz_callables {seed}" in str(error)  # noqa: PT017
             found += 1
-    print(found)
     assert found >= at_least
 
 
@@ -214,12 +221,6 @@ def test_an_error_is_told_with_its_scenario() -> None:
     assert "in short: " in str(caught.value)
 
 
-@pytest.fixture(autouse=True)
-def no_gradients() -> Iterator[None]:
-    with torch.no_grad():
-        yield
-
-
 def test_a_static_result_is_stale_where_it_is_an_argument() -> None:
     made = [scenario(seed) for seed in SEEDS]
     static = [each for each in made if not each.keeps]
@@ -227,3 +228,33 @@ def test_a_static_result_is_stale_where_it_is_an_argument() -> None:
     assert any(found)
     cloning = [dataclasses.replace(each, options={"outputs": "clone"}) for each in static]
     assert not any(each.stale_arguments(step) for each in cloning for step in each.steps)
+
+
+# Functions of arrays, and what is frozen.
+
+
+def test_a_function_of_arrays_does_the_same_in_two_worlds() -> None:
+    pytest.importorskip("numpy", reason="NumPy (for torch) is not installed")
+    lost = 0
+    for seed in SEEDS:
+        check_arrays(torch, seed, "cpu", lambda _, function: function)
+        try:
+            check_arrays(torch, seed, "cpu", _loses_writes_to_arrays)
+        except AssertionError as error:
+            assert f"arrays {seed}\n" in str(error)  # noqa: PT017
+            lost += 1
+    assert lost > 20
+
+
+def _loses_writes_to_arrays(_: Any, function: Any) -> Any:
+    return lambda *given: function(*(each.copy() for each in given))
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_what_is_frozen_changes_what_a_function_returns(name: str) -> None:
+    function, change = frozen(torch, name, "cpu")
+    x = torch.arange(1.0, 5.0)
+    before = function(x)
+    assert torch.equal(function(x), before)
+    change()
+    assert not torch.equal(function(x), before)

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tests.gpu.support.fuzz_operators import KINDS, OPS, Op
-from tests.gpu.support.fuzz_state import BUFFERS, EXTERNAL, PARAMETERS, Body, Line, State
+from tests.gpu.support.fuzz_state import BUFFERS, EXTERNAL, PARAMETERS, ROW, Body, Line, State
 
 _MAX_ELEMENTS = 2_000
 _MAX_DIMS = 4
-_STATE = (*PARAMETERS, *BUFFERS, *EXTERNAL)
+_SHAPES = {**PARAMETERS, **BUFFERS, **EXTERNAL}
+_STATE = tuple(_SHAPES)
 
 
 def _blocks(_: Any, x: Any, model: Any) -> Any:
@@ -111,6 +112,7 @@ class Writer:
         self,
         torch: Any,
         chance: random.Random,
+        *,
         kind: str,
         state: State,
         arguments: Sequence[Any],
@@ -166,7 +168,11 @@ class Writer:
 
     def _operand(self, like: Any = None, *, of_kernel: bool = False) -> str:
         chance = self._chance
-        state = [each for each in _STATE if each.startswith("model.")] if of_kernel else _STATE
+        state = _STATE
+        if of_kernel:
+            state = tuple(each for each in _STATE if each.startswith("model."))
+        elif self._kind == "buckets":  # which goes with any number of rows
+            state = tuple(name for name, shape in _SHAPES.items() if shape == ROW)
         names = [*self._names * 3, *state, *self._made, *self._made[-3:] * 3]
         if like is not None:
             alike = [
@@ -193,9 +199,8 @@ class Writer:
         if name in _OF_MODEL:
             names.append("model")
             given.append(self._scope["model"])
-        if self._kind == "buckets" and op.writes and self._root(first) not in self._names:
-            if first not in self._made:
-                return  # state has no rows
+        if self._kind == "buckets" and op.writes and self._root(first) in _STATE:
+            return  # state has no rows
         try:
             arguments = op.choose(self._chance, given)
             made = self._operators[name](*given, *arguments)

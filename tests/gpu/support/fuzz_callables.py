@@ -19,7 +19,7 @@ from typing import Any
 from tests.gpu.support.fuzz import is_same
 from tests.gpu.support.fuzz_scenarios import Scenario, make_scenario
 from tests.gpu.support.fuzz_state import Body
-from tests.gpu.support.fuzz_world import Step, World
+from tests.gpu.support.fuzz_world import Step, World, seed_generator
 
 # Puts into a world what its calls call.
 Make = Callable[[Scenario, World], None]
@@ -53,7 +53,7 @@ def _check(scenario: Scenario, make: Make) -> World:
             where = f"step {number}, {step}"
             states = []
             for world in (first, second):
-                torch.manual_seed(step.seed)
+                seed_generator(torch, scenario.device, step.seed)
                 try:
                     world.run(step)
                 except Exception as error:

@@ -11,7 +11,7 @@ _BLOCK = 64
 
 
 @triton.jit(do_not_specialize=_NUMBERS)  # type: ignore[untyped-decorator]
-def _kernel(px, py, m, count, x0, x1, y0, y1, CODE: tl.constexpr, BLOCK: tl.constexpr):
+def _kernel(px, py, m, count, x0, x1, y0, y1, CODE: tl.constexpr, BLOCK: tl.constexpr):  # noqa: PLR0917
     k = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = k < count
     at = px + (k // m) * x0 + (k % m) * x1

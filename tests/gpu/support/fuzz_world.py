@@ -63,6 +63,14 @@ class Step(NamedTuple):
         return f"{self.name}({self.target})"
 
 
+def seed_generator(torch: Any, device: str, seed: int) -> None:
+    """Seed the device's random generator alone: torch.manual_seed looks for many devices."""
+    if device == "cpu":
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.cuda.manual_seed(seed)
+
+
 @functools.cache
 def _thread() -> concurrent.futures.ThreadPoolExecutor:
     """The other thread: one for all, whose library handles exist before a capture needs them."""
@@ -226,18 +234,20 @@ class World:
         model = self.state.model
         shape = model.bias.shape
         dtype = self.torch.float32
-        model.optional = None if model.optional is not None else self._values(step.seed, shape, dtype)
+        model.optional = (
+            None if model.optional is not None else self._values(step.seed, shape, dtype)
+        )
 
     def append(self, step: Step) -> None:
         self.state.append_block(step.seed)
 
-    def pop(self, step: Step) -> None:
+    def pop(self, _: Step) -> None:
         blocks = self.state.model.blocks
         if len(blocks) == 0:
             raise IndexError("no block is left")
         del blocks[-1]
 
-    def mode(self, step: Step) -> None:
+    def mode(self, _: Step) -> None:
         """Switch between training and evaluation."""
         self.state.model.train(not self.state.model.training)
 
@@ -245,7 +255,7 @@ class World:
         tensor = self.state.get(step.target)
         tensor.requires_grad_(not tensor.requires_grad)
 
-    def hook(self, step: Step) -> None:
+    def hook(self, _: Step) -> None:
         """Register a hook on a block, or remove all."""
         if self._hooks:
             self._hooks.pop().remove()
@@ -253,19 +263,19 @@ class World:
             block = self.state.model.blocks[0]
             self._hooks.append(block.register_forward_hook(lambda _block, _given, out: out * 2))
 
-    def no_grads(self, step: Step) -> None:
+    def no_grads(self, _: Step) -> None:
         self.state.model.zero_grad(set_to_none=True)
 
-    def update(self, step: Step) -> None:
+    def update(self, _: Step) -> None:
         """Do what an optimizer does."""
         for parameter in self.state.model.parameters():
             if parameter.grad is not None:
                 parameter.sub_(parameter.grad * 0.05)
 
-    def collect(self, step: Step) -> None:
-        gc.collect()
+    def collect(self, _: Step) -> None:
+        gc.collect(1)  # all would take long: torch has many objects
 
-    def reset(self, step: Step) -> None:
+    def reset(self, _: Step) -> None:
         if not self.keeps:
             self.kept = []
         self.after_reset()
