@@ -262,12 +262,12 @@ def _check(scenario: ArrayScenario, make: Any) -> Any:
     kept: list[list[Any]] = [[], []]
     for number, sources in enumerate(scenario.calls):
         given = [scenario.take(sources, each) for each in kept]
-        # A static result is overwritten by the call that it is given to, and refused as one that
-        # is written to.
+        # A static result is overwritten by the call that it is given to. Each argument may count as
+        # written to, and then such a call may be refused.
         stale = {n for n, each in enumerate(given[1]) if any(each is one for one in kept[1])}
         stale = set() if keeps else stale
         wanted = eager(*given[0])
-        found = _call(fast, plain, given[1], any(f"a{n}" in scenario.written for n in stale))
+        found = _call(fast, plain, given[1], may_refuse=bool(stale))
         names = [f"result {n}" for n in range(len(wanted))]
         pairs = list(zip(names, wanted, found or (), strict=True))
         for n, (one, other) in enumerate(zip(*given, strict=True)):
@@ -283,7 +283,7 @@ def _check(scenario: ArrayScenario, make: Any) -> Any:
     return fast
 
 
-def _call(fast: Any, plain: Any, given: list[Any], may_refuse: bool) -> Any:
+def _call(fast: Any, plain: Any, given: list[Any], *, may_refuse: bool) -> Any:
     import gpuprof
 
     try:
