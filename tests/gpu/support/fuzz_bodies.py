@@ -38,6 +38,7 @@ _OF_MODEL: dict[str, Callable[..., Any]] = {
     "drop": lambda _, x, model: model.drop(x * 1),
 }
 # These are views for some strides and copies for others.
+# Then a write reaches an argument or does not, as its strides say.
 _MAYBE_VIEWS = {
     "contiguous": Op(lambda _, x: x.contiguous()),
     "reshape": Op(lambda _, x: x.reshape(-1)),
@@ -132,6 +133,7 @@ class Writer:
         self.written: set[str] = set()
         self.of_kernels: set[str] = set()  # state that others than torch read or write
         self.draws = False
+        self.sees_strides = False  # whether what it does depends on the strides of its arguments
 
     def write(self, count: int) -> Body:
         """Return a function of about so many lines."""
@@ -199,6 +201,8 @@ class Writer:
         if name in _OF_MODEL:
             names.append("model")
             given.append(self._scope["model"])
+        if is_foreign and any(self._root(each) in EXTERNAL for each in names):
+            return  # nothing would tell of it
         if self._kind == "buckets" and op.writes and self._root(first) in _STATE:
             return  # state has no rows
         try:
@@ -209,6 +213,7 @@ class Writer:
         if not op.writes and (made.numel() > _MAX_ELEMENTS or made.dim() > _MAX_DIMS):
             return
         self.draws = self.draws or name in _DRAWS or name == "drop"
+        self.sees_strides = self.sees_strides or name in {*_MAYBE_VIEWS, "view"}
         root = self._root(first)
         if is_foreign:
             self.of_kernels.update(map(self._root, names))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -97,8 +98,13 @@ def _of_raw(torch: Any, name: str) -> Kernel:
 
 
 def _of_numba(torch: Any, name: str) -> Kernel:
-    from numba import cuda
+    import numpy
 
+    if not hasattr(numpy, "row_stack"):  # newer ones have it no more, but Numba names it
+        numpy.row_stack = numpy.vstack
+    from numba import config, cuda
+
+    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
     source = {
         "grow": lambda x, _y: x * 2,
         "add_positive": lambda x, y: x + max(y, 0),
@@ -107,7 +113,7 @@ def _of_numba(torch: Any, name: str) -> Kernel:
     }[name]
     element = cuda.jit(device=True)(source)
 
-    @cuda.jit  # type: ignore[untyped-decorator]
+    @cuda.jit("void(float32[:, :], float32[:, :])")  # of any strides
     def kernel(x: Any, y: Any) -> None:
         n, m = x.shape
         for k in range(cuda.threadIdx.x, n * m, cuda.blockDim.x):
@@ -140,6 +146,13 @@ _LIBRARIES = {
 }
 
 
+# Strides and offsets for which libraries compile: dense, at an odd address, with gaps, transposed.
+_FORMS = (
+    ((6, 6), (((6, 1), 0), ((6, 1), 1), ((8, 1), 0), ((1, 6), 0), ((12, 2), 0))),
+    ((6,), (((1,), 0), ((1,), 1), ((2,), 0))),
+)
+
+
 @functools.cache
 def kernels(torch: Any, device: str) -> dict[str, Kernel]:
     """Return all kernels by name, compiled: a capture may be no place for that."""
@@ -151,19 +164,10 @@ def kernels(torch: Any, device: str) -> dict[str, Kernel]:
         if importlib.util.find_spec(module) is not None
         for name in _EXPRESSIONS
     }
-    base = torch.zeros(2, 13, 7, device=device)
-    forms = [
-        lambda x: x[:4, :6].contiguous(),  # as in a graph
-        lambda x: x[:4, :6],
-        lambda x: x.view(-1)[1:25].view(4, 6),
-        lambda x: x[0, :6],
-        lambda x: x[0, 1:7],
-        lambda x: x[:6, :6].t(),
-    ]
-    for kernel in made.values():
-        for form in forms:
-            kernel(form(base[0]), form(base[1]))
-            kernel(form(base[0]).clone(), form(base[1]))
-            kernel(form(base[0]), form(base[1]).clone())
+    for shape, forms in _FORMS:
+        for one, other in itertools.product(forms, repeat=2):
+            for kernel in made.values():
+                x, y = (torch.zeros(100, device=device) for _ in range(2))
+                kernel(x.as_strided(shape, *one), y.as_strided(shape, *other))
     torch.cuda.synchronize()
     return made

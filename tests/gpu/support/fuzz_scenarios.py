@@ -25,7 +25,7 @@ from tests.gpu.support.fuzz_state import (
     Body,
     State,
 )
-from tests.gpu.support.fuzz_world import Source, Step, World, seed_generator
+from tests.gpu.support.fuzz_world import Source, Step, World, kept_generator, seed_generator
 
 # What the contract leaves out besides FROZEN in fuzz_frozen.py.
 LEFT_OUT = (
@@ -33,6 +33,8 @@ LEFT_OUT = (
     "the sweeping check, which finds a replaced parameter some calls later",
     "a warm-up on samples by a function that writes to state: the warm-up writes, too",
     "state outside of modules in kernels of other libraries: nothing tells of it",
+    "random numbers in the order of a transposed argument: a graph has its own strides",
+    "results as arguments of what depends on strides: results may have others",
     "the memory of a static result after the next call, unless that call wrote to it",
     "writes to tensors that need gradients, and gradients of gradients",
 )
@@ -81,6 +83,7 @@ class Scenario:
     written: frozenset[str]
     of_kernels: frozenset[str]
     draws: bool
+    sees_strides: bool
     options: dict[str, Any]
     steps: tuple[Step, ...] = ()
 
@@ -108,12 +111,8 @@ class Scenario:
 
     def stale_arguments(self, step: Step) -> list[int]:
         """Return the arguments of a call that are a static result, which that call overwrites."""
-        found: list[int] = []
-        for number, source in enumerate(step.sources):
-            is_derived = source.how not in {"new", "state", "result"} and source.of in found
-            if not self.keeps and (source.how == "result" or is_derived):
-                found.append(number)
-        return found
+        numbers = range(0 if self.keeps else len(step.sources))
+        return [number for number in numbers if step.is_result(number)]
 
     def writes_to(self, numbers: list[int]) -> bool:
         return any(f"a{number}" in self.written for number in numbers)
@@ -140,13 +139,20 @@ def make_scenario(torch: Any, seed: int, device: str, kind: str | None = None) -
     state = State(torch, seed, device, trains=False)
     scratch = World(torch, state, None, keeps=True)
     foreign = kernels(torch, device) if kind == "foreign" else {}
-    with torch.no_grad(), torch.random.fork_rng():
+    with torch.no_grad(), kept_generator(torch, device):
         seed_generator(torch, device, seed)
         given = scratch.take([each._replace(is_zero=False) for each in samples])
         writer = Writer(torch, chance, kind=kind, state=state, arguments=given, foreign=foreign)
         body = writer.write(chance.randrange(3, 10))
     writes_state = any(not name.startswith(("a", "v")) for name in writer.written)
     takes_samples = chance.random() < 0.5
+    writes_arguments = any(name.startswith("a") for name in writer.written)
+    samples = tuple(each._replace(how="new") if writes_arguments else each for each in samples)
+    if writer.draws or writer.sees_strides:
+        samples = tuple(
+            each._replace(layout="dense") if each.layout == "transposed" else each
+            for each in samples
+        )
     scenario = Scenario(
         torch,
         device,
@@ -159,9 +165,10 @@ def make_scenario(torch: Any, seed: int, device: str, kind: str | None = None) -
         frozenset(writer.written),
         frozenset(writer.of_kernels),
         writer.draws,
+        writer.sees_strides,
         _options(chance, kind, writer.written, may_warm_up=not (takes_samples and writes_state)),
     )
-    with torch.random.fork_rng():
+    with kept_generator(torch, device):
         steps = _Planner(scenario, chance).plan(chance.randrange(4, 9))
     return dataclasses.replace(scenario, steps=steps)
 
@@ -280,6 +287,8 @@ class _Planner:
         layout = chance.choice(LAYOUTS) if chance.random() < 0.5 else "dense"
         if layout == "expanded" and name in self._scenario.written:
             layout = "sliced"
+        if layout in {"expanded", "transposed"} and self._scenario.draws:
+            layout = "offset"
         needs = self._scenario.trains and chance.random() < 0.6
         is_zero = chance.random() < 0.1
         return Source("new", None, self._seed(), shape, dtype, layout, needs, is_zero)
@@ -309,6 +318,8 @@ class _Planner:
         if draw < 0.3 and (alike or rows):
             how = chance.choice(("same", "alias", "overlap") if alike else ("row",))
             other = chance.choice(alike or rows)
+            if how == "overlap" and sources[other].how not in {"new", "state"}:
+                how = "alias"  # the strides of a result may differ
             if how == "overlap" and sources[other].how == "new":
                 sources[other] = sources[other]._replace(layout="roomy")
             if self._scenario.trains and how != "same":
@@ -317,7 +328,7 @@ class _Planner:
         views = self._views_of_state(plain)
         if draw < 0.4 and views and not self._scenario.trains:
             return form._replace(how="state", of=chance.choice(views))
-        if draw < 0.6:
+        if draw < 0.6 and not self._scenario.sees_strides:
             dtype = getattr(self._scenario.torch, plain.dtype)
             fitting = [
                 number

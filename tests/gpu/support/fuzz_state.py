@@ -127,7 +127,7 @@ class State:
         cache = new(50, EXTERNAL["holder.cache"])
         self.scope: dict[str, Any] = {
             "model": self.model,
-            "closure": new(51, MATRIX),
+            "closure": new(51, MATRIX).requires_grad_(trains),
             "holder": types.SimpleNamespace(cache=cache),
             "table": {"row": cache[1]},
             "items": [cache[1:]],
@@ -167,11 +167,10 @@ class State:
         self.model.blocks.append(self._block(new(seed=seed), new(seed=seed + 1), self.trains))
 
     def tensors(self) -> Iterator[tuple[str, Any]]:
-        """All tensors, by name; those that share memory are here once."""
+        """All tensors, by name."""
         yield from self.model.named_parameters()
         yield from self.model.named_buffers()
-        for name in ("closure", "holder.cache", "kept"):
-            yield name, self.get(name)
+        yield from ((name, self.get(name)) for name in EXTERNAL)
 
 
 class Line(NamedTuple):

@@ -56,11 +56,23 @@ class Step(NamedTuple):
     mode: str = "no_grad"
     where: str = "here"
 
+    def is_result(self, number: int) -> bool:
+        """Return whether an argument of a call is in the memory of an earlier result."""
+        source = self.sources[number]
+        if source.how in {"new", "state"}:
+            return False
+        return source.how == "result" or self.is_result(source.of)
+
     def __str__(self) -> str:
         if self.name == "call":
             given = ", ".join(map(str, self.sources))
             return f"call({given})  # {self.mode}, {self.where}"
         return f"{self.name}({self.target})"
+
+
+def kept_generator(torch: Any, device: str) -> Any:
+    """Return a context manager that puts the device's random generator back."""
+    return torch.random.fork_rng(devices=[] if device == "cpu" else [torch.cuda.current_device()])
 
 
 def seed_generator(torch: Any, device: str, seed: int) -> None:
@@ -294,7 +306,11 @@ class World:
         if step.name == "call":
             yield from ((f"result {n}", each) for n, each in enumerate(self.results))
             for number, each in enumerate(self.arguments):
-                if number not in skip:
+                if number in skip:
+                    continue
+                if step.is_result(number):  # whose strides may be others
+                    yield f"argument {number}", each.detach()
+                else:
                     yield f"the memory of argument {number}", whole(self.torch, each)
                 if step.mode == "backward" and each.is_leaf and each.grad is not None:
                     yield f"the gradient of argument {number}", each.grad
