@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import gpuprof
+import gpuprof.errors as errors
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.gpu.support.fuzz_frozen import FROZEN, frozen
 
@@ -34,7 +35,7 @@ def test_a_change_is_found_where_each_call_is_verified(
     change()
     wanted = function(x)
     assert not torch.equal(wanted, before)
-    with pytest.raises(gpuprof.GraphMismatchError):
+    with pytest.raises(errors.GraphMismatchError):
         fast(x)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -49,6 +50,6 @@ def test_each_third_call_is_verified(torch: Any, name: str) -> None:
     fast = gpuprof.make_graphed_callable(function, warmup=0, verify=3)
     fast(x)
     change()
-    with pytest.raises(gpuprof.GraphMismatchError):
+    with pytest.raises(errors.GraphMismatchError):
         for _ in range(3):
             fast(x)

@@ -2,6 +2,8 @@
 
 Nothing tells of the arrays in a function's closure: arguments never share memory with these. A
 raw kernel writes to an array, also where it writes what was there already.
+
+`python -m tests.gpu.support.fuzz_arrays SEED` shows a function and does its calls again.
 """
 
 from __future__ import annotations
@@ -243,7 +245,8 @@ def check_arrays(torch: Any, seed: int, device: str, make: Any = None) -> Any:
             warnings.simplefilter("ignore")
             return _check(scenario, make or _graphed)
     except Exception as error:
-        text = f"{type(error).__name__}: {error}\n{scenario}"
+        rerun = f"python -m tests.gpu.support.fuzz_arrays {seed}"
+        text = f"{type(error).__name__}: {error}\n{scenario}\nagain: {rerun}"
         raise AssertionError(text) from error
 
 
@@ -288,15 +291,34 @@ def _check(scenario: ArrayScenario, make: Any) -> Any:
 
 
 def _call(fast: Any, plain: Any, given: list[Any], *, may_refuse: bool) -> Any:
-    import gpuprof
+    import gpuprof.errors as errors
 
     try:
         return fast(*given)
-    except gpuprof.GpuprofError as error:
-        if isinstance(error, gpuprof.GraphMismatchError) or not may_refuse:
+    except errors.GpuprofError as error:
+        if isinstance(error, errors.GraphMismatchError) or not may_refuse:
             raise
         return plain(*given)
 
 
 def _whole(array: Any) -> Any:
     return array if array.base is None else array.base
+
+
+def main(seed: int) -> None:
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    check_arrays(torch, seed, device, _eagerly if device == "cpu" else None)
+    print("it does the same in both worlds")
+
+
+def _eagerly(scenario: ArrayScenario, function: Any) -> Any:
+    print(scenario)
+    return function
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(int(sys.argv[1]))

@@ -13,6 +13,9 @@ from typing import Any
 from tests.gpu.support.fuzz_operators import KINDS, OPS, Op
 from tests.gpu.support.fuzz_state import BUFFERS, EXTERNAL, PARAMETERS, ROW, Body, Line, State
 
+# Whether a function may write to `contiguous()` or `reshape()` of what it has not made itself: that
+# is an argument itself for some of its strides, and a copy for others.
+WRITES_TO_MAYBE_VIEWS = True
 _MAX_ELEMENTS = 2_000
 _MAX_DIMS = 4
 _SHAPES = {**PARAMETERS, **BUFFERS, **EXTERNAL}
@@ -38,7 +41,6 @@ _OF_MODEL: dict[str, Callable[..., Any]] = {
     "drop": lambda _, x, model: model.drop(x * 1),
 }
 # These are views for some strides and copies for others.
-# Then a write reaches an argument or does not, as its strides say.
 _MAYBE_VIEWS = {
     "contiguous": Op(lambda _, x: x.contiguous()),
     "reshape": Op(lambda _, x: x.reshape(-1)),
@@ -129,6 +131,7 @@ class Writer:
         self._num_arguments = len(arguments)
         self._made: list[str] = []
         self._roots: dict[str, str] = {}  # what a view, or what may be one, is of
+        self._maybe: set[str] = set()  # what is a view or a copy, and views of it
         self._lines: list[Line] = []
         self.written: set[str] = set()
         self.of_kernels: set[str] = set()  # state that others than torch read or write
@@ -205,6 +208,8 @@ class Writer:
             return  # nothing would tell of it
         if self._kind == "buckets" and op.writes and self._root(first) in _STATE:
             return  # state has no rows
+        if op.writes and first in self._maybe and not WRITES_TO_MAYBE_VIEWS:
+            return
         try:
             arguments = op.choose(self._chance, given)
             made = self._operators[name](*given, *arguments)
@@ -224,6 +229,8 @@ class Writer:
         result = f"v{len(self._lines)}"
         if name in _VIEWS:
             self._roots[result] = root
+            if first in self._maybe or name in _MAYBE_VIEWS:
+                self._maybe.add(result)
         self._scope[result] = made
         self._made.append(result)
         self._lines.append(Line(name, tuple(names), arguments, result))

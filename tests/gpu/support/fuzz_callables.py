@@ -117,6 +117,7 @@ def _is_close(torch: Any, scenario: Scenario, one: Any, other: Any) -> bool:
 def graphed(scenario: Scenario, world: World) -> None:
     """Let a world call a graphed callable of its function."""
     import gpuprof
+    import gpuprof.errors as errors
 
     torch, options = scenario.torch, scenario.options
     with torch.enable_grad() if scenario.trains else torch.no_grad():
@@ -126,8 +127,8 @@ def graphed(scenario: Scenario, world: World) -> None:
     def call(*args: Any) -> Any:
         try:
             return fast(*args)
-        except gpuprof.GpuprofError as error:
-            mismatch = isinstance(error, gpuprof.GraphMismatchError)
+        except errors.GpuprofError as error:
+            mismatch = isinstance(error, errors.GraphMismatchError)
             # A static result that is an argument of the next call may be refused.
             if mismatch or not scenario.stale_arguments(world.step):
                 raise

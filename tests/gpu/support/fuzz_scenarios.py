@@ -45,6 +45,8 @@ _TRIES = 10  # of a step
 # Steps beside calls, and what they may be of.
 _WHOLE = (*MODULE_STATE, "closure", "holder.cache", "kept")
 _ALL_STATE = (*MODULE_STATE, *EXTERNAL)
+# State outside of modules may move, too: the same tensor, in other memory.
+MOVES_EXTERNAL = True
 _CHANGES: dict[str, tuple[str, ...]] = {
     "write": _ALL_STATE,
     "data": _ALL_STATE,
@@ -264,7 +266,8 @@ class _Planner:
         if name in {"data", "resize", "write"} and chance.random() < 0.5:
             used = [each for each in changes[name] if each in str(self._scenario.body)]
             target = chance.choice(used or [target])
-        if kind == "foreign" and name in {"data", "resize"} and not target.startswith("model."):
+        may_move = MOVES_EXTERNAL and kind != "foreign"
+        if name in {"data", "resize"} and not (may_move or target.startswith("model.")):
             return None
         return Step(name, target, self._seed())
 
