@@ -16,6 +16,8 @@ from tests.gpu.support.fuzz_state import BUFFERS, EXTERNAL, PARAMETERS, ROW, Bod
 # Whether a function may write to `contiguous()` or `reshape()` of what it has not made itself: that
 # is an argument itself for some of its strides, and a copy for others.
 WRITES_TO_MAYBE_VIEWS = True
+# Whether kernels of other libraries write to parameters and buffers.
+KERNELS_WRITE_STATE = True
 _MAX_ELEMENTS = 2_000
 _MAX_DIMS = 4
 _SHAPES = {**PARAMETERS, **BUFFERS, **EXTERNAL}
@@ -206,6 +208,8 @@ class Writer:
             given.append(self._scope["model"])
         if is_foreign and any(self._root(each) in EXTERNAL for each in names):
             return  # nothing would tell of it
+        if is_foreign and self._root(first) in _STATE and not KERNELS_WRITE_STATE:
+            return
         if self._kind == "buckets" and op.writes and self._root(first) in _STATE:
             return  # state has no rows
         if op.writes and first in self._maybe and not WRITES_TO_MAYBE_VIEWS:

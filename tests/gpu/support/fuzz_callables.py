@@ -5,7 +5,8 @@ the other. After each, results, the memory of arguments and of all state, kept r
 random generator are equal; bit by bit, but for gradients.
 
 `python -m tests.gpu.support.fuzz_callables SEED` shows a scenario and does it; on the GPU if there
-is one, and in two eager worlds on the CPU otherwise.
+is one, and in two eager worlds on the CPU otherwise. With a number after the seed it does so many
+scenarios and shows those that fail.
 """
 
 from __future__ import annotations
@@ -178,17 +179,25 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
             yield dataclasses.replace(scenario, body=Body(lines, results, body.num_arguments))
 
 
-def main(seed: int) -> None:
+def main(first: int, count: int = 1) -> None:
+    """Do the scenarios of some seeds; show the one, or the failures among many."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    scenario = make_scenario(torch, seed, device)
-    print(scenario)
-    check(scenario, graphed if device == "cuda" else eagerly)
-    print("it does the same in both worlds")
+    failed = []
+    for seed in range(first, first + count):
+        scenario = make_scenario(torch, seed, device)
+        if count == 1:
+            print(scenario)
+        try:
+            check(scenario, graphed if device == "cuda" else eagerly)
+        except AssertionError as error:
+            failed.append(seed)
+            print(error, end="\n\n", flush=True)
+    print(f"{count} done, {len(failed)} failed: {failed}")
 
 
 if __name__ == "__main__":
     import sys
 
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:3]))
