@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import itertools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -158,6 +159,12 @@ def kernels(torch: Any, device: str) -> dict[str, Kernel]:
     """Return all kernels by name, compiled: a capture may be no place for that."""
     if device == "cpu":
         return {f"torch_{name}": _of_torch(torch, name) for name in _EXPRESSIONS}
+    with warnings.catch_warnings():  # of libraries, as they are imported
+        warnings.simplefilter("ignore")
+        return _compiled(torch, device)
+
+
+def _compiled(torch: Any, device: str) -> dict[str, Kernel]:
     made = {
         f"{library}_{name}": make(torch, name)
         for library, (module, make) in _LIBRARIES.items()

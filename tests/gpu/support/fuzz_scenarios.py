@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import random
+import warnings
 from typing import Any
 
 from tests.gpu.support.fuzz_bodies import Writer, operators
@@ -135,6 +136,12 @@ class Scenario:
 
 def make_scenario(torch: Any, seed: int, device: str, kind: str | None = None) -> Scenario:
     """Return the scenario of a seed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _make_scenario(torch, seed, device, kind)
+
+
+def _make_scenario(torch: Any, seed: int, device: str, kind: str | None) -> Scenario:
     chance = random.Random(seed)
     kind = kind or chance.choice(KINDS)
     samples = _samples(chance, kind)
