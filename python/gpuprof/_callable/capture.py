@@ -111,6 +111,7 @@ class Recording:
         self._seen = Observation()
         self._pool = settings.pool
         self._training: Training | None = None
+        self._is_compiled = False
         self._borrowed: list[Any] = []  # what the copies are made with, until instantiated
         self.modules = list(modules)  # with those that are seen to be called
         self.is_running = False  # whether an error of the function is its own, in a warm-up
@@ -200,6 +201,7 @@ class Recording:
             read=read,
             externals_written=self._seen.written_tensors(),
             has_foreign_work=self._seen.has_foreign_work,
+            strides_matter=any(each is not None for each in map(self._call_strides, self._inputs)),
             device=self._place.device,
             dtypes=self._dtypes(),
             gradients=self._gradients.changed(),
@@ -280,7 +282,7 @@ class Recording:
 
     def _capture(self, *, observes: bool) -> CapturedGraph:
         settings = self._settings
-        if self._state.records_gradients and not settings.shares_pool:
+        if self._may_train() and not settings.shares_pool:
             # What a forward pass leaves for the backward one no other graph may overwrite.
             self._pool = CapturePool()
         block = capture(
@@ -314,6 +316,11 @@ class Recording:
                     each.arrays.fill(each.static, each.inside)
         return guard.graph
 
+    def _may_train(self) -> bool:
+        parameters = [each for module in self.modules for each in module.parameters()]
+        given = [each.leaf.array for each in self._inputs]
+        return self._state.records_gradients and any(map(requires_grad, [*given, *parameters]))
+
     def _count_nodes(self, block: capture) -> Callable[[int], tuple[int, bool]]:
         def count(since: int) -> tuple[int, bool]:
             assert block._guard is not None
@@ -336,7 +343,8 @@ class Recording:
     def _take_results(self, result: Any) -> None:
         self._pattern, leaves = flatten_result(result, self._flat.constants)
         self._found = leaves
-        self._seen.note_results([leaf.array for leaf in leaves])
+        if not self._is_compiled:  # else they were noted where they were observed
+            self._seen.note_results([leaf.array for leaf in leaves])
         for leaf in leaves:
             inside = arrays_of(leaf.array, self._place.copies_on).dense(leaf.array)
             facts = facts_of(inside)
@@ -441,18 +449,29 @@ class Recording:
         facts = facts_of(each.static)
         of_torch = each.arrays.name == "torch"
         copied = self._is_copied(each)
-        by_layout = self._seen.writes_inside or self._seen.has_foreign_work
         asks_gradients = of_torch and self._state.records_gradients
         return _core._EntryArray(
             types=each.arrays.types,
             desc=facts,
             in_place=each.arrays.in_place,
-            call_strides=facts_of(each.inside)[STRIDES] if by_layout else None,
+            call_strides=self._call_strides(each),
             requires_grad=requires_grad(each.leaf.array) if asks_gradients else None,
             may_be_view=of_torch and may_be_view(facts),
             copied_in=copied,
             copied_back=copied and number in self._written,
         )
+
+    @property
+    def _by_layout(self) -> bool:
+        return self._seen.depends_on_layout or self._seen.has_foreign_work
+
+    def _call_strides(self, each: _Input) -> tuple[int, ...] | None:
+        """Return which strides the array of a call must have; None for any."""
+        shape, strides = facts_of(each.inside)[SHAPE], facts_of(each.inside)[STRIDES]
+        was_expanded = any(
+            stride == 0 and size > 1 for size, stride in zip(shape, strides, strict=True)
+        )
+        return strides if self._by_layout or was_expanded else None
 
     def _dtypes(self) -> tuple[str, ...]:
         tensors = [each.tensor for each in self._seen.externals]

@@ -48,9 +48,9 @@ class Observation:
         Those external tensors that require a gradient.
     written : set of int
         The numbers of the arguments that were written to.
-    writes_inside : bool
-        Whether an operator wrote to an argument or to memory that the run made: then it may matter
-        to the function how an array is laid out, because `reshape` makes a view of some.
+    depends_on_layout : bool
+        Whether an operator wrote to an argument, or to what may be a copy of one or itself, as the
+        argument is laid out: `reshape` copies some tensors and makes views of others.
     has_foreign_work : bool
     modules, optimizers : list
         Those that were called.
@@ -64,7 +64,7 @@ class Observation:
                 storage = argument.untyped_storage()
                 self._arguments.setdefault(int(storage._cdata), []).append(number)
                 self._keep.append(storage)
-        self._made: dict[int, Any] = {}
+        self._made: dict[int, tuple[Any, bool]] = {}
         self._externals: dict[int, External] = {}
         self._gradients: dict[int, Any] = {}
         self._undo: list[tuple[Any, Any]] | None = None
@@ -72,7 +72,7 @@ class Observation:
         self._nodes = 0
         self._first = 0  # number of a node of autograd's graph that the run made
         self.written: set[int] = set()
-        self.writes_inside = False
+        self.depends_on_layout = False
         self.has_foreign_work = False
         self.modules: list[Any] = []
         self.optimizers: list[Any] = []
@@ -128,13 +128,13 @@ class Observation:
         for use in uses:
             self._note(use)
 
-    def _after(self, results: list[Any]) -> None:
+    def _after(self, results: list[Any], is_copy: bool) -> None:
         for tensor in results:
             storage = tensor.untyped_storage()
             number = int(storage._cdata)
             if number not in self._arguments and number not in self._externals:
                 # A weak reference keeps the number, not the memory.
-                self._made.setdefault(number, _weak(storage))
+                self._made.setdefault(number, (_weak(storage), is_copy))
         if self._count is not None:
             self._nodes, _ = self._count(self._nodes)
 
@@ -151,10 +151,10 @@ class Observation:
         number = int(storage._cdata)
         if number in self._arguments:
             if use.is_written:
-                self.writes_inside = True
+                self.depends_on_layout = True
                 self.written.update(self._arguments[number])
         elif number in self._made:
-            self.writes_inside |= use.is_written
+            self.depends_on_layout |= use.is_written and self._made[number][1]
         else:
             self._note_external(self._externals.setdefault(number, External(tensor, storage)), use)
 

@@ -13,6 +13,7 @@ replay of the forward graph can have several backward passes, other than of comp
 from __future__ import annotations
 
 import functools
+import warnings
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -43,7 +44,9 @@ def backward_of(results: Sequence[Any], inputs: Sequence[Any], modules: Sequence
     if not outputs or not wanted:
         return
     torch = loaded.torch()
-    with torch.autocast("cuda", enabled=False):
+    with torch.autocast("cuda", enabled=False), warnings.catch_warnings():
+        # Of the first use of cuBLAS on autograd's thread, which does no harm.
+        warnings.filterwarnings("ignore", "Attempting to run cuBLAS, but there was no current CUDA")
         ones = [torch.ones_like(each) for each in outputs]
         torch.autograd.grad(outputs, list(wanted.values()), ones, allow_unused=True)
 
