@@ -168,6 +168,10 @@ class ModuleWatch:
         core = self._core
         core.sums.fold(wait)
         notes = [] if core.error is None else [f"stopped by {core.error}"]
+        if loaded.torch_part("_dynamo") is not None and not any(
+            s.forward.calls for s in core.spots
+        ):
+            notes.append("of a model that torch.compile compiled, watch what it returned")
         collected = _collected(core.spots, wait)
         return ModuleTimes([*_rows(core, collected, wait)], tuple(core.sums.clocks), notes)
 

@@ -199,7 +199,9 @@ class Core:
             handle, ordinal, _ = _core._current_stream()
             if _core._capture_status(handle, ordinal) == CaptureStatus.ACTIVE:
                 path = f".{spot.path}" if spot.path else ""
-                return _core.timer(f"{self.name}{path} {direction}")
+                # With an option it is a scope of its own, which goes when it was left: one that is
+                # found by its name would hold the graph's events.
+                return _core.timer(f"{self.name}{path} {direction}", in_capture="skip")
         try:
             return self.scopes.pop()
         except IndexError:
