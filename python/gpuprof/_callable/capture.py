@@ -51,7 +51,7 @@ from gpuprof._callable.state import (
     tensor_guards,
     training_flags,
 )
-from gpuprof._callable.training import GradientFields, Training, backward_of
+from gpuprof._callable.training import GradientFields, Training, backward_of, own_parameters
 from gpuprof._frameworks import loaded
 from gpuprof._frameworks.torch import fresh_autocast_cache, kept_random_state
 from gpuprof._frameworks.torch_dispatch import may_run_compiled_code
@@ -101,7 +101,14 @@ class Recording:
         self._state = state
         self._settings = settings
         self._keywords_in_order = keywords_in_order
-        self._place = Place(flat, settings.stream)
+        self.modules = list(modules)  # with those that are seen to be called
+        self.is_running = False  # whether an error of the function is its own, in a warm-up
+        self._begun = time.perf_counter()
+        self._owners: dict[int, Any] = {}  # of parameters that stand in for others, by their ids
+        self._start()
+
+    def _start(self) -> None:
+        self._place = Place(self._flat, self._settings.stream)
         self._inputs: list[_Input] = []
         self._written: set[int] = set()
         self._results: list[Leaf] = []
@@ -109,12 +116,10 @@ class Recording:
         self._pattern: Pattern = ()
         self._makers: list[Callable[[Any], Any] | None] = []  # of fresh results
         self._seen = Observation()
-        self._pool = settings.pool
+        self._pool = self._settings.pool
         self._training: Training | None = None
-        self._is_compiled = False
+        self._is_compiled = self._settings.compile or may_run_compiled_code()
         self._borrowed: list[Any] = []  # what the copies are made with, until instantiated
-        self.modules = list(modules)  # with those that are seen to be called
-        self.is_running = False  # whether an error of the function is its own, in a warm-up
 
     # The steps, in their order. `make` is all of them for one function.
 
@@ -125,12 +130,21 @@ class Recording:
         captured, InvalidStateError if this torch keeps no graphs.
         """
         self.capture_forward(warmup)
-        self.capture_backward()
+        try:
+            self.capture_backward()
+        except Exception:
+            # Autograd's graph of an eager pass is alive, and with it the parameters' nodes for their
+            # gradients, which are of another stream. Parameters without such a node stand in.
+            with own_parameters(self.modules) as self._owners:
+                if not self._owners:
+                    raise
+                self._start()
+                self.capture_forward(0)
+                self.capture_backward()
         return self.finish(key)
 
     def capture_forward(self, warmup: int) -> None:
         """Warm up and capture the function."""
-        self._begun = time.perf_counter()
         self._place.check()
         with self._place.current():
             self._inputs = [self._input(leaf) for leaf in self._flat.leaves]
@@ -141,10 +155,10 @@ class Recording:
             self._gradients = GradientFields(self.modules)
             arguments = [each.inside for each in self._inputs]
             self._seen = Observation(arguments)
-            self._is_compiled = self._settings.compile or may_run_compiled_code()
             if self._is_compiled and (warmup or arguments):
                 self._observe_in_a_capture_to_discard()
             self._graph = self._capture(observes=not self._is_compiled)
+            self._seen.replace(self._owners)
             if any(requires_grad(leaf.array) for leaf in self._found):
                 self._training = self._with_backward()
         self._borrowed.clear()
@@ -168,6 +182,7 @@ class Recording:
             results=[leaf.array for leaf in self._found],
             frozen=[each.tensor for each in externals if each.is_on_gpu and not each.writes],
             is_compiled=self._is_compiled,
+            owners=self._owners,
         )
 
     def capture_backward(self) -> None:
@@ -199,7 +214,7 @@ class Recording:
             writes=frozenset(self._inputs[number].leaf.path for number in self._written),
             written=written,
             read=read,
-            externals_written=self._seen.written_tensors(),
+            externals_written=self._seen.state(guards.modules),
             has_foreign_work=self._seen.has_foreign_work,
             strides_matter=any(each is not None for each in map(self._call_strides, self._inputs)),
             device=self._place.device,
@@ -398,7 +413,7 @@ class Recording:
     # The entry.
 
     def _ranges(self) -> tuple[list[Range], list[Range]]:
-        written, read = self._seen.ranges()
+        written, read = self._seen.ranges(self._guards.modules)
         if self._settings.outputs == "static":
             read += [extent(leaf.facts) for leaf in self._results]
         return written, merged(read)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,12 +110,44 @@ class Observation:
             if loaded.is_tensor(each) and each.is_cuda:
                 self._note(Use(each, is_written=False, is_viewed=False))
 
-    def ranges(self) -> tuple[list[Range], list[Range]]:
-        """Return where the run wrote and where it read besides, each merged and in order."""
+    def replace(self, owners: Mapping[int, Any]) -> None:
+        """Name the tensors that external ones stood in for; `owners` has them by the ids of those."""
+        for each in self.externals:
+            each.tensor = owners.get(id(each.tensor), each.tensor)
+
+    def ranges(self, modules: Sequence[Any]) -> tuple[list[Range], list[Range]]:
+        """Return where the run may have written and read besides, each merged and in order.
+
+        Foreign work may have written to all that is known: externals, and what is in `modules`.
+        """
         on_gpu = [each for each in self.externals if each.is_on_gpu]
         written = [place for each in on_gpu for place in each.writes]
         read = [place for each in on_gpu for place in each.reads]
+        if self.has_foreign_work:
+            written += [extent(facts_by_attributes(each)) for each in self._whole_state(modules)]
         return merged(written), merged(read)
+
+    def state(self, modules: Sequence[Any]) -> list[Any]:
+        """Return external tensors that cover all that may have been written to."""
+        return self._whole_state(modules) if self.has_foreign_work else self.written_tensors()
+
+    def _whole_state(self, modules: Sequence[Any]) -> list[Any]:
+        """Return all memory of externals and of what is in `modules`, as bytes."""
+        torch = loaded.torch()
+        tensors = [each.tensor for each in self.externals]
+        for module in modules:
+            tensors += [*module.parameters(), *module.buffers()]
+        storages = {
+            tensor.untyped_storage()._cdata: tensor.untyped_storage()
+            for tensor in tensors
+            if tensor.is_cuda
+        }
+        with torch.inference_mode(False):
+            return [
+                torch.empty(0, dtype=torch.uint8, device=each.device).set_(each)
+                for each in storages.values()
+                if each.nbytes()
+            ]
 
     def written_tensors(self) -> list[Any]:
         """Return external tensors on the GPU that cover all that was written besides."""
