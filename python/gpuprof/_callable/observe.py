@@ -111,7 +111,7 @@ class Observation:
                 self._note(Use(each, is_written=False, is_viewed=False))
 
     def replace(self, owners: Mapping[int, Any]) -> None:
-        """Name the tensors that external ones stood in for; `owners` has them by the ids of those."""
+        """Name tensors that others stood in for; `owners` has them by the ids of those."""
         for each in self.externals:
             each.tensor = owners.get(id(each.tensor), each.tensor)
 
