@@ -123,11 +123,20 @@ def test_layers_compiled_in_place_are_a_row_each() -> None:
     assert seen.read()["layers.0"].share < 1
 
 
-def test_what_runs_uncompiled_is_seen() -> None:
+def test_a_module_that_is_kept_from_being_compiled_is_seen() -> None:
+    expected = gradients(net())
     model = net()
-    model.head.forward = torch.compiler.disable(model.head.forward)
+    model.head = torch.compiler.disable(model.head)
     with gpuprof.watch(model) as seen:
         compiled = torch.compile(model, backend="eager")
-        result = compiled(torch.ones(2, 4))
-    assert torch.allclose(result, model(torch.ones(2, 4)))
-    assert "stopped" not in str(seen)
+        for _ in range(2):
+            assert_equal(gradients(model, compiled), expected)
+    assert called(seen) == {"head._orig_mod"}
+    assert seen.read()["head._orig_mod"].backward.timed == 2
+
+
+def test_a_watch_that_saw_nothing_says_what_to_watch() -> None:
+    model = net()
+    with gpuprof.watch(model) as seen:
+        torch.compile(model, backend="eager")(torch.ones(2, 4))
+    assert "of a model that torch.compile compiled, watch what it returned" in str(seen)

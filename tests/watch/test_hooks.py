@@ -258,3 +258,12 @@ def test_a_traced_model_is_not_changed() -> None:
         graph = torch.fx.symbolic_trace(nn.Sequential(nn.Linear(4, 4)))
     assert torch.equal(traced(x), model(x))
     assert "hook" not in graph.code
+
+
+def test_a_copy_for_data_parallel_is_measured_forward() -> None:
+    model = nn.Tanh()
+    with gpuprof.watch(model) as seen:
+        copied = model._replicate_for_data_parallel()
+        copied(torch.randn(2, requires_grad=True)).sum().backward()
+    row = seen.read()[""]
+    assert (row.forward.timed, row.backward.calls) == (1, 0)

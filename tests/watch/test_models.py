@@ -169,3 +169,58 @@ def test_gradients_under_torch_func_are_right() -> None:
         torch.func.vmap(model)(x)
     assert all(torch.equal(found[name], expected[name]) for name in values)
     assert "stopped" not in str(seen)
+
+
+class Two(nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.first(x), self.second(x)
+
+
+def test_a_pass_whose_last_node_is_not_needed_ends_with_autograd() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), Two())
+    with gpuprof.watch(model) as seen:
+        for _ in range(3):
+            model(torch.randn(2, 4))[1].sum().backward()
+    rows = seen.read()
+    assert rows["1.first"].backward.calls == 0
+    assert rows["1.second"].backward.timed == rows["0"].backward.timed == 3
+    assert rows["1"].backward.timed == rows[""].backward.timed == 3
+    # It ends where the next one begins, and not with the model.
+    assert rows["1"].backward.total_ms < rows[""].backward.total_ms
+    (other,) = torch.autograd.grad(model(torch.randn(2, 4))[1].sum(), model[1].second.weight)
+    assert other is not None
+
+
+def test_a_forward_pass_that_takes_gradients_is_right() -> None:
+    class Force(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.energy = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+
+        def forward(self, x: Any) -> Any:
+            x = x.detach().requires_grad_()
+            (force,) = torch.autograd.grad(self.energy(x).sum(), x, create_graph=True)
+            return force
+
+    def run(watched: bool) -> list[Any]:
+        torch.manual_seed(2)
+        model = Force()
+        seen = gpuprof.watch(model) if watched else None
+        for _ in range(2):
+            model(torch.randn(3, 4)).square().sum().backward()
+        if seen is not None:
+            rows = seen.read()
+            assert "stopped" not in str(rows)
+            assert rows["energy"].forward.calls == 2
+            assert rows["energy"].backward.calls >= 2
+            assert rows[""].recomputed == 0
+        return [each.grad for each in model.parameters() if each.grad is not None]
+
+    found, expected = run(True), run(False)
+    assert len(found) == len(expected) == 3
+    assert all(map(torch.equal, found, expected))

@@ -53,6 +53,7 @@ class Call:
         "inner",
         "memory",
         "outer",
+        "reads_memory",
         "recomputed",
         "sample",
         "scope",
@@ -71,6 +72,7 @@ class Call:
         self.frame: Any = None
         self.handled = id(sys.exc_info()[1])  # the exception that is being handled around the call
         self.memory: int | None = None
+        self.reads_memory = False
         self.scope: Any = None
         self.sample: Any = None
         self.first = 0
@@ -224,7 +226,8 @@ class Core:
         if call.outer is None and self.task_number() != -1:
             call.recomputed = True
             call.around = _around(self.task().opened)
-        if call.spot.memory_reads < _MEMORY_READS and not call.recomputed:
+        call.reads_memory = call.spot.memory_reads < _MEMORY_READS and not call.recomputed
+        if call.reads_memory:
             call.memory = _allocated()
         call.first = self.node_number() if self.node_number is not None else -1
         calls.append(call)
@@ -234,27 +237,26 @@ class Core:
     def leave(self, spots: Sequence[Spot], module: Any, result: Any, error: Any) -> None:
         """Close the scope, and follow the results into the backward pass."""
         calls = self.local.calls
-        place = next((at for at in reversed(range(len(calls))) if calls[at].spots is spots), None)
-        if place is None:
+        if not (calls and calls[-1].spots is spots) and not any(c.spots is spots for c in calls):
             return  # the model was running when the watch began
-        call = calls[place]
-        del calls[place:]
+        while (call := calls.pop()).spots is not spots:
+            pass
         call.frame = None
         raised = error[1] is not None and id(error[1]) != call.handled
         if call.sample is None:
             return
         call.scope.__exit__(*(error if raised else _NO_ERROR))
         spot = call.spot
-        nested = any(each.spot is spot for each in calls)
+        nested = bool(calls) and any(each.spot is spot for each in calls)
         self.sums.take(Waiting(call.sample, spot.forward, call.around, spot, nested))
         self.take_back(call.scope)
         call.scope = call.sample = None
         spot.recomputed += call.recomputed
-        if call.memory is not None and not raised:
+        if call.reads_memory and not raised:
+            spot.memory_reads += 1
             after = _allocated()
-            if after is not None:
+            if after is not None and call.memory is not None:
                 spot.activation_bytes = after - call.memory
-                spot.memory_reads += 1
         # The copies that DataParallel makes have nodes of several threads.
         if not raised and call.first >= 0 and module is spot.module():
             self._follow(call, result)
@@ -353,8 +355,10 @@ class Before(_Hook):
     def __call__(self, _module: Any, _arguments: Any) -> None:
         if self.is_compiling() or self.core.closed:
             return  # no Python runs in a compiled region
-        with self.core.passive():
+        try:
             self.core.enter(self.spots, sys._getframe(1))
+        except Exception as error:
+            self.core.fail(error)
 
 
 class After(_Hook):
@@ -363,8 +367,11 @@ class After(_Hook):
     def __call__(self, module: Any, _arguments: Any, result: Any) -> None:
         if self.is_compiling() or self.core.closed:
             return
-        with self.core.passive():
-            self.core.leave(self.spots, module, result, sys.exc_info())
+        error = sys.exc_info()
+        try:
+            self.core.leave(self.spots, module, result, error)
+        except Exception as failure:
+            self.core.fail(failure)
 
 
 class CompiledCall(_Hook):

@@ -101,24 +101,24 @@ class Sums:
         while self.waiting:
             waiting = self.waiting[0]
             sample, of = waiting.sample, waiting.times
-            ms = None
-            if sample.state == "pending":
+            ms, state = None, sample.state
+            if state == "pending":
                 with contextlib.suppress(GpuprofError):  # its state says why
                     ms = sample.ms if wait else sample.try_ms()
-            state = sample.state
-            if state == "pending":
-                return
+                state = sample.state
+                if state == "pending":
+                    return
             self.waiting.popleft()
             if state == "captured":
                 of.calls -= 1
                 of.captured.append(sample)
             elif sample.failed:
                 of.failed += 1
-            elif state in {"dropped", "skipped"}:
-                setattr(of, state, getattr(of, state) + 1)
             elif state == "done":
                 _add(sample.ms if ms is None else ms, waiting)
                 self.clocks.setdefault(sample.clock)
+            elif state in {"dropped", "skipped"}:
+                setattr(of, state, getattr(of, state) + 1)
 
 
 def _add(ms: float, waiting: Waiting) -> None:
