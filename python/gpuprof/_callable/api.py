@@ -173,11 +173,12 @@ class GraphedCallable(CapturingCalls):
 
     @property
     def generation(self) -> int:
-        """How many replays there were of graphs that share this one's memory.
+        """How many replays there were of its graphs and of others that share their memory.
 
         With ``outputs="static"`` a result is stale once this has moved on.
         """
-        return self._settings.pool._launch_order().launches
+        pools = {self._settings.pool, *(each.pool for each in [*self._captured.values()])}
+        return self._launches_gone + sum(each._launch_order().launches for each in pools)
 
     @property
     def graphs(self) -> tuple[CapturedGraph, ...]:

@@ -72,6 +72,7 @@ class CapturingCalls(_core.CallBase):
         self._counts = dict.fromkeys(_COUNTED, 0)
         self._hits_of_python = 0
         self._replays_gone = 0
+        self._launches_gone = 0  # of the pools of single graphs
         self._capture_s = 0.0
         self._warned: set[str] = set()
         self._in_order = _sees_order(fn)
@@ -338,6 +339,8 @@ class CapturingCalls(_core.CallBase):
         self._captured = {k: each for k, each in self._captured.items() if each is not captured}
         self._remove(captured.entry)
         self._replays_gone += captured.graph.num_replays
+        if captured.pool is not self._settings.pool:
+            self._launches_gone += captured.pool._launch_order().launches
 
     def _drop_oldest(self) -> None:
         captured = self._of_entry(self._entries[-1])

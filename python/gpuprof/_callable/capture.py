@@ -111,6 +111,8 @@ class Recording:
         self._seen = Observation()
         self._pool = settings.pool
         self._training: Training | None = None
+        # Whether the results may require gradients, as far as that is known before the capture.
+        self._may_train = state.records_gradients and loaded.whole_torch() is not None
         self._borrowed: list[Any] = []  # what the copies are made with, until instantiated
         self.modules = list(modules)  # with those that are seen to be called
         self.is_running = False  # whether an error of the function is its own, in a warm-up
@@ -219,6 +221,7 @@ class Recording:
     def _warm_up(self, times: int) -> None:
         arguments = [each.inside for each in self._inputs]
         seen = Observation(arguments)
+        trains = False
         with kept_random_state(self._place.device):
             for number in range(max(times, 2) if self._settings.compile else times):
                 result = None  # its memory serves the next run
@@ -227,15 +230,17 @@ class Recording:
                     if number == 0 and not self._settings.compile:
                         stack.enter_context(seen.of_block(undo=True))
                     result = self._run(is_real=True)
-                    self._run_backward(result, seen)
+                    trains = self._run_backward(result, seen)
             seen.restore()
+        self._may_train &= trains
         self.modules += [each for each in seen.modules if each not in self.modules]
 
-    def _run_backward(self, result: Any, seen: Observation) -> None:
-        """Warm up what the backward pass runs."""
+    def _run_backward(self, result: Any, seen: Observation) -> bool:
+        """Warm up what the backward pass runs; return whether there is one."""
         results = [leaf.array for leaf in flatten_result(result, self._flat.constants)[1]]
         arguments = [each.inside for each in self._inputs]
         backward_of(results, [*arguments, *seen.need_gradients], self.modules)
+        return any(map(requires_grad, results))
 
     def _fill(self) -> None:
         for each in self._inputs:
@@ -280,7 +285,7 @@ class Recording:
 
     def _capture(self, *, observes: bool) -> CapturedGraph:
         settings = self._settings
-        if self._state.records_gradients and not settings.shares_pool:
+        if self._may_train and not settings.shares_pool:
             # What a forward pass leaves for the backward one no other graph may overwrite.
             self._pool = CapturePool()
         block = capture(
