@@ -22,7 +22,7 @@ from gpuprof._callable.guards import find_modules
 from gpuprof._callable.leaves import is_plain, is_used_in_place
 from gpuprof._callable.mismatch import describe_closest
 from gpuprof._callable.placement import call_stream
-from gpuprof._callable.pytree import Flat, flatten_arguments, key_of, rebuild
+from gpuprof._callable.pytree import Flat, flatten_arguments, key_of, layout_of, rebuild
 from gpuprof._callable.state import current, requires_grad, transform_of_torch
 from gpuprof._callable.verify import compared, mismatch
 from gpuprof.errors import CudaUnavailableError, InvalidStateError
@@ -38,6 +38,7 @@ _MANY_RECAPTURES = 4
 _MANY_EVICTIONS = 4  # times max_graphs
 _TRIES = 3  # of a call that finds its graph stale
 _MAX_SEEN = 1024  # kinds of calls whose warm-up is counted, or that are known to run eagerly
+_LAYOUT = 5  # where a key has the strides, if they matter
 # Fields of `GraphedStats`.
 _COUNTED = (
     *("captures", "eager_calls", "misses", "evictions", "recaptures"),
@@ -66,6 +67,7 @@ class CapturingCalls(_core.CallBase):
         self._captured: dict[Any, CapturedCall] = {}
         self._seen: dict[Any, int] = {}  # eager calls of each kind, before its capture
         self._eager_keys: dict[Any, None] = {}
+        self._by_layout: dict[Any, None] = {}  # keys of graphs that ask for strides as well
         self._modules: list[Any] | None = None  # that the function is or holds, once known
         # Of all that is here. Nobody runs code of the user's, or captures, with it.
         self._lock = threading.RLock()
@@ -116,6 +118,7 @@ class CapturingCalls(_core.CallBase):
                 self._drop(captured)
             self._seen.clear()
             self._eager_keys.clear()
+            self._by_layout.clear()
             self._modules = None
 
     # Called from C++.
@@ -247,7 +250,9 @@ class CapturingCalls(_core.CallBase):
 
     def _find(self, flat: Flat, padding: Padding | None, key: Any) -> CapturedCall | None:
         """Return the graph for a call, captured now if it is to be; None if it runs eagerly."""
+        layout = layout_of(flat, flat if padding is None else padding.of(flat))
         with self._lock:
+            key = (*key, layout) if key in self._by_layout else key
             captured = self._captured.get(key)
             if captured is not None:
                 self._hits_of_python += 1
@@ -258,8 +263,9 @@ class CapturingCalls(_core.CallBase):
             return None
         with _capturing:
             # Another thread may have captured it meanwhile.
+            key = (*key, layout) if key in self._by_layout else key
             return self._captured.get(key) or self._try_capture(
-                self._padded(flat, padding), key, warmup
+                self._padded(flat, padding), key, layout, warmup
             )
 
     def _warmup_before_capture(self, flat: Flat, key: Any) -> int | None:
@@ -279,7 +285,9 @@ class CapturingCalls(_core.CallBase):
             return None
         return 0
 
-    def _try_capture(self, flat: Flat, key: Any, warmup: int) -> CapturedCall | None:
+    def _try_capture(
+        self, flat: Flat, key: Any, layout: Any, warmup: int
+    ) -> CapturedCall | None:
         recording = Recording(
             self._body,
             flat,
@@ -289,7 +297,7 @@ class CapturingCalls(_core.CallBase):
             modules=self._find_modules(flat),
         )
         try:
-            return self._note(recording.make(key, warmup), key)
+            return self._note(recording.make(key, warmup), layout)
         except Exception as error:
             if recording.is_running:  # an error that the function has without a graph, too
                 raise
@@ -300,13 +308,17 @@ class CapturingCalls(_core.CallBase):
             self._warn("capture", f"the capture failed, and such calls run eagerly: {error}")
         return None
 
-    def _note(self, captured: CapturedCall, key: Any) -> CapturedCall:
+    def _note(self, captured: CapturedCall, layout: Any) -> CapturedCall:
         """Keep a graph for later calls."""
+        key = captured.key
         with self._lock:
+            self._seen.pop(key, None)
+            if captured.by_layout and len(key) == _LAYOUT:
+                self._remember(self._by_layout, key, None)
+                captured.key = key = (*key, layout)
             self._counts["captures"] += 1
             self._capture_s += captured.seconds
             self._captured[key] = captured
-            self._seen.pop(key, None)
             self._add(captured.entry)
             while len(self._entries) > self._settings.max_graphs:
                 self._drop_oldest()
@@ -326,6 +338,8 @@ class CapturingCalls(_core.CallBase):
                 lines.append("requires_grad: of other arguments or parameters than captured")
             if key[4] != same[0].key[4]:
                 lines.append(f"guards: {key[4][0]!r}, captured {same[0].key[4][0]!r}")
+            if not lines:
+                lines.append("strides: others than captured, which matters to what it runs")
         else:
             lines = describe_closest(flat, [each.flat for each in captured]).splitlines()
         return "\n  ".join(

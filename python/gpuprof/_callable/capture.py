@@ -202,6 +202,7 @@ class Recording:
             read=read,
             externals_written=self._seen.written_tensors(),
             has_foreign_work=self._seen.has_foreign_work,
+            by_layout=self._by_layout,
             device=self._place.device,
             dtypes=self._dtypes(),
             gradients=self._gradients.changed(),
@@ -442,17 +443,20 @@ class Recording:
             stream=on.ask,
         )
 
+    @property
+    def _by_layout(self) -> bool:
+        return self._seen.writes_inside or self._seen.has_foreign_work
+
     def _spec(self, number: int, each: _Input) -> _core._EntryArray:
         facts = facts_of(each.static)
         of_torch = each.arrays.name == "torch"
         copied = self._is_copied(each)
-        by_layout = self._seen.writes_inside or self._seen.has_foreign_work
         asks_gradients = of_torch and self._state.records_gradients
         return _core._EntryArray(
             types=each.arrays.types,
             desc=facts,
             in_place=each.arrays.in_place,
-            call_strides=facts_of(each.inside)[STRIDES] if by_layout else None,
+            call_strides=facts_of(each.inside)[STRIDES] if self._by_layout else None,
             requires_grad=requires_grad(each.leaf.array) if asks_gradients else None,
             may_be_view=of_torch and may_be_view(facts),
             copied_in=copied,

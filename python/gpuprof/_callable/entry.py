@@ -51,6 +51,7 @@ class CapturedCall:
     read: list[Range]  # and reads, or leaves its results
     externals_written: list[Any]  # tensors that cover `written`
     has_foreign_work: bool
+    by_layout: bool  # whether it serves arrays with the strides of the captured ones alone
     device: int
     dtypes: tuple[str, ...]  # that the function computes in
     gradients: list[tuple[Any, Any]]  # parameters with the ``.grad`` that a call leaves them
