@@ -159,7 +159,12 @@ def test_attributes_that_are_assigned_are_found(times: int) -> None:
     for _ in range(times):  # until the interpreter has a fast way for it
         assign(0)
     assert guards.hold()
+    assert list(vars(module)) == list(vars(Module(scale=0)))
     assign(1)
+    assert not guards.hold()
+    assign(0)
+    assert guards.hold()
+    del module.scale  # type: ignore[attr-defined]
     assert not guards.hold()
 
 
@@ -309,7 +314,7 @@ def test_a_run_that_replaces_state_is_refused(name: str, kind: str) -> None:
     vars(module)[name]["state"] = Module()
     guards = ModuleGuards([module])
     vars(module)[name]["state"] = Module()
-    with pytest.raises(TypeError, match=rf"{kind}\w* 'state'.*write into it \(copy_\)"):
+    with pytest.raises(TypeError, match=rf"replaces {kind}\w* 'state', .*write into it \(copy_\)"):
         guards.settle()
 
 
@@ -317,7 +322,7 @@ def test_a_run_that_moves_an_array_is_refused() -> None:
     array = Array()
     guards = ModuleGuards([], [("x", array)])
     array.address = 1
-    with pytest.raises(TypeError, match=r"'x' \(its memory moved"):
+    with pytest.raises(TypeError, match="the function moves 'x', which a replay cannot"):
         guards.settle()
 
 

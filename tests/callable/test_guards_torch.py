@@ -225,17 +225,18 @@ def test_what_the_run_changed_itself_is_left_out(net: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (lambda n: setattr(n, "mask", torch.ones(2)), "buffer 'mask'"),
-        (lambda n: setattr(n.norm, "running_mean", torch.ones(3)), "buffer 'norm.running_mean'"),
-        (lambda n: setattr(n.fc, "bias", None), "parameter 'fc.bias'"),
-        (lambda n: setattr(n.fc.bias, "data", torch.ones(3)), "parameter 'fc.bias'"),
-        (lambda n: setattr(n, "drop", nn.ReLU()), "submodule 'drop'"),
+        (lambda n: setattr(n, "mask", torch.ones(2)), "replaces buffer 'mask'"),
+        (lambda n: setattr(n.norm, "running_var", torch.ones(3)), "replaces buffer 'norm.running"),
+        (lambda n: setattr(n.fc, "bias", None), "replaces parameter 'fc.bias'"),
+        (lambda n: setattr(n.fc.bias, "data", torch.ones(3)), "moves parameter 'fc.bias'"),
+        (lambda n: setattr(n, "drop", nn.ReLU()), "replaces submodule 'drop'"),
+        (lambda n: n.layers.append(nn.ReLU()), r"changes submodule 'layers.1' \(added\)"),
     ],
 )
 def test_a_run_that_replaces_state_is_refused(net: Any, change: Any, text: str) -> None:
     guards = ModuleGuards([net])
     change(net)
-    with pytest.raises(TypeError, match=f"the function changes {text}"):
+    with pytest.raises(TypeError, match=f"the function {text}"):
         guards.settle()
 
 

@@ -246,7 +246,7 @@ class GraphedCallable(CapturingCalls):
         return GraphStats(
             name=graph.name or self.name,
             arguments=arguments_text(captured.flat.leaves),
-            replays=graph.num_replays,
+            replays=captured.replays,
             num_nodes=num_nodes,
             memory_bytes=None if memory is None else memory + captured.nbytes,
             capture_s=captured.seconds,

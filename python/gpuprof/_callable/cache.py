@@ -96,6 +96,7 @@ class CapturingCalls(_core.CallBase):
         if captured is not None and padding is None and self._is_to_be_verified(captured):
             twins = twins_of(flat.leaves, self._stream_of(flat))
             self._compare(captured, self._flat(*rebuild(flat.pattern, twins)), undo=True)
+            captured.checks = captured.graph.num_replays
 
     def _require_cuda(self) -> None:
         try:
@@ -352,7 +353,7 @@ class CapturingCalls(_core.CallBase):
         # Not closed: another thread may be in a call of it. By identity: a key may have changed.
         self._captured = {k: each for k, each in self._captured.items() if each is not captured}
         self._remove(captured.entry)
-        self._replays_gone += captured.graph.num_replays
+        self._replays_gone += captured.replays
         if captured.pool is not self._settings.pool:
             self._launches_gone += captured.pool._launch_order().launches
 

@@ -56,7 +56,13 @@ class CapturedCall:
     dtypes: tuple[str, ...]  # that the function computes in
     gradients: list[tuple[Any, Any]]  # parameters with the ``.grad`` that a call leaves them
     training: Training | None = None
+    checks: int = 0  # replays that no call has asked for
     slices: ResultSlices | None = None  # how results are cut, for a bucket
+
+    @property
+    def replays(self) -> int:
+        """How many replays calls have asked for, or others of the graph."""
+        return int(self.graph.num_replays) - self.checks
 
     def set_gradients(self) -> None:
         """Set the ``.grad`` of parameters as a call does."""

@@ -95,10 +95,9 @@ class ModuleGuards:
         moved.
         """
         for name, change in itertools.chain(self._replaced(), self._changed_tensors()):
-            message = (
-                f"the function changes {name} ({change}), which a replay cannot: write into it "
-                "(copy_)"
-            )
+            verb = {_REPLACED: "replaces", _MOVED: "moves"}.get(change, "changes")
+            what = name if verb != "changes" else f"{name} ({change})"
+            message = f"the function {verb} {what}, which a replay cannot: write into it (copy_)"
             raise TypeError(message)
         kept = []
         for each in self._dicts:

@@ -56,6 +56,36 @@ int watcher_id() {
   return id;
 }
 
+#if PY_VERSION_HEX >= 0x030D0000
+
+// An object's attributes may be stored inside of it, where its dict shows them too. An assignment
+// then tells no watcher. A dict that had to grow has them for itself: so it gets keys for a moment,
+// more than any such object has room for.
+bool move_values_into(PyObject* dict) {
+  static PyObject* const keys = [] {
+    PyObject* made = PyDict_New();
+    for (int i = 0; made != nullptr && i < 64; ++i) {
+      PyObject* key = PyUnicode_FromFormat("gpuprof key %d", i);
+      if (key == nullptr || PyDict_SetItem(made, key, Py_None) != 0) Py_CLEAR(made);
+      Py_XDECREF(key);
+    }
+    return made;
+  }();
+  if (keys == nullptr || PyDict_Update(dict, keys) != 0) return false;
+  Py_ssize_t position = 0;
+  PyObject* key = nullptr;
+  while (PyDict_Next(keys, &position, &key, nullptr) != 0) {
+    if (PyDict_DelItem(dict, key) != 0) return false;
+  }
+  return true;
+}
+
+#else
+
+bool move_values_into(PyObject* /*dict*/) { return true; }
+
+#endif
+
 void remove_watcher(PyObject* dict, Guards* guards) {
   const auto found = watchers().find(dict);
   if (found == watchers().end()) return;
@@ -174,7 +204,8 @@ void Guards::watch() {
     PyObject* dict = each.dict.ptr();
     try {
       auto& all = watchers()[dict];
-      is_watching_ = !all.empty() || PyDict_Watch(id, dict) == 0;
+      is_watching_ =
+          !all.empty() || ((each.whole || move_values_into(dict)) && PyDict_Watch(id, dict) == 0);
       if (is_watching_) all.push_back(this);
     } catch (const std::bad_alloc&) {
       is_watching_ = false;
@@ -321,7 +352,7 @@ Guards& guards_of(PyObject* object) { return unchecked<Guards>(object); }
 namespace {
 
 // A Python object that can be part of a cycle: a module may hold the callable that guards it.
-py::custom_type_setup collectable_guards() {
+py::custom_type_setup guards_in_cycles() {
   return py::custom_type_setup([](PyHeapTypeObject* heap_type) {
     PyTypeObject* type = &heap_type->ht_type;
     type->tp_flags |= Py_TPFLAGS_HAVE_GC;
@@ -342,7 +373,7 @@ using AnyTuple = py::typing::Tuple<py::object, py::ellipsis>;
 }  // namespace
 
 void bind_guards(py::module_& module) {
-  py::class_<Guards> type(module, "_Guards", collectable_guards(),
+  py::class_<Guards> type(module, "_Guards", guards_in_cycles(),
                           "What a graph takes for granted of modules' dicts and of tensors.");
   type.def(py::init([](const AnyTuple& dicts, const AnyTuple& tensors, std::size_t at_once) {
              return std::make_unique<Guards>(dicts, tensors, at_once);

@@ -4,7 +4,8 @@
 // From Python 3.12 on the interpreter tells when a dict is about to change, and before, each dict
 // has a version: its entries are compared only after a change. Tensors are asked each time, by
 // torch's C interface where it is there, by DLPack's exchange API, or by their attributes. All
-// functions need the interpreter lock. Only tensors without that API run Python code.
+// functions need the interpreter lock. Only tensors that have neither of the first two run Python
+// code.
 #pragma once
 
 #include <Python.h>
@@ -22,10 +23,10 @@ namespace gpuprof::bindings {
 class Guards {
  public:
   // `dicts`: tuples of (dict, ((key, value), ...), whole). A whole dict has these keys alone, in
-  // this order; of another one no other key is looked at, and `absent()` as a value says that the
-  // key is not there. `tensors`: tuples of (tensor, its _core._array_facts or None). Each check
-  // compares all dicts, and the next `at_once` tensors in turn; 0 is all of them.
-  // Throws py::value_error and py::cast_error for anything else.
+  // this order; it may not be an object's `__dict__`. Of another one no other key is looked at, and
+  // `absent()` as a value says that the key is not there. `tensors`: tuples of (tensor, its
+  // _core._array_facts or None). Each check compares all dicts, and the next `at_once` tensors in
+  // turn; 0 is all of them. Throws py::value_error and py::cast_error for anything else.
   Guards(const pybind11::tuple& dicts, const pybind11::tuple& tensors, std::size_t at_once);
   Guards(const Guards&) = delete;
   Guards& operator=(const Guards&) = delete;
