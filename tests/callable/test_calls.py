@@ -447,7 +447,7 @@ def test_calls_replay_with_the_oldest_drivers(fake_path: Path, version: int) -> 
         with installed(fake) as cupy:
             fast = gpuprof.make_graphed_callable(twice(cupy), (cupy.array([1.0]),))
             assert fast(cupy.array([2.0])).tolist() == [2, 2]
-            assert fast.stats().replays == 2, "the first one was compared with the function"
+            assert fast.stats().replays == 1
             del fast
         """,
         FAKECUDA_CONFIG=f"driver_version={version}",

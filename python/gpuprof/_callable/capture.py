@@ -305,6 +305,8 @@ class Recording:
         )
         block._settings = block._settings._replace(prepare=self._prepare)
         with block as guard, fresh_autocast_cache():
+            assert block._guard is not None
+            stream = block._guard.stream
             strided = [each for each in self._inputs if each.inside is not each.static]
             for each in strided:
                 each.arrays.fill(each.inside, each.static)
@@ -318,6 +320,8 @@ class Recording:
             for each in strided:
                 if self._inputs.index(each) in self._written:
                     each.arrays.fill(each.static, each.inside)
+        # A call on another stream waits for what a warm-up still does with the graph's arrays.
+        guard.graph._note_use(stream)
         return guard.graph
 
     def _count_nodes(self, block: capture) -> Callable[[int], tuple[int, bool]]:
@@ -456,7 +460,7 @@ class Recording:
             types=each.arrays.types,
             desc=facts,
             in_place=each.arrays.in_place,
-            call_strides=facts_of(each.inside)[STRIDES] if self._by_layout else None,
+            call_strides=each.leaf.facts[STRIDES] if self._by_layout else None,
             requires_grad=requires_grad(each.leaf.array) if asks_gradients else None,
             may_be_view=of_torch and may_be_view(facts),
             copied_in=copied,
