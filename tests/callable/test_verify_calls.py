@@ -148,6 +148,42 @@ def test_samples_that_differ_are_an_error_when_it_is_made(cupy: Any) -> None:
     assert (runs(), x.tolist()) == (3, [0])
 
 
+@pytest.mark.parametrize(
+    ("other", "problem"),
+    [
+        (lambda x: [[x]], "result[0]: an array replayed, a list of 1 by the function"),
+        (lambda _: [5], "result[0]: an array replayed, 5 by the function"),
+        (lambda _: (5,), "result: a list of 1 replayed, a tuple of 1 by the function"),
+        (lambda x: [x, x], "result: a list of 1 replayed, a list of 2 by the function"),
+        (lambda x: [x[:0]], "of shape (0,) by the function"),
+    ],
+)
+def test_results_of_another_structure_differ(cupy: Any, other: Any, problem: str) -> None:
+    results = [other, lambda x: [x]]
+
+    def body(x: Any) -> Any:
+        return results[-1](x)
+
+    x = cupy.array([1], "i4")
+    fast = make(body, x, verify=1)
+    results.pop()
+    with pytest.raises(GraphMismatchError) as caught:
+        fast(x)
+    (found,) = caught.value.problems
+    assert problem in found
+
+
+def test_a_dict_with_other_keys_differs(cupy: Any) -> None:
+    names = ["y", "x"]
+    fast = make(lambda x: {names[-1]: x}, x := cupy.array([1.0]), verify=1)
+    names.pop()
+    with pytest.raises(GraphMismatchError) as caught:
+        fast(x)
+    assert caught.value.problems == (
+        "result: a dict of 1 with other parts replayed, a dict of 1 by the function",
+    )
+
+
 def test_a_change_between_the_comparisons_is_not_found(cupy: Any, choosing: Choosing) -> None:
     fast = make(choosing, cupy.array([0.0, 0.0]))
     x = cupy.array([0.0, 0.0])
@@ -179,12 +215,16 @@ def test_a_closure_s_variable_and_a_global_are_frozen_until_they_are_named(
 
     x = cupy.array([1.0])
     frozen, named = make(body, x), make(body, x, guards=lambda: (scale, SCALE))
-    checked = make(body, x, verify=1)
+    checked = make(body, x, verify=1, name="step")
     scale = 2
     monkeypatch.setitem(globals(), "SCALE", 20)
     assert (frozen(x)[1:], named(x)[1:]) == ((1, 10), (2, 20))
-    with pytest.raises(GraphMismatchError, match="result"):
+    with pytest.raises(GraphMismatchError, match="step: a replay") as caught:
         checked(x)
+    assert caught.value.problems == (
+        "result[1]: 1 replayed, 2 by the function",
+        "result[2]: 10 replayed, 20 by the function",
+    )
     assert checked(x)[1:] == (2, 20)
 
 
