@@ -29,7 +29,8 @@ def cupy(fake: FakeCuda, request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def make(fn: Any, *args: Any, **options: Any) -> gpuprof.GraphedCallable:
-    return gpuprof.make_graphed_callable(fn, args, **options)
+    """Return a callable whose runs and replays are those of its calls alone."""
+    return gpuprof.make_graphed_callable(fn, args, **{"verify": "off", **options})
 
 
 def test_a_call_replays_and_gives_what_the_function_would(cupy: Any) -> None:
@@ -118,7 +119,7 @@ def test_structures_go_in_and_come_out_as_they_are(cupy: Any) -> None:
         return (Batch(cupy.array([a]), 0.5), [True, "x", None]), {"table": {"b": cupy.array([b])}}
 
     args, kwargs = arguments(0, 0)
-    fast = gpuprof.make_graphed_callable(body, args, kwargs)
+    fast = gpuprof.make_graphed_callable(body, args, kwargs, verify="off")
     args, kwargs = arguments(1, 2)
     result = fast(*args, **kwargs)
     assert list(result) == ["both", "again", "pair"]
@@ -157,14 +158,23 @@ def test_a_function_without_results_gives_none(cupy: Any) -> None:
 # What the copies in the graph cannot take.
 
 
-def test_an_array_of_other_strides_is_laid_out_anew(cupy: Any) -> None:
+def test_arrays_of_other_strides_have_graphs_of_their_own(cupy: Any) -> None:
     square = cupy.array([1, 2, 3, 4], shape=(2, 2))
     fast = make(lambda x: x.copy(), square)
     assert fast(square.T).tolist() == [1, 3, 2, 4]
     wide = cupy.array(range(8), shape=(2, 4))
-    assert fast(wide[:, ::2]).tolist() == [0, 2, 4, 6]
-    assert fast(square).tolist() == [1, 2, 3, 4]
-    assert (fast.stats().captures, fast.stats().replays) == (1, 3)
+    for _ in range(2):
+        assert fast(wide[:, ::2]).tolist() == [0, 2, 4, 6]
+        assert fast(square).tolist() == [1, 2, 3, 4]
+    stats = fast.stats()
+    assert (stats.captures, stats.replays, stats.eager_calls) == (3, 5, 0)
+
+
+def test_the_stride_of_a_dimension_of_one_element_is_no_matter(cupy: Any) -> None:
+    fast = make(lambda x: x.copy(), cupy.array([1.0, 2.0], shape=(1, 2)))
+    wide = cupy.array(range(8), shape=(2, 4))
+    assert fast(wide[:1, :2]).tolist() == [0, 1]
+    assert (fast.stats().captures, fast.stats().replays) == (1, 1)
 
 
 def test_results_have_the_strides_of_the_function_s_where_these_are_dense(cupy: Any) -> None:
@@ -226,7 +236,7 @@ def test_what_the_function_writes_to_its_arguments_comes_back(cupy: Any) -> None
     assert fast(x, y).tolist() == [5]
     assert (x.tolist(), y.tolist()) == ([5, 6], [5, 6])
     wide = cupy.array([0.0] * 4)
-    fast(wide[::2], y)
+    fast(wide[::2], y)  # with a graph of its own
     assert wide.tolist() == [5, 0, 6, 0]
     outside = pinned(cupy, [0.0, 0.0])
     fast(outside, y)
@@ -235,19 +245,39 @@ def test_what_the_function_writes_to_its_arguments_comes_back(cupy: Any) -> None
 
 
 @pytest.mark.parametrize("warmup", [0, 1, 3])
-def test_what_is_written_comes_back_where_real_calls_warm_up(cupy: Any, warmup: int) -> None:
+@pytest.mark.parametrize(("writes", "copies"), [("auto", 7), (("x",), 6), (("args[0]",), 6)])
+def test_what_is_written_comes_back_where_real_calls_warm_up(
+    cupy: Any, warmup: int, writes: Any, copies: int
+) -> None:
     def body(x: Any, y: Any) -> Any:
         x[...] = y
         return y.copy()
 
-    fast = gpuprof.make_graphed_callable(body, warmup=warmup)
+    fast = gpuprof.make_graphed_callable(body, warmup=warmup, writes=writes)
     for value in range(5):
         x, y = cupy.array([0.0]), cupy.array([value + 1.0])
         assert fast(x, y).tolist() == x.tolist() == y.tolist() == [value + 1]
     assert fast.stats().replays == 5 - warmup
-    # What was seen to be read alone has no copy back.
-    nodes = [each.type for each in fast.graph.nodes].count("memcpy")
-    assert nodes == (7 if warmup == 0 else 6)
+    # Of work that torch does not know, all arguments count as written, or those that are named.
+    assert [each.type for each in fast.graph.nodes].count("memcpy") == copies
+
+
+def test_an_argument_that_is_not_named_as_written_keeps_its_value(cupy: Any) -> None:
+    def body(x: Any, y: Any) -> None:
+        x[...] = cupy_one
+        y[...] = cupy_one
+
+    cupy_one = cupy.array([1.0])
+    for writes, expected in (((), [0, 0]), (("y",), [0, 1]), ("auto", [1, 1])):
+        fast = make(body, cupy.array([0.0]), cupy.array([0.0]), writes=writes)
+        x, y = cupy.array([0.0]), cupy.array([0.0])
+        fast(x, y)
+        assert [*x.tolist(), *y.tolist()] == expected
+
+
+def test_a_name_of_no_array_is_refused_when_it_is_captured(cupy: Any) -> None:
+    with pytest.raises(ValueError, match=r"writes: no array at 'z'; the call has arrays at args"):
+        make(lambda x: x.copy(), cupy.array([0.0]), writes=("z",))
 
 
 def test_a_sample_is_not_written_to(cupy: Any) -> None:
@@ -279,7 +309,7 @@ def test_overlapping_arguments_are_found_whatever_their_strides(cupy: Any) -> No
         x[...] = ones
         return y.copy()
 
-    fast = make(body, cupy.array([0.0] * 4), cupy.array([0.0] * 4))
+    fast = make(body, cupy.array([0.0] * 4), cupy.array([0.0] * 4), writes=("x",))
     for first, second in [
         (slice(0, 8, 2), slice(5, 9)),
         (slice(5, 9), slice(0, 8, 2)),
@@ -303,10 +333,11 @@ def test_arguments_that_are_only_read_may_be_one_array(cupy: Any) -> None:
         both[1:] = y
         return both
 
-    fast = make(body, cupy.array([1.0]), cupy.array([3.0]))
     x = cupy.array([7.0])
-    assert fast(x, x).tolist() == [7, 7]
-    assert fast.stats().replays == 1
+    for writes, replays in (((), 1), ("auto", 0)):  # it may write to all that is not excluded
+        fast = make(body, cupy.array([1.0]), cupy.array([3.0]), writes=writes)
+        assert fast(x, x).tolist() == [7, 7]
+        assert (fast.stats().replays, fast.stats().eager_calls) == (replays, 1 - replays)
 
 
 # Streams and threads.

@@ -35,15 +35,16 @@ def test_the_body_runs_exactly_once(cupy: Any) -> None:
     assert runs() == 1
 
 
-def test_warm_ups_are_run_where_they_are_asked_for(cupy: Any) -> None:
+@pytest.mark.parametrize(("verify", "ran"), [("off", 3), ("capture", 4)])
+def test_warm_ups_are_run_where_they_are_asked_for(cupy: Any, verify: Any, ran: int) -> None:
     runs = Counted()
 
     def body() -> None:
         runs.note()
         cupy.launch()
 
-    gpuprof.make_graphed_callable(body, (), warmup=2)
-    assert runs() == 3
+    gpuprof.make_graphed_callable(body, (), warmup=2, verify=verify)
+    assert runs() == ran
 
 
 def test_a_closure_without_a_framework_is_captured_on_the_stream_that_was_named(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import gpuprof
 from gpuprof import _core
@@ -13,6 +14,22 @@ from tests.fake_driver.control import FakeCuda
 
 # gpuprof looks once a millisecond for a driver that somebody else initialised.
 _LOOK_EVERY_S = 0.002
+
+
+class Spared:
+    """The driver for calls that are not to be counted, nor to fail."""
+
+    def __init__(self, fake: FakeCuda) -> None:
+        self._fake = fake
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._fake, name)
+
+        def spared(*arguments: Any, **options: Any) -> Any:
+            with self._fake.spared():
+                return method(*arguments, **options)
+
+        return spared
 
 
 def kinds_alive(fake: FakeCuda) -> dict[str, object]:

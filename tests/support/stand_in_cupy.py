@@ -23,28 +23,13 @@ import pytest
 
 from gpuprof._frameworks import cupy as frameworks_cupy
 from tests.fake_driver.control import DISABLE_TIMING, DriverCallError, FakeCuda
+from tests.support.cuda import Spared
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 _ALIGNMENT = 512
 _CODES = {"f4": "f", "f8": "d", "i4": "i", "i8": "q", "u1": "B", "i2": "h"}
-
-
-class _Spared:
-    """The driver for calls that are not to be counted, nor to fail."""
-
-    def __init__(self, fake: FakeCuda) -> None:
-        self._fake = fake
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._fake, name)
-
-        def spared(*arguments: Any, **options: Any) -> Any:
-            with self._fake.spared():
-                return method(*arguments, **options)
-
-        return spared
 
 
 class World:
@@ -412,8 +397,8 @@ def _is_dense(array: ndarray) -> bool:
     return [array.strides[axis] for axis in order] == expected
 
 
-def empty(shape: Sequence[int], dtype: str = "f4") -> ndarray:
-    return _world().array_type(shape, dtype)
+def empty(shape: Sequence[int] | int, dtype: str = "f4") -> ndarray:
+    return _world().array_type((shape,) if isinstance(shape, int) else shape, dtype)
 
 
 def empty_like(array: ndarray) -> ndarray:
@@ -440,10 +425,22 @@ def ascontiguousarray(array: ndarray) -> ndarray:
     return result
 
 
+def asnumpy(array: ndarray) -> Any:
+    import numpy as np
+
+    return np.array(array.tolist(), array.dtype).reshape(array.shape)
+
+
+def as_strided(array: ndarray, shape: Sequence[int], strides: Sequence[int]) -> ndarray:
+    return array._view(shape, array.data, strides)
+
+
 def _module(world: World) -> Any:
     cupy: Any = types.ModuleType("cupy")
     cupy.ndarray = world.array_type
-    for function in (empty, empty_like, array, ascontiguousarray):
+    stride_tricks = types.SimpleNamespace(as_strided=as_strided)
+    cupy.lib = types.SimpleNamespace(stride_tricks=stride_tricks)
+    for function in (empty, empty_like, array, ascontiguousarray, asnumpy):
         setattr(cupy, function.__name__, function)
     cupy.cuda = types.SimpleNamespace(
         Stream=Stream,
@@ -479,7 +476,7 @@ def installed(
     Its current stream is the one of the handle, or one of its own. Its driver calls may be spared
     the faults that are scripted.
     """
-    world = World(_Spared(fake) if spared else fake)
+    world = World(Spared(fake) if spared else fake)
     world.array_type = array_type
     _worlds.append(world)
     patch = pytest.MonkeyPatch()

@@ -220,7 +220,7 @@ class GraphedCallable(CapturingCalls):
 
     @property
     def generation(self) -> int:
-        """How many replays there were of graphs that share this one's memory.
+        """How many replays there were of its graphs and of others that share their memory.
 
         With ``outputs="static"`` a result is stale once this has moved on.
         """

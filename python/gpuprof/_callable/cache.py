@@ -19,10 +19,10 @@ from gpuprof._callable.arrays import twins_of
 from gpuprof._callable.buckets import Padding, learned
 from gpuprof._callable.capture import Recording
 from gpuprof._callable.guards import find_modules
-from gpuprof._callable.leaves import SHAPE, STRIDES, is_plain, is_used_in_place
+from gpuprof._callable.leaves import is_plain, is_used_in_place
 from gpuprof._callable.mismatch import describe_closest
 from gpuprof._callable.placement import call_stream
-from gpuprof._callable.pytree import Flat, flatten_arguments, key_of, rebuild
+from gpuprof._callable.pytree import Flat, flatten_arguments, key_of, layout_of, rebuild
 from gpuprof._callable.state import current, requires_grad, transform_of_torch
 from gpuprof._callable.verify import compared, mismatch
 from gpuprof.errors import CudaUnavailableError, InvalidStateError
@@ -85,7 +85,7 @@ class CapturingCalls(_core.CallBase):
                 recording.capture_backward()
             for (each, flat), recording in zip(stages, recordings, strict=True):
                 captured = recording.finish(each._key(flat, None))
-                each._note(captured, _layout_of(flat, None))
+                each._note(captured, layout_of(flat, flat))
         for each, flat in stages:
             each._samples = None
             each._verify_samples(next(iter(each._captured.values())), flat)
@@ -107,6 +107,7 @@ class CapturingCalls(_core.CallBase):
         self._counts = dict.fromkeys(_COUNTED, 0)
         self._hits_of_python = 0
         self._replays_gone = 0
+        self._launches_gone = 0  # of the pools of single graphs
         self._capture_s = 0.0
         self._warned: set[str] = set()
         self._in_order = _sees_order(fn)
@@ -277,8 +278,7 @@ class CapturingCalls(_core.CallBase):
             gradients = tuple(map(requires_grad, asked))
         own = tuple(guard() for guard in self._settings.guards)
         padded = flat if padding is None else padding.of(flat)
-        key = key_of(padded), state, flags, gradients, own
-        return (*key, _layout_of(flat, padding)) if key in self._by_layout else key
+        return key_of(padded), state, flags, gradients, own
 
     def _find_modules(self, flat: Flat) -> list[Any]:
         """Return the modules that the function is or holds, or is given."""
@@ -291,7 +291,9 @@ class CapturingCalls(_core.CallBase):
 
     def _find(self, flat: Flat, padding: Padding | None, key: Any) -> CapturedCall | None:
         """Return the graph for a call, captured now if it is to be; None if it runs eagerly."""
+        layout = layout_of(flat, flat if padding is None else padding.of(flat))
         with self._lock:
+            key = (*key, layout) if key in self._by_layout else key
             captured = self._captured.get(key)
             if captured is not None:
                 self._hits_of_python += 1
@@ -305,7 +307,7 @@ class CapturingCalls(_core.CallBase):
             captured = self._captured.get(key)
             if captured is None:
                 given = self._padded(flat, padding)
-                captured = self._try_capture(given, key, warmup, _layout_of(flat, padding))
+                captured = self._try_capture(given, key, warmup, layout)
             return captured
 
     def _warmup_before_capture(self, flat: Flat, key: Any) -> int | None:
@@ -364,7 +366,6 @@ class CapturingCalls(_core.CallBase):
             self._counts["captures"] += 1
             self._capture_s += captured.seconds
             self._captured[key] = captured
-            self._seen.pop(key, None)
             self._add(captured.entry)
             while len(self._entries) > self._settings.max_graphs:
                 self._drop_oldest()
@@ -399,6 +400,8 @@ class CapturingCalls(_core.CallBase):
         self._captured = {k: each for k, each in self._captured.items() if each is not captured}
         self._remove(captured.entry)
         self._replays_gone += captured.replays
+        if captured.pool is not self._settings.pool:
+            self._launches_gone += captured.pool._launch_order().launches
 
     def _drop_oldest(self) -> None:
         captured = self._of_entry(self._entries[-1])
@@ -515,20 +518,6 @@ class CapturingCalls(_core.CallBase):
         if about not in self._warned:
             self._warned.add(about)
             warnings.warn(f"{self.name}: {text}", RuntimeWarning, stacklevel=_outside())
-
-
-def _layout_of(flat: Flat, padding: Padding | None) -> tuple[Any, ...]:
-    """Return the strides of a call's arrays, as far as there is more than one element."""
-    if padding is not None:
-        return ()
-    return tuple(
-        tuple(
-            stride
-            for size, stride in zip(leaf.facts[SHAPE], leaf.facts[STRIDES], strict=True)
-            if size > 1
-        )
-        for leaf in flat.leaves
-    )
 
 
 def _sees_order(fn: Callable[..., Any]) -> bool:

@@ -118,6 +118,7 @@ class Recording:
         self._seen = Observation()
         self._pool = self._settings.pool
         self._training: Training | None = None
+        self._trains: bool | None = None  # whether results require gradients, as a warm-up shows
         self._is_compiled = self._settings.compile or may_run_compiled_code()
         self._borrowed: list[Any] = []  # what the copies are made with, until instantiated
 
@@ -244,15 +245,16 @@ class Recording:
                     if number == 0 and not self._settings.compile:
                         stack.enter_context(seen.of_block(undo=True))
                     result = self._run(is_real=True)
-                    self._run_backward(result, seen)
+                    self._trains = self._run_backward(result, seen)
             seen.restore()
         self.modules += [each for each in seen.modules if each not in self.modules]
 
-    def _run_backward(self, result: Any, seen: Observation) -> None:
-        """Warm up what the backward pass runs."""
+    def _run_backward(self, result: Any, seen: Observation) -> bool:
+        """Warm up what the backward pass runs; return whether there is one."""
         results = [leaf.array for leaf in flatten_result(result, self._flat.constants)[1]]
         arguments = [each.inside for each in self._inputs]
         backward_of(results, [*arguments, *seen.need_gradients], self.modules)
+        return any(map(requires_grad, results))
 
     def _fill(self) -> None:
         for each in self._inputs:
@@ -316,6 +318,8 @@ class Recording:
         )
         block._settings = block._settings._replace(prepare=self._prepare)
         with block as guard, fresh_autocast_cache():
+            assert block._guard is not None
+            stream = block._guard.stream
             strided = [each for each in self._inputs if each.inside is not each.static]
             for each in strided:
                 each.arrays.fill(each.inside, each.static)
@@ -329,9 +333,13 @@ class Recording:
             for each in strided:
                 if self._inputs.index(each) in self._written:
                     each.arrays.fill(each.static, each.inside)
+        # A call on another stream waits for what a warm-up still does with the graph's arrays.
+        guard.graph._note_use(stream)
         return guard.graph
 
     def _may_train(self) -> bool:
+        if self._trains is not None:
+            return self._trains
         parameters = [each for module in self.modules for each in module.parameters()]
         given = [each.leaf.array for each in self._inputs]
         return self._state.records_gradients and any(map(requires_grad, [*given, *parameters]))

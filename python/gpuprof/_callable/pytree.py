@@ -32,6 +32,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from gpuprof._callable.leaves import (
+    SHAPE,
+    STRIDES,
     Leaf,
     a_type,
     array_facts,
@@ -122,6 +124,22 @@ def key_of(flat: Flat) -> Hashable:
     """
     leaves = tuple(leaf_key(leaf.array, leaf.facts) for leaf in flat.leaves)
     return pattern_key(flat.pattern), leaves
+
+
+def layout_of(flat: Flat, padded: Flat) -> Hashable:
+    """Return how the arrays of a call lie in memory, for graphs that serve one layout alone.
+
+    That is the strides of each, and of an array that is padded the order of its dimensions.
+    """
+    return tuple(
+        tuple(sorted(range(len(facts[STRIDES])), key=lambda axis: -abs(facts[STRIDES][axis])))
+        if leaf.facts[STRIDES] is None
+        else tuple(
+            stride if size > 1 else 0
+            for size, stride in zip(facts[SHAPE], facts[STRIDES], strict=True)
+        )
+        for leaf, facts in zip(padded.leaves, (each.facts for each in flat.leaves), strict=True)
+    )
 
 
 def pattern_key(pattern: Pattern) -> Hashable:

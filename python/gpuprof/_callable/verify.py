@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 import gpuprof._core as _core
 from gpuprof._callable.arrays import Arrays, arrays_of, copied, put_back, twins_of
 from gpuprof._callable.leaves import family_name, is_array, same_value, shown_value
-from gpuprof._callable.pytree import Flat, flatten_result, pattern_key, rebuild
+from gpuprof._callable.pytree import Flat, Pattern, flatten_result, pattern_key, rebuild
 from gpuprof._frameworks import loaded
 from gpuprof._frameworks.torch import fresh_autocast_cache, kept_random_state
 from gpuprof.errors import GraphMismatchError
@@ -210,14 +210,41 @@ def compared(
 def _result_pairs(
     expected: Any, found: Any, given: Sequence[Any], captured: Sequence[Any]
 ) -> list[tuple[str, Any, Any]]:
-    """Pair the arrays of two results; where their structure differs, the results themselves."""
+    """Pair the arrays of two results; where their structure or their values differ, those."""
     wanted_pattern, wanted = flatten_result(expected, given)
     found_pattern, replayed = flatten_result(found, captured)
     if pattern_key(wanted_pattern) != pattern_key(found_pattern):
-        return [("result", shown_value(expected), shown_value(found))]
+        return list(_other_parts(wanted_pattern, found_pattern, "result"))
     return [
         (leaf.path, leaf.array, other.array) for leaf, other in zip(wanted, replayed, strict=True)
     ]
+
+
+def _other_parts(expected: Pattern, found: Pattern, path: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield what is not the same in two structures, by path."""
+    kind = expected[0]
+    if pattern_key(expected) == pattern_key(found):
+        return
+    if kind == found[0] == "value":
+        yield path, expected[1], found[1]
+        return
+    if kind == found[0] and kind in {"tuple", "list", "dict"}:
+        mine, theirs = (
+            dict(zip(each[1] if kind == "dict" else range(len(each[1])), each[-1], strict=True))
+            for each in (expected, found)
+        )
+        if mine.keys() == theirs.keys():
+            for name, child in mine.items():
+                yield from _other_parts(child, theirs[name], f"{path}[{name!r}]")
+            return
+    told = _parts(expected), _parts(found)
+    yield path, told[0], told[1] if told[0] != told[1] else f"{told[1]} with other parts"
+
+
+def _parts(pattern: Pattern) -> str:
+    if pattern[0] == "value":
+        return shown_value(pattern[1])
+    return "an array" if pattern[0] == "array" else f"a {pattern[0]} of {len(pattern[-1])}"
 
 
 # One pair.

@@ -361,6 +361,12 @@ void bind_making(py::class_<PyGraph>& graph) {
             without_gil([&] { self.graph().set_launch_order(order); });
           },
           py::arg("order"))
+      .def(
+          "_note_use",
+          [](PyGraph& self, std::uintptr_t stream) {
+            without_gil([&] { self.graph().note_use(stream); });
+          },
+          py::arg("stream"))
       .def("_add_copies", &PyGraph::add_copies, py::arg("before"), py::arg("after"))
       .def("_instantiate", &PyGraph::instantiate)
       .def(

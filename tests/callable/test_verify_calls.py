@@ -1,0 +1,246 @@
+"""Calls that are compared with the function itself: when, what they cost, and what they leave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import gpuprof
+from gpuprof.errors import GraphMismatchError
+from tests.support.callables import Counted, twice
+
+
+def make(fn: Any, *args: Any, **options: Any) -> gpuprof.GraphedCallable:
+    return gpuprof.make_graphed_callable(fn, args, **options)
+
+
+def counts(fast: gpuprof.GraphedCallable, *names: str) -> tuple[int, ...]:
+    stats = fast.stats()
+    return tuple(getattr(stats, name) for name in names)
+
+
+class Choosing:
+    """A function that adds nothing up: it copies one of two arrays to its argument and a result.
+
+    Which one is an attribute, which a graph freezes.
+    """
+
+    def __init__(self, cupy: Any) -> None:
+        self.cupy = cupy
+        self.arrays = cupy.array([1.0, 2.0]), cupy.array([1.0, 7.0])
+        self.number = 0
+        self.runs = Counted()
+
+    def __call__(self, x: Any) -> Any:
+        self.runs.note()
+        chosen = self.arrays[self.number]
+        x[...] = chosen
+        return {"chosen": chosen.copy()}
+
+
+@pytest.fixture
+def choosing(cupy: Any) -> Choosing:
+    return Choosing(cupy)
+
+
+# When.
+
+
+@pytest.mark.parametrize(("verify", "more"), [("capture", 1), ("off", 0), (5, 1)])
+@pytest.mark.parametrize("warmup", [0, 2])
+def test_a_capture_of_samples_is_compared_at_once(
+    cupy: Any, verify: Any, more: int, warmup: int
+) -> None:
+    runs, x = Counted(), cupy.array([3.0])
+    fast = make(twice(cupy, runs), x, verify=verify, warmup=warmup)
+    assert runs() == warmup + 1 + more
+    assert fast.generation == more, "the replay that was compared"
+    assert counts(fast, "replays", "hits", "misses", "eager_calls") == (0, 0, 0, 0)
+    assert x.tolist() == [3]
+    assert fast(cupy.array([4.0])).tolist() == [4, 4]
+    assert counts(fast, "replays", "hits") == (1, 1)
+    assert runs() == warmup + 1 + more
+
+
+def test_a_closure_without_a_warm_up_runs_once_whatever_is_asked(cupy: Any) -> None:
+    for verify in ("capture", "off"):
+        runs = Counted()
+        make(lambda runs=runs: runs.note(), verify=verify)
+        assert runs() == 1
+
+
+def test_a_later_capture_is_compared_in_its_call(cupy: Any) -> None:
+    runs = Counted()
+
+    def body(x: Any) -> Any:
+        runs.note()
+        return x  # no work but the graph's own copies
+
+    fast = make(body, cupy.array([1.0]), warmup=1)
+    ran = runs()
+    result = fast(cupy.array([1.0, 2.0]))
+    assert result.tolist() == [1, 2]
+    assert runs() == ran + 3, "a warm-up, the capture, the comparison"
+    fast(cupy.array([1.0, 2.0]))
+    assert runs() == ran + 3
+    assert counts(fast, "captures", "replays", "eager_calls") == (2, 2, 0)
+
+
+def test_a_call_whose_work_may_write_anywhere_is_not_compared(cupy: Any) -> None:
+    runs = Counted()
+    fast = make(twice(cupy, runs), cupy.array([1.0]), warmup=1)
+    ran = runs()
+    fast(cupy.array([1.0, 2.0]))
+    assert runs() == ran + 2, "a warm-up and the capture"
+
+
+def test_every_nth_call_is_compared(cupy: Any) -> None:
+    runs = Counted()
+    fast = make(twice(cupy, runs), cupy.array([1.0]), verify=3)
+    compared = []
+    for call in range(1, 10):
+        ran = runs()
+        assert fast(cupy.array([float(call)])).tolist() == [call, call]
+        compared += [call] * (runs() - ran)
+    assert len(compared) == 3
+    assert {after - before for before, after in zip(compared, compared[1:], strict=False)} == {3}
+    assert counts(fast, "replays", "eager_calls") == (9, 0)
+
+
+# What is found.
+
+
+def test_a_call_that_differs_is_an_error_and_later_ones_run_the_function(
+    cupy: Any, choosing: Choosing
+) -> None:
+    fast = make(choosing, cupy.array([0.0, 0.0]), verify=1, name="step")
+    x = cupy.array([0.0, 0.0])
+    assert fast(x)["chosen"].tolist() == x.tolist() == [1, 2]
+    choosing.number = 1
+    with pytest.raises(GraphMismatchError, match="step: a replay of the graph differs") as caught:
+        fast(x)
+    error = caught.value
+    assert (error.path, error.index) == ("result['chosen']", (1,))
+    assert (error.expected, error.found) == (7.0, 2.0)
+    assert [problem.partition(":")[0] for problem in error.problems] == [
+        "result['chosen']",
+        "args[0]",
+    ]
+    assert x.tolist() == [1, 7], "as the function leaves it"
+    del caught, error
+    ran, choosing.number = choosing.runs(), 0
+    assert fast(x)["chosen"].tolist() == x.tolist() == [1, 2]
+    assert choosing.runs() == ran + 1
+    assert (fast.graphs, *counts(fast, "eager_calls")) == ((), 1)
+
+
+def test_samples_that_differ_are_an_error_when_it_is_made(cupy: Any) -> None:
+    runs, arrays = Counted(), (cupy.array([1.0]), cupy.array([2.0]))
+
+    def body(x: Any) -> None:
+        runs.note()
+        x[...] = arrays[runs() > 2]
+
+    x = cupy.array([0.0])
+    with pytest.raises(GraphMismatchError, match=r"args\[0\]: 1 of 1 elements differ"):
+        make(body, x, warmup=1)
+    assert (runs(), x.tolist()) == (3, [0])
+
+
+@pytest.mark.parametrize(
+    ("other", "problem"),
+    [
+        (lambda x: [[x]], "result[0]: an array replayed, a list of 1 by the function"),
+        (lambda _: [5], "result[0]: an array replayed, 5 by the function"),
+        (lambda _: (5,), "result: a list of 1 replayed, a tuple of 1 by the function"),
+        (lambda x: [x, x], "result: a list of 1 replayed, a list of 2 by the function"),
+        (lambda x: [x[:0]], "of shape (0,) by the function"),
+    ],
+)
+def test_results_of_another_structure_differ(cupy: Any, other: Any, problem: str) -> None:
+    results = [other, lambda x: [x]]
+
+    def body(x: Any) -> Any:
+        return results[-1](x)
+
+    x = cupy.array([1], "i4")
+    fast = make(body, x, verify=1)
+    results.pop()
+    with pytest.raises(GraphMismatchError) as caught:
+        fast(x)
+    (found,) = caught.value.problems
+    assert problem in found
+
+
+def test_a_dict_with_other_keys_differs(cupy: Any) -> None:
+    names = ["y", "x"]
+    fast = make(lambda x: {names[-1]: x}, x := cupy.array([1.0]), verify=1)
+    names.pop()
+    with pytest.raises(GraphMismatchError) as caught:
+        fast(x)
+    assert caught.value.problems == (
+        "result: a dict of 1 with other parts replayed, a dict of 1 by the function",
+    )
+
+
+def test_a_change_between_the_comparisons_is_not_found(cupy: Any, choosing: Choosing) -> None:
+    fast = make(choosing, cupy.array([0.0, 0.0]))
+    x = cupy.array([0.0, 0.0])
+    choosing.number = 1
+    for _ in range(3):
+        assert fast(x)["chosen"].tolist() == x.tolist() == [1, 2]
+
+
+# What helps.
+
+
+def test_what_is_frozen_may_be_named_by_guards(cupy: Any, choosing: Choosing) -> None:
+    fast = make(choosing, cupy.array([0.0, 0.0]), guards=lambda: choosing.number, verify=1)
+    x = cupy.array([0.0, 0.0])
+    for number, last in ((0, 2), (1, 7), (0, 2), (1, 7)):
+        choosing.number = number
+        assert fast(x)["chosen"].tolist() == x.tolist() == [1, last]
+    assert counts(fast, "captures", "replays", "eager_calls") == (2, 4, 0)
+    assert len(fast.graphs) == 2
+
+
+def test_a_closure_s_variable_and_a_global_are_frozen_until_they_are_named(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scale = 1
+
+    def body(x: Any) -> Any:
+        return x.copy(), scale, SCALE
+
+    x = cupy.array([1.0])
+    frozen, named = make(body, x), make(body, x, guards=lambda: (scale, SCALE))
+    checked = make(body, x, verify=1, name="step")
+    scale = 2
+    monkeypatch.setitem(globals(), "SCALE", 20)
+    assert (frozen(x)[1:], named(x)[1:]) == ((1, 10), (2, 20))
+    with pytest.raises(GraphMismatchError, match="step: a replay") as caught:
+        checked(x)
+    assert caught.value.problems == (
+        "result[1]: 1 replayed, 2 by the function",
+        "result[2]: 10 replayed, 20 by the function",
+    )
+    assert checked(x)[1:] == (2, 20)
+
+
+SCALE = 10
+
+
+def test_with_raise_another_key_of_the_callers_own_is_told(cupy: Any, choosing: Choosing) -> None:
+    fast = make(
+        choosing, cupy.array([0.0, 0.0]), guards=lambda: choosing.number, on_new_shape="raise"
+    )
+    choosing.number = 1
+    with pytest.raises(gpuprof.errors.InvalidStateError, match="guards: 1, captured 0"):
+        fast(cupy.array([0.0, 0.0]))
+
+
+def test_strides_that_matter_are_told(cupy: Any) -> None:
+    fast = make(lambda x: x.copy(), cupy.array([0.0, 0.0]), on_new_shape="raise")
+    with pytest.raises(gpuprof.errors.InvalidStateError, match="strides: others than captured"):
+        fast(cupy.array([0.0] * 4)[::2])
