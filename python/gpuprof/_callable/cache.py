@@ -11,7 +11,7 @@ import inspect
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
@@ -338,7 +338,7 @@ class CapturingCalls(_core.CallBase):
         )
 
     def _try_capture(
-        self, flat: Flat, key: Any, warmup: int, layout: tuple[Any, ...]
+        self, flat: Flat, key: Any, warmup: int, layout: Hashable
     ) -> CapturedCall | None:
         recording = self._recording(flat, key)
         try:
@@ -353,7 +353,7 @@ class CapturingCalls(_core.CallBase):
             self._warn("capture", f"the capture failed, and such calls run eagerly: {error}")
         return None
 
-    def _note(self, captured: CapturedCall, layout: tuple[Any, ...]) -> CapturedCall:
+    def _note(self, captured: CapturedCall, layout: Hashable) -> CapturedCall:
         """Keep a graph for later calls of its kind, or if strides matter for those of a layout."""
         key = captured.key
         with self._lock:
