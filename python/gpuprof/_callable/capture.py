@@ -51,9 +51,13 @@ from gpuprof._callable.state import (
     tensor_guards,
     training_flags,
 )
-from gpuprof._callable.training import GradientFields, Training, backward_of, own_parameters
+from gpuprof._callable.training import GradientFields, Training, backward_of
 from gpuprof._frameworks import loaded
-from gpuprof._frameworks.torch import fresh_autocast_cache, kept_random_state
+from gpuprof._frameworks.torch import (
+    fresh_autocast_cache,
+    kept_random_state,
+    own_parameters,
+)
 from gpuprof._frameworks.torch_dispatch import may_run_compiled_code
 from gpuprof._graphs.capture import capture
 from gpuprof._graphs.pool import CapturePool
@@ -134,8 +138,8 @@ class Recording:
         try:
             self.capture_backward()
         except Exception:
-            # Autograd's graph of an eager pass is alive, and with it the parameters' nodes for their
-            # gradients, which are of another stream. Parameters without such a node stand in.
+            # Autograd's graph of an eager pass is alive, with the parameters' nodes for their
+            # gradients, which are of another stream. Parameters without such nodes stand in.
             with own_parameters(self.modules) as self._owners:
                 self._start()
                 self.capture_forward(0)
@@ -520,6 +524,6 @@ class Recording:
 
 
 def _outermost(modules: Sequence[Any]) -> list[Any]:
-    """Return those modules that are in no other one: `train` and `eval` of these change the rest."""
+    """Return the modules that are in no other one: their `train` and `eval` change the rest."""
     inner = {id(part) for each in modules for part in each.modules() if part is not each}
     return [each for each in modules if id(each) not in inner]

@@ -12,16 +12,16 @@ replay of the forward graph can have several backward passes, other than of comp
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import operator
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpuprof._callable.state import StateGuard, requires_grad
 from gpuprof._frameworks import loaded
+from gpuprof._frameworks.torch import has_ddp
 from gpuprof._graphs.capture import capture
 from gpuprof.errors import InvalidStateError
 
@@ -33,36 +33,6 @@ if TYPE_CHECKING:
     from gpuprof._graphs.pool import CapturePool
 
 _VERSION = operator.attrgetter("_version")
-
-
-@contextlib.contextmanager
-def own_parameters(modules: Iterable[Any]) -> Iterator[dict[int, Any]]:
-    """Put others into the place of the parameters of modules that require gradients, for the block.
-
-    They have the same memory, and nodes of their own in autograd's graph. Yields whom they stand in
-    for, by their ids.
-    """
-    owners: dict[int, Any] = {}
-    stand_ins: dict[int, Any] = {}
-    places: list[tuple[dict[str, Any], str, Any]] = []
-    parameter_type = loaded.torch().nn.Parameter
-    for part in (part for module in modules for part in module.modules()):
-        for name, parameter in part._parameters.items():
-            if type(parameter) is parameter_type and parameter.requires_grad:
-                if id(parameter) not in stand_ins:
-                    own = parameter_type(parameter.detach())
-                    vars(own).update(vars(parameter))
-                    stand_ins[id(parameter)] = own
-                    owners[id(own)] = parameter
-                places.append((part._parameters, name, parameter))
-    try:
-        for parameters, name, parameter in places:
-            parameters[name] = stand_ins[id(parameter)]
-        yield owners
-    finally:
-        for parameters, name, parameter in places:
-            if parameters.get(name) is stand_ins[id(parameter)]:
-                parameters[name] = parameter
 
 
 def backward_of(results: Sequence[Any], inputs: Sequence[Any], modules: Sequence[Any]) -> None:
@@ -124,6 +94,13 @@ class Training:
         if settings.param_grads == "accumulate":
             self._accumulated, self._externals = self._externals, []
             self._check_hooks()
+            if has_ddp(self._accumulated):
+                message = (
+                    f"{self._name}: DistributedDataParallel averages gradients as autograd adds "
+                    "them, which param_grads='accumulate' does not have it do; make it with "
+                    "param_grads='autograd'"
+                )
+                raise InvalidStateError(message)
         self._results = list(results)
         self._is_differentiable = [requires_grad(each) for each in results]
         self._frozen = list(frozen)
