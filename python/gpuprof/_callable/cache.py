@@ -180,8 +180,8 @@ class CapturingCalls(_core.CallBase):
 
     def _refuse(self, transform: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         message = (
-            f"{self.name}: this call is inside of {transform}, whose tensors stand for others that a graph does "
-            "not see; transform the function itself (.eager), or call it outside"
+            f"{self.name}: this call is inside of {transform}, whose tensors stand for others that "
+            "a graph does not see; transform the function itself (.eager), or call it outside"
         )
         if self._settings.on_capture_error == "raise":
             raise InvalidStateError(message)
@@ -286,9 +286,7 @@ class CapturingCalls(_core.CallBase):
             return None
         return 0
 
-    def _try_capture(
-        self, flat: Flat, key: Any, layout: Any, warmup: int
-    ) -> CapturedCall | None:
+    def _try_capture(self, flat: Flat, key: Any, layout: Any, warmup: int) -> CapturedCall | None:
         recording = Recording(
             self._body,
             flat,
