@@ -58,6 +58,8 @@ _NAMES = {
     ),
     "_callable.api": "make_graphed_callable | GraphedCallable",
     "_callable.stats": "| GraphStats GraphedStats",
+    "_watch.api": "watch | ModuleWatch",
+    "_watch.tree": "| ModuleRow ModuleTimes PassTimes",
     "_benchmark.api": "benchmark",
     "_benchmark.compare": "compare",
     "_benchmark.sweep": "sweep | SweepPoint SweepResult",

@@ -89,6 +89,11 @@ from gpuprof._callable.api import GraphedCallable as GraphedCallable
 from gpuprof._callable.api import make_graphed_callable as make_graphed_callable
 from gpuprof._callable.stats import GraphStats as GraphStats
 from gpuprof._callable.stats import GraphedStats as GraphedStats
+from gpuprof._watch.api import ModuleWatch as ModuleWatch
+from gpuprof._watch.api import watch as watch
+from gpuprof._watch.tree import ModuleRow as ModuleRow
+from gpuprof._watch.tree import ModuleTimes as ModuleTimes
+from gpuprof._watch.tree import PassTimes as PassTimes
 from gpuprof._benchmark.api import benchmark as benchmark
 from gpuprof._benchmark.compare import compare as compare
 from gpuprof._benchmark.sweep import SweepPoint as SweepPoint
@@ -135,6 +140,7 @@ __all__ = [
     "sweep",
     "timer",
     "trace",
+    "watch",
 ]
 
 def __dir__() -> list[str]: ...

@@ -24,7 +24,7 @@ LAYERS = (
     {"_startup"},
     {"nvtx", "_timing"},
     {"_graphs", "_results"},
-    {"_callable", "_benchmark"},
+    {"_callable", "_benchmark", "_watch"},
     {"_pytest", "_cli"},
     {"_probes", "torch"},
     {"__init__", "__main__"},

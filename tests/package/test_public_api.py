@@ -43,6 +43,24 @@ STATS = gpuprof.GraphedStats(
     captures=1,
     graphs=(gpuprof.GraphStats("step", "args[0]: float32 (2,)", 3, 5, None, 0.5),),
 )
+TIMES = gpuprof.ModuleTimes(
+    [
+        gpuprof.ModuleRow(
+            path="",
+            class_name="Net",
+            depth=0,
+            forward=gpuprof.PassTimes(calls=2, timed=2, total_ms=3.0, self_ms=1.0, mean_ms=1.5),
+            backward=gpuprof.PassTimes(),
+            share=None,
+            parameters=8,
+            parameter_bytes=32,
+            activation_bytes=64,
+            recomputed=0,
+            also=("twin",),
+        )
+    ],
+    clocks=("cuda",),
+)
 OPEN = gpuprof.OpenCapture(7, 2, gpuprof.CaptureMode.GLOBAL, 1, 2)
 
 
@@ -226,11 +244,14 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "GraphStats": (lambda: STATS.graphs[0], lambda each: each.to_dict()),
     "GraphTimings": (lambda: gpuprof.GraphTimings([(("a",), 1.0), (("b",), None)]), dict),
     "GraphedStats": (lambda: STATS, lambda stats: stats.to_dict()),
+    "ModuleRow": (lambda: TIMES[""], lambda row: row.to_dict()),
+    "ModuleTimes": (lambda: TIMES, lambda times: times.to_dict()),
     "NodeChange": (
         lambda: view.diff(nodes_of_a_graph(), (), chain("first", "third"), ()).changed[0],
         lambda change: (repr(change), change.to_dict()),
     ),
     "OpenCapture": (lambda: OPEN, lambda each: each.to_dict()),
+    "PassTimes": (lambda: TIMES[""].forward, lambda times: times.to_dict()),
     "RangeCatalog": (lambda: gpuprof.nvtx.CATALOG, id),
     "RangeSpec": (lambda: gpuprof.RangeSpec("a.b", "described"), lambda s: (s, s.label)),
     "Row": (lambda: cpu_stats()["pickled"], lambda r: r.to_dict()),
@@ -306,6 +327,7 @@ REFUSING: dict[str, Callable[[FakeCuda], Any]] = {
     "GpuBenchmark": lambda _: fixture_of_a_test(),
     "GraphCaptureGuard": finished_guard,
     "GraphedCallable": lambda _: gpuprof.make_graphed_callable(str),
+    "ModuleWatch": lambda _: object.__new__(gpuprof.ModuleWatch),
     "Timer": lambda _: gpuprof.Timer("cpu"),
     "TraceWriter": lambda _: closed_writer(),
 }

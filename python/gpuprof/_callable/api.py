@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from gpuprof._callable.cache import CapturingCalls
 from gpuprof._callable.entry import CapturedCall
 from gpuprof._callable.settings import check_function, check_samples, check_settings
 from gpuprof._callable.stats import GraphedStats, GraphStats, arguments_text
+from gpuprof._graphs.pool import CapturePool, check_pool
 from gpuprof._graphs.types import shown
 from gpuprof.errors import GpuprofError, InvalidStateError
 
@@ -25,10 +26,28 @@ if TYPE_CHECKING:
 __all__ = ["GraphedCallable", "make_graphed_callable"]
 
 
+@overload
+def make_graphed_callable(
+    fn: tuple[Callable[..., Any], ...],
+    sample_args: tuple[tuple[Any, ...], ...],
+    sample_kwargs: tuple[Mapping[str, Any] | None, ...] | None = None,
+    **options: Any,
+) -> tuple[GraphedCallable, ...]: ...
+
+
+@overload
 def make_graphed_callable(
     fn: Callable[..., Any],
     sample_args: tuple[Any, ...] | None = None,
     sample_kwargs: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> GraphedCallable: ...
+
+
+def make_graphed_callable(  # type: ignore[misc]  # the options are named here alone
+    fn: Any,
+    sample_args: Any = None,
+    sample_kwargs: Any = None,
     *,
     compile: bool = False,
     warmup: int | None = None,
@@ -47,7 +66,7 @@ def make_graphed_callable(
     param_grads: Literal["autograd", "accumulate"] = "autograd",
     timers: TimersLike = "last",
     name: str | None = None,
-) -> GraphedCallable:
+) -> Any:
     """Make a callable that captures a function as a CUDA graph and replays it when called.
 
     Called like `fn`, with the arguments of `fn`, it returns what `fn` would: the arguments are
@@ -151,8 +170,6 @@ def make_graphed_callable(
     >>> fast = gpuprof.make_graphed_callable(model, (x,))  # doctest: +SKIP
     >>> y = fast(x)  # doctest: +SKIP
     """
-    check_function(fn)
-    samples = check_samples(sample_args, sample_kwargs)
     given = {
         "compile": compile,
         "warmup": warmup,
@@ -172,8 +189,38 @@ def make_graphed_callable(
         "timers": timers,
         "name": name,
     }
+    if isinstance(fn, tuple):
+        return _together(fn, sample_args, sample_kwargs, given)
+    check_function(fn)
+    samples = check_samples(sample_args, sample_kwargs)
     settings = check_settings(fn, samples, given)
     return GraphedCallable._make(fn, settings, samples)
+
+
+def _together(
+    functions: tuple[Callable[..., Any], ...], args: Any, kwargs: Any, given: dict[str, Any]
+) -> tuple[GraphedCallable, ...]:
+    count = len(functions)
+    for name, value in (("sample_args", args), ("sample_kwargs", kwargs)):
+        if value is None and name == "sample_kwargs":
+            kwargs = (None,) * count
+        elif not isinstance(value, tuple) or len(value) != count:
+            got = f"a tuple of {len(value)}" if isinstance(value, tuple) else type(value).__name__
+            message = f"{name}: expected a tuple of {count}, one for each function, got {got}"
+            raise TypeError(message)
+    if given["buckets"] is not None:
+        message = "buckets: not with several functions; give each function a callable of its own"
+        raise ValueError(message)
+    pool = check_pool(given["pool"]) or CapturePool()
+    made = []
+    for fn, own_args, own_kwargs in zip(functions, args, kwargs, strict=True):
+        check_function(fn)
+        samples = check_samples(own_args, own_kwargs)
+        if samples is None:
+            message = "sample_args: expected the arguments of each function, got None for one"
+            raise TypeError(message)
+        made.append((fn, check_settings(fn, samples, {**given, "pool": pool}), samples))
+    return GraphedCallable._make_together(made)
 
 
 class GraphedCallable(CapturingCalls):
@@ -199,8 +246,7 @@ class GraphedCallable(CapturingCalls):
 
         With ``outputs="static"`` a result is stale once this has moved on.
         """
-        pools = {self._settings.pool, *(each.pool for each in [*self._captured.values()])}
-        return self._launches_gone + sum(each._launch_order().launches for each in pools)
+        return sum(order.launches for order in self._orders)
 
     @property
     def graphs(self) -> tuple[CapturedGraph, ...]:

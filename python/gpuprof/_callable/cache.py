@@ -11,7 +11,7 @@ import inspect
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 _MANY_RECAPTURES = 4
 _MANY_EVICTIONS = 4  # times max_graphs
 _TRIES = 3  # of a call that finds its graph stale
+_KEY_WITHOUT_STRIDES = 5  # its parts
 _MAX_SEEN = 1024  # kinds of calls whose warm-up is counted, or that are known to run eagerly
-_LAYOUT = 5  # where a key has the strides, if they matter
 # Fields of `GraphedStats`.
 _COUNTED = (
     *("captures", "eager_calls", "misses", "evictions", "recaptures"),
@@ -57,7 +57,39 @@ class CapturingCalls(_core.CallBase):
     def _make(cls, fn: Callable[..., Any], settings: Settings, samples: Samples | None) -> Self:
         self: Self = cls.__new__(cls)
         self._begin(fn, settings, samples)
+        samples_flat, self._samples = self._samples, None
+        if samples_flat is not None:
+            self._capture_samples(samples_flat)
         return self
+
+    @classmethod
+    def _make_together(
+        cls, given: Sequence[tuple[Callable[..., Any], Settings, Samples]]
+    ) -> tuple[Self, ...]:
+        """Make callables whose forward passes are captured in order, and their backward reversed.
+
+        They share the memory of one pool. An error of one capture is that of all.
+        """
+        made = []
+        for fn, settings, samples in given:
+            self: Self = cls.__new__(cls)
+            self._begin(fn, settings, samples)
+            made.append(self)
+        stages = [(each, each._samples) for each in made if each._samples is not None]
+        with _capturing:
+            recordings = []
+            for each, flat in stages:
+                recordings.append(each._recording(flat, each._key(flat, None)))
+                recordings[-1].capture_forward(each._settings.warmup)
+            for recording in reversed(recordings):
+                recording.capture_backward()
+            for (each, flat), recording in zip(stages, recordings, strict=True):
+                captured = recording.finish(each._key(flat, None))
+                each._note(captured, layout_of(flat, flat))
+        for each, flat in stages:
+            each._samples = None
+            each._verify_samples(next(iter(each._captured.values())), flat)
+        return tuple(made)
 
     def _begin(self, fn: Callable[..., Any], settings: Settings, samples: Samples | None) -> None:
         functools.update_wrapper(self, fn, updated=())
@@ -67,7 +99,8 @@ class CapturingCalls(_core.CallBase):
         self._captured: dict[Any, CapturedCall] = {}
         self._seen: dict[Any, int] = {}  # eager calls of each kind, before its capture
         self._eager_keys: dict[Any, None] = {}
-        self._by_layout: dict[Any, None] = {}  # keys of graphs that ask for strides as well
+        self._by_layout: dict[Any, None] = {}  # kinds of calls that strides tell apart, too
+        self._orders: list[_core._LaunchOrder] = [settings.pool._launch_order()]
         self._modules: list[Any] | None = None  # that the function is or holds, once known
         # Of all that is here. Nobody runs code of the user's, or captures, with it.
         self._lock = threading.RLock()
@@ -86,14 +119,19 @@ class CapturingCalls(_core.CallBase):
             import torch
 
             self._body = torch.compile(fn, dynamic=False)
+        self._samples: Flat | None = None  # to be captured at once
         if samples is not None and not self._always_eager:
-            self._capture_samples(self._flat(*self._with_mask(samples.args, samples.kwargs)))
+            self._samples = self._flat(*self._with_mask(samples.args, samples.kwargs))
 
     def _capture_samples(self, flat: Flat) -> None:
         padding = self._padding(flat)
         captured = self._find(flat, padding, self._key(flat, padding))
         self._counts["misses"] = 0  # the samples are no call
-        if captured is not None and padding is None and self._is_to_be_verified(captured):
+        if captured is not None and padding is None:
+            self._verify_samples(captured, flat)
+
+    def _verify_samples(self, captured: CapturedCall, flat: Flat) -> None:
+        if self._is_to_be_verified(captured):
             twins = twins_of(flat.leaves, self._stream_of(flat))
             self._compare(captured, self._flat(*rebuild(flat.pattern, twins)), undo=True)
             captured.checks = captured.graph.num_replays
@@ -118,8 +156,8 @@ class CapturingCalls(_core.CallBase):
             for captured in list(self._captured.values()):
                 self._drop(captured)
             self._seen.clear()
-            self._eager_keys.clear()
             self._by_layout.clear()
+            self._eager_keys.clear()
             self._modules = None
 
     # Called from C++.
@@ -143,7 +181,7 @@ class CapturingCalls(_core.CallBase):
                 break
             if padding is not None:
                 result = self._run_padded(captured, flat, padding, args, kwargs)
-            elif self._is_to_be_verified(captured) and not captured.has_foreign_work:
+            elif self._is_to_be_verified(captured):
                 result = self._compare(captured, flat)
             else:
                 result = self._run(captured.entry, args, kwargs)
@@ -194,8 +232,10 @@ class CapturingCalls(_core.CallBase):
         leaves = captured.flat.leaves
         cannot = any(is_used_in_place(leaf.array) for leaf in leaves)
         runs_once = self._settings.warmup == 0 and not leaves
+        # A second run would write a second time to what only the caller knows of.
+        hides = captured.has_foreign_work and self._settings.writes.names is None
         asked = self._settings.verify != "off"
-        return asked and captured.entry.runs == 0 and not (cannot or runs_once)
+        return asked and captured.entry.runs == 0 and not (cannot or runs_once or hides)
 
     def _compare(self, captured: CapturedCall, flat: Flat, *, undo: bool = False) -> Any:
         """Run a call both ways; the function's own writes to arguments and state stay.
@@ -264,10 +304,11 @@ class CapturingCalls(_core.CallBase):
             return None
         with _capturing:
             # Another thread may have captured it meanwhile.
-            key = (*key, layout) if key in self._by_layout else key
-            return self._captured.get(key) or self._try_capture(
-                self._padded(flat, padding), key, layout, warmup
-            )
+            captured = self._captured.get(key)
+            if captured is None:
+                given = self._padded(flat, padding)
+                captured = self._try_capture(given, key, warmup, layout)
+            return captured
 
     def _warmup_before_capture(self, flat: Flat, key: Any) -> int | None:
         """Return how often the function is to run before such a call is captured; None: eagerly."""
@@ -286,8 +327,8 @@ class CapturingCalls(_core.CallBase):
             return None
         return 0
 
-    def _try_capture(self, flat: Flat, key: Any, layout: Any, warmup: int) -> CapturedCall | None:
-        recording = Recording(
+    def _recording(self, flat: Flat, key: Any) -> Recording:
+        return Recording(
             self._body,
             flat,
             key[1],
@@ -295,6 +336,11 @@ class CapturingCalls(_core.CallBase):
             keywords_in_order=self._in_order,
             modules=self._find_modules(flat),
         )
+
+    def _try_capture(
+        self, flat: Flat, key: Any, warmup: int, layout: Hashable
+    ) -> CapturedCall | None:
+        recording = self._recording(flat, key)
         try:
             return self._note(recording.make(key, warmup), layout)
         except Exception as error:
@@ -307,12 +353,14 @@ class CapturingCalls(_core.CallBase):
             self._warn("capture", f"the capture failed, and such calls run eagerly: {error}")
         return None
 
-    def _note(self, captured: CapturedCall, layout: Any) -> CapturedCall:
-        """Keep a graph for later calls."""
+    def _note(self, captured: CapturedCall, layout: Hashable) -> CapturedCall:
+        """Keep a graph for later calls of its kind, or if strides matter for those of a layout."""
         key = captured.key
         with self._lock:
-            self._seen.pop(key, None)
-            if captured.by_layout and len(key) == _LAYOUT:
+            order = captured.pool._launch_order()
+            if order not in self._orders:
+                self._orders.append(order)
+            if captured.strides_matter and len(key) == _KEY_WITHOUT_STRIDES:
                 self._remember(self._by_layout, key, None)
                 captured.key = key = (*key, layout)
             self._counts["captures"] += 1
@@ -335,10 +383,10 @@ class CapturingCalls(_core.CallBase):
                 lines.append("training mode: another than captured")
             if key[3] != same[0].key[3]:
                 lines.append("requires_grad: of other arguments or parameters than captured")
+            if key[5:] != same[0].key[5:]:
+                lines.append("strides of arguments: others than captured")
             if key[4] != same[0].key[4]:
                 lines.append(f"guards: {key[4][0]!r}, captured {same[0].key[4][0]!r}")
-            if not lines:
-                lines.append("strides: others than captured, which matters to what it runs")
         else:
             lines = describe_closest(flat, [each.flat for each in captured]).splitlines()
         return "\n  ".join(

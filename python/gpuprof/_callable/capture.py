@@ -51,7 +51,7 @@ from gpuprof._callable.state import (
     tensor_guards,
     training_flags,
 )
-from gpuprof._callable.training import GradientFields, Training, backward_of
+from gpuprof._callable.training import GradientFields, Training, backward_of, own_parameters
 from gpuprof._frameworks import loaded
 from gpuprof._frameworks.torch import fresh_autocast_cache, kept_random_state
 from gpuprof._frameworks.torch_dispatch import may_run_compiled_code
@@ -101,7 +101,14 @@ class Recording:
         self._state = state
         self._settings = settings
         self._keywords_in_order = keywords_in_order
-        self._place = Place(flat, settings.stream)
+        self.modules = list(modules)  # with those that are seen to be called
+        self.is_running = False  # whether an error of the function is its own, in a warm-up
+        self._begun = time.perf_counter()
+        self._owners: dict[int, Any] = {}  # of parameters that stand in for others, by their ids
+        self._start()
+
+    def _start(self) -> None:
+        self._place = Place(self._flat, self._settings.stream)
         self._inputs: list[_Input] = []
         self._written: set[int] = set()
         self._results: list[Leaf] = []
@@ -109,13 +116,11 @@ class Recording:
         self._pattern: Pattern = ()
         self._makers: list[Callable[[Any], Any] | None] = []  # of fresh results
         self._seen = Observation()
-        self._pool = settings.pool
+        self._pool = self._settings.pool
         self._training: Training | None = None
-        # Whether the results may require gradients, as far as that is known before the capture.
-        self._may_train = state.records_gradients and loaded.whole_torch() is not None
+        self._trains: bool | None = None  # whether results require gradients, as a warm-up shows
+        self._is_compiled = self._settings.compile or may_run_compiled_code()
         self._borrowed: list[Any] = []  # what the copies are made with, until instantiated
-        self.modules = list(modules)  # with those that are seen to be called
-        self.is_running = False  # whether an error of the function is its own, in a warm-up
 
     # The steps, in their order. `make` is all of them for one function.
 
@@ -126,12 +131,21 @@ class Recording:
         captured, InvalidStateError if this torch keeps no graphs.
         """
         self.capture_forward(warmup)
-        self.capture_backward()
+        try:
+            self.capture_backward()
+        except Exception:
+            # Autograd's graph of an eager pass is alive, and with it the parameters' nodes for their
+            # gradients, which are of another stream. Parameters without such a node stand in.
+            with own_parameters(self.modules) as self._owners:
+                if not self._owners:
+                    raise
+                self._start()
+                self.capture_forward(0)
+                self.capture_backward()
         return self.finish(key)
 
     def capture_forward(self, warmup: int) -> None:
         """Warm up and capture the function."""
-        self._begun = time.perf_counter()
         self._place.check()
         with self._place.current():
             self._inputs = [self._input(leaf) for leaf in self._flat.leaves]
@@ -142,10 +156,10 @@ class Recording:
             self._gradients = GradientFields(self.modules)
             arguments = [each.inside for each in self._inputs]
             self._seen = Observation(arguments)
-            self._is_compiled = self._settings.compile or may_run_compiled_code()
             if self._is_compiled and (warmup or arguments):
                 self._observe_in_a_capture_to_discard()
             self._graph = self._capture(observes=not self._is_compiled)
+            self._seen.replace(self._owners)
             if any(requires_grad(leaf.array) for leaf in self._found):
                 self._training = self._with_backward()
         self._borrowed.clear()
@@ -169,6 +183,7 @@ class Recording:
             results=[leaf.array for leaf in self._found],
             frozen=[each.tensor for each in externals if each.is_on_gpu and not each.writes],
             is_compiled=self._is_compiled,
+            owners=self._owners,
         )
 
     def capture_backward(self) -> None:
@@ -200,9 +215,9 @@ class Recording:
             writes=frozenset(self._inputs[number].leaf.path for number in self._written),
             written=written,
             read=read,
-            externals_written=self._seen.written_tensors(),
+            externals_written=self._seen.state(guards.modules),
             has_foreign_work=self._seen.has_foreign_work,
-            by_layout=self._by_layout,
+            strides_matter=any(each is not None for each in map(self._call_strides, self._inputs)),
             device=self._place.device,
             dtypes=self._dtypes(),
             gradients=self._gradients.changed(),
@@ -222,7 +237,6 @@ class Recording:
     def _warm_up(self, times: int) -> None:
         arguments = [each.inside for each in self._inputs]
         seen = Observation(arguments)
-        trains = False
         with kept_random_state(self._place.device):
             for number in range(max(times, 2) if self._settings.compile else times):
                 result = None  # its memory serves the next run
@@ -231,9 +245,8 @@ class Recording:
                     if number == 0 and not self._settings.compile:
                         stack.enter_context(seen.of_block(undo=True))
                     result = self._run(is_real=True)
-                    trains = self._run_backward(result, seen)
+                    self._trains = self._run_backward(result, seen)
             seen.restore()
-        self._may_train &= trains
         self.modules += [each for each in seen.modules if each not in self.modules]
 
     def _run_backward(self, result: Any, seen: Observation) -> bool:
@@ -286,7 +299,7 @@ class Recording:
 
     def _capture(self, *, observes: bool) -> CapturedGraph:
         settings = self._settings
-        if self._may_train and not settings.shares_pool:
+        if self._may_train() and not settings.shares_pool:
             # What a forward pass leaves for the backward one no other graph may overwrite.
             self._pool = CapturePool()
         block = capture(
@@ -324,6 +337,13 @@ class Recording:
         guard.graph._note_use(stream)
         return guard.graph
 
+    def _may_train(self) -> bool:
+        if self._trains is not None:
+            return self._trains
+        parameters = [each for module in self.modules for each in module.parameters()]
+        given = [each.leaf.array for each in self._inputs]
+        return self._state.records_gradients and any(map(requires_grad, [*given, *parameters]))
+
     def _count_nodes(self, block: capture) -> Callable[[int], tuple[int, bool]]:
         def count(since: int) -> tuple[int, bool]:
             assert block._guard is not None
@@ -346,7 +366,8 @@ class Recording:
     def _take_results(self, result: Any) -> None:
         self._pattern, leaves = flatten_result(result, self._flat.constants)
         self._found = leaves
-        self._seen.note_results([leaf.array for leaf in leaves])
+        if not self._is_compiled:  # else they were noted where they were observed
+            self._seen.note_results([leaf.array for leaf in leaves])
         for leaf in leaves:
             inside = arrays_of(leaf.array, self._place.copies_on).dense(leaf.array)
             facts = facts_of(inside)
@@ -400,7 +421,7 @@ class Recording:
     # The entry.
 
     def _ranges(self) -> tuple[list[Range], list[Range]]:
-        written, read = self._seen.ranges()
+        written, read = self._seen.ranges(self._guards.modules)
         if self._settings.outputs == "static":
             read += [extent(leaf.facts) for leaf in self._results]
         return written, merged(read)
@@ -447,10 +468,6 @@ class Recording:
             stream=on.ask,
         )
 
-    @property
-    def _by_layout(self) -> bool:
-        return self._seen.writes_inside or self._seen.has_foreign_work
-
     def _spec(self, number: int, each: _Input) -> _core._EntryArray:
         facts = facts_of(each.static)
         of_torch = each.arrays.name == "torch"
@@ -460,12 +477,24 @@ class Recording:
             types=each.arrays.types,
             desc=facts,
             in_place=each.arrays.in_place,
-            call_strides=each.leaf.facts[STRIDES] if self._by_layout else None,
+            call_strides=self._call_strides(each),
             requires_grad=requires_grad(each.leaf.array) if asks_gradients else None,
             may_be_view=of_torch and may_be_view(facts),
             copied_in=copied,
             copied_back=copied and number in self._written,
         )
+
+    @property
+    def _by_layout(self) -> bool:
+        return self._seen.depends_on_layout or self._seen.has_foreign_work
+
+    def _call_strides(self, each: _Input) -> tuple[int, ...] | None:
+        """Return which strides the array of a call must have; None for any."""
+        shape, strides = facts_of(each.inside)[SHAPE], facts_of(each.inside)[STRIDES]
+        was_expanded = any(
+            stride == 0 and size > 1 for size, stride in zip(shape, strides, strict=True)
+        )
+        return strides if self._by_layout or was_expanded else None
 
     def _dtypes(self) -> tuple[str, ...]:
         tensors = [each.tensor for each in self._seen.externals]

@@ -51,7 +51,7 @@ class CapturedCall:
     read: list[Range]  # and reads, or leaves its results
     externals_written: list[Any]  # tensors that cover `written`
     has_foreign_work: bool
-    by_layout: bool  # whether it serves arrays with the strides of the captured ones alone
+    strides_matter: bool  # of the arguments: a call with others needs another graph
     device: int
     dtypes: tuple[str, ...]  # that the function computes in
     gradients: list[tuple[Any, Any]]  # parameters with the ``.grad`` that a call leaves them

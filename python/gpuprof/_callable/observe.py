@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,9 +48,9 @@ class Observation:
         Those external tensors that require a gradient.
     written : set of int
         The numbers of the arguments that were written to.
-    writes_inside : bool
-        Whether an operator wrote to an argument or to memory that the run made: then it may matter
-        to the function how an array is laid out, because `reshape` makes a view of some.
+    depends_on_layout : bool
+        Whether an operator wrote to an argument, or to what may be a copy of one or itself, as the
+        argument is laid out: `reshape` copies some tensors and makes views of others.
     has_foreign_work : bool
     modules, optimizers : list
         Those that were called.
@@ -64,7 +64,7 @@ class Observation:
                 storage = argument.untyped_storage()
                 self._arguments.setdefault(int(storage._cdata), []).append(number)
                 self._keep.append(storage)
-        self._made: dict[int, Any] = {}
+        self._made: dict[int, tuple[Any, bool]] = {}
         self._externals: dict[int, External] = {}
         self._gradients: dict[int, Any] = {}
         self._undo: list[tuple[Any, Any]] | None = None
@@ -72,7 +72,7 @@ class Observation:
         self._nodes = 0
         self._first = 0  # number of a node of autograd's graph that the run made
         self.written: set[int] = set()
-        self.writes_inside = False
+        self.depends_on_layout = False
         self.has_foreign_work = False
         self.modules: list[Any] = []
         self.optimizers: list[Any] = []
@@ -110,12 +110,44 @@ class Observation:
             if loaded.is_tensor(each) and each.is_cuda:
                 self._note(Use(each, is_written=False, is_viewed=False))
 
-    def ranges(self) -> tuple[list[Range], list[Range]]:
-        """Return where the run wrote and where it read besides, each merged and in order."""
+    def replace(self, owners: Mapping[int, Any]) -> None:
+        """Name tensors that others stood in for; `owners` has them by the ids of those."""
+        for each in self.externals:
+            each.tensor = owners.get(id(each.tensor), each.tensor)
+
+    def ranges(self, modules: Sequence[Any]) -> tuple[list[Range], list[Range]]:
+        """Return where the run may have written and read besides, each merged and in order.
+
+        Foreign work may have written to all that is known: externals, and what is in `modules`.
+        """
         on_gpu = [each for each in self.externals if each.is_on_gpu]
         written = [place for each in on_gpu for place in each.writes]
         read = [place for each in on_gpu for place in each.reads]
+        if self.has_foreign_work:
+            written += [extent(facts_by_attributes(each)) for each in self._whole_state(modules)]
         return merged(written), merged(read)
+
+    def state(self, modules: Sequence[Any]) -> list[Any]:
+        """Return external tensors that cover all that may have been written to."""
+        return self._whole_state(modules) if self.has_foreign_work else self.written_tensors()
+
+    def _whole_state(self, modules: Sequence[Any]) -> list[Any]:
+        """Return all memory of externals and of what is in `modules`, as bytes."""
+        torch = loaded.torch()
+        tensors = [each.tensor for each in self.externals]
+        for module in modules:
+            tensors += [*module.parameters(), *module.buffers()]
+        storages = {
+            tensor.untyped_storage()._cdata: tensor.untyped_storage()
+            for tensor in tensors
+            if tensor.is_cuda
+        }
+        with torch.inference_mode(False):
+            return [
+                torch.empty(0, dtype=torch.uint8, device=each.device).set_(each)
+                for each in storages.values()
+                if each.nbytes()
+            ]
 
     def written_tensors(self) -> list[Any]:
         """Return external tensors on the GPU that cover all that was written besides."""
@@ -128,13 +160,13 @@ class Observation:
         for use in uses:
             self._note(use)
 
-    def _after(self, results: list[Any]) -> None:
+    def _after(self, results: list[Any], is_copy: bool) -> None:
         for tensor in results:
             storage = tensor.untyped_storage()
             number = int(storage._cdata)
             if number not in self._arguments and number not in self._externals:
                 # A weak reference keeps the number, not the memory.
-                self._made.setdefault(number, _weak(storage))
+                self._made.setdefault(number, (_weak(storage), is_copy))
         if self._count is not None:
             self._nodes, _ = self._count(self._nodes)
 
@@ -151,10 +183,10 @@ class Observation:
         number = int(storage._cdata)
         if number in self._arguments:
             if use.is_written:
-                self.writes_inside = True
+                self.depends_on_layout = True
                 self.written.update(self._arguments[number])
         elif number in self._made:
-            self.writes_inside |= use.is_written
+            self.depends_on_layout |= use.is_written and self._made[number][1]
         else:
             self._note_external(self._externals.setdefault(number, External(tensor, storage)), use)
 

@@ -12,9 +12,11 @@ replay of the forward graph can have several backward passes, other than of comp
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import warnings
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpuprof._callable.state import StateGuard, requires_grad
@@ -30,9 +32,34 @@ if TYPE_CHECKING:
     from gpuprof._graphs.pool import CapturePool
 
 
-def is_leaf_parameter(tensor: Any) -> bool:
-    """Return whether autograd keeps the gradient of a tensor in its ``.grad``."""
-    return bool(tensor.is_leaf and tensor.requires_grad)
+@contextlib.contextmanager
+def own_parameters(modules: Iterable[Any]) -> Iterator[dict[int, Any]]:
+    """Put others into the place of the parameters of modules that require gradients, for the block.
+
+    They have the same memory, and nodes of their own in autograd's graph. Yields whom they stand in
+    for, by their ids.
+    """
+    owners: dict[int, Any] = {}
+    stand_ins: dict[int, Any] = {}
+    places: list[tuple[dict[str, Any], str, Any]] = []
+    parameter_type = loaded.torch().nn.Parameter
+    for part in (part for module in modules for part in module.modules()):
+        for name, parameter in part._parameters.items():
+            if type(parameter) is parameter_type and parameter.requires_grad:
+                if id(parameter) not in stand_ins:
+                    own = parameter_type(parameter.detach())
+                    vars(own).update(vars(parameter))
+                    stand_ins[id(parameter)] = own
+                    owners[id(own)] = parameter
+                places.append((part._parameters, name, parameter))
+    try:
+        for parameters, name, parameter in places:
+            parameters[name] = stand_ins[id(parameter)]
+        yield owners
+    finally:
+        for parameters, name, parameter in places:
+            if parameters.get(name) is stand_ins[id(parameter)]:
+                parameters[name] = parameter
 
 
 def backward_of(results: Sequence[Any], inputs: Sequence[Any], modules: Sequence[Any]) -> None:
@@ -43,7 +70,9 @@ def backward_of(results: Sequence[Any], inputs: Sequence[Any], modules: Sequence
     if not outputs or not wanted:
         return
     torch = loaded.torch()
-    with torch.autocast("cuda", enabled=False):
+    with torch.autocast("cuda", enabled=False), warnings.catch_warnings():
+        # Of the first use of cuBLAS on autograd's thread, which does no harm.
+        warnings.filterwarnings("ignore", "Attempting to run cuBLAS, but there was no current CUDA")
         ones = [torch.ones_like(each) for each in outputs]
         torch.autograd.grad(outputs, list(wanted.values()), ones, allow_unused=True)
 
@@ -53,7 +82,8 @@ class Training:
 
     `arguments` are those that the forward graph was captured with, `externals` the other tensors
     that require a gradient, `results` what the function returned, `frozen` the external tensors
-    that it only read. Refuses what would give wrong gradients, by InvalidStateError.
+    that it only read, `owners` the parameters that externals stand in for, by the ids of those.
+    Refuses what would give wrong gradients, by InvalidStateError.
     """
 
     def __init__(
@@ -67,19 +97,28 @@ class Training:
         results: Sequence[Any],
         frozen: Sequence[Any],
         is_compiled: bool,
+        owners: Mapping[int, Any],
     ) -> None:
         self._name = settings.name
         self._is_compiled = is_compiled
+        self._owners = owners
         self._is_static = settings.outputs == "static"
         self._order = _Order.of(pool)
         self._forward_number = self._order.next_number()
         self._wants = [requires_grad(each) for each in arguments]
         self._externals = list(externals)
         self._accumulated: list[Any] = []
+        made_outside = [each for each in externals if not each.is_leaf]
+        if made_outside:
+            message = (
+                f"{self._name}: the function uses a tensor of shape {tuple(made_outside[0].shape)} "
+                "that operators have made outside of it from tensors that require gradients; pass "
+                "it as an argument, so that its gradient is returned"
+            )
+            raise InvalidStateError(message)
         if settings.param_grads == "accumulate":
-            self._accumulated = [each for each in externals if is_leaf_parameter(each)]
+            self._accumulated, self._externals = self._externals, []
             self._check_hooks()
-            self._externals = [each for each in externals if not is_leaf_parameter(each)]
         self._results = list(results)
         self._is_differentiable = [requires_grad(each) for each in results]
         self._frozen = list(frozen)
@@ -144,6 +183,8 @@ class Training:
         # With autograd's own graph goes what it has of the stream of the capture: a parameter's
         # node for its gradient, which eager passes would use as well.
         self._results, self._arguments = [], []
+        self._externals = [self._owners.get(id(each), each) for each in self._externals]
+        self._accumulated = [self._owners.get(id(each), each) for each in self._accumulated]
         self._backward_number = self._order.next_number()
 
     def _take(self, gradients: Sequence[Any]) -> None:

@@ -27,9 +27,10 @@ class Use(NamedTuple):
 
 
 _Place: TypeAlias = "int | str"  # of an argument: its number or its name
-# Called before and after each operator: with what it uses, and with the tensors it returned.
+# Called before and after each operator: with what it uses, and with the tensors it returned and
+# whether it may return an argument itself or a copy of it, as their strides decide.
 Before = Callable[[list[Use]], None]
-After = Callable[[list[Any]], None]
+After = Callable[[list[Any], bool], None]
 
 
 @contextlib.contextmanager
@@ -80,7 +81,7 @@ def _mode() -> Any:
             kwargs = kwargs or {}
             self._before(_uses(func, args, kwargs))
             result = func(*args, **kwargs)
-            self._after(_tensors(result))
+            self._after(_tensors(result), getattr(func, "_overloadpacket", None) in _copying())
             return result
 
     return Watch
@@ -97,6 +98,12 @@ def _uses(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Use]
         is_written = written is None or place in written
         found += [Use(each, is_written, is_view) for each in _tensors(value)]
     return found
+
+
+@functools.lru_cache(maxsize=1)
+def _copying() -> frozenset[Any]:
+    aten = loaded.torch().ops.aten
+    return frozenset({aten.clone, aten._to_copy, aten.contiguous, aten.reshape, aten.flatten})
 
 
 @functools.lru_cache(maxsize=4096)

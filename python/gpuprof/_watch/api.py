@@ -1,0 +1,271 @@
+"""`gpuprof.watch`: what each module of a torch model takes on the GPU, forward and backward."""
+
+from __future__ import annotations
+
+import importlib.util
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpuprof._common.checks import shortened, whole
+from gpuprof._frameworks import loaded
+from gpuprof._timing import scope as timing
+from gpuprof._watch.hooks import After, Before, CompiledCall, Core
+from gpuprof._watch.tree import ModuleRow, ModuleTimes, Pass, PassTimes, Spot
+from gpuprof.errors import GpuprofError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from gpuprof._timing.rows import Row
+
+
+def watch(model: Any, depth: int = 2) -> ModuleWatch:
+    """Measure the forward and backward time of a model's modules while the model is used.
+
+    The modules get hooks, nothing else of the model changes: results and gradients are what they
+    are without it. Running the model never waits for the GPU; reading the watch does.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        A module of any kind, also what `torch.compile` or `DataParallel` made of one.
+    depth : int
+        How far down modules are measured: 0 is the model alone, 1 also what is directly in it.
+
+    Returns
+    -------
+    ModuleWatch
+        Keep it: the hooks are removed by its `close`, at the end of its ``with`` block, or when it
+        is dropped. Printing it shows the tree.
+
+    Raises
+    ------
+    TypeError
+        `model` is no `torch.nn.Module`.
+    ValueError
+        `depth` is no whole number, or negative.
+    ModuleNotFoundError
+        Torch is not installed.
+
+    Notes
+    -----
+    A compiled region is one row, and a model that is captured as a graph is measured inside the
+    graph if it is watched before it is captured. Autograd's backward pass is measured by hooks on
+    its nodes, which work with in-place operations, views and checkpointing. A model may be watched
+    twice at the same time.
+
+    Examples
+    --------
+    >>> import gpuprof, torch  # doctest: +SKIP
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())  # doctest: +SKIP
+    >>> with gpuprof.watch(model) as seen:  # doctest: +SKIP
+    ...     model(torch.ones(2, 8)).sum().backward()
+    >>> print(seen)  # doctest: +SKIP
+    """
+    if loaded.whole_torch() is None and importlib.util.find_spec("torch") is None:
+        message = "gpuprof.watch needs torch, which is not installed: pip install torch"
+        raise ModuleNotFoundError(message, name="torch")
+    if not loaded.is_module(model):
+        hint = "; pass an instance of it" if isinstance(model, type) else ""
+        message = f"model: expected a torch.nn.Module, got {shortened(model)}{hint}"
+        raise TypeError(message)
+    whole("depth", depth, 0)
+    core = Core(model)
+    try:
+        _attach(core, model, depth)
+    except BaseException:
+        core.detach()
+        raise
+    return ModuleWatch(core)
+
+
+def _attach(core: Core, model: Any, depth: int) -> None:
+    """Hook the modules down to `depth`, and give each of their places a row."""
+    of_module: dict[int, list[Spot]] = {}
+    without_forward = loaded.torch().nn.Module.forward  # ModuleList and ModuleDict have no other
+
+    def visit(
+        path: tuple[str, ...], module: Any, above: tuple[Any, ...], caller: Spot | None
+    ) -> Spot:
+        spot = Spot(".".join(path), module, caller)
+        core.spots.append(spot)
+        known = of_module.setdefault(id(module), [])
+        known.append(spot)
+        if len(known) == 1:
+            _hook(core, module, known)
+        if len(path) == depth:
+            return spot
+        if getattr(type(module), "forward", None) is not without_forward:
+            caller = spot
+        children: dict[int, Spot] = {}
+        for name, child in module._modules.items():
+            if child is None or child is module or any(child is each for each in above):
+                continue
+            if id(child) in children:  # its calls cannot be told apart
+                children[id(child)].also.append(".".join((*path, name)))
+            else:
+                children[id(child)] = visit((*path, name), child, (*above, module), caller)
+        return spot
+
+    visit((), model, (), None)
+
+
+def _hook(core: Core, module: Any, spots: list[Spot]) -> None:
+    before = module.__dict__.get("_compiled_call_impl")
+    if before is None and not isinstance(module, loaded.torch().jit.ScriptModule):
+        first = module.register_forward_pre_hook(Before(core, spots), prepend=True)
+        last = module.register_forward_hook(After(core, spots), always_call=True)
+        core.undo += [first.remove, last.remove]
+        return
+    around = CompiledCall(core, spots, before)
+    module.__dict__["_compiled_call_impl"] = around
+    core.undo.append(around.remove_from(weakref.ref(module)))
+
+
+class ModuleWatch:
+    """A model that is being measured, as `watch` returns it.
+
+    It does not keep the model alive. What it has measured can be read at any time, also after
+    `close`.
+    """
+
+    __module__ = "gpuprof"
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._detach = weakref.finalize(self, core.detach)
+        self._detach.atexit = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether the model is watched no more."""
+        return self._core.closed
+
+    def close(self) -> None:
+        """Remove all hooks from the model. Idempotent."""
+        self._detach()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def read(self, wait: bool = True) -> ModuleTimes:
+        """Return what has been measured so far.
+
+        Parameters
+        ----------
+        wait : bool
+            First wait for the GPU. False never waits, and counts what is not done as pending.
+
+        Returns
+        -------
+        ModuleTimes
+            The rows by path: ``seen.read()["layers.0"].forward.mean_ms``.
+        """
+        core = self._core
+        core.sums.fold(wait)
+        notes = [] if core.error is None else [f"stopped by {core.error}"]
+        if loaded.torch_part("_dynamo") is not None and not any(
+            s.forward.calls for s in core.spots
+        ):
+            notes.append("of a model that torch.compile compiled, watch what it returned")
+        collected = _collected(core.spots, wait)
+        return ModuleTimes([*_rows(core, collected, wait)], tuple(core.sums.clocks), notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what has been measured as plain data; waits for the GPU."""
+        return self.read().to_dict()
+
+    def __str__(self) -> str:
+        return repr(self.read())
+
+    def __repr__(self) -> str:
+        return repr(self.read(wait=False))
+
+    def _repr_html_(self) -> str:
+        return self.read()._repr_html_()
+
+    def __reduce__(self) -> Any:
+        message = "a ModuleWatch cannot be pickled, as it hangs on its model: pickle .read()"
+        raise TypeError(message)
+
+
+def _rows(core: Core, collected: Mapping[tuple[str, ...], Row], wait: bool) -> Iterator[ModuleRow]:
+    pending: dict[int, int] = {}
+    for each in tuple(core.sums.waiting):
+        pending[id(each.times)] = pending.get(id(each.times), 0) + 1
+    called = {spot.path for spot in core.spots if spot.forward.calls or spot.backward.calls}
+    totals: dict[str, list[float]] = {}  # forward, backward, and of both what was inside others
+    for spot in reversed(core.spots):
+        own = totals.setdefault(spot.path, [0.0, 0.0, 0.0])
+        if spot.path in called:
+            own[:] = [
+                spot.forward.outermost_ms,
+                spot.backward.outermost_ms,
+                spot.forward.inside_ms + spot.backward.inside_ms,
+            ]
+        if spot.path:
+            sums = totals.setdefault(spot.path.rpartition(".")[0], [0.0, 0.0, 0.0])
+            sums[:] = [mine + its for mine, its in zip(sums, own, strict=True)]
+    for spot in core.spots:
+        spot.count_parameters()
+        forward, backward, inside = totals[spot.path]
+        above = spot.path.rpartition(".")[0]
+        above_ms = sum(totals[above][:2])
+        part_ms = inside if above in called else forward + backward
+        yield ModuleRow(
+            path=spot.path,
+            class_name=spot.class_name,
+            depth=len(spot.path.split(".")) if spot.path else 0,
+            forward=_times(spot.forward, forward, pending, collected, wait),
+            backward=_times(spot.backward, backward, pending, collected, wait),
+            share=part_ms / above_ms if spot.path and above_ms and part_ms else None,
+            parameters=spot.parameters,
+            parameter_bytes=spot.parameter_bytes,
+            activation_bytes=spot.activation_bytes,
+            recomputed=spot.recomputed,
+            also=tuple(spot.also),
+        )
+
+
+def _times(
+    of: Pass,
+    total_ms: float,
+    pending: Mapping[int, int],
+    collected: Mapping[tuple[str, ...], Row],
+    wait: bool,
+) -> PassTimes:
+    last = [ms for sample in of.captured if (ms := _last_ms(sample, wait)) is not None]
+    rows = [collected[names].gpu for names in {each.names for each in of.captured} & {*collected}]
+    return PassTimes(
+        calls=of.calls,
+        timed=of.timed,
+        total_ms=total_ms,
+        self_ms=max(0.0, of.all_ms - of.below_ms),
+        mean_ms=of.all_ms / of.timed if of.timed else None,
+        graph_calls=len(last) + sum(row.count for row in rows),
+        graph_ms=sum(last) + sum(row.total for row in rows),
+        failed=of.failed,
+        dropped=of.dropped,
+        skipped=of.skipped,
+        pending=pending.get(id(of), 0),
+    )
+
+
+def _last_ms(sample: Any, wait: bool) -> float | None:
+    """Return the time of a call inside a graph in its last replay; None if that is not known."""
+    try:
+        ms: float | None = sample.ms if wait else sample.try_ms()
+    except GpuprofError:  # it was never replayed, or its graph is closed or collects all times
+        return None
+    return ms
+
+
+def _collected(spots: list[Spot], wait: bool) -> dict[tuple[str, ...], Row]:
+    """Return the rows of the statistics that replays of graphs with collected times have."""
+    if not any(of.captured for spot in spots for of in (spot.forward, spot.backward)):
+        return {}
+    return {row.names: row for row in timing.stats(wait).values() if row.gpu.count}

@@ -1,0 +1,346 @@
+"""What a watch measures: sums while it runs, and rows of plain data in the order of the tree."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import gpuprof._core as _core
+from gpuprof._common.units import NOTHING, byte_size, duration
+from gpuprof._display.table import Table
+from gpuprof._frameworks import loaded
+from gpuprof.errors import GpuprofError
+
+_FOLD_EVERY = 64  # samples that wait to be read
+_NOTES = ("recomputed", "failed", "dropped", "skipped", "pending")
+
+
+class Pass:
+    """The sums of one module's forward or backward passes. Guarded by the lock of `Sums`."""
+
+    def __init__(self) -> None:
+        self.calls = self.timed = self.failed = self.dropped = self.skipped = self.pending = 0
+        self.all_ms = 0.0
+        self.outermost_ms = 0.0  # without the calls inside of a call of the same module
+        self.inside_ms = 0.0  # of those that ran inside of a pass of the module above
+        self.below_ms = 0.0  # of the passes of other modules inside of these
+        self.captured: list[_core.Sample] = []
+
+
+class Spot:
+    """One row: a place in the tree of modules."""
+
+    def __init__(self, path: str, module: Any, caller: Spot | None) -> None:
+        self.path = path
+        self.caller = caller  # the closest module above that can be called
+        self.module: Callable[[], Any] = weakref.ref(module)
+        self.class_name = type(module).__name__
+        self.also: list[str] = []
+        self.parameters = self.parameter_bytes = self.recomputed = 0
+        self.activation_bytes: int | None = None
+        self.memory_reads = 0
+        self.forward, self.backward = Pass(), Pass()
+
+    def count_parameters(self) -> None:
+        """Count anew, if the module is still alive."""
+        module = self.module()
+        if module is None:
+            return
+        is_lazy = loaded.torch().nn.parameter.is_lazy
+        known = [each for each in module.parameters() if not is_lazy(each)]
+        self.parameters = sum(each.numel() for each in known)
+        self.parameter_bytes = sum(each.numel() * each.element_size() for each in known)
+
+
+class Around(NamedTuple):
+    """A pass that is open around another one."""
+
+    spot: Spot
+    times: Pass
+
+
+class Waiting(NamedTuple):
+    """A sample that is not read yet."""
+
+    sample: _core.Sample
+    times: Pass  # that it belongs to
+    around: Around | None
+    spot: Spot
+    is_nested: bool  # in another pass of the same module
+
+
+class Sums:
+    """Adds up samples once they are known."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Waiting] = deque()
+        self.clocks: dict[str, None] = {}
+        self._lock = threading.Lock()
+
+    def take(self, waiting: Waiting) -> None:
+        """Take a sample whose scope was left; never waits."""
+        waiting.times.calls += 1
+        self.waiting.append(waiting)
+        if len(self.waiting) % _FOLD_EVERY == 0 and self._lock.acquire(blocking=False):
+            try:
+                self._fold(wait=False)
+            finally:
+                self._lock.release()
+
+    def fold(self, wait: bool) -> None:
+        """Add what has been measured; with `wait`, wait for what has been queued."""
+        with self._lock:
+            self._fold(wait)
+
+    def _fold(self, wait: bool) -> None:
+        while self.waiting:
+            waiting = self.waiting[0]
+            sample, of = waiting.sample, waiting.times
+            ms, state = None, sample.state
+            if state == "pending":
+                with contextlib.suppress(GpuprofError):  # its state says why
+                    ms = sample.ms if wait else sample.try_ms()
+                state = sample.state
+                if state == "pending":
+                    return
+            self.waiting.popleft()
+            if state == "captured":
+                of.calls -= 1
+                of.captured.append(sample)
+            elif sample.failed:
+                of.failed += 1
+            elif state == "done":
+                _add(sample.ms if ms is None else ms, waiting)
+                self.clocks.setdefault(sample.clock)
+            elif state in {"dropped", "skipped"}:
+                setattr(of, state, getattr(of, state) + 1)
+
+
+def _add(ms: float, waiting: Waiting) -> None:
+    of, around = waiting.times, waiting.around
+    of.timed += 1
+    of.all_ms += ms
+    if around is not None:
+        around.times.below_ms += ms
+    if not waiting.is_nested:
+        of.outermost_ms += ms
+        if around is not None and around.spot is waiting.spot.caller:
+            of.inside_ms += ms
+
+
+@dataclass(frozen=True)
+class PassTimes:
+    """The forward or the backward passes of one module. Times are milliseconds.
+
+    Attributes
+    ----------
+    calls : int
+        How often it ran, replays of graphs left out.
+    timed : int
+        How many of the calls have been measured.
+    total_ms : float
+        Their sum. Of a module that calls itself, the outermost calls alone; of a container that is
+        never called, such as a `ModuleList`, the sum of what is in it.
+    self_ms : float
+        Their sum without the modules below.
+    mean_ms : float or None
+        The mean of one call.
+    graph_calls : int
+        How many times of calls inside graphs are in `graph_ms`.
+    graph_ms : float
+        Their sum: with ``timers="collect"`` over all replays, else in the last replay of each
+        graph.
+    failed, dropped, skipped, pending : int
+        Calls without a time: they raised, too many spans waited to be read, they ran in a capture
+        that gpuprof did not open, or the GPU is not done with them.
+    """
+
+    __module__ = "gpuprof"
+
+    calls: int = 0
+    timed: int = 0
+    total_ms: float = 0.0
+    self_ms: float = 0.0
+    mean_ms: float | None = None
+    graph_calls: int = 0
+    graph_ms: float = 0.0
+    failed: int = 0
+    dropped: int = 0
+    skipped: int = 0
+    pending: int = 0
+
+    @property
+    def graph_mean_ms(self) -> float | None:
+        """The mean of one call inside a graph; None if none was replayed."""
+        return self.graph_ms / self.graph_calls if self.graph_calls else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the attributes as plain data."""
+        return asdict(self)
+
+    def _repr_html_(self) -> str:
+        return Table(("figure", "value"), [(k, str(v)) for k, v in asdict(self).items()]).html()
+
+
+@dataclass(frozen=True)
+class ModuleRow:
+    """One module of a watched model.
+
+    Attributes
+    ----------
+    path : str
+        Its name in the model, as of ``named_modules()``: ``""`` is the model itself.
+    class_name : str
+        The name of its class.
+    depth : int
+        How many names its path has.
+    forward, backward : PassTimes
+        What its passes took.
+    share : float or None
+        Its part of the forward and backward time of the module above it, from 0 to 1.
+    parameters, parameter_bytes : int
+        The parameters in it and below: how many numbers, and their size.
+    activation_bytes : int or None
+        How much more memory torch had allocated on the GPU after its newest measured forward pass
+        than before it: results and what is kept for the backward pass. None without CUDA.
+    recomputed : int
+        How many of its forward calls ran inside a backward pass, as with checkpointing.
+    also : tuple of str
+        Other paths of the same module, whose calls are counted here.
+    """
+
+    __module__ = "gpuprof"
+
+    path: str
+    class_name: str
+    depth: int
+    forward: PassTimes
+    backward: PassTimes
+    share: float | None
+    parameters: int
+    parameter_bytes: int
+    activation_bytes: int | None
+    recomputed: int
+    also: tuple[str, ...]
+
+    @property
+    def total_ms(self) -> float:
+        """Forward and backward time together."""
+        return self.forward.total_ms + self.backward.total_ms
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the attributes as plain data."""
+        return {**asdict(self), "also": list(self.also)}
+
+    def _repr_html_(self) -> str:
+        return ModuleTimes([self])._repr_html_()
+
+    def _cells(self) -> dict[str, str]:
+        forward, backward = self.forward, self.backward
+        seen = bool(forward.timed or backward.timed or self.total_ms)
+        return {
+            "module": self.path.rpartition(".")[2] or f"({self.class_name})",
+            "class": self.class_name,
+            "calls": f"{forward.calls:,}" if forward.calls else NOTHING,
+            "forward": duration(forward.total_ms) if forward.total_ms else NOTHING,
+            "per call": duration(forward.mean_ms),
+            "backward": duration(backward.total_ms) if backward.total_ms else NOTHING,
+            "per pass": duration(backward.mean_ms),
+            "self": duration(forward.self_ms + backward.self_ms) if seen else NOTHING,
+            "% parent": NOTHING if self.share is None else f"{100 * self.share:.1f}",
+            "graph forward": _or_nothing(duration, forward.graph_mean_ms),
+            "graph backward": _or_nothing(duration, backward.graph_mean_ms),
+            "parameters": f"{self.parameters:,}" if self.parameters else NOTHING,
+            "size": byte_size(self.parameter_bytes) if self.parameters else NOTHING,
+            "activations": _or_nothing(byte_size, self.activation_bytes),
+            "notes": self._notes(),
+        }
+
+    def _notes(self) -> str:
+        notes = [f"also {', '.join(self.also)}"] if self.also else []
+        for what in _NOTES:
+            passes = (self.forward, self.backward)
+            count = (
+                self.recomputed
+                if what == "recomputed"
+                else sum(getattr(each, what) for each in passes)
+            )
+            notes += [f"{count:,} {what}"] if count else []
+        return ", ".join(notes)
+
+
+class ModuleTimes(Mapping[str, ModuleRow]):
+    """What a watch had measured when it was read: its rows by path, as a tree in a text.
+
+    Parameters
+    ----------
+    rows : sequence of ModuleRow
+        In the order of ``named_modules()``: each module, then what is inside it.
+    clocks : sequence of str
+        What measured.
+    notes : sequence of str
+        What stands below the table.
+    """
+
+    __module__ = "gpuprof"
+
+    def __init__(
+        self, rows: Sequence[ModuleRow], clocks: Sequence[str] = (), notes: Sequence[str] = ()
+    ) -> None:
+        self._rows = {row.path: row for row in rows}
+        self.clocks = tuple(clocks)
+        self.notes = tuple(notes)
+
+    def __getitem__(self, path: str) -> ModuleRow:
+        return self._rows[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rows as plain data, by path, with the clocks and the notes."""
+        return {
+            "clocks": list(self.clocks),
+            "notes": list(self.notes),
+            "modules": {path: row.to_dict() for path, row in self._rows.items()},
+        }
+
+    def __repr__(self) -> str:
+        return "\n".join(self._table().plain())
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+    def _table(self) -> Table:
+        cells = [row._cells() for row in self._rows.values()]
+        return Table(
+            [*cells[0]] if cells else [],
+            [[*line.values()] for line in cells],
+            left={"module", "class", "notes"},
+            title=_title(self.clocks),
+            notes=self.notes,
+            depths=[row.depth for row in self._rows.values()],
+            paths=[row.path for row in self._rows.values()],
+        ).without_empty()
+
+
+def _or_nothing(write: Callable[[Any], str], value: float | None) -> str:
+    return "" if value is None else write(value)
+
+
+def _title(clocks: Sequence[str]) -> str:
+    if not clocks:
+        return "no forward pass was measured yet"
+    meaning = {
+        "cuda": "GPU time, from events in the stream",
+        "cpu": "host time; no GPU time was measured",
+    }
+    return ", ".join(f"clock: {each} ({meaning.get(each, 'host time')})" for each in clocks)

@@ -1,0 +1,249 @@
+"""Watched models on a GPU: times beside torch's own events, memory, graphs and compiled code."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+import gpuprof
+from tests.gpu.support.frameworks import torch_or_skip
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
+
+WIDTH, BATCH = 2048, 4096
+
+
+@pytest.fixture
+def torch() -> Any:
+    return torch_or_skip()
+
+
+def block(torch: Any) -> Any:
+    return torch.nn.Sequential(
+        torch.nn.Linear(WIDTH, WIDTH),
+        torch.nn.ReLU(inplace=True),
+        torch.nn.Linear(WIDTH, WIDTH),
+    )
+
+
+@pytest.fixture
+def model(torch: Any) -> Any:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(block(torch), block(torch)).cuda()
+
+
+@pytest.fixture
+def x(torch: Any) -> Any:
+    return torch.randn(BATCH, WIDTH, device="cuda")
+
+
+def train(model: Any, x: Any) -> None:
+    model.zero_grad()
+    model(x).square().mean().backward()
+
+
+def assert_runs(seen: Any) -> None:
+    assert "stopped" not in str(seen)
+
+
+def test_passes_take_what_torchs_events_say(torch: Any, model: Any, x: Any) -> None:
+    begin, middle, end = (torch.cuda.Event(enable_timing=True) for _ in range(3))
+    for _ in range(3):
+        train(model, x)
+    with gpuprof.watch(model) as seen:
+        for _ in range(3):  # the first passes read the memory, which takes time on the host
+            train(model, x)
+        before = seen.read()[""]
+        model.zero_grad()
+        torch.cuda.synchronize()
+        begin.record()
+        y = model(x)
+        middle.record()
+        y.backward(torch.ones_like(y))
+        end.record()
+        rows = seen.read()
+    assert_runs(seen)
+    forward = rows[""].forward.total_ms - before.forward.total_ms
+    backward = rows[""].backward.total_ms - before.backward.total_ms
+    assert forward == pytest.approx(begin.elapsed_time(middle), rel=0.2, abs=0.1)
+    assert backward <= middle.elapsed_time(end) + 0.05
+    assert backward >= 0.5 * middle.elapsed_time(end)
+    assert rows.clocks == ("cuda",)
+    # Two layers of the same size in each of two blocks.
+    for path in ("0", "1"):
+        assert rows[path].forward.timed == rows[path].backward.timed == 4
+        assert 0.2 < rows[path].share < 0.8
+    assert rows["1.2"].backward.total_ms > rows["1.1"].backward.total_ms
+
+
+def test_running_a_watched_model_does_not_wait(torch: Any, model: Any, x: Any) -> None:
+    with gpuprof.watch(model) as seen:
+        train(model, x)
+        torch.cuda.synchronize()
+        torch.cuda._sleep(2_000_000_000)  # about a second
+        train(model, x)
+        assert not torch.cuda.current_stream().query()
+        assert seen.read(wait=False)[""].forward.timed <= 1
+        assert not torch.cuda.current_stream().query()
+        assert seen.read()[""].forward.timed == 2
+
+
+def test_activations_are_what_stays_allocated(torch: Any, model: Any, x: Any) -> None:
+    with gpuprof.watch(model) as seen:
+        for _ in range(3):
+            train(model, x)
+    rows = seen.read()
+    result = 4 * BATCH * WIDTH
+    assert rows["0.0"].activation_bytes == result
+    assert rows["0.1"].activation_bytes == 0  # in place
+    assert rows["0"].activation_bytes == 2 * result  # of the middle one, and the result
+    assert rows["0.0"].parameter_bytes == 4 * (WIDTH * WIDTH + WIDTH)
+    assert "activations" in str(rows)
+
+
+def test_losses_and_gradients_are_those_without_a_watch(torch: Any) -> None:
+    def run(watched: bool) -> list[Any]:
+        torch.manual_seed(3)
+        layer = torch.nn.TransformerEncoderLayer(64, 4, 128, dropout=0.2, batch_first=True)
+        model = torch.nn.TransformerEncoder(layer, 2).cuda()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        seen = gpuprof.watch(model, 3) if watched else None
+        losses = []
+        for _ in range(5):
+            optimizer.zero_grad()
+            loss = model(torch.randn(4, 16, 64, device="cuda")).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        if seen is not None:
+            assert_runs(seen)
+            assert seen.read()["layers.1"].backward.timed == 5
+        return [*losses, *(each.grad for each in model.parameters())]
+
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        found, expected = run(True), run(False)
+    finally:
+        torch.use_deterministic_algorithms(deterministic)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("timers", ["last", "collect"])
+def test_a_graph_of_a_watched_model_has_its_times(
+    torch: Any, model: Any, x: Any, timers: Any
+) -> None:
+    replays = 20
+    with torch.no_grad(), gpuprof.watch(model) as seen:
+        model(x)  # cuBLAS makes its workspace
+        torch.cuda.synchronize()
+        with gpuprof.capture(timers=timers) as cap:
+            model(x)
+        for _ in range(replays):
+            cap.graph.launch()
+        torch.cuda.synchronize()
+        rows = seen.read()
+        assert_runs(seen)
+        count = replays if timers == "collect" else 1
+        for path in ("", "0", "1", "0.0", "1.2"):
+            assert rows[path].forward.graph_calls == count, path
+            assert rows[path].forward.calls == 1, path
+        assert rows["0.0"].forward.graph_mean_ms <= rows["0"].forward.graph_mean_ms
+        assert rows["0"].forward.graph_mean_ms <= rows[""].forward.graph_mean_ms
+        assert rows[""].forward.graph_mean_ms == pytest.approx(
+            rows["0"].forward.graph_mean_ms + rows["1"].forward.graph_mean_ms, rel=0.2
+        )
+        assert any(str(path).endswith("0.0 forward") for path in cap.graph.timings())
+        cap.graph.close()
+
+
+def test_a_backward_pass_in_a_graph_has_its_times(torch: Any, model: Any, x: Any) -> None:
+    stream = torch.cuda.Stream()
+    with gpuprof.watch(model) as seen:
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                train(model, x)
+            model.zero_grad(set_to_none=True)
+            torch.cuda.synchronize()
+            with gpuprof.capture() as cap:
+                model(x).square().mean().backward()
+            cap.graph.launch()
+            torch.cuda.synchronize()
+        rows = seen.read()
+        assert_runs(seen)
+    for path in ("", "0", "1", "1.2"):
+        assert rows[path].forward.graph_calls == rows[path].backward.graph_calls == 1, path
+        assert rows[path].backward.graph_ms > 0
+    assert rows[""].backward.graph_ms >= rows["1"].backward.graph_ms
+    cap.graph.close()
+
+
+@pytest.mark.parametrize("timers", ["last", "collect"])
+def test_a_graphed_callable_of_a_watched_model_replays(
+    torch: Any, model: Any, x: Any, timers: Any
+) -> None:
+    with torch.no_grad(), gpuprof.watch(model) as seen:
+        expected = model(x)
+        fast = gpuprof.make_graphed_callable(model, (x,), timers=timers)
+        for _ in range(10):
+            result = fast(x)
+        torch.testing.assert_close(result, expected)
+        torch.cuda.synchronize()
+        assert fast.stats().captures == 1
+        rows = seen.read()
+        assert_runs(seen)
+        assert rows["0.0"].forward.graph_calls >= 1
+        assert rows["0.0"].forward.graph_mean_ms > 0
+
+
+def test_a_compiled_model_is_one_row(torch: Any, model: Any, x: Any) -> None:
+    pytest.importorskip("triton", reason="torch has no compiler without Triton")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled = torch.compile(model)
+        with gpuprof.watch(compiled) as seen:
+            for _ in range(3):
+                compiled(x).square().mean().backward()
+    rows = seen.read()
+    assert_runs(seen)
+    assert (rows[""].forward.timed, rows[""].backward.timed) == (3, 3)
+    assert not any(row.forward.calls for path, row in rows.items() if path)
+
+
+def test_checkpoints_and_autocast_are_seen(torch: Any, model: Any, x: Any) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    with gpuprof.watch(model) as seen, torch.autocast("cuda", torch.bfloat16):
+        for reentrant in (False, True):
+            y = checkpoint(model, x.requires_grad_(), use_reentrant=reentrant)
+            y.float().square().mean().backward()
+    rows = seen.read()
+    assert_runs(seen)
+    assert rows[""].forward.calls == 4
+    assert rows[""].recomputed == 2
+    assert rows["1.2"].backward.timed == 2
+
+
+def test_a_module_whose_results_are_partly_used_still_ends(torch: Any) -> None:
+    class Two(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = torch.nn.Linear(64, 64)
+            self.second = torch.nn.Linear(64, 64)
+
+        def forward(self, x: Any) -> Any:
+            return self.first(x), self.second(x)
+
+    model = Two().cuda()
+    with warnings.catch_warnings(), gpuprof.watch(model) as seen:
+        warnings.simplefilter("error", RuntimeWarning)
+        for _ in range(3):
+            model(torch.randn(8, 64, device="cuda"))[1].sum().backward()
+    rows = seen.read()
+    assert_runs(seen)
+    assert rows["first"].backward.calls == 0
+    assert rows["second"].backward.timed == 3

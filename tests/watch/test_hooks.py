@@ -1,0 +1,269 @@
+"""What a watch leaves in the model: copies, errors, interrupts, lifetime, and the end of it."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import io
+import pickle
+import time
+import weakref
+from typing import Any
+
+import pytest
+
+import gpuprof
+from tests.support.watched import Checkpointed, Residual, Shared, Slow, nn, torch
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:::torch")]
+
+
+def hooks_of(model: Any) -> int:
+    return sum(
+        len(each._forward_hooks)
+        + len(each._forward_pre_hooks)
+        + len(each._backward_hooks)
+        + len(each._backward_pre_hooks)
+        + len(each._forward_hooks_always_called)
+        for each in model.modules()
+    )
+
+
+def train(model: Any) -> None:
+    model(torch.randn(2, 3, 4)).sum().backward()
+
+
+class Failing(nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self, error: type[BaseException] | None) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.inner = nn.Linear(4, 4)
+        self.error = error
+        self.inner.register_forward_hook(self.fail)
+
+    def fail(self, *_arguments: Any) -> None:
+        if self.error is not None:
+            raise self.error("stop")
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(self.first(x))
+
+
+@pytest.mark.parametrize("end", ["close", "with", "drop"])
+def test_nothing_is_left_in_the_model(end: str) -> None:
+    model = Residual()
+    before = {name: [*vars(each)] for name, each in model.named_modules()}
+    if end == "with":
+        with gpuprof.watch(model) as seen:
+            assert hooks_of(model) > 0
+            train(model)
+        assert seen.closed
+    else:
+        seen = gpuprof.watch(model)
+        assert not seen.closed
+        train(model)
+        if end == "close":
+            seen.close()
+            seen.close()
+            assert seen.closed
+            assert seen.read()[""].forward.calls == 1  # can be read later too
+        del seen
+        gc.collect()
+    assert hooks_of(model) == 0
+    assert {name: [*vars(each)] for name, each in model.named_modules()} == before
+    train(model)
+
+
+def test_a_watch_keeps_no_model_alive() -> None:
+    model = Residual()
+    alive = weakref.ref(model)
+    gc.disable()  # the last reference is what counts, no cycle
+    try:
+        seen = gpuprof.watch(model)
+        train(model)
+        model(torch.randn(2, 3, 4))  # a graph of autograd that no backward pass frees
+        assert seen.read()[""].forward.calls == 2
+        del model
+        assert alive() is None
+        assert seen.read()["up"].parameters == 40
+        seen.close()
+    finally:
+        gc.enable()
+
+
+def test_a_graph_of_autograd_that_outlives_the_watch_is_harmless() -> None:
+    model = Residual()
+    with gpuprof.watch(model) as seen:
+        y = model(torch.randn(2, 3, 4)).sum()
+    y.backward()
+    assert seen.read()[""].backward.calls == 0
+    assert model.up.weight.grad is not None
+
+
+def test_a_watched_model_can_be_copied_and_saved() -> None:
+    model = Shared()
+    with gpuprof.watch(model) as seen:
+        train(model)
+        twin = copy.deepcopy(model)
+        whole = pickle.loads(pickle.dumps(model))
+        file = io.BytesIO()
+        torch.save(model.state_dict(), file)
+        assert [*model.state_dict()] == [*Shared().state_dict()]
+        file.seek(0)
+        twin.load_state_dict(torch.load(file))
+        train(twin)
+        train(whole)
+    rows = seen.read()
+    assert rows[""].forward.calls == 1  # a copy is not watched
+    train(twin)
+
+
+def test_two_watches_of_one_model_both_see_it() -> None:
+    model = Residual()
+    first, second = gpuprof.watch(model, 0), gpuprof.watch(model, 1)
+    train(model)
+    first.close()
+    train(model)
+    assert (first.read()[""].forward.calls, second.read()[""].forward.calls) == (1, 2)
+    assert second.read()["up"].backward.calls == 2
+    second.close()
+    assert hooks_of(model) == 0
+
+
+def test_an_exception_in_a_forward_pass_comes_out_and_is_no_time() -> None:
+    model = Failing(ValueError)
+    with gpuprof.watch(model) as seen:
+        with pytest.raises(ValueError, match="stop"):
+            model(torch.randn(2, 4))
+        model.error = None
+        model(torch.randn(2, 4)).sum().backward()
+        try:
+            raise KeyError
+        except KeyError:
+            model(torch.randn(2, 4))  # an error that is being handled is not its own
+    rows = seen.read()
+    assert (rows[""].forward.calls, rows[""].forward.timed, rows[""].forward.failed) == (3, 2, 1)
+    assert (rows["first"].forward.timed, rows["first"].forward.failed) == (3, 0)
+    assert rows[""].backward.timed == 1
+    assert "1 failed" in str(rows)
+
+
+def test_an_interrupt_in_a_forward_pass_leaves_no_open_pass() -> None:
+    model = Failing(KeyboardInterrupt)
+    with gpuprof.watch(model) as seen:
+        for _ in range(3):
+            with pytest.raises(KeyboardInterrupt):
+                model(torch.randn(2, 4))
+        model.error = None
+        model(torch.randn(2, 4)).sum().backward()
+    rows = seen.read()
+    assert rows[""].forward.timed == rows[""].backward.timed == 1
+    # Inside a pass of the model that was left open it would have no time of its own.
+    assert rows[""].forward.total_ms == pytest.approx(rows[""].forward.mean_ms)
+    with gpuprof.timer("after", backend="cpu") as sample:
+        pass
+    assert sample.path == "after"
+
+
+def test_an_exception_in_a_backward_pass_leaves_no_open_pass() -> None:
+    def refuse(_gradient: Any) -> None:
+        raise ValueError("stop")
+
+    model = Residual()
+    with gpuprof.watch(model) as seen:
+        y = model(torch.randn(2, 3, 4))
+        handle = model.down.weight.register_hook(refuse)
+        with pytest.raises(ValueError, match="stop"):
+            y.sum().backward()
+        handle.remove()
+        train(model)
+    rows = seen.read()
+    assert rows[""].backward.timed == rows["norm"].backward.timed == 1
+    assert rows[""].backward.total_ms == pytest.approx(rows[""].backward.mean_ms)
+    assert "stopped" not in str(seen)
+
+
+def test_a_watch_that_fails_says_so_and_the_model_goes_on(monkeypatch: Any) -> None:
+    model = Residual()
+    seen = gpuprof.watch(model)
+
+    def broken(*_arguments: Any) -> None:
+        raise OSError("no clock")
+
+    monkeypatch.setattr(type(seen._core), "scope", broken)
+    with pytest.warns(RuntimeWarning, match="stopped watching the model, because of OSError: no"):
+        train(model)
+    train(model)
+    assert hooks_of(model) == 0
+    assert "stopped by OSError: no clock" in str(seen)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_what_a_checkpoint_runs_again_is_counted(reentrant: bool) -> None:
+    model = Checkpointed(reentrant)
+    with gpuprof.watch(model) as seen:
+        for _ in range(2):
+            model(torch.randn(2, 3, 4, requires_grad=True)).sum().backward()
+    rows = seen.read()
+    assert (rows[""].forward.calls, rows[""].recomputed) == (2, 0)
+    assert (rows["layers.0"].forward.calls, rows["layers.0"].recomputed) == (4, 2)
+    assert rows["layers.0"].backward.timed == rows["head"].backward.timed == 2
+    assert "recomputed" in str(rows)
+
+
+def test_backward_hooks_do_not_hold_up_the_forward_pass_of_a_closed_watch() -> None:
+    model = Slow(0.0, 0.0)
+    seen = gpuprof.watch(model)
+    x = torch.ones(3, requires_grad=True)
+    y = model(x).sum()
+    seen.close()
+    begin = time.perf_counter()
+    y.backward()
+    assert time.perf_counter() - begin < 5
+    assert torch.equal(x.grad, torch.full((3,), 2.0))
+
+
+def test_a_watch_that_begins_inside_a_forward_pass_sees_the_next_one() -> None:
+    model = Failing(None)
+    watches = []
+    model.inner.register_forward_pre_hook(
+        lambda *_: watches.append(gpuprof.watch(model)) if not watches else None
+    )
+    model(torch.randn(2, 4))
+    model(torch.randn(2, 4))
+    rows = watches[0].read()
+    assert rows[""].forward.timed == 1
+    watches[0].close()
+
+
+def test_scripted_modules_are_one_row() -> None:
+    model = nn.Sequential(torch.jit.script(nn.Sequential(nn.Linear(4, 4), nn.Tanh())), nn.Tanh())
+    with gpuprof.watch(model) as seen:
+        model(torch.randn(2, 4)).sum().backward()
+    rows = seen.read()
+    assert rows["0"].forward.timed == rows["0"].backward.timed == rows["1"].forward.timed == 1
+    assert rows["0.0"].forward.calls == 0
+    first, second = gpuprof.watch(model[0]), gpuprof.watch(model[0])
+    model(torch.randn(2, 4)).sum().backward()
+    first.close()
+    second.close()
+    assert first.read()[""].backward.timed == second.read()[""].backward.timed == 1
+    assert "_compiled_call_impl" not in vars(model[0])
+
+
+def test_a_traced_model_is_not_changed() -> None:
+    model, x = Residual().eval(), torch.randn(2, 3, 4)
+    with gpuprof.watch(model):
+        traced = torch.jit.trace(model, x)
+        graph = torch.fx.symbolic_trace(nn.Sequential(nn.Linear(4, 4)))
+    assert torch.equal(traced(x), model(x))
+    assert "hook" not in graph.code
+
+
+def test_a_copy_for_data_parallel_is_measured_forward() -> None:
+    model = nn.Tanh()
+    with gpuprof.watch(model) as seen:
+        copied = model._replicate_for_data_parallel()
+        copied(torch.randn(2, requires_grad=True)).sum().backward()
+    row = seen.read()[""]
+    assert (row.forward.timed, row.backward.calls) == (1, 0)
