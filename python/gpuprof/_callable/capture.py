@@ -134,8 +134,8 @@ class Recording:
         try:
             self.capture_backward()
         except Exception:
-            # Autograd's graph of an eager pass is alive, and with it the parameters' nodes for their
-            # gradients, which are of another stream. Parameters without such a node stand in.
+            # Autograd's graph of an eager pass is alive, and with it the parameters' nodes for
+            # their gradients, which are of another stream. Parameters without such a node stand in.
             with own_parameters(self.modules) as self._owners:
                 if not self._owners:
                     raise
@@ -490,7 +490,7 @@ class Recording:
 
     def _call_strides(self, each: _Input) -> tuple[int, ...] | None:
         """Return which strides the array of a call must have; None for any."""
-        shape, strides = facts_of(each.inside)[SHAPE], facts_of(each.inside)[STRIDES]
+        shape, strides = each.leaf.facts[SHAPE], each.leaf.facts[STRIDES]
         was_expanded = any(
             stride == 0 and size > 1 for size, stride in zip(shape, strides, strict=True)
         )
