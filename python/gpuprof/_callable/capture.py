@@ -504,7 +504,7 @@ class Recording:
 
     def _call_strides(self, each: _Input) -> tuple[int, ...] | None:
         """Return which strides the array of a call must have; None for any."""
-        shape, strides = facts_of(each.inside)[SHAPE], facts_of(each.inside)[STRIDES]
+        shape, strides = each.leaf.facts[SHAPE], each.leaf.facts[STRIDES]
         was_expanded = any(
             stride == 0 and size > 1 for size, stride in zip(shape, strides, strict=True)
         )

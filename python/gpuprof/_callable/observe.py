@@ -142,6 +142,8 @@ class Observation:
             for tensor in tensors
             if tensor.is_cuda
         }
+        if not storages:  # perhaps without torch
+            return []
         with torch.inference_mode(False):
             return [
                 torch.empty(0, dtype=torch.uint8, device=each.device).set_(each)
