@@ -150,6 +150,8 @@ def pattern_key(pattern: Pattern) -> Hashable:
     if kind == "value":
         return kind, value_key(pattern[1])
     children = map(pattern_key, pattern[-1])
+    if kind == "object" and isinstance(pattern[1], functools.partial):
+        return kind, pattern[1].func, pattern[1].args, *children  # no two partials are equal
     if kind in {"dict", "mapping"}:
         items = tuple(zip(map(value_key, pattern[-2]), children, strict=True))
         return *pattern[:-2], items
