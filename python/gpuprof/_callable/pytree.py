@@ -29,22 +29,12 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias
 
-from gpuprof._callable.leaves import (
-    SHAPE,
-    STRIDES,
-    Leaf,
-    a_type,
-    array_facts,
-    is_array,
-    is_hashable,
-    is_plain,
-    leaf_key,
-    shown_value,
-    value_key,
-)
+from gpuprof._callable.leaves import Leaf, is_hashable, is_plain, leaf_key, value_key
+from gpuprof._common.text import a_type, shown_value
 from gpuprof._frameworks import loaded
+from gpuprof._frameworks.array_facts import SHAPE, STRIDES, array_facts, is_array
 
 Pattern: TypeAlias = "tuple[Any, ...]"
 Make = Callable[[Sequence[Any]], Any]
@@ -159,6 +149,8 @@ def pattern_key(pattern: Pattern) -> Hashable:
 class _Walk(ABC):
     """One walk through a structure, in which the arrays are found."""
 
+    whole: ClassVar[bool]  # whether all that a container has must be among its names
+
     def __init__(self) -> None:
         self.leaves: list[Leaf] = []
         self._around: set[int] = set()  # the containers that the current place is inside of
@@ -167,12 +159,11 @@ class _Walk(ABC):
     def pattern(self, value: Any, path: str) -> Pattern:
         """Return the pattern of what is at a path."""
 
-    @abstractmethod
-    def other(self, value: Any, parts: ContainerParts, /) -> Pattern:
-        """Return how the pattern of a container begins that is no tuple, list or dict."""
-
-    def container(self, value: Any, parts: ContainerParts, path: str) -> Pattern:
-        """Return the pattern of a container."""
+    def container(self, value: Any, path: str) -> Pattern | None:
+        """Return the pattern of a container; None of what is none."""
+        parts = _parts_of(value, path, whole=self.whole)
+        if parts is None:
+            return None
         if id(value) in self._around:
             message = f"{path}: {a_type(type(value))} that contains itself: pass what is inside"
             raise TypeError(message)
@@ -188,10 +179,14 @@ class _Walk(ABC):
             return "dict", parts.names, children
         if parts.kind in {"tuple", "list"}:
             return parts.kind, children
-        return *self.other(value, parts), children
+        if self.whole:
+            return parts.kind, type(value), parts.names, children
+        return "object", parts.make, children
 
 
 class _ArgumentWalk(_Walk):
+    whole = True
+
     def __init__(self) -> None:
         super().__init__()
         self.values: list[tuple[str, Any]] = []
@@ -202,18 +197,17 @@ class _ArgumentWalk(_Walk):
             if facts is not None:
                 self.leaves.append(Leaf(path, value, facts))
                 return "array", len(self.leaves) - 1
-            parts = _parts_of(value, path, whole=True)
-            if parts is not None:
-                return self.container(value, parts, path)
+            found = self.container(value, path)
+            if found is not None:
+                return found
             _check_constant(value, path)
         self.values.append((path, value))
         return "value", value
 
-    def other(self, value: Any, parts: ContainerParts, /) -> Pattern:
-        return parts.kind, type(value), parts.names
-
 
 class _ResultWalk(_Walk):
+    whole = False
+
     def __init__(self, given: Iterable[Any]) -> None:
         super().__init__()
         self._given = {id(value): value for value in given}
@@ -229,18 +223,15 @@ class _ResultWalk(_Walk):
             self._numbers[id(value)] = len(self.leaves)
             self.leaves.append(Leaf(path, value, facts))
             return "array", len(self.leaves) - 1
-        parts = _parts_of(value, path, whole=False)
-        if parts is None:
+        found = self.container(value, path)
+        if found is None:
             message = (
                 f"{path}: {a_type(type(value))}, which is neither an array nor a plain value, so "
                 "that a replay cannot make another: return arrays, and tuples, lists, dicts and "
                 "dataclasses of them"
             )
             raise TypeError(message)
-        return self.container(value, parts, path)
-
-    def other(self, _: Any, parts: ContainerParts, /) -> Pattern:
-        return "object", parts.make
+        return found
 
 
 def _check_keys(keys: tuple[Any, ...], path: str) -> None:
