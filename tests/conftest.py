@@ -85,6 +85,14 @@ def clean_slate() -> Iterator[None]:
     _core._forget_warnings()
 
 
+@pytest.fixture(autouse=True)
+def nothing_compiled(request: pytest.FixtureRequest) -> None:
+    """Have graphed callables run a function as if no other test had compiled any."""
+    if {"fake", "cupy"} & set(request.fixturenames):
+        patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+        patch.setattr("gpuprof._callable.capture.may_run_compiled_code", lambda: False)
+
+
 @pytest.fixture
 def fake(fake_path: Path) -> Iterator[object]:
     """The fake driver with a current context; a leak or a changed thread state fails the test."""

@@ -35,15 +35,19 @@ def test_the_body_runs_exactly_once(cupy: Any) -> None:
     assert runs() == 1
 
 
-@pytest.mark.parametrize(("verify", "ran"), [("off", 3), ("capture", 4)])
-def test_warm_ups_are_run_where_they_are_asked_for(cupy: Any, verify: Any, ran: int) -> None:
+@pytest.mark.parametrize(
+    ("verify", "writes", "ran"), [("off", (), 3), ("capture", "auto", 3), ("capture", (), 4)]
+)
+def test_warm_ups_are_run_where_they_are_asked_for(
+    cupy: Any, verify: Any, writes: Any, ran: int
+) -> None:
     runs = Counted()
 
     def body() -> None:
         runs.note()
         cupy.launch()
 
-    gpuprof.make_graphed_callable(body, (), warmup=2, verify=verify)
+    gpuprof.make_graphed_callable(body, (), warmup=2, verify=verify, writes=writes)
     assert runs() == ran
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from gpuprof._callable import state
+from gpuprof._callable.observe import External
 from gpuprof._frameworks.torch import fresh_autocast_cache, kept_buffers, kept_random_state
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
@@ -132,41 +133,92 @@ def test_without_torch_the_state_is_the_one_torch_begins_with(
     assert state.current() == without
 
 
-class Leaf(NamedTuple):
-    path: str
-    array: Any
+def external(tensor: Any) -> External:
+    return External(tensor, tensor.untyped_storage())
 
 
-def leaves(**arrays: Any) -> list[Any]:
-    return [Leaf(path, array) for path, array in arrays.items()]
+def holds(guards: Any) -> bool:
+    """Return whether all say what they said when they were made."""
+    return all(ask() == wanted for ask, wanted in guards)
 
 
-def test_inputs_that_ask_for_gradients_are_named() -> None:
-    given = leaves(x=torch.ones(1), y=torch.ones(1, requires_grad=True))
-    assert state.needs_gradients(state.current(), given) == ["y"]
+def test_what_requires_a_gradient_is_a_tensor_that_says_so() -> None:
+    assert state.requires_grad(torch.ones(1, requires_grad=True))
+    assert state.requires_grad(torch.ones(1, requires_grad=True) * 2)
+    assert not state.requires_grad(torch.ones(1))
+    assert not state.requires_grad(object())
 
 
-def test_results_that_ask_for_gradients_name_the_parameters_that_do() -> None:
-    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
-    model[0].requires_grad_(False)
-    results = leaves(result=model(torch.ones(2)))
-    now = state.current()
-    assert state.needs_gradients(now, [], results, [model]) == ["parameter '1.weight' and 1 more"]
-    model[1].bias.requires_grad_(False)
-    assert state.needs_gradients(now, [], results, [model]) == ["parameter '1.weight'"]
-    assert state.needs_gradients(now, [], results) == ["result"]
-    assert state.needs_gradients(now, [], leaves(result=torch.ones(1)), [model]) == []
+def test_external_tensors_require_gradients_as_they_did() -> None:
+    frozen, trained = torch.ones(2), torch.ones(2, requires_grad=True)
+    numbers = torch.tensor([1])
+    guards = state.tensor_guards(state.current(), map(external, (frozen, trained, numbers)))
+    assert holds(guards)
+    frozen.requires_grad_(True)
+    assert not holds(guards)
+    frozen.requires_grad_(False)
+    assert holds(guards)
+    trained.requires_grad_(False)
+    assert not holds(guards)
 
 
-def test_where_gradients_are_not_recorded_nothing_asks_for_them() -> None:
-    given = leaves(x=torch.ones(1, requires_grad=True))
-    for block in (torch.no_grad(), torch.inference_mode()):
-        with block:
-            assert state.needs_gradients(state.current(), given, given) == []
+@pytest.mark.parametrize("block", [torch.no_grad, torch.inference_mode])
+def test_where_gradients_are_not_recorded_it_is_no_matter_who_requires_them(block: Any) -> None:
+    tensor = torch.ones(2)
+    with block():
+        guards = state.tensor_guards(state.current(), [external(tensor)])
+    tensor.requires_grad_(True)
+    assert holds(guards)
 
 
-def test_arrays_of_other_libraries_ask_for_no_gradients() -> None:
-    assert state.needs_gradients(state.current(), leaves(x=object()), leaves(y=object())) == []
+def test_an_external_tensor_on_the_host_holds_what_it_held() -> None:
+    tensor = torch.ones(2)
+    guards = state.tensor_guards(state.current(), [external(tensor)])
+    assert holds(guards)
+    tensor.add_(1)
+    assert not holds(guards)
+
+
+def test_a_tensor_of_inference_mode_has_no_version_to_look_at() -> None:
+    with torch.inference_mode():
+        tensor = torch.ones(2)
+    guards = state.tensor_guards(state.current(), [external(tensor)])
+    assert holds(guards)
+    with torch.inference_mode():
+        tensor.add_(1)
+    assert holds(guards)
+
+
+def test_modules_are_in_training_as_they_were() -> None:
+    model = torch.nn.Sequential(torch.nn.Dropout(0.5))
+    guards = state.training_flags([model, model[0]])
+    assert holds(guards)
+    model[0].eval()
+    assert not holds(guards)
+    model.train()
+    assert holds(guards)
+    assert state.training_flags([]) == []
+
+
+def test_a_transform_of_torch_func_is_named() -> None:
+    seen: list[str | None] = []
+
+    def body(x: Any) -> Any:
+        seen.append(state.transform_of_torch())
+        return x * 2
+
+    guards = state.state_guards(state.current())
+
+    def outside(x: Any) -> Any:
+        seen.append(None if holds(guards) else "differs")
+        return x.sum()
+
+    body(torch.ones(2))
+    torch.func.vmap(body)(torch.ones(2))
+    torch.func.grad(lambda x: body(x).sum())(torch.ones(2))
+    torch.func.vmap(outside)(torch.ones(2, 2))
+    assert seen == [None, "torch.func (vmap)", "torch.func (grad)", "differs"]
+    assert holds(guards)
 
 
 @pytest.mark.parametrize("fails", [False, True])

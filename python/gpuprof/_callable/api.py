@@ -73,7 +73,8 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
     copied into the graph's own arrays and the results out of them, on the current stream of the
     arrays' library. The graph is captured for the types, shapes, dtypes and devices of the arrays,
     for the values of everything else, and for torch's grad mode, autocast and the like; a call in
-    which any of these differ is treated as `on_new_shape` says. Strides may differ.
+    which any of these differ is treated as `on_new_shape` says. Strides count where the function
+    writes to arrays in place, or does work that torch does not know.
 
     Parameters
     ----------
@@ -87,6 +88,8 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
         nothing: its body runs exactly once, under the capture.
     sample_kwargs : mapping of str, optional
         The same by keyword.
+    compile : bool
+        Whether to capture ``torch.compile(fn)``.
     warmup : int, optional
         How often `fn` runs for real before it is captured, on copies of the arguments; 3 by
         default, 0 for ``sample_args=()``. Random generators and the buffers of modules in training
@@ -109,13 +112,28 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
         How many graphs to keep; the least recently used is dropped for another one.
     buckets : mapping, optional
         Pad sizes up to listed ones, so that a few graphs serve many: ``{dim: sizes}``, or
-        ``{"args[0]": {dim: sizes}}`` for arrays by name. Padded with zeros; results are cut.
+        ``{"args[0]": {dim: sizes}}`` for arrays by name. Padded with zeros; results are cut as the
+        function's own were in the first padded call.
     on_capture_error : {'raise', 'eager'}
-        What to do where `fn` cannot be captured, where the call needs gradients, or without CUDA:
-        raise, or run `fn` and warn once.
-    check : {'sweep', 'strict'}
-        How many of the parameters, buffers and other things that `fn` reads are looked at in each
-        call to find that they were replaced or moved: a few in turn, or all.
+        What to do where `fn` cannot be captured, inside of torch.func's transforms, or without
+        CUDA: raise, or run `fn` and warn once.
+    writes : 'auto' or iterable of str
+        The array arguments that `fn` writes to by kernels that torch does not know (Triton, CuPy,
+        Numba), by parameter or path, as in ``("out", "args[1]['x']")``; ``()`` is none. With
+        ``"auto"`` all count as written, and are copied back, where there are such kernels.
+    guards : callable, optional
+        Called without arguments in each call; each value that it returns, which has to be hashable,
+        has graphs of its own.
+    check : {'strict', 'sweep'}
+        How many of the parameters, buffers and other tensors that `fn` reads are looked at in each
+        call to find that they were replaced or moved: all, or a few in turn.
+    verify : {'capture', 'off'} or int
+        When to compare a replay with `fn` itself, run on equal arguments: the first one after a
+        capture, or also every n-th call, or never. What differs raises `GraphMismatchError`, and
+        later calls run `fn`.
+    param_grads : {'autograd', 'accumulate'}
+        ``"autograd"`` hands the gradients of parameters to autograd. ``"accumulate"`` adds them to
+        ``.grad`` in the backward graph, which is cheaper and runs none of their hooks.
     timers : {'last', 'collect', 'strip'}
         As for `capture`: what `gpuprof.timer` becomes inside; see `GraphedCallable.timings`.
     name : str, optional
@@ -131,7 +149,10 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
         An argument is not what is listed above, an array is on the host, or a result is nothing
         that a replay can make again. The text names it by its path.
     InvalidStateError
-        The call needs gradients, which a graph of the forward pass alone cannot give.
+        No graph fits and `on_new_shape` is ``"raise"``, or the call is inside of a transform of
+        torch.func, or an argument that requires a gradient is changed in place.
+    GraphMismatchError
+        A replay differs from the function.
     CaptureError
         `fn` cannot be captured; the text says which call broke the capture.
     CudaUnavailableError
@@ -140,8 +161,9 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
     Notes
     -----
     What else a graph cannot follow: Python code in `fn` runs at the capture only, and branches are
-    taken as they were then; cuDNN's, cuBLAS' and TF32's settings are those of the capture. A value
-    that has to change from call to call is an argument, or a `DeviceScalar`.
+    taken as they were then. Globals, closures' variables and the attributes of objects other than
+    torch modules are frozen, as are cuDNN's, cuBLAS' and TF32's settings. A value that has to
+    change from call to call is an argument, a `DeviceScalar`, or part of what `guards` returns.
 
     Examples
     --------

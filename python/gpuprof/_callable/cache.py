@@ -15,16 +15,16 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._callable.arrays import twins_of
 from gpuprof._callable.buckets import Padding, learned
 from gpuprof._callable.capture import Recording
-from gpuprof._callable.guards import find_modules
-from gpuprof._callable.leaves import is_plain, is_used_in_place
+from gpuprof._callable.leaves import is_plain
 from gpuprof._callable.mismatch import describe_closest
 from gpuprof._callable.placement import call_stream
 from gpuprof._callable.pytree import Flat, flatten_arguments, key_of, layout_of, rebuild
 from gpuprof._callable.state import current, requires_grad, transform_of_torch
-from gpuprof._callable.verify import compared, mismatch
+from gpuprof._callable.verify import compared, mismatch, twins_of
+from gpuprof._frameworks.array_facts import is_used_in_place
+from gpuprof._frameworks.torch_modules import find_modules
 from gpuprof.errors import CudaUnavailableError, InvalidStateError
 
 if TYPE_CHECKING:
@@ -107,7 +107,6 @@ class CapturingCalls(_core.CallBase):
         self._counts = dict.fromkeys(_COUNTED, 0)
         self._hits_of_python = 0
         self._replays_gone = 0
-        self._launches_gone = 0  # of the pools of single graphs
         self._capture_s = 0.0
         self._warned: set[str] = set()
         self._in_order = _sees_order(fn)
@@ -304,6 +303,7 @@ class CapturingCalls(_core.CallBase):
             return None
         with _capturing:
             # Another thread may have captured it meanwhile.
+            key = (*key, layout) if key in self._by_layout else key
             captured = self._captured.get(key)
             if captured is None:
                 given = self._padded(flat, padding)
@@ -400,8 +400,6 @@ class CapturingCalls(_core.CallBase):
         self._captured = {k: each for k, each in self._captured.items() if each is not captured}
         self._remove(captured.entry)
         self._replays_gone += captured.replays
-        if captured.pool is not self._settings.pool:
-            self._launches_gone += captured.pool._launch_order().launches
 
     def _drop_oldest(self) -> None:
         captured = self._of_entry(self._entries[-1])

@@ -19,7 +19,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gpuprof._core as _core
-from gpuprof._callable.arrays import Arrays, arrays_of
 from gpuprof._callable.entry import (
     CapturedCall,
     after_run,
@@ -31,14 +30,7 @@ from gpuprof._callable.entry import (
     wrote,
 )
 from gpuprof._callable.guards import ModuleGuards
-from gpuprof._callable.leaves import (
-    ADDRESS,
-    DEVICE,
-    SHAPE,
-    STRIDES,
-    Leaf,
-    extent,
-)
+from gpuprof._callable.leaves import Leaf
 from gpuprof._callable.mismatch import describe_mismatch
 from gpuprof._callable.observe import Observation, Range, check_modules, merged
 from gpuprof._callable.placement import Place
@@ -51,9 +43,11 @@ from gpuprof._callable.state import (
     tensor_guards,
     training_flags,
 )
-from gpuprof._callable.training import GradientFields, Training, backward_of, own_parameters
+from gpuprof._callable.training import GradientFields, Training, backward_of
 from gpuprof._frameworks import loaded
-from gpuprof._frameworks.torch import fresh_autocast_cache, kept_random_state
+from gpuprof._frameworks.array_facts import ADDRESS, DEVICE, SHAPE, STRIDES, extent
+from gpuprof._frameworks.arrays import Arrays, arrays_of
+from gpuprof._frameworks.torch import fresh_autocast_cache, kept_random_state, own_parameters
 from gpuprof._frameworks.torch_dispatch import may_run_compiled_code
 from gpuprof._graphs.capture import capture
 from gpuprof._graphs.pool import CapturePool
@@ -134,15 +128,24 @@ class Recording:
         try:
             self.capture_backward()
         except Exception:
-            # Autograd's graph of an eager pass is alive, and with it the parameters' nodes for their
-            # gradients, which are of another stream. Parameters without such a node stand in.
+            # Autograd's graph of an eager pass is alive, with the parameters' nodes for their
+            # gradients, which are of another stream. Parameters without such nodes stand in.
             with own_parameters(self.modules) as self._owners:
-                if not self._owners:
-                    raise
                 self._start()
                 self.capture_forward(0)
-                self.capture_backward()
+                self._capture_backward_again()
         return self.finish(key)
+
+    def _capture_backward_again(self) -> None:
+        try:
+            self.capture_backward()
+        except Exception as error:
+            message = (
+                f"{self._settings.name}: the backward pass cannot be captured, possibly because "
+                "autograd's graph of an eager pass is alive that goes to the same tensors: delete "
+                f"its results and losses, or make the callable before that pass ({error})"
+            )
+            raise InvalidStateError(message) from error
 
     def capture_forward(self, warmup: int) -> None:
         """Warm up and capture the function."""
@@ -154,8 +157,9 @@ class Recording:
                 self._warm_up(warmup)
                 check_modules(self.modules)
             self._fill()
-            self._guards = ModuleGuards(self.modules, check=self._settings.check)
-            self._gradients = GradientFields(self.modules)
+            if not self._owners:
+                self._guards = ModuleGuards(self.modules, check=self._settings.check)
+                self._gradients = GradientFields(self.modules)
             arguments = [each.inside for each in self._inputs]
             self._seen = Observation(arguments)
             if self._is_compiled and (warmup or arguments):
@@ -446,7 +450,7 @@ class Recording:
             state_guards=(
                 *state_guards(self._state),
                 *tensor_guards(self._state, self._seen.externals),
-                *training_flags(self.modules),
+                *training_flags(_outermost(self.modules)),
                 *self._gradients.guards(self._seen.externals),
                 *((ask, ask()) for ask in self._settings.guards),
             ),
@@ -492,7 +496,7 @@ class Recording:
 
     def _call_strides(self, each: _Input) -> tuple[int, ...] | None:
         """Return which strides the array of a call must have; None for any."""
-        shape, strides = facts_of(each.inside)[SHAPE], facts_of(each.inside)[STRIDES]
+        shape, strides = each.leaf.facts[SHAPE], each.leaf.facts[STRIDES]
         was_expanded = any(
             stride == 0 and size > 1 for size, stride in zip(shape, strides, strict=True)
         )
@@ -509,3 +513,9 @@ class Recording:
         owned = [each.static for each in self._inputs if not each.arrays.in_place]
         owned += [leaf.array for leaf in self._results]
         return sum(arrays_of(array).nbytes(array) for array in owned)
+
+
+def _outermost(modules: Sequence[Any]) -> list[Any]:
+    """Return the modules that are in no other one: their `train` and `eval` change the rest."""
+    inner = {id(part) for each in modules for part in each.modules() if part is not each}
+    return [each for each in modules if id(each) not in inner]

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuprof._callable.arrays import put_back
-from gpuprof._callable.leaves import extent, facts_by_attributes
 from gpuprof._frameworks import loaded
+from gpuprof._frameworks.array_facts import extent, facts_by_attributes
+from gpuprof._frameworks.arrays import put_back
 from gpuprof._frameworks.torch_dispatch import Use, watching
 from gpuprof.errors import InvalidStateError
 
@@ -143,6 +143,8 @@ class Observation:
             for tensor in tensors
             if tensor.is_cuda
         }
+        if not storages:  # perhaps without torch
+            return []
         with torch.inference_mode(False):
             return [
                 torch.empty(0, dtype=torch.uint8, device=each.device).set_(each)
@@ -178,6 +180,7 @@ class Observation:
 
     def _note(self, use: Use) -> None:
         tensor = use.tensor
+        _refuse_subclass(tensor)
         if tensor.layout is not loaded.torch().strided:
             return
         storage = tensor.untyped_storage()
@@ -275,6 +278,18 @@ def _called_modules(modules: list[Any], optimizers: list[Any]) -> Iterator[None]
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _refuse_subclass(tensor: Any) -> None:
+    """Refuse a tensor made of others (DTensor): what a call reads of it may lie elsewhere then."""
+    kind = type(tensor)
+    if hasattr(kind, "__tensor_flatten__"):
+        message = (
+            f"the function uses a {kind.__module__}.{kind.__qualname__}, a tensor that is made of "
+            "others, which a CUDA graph cannot follow. With FSDP or tensor parallelism, use "
+            "torch.compile, or make callables of modules that are not sharded"
+        )
+        raise TypeError(message)
 
 
 def _next_sequence_number() -> int:
