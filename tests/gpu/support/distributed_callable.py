@@ -99,11 +99,12 @@ def ddp_itself(rank: int) -> None:
 
 
 def ddp_and_accumulation(rank: int) -> None:
-    """Let a graph inside of DDP add up gradients, which DDP would not see."""
-    inner = Graphed(training.mlp(), training.batch(0), param_grads="accumulate")
-    fast = DistributedDataParallel(inner, device_ids=[rank])
+    """Let a graph of a module that DDP has add up gradients, which DDP would not see."""
+    module = training.mlp()
+    other = DistributedDataParallel(module, device_ids=[rank])
     with pytest.raises(InvalidStateError, match=r"DistributedDataParallel.*'autograd'"):
-        training.loss_of(fast, rank)
+        gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads="accumulate")
+    del other
 
 
 def fsdp(_rank: int) -> None:
