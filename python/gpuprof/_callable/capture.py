@@ -51,9 +51,13 @@ from gpuprof._callable.state import (
     tensor_guards,
     training_flags,
 )
-from gpuprof._callable.training import GradientFields, Training, backward_of, own_parameters
+from gpuprof._callable.training import GradientFields, Training, backward_of
 from gpuprof._frameworks import loaded
-from gpuprof._frameworks.torch import fresh_autocast_cache, kept_random_state
+from gpuprof._frameworks.torch import (
+    fresh_autocast_cache,
+    kept_random_state,
+    own_parameters,
+)
 from gpuprof._frameworks.torch_dispatch import may_run_compiled_code
 from gpuprof._graphs.capture import capture
 from gpuprof._graphs.pool import CapturePool
@@ -134,15 +138,24 @@ class Recording:
         try:
             self.capture_backward()
         except Exception:
-            # Autograd's graph of an eager pass is alive, and with it the parameters' nodes for
-            # their gradients, which are of another stream. Parameters without such a node stand in.
+            # Autograd's graph of an eager pass is alive, with the parameters' nodes for their
+            # gradients, which are of another stream. Parameters without such nodes stand in.
             with own_parameters(self.modules) as self._owners:
-                if not self._owners:
-                    raise
                 self._start()
                 self.capture_forward(0)
-                self.capture_backward()
+                self._capture_backward_again()
         return self.finish(key)
+
+    def _capture_backward_again(self) -> None:
+        try:
+            self.capture_backward()
+        except Exception as error:
+            message = (
+                f"{self._settings.name}: the backward pass cannot be captured, possibly because "
+                "autograd's graph of an eager pass is alive that goes to the same tensors: delete "
+                f"its results and losses, or make the callable before that pass ({error})"
+            )
+            raise InvalidStateError(message) from error
 
     def capture_forward(self, warmup: int) -> None:
         """Warm up and capture the function."""
@@ -152,8 +165,9 @@ class Recording:
             if warmup > 0:
                 self._warm_up(warmup)
             self._fill()
-            self._guards = ModuleGuards(self.modules, check=self._settings.check)
-            self._gradients = GradientFields(self.modules)
+            if not self._owners:
+                self._guards = ModuleGuards(self.modules, check=self._settings.check)
+                self._gradients = GradientFields(self.modules)
             arguments = [each.inside for each in self._inputs]
             self._seen = Observation(arguments)
             if self._is_compiled and (warmup or arguments):
@@ -444,7 +458,7 @@ class Recording:
             state_guards=(
                 *state_guards(self._state),
                 *tensor_guards(self._state, self._seen.externals),
-                *training_flags(self.modules),
+                *training_flags(_outermost(self.modules)),
                 *self._gradients.guards(self._seen.externals),
                 *((ask, ask()) for ask in self._settings.guards),
             ),
@@ -507,3 +521,9 @@ class Recording:
         owned = [each.static for each in self._inputs if not each.arrays.in_place]
         owned += [leaf.array for leaf in self._results]
         return sum(arrays_of(array).nbytes(array) for array in owned)
+
+
+def _outermost(modules: Sequence[Any]) -> list[Any]:
+    """Return the modules that are in no other one: their `train` and `eval` change the rest."""
+    inner = {id(part) for each in modules for part in each.modules() if part is not each}
+    return [each for each in modules if id(each) not in inner]

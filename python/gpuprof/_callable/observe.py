@@ -179,6 +179,7 @@ class Observation:
 
     def _note(self, use: Use) -> None:
         tensor = use.tensor
+        _refuse_subclass(tensor)
         if tensor.layout is not loaded.torch().strided:
             return
         storage = tensor.untyped_storage()
@@ -251,6 +252,18 @@ def _called_modules(modules: list[Any], optimizers: list[Any]) -> Iterator[None]
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _refuse_subclass(tensor: Any) -> None:
+    """Refuse a tensor made of others (DTensor): what a call reads of it may lie elsewhere then."""
+    kind = type(tensor)
+    if hasattr(kind, "__tensor_flatten__"):
+        message = (
+            f"the function uses a {kind.__module__}.{kind.__qualname__}, a tensor that is made of "
+            "others, which a CUDA graph cannot follow. With FSDP or tensor parallelism, use "
+            "torch.compile, or make callables of modules that are not sharded"
+        )
+        raise TypeError(message)
 
 
 def _next_sequence_number() -> int:

@@ -10,6 +10,7 @@ Without torch a state is the one that torch begins with, and has no guards.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ from gpuprof._frameworks import loaded
 
 if TYPE_CHECKING:
     from gpuprof._callable.observe import External
+
+_REQUIRES_GRAD = operator.attrgetter("requires_grad")
 
 StateGuard = tuple[Callable[[], object], object]
 
@@ -154,4 +157,4 @@ def training_flags(modules: Iterable[Any]) -> list[StateGuard]:
 
 
 def _all_require(tensors: list[Any]) -> bool:
-    return all(each.requires_grad for each in tensors)
+    return all(map(_REQUIRES_GRAD, tensors))

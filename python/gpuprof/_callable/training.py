@@ -12,15 +12,16 @@ replay of the forward graph can have several backward passes, other than of comp
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import operator
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpuprof._callable.state import StateGuard, requires_grad
 from gpuprof._frameworks import loaded
+from gpuprof._frameworks.torch import has_ddp
 from gpuprof._graphs.capture import capture
 from gpuprof.errors import InvalidStateError
 
@@ -31,35 +32,7 @@ if TYPE_CHECKING:
     from gpuprof._graphs.graph import CapturedGraph
     from gpuprof._graphs.pool import CapturePool
 
-
-@contextlib.contextmanager
-def own_parameters(modules: Iterable[Any]) -> Iterator[dict[int, Any]]:
-    """Put others into the place of the parameters of modules that require gradients, for the block.
-
-    They have the same memory, and nodes of their own in autograd's graph. Yields whom they stand in
-    for, by their ids.
-    """
-    owners: dict[int, Any] = {}
-    stand_ins: dict[int, Any] = {}
-    places: list[tuple[dict[str, Any], str, Any]] = []
-    parameter_type = loaded.torch().nn.Parameter
-    for part in (part for module in modules for part in module.modules()):
-        for name, parameter in part._parameters.items():
-            if type(parameter) is parameter_type and parameter.requires_grad:
-                if id(parameter) not in stand_ins:
-                    own = parameter_type(parameter.detach())
-                    vars(own).update(vars(parameter))
-                    stand_ins[id(parameter)] = own
-                    owners[id(own)] = parameter
-                places.append((part._parameters, name, parameter))
-    try:
-        for parameters, name, parameter in places:
-            parameters[name] = stand_ins[id(parameter)]
-        yield owners
-    finally:
-        for parameters, name, parameter in places:
-            if parameters.get(name) is stand_ins[id(parameter)]:
-                parameters[name] = parameter
+_VERSION = operator.attrgetter("_version")
 
 
 def backward_of(results: Sequence[Any], inputs: Sequence[Any], modules: Sequence[Any]) -> None:
@@ -103,8 +76,10 @@ class Training:
         self._is_compiled = is_compiled
         self._owners = owners
         self._is_static = settings.outputs == "static"
-        self._order = _Order.of(pool)
-        self._forward_number = self._order.next_number()
+        self._launches = pool._launch_order()
+        # Only of memory that is shared with other callables' graphs.
+        self._order = _Order.of(pool) if settings.shares_pool else None
+        self._forward_number = 0 if self._order is None else self._order.next_number()
         self._wants = [requires_grad(each) for each in arguments]
         self._externals = list(externals)
         self._accumulated: list[Any] = []
@@ -119,12 +94,22 @@ class Training:
         if settings.param_grads == "accumulate":
             self._accumulated, self._externals = self._externals, []
             self._check_hooks()
+            if has_ddp(self._accumulated):
+                message = (
+                    f"{self._name}: DistributedDataParallel averages gradients as autograd adds "
+                    "them, which param_grads='accumulate' does not have it do; make it with "
+                    "param_grads='autograd'"
+                )
+                raise InvalidStateError(message)
         self._results = list(results)
         self._is_differentiable = [requires_grad(each) for each in results]
         self._frozen = list(frozen)
         self._function = _function()
         torch = loaded.torch()
-        self._anchor = torch.zeros((), requires_grad=True)
+        # Without a tensor that requires a gradient there would be no backward pass.
+        self._anchor: list[Any] = []
+        if not self._externals:
+            self._anchor = [torch.zeros((), requires_grad=True)]
         self._sums = [torch.zeros_like(each) for each in self._accumulated]
         self._grads_in: list[Any] = []
         self._flat: list[tuple[Any, list[int]]] = []  # gradients of one dtype, and whose they are
@@ -185,7 +170,7 @@ class Training:
         self._results, self._arguments = [], []
         self._externals = [self._owners.get(id(each), each) for each in self._externals]
         self._accumulated = [self._owners.get(id(each), each) for each in self._accumulated]
-        self._backward_number = self._order.next_number()
+        self._backward_number = 0 if self._order is None else self._order.next_number()
 
     def _take(self, gradients: Sequence[Any]) -> None:
         """Lay the gradients of one dtype side by side, so that one copy makes them the caller's."""
@@ -207,7 +192,7 @@ class Training:
     def apply(self, entry: _core._CacheEntry, *arrays: Any) -> tuple[Any, ...]:
         """Replay the forward graph for the arrays of a call; called from C++."""
         results: tuple[Any, ...] = self._function.apply(
-            self, entry, len(arrays), *arrays, *self._externals, self._anchor
+            self, entry, len(arrays), *arrays, *self._externals, *self._anchor
         )
         return results
 
@@ -218,23 +203,25 @@ class Training:
             # Each call returns tensors of its own, which share the graph's memory.
             results = tuple(each.detach() for each in results)
         ctx.set_materialize_grads(False)
-        pairs = zip(results, self._is_differentiable, strict=True)
-        without = [each for each, is_one in pairs if not is_one and loaded.is_tensor(each)]
-        ctx.mark_non_differentiable(*without)
+        if not all(self._is_differentiable):
+            pairs = zip(results, self._is_differentiable, strict=True)
+            without = [each for each, is_one in pairs if not is_one and loaded.is_tensor(each)]
+            ctx.mark_non_differentiable(*without)
         ctx.training = self
-        ctx.is_used = False
+        ctx.passes = 0
         ctx.mark = self._mark = object()
-        ctx.open = self._order.replayed(self._forward_number, self._backward_number)
-        ctx.versions = [each._version for each in self._frozen]
-        ctx.outputs = (
-            [(weakref.ref(each), each._version) for each in results] if (self._is_static) else []
-        )
+        ctx.launches = self._launches.launches
+        if self._order is not None:
+            ctx.open = self._order.replayed(self._forward_number, self._backward_number)
+        ctx.versions = list(map(_VERSION, self._frozen))
+        if self._is_static:
+            ctx.outputs = [(weakref.ref(each), each._version) for each in results]
         return results
 
     def backward(self, ctx: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
         """Do the backward part of the autograd Function: the gradients of `apply`'s arguments."""
         self._check(ctx)
-        ctx.is_used = True
+        ctx.passes += 1
         torch = loaded.torch()
         wanted = [
             each for each, is_one in zip(gradients, self._is_differentiable, strict=True) if is_one
@@ -246,7 +233,8 @@ class Training:
                 static.copy_(given)
         others = self._begin_accumulation()
         self._graph.launch()
-        self._order.replayed(self._backward_number, self._backward_number)
+        if self._order is not None:
+            self._order.replayed(self._backward_number, self._backward_number)
         for parameter, total in others:
             parameter.grad = parameter.grad + total
         found: list[Any] = [None] * self._count
@@ -257,7 +245,7 @@ class Training:
                 found[number] = view
         arguments = iter(found)
         of_arguments = [next(arguments) if wants else None for wants in self._wants]
-        return (None, None, None, *of_arguments, *arguments, None)
+        return (None, None, None, *of_arguments, *arguments, *(None for _ in self._anchor))
 
     def _begin_accumulation(self) -> list[tuple[Any, Any]]:
         """Give parameters the graph's sums as their ``.grad``, and clear those that begin anew.
@@ -305,24 +293,26 @@ class Training:
                 "a later call has replaced what the backward pass of this one needs; call "
                 "backward() before the next call, or make a callable for each of the calls"
             )
-        elif ctx.is_used and self._is_compiled:
+        elif ctx.passes and self._is_compiled:
             wrong = (
                 "a second backward pass of one call is asked for (retain_graph=True), and that of "
                 "compiled code overwrites what it needs; call the function again, or do without "
                 "torch.compile"
             )
-        elif ctx.open.overwritten_by:
+        elif self._is_overwritten(ctx):
             wrong = (
                 "since the call another graph of the same memory has run, which was not captured "
                 "between its forward and backward passes; replay them in the order of their "
                 "captures, or give them pools of their own"
             )
-        elif [each._version for each in self._frozen] != ctx.versions:
+        elif list(map(_VERSION, self._frozen)) != ctx.versions:
             wrong = (
                 "since the call a parameter or another tensor that the function reads was changed "
                 "in place; call backward() before the optimizer's step"
             )
-        elif any(ref() is not None and ref()._version != seen for ref, seen in ctx.outputs):
+        elif self._is_static and any(
+            ref() is not None and ref()._version != seen for ref, seen in ctx.outputs
+        ):
             wrong = (
                 "since the call its result was changed in place, which is memory of the graph "
                 "(outputs='static'); change a copy"
@@ -330,6 +320,11 @@ class Training:
         if wrong:
             message = f"{self._name}: {wrong}"
             raise InvalidStateError(message)
+
+    def _is_overwritten(self, ctx: Any) -> bool:
+        if self._order is not None:
+            return bool(ctx.open.is_overwritten)
+        return bool(self._launches.launches != ctx.launches + ctx.passes)
 
 
 class _Order:
@@ -363,7 +358,7 @@ class _Order:
         others = launches - self._seen > 1  # graphs without a backward pass
         self._seen = launches
         for each in self._open:
-            each.overwritten_by |= others or not each.forward < number < each.backward
+            each.is_overwritten |= others or not each.forward < number < each.backward
         opened = _OpenForward(number, backward)
         if number != backward:
             self._open.add(opened)
@@ -376,7 +371,7 @@ class _OpenForward:
     def __init__(self, forward: int, backward: int) -> None:
         self.forward = forward
         self.backward = backward
-        self.overwritten_by = False
+        self.is_overwritten = False
 
 
 class GradientFields:

@@ -5,6 +5,7 @@ Nothing here imports torch or initialises CUDA. Any thread; bytes.
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,9 +16,11 @@ from gpuprof._frameworks import loaded
 __all__ = [
     "TorchMemory",
     "fresh_autocast_cache",
+    "has_ddp",
     "kept_buffers",
     "kept_random_state",
     "note_reset",
+    "own_parameters",
     "random_state_kept",
     "torch_memory",
 ]
@@ -158,3 +161,47 @@ def kept_buffers(modules: Iterable[Any]) -> Iterator[None]:
                         buffers[name] = buffer
                     if id(buffer) in before:
                         buffer.copy_(before.pop(id(buffer)))
+
+
+@contextmanager
+def own_parameters(modules: Iterable[Any]) -> Iterator[dict[int, Any]]:
+    """Put others into the place of the parameters of modules that require gradients, for the block.
+
+    They have the same memory, and nodes of their own in autograd's graph. Yields whom they stand in
+    for, by their ids.
+    """
+    owners: dict[int, Any] = {}
+    stand_ins: dict[int, Any] = {}
+    places: list[tuple[dict[str, Any], str, Any]] = []
+    parameter_type = loaded.torch().nn.Parameter
+    for part in (part for module in modules for part in module.modules()):
+        for name, parameter in part._parameters.items():
+            if type(parameter) is parameter_type and parameter.requires_grad:
+                if id(parameter) not in stand_ins:
+                    own = parameter_type(parameter.detach())
+                    vars(own).update(vars(parameter))
+                    stand_ins[id(parameter)] = own
+                    owners[id(own)] = parameter
+                places.append((part._parameters, name, parameter))
+    try:
+        for parameters, name, parameter in places:
+            parameters[name] = stand_ins[id(parameter)]
+        yield owners
+    finally:
+        for parameters, name, parameter in places:
+            if parameters.get(name) is stand_ins[id(parameter)]:
+                parameters[name] = parameter
+
+
+def has_ddp(parameters: Iterable[Any]) -> bool:
+    """Return whether a DistributedDataParallel averages the gradients of one of `parameters`."""
+    parallel = loaded.torch_part("nn.parallel.distributed")
+    if parallel is None:
+        return False
+    numbers = {id(each) for each in parameters}
+    return any(
+        id(parameter) in numbers
+        for each in gc.get_objects()
+        if type(each) is parallel.DistributedDataParallel
+        for parameter in each.parameters()
+    )
