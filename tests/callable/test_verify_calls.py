@@ -252,5 +252,7 @@ def test_with_raise_another_key_of_the_callers_own_is_told(cupy: Any, choosing: 
 
 def test_strides_that_matter_are_told(cupy: Any) -> None:
     fast = make(lambda x: x.copy(), cupy.array([0.0, 0.0]), on_new_shape="raise")
-    with pytest.raises(gpuprof.errors.InvalidStateError, match="strides of arguments: others than captured"):
+    with pytest.raises(
+        gpuprof.errors.InvalidStateError, match="strides of arguments: others than captured"
+    ):
         fast(cupy.array([0.0] * 4)[::2])
