@@ -108,18 +108,10 @@ class Copies:
     ----------
     cupy : module
     seed : int
-    hides_writes : bool
-        Whether a warm-up may write what was there already: zeros, or an array to itself.
-    feeds_static : bool
-        Whether a static result may be an argument. All count as written to, so such a call may be
-        refused.
     """
 
-    def __init__(
-        self, cupy: Any, seed: int, *, hides_writes: bool = True, feeds_static: bool = True
-    ) -> None:
+    def __init__(self, cupy: Any, seed: int) -> None:
         self.cupy = cupy
-        self.feeds_static = feeds_static
         self.seed = seed
         chance = self._chance = random.Random(seed)
         self.count = chance.choice((1, 2, 2, 3))
@@ -129,7 +121,6 @@ class Copies:
         self.takes_samples = chance.random() < 0.5
         written = "".join(self.written)
         may_warm_up = not (self.takes_samples and "s" in written)
-        may_warm_up = may_warm_up and (hides_writes or "a" not in written)
         self.zeros = chance.random() < 0.3
         self.options: dict[str, Any] = {
             "outputs": chance.choice(("clone", "static")),
@@ -288,14 +279,11 @@ class CopiesWorld:
                 base = found[source.of].beside
                 found.append(base[1 : source.size + 1])
                 found[-1].beside = base
-            elif source.how == "result" and fitting and self._may_feed():
+            elif source.how == "result" and fitting:
                 found.append(fitting[source.of % len(fitting)])
             else:
                 found.append(self._copies.new(source))
         return found
-
-    def _may_feed(self) -> bool:
-        return self._keeps or self._copies.feeds_static
 
     def _at(self, where: str, given: list[Any], *, may_refuse: bool) -> tuple[Any, ...]:
         cupy = self._copies.cupy

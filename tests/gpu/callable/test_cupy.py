@@ -22,6 +22,7 @@ LAYOUTS: dict[str, Callable[[Any], Any]] = {
     "backwards": lambda line: line[:384].reshape(16, 24)[::-1],
     "at an odd offset": lambda line: line[1:385].reshape(16, 24),
 }
+OTHER_STRIDES = {"transposed", "every second column", "backwards"}  # than a dense matrix
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_a_function_of_cupy_gives_what_it_gives_eagerly(
 
 def test_results_in_flight_are_all_right(cupy: Any, stream: Any) -> None:
     given = tuple(cupy.zeros((64, 64), dtype=cupy.float32) for _ in range(2))
-    fast = gpuprof.make_graphed_callable(work, given)
+    fast = gpuprof.make_graphed_callable(work, given, writes=())
     found = []
     for step in range(100):
         values = cupy.full((64, 64), float(step), dtype=cupy.float32)
@@ -89,7 +90,8 @@ def test_an_argument_of_any_layout_is_read(cupy: Any, stream: Any, layout: str) 
         more = LAYOUTS["contiguous"](line(cupy, seed + 3))
         found, wanted = fast(values, more), work(values, more)
         assert bool((found["sum"] == wanted["sum"]).all())
-    assert_replays(fast, 3)
+    # Nobody knows what kernels of CuPy's do with an argument: its strides are part of the key.
+    assert_replays(fast, 3, captures=2 if layout in OTHER_STRIDES else 1)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -107,7 +109,7 @@ def test_what_the_function_writes_to_is_the_callers_array(
         found = fast(LAYOUTS[layout](mine))
         assert bool((found == wanted).all())
         assert bool((mine == eager).all())
-    assert_replays(fast, 3)
+    assert_replays(fast, 3, captures=2 if layout in OTHER_STRIDES else 1)
 
 
 def test_arrays_of_the_driver_pool_are_staged(cupy: Any, stream: Any) -> None:
@@ -148,10 +150,24 @@ def test_calls_on_the_default_stream(cupy: Any) -> None:
     given = cupy.zeros((16, 24), dtype=cupy.float32)
     fast = gpuprof.make_graphed_callable(work, (given, given.copy()))
     for seed in range(5):
+        values, more = (LAYOUTS["contiguous"](line(cupy, seed + by)) for by in (0, 7))
+        found, wanted = fast(values, more), work(values, more)
+        assert bool((found["sum"] == wanted["sum"]).all())
+    assert_replays(fast, 5)
+
+
+@pytest.mark.parametrize(("writes", "replays"), [("auto", 0), ((), 3)])
+def test_one_array_twice_is_replayed_where_it_is_known_not_to_be_written(
+    cupy: Any, stream: Any, writes: Any, replays: int
+) -> None:
+    given = cupy.zeros((16, 24), dtype=cupy.float32)
+    fast = gpuprof.make_graphed_callable(work, (given, given.copy()), writes=writes)
+    for seed in range(3):
         values = LAYOUTS["contiguous"](line(cupy, seed))
         found, wanted = fast(values, values), work(values, values)
         assert bool((found["sum"] == wanted["sum"]).all())
-    assert_replays(fast, 5)
+    seen = fast.stats()
+    assert (seen.captures, seen.replays, seen.eager_calls) == (1, replays, 3 - replays), seen
 
 
 def test_a_kernel_of_numba(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +205,7 @@ HELD = 50_000_000  # cycles: torch's stream is busy for some 25 ms
 def test_calls_inside_a_stream_of_torchs_are_on_cupys(cupy: Any, stream: Any) -> None:
     torch = torch_or_skip()
     given = tuple(cupy.zeros((64, 64), dtype=cupy.float32) for _ in range(2))
-    fast = gpuprof.make_graphed_callable(work, given)
+    fast = gpuprof.make_graphed_callable(work, given, writes=())
     stream.synchronize()
     found = []
     with torch.cuda.stream(torch.cuda.Stream()):

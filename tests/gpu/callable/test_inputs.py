@@ -26,6 +26,7 @@ LAYOUTS: dict[str, Callable[[Any], Any]] = {
     "at offset three": lambda line: line[3 : 3 + ROWS * COLUMNS].view(ROWS, COLUMNS),
 }
 layouts = pytest.mark.parametrize("layout", LAYOUTS)
+OTHER_STRIDES = {"transposed", "every second column", "rows with a gap"}  # than a dense matrix
 
 
 @pytest.fixture
@@ -107,7 +108,22 @@ def test_what_the_function_writes_to_is_the_callers_array(torch: Any, layout: st
         found = fast(LAYOUTS[layout](mine))
         assert torch.equal(found, wanted)
         assert torch.equal(mine, eager)  # what is beside the argument too
-    assert_replays(fast, 3)
+    # The strides of what is written to are part of the key.
+    assert_replays(fast, 3, captures=2 if layout in OTHER_STRIDES else 1)
+
+
+def test_a_write_to_what_may_be_a_copy_follows_the_strides(torch: Any) -> None:
+    def write_flat(values: Any) -> Any:
+        values.reshape(-1).add_(1)  # a view of a dense matrix, a copy of a transposed one
+        return values * 2
+
+    fast = gpuprof.make_graphed_callable(write_flat, (torch.zeros(ROWS, COLUMNS, device="cuda"),))
+    for layout in ("contiguous", "transposed", "every second column") * 2:
+        mine, eager = line(torch, 0), line(torch, 0)
+        wanted = write_flat(LAYOUTS[layout](eager))
+        assert torch.equal(fast(LAYOUTS[layout](mine)), wanted)
+        assert torch.equal(mine, eager)
+    assert_replays(fast, 6, captures=3)
 
 
 def test_the_sample_is_not_written_to_by_calls_with_other_arrays(torch: Any) -> None:

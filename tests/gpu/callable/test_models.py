@@ -89,7 +89,10 @@ def test_channels_last_gives_what_it_gives_eagerly(torch: Any, models: Any, conv
     for step in range(3):
         given = models.inputs("convolutions", step)[0].to(memory_format=torch.channels_last)
         models.assert_same("convolutions", fast(given), module(given))
-    assert_replays(fast, 3)
+    # An in-place ReLU on what may be a copy of the argument makes strides part of the key.
+    captures = fast.stats().captures
+    assert captures == 1 or (captures == 2 and converted == "called")
+    assert_replays(fast, 3, captures=captures)
 
 
 def test_a_result_in_channels_last_is_so_in_every_call(torch: Any, models: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import gpuprof
-from gpuprof.errors import GpuprofError, InvalidStateError
+from gpuprof.errors import GpuprofError
 from tests.gpu.support.callables import assert_replays
 from tests.gpu.support.frameworks import torch_or_skip
 
@@ -33,14 +33,17 @@ class Sample:
     label: str = "none"
 
 
-def test_the_first_calls_run_eagerly_where_no_sample_is_given(torch: Any) -> None:
+@pytest.mark.parametrize(("verify", "runs"), [("off", 3), ("capture", 4)])
+def test_the_first_calls_run_eagerly_where_no_sample_is_given(
+    torch: Any, verify: Any, runs: int
+) -> None:
     ran = []
 
     def double(values: Any) -> Any:
         ran.append(values)
         return values * 2
 
-    fast = gpuprof.make_graphed_callable(double, warmup=2)
+    fast = gpuprof.make_graphed_callable(double, warmup=2, verify=verify)
     given = [torch.full((8,), float(step), device="cuda") for step in range(6)]
     found = [fast(values) for values in given]
     for values, result in zip(given, found, strict=True):
@@ -48,7 +51,8 @@ def test_the_first_calls_run_eagerly_where_no_sample_is_given(torch: Any) -> Non
     seen = fast.stats()
     assert (seen.captures, seen.replays) == (1, 4), seen
     assert seen.eager_calls == 0  # a warm-up is none
-    assert len(ran) == 3
+    # Where torch.compile was used in this process, a capture that is thrown away comes before.
+    assert len(ran) - runs in {0, 1}
     assert fast.eager is double
 
 
@@ -300,8 +304,9 @@ def test_buckets_pad_to_the_listed_sizes(torch: Any) -> None:
         found = fast(values)
         assert found.shape == (count, 4)
         assert torch.equal(found, values * 2 + 1)
-    assert_replays(fast, 6, captures=2)
-    assert fast.stats().padded_calls == 4
+    # The function answers the first padded call of each graph: how to cut is learned from it.
+    seen = fast.stats()
+    assert (seen.captures, seen.replays, seen.eager_calls, seen.padded_calls) == (2, 4, 2, 2), seen
 
 
 def test_a_bare_tensor_as_the_sample_is_refused(torch: Any) -> None:
@@ -321,32 +326,22 @@ def test_a_tensor_on_the_cpu_is_refused_by_its_path(torch: Any, when: str) -> No
 
 
 @pytest.mark.parametrize("of", ["argument", "parameter"])
-def test_a_call_that_needs_gradients_is_refused_by_name(torch: Any, of: str) -> None:
+def test_a_call_that_needs_gradients_has_a_graph_of_its_own(torch: Any, of: str) -> None:
     layer = torch.nn.Linear(4, 4, device="cuda").requires_grad_(of == "parameter")
     given = torch.ones(2, 4, device="cuda", requires_grad=of == "argument")
-    named = r"args\[0\]" if of == "argument" else "weight"
     with torch.no_grad():
         fast = gpuprof.make_graphed_callable(layer, (torch.ones(2, 4, device="cuda"),))
-    with pytest.raises(InvalidStateError, match=named):
-        fast(given)
+        assert not fast(given).requires_grad
+    found = fast(given)
+    assert found.requires_grad
+    tensor = given if of == "argument" else layer.weight
+    (mine,) = torch.autograd.grad(found.sum(), tensor)
+    (wanted,) = torch.autograd.grad(layer(given).sum(), tensor)
+    torch.testing.assert_close(mine, wanted)
     with torch.no_grad():
-        assert torch.equal(fast(given), layer(given))
-    assert_replays(fast, 1)
-
-
-def test_a_call_that_needs_gradients_runs_eagerly_where_that_is_asked_for(torch: Any) -> None:
-    layer = torch.nn.Linear(4, 1, device="cuda")
-    given = torch.ones(2, 4, device="cuda")
-    with torch.no_grad():
-        fast = gpuprof.make_graphed_callable(layer, (given,), on_capture_error="eager")
-        fast(given)
-    with pytest.warns(RuntimeWarning, match="gradients.*weight"):
-        found = fast(given)
-    found.sum().backward()
-    fast(given).sum().backward()
-    assert torch.equal(layer.weight.grad, torch.full((1, 4), 4.0, device="cuda"))
+        torch.testing.assert_close(fast(given), layer(given))
     seen = fast.stats()
-    assert (seen.replays, seen.eager_calls) == (1, 2), seen
+    assert (seen.captures, seen.eager_calls, seen.failures) == (2, 0, 0), seen
 
 
 def test_a_call_in_somebodys_capture_becomes_part_of_it(torch: Any) -> None:
