@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +22,7 @@ def on_threads(cupy: Any, *bodies: Callable[[], None]) -> list[BaseException]:
             with cupy.cuda.Stream(non_blocking=True) as stream:
                 body()
                 stream.synchronize()
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             errors.append(error)
 
     threads = [threading.Thread(target=run, args=(body,), daemon=True) for body in bodies]
@@ -40,10 +41,8 @@ class Meeting:
         self._barrier = threading.Barrier(2)
 
     def __call__(self) -> None:
-        try:
+        with contextlib.suppress(threading.BrokenBarrierError):
             self._barrier.wait(0.2)
-        except threading.BrokenBarrierError:
-            pass
 
 
 def test_two_callables_that_call_each_other_capture_on_two_threads(cupy: Any) -> None:
