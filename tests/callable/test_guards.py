@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import gpuprof._core as _core
-from gpuprof._callable.guards import ModuleGuards, find_modules
+from gpuprof._callable.guards import ModuleGuards
+from gpuprof._frameworks.torch_modules import find_modules
 from tests.support.ids import short
 
 ABSENT = _core._Guards.ABSENT

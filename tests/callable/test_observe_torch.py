@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuprof._callable.leaves import extent, facts_by_attributes
 from gpuprof._callable.observe import Observation, merged
+from gpuprof._frameworks.array_facts import extent, facts_by_attributes
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning")]

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuprof._callable.arrays import put_back
-from gpuprof._callable.leaves import extent, facts_by_attributes
 from gpuprof._frameworks import loaded
+from gpuprof._frameworks.array_facts import extent, facts_by_attributes
+from gpuprof._frameworks.arrays import put_back
 from gpuprof._frameworks.torch_dispatch import Use, watching
 
 Range = tuple[int, int]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof._callable.arrays import CupyArrays, TorchArrays
+from gpuprof._frameworks.arrays import CupyArrays, TorchArrays
 from tests.gpu.support.callables import assert_replays
 from tests.gpu.support.frameworks import cupy_or_skip, torch_or_skip
 from tests.support.callables import called_before_a_copy
