@@ -32,7 +32,7 @@ from gpuprof._callable.entry import (
 from gpuprof._callable.guards import ModuleGuards
 from gpuprof._callable.leaves import Leaf
 from gpuprof._callable.mismatch import describe_mismatch
-from gpuprof._callable.observe import Observation, Range, merged
+from gpuprof._callable.observe import Observation, Range, check_modules, merged
 from gpuprof._callable.placement import Place
 from gpuprof._callable.pytree import Flat, Pattern, flatten_arguments, flatten_result, rebuild
 from gpuprof._callable.settings import Settings
@@ -150,10 +150,12 @@ class Recording:
     def capture_forward(self, warmup: int) -> None:
         """Warm up and capture the function."""
         self._place.check()
+        check_modules(self.modules)
         with self._place.current():
             self._inputs = [self._input(leaf) for leaf in self._flat.leaves]
             if warmup > 0:
                 self._warm_up(warmup)
+                check_modules(self.modules)
             self._fill()
             if not self._owners:
                 self._guards = ModuleGuards(self.modules, check=self._settings.check)

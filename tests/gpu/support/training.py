@@ -40,8 +40,9 @@ def pair(**options: Any) -> tuple[Any, Any]:
 
 def batch(seed: int, rows: int = 8, dtype: torch.dtype = torch.float32) -> Any:
     """Return a new batch."""
-    generator = torch.Generator(device="cuda").manual_seed(seed + 1)
-    return torch.randn(rows, WIDTH, device="cuda", generator=generator).to(dtype)
+    device = torch.device("cuda", torch.cuda.current_device())
+    generator = torch.Generator(device=device).manual_seed(seed + 1)
+    return torch.randn(rows, WIDTH, device=device, generator=generator).to(dtype)
 
 
 def loss_of(run: Callable[[Any], Any], seed: int, rows: int = 8) -> Any:
