@@ -101,7 +101,8 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
         with Numba's arrays run on it, too, or on the default one: Numba has no current stream.
     pool : CapturePool, optional
         Share its memory with what else is captured with it; all callables of one pool run one after
-        the other. By default the graphs of one callable share a pool of their own.
+        the other. By default the graphs of one callable share a pool of their own, other than those
+        with a backward pass, which have one each.
     outputs : {'clone', 'static'}
         ``"clone"`` gives new arrays from each call. ``"static"`` gives the graph's own, which the
         next call overwrites: cheaper, and stale once `GraphedCallable.generation` has moved on.
@@ -130,7 +131,8 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
     verify : {'capture', 'off'} or int
         When to compare a replay with `fn` itself, run on equal arguments: the first one after a
         capture, or also every n-th call, or never. What differs raises `GraphMismatchError`, and
-        later calls run `fn`.
+        later calls run `fn`. After a capture nothing is compared where kernels that torch does not
+        know may write anywhere: then name what they write with `writes`.
     param_grads : {'autograd', 'accumulate'}
         ``"autograd"`` hands the gradients of parameters to autograd. ``"accumulate"`` adds them to
         ``.grad`` in the backward graph, which is cheaper and runs none of their hooks.
@@ -226,7 +228,8 @@ def _together(
 class GraphedCallable(CapturingCalls):
     """A function that replays CUDA graphs; made by `make_graphed_callable`.
 
-    May be called from any thread, and on any stream; its graphs run one after the other.
+    May be called from any thread, and on any stream; graphs that share memory run one after the
+    other.
     """
 
     __module__ = "gpuprof"

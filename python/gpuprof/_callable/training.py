@@ -371,7 +371,7 @@ class _Order:
         others = launches - self._seen > 1  # graphs without a backward pass
         self._seen = launches
         for each in self._open:
-            each.is_overwritten |= others or not each.forward < number < each.backward
+            each.is_overwritten |= others or not each.forward < number <= each.backward
         opened = _OpenForward(number, backward)
         if number != backward:
             self._open.add(opened)
