@@ -154,7 +154,9 @@ class Recording:
         with self._place.current():
             self._inputs = [self._input(leaf) for leaf in self._flat.leaves]
             if warmup > 0:
+                before = GradientFields(self.modules)
                 self._warm_up(warmup)
+                before.restore()
                 check_modules(self.modules)
             self._fill()
             if not self._owners:
@@ -164,6 +166,7 @@ class Recording:
             self._seen = Observation(arguments)
             if self._is_compiled and (warmup or arguments):
                 self._observe_in_a_capture_to_discard()
+                self._gradients.restore()
             self._graph = self._capture(observes=not self._is_compiled)
             self._seen.replace(self._owners)
             if any(requires_grad(leaf.array) for leaf in self._found):
@@ -207,7 +210,7 @@ class Recording:
         )
         written, read = self._ranges()
         entry = self._entry(guards, written, read)
-        return CapturedCall(
+        captured = CapturedCall(
             entry=entry,
             graph=self._graph,
             key=key,
@@ -229,6 +232,8 @@ class Recording:
             gradients=self._gradients.changed(),
             training=self._training,
         )
+        self._gradients.restore()  # what the capture left there holds no numbers yet
+        return captured
 
     # Warm-up and captures.
 

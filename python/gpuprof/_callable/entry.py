@@ -64,11 +64,6 @@ class CapturedCall:
         """How many replays calls have asked for, or others of the graph."""
         return int(self.graph.num_replays) - self.checks
 
-    def set_gradients(self) -> None:
-        """Set the ``.grad`` of parameters as a call does."""
-        for parameter, gradient in self.gradients:
-            parameter.grad = gradient
-
     def overlaps(self, flat: Flat) -> bool:
         """Return whether it matters for these arguments which copy is made first.
 

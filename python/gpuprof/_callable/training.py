@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpuprof._callable.state import StateGuard, requires_grad
 from gpuprof._frameworks import loaded
-from gpuprof._frameworks.torch import has_ddp
+from gpuprof._frameworks.torch import has_ddp, without_hooks
 from gpuprof._graphs.capture import capture
 from gpuprof.errors import InvalidStateError
 
@@ -47,7 +47,8 @@ def backward_of(results: Sequence[Any], inputs: Sequence[Any], modules: Sequence
         # Of the first use of cuBLAS on autograd's thread, which does no harm.
         warnings.filterwarnings("ignore", "Attempting to run cuBLAS, but there was no current CUDA")
         ones = [torch.ones_like(each) for each in outputs]
-        torch.autograd.grad(outputs, list(wanted.values()), ones, allow_unused=True)
+        with without_hooks(wanted.values()):
+            torch.autograd.grad(outputs, list(wanted.values()), ones, allow_unused=True)
 
 
 class Training:
@@ -145,7 +146,12 @@ class Training:
             return ()
 
         block._settings = block._settings._replace(prepare=prepare)
-        with block as guard, torch.autocast("cuda", enabled=False):
+        # Hooks of tensors run when a call's gradients come to autograd.
+        with (
+            block as guard,
+            torch.autocast("cuda", enabled=False),
+            without_hooks([*self._externals, *self._accumulated]),
+        ):
             found = torch.autograd.grad(
                 outputs,
                 inputs,
@@ -409,6 +415,11 @@ class GradientFields:
     def changed(self) -> list[tuple[Any, Any]]:
         """Return the parameters whose ``.grad`` the function has set, with what it has set."""
         return [(each, each.grad) for each, before in self._before if each.grad is not before]
+
+    def restore(self) -> None:
+        """Set each ``.grad`` to what it was."""
+        for parameter, before in self._before:
+            parameter.grad = before
 
     def guards(self, externals: Iterable[External]) -> list[StateGuard]:
         """Return what says that a call finds there what the capture found, as far as it matters.

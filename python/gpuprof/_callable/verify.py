@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
@@ -76,16 +76,18 @@ def compared(
     device = captured.device
     with kept_random_state(device) if undo else contextlib.nullcontext():
         before = copied(state)
+        gradients = [(parameter, parameter.grad) for parameter, _ in captured.gradients]
         with kept_random_state(device):
             result = replay(*rebuild(flat.pattern, [leaf.array for leaf in flat.leaves]))
         if result is _core._no_fit or result is _core._is_stale:
             return result, []
         after = copied(state)
         put_back(state, before)
+        _set_gradients(gradients)
         args, kwargs = rebuild(flat.pattern, twins)
         with fresh_autocast_cache():
             expected = function(*args, **kwargs)
-        captured.set_gradients()
+        _set_gradients(gradients if undo else captured.gradients)
         found = _result_pairs(expected, result, flat.constants, captured.flat.constants)
         found += [
             (leaf.path, twin, leaf.array)
@@ -102,6 +104,11 @@ def compared(
         if undo:
             put_back(state, before)
     return result, problems
+
+
+def _set_gradients(gradients: Iterable[tuple[Any, Any]]) -> None:
+    for parameter, gradient in gradients:
+        parameter.grad = gradient
 
 
 def twins_of(leaves: Sequence[Leaf], on: CallStream) -> list[Any]:

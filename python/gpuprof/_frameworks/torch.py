@@ -23,6 +23,7 @@ __all__ = [
     "own_parameters",
     "random_state_kept",
     "torch_memory",
+    "without_hooks",
 ]
 
 
@@ -191,6 +192,23 @@ def own_parameters(modules: Iterable[Any]) -> Iterator[dict[int, Any]]:
         for parameters, name, parameter in places:
             if parameters.get(name) is stand_ins[id(parameter)]:
                 parameters[name] = parameter
+
+
+@contextmanager
+def without_hooks(tensors: Iterable[Any]) -> Iterator[None]:
+    """Run none of the hooks of these tensors in backward passes of the block.
+
+    `torch.autograd.grad` runs those of the tensors that it is asked for, as `backward` does.
+    """
+    kept = [(each._backward_hooks, dict(each._backward_hooks or {})) for each in tensors]
+    kept = [(hooks, own) for hooks, own in kept if own]
+    for hooks, _ in kept:
+        hooks.clear()
+    try:
+        yield
+    finally:
+        for hooks, own in kept:
+            hooks.update(own)
 
 
 def has_ddp(parameters: Iterable[Any]) -> bool:
