@@ -249,7 +249,7 @@ class GraphedCallable(CapturingCalls):
 
         With ``outputs="static"`` a result is stale once this has moved on.
         """
-        return sum(order.launches for order in self._orders)
+        return self._launches_gone + sum(order.launches for order in self._orders)
 
     @property
     def graphs(self) -> tuple[CapturedGraph, ...]:
