@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gpuprof._callable.buckets import Buckets, ResultSlices, learned
-from gpuprof._callable.leaves import SHAPE
 from gpuprof._callable.pytree import flatten_result, rebuild
+from gpuprof._frameworks.array_facts import SHAPE
 from tests.support.structures import Batch, flat
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.torch
 @pytest.fixture(autouse=True)
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take tensors in host memory as arguments, too."""
-    monkeypatch.setattr("gpuprof._callable.leaves._unfit", lambda *_: None)
+    monkeypatch.setattr("gpuprof._frameworks.array_facts._unfit", lambda *_: None)
 
 
 class Calls:

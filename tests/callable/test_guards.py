@@ -1,9 +1,8 @@
-"""What is guarded of dicts and arrays, and which modules a callable holds: without torch."""
+"""What is guarded of modules, dicts and arrays: without torch."""
 
 from __future__ import annotations
 
 import collections
-import functools
 import gc
 import sys
 import types
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 import gpuprof._core as _core
-from gpuprof._callable.guards import ModuleGuards, find_modules
+from gpuprof._callable.guards import ModuleGuards
 from tests.support.ids import short
 
 ABSENT = _core._Guards.ABSENT
@@ -341,51 +340,3 @@ def test_a_named_array_that_changed_is_told(name: str, value: Any, text: str) ->
     assert guards.name_of(Array()) == "tensor of shape (2, 3)"
     setattr(array, name, value)
     assert guards.moved() == [text]
-
-
-def held_in_every_way(module: Any) -> dict[str, Any]:
-    def wrapped(x: Any) -> Any:
-        return module(x)
-
-    class Engine:
-        def __init__(self) -> None:
-            self.model = module
-
-        def run(self, x: Any) -> Any:
-            return self.model(x)
-
-        __call__ = run
-
-    return {
-        "module": module,
-        "method": module.forward,
-        "closure": lambda x: module(x) + 1,
-        "default": lambda x, model=module: model(x),
-        "keyword default": lambda x, *, model=module: model(x),
-        "partial": functools.partial(module),
-        "partial argument": functools.partial(print, module),
-        "partial keyword": functools.partial(print, end=module),
-        "method of an object": Engine().run,
-        "object": Engine(),
-        "wrapped": functools.lru_cache(wrapped),
-        "wrapped twice": functools.wraps(wrapped)(functools.partial(print)),
-    }
-
-
-@pytest.mark.parametrize("way", held_in_every_way(Module()))
-def test_a_module_is_found_however_a_callable_holds_it(way: str) -> None:
-    module = Module()
-    assert find_modules(held_in_every_way(module)[way]) == [module]
-
-
-def test_modules_are_found_once_and_nothing_else_is() -> None:
-    one, other, unset = Module(), Module(), Module()
-
-    def function(x: Any, y: Any = one) -> Any:
-        return one, other, later, x, y
-
-    assert find_modules(function, [other, 1, None]) == [other, one]
-    assert find_modules(print) == find_modules(Module) == []
-    later = unset
-    function.__wrapped__ = function  # type: ignore[attr-defined]
-    assert find_modules(function) == [one, unset, other]

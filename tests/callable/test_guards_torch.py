@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import gpuprof._core as _core
-from gpuprof._callable.guards import ModuleGuards, find_modules
+from gpuprof._callable.guards import ModuleGuards
+from gpuprof._frameworks.torch_modules import find_modules
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning")]

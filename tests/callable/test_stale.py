@@ -25,11 +25,12 @@ def model() -> Any:
     class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
+            self.scale = 1.0
             for number in range(12):
                 self.register_buffer(f"w{number}", torch.tensor([float(number)]))
 
         def forward(self, x: Any) -> Any:
-            return x.copy(), float(self.w11)
+            return x.copy(), float(self.w11) * self.scale
 
     return Model()
 
@@ -87,6 +88,66 @@ def test_a_padded_call_finds_a_change_too(cupy: Any, model: Any) -> None:
         found, last = fast(x)
         assert (found.tolist(), last) == ([1, 2], 99)
     assert (fast.stats().recaptures, fast.stats().padded_calls) == (1, 2)
+
+
+def scale(model: Any, value: float) -> None:
+    """Have a module's attribute be another value, which is guarded as its tensors are."""
+    model.scale = value
+
+
+@pytest.mark.torch
+def test_a_module_that_changes_is_captured_again(cupy: Any, model: Any) -> None:
+    x = cupy.array([0.0])
+    fast = make(model, x)
+    assert fast(x)[1] == 11
+    scale(model, 2.0)
+    for _ in range(2):
+        assert fast(x)[1] == 22
+    stats = fast.stats()
+    assert (stats.captures, stats.recaptures, stats.replays, len(fast.graphs)) == (2, 1, 3, 1)
+
+
+@pytest.mark.torch
+def test_with_raise_a_change_is_named_until_it_is_reset(cupy: Any, model: Any) -> None:
+    x = cupy.array([0.0])
+    fast = make(model, x, on_new_shape="raise", name="step")
+    scale(model, 3.0)
+    for _ in range(2):
+        with pytest.raises(
+            errors.InvalidStateError,
+            match=r"step: .*attribute 'scale': 3.0, captured with 1.0.*reset\(\)",
+        ):
+            fast(x)
+    fast.reset()
+    gpuprof.flush()
+    assert [fast(x)[1] for _ in range(2)] == [33, 33]
+
+
+@pytest.mark.torch
+def test_with_eager_a_change_runs_the_function_from_then_on(cupy: Any, model: Any) -> None:
+    x = cupy.array([0.0])
+    fast = make(model, x, on_new_shape="eager")
+    scale(model, 3.0)
+    with pytest.warns(RuntimeWarning, match=r"run eagerly now, because of attribute 'scale': 3.0"):
+        assert [fast(x)[1] for _ in range(2)] == [33, 33]
+    assert (fast.stats().captures, fast.stats().eager_calls) == (1, 2)
+
+
+@pytest.mark.torch
+def test_what_changes_with_each_call_is_said_once(cupy: Any, model: Any) -> None:
+    x = cupy.array([0.0])
+    fast = make(model, x, warmup=0, name="step")
+    for value in (5.0, 6.0, 7.0):
+        scale(model, value)
+        fast(x)
+    scale(model, 8.0)
+    with pytest.warns(RuntimeWarning, match=r"step: captured 4 times again.*'scale'") as told:
+        fast(x)
+    assert told[0].filename == __file__
+    for value in (9.0, 10.0):
+        scale(model, value)
+        assert fast(x)[1] == 11 * value
+    assert fast.stats().recaptures == 6
 
 
 class View:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof._callable.arrays import CupyArrays
+from gpuprof._frameworks.arrays import CupyArrays
 from tests.support import stand_in_numba
 from tests.support.callables import US, called_before_a_copy, twice
 from tests.support.processes import check_cuda

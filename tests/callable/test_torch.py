@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from gpuprof import _core
-from gpuprof._callable.leaves import facts_by_attributes, is_plain
+from gpuprof._callable.leaves import is_plain
 from gpuprof._callable.pytree import flatten_result, rebuild
+from gpuprof._frameworks.array_facts import facts_by_attributes
 from tests.support import stand_in_arrays
 from tests.support.stand_in_arrays import Array
 from tests.support.structures import flat, same

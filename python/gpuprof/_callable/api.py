@@ -106,8 +106,8 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
         with Numba's arrays run on it, too, or on the default one: Numba has no current stream.
     pool : CapturePool, optional
         Share its memory with what else is captured with it; all callables of one pool run one after
-        the other. By default the graphs of one callable share a pool of their own, and each graph
-        that trains has its own.
+        the other. By default the graphs of one callable share a pool of their own, other than those
+        with a backward pass, which have one each.
     outputs : {'clone', 'static'}
         ``"clone"`` gives new arrays from each call. ``"static"`` gives the graph's own, which the
         next call overwrites: cheaper, and stale once `GraphedCallable.generation` has moved on.
@@ -137,7 +137,8 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
         When to compare a replay with `fn` itself, run on equal arguments: the first one after a
         capture, or also every n-th call, or never. What differs raises `GraphMismatchError`, and
         later calls run `fn`. The first one is not compared for ``sample_args=()`` without a
-        warm-up, nor where kernels that torch does not know ran and `writes` is ``"auto"``.
+        warm-up, nor where kernels that torch does not know may write anywhere: then name what they
+        write with `writes`.
     param_grads : {'autograd', 'accumulate'}
         ``"autograd"`` hands copies of the gradients of parameters to autograd. ``"accumulate"``
         adds them to ``.grad`` in the backward graph, which is cheaper; ``.grad`` is then the
@@ -236,7 +237,8 @@ def _together(
 class GraphedCallable(CapturingCalls):
     """A function that replays CUDA graphs; made by `make_graphed_callable`.
 
-    May be called from any thread, and on any stream; its graphs run one after the other.
+    May be called from any thread, and on any stream; graphs that share memory run one after the
+    other.
     """
 
     __module__ = "gpuprof"

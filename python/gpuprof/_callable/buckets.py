@@ -20,10 +20,11 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpuprof._callable.arrays import arrays_of
-from gpuprof._callable.leaves import SHAPE, STRIDES, Leaf, family_name, same_value, shown_value
+from gpuprof._callable.leaves import same_value
 from gpuprof._callable.pytree import Flat, Pattern, flatten_result, rebuild
-from gpuprof._frameworks import loaded
+from gpuprof._common.text import shown_value
+from gpuprof._frameworks.array_facts import SHAPE, STRIDES, family_name
+from gpuprof._frameworks.arrays import all_true, arrays_of
 
 if TYPE_CHECKING:
     from gpuprof._frameworks.streams import CallStream
@@ -209,7 +210,13 @@ class Buckets:
             where = rule.path or "the arguments"
             message = f"{where}: no array with dimension {rule.dim}, which {path} is a mask of"
             raise ValueError(message)
-        return {**kwargs, self.mask: _all_true(flat.leaves[places[0].leaf], places[0].size)}
+        leaf = flat.leaves[places[0].leaf]
+        mask = all_true(leaf.array, places[0].size)
+        if mask is None:
+            library = family_name(leaf.array)
+            message = f"{leaf.path}: {library}; buckets= makes masks of torch and CuPy only"
+            raise TypeError(message)
+        return {**kwargs, self.mask: mask}
 
     def _axes(self, flat: Flat, masks: Sequence[_Rule]) -> dict[Hashable, list[_Dimension]]:
         """Return for each axis of the call the dimensions that have its size."""
@@ -256,18 +263,6 @@ def _checked_sizes(sizes: Any, where: str) -> tuple[int, ...]:
         message = f"{where}: no sizes; {expected}"
         raise ValueError(message)
     return tuple(sorted(found))
-
-
-def _all_true(leaf: Leaf, size: int) -> Any:
-    """Return a mask of the library and on the device of an array."""
-    if loaded.is_tensor(leaf.array):
-        torch = loaded.torch()
-        return torch.ones(size, dtype=torch.bool, device=leaf.array.device)
-    if type(leaf.array) is loaded.cupy_array_type():
-        with leaf.array.device:
-            return loaded.cupy().ones(size, dtype=bool)
-    message = f"{leaf.path}: {family_name(leaf.array)}; buckets= makes masks of torch and CuPy only"
-    raise TypeError(message)
 
 
 def _dimensions(flat: Flat, rule: _Rule, mask_path: str | None) -> list[_Dimension]:
@@ -334,10 +329,7 @@ class ResultSlices:
         return ResultSlices(slices, self.rules | other.rules, self.values)
 
     def apply(self, padding: Padding) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """Return what to cut, for each result: (dimension, real size)."""
-        if not self.covers(padding):
-            message = "the results of such a padded call are not known; learn() them first"
-            raise ValueError(message)
+        """Return what to cut of each result, as (dimension, real size), if `covers` is true."""
         real = {axis.rule: axis.real for axis in padding.axes}
         return tuple(
             tuple((dim, times * real[rule]) for dim, rule, times in each if rule in real)

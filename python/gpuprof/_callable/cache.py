@@ -15,16 +15,16 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._callable.arrays import twins_of
 from gpuprof._callable.buckets import Padding, learned
 from gpuprof._callable.capture import Recording
-from gpuprof._callable.guards import find_modules
-from gpuprof._callable.leaves import is_plain, is_used_in_place
+from gpuprof._callable.leaves import is_plain
 from gpuprof._callable.mismatch import describe_closest
 from gpuprof._callable.placement import call_stream
 from gpuprof._callable.pytree import Flat, flatten_arguments, key_of, layout_of, rebuild
 from gpuprof._callable.state import current, requires_grad, transform_of_torch
-from gpuprof._callable.verify import compared, mismatch
+from gpuprof._callable.verify import compared, mismatch, twins_of
+from gpuprof._frameworks.array_facts import is_used_in_place
+from gpuprof._frameworks.torch_modules import find_modules
 from gpuprof.errors import CudaUnavailableError, InvalidStateError
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gpuprof._core as _core
-from gpuprof._callable.arrays import Arrays, arrays_of
 from gpuprof._callable.entry import (
     CapturedCall,
     after_run,
@@ -31,16 +30,9 @@ from gpuprof._callable.entry import (
     wrote,
 )
 from gpuprof._callable.guards import ModuleGuards
-from gpuprof._callable.leaves import (
-    ADDRESS,
-    DEVICE,
-    SHAPE,
-    STRIDES,
-    Leaf,
-    extent,
-)
+from gpuprof._callable.leaves import Leaf
 from gpuprof._callable.mismatch import describe_mismatch
-from gpuprof._callable.observe import Observation, Range, merged
+from gpuprof._callable.observe import Observation, Range, check_modules, merged
 from gpuprof._callable.placement import Place
 from gpuprof._callable.pytree import Flat, Pattern, flatten_arguments, flatten_result, rebuild
 from gpuprof._callable.settings import Settings
@@ -53,11 +45,9 @@ from gpuprof._callable.state import (
 )
 from gpuprof._callable.training import GradientFields, Training, backward_of
 from gpuprof._frameworks import loaded
-from gpuprof._frameworks.torch import (
-    fresh_autocast_cache,
-    kept_random_state,
-    own_parameters,
-)
+from gpuprof._frameworks.array_facts import ADDRESS, DEVICE, SHAPE, STRIDES, extent
+from gpuprof._frameworks.arrays import Arrays, arrays_of
+from gpuprof._frameworks.torch import fresh_autocast_cache, kept_random_state, own_parameters
 from gpuprof._frameworks.torch_dispatch import may_run_compiled_code
 from gpuprof._graphs.capture import capture
 from gpuprof._graphs.pool import CapturePool
@@ -160,10 +150,12 @@ class Recording:
     def capture_forward(self, warmup: int) -> None:
         """Warm up and capture the function."""
         self._place.check()
+        check_modules(self.modules)
         with self._place.current():
             self._inputs = [self._input(leaf) for leaf in self._flat.leaves]
             if warmup > 0:
                 self._warm_up(warmup)
+                check_modules(self.modules)
             self._fill()
             if not self._owners:
                 self._guards = ModuleGuards(self.modules, check=self._settings.check)

@@ -9,23 +9,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._callable.leaves import (
+from gpuprof._callable.observe import Range
+from gpuprof._callable.pytree import Flat, Pattern
+from gpuprof._frameworks import loaded
+from gpuprof._frameworks.array_facts import (
     DTYPE,
     SHAPE,
     extent,
     facts_by_attributes,
     is_used_in_place,
 )
-from gpuprof._callable.observe import Range
-from gpuprof._callable.pytree import Flat, Pattern
-from gpuprof._frameworks import loaded
 
 if TYPE_CHECKING:
-    from gpuprof._callable.arrays import Arrays
     from gpuprof._callable.buckets import ResultSlices
     from gpuprof._callable.guards import ModuleGuards
     from gpuprof._callable.state import State
     from gpuprof._callable.training import Training
+    from gpuprof._frameworks.arrays import Arrays
     from gpuprof._graphs.graph import CapturedGraph
     from gpuprof._graphs.pool import CapturePool
 

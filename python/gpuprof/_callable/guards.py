@@ -11,15 +11,16 @@ functions need the interpreter lock, and no other.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import gpuprof._core as _core
-from gpuprof._callable.leaves import ADDRESS, DTYPE, SHAPE, STRIDES, dtype_name, same_value
-from gpuprof._frameworks.loaded import is_module, is_tensor
+from gpuprof._callable.leaves import same_value
+from gpuprof._frameworks.array_facts import MOVED, facts_or_none, layout_change, memory_of
+from gpuprof._frameworks.loaded import is_tensor
+from gpuprof._frameworks.torch_modules import inside
 
 _AT_ONCE = {"strict": 0, "sweep": 4}  # tensors that a call looks at; 0 is all
 _OWNED = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "submodule"}
@@ -38,7 +39,6 @@ _DICTS = (*_OWNED, *_HOOKS)
 _OF_THE_CLASS = ("forward", "_compiled_call_impl")
 _SIMPLE = (bool, int, float, str, type(None))
 _ABSENT = _core._Guards.ABSENT
-_MOVED = "its memory moved (p.data = ..., .to())"
 _REPLACED = "replaced by another object"
 
 
@@ -95,7 +95,7 @@ class ModuleGuards:
         moved.
         """
         for name, change in itertools.chain(self._replaced(), self._changed_tensors()):
-            verb = {_REPLACED: "replaces", _MOVED: "moves"}.get(change, "changes")
+            verb = {_REPLACED: "replaces", MOVED: "moves"}.get(change, "changes")
             what = name if verb != "changes" else f"{name} ({change})"
             message = f"the function {verb} {what}, which a replay cannot: write into it (copy_)"
             raise TypeError(message)
@@ -141,7 +141,7 @@ class ModuleGuards:
         return self._names.get(id(tensor)) or f"tensor of shape {tuple(tensor.shape)}"
 
     def _add_modules(self, modules: Iterable[Any]) -> None:
-        roots = [each for each in map(_inside, modules) if id(each) not in self._seen]
+        roots = [each for each in map(inside, modules) if id(each) not in self._seen]
         prefixed = len(self.modules) + len(roots) > 1
         for root in roots:
             if id(root) in self._seen:  # inside of another one
@@ -177,7 +177,7 @@ class ModuleGuards:
         if id(tensor) in self._names:
             return
         self._names[id(tensor)] = name
-        self._tensors.append(_Tensor(name, tensor, _facts(tensor), _memory(tensor)))
+        self._tensors.append(_Tensor(name, tensor, facts_or_none(tensor), memory_of(tensor)))
 
     def _replaced(self) -> Iterator[tuple[str, str]]:
         for each in self._dicts:
@@ -187,73 +187,9 @@ class ModuleGuards:
 
     def _changed_tensors(self) -> Iterator[tuple[str, str]]:
         for each in self._tensors:
-            change = _difference(_facts(each.tensor), each.facts)
+            change = layout_change(facts_or_none(each.tensor), each.facts)
             if change is not None:
                 yield each.name, change
-
-
-def find_modules(function: Any, constants: Iterable[Any] = ()) -> list[Any]:
-    """Return the modules that a callable is or holds, and those among `constants`, each once.
-
-    A callable holds what it is a method of, its closure's variables and defaults, globals that it
-    names, what it wraps, the arguments of a partial, and the attributes of the object that it
-    belongs to.
-    """
-    found: dict[int, Any] = {}
-    seen: dict[int, Any] = {}
-    waiting = [function, *filter(is_module, constants)]
-    while waiting:
-        each = waiting.pop(0)
-        if id(each) in seen:
-            continue
-        seen[id(each)] = each
-        if is_module(each):
-            found[id(_inside(each))] = _inside(each)
-        else:
-            waiting += _held_by(each)
-    return list(found.values())
-
-
-def _held_by(function: Any) -> Iterator[Any]:
-    """Yield the modules, and the callables it is made of, that a callable holds."""
-    held: list[Any] = []
-    if isinstance(function, functools.partial):
-        yield function.func
-        held += [*function.args, *function.keywords.values()]
-    elif isinstance(function, types.MethodType):
-        yield function.__func__
-        held += [function.__self__, *getattr(function.__self__, "__dict__", {}).values()]
-    elif isinstance(function, types.FunctionType):
-        held += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-        held += [value for cell in function.__closure__ or () for value in _contents(cell)]
-        own = function.__globals__
-        held += [own[name] for name in _names_in(function.__code__) if name in own]
-    elif not isinstance(function, type):
-        held += getattr(function, "__dict__", {}).values()  # an object that can be called
-    attributes = getattr(function, "__dict__", {})
-    for name in ("_torchdynamo_orig_callable", "__wrapped__"):
-        if name in attributes:
-            yield attributes[name]
-    yield from filter(is_module, held)
-
-
-def _names_in(code: types.CodeType) -> set[str]:
-    """Return the names in a function and in those that are written inside of it."""
-    inner = [each for each in code.co_consts if isinstance(each, types.CodeType)]
-    return set(code.co_names).union(*map(_names_in, inner))
-
-
-def _contents(cell: types.CellType) -> Iterator[Any]:
-    try:
-        yield cell.cell_contents
-    except ValueError:  # nothing yet
-        return
-
-
-def _inside(module: Any) -> Any:
-    """Return the module that `torch.compile` was given, else the same one."""
-    children = module._modules
-    return children.get("_orig_mod", module) if isinstance(children, dict) else module
 
 
 def _in_order(entries: dict[Any, Any]) -> dict[Any, Any]:
@@ -304,38 +240,3 @@ def _text(each: _Dict, key: Any, change: str) -> str:
 
 def _path(owner: str, key: Any) -> str:
     return f"'{owner}.{key}'" if owner else f"'{key}'"
-
-
-def _facts(tensor: Any) -> tuple[Any, ...] | None:
-    """Return where and how a tensor is, as C++ compares it; None of what has no memory to tell."""
-    facts: tuple[Any, ...] | None = _core._array_facts(tensor)
-    if facts is not None:
-        return facts
-    try:
-        place = (tensor.data_ptr(), tensor.device, None, tensor.dtype)
-        return (*place, tuple(tensor.shape), tuple(tensor.stride()))
-    except (RuntimeError, AttributeError, ValueError, TypeError):  # sparse, or not made yet
-        return None
-
-
-def _memory(tensor: Any) -> Any:
-    try:
-        return tensor.untyped_storage() if is_tensor(tensor) else tensor
-    except (RuntimeError, ValueError):  # a lazy module's parameter
-        return None
-
-
-def _difference(now: tuple[Any, ...] | None, captured: tuple[Any, ...] | None) -> str | None:
-    """Say how a tensor's memory or layout is not as it was; None if it is."""
-    if now == captured:
-        return None
-    if now is None or captured is None or now[ADDRESS] != captured[ADDRESS]:
-        return _MOVED
-    for index, name in ((SHAPE, "its shape is"), (STRIDES, "its strides are")):
-        if now[index] != captured[index]:
-            return f"{name} {now[index]}, captured {captured[index]}"
-    return f"its dtype is {_dtype(now)}, captured {_dtype(captured)}"
-
-
-def _dtype(facts: tuple[Any, ...]) -> str:
-    return dtype_name(facts) if isinstance(facts[DTYPE], tuple) else str(facts[DTYPE])

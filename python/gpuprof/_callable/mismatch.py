@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
-from gpuprof._callable.leaves import (
+from gpuprof._callable.leaves import leaf_key, same_value, value_key
+from gpuprof._callable.pytree import Flat, Pattern
+from gpuprof._common.text import a_type, shown_value, type_name
+from gpuprof._frameworks.array_facts import (
     SHAPE,
-    a_type,
     described,
     device_name,
     dtype_name,
     family,
     family_name,
-    leaf_key,
-    same_value,
-    shown_value,
-    type_name,
-    value_key,
 )
-from gpuprof._callable.pytree import Flat, Pattern
 from gpuprof._graphs.nodes import plural
 
 

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuprof._callable.arrays import put_back
-from gpuprof._callable.leaves import extent, facts_by_attributes
 from gpuprof._frameworks import loaded
+from gpuprof._frameworks.array_facts import extent, facts_by_attributes
+from gpuprof._frameworks.arrays import put_back
 from gpuprof._frameworks.torch_dispatch import Use, watching
+from gpuprof.errors import InvalidStateError
 
 Range = tuple[int, int]
 # Tells how many nodes a capture has, and whether one of those after the first `since` does work.
@@ -212,6 +213,31 @@ class Observation:
         """Return whether the run has made a tensor, as a view of an external one."""
         made_here = not tensor.is_leaf and tensor.grad_fn._sequence_nr() >= self._first
         return made_here and tensor._is_view()
+
+
+def check_modules(modules: Sequence[Any]) -> None:
+    """Refuse modules that torch.distributed works on in each pass, which a replay leaves out.
+
+    InvalidStateError for DistributedDataParallel, TypeError for parameters that are shards.
+    """
+    data_parallel = loaded.torch_part("nn.parallel.distributed")
+    sharded = loaded.torch_part("distributed.tensor")
+    for part in (part for module in modules for part in module.modules()):
+        if data_parallel is not None and isinstance(part, data_parallel.DistributedDataParallel):
+            message = (
+                "the function calls a DistributedDataParallel, which prepares each pass in Python; "
+                "graph the module inside (.module), call that from the forward() of a module that "
+                "owns it, and make a DistributedDataParallel of that one"
+            )
+            raise InvalidStateError(message)
+        for name, parameter in part.named_parameters(recurse=False):
+            if sharded is not None and isinstance(parameter, sharded.DTensor):
+                message = (
+                    f"parameter {name!r} of {type(part).__name__} is a DTensor (FSDP's "
+                    "fully_shard, tensor parallelism), whose memory is another one in each pass; "
+                    "graph modules that are not sharded, and call those that are eagerly"
+                )
+                raise TypeError(message)
 
 
 def merged(ranges: Sequence[Range]) -> list[Range]:

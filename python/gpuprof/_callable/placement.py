@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterator
 from typing import Any, Literal
 
 import gpuprof._core as _core
-from gpuprof._callable.arrays import arrays_of
-from gpuprof._callable.leaves import DEVICE
 from gpuprof._callable.pytree import Flat
-from gpuprof._frameworks import cupy as frameworks_cupy
 from gpuprof._frameworks import loaded, torch_capture
-from gpuprof._frameworks.streams import CallStream
+from gpuprof._frameworks.array_facts import DEVICE
+from gpuprof._frameworks.arrays import arrays_of
+from gpuprof._frameworks.cupy import CupyCapture
+from gpuprof._frameworks.streams import CallStream, cupy_capture_stream, torch_capture_stream
 from gpuprof._frameworks.torch_graph import what_it_lacks
 from gpuprof.errors import InvalidStateError
 
@@ -50,7 +50,7 @@ class Place:
         # Once `current` was left: what the graph has to keep alive for CuPy's part in it.
         self.memory: list[object] = []
         self._mixes_in_cupy = has_torch and "cupy" in names
-        self.stream = asked  # what to capture, once `current` was entered
+        self.stream: Any = asked  # what to capture, once `current` was entered
         self.device = self._device_of(flat)
         # A type that tells the current stream of calls; None where `calls_stream` is to be asked.
         self.stream_type = loaded.tensor_type() if self.backend == "torch" else None
@@ -90,31 +90,21 @@ class Place:
     def current(self) -> Iterator[None]:
         """Make the stream current for the block, which it waits for and which waits for it."""
         if self.backend == "torch":
-            with self._current_for_torch():
+            with torch_capture_stream(self._asked, self.device) as self.stream, self._for_cupy():
                 yield
         elif self.backend == "driver" and self._asked is None:
-            with self._current_for_cupy():
+            with cupy_capture_stream(self.device) as self.stream:
                 yield
         else:
             yield
 
     @contextlib.contextmanager
-    def _current_for_torch(self) -> Iterator[None]:
-        cuda = loaded.torch().cuda
-        with cuda.device(self.device):
-            before = cuda.current_stream()
-            stream = torch_capture.stream_to_capture(self._asked)
-            self.stream = stream
-            with _joined(before, stream), cuda.stream(stream), self._for_cupy(stream.cuda_stream):
-                yield
-
-    @contextlib.contextmanager
-    def _for_cupy(self, handle: int) -> Iterator[None]:
+    def _for_cupy(self) -> Iterator[None]:
         """Let CuPy's work in the block run on torch's stream, too, in memory of the graph's."""
         if not self._mixes_in_cupy:
             yield
             return
-        cupy = frameworks_cupy.CupyCapture(handle)
+        cupy = CupyCapture(self.stream.cuda_stream)
         cupy.begin()
         try:
             yield
@@ -122,35 +112,3 @@ class Place:
             cupy.abort()
             raise
         self.memory.append(cupy.end())
-
-    @contextlib.contextmanager
-    def _current_for_cupy(self) -> Iterator[None]:
-        cuda = loaded.cupy().cuda
-        with cuda.Device(self.device):
-            before = cuda.get_current_stream()
-            stream = before if int(before.ptr) > 1 else frameworks_cupy.own_stream()
-            self.stream = stream
-            if stream is before:
-                yield
-                return
-            stream.wait_event(before.record())
-            with stream:
-                yield
-            before.wait_event(stream.record())
-
-
-@contextlib.contextmanager
-def _joined(before: Any, stream: Any) -> Iterator[None]:
-    """Have two of torch's streams wait for each other around the block."""
-    if before == stream:
-        yield
-        return
-    stream.wait_stream(before)
-    try:
-        yield
-    except BaseException:
-        # The block's error matters more than one of the wait.
-        with contextlib.suppress(Exception):
-            before.wait_stream(stream)
-        raise
-    before.wait_stream(stream)

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._callable.leaves import SHAPE, Leaf, dtype_name
-from gpuprof._common.text import output_text, shown_text
+from gpuprof._callable.leaves import Leaf
+from gpuprof._common.text import plain_data, shown_text
 from gpuprof._common.units import byte_size, duration
+from gpuprof._frameworks.array_facts import SHAPE, dtype_name
 from gpuprof._graphs.nodes import plural
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class GraphStats:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes as plain data."""
-        return {key: _plain(value) for key, value in asdict(self).items()}
+        plain: dict[str, Any] = plain_data(asdict(self))
+        return plain
 
     def _cells(self) -> dict[str, str]:
         return {
@@ -127,9 +129,9 @@ class GraphedStats:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as dicts, lists, text, finite numbers and None."""
-        plain = {key: _plain(value) for key, value in vars(self).items() if key != "graphs"}
-        rate = {"hit_rate": self.hit_rate}
-        return plain | rate | {"graphs": [graph.to_dict() for graph in self.graphs]}
+        plain: dict[str, Any] = plain_data(asdict(self))
+        graphs = plain.pop("graphs")
+        return plain | {"hit_rate": self.hit_rate, "graphs": graphs}
 
     def to_json(self, indent: int | None = None) -> str:
         """Return `to_dict` as strict JSON, in ASCII."""
@@ -180,7 +182,3 @@ def _table(graphs: Sequence[GraphStats]) -> Table:
     return Table(
         [*cells[0]] if cells else [], lines, frozenset({"graph", "arguments"})
     ).without_empty()
-
-
-def _plain(value: Any) -> Any:
-    return output_text(value) if isinstance(value, str) else value

@@ -104,7 +104,8 @@ class Training:
         self._results = list(results)
         self._is_differentiable = [requires_grad(each) for each in results]
         self._frozen = list(frozen)
-        self._function = _function()
+        self._plain = [number for number, one in enumerate(self._is_differentiable) if not one]
+        self._apply = _function_apply()
         torch = loaded.torch()
         # Without a tensor that requires a gradient there would be no backward pass.
         self._anchor: list[Any] = []
@@ -117,7 +118,7 @@ class Training:
         self._stream = stream
         self._settings = settings
         self._pool = pool
-        self._mark: object = None  # of the forward replay whose activations are there
+        self._last: object = None  # the call whose activations are there
         self._arguments = list(arguments)
 
     def capture_backward(self) -> None:
@@ -191,7 +192,7 @@ class Training:
 
     def apply(self, entry: _core._CacheEntry, *arrays: Any) -> tuple[Any, ...]:
         """Replay the forward graph for the arrays of a call; called from C++."""
-        results: tuple[Any, ...] = self._function.apply(
+        results: tuple[Any, ...] = self._apply(
             self, entry, len(arrays), *arrays, *self._externals, *self._anchor
         )
         return results
@@ -202,26 +203,25 @@ class Training:
         if self._is_static:
             # Each call returns tensors of its own, which share the graph's memory.
             results = tuple(each.detach() for each in results)
-        ctx.set_materialize_grads(False)
-        if not all(self._is_differentiable):
-            pairs = zip(results, self._is_differentiable, strict=True)
-            without = [each for each, is_one in pairs if not is_one and loaded.is_tensor(each)]
-            ctx.mark_non_differentiable(*without)
+        ctx.materialize_grads = False
         ctx.training = self
-        ctx.passes = 0
-        ctx.mark = self._mark = object()
-        ctx.launches = self._launches.launches
+        if self._plain:
+            without = [results[number] for number in self._plain]
+            ctx.mark_non_differentiable(*filter(loaded.is_tensor, without))
+        call = ctx.call = self._last = _Call()
+        call.launches = self._launches.launches
+        call.versions = list(map(_VERSION, self._frozen))
         if self._order is not None:
-            ctx.open = self._order.replayed(self._forward_number, self._backward_number)
-        ctx.versions = list(map(_VERSION, self._frozen))
+            call.opened = self._order.replayed(self._forward_number, self._backward_number)
         if self._is_static:
-            ctx.outputs = [(weakref.ref(each), each._version) for each in results]
+            call.results = [(weakref.ref(each), each._version) for each in results]
         return results
 
     def backward(self, ctx: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
         """Do the backward part of the autograd Function: the gradients of `apply`'s arguments."""
-        self._check(ctx)
-        ctx.passes += 1
+        call = ctx.call
+        self._check(call)
+        call.passes += 1
         torch = loaded.torch()
         wanted = [
             each for each, is_one in zip(gradients, self._is_differentiable, strict=True) if is_one
@@ -280,7 +280,7 @@ class Training:
                 )
                 raise InvalidStateError(message)
 
-    def _check(self, ctx: Any) -> None:
+    def _check(self, call: _Call) -> None:
         """Refuse a backward pass whose gradients would be wrong."""
         wrong = ""
         if loaded.torch().is_grad_enabled():
@@ -288,30 +288,30 @@ class Training:
                 "a second derivative is asked for (create_graph=True), and the backward graph has "
                 "none; run the function itself: .eager"
             )
-        elif ctx.mark is not self._mark:
+        elif call is not self._last:
             wrong = (
                 "a later call has replaced what the backward pass of this one needs; call "
                 "backward() before the next call, or make a callable for each of the calls"
             )
-        elif ctx.passes and self._is_compiled:
+        elif call.passes and self._is_compiled:
             wrong = (
                 "a second backward pass of one call is asked for (retain_graph=True), and that of "
                 "compiled code overwrites what it needs; call the function again, or do without "
                 "torch.compile"
             )
-        elif self._is_overwritten(ctx):
+        elif self._is_overwritten(call):
             wrong = (
                 "since the call another graph of the same memory has run, which was not captured "
                 "between its forward and backward passes; replay them in the order of their "
                 "captures, or give them pools of their own"
             )
-        elif list(map(_VERSION, self._frozen)) != ctx.versions:
+        elif list(map(_VERSION, self._frozen)) != call.versions:
             wrong = (
                 "since the call a parameter or another tensor that the function reads was changed "
                 "in place; call backward() before the optimizer's step"
             )
         elif self._is_static and any(
-            ref() is not None and ref()._version != seen for ref, seen in ctx.outputs
+            ref() is not None and ref()._version != seen for ref, seen in call.results
         ):
             wrong = (
                 "since the call its result was changed in place, which is memory of the graph "
@@ -321,10 +321,23 @@ class Training:
             message = f"{self._name}: {wrong}"
             raise InvalidStateError(message)
 
-    def _is_overwritten(self, ctx: Any) -> bool:
-        if self._order is not None:
-            return bool(ctx.open.is_overwritten)
-        return bool(self._launches.launches != ctx.launches + ctx.passes)
+    def _is_overwritten(self, call: _Call) -> bool:
+        if call.opened is not None:
+            return call.opened.is_overwritten
+        return bool(self._launches.launches != call.launches + call.passes)
+
+
+class _Call:
+    """One forward replay, for its backward passes."""
+
+    __slots__ = ("launches", "opened", "passes", "results", "versions")
+
+    def __init__(self) -> None:
+        self.passes = 0
+        self.opened: _OpenForward | None = None  # where memory is shared
+        self.launches: int
+        self.versions: list[int]  # of the tensors that were only read
+        self.results: list[tuple[Any, int]]  # weak, with their versions, where they are static
 
 
 class _Order:
@@ -358,7 +371,7 @@ class _Order:
         others = launches - self._seen > 1  # graphs without a backward pass
         self._seen = launches
         for each in self._open:
-            each.is_overwritten |= others or not each.forward < number < each.backward
+            each.is_overwritten |= others or not each.forward < number <= each.backward
         opened = _OpenForward(number, backward)
         if number != backward:
             self._open.add(opened)
@@ -417,7 +430,7 @@ def _have_gradients(expected: list[tuple[Any, Any]]) -> bool:
 
 
 @functools.lru_cache(maxsize=1)
-def _function() -> Any:
+def _function_apply() -> Any:
     torch = loaded.torch()
 
     class GraphedCall(torch.autograd.Function):  # type: ignore[misc, name-defined]
@@ -429,4 +442,5 @@ def _function() -> Any:
         def backward(ctx: Any, *gradients: Any) -> Any:
             return ctx.training.backward(ctx, gradients)
 
-    return GraphedCall
+    # Without the part in Python, which is for the transforms of torch.func: those are refused.
+    return super(torch.autograd.Function, GraphedCall).apply

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 MAX_TEXT_BYTES = 4096
 MAX_NAME_COLUMNS = 60
+MAX_VALUE = 60  # characters of a value in an error
 MAX_DEPTH = 16
 PLAIN_FORMS = str.maketrans({"µ": "u", "…": "..."})
 
@@ -96,3 +97,28 @@ def plain_data(value: Any, depth: int = 0) -> Any:
         if isinstance(value, (list, tuple, set, frozenset)):
             return [plain_data(item, depth + 1) for item in value]
     return output_text(value if type(value) is str else str(value))
+
+
+def shown_value(value: object) -> str:
+    """Write a value for the text of an error: on one line, and cut if it is long."""
+    if isinstance(value, type):
+        return type_name(value)
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # whatever the object's own code raises; the text is about something else
+        text = f"a {type_name(type(value))}"
+    return text if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE - 3]}..."
+
+
+def type_name(kind: type) -> str:
+    """Write a type as its users do, without the modules that are implied."""
+    module = kind.__module__
+    if module in {"builtins", "__main__", None}:
+        return kind.__qualname__
+    return f"{module}.{kind.__qualname__}"
+
+
+def a_type(kind: type) -> str:
+    """Write a type with its article, as in "an int"."""
+    name = type_name(kind)
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
 import gpuprof._core as _core
 from gpuprof._frameworks import cupy as frameworks_cupy
-from gpuprof._frameworks import loaded
+from gpuprof._frameworks import loaded, torch_capture
 
 
 class StreamRef(NamedTuple):
@@ -42,6 +42,50 @@ def as_current(ref: StreamRef) -> Iterator[None]:
             if cupy is not None:
                 blocks.enter_context(frameworks_cupy.stream_of(cupy.cuda, ref.handle, ref.device))
         yield
+
+
+@contextmanager
+def torch_capture_stream(asked: object, device: int) -> Iterator[Any]:
+    """Make the stream to capture torch's current one; the two wait for each other."""
+    cuda = loaded.torch().cuda
+    with cuda.device(device):
+        before = cuda.current_stream()
+        stream = torch_capture.stream_to_capture(asked)
+        with _joined(before, stream), cuda.stream(stream):
+            yield stream
+
+
+@contextmanager
+def _joined(before: Any, stream: Any) -> Iterator[None]:
+    """Have two of torch's streams wait for each other around the block."""
+    if before == stream:
+        yield
+        return
+    stream.wait_stream(before)
+    try:
+        yield
+    except BaseException:
+        # The block's error matters more than one of the wait.
+        with suppress(Exception):
+            before.wait_stream(stream)
+        raise
+    before.wait_stream(stream)
+
+
+@contextmanager
+def cupy_capture_stream(device: int) -> Iterator[Any]:
+    """Make CuPy's current stream, or one that can be captured, current; the two wait."""
+    cuda = loaded.cupy().cuda
+    with cuda.Device(device):
+        before = cuda.get_current_stream()
+        if int(before.ptr) > 1:  # no default stream, which cannot be captured
+            yield before
+            return
+        stream = frameworks_cupy.own_stream()
+        stream.wait_event(before.record())
+        with stream:
+            yield stream
+        before.wait_event(stream.record())
 
 
 class CallStream:

@@ -10,7 +10,8 @@ namespace gpuprof::bindings {
 
 namespace {
 
-constexpr std::size_t kSlot = sizeof(PyObject);  // where the at::Tensor is in the Python object
+// Where the at::Tensor may be in the Python object: up to torch 2.12 a flag comes before it.
+constexpr std::size_t kSlots[] = {sizeof(PyObject), sizeof(PyObject) + sizeof(void*)};
 
 // Each returns 0, or an error that torch has logged.
 template <typename Value>
@@ -54,7 +55,8 @@ bool is_torch_type(PyTypeObject* type) {
   while (type != nullptr && std::strcmp(type->tp_name, "torch._C.TensorBase") != 0) {
     type = type->tp_base;
   }
-  return type != nullptr && type->tp_basicsize >= static_cast<Py_ssize_t>(kSlot + sizeof(void*));
+  return type != nullptr &&
+         type->tp_basicsize >= static_cast<Py_ssize_t>(kSlots[1] + sizeof(void*));
 }
 
 // A tensor of up to five dimensions has its sizes inside, at most this far from its beginning.
@@ -64,15 +66,18 @@ constexpr std::uintptr_t kTensorBytes = 256;
 
 TorchTensorView::TorchTensorView(PyObject* tensor, const DlTensor& known) {
   if (!is_torch_type(Py_TYPE(tensor)) || !library().is_whole() || known.strides == nullptr) return;
-  // An at::Tensor is a pointer at what has the sizes inside.
-  void* candidate = reinterpret_cast<char*>(tensor) + kSlot;
-  const auto inside = reinterpret_cast<std::uintptr_t>(*static_cast<void**>(candidate));
-  const auto sizes = reinterpret_cast<std::uintptr_t>(known.shape);
-  if (inside == 0 || sizes <= inside || sizes - inside >= kTensorBytes) return;
-  if (library().dtype(candidate, &dtype_) != 0) return;
-  tensor_ = candidate;
   const auto address = reinterpret_cast<std::uintptr_t>(known.data) + known.byte_offset;
-  if (!is_at(address, known.ndim, known.shape, known.strides)) tensor_ = nullptr;
+  const auto sizes = reinterpret_cast<std::uintptr_t>(known.shape);
+  for (const std::size_t slot : kSlots) {
+    // An at::Tensor is a pointer at what has the sizes inside.
+    void* candidate = reinterpret_cast<char*>(tensor) + slot;
+    const auto inside = reinterpret_cast<std::uintptr_t>(*static_cast<void**>(candidate));
+    if (inside == 0 || sizes <= inside || sizes - inside >= kTensorBytes) continue;
+    if (library().dtype(candidate, &dtype_) != 0) continue;
+    tensor_ = candidate;
+    if (is_at(address, known.ndim, known.shape, known.strides)) return;
+    tensor_ = nullptr;
+  }
 }
 
 bool TorchTensorView::is_at(std::uintptr_t address, int rank, const std::int64_t* sizes,

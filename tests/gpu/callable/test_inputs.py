@@ -63,7 +63,8 @@ def test_a_sample_of_any_layout_can_be_captured(torch: Any, layout: str) -> None
     for seed, other in enumerate(LAYOUTS.values()):
         values = other(line(torch, seed))
         torch.testing.assert_close(fast(values), values @ weight, rtol=1e-5, atol=1e-5)
-    assert_replays(fast, len(LAYOUTS))
+    # One that was expanded serves no other layout.
+    assert_replays(fast, len(LAYOUTS), captures=2 if layout == "expanded" else 1)
 
 
 def test_layouts_that_take_turns_never_mix(torch: Any) -> None:

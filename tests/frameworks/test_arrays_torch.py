@@ -1,4 +1,4 @@
-"""What a graphed callable does with torch's tensors, on torch for the CPU."""
+"""What is done with torch's tensors, on torch for the CPU."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuprof._callable.arrays import arrays_of, is_dense
+from gpuprof._frameworks.arrays import arrays_of, is_dense
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.torch

@@ -1,4 +1,4 @@
-"""How a replay's tensors are compared with the function's: tolerances, NaN, layouts, masks."""
+"""How tensors are compared: tolerances, NaN, layouts, masks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuprof._callable import verify
-from gpuprof._callable.verify import Difference, differences
+from gpuprof._frameworks import compare
+from gpuprof._frameworks.compare import Difference, differences
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.torch
@@ -173,7 +173,7 @@ def test_each_difference_is_told_in_the_order_of_the_pairs() -> None:
 
 
 def test_what_is_longer_than_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "_CHUNK", 7)
+    monkeypatch.setattr(compare, "_CHUNK", 7)
     for dtype in ("float32", "int64", "complex64", "bool"):
         expected = (10 * values("float32", 5, 6)).to(getattr(torch, dtype))
         found = expected.clone()

@@ -1,4 +1,4 @@
-"""What a graphed callable does with arrays, whichever library they are of.
+"""How arrays are made, filled, compared and cut, whichever library they are of.
 
 A graph reads its inputs from, and writes its results to, arrays of its own (`static`); the copies
 between those and a call's arrays are nodes of the graph. What the nodes cannot do is done here by
@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gpuprof._callable.leaves import Leaf, type_name
+from gpuprof._common.text import type_name
 from gpuprof._frameworks import loaded
 
 if TYPE_CHECKING:
@@ -121,17 +121,15 @@ def arrays_of(array: Any, on: CallStream | None = None) -> Arrays:
     raise TypeError(message)
 
 
-def twins_of(leaves: Sequence[Leaf], on: CallStream) -> list[Any]:
-    """Return copies of the arrays of a call, each laid out as it; of one used in place, itself."""
-    twins = []
-    for leaf in leaves:
-        arrays = arrays_of(leaf.array, on)
-        twin = arrays.laid_out_like(leaf.array, arrays.static_like(leaf.array))
-        arrays.fill(twin, leaf.array)
-        if getattr(leaf.array, "requires_grad", False):
-            twin.requires_grad_()
-        twins.append(twin)
-    return twins
+def all_true(array: Any, size: int) -> Any:
+    """Return a mask of the library and on the device of an array; None if it has no such masks."""
+    if loaded.is_tensor(array):
+        torch = loaded.torch()
+        return torch.ones(size, dtype=torch.bool, device=array.device)
+    if type(array) is loaded.cupy_array_type():
+        with array.device:
+            return loaded.cupy().ones(size, dtype=bool)
+    return None
 
 
 def copied(tensors: Sequence[Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What a graphed callable does with arrays of CuPy, Numba and others, on stand-ins for those."""
+"""What is done with arrays of CuPy, Numba and others, on stand-ins for those."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuprof._callable.arrays import arrays_of, grown, is_dense
+from gpuprof._frameworks.arrays import arrays_of, grown, is_dense
 
 numpy: Any = pytest.importorskip("numpy", reason="Python build without NumPy")
 

@@ -1,0 +1,211 @@
+"""What a CUDA graph depends on of an array, whichever library it is of: its facts.
+
+``_core._array_facts`` tells them in DLPack's terms: (address, device type, device, (type code,
+bits, lanes), shape, strides in elements). Arrays that a graph cannot work on are refused here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import gpuprof._core as _core
+from gpuprof._common.text import a_type, type_name
+from gpuprof._frameworks import loaded
+
+Facts: TypeAlias = "tuple[Any, ...]"
+
+ADDRESS, DEVICE_TYPE, DEVICE, DTYPE, SHAPE, STRIDES = range(6)
+
+CUDA, MANAGED, _CPU, _PINNED = 2, 13, 1, 3  # of DLPack's device types
+_CODES = {0: "int", 1: "uint", 2: "float", 3: "opaque", 4: "bfloat", 5: "complex"}
+_OWN_NAMES = {
+    6: "bool",
+    7: "float8_e3m4",
+    8: "float8_e4m3",
+    9: "float8_e4m3b11fnuz",
+    10: "float8_e4m3fn",
+    11: "float8_e4m3fnuz",
+    12: "float8_e5m2",
+    13: "float8_e5m2fnuz",
+    14: "float8_e8m0fnu",
+    15: "float6_e2m3fn",
+    16: "float6_e3m2fn",
+    17: "float4_e2m1fn",
+}
+_PROTOCOLS = ("__cuda_array_interface__", "__dlpack__")
+MOVED = "its memory moved (p.data = ..., .to())"
+_MOVE = {
+    "argument": "a CUDA graph reads device memory only: move it with {} first",
+    "result": "a CUDA graph writes device memory only: return it as it is on the GPU",
+}
+
+
+def array_facts(value: object, path: str, role: str = "argument") -> Facts | None:
+    """Return the facts of an array that a graph can work on; None of what is no array.
+
+    TypeError if it is an array that a graph cannot work on: in host memory, sparse, quantized, or
+    of a tensor subclass. `path` and `role`, "argument" or "result", are for its text.
+    """
+    if loaded.is_tensor(value):
+        return _tensor_facts(value, path, role)
+    if loaded.is_numpy_array(value):
+        how = _MOVE[role].format("cupy.asarray(x) or torch.from_numpy(x).cuda()")
+        message = f"{path}: a NumPy array; {how}"
+        raise TypeError(message)
+    facts: Facts | None = _core._array_facts(value)
+    if facts is None:
+        # As a constant it would be compared by identity, and its memory never looked at.
+        if not any(hasattr(type(value), protocol) for protocol in _PROTOCOLS):
+            return None
+        why = "which is not readable as a dense array in device memory: pass one of torch or CuPy"
+        message = f"{path}: {a_type(type(value))}, {why}"
+        raise TypeError(message)
+    if facts[DEVICE_TYPE] in {CUDA, _PINNED, MANAGED}:
+        return facts
+    where = "in host memory" if facts[DEVICE_TYPE] == _CPU else "on another kind of device"
+    message = f"{path}: {a_type(type(value))} {where}; {_MOVE[role].format('its own library')}"
+    raise TypeError(message)
+
+
+def is_array(value: object) -> bool:
+    """Return whether `value` is an array of any library that gpuprof knows, wherever it is."""
+    return (
+        loaded.is_tensor(value)
+        or loaded.is_numpy_array(value)
+        or any(hasattr(type(value), protocol) for protocol in _PROTOCOLS)
+        or _core._array_facts(value) is not None
+    )
+
+
+def _tensor_facts(tensor: Any, path: str, role: str) -> Facts:
+    wrong = _unfit(loaded.torch(), tensor, role)
+    if wrong is not None:
+        message = f"{path}: {wrong}"
+        raise TypeError(message)
+    # Older torch tells nothing of a tensor that asks for a gradient, or whose type NumPy lacks.
+    return _core._array_facts(tensor) or facts_by_attributes(tensor)
+
+
+def _unfit(torch: Any, tensor: Any, role: str) -> str | None:
+    """Say why a graph cannot work on a tensor; None if it can."""
+    buffer = getattr(torch.nn, "Buffer", torch.Tensor)
+    if type(tensor) not in {torch.Tensor, torch.nn.Parameter, buffer}:
+        return (
+            f"{a_type(type(tensor))}, a tensor subclass, whose own operators a CUDA graph cannot "
+            "repeat: pass plain tensors, such as those it is made of"
+        )
+    if tensor.is_nested:
+        return (
+            "a nested tensor, whose shapes are not fixed: pass a padded one (.to_padded_tensor())"
+        )
+    if tensor.layout is not torch.strided:
+        return (
+            f"a tensor of layout {tensor.layout}, whose size depends on its values: pass a dense "
+            "one (.to_dense())"
+        )
+    if tensor.is_quantized:
+        return "a quantized tensor: pass what it holds (.int_repr(), or .dequantize())"
+    where = tensor.device.type
+    if where == "meta":
+        return "a meta tensor, which holds no values: pass one on the GPU"
+    if where != "cuda":
+        told = "a CPU tensor" if where == "cpu" else f"a tensor on {tensor.device}"
+        return f"{told}; {_MOVE[role].format('.cuda()')}"
+    return None
+
+
+def facts_by_attributes(tensor: Any) -> Facts:
+    """Return the facts of a tensor by its attributes, in DLPack's terms."""
+    name, bits = str(tensor.dtype).removeprefix("torch."), 8 * tensor.element_size()
+    own = {text: code for code, text in _OWN_NAMES.items()}
+    base = {text: code for code, text in _CODES.items()}
+    code = own[name] if name in own else base[name.rstrip("0123456789")]
+    dtype = (code, bits, 1)
+    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+    return (tensor.data_ptr(), CUDA, tensor.device.index, dtype, shape, strides)
+
+
+def facts_or_none(tensor: Any) -> tuple[Any, ...] | None:
+    """Return where and how a tensor is, as C++ compares it; None of what has no memory to tell."""
+    facts: tuple[Any, ...] | None = _core._array_facts(tensor)
+    if facts is not None:
+        return facts
+    try:
+        place = (tensor.data_ptr(), tensor.device, None, tensor.dtype)
+        return (*place, tuple(tensor.shape), tuple(tensor.stride()))
+    except (RuntimeError, AttributeError, ValueError, TypeError):  # sparse, or not made yet
+        return None
+
+
+def memory_of(tensor: Any) -> Any:
+    """Return what keeps the memory of a tensor alive; None if it has none."""
+    try:
+        return tensor.untyped_storage() if loaded.is_tensor(tensor) else tensor
+    except (RuntimeError, ValueError):  # a lazy module's parameter
+        return None
+
+
+def layout_change(now: tuple[Any, ...] | None, captured: tuple[Any, ...] | None) -> str | None:
+    """Say how a tensor's memory or layout is not as it was; None if it is."""
+    if now == captured:
+        return None
+    if now is None or captured is None or now[ADDRESS] != captured[ADDRESS]:
+        return MOVED
+    for index, name in ((SHAPE, "its shape is"), (STRIDES, "its strides are")):
+        if now[index] != captured[index]:
+            return f"{name} {now[index]}, captured {captured[index]}"
+    return f"its dtype is {_dtype(now)}, captured {_dtype(captured)}"
+
+
+def _dtype(facts: tuple[Any, ...]) -> str:
+    return dtype_name(facts) if isinstance(facts[DTYPE], tuple) else str(facts[DTYPE])
+
+
+def family(array: object) -> object:
+    """Return what two arrays, or their types, share that one capture can serve.
+
+    That is "torch", or the type.
+    """
+    kind = array if isinstance(array, type) else type(array)
+    return "torch" if issubclass(kind, loaded.tensor_type()) else kind
+
+
+def is_used_in_place(array: object) -> bool:
+    """Return whether an array, or the type in its place, is of no library that makes arrays."""
+    return family(array) not in {"torch", loaded.cupy_array_type(), loaded.numba_array_type()}
+
+
+def family_name(array: object) -> str:
+    """Write the `family` of an array, or of the type in its place."""
+    found = family(array)
+    return type_name(found) if isinstance(found, type) else "torch.Tensor"
+
+
+def dtype_name(facts: Facts) -> str:
+    """Write the type of the elements, as in "float32"."""
+    code, bits, lanes = facts[DTYPE]
+    name = _OWN_NAMES.get(code) or f"{_CODES.get(code, f'type{code}_')}{bits}"
+    return name if lanes == 1 else f"{name}x{lanes}"
+
+
+def device_name(facts: Facts) -> str:
+    """Write the device, as in "cuda:0"."""
+    if facts[DEVICE_TYPE] == _PINNED:
+        return "pinned host memory"
+    return f"cuda:{facts[DEVICE]}"
+
+
+def extent(facts: Facts) -> tuple[int, int]:
+    """Return where an array begins, and the first address after it."""
+    shape, address = facts[SHAPE], int(facts[ADDRESS])
+    if 0 in shape:
+        return address, address
+    steps = [(size - 1) * stride for size, stride in zip(shape, facts[STRIDES], strict=True)]
+    first, last = (sum(pick(0, step) for step in steps) for pick in (min, max))
+    itemsize = facts[DTYPE][1] // 8
+    return address + first * itemsize, address + (last + 1) * itemsize
+
+
+def described(array: object, facts: Facts) -> str:
+    """Write an array in few words, as in "a float32 torch.Tensor of shape (4, 8)"."""
+    return f"a {dtype_name(facts)} {family_name(array)} of shape {tuple(facts[SHAPE])}"

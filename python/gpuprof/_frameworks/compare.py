@@ -1,0 +1,250 @@
+"""Compares arrays: those that a replayed graph wrote with those of the function itself.
+
+Equal bits are equal. Other integers and booleans differ. Other floating-point and complex numbers
+are close if ``|found - expected| <= tolerance * max(|expected|, scale)``, real and imaginary parts
+each for itself. The scale is the root mean square of the expected array, so that noise beside large
+elements does not count. Elements of the greatest magnitude that are the same in both arrays are
+left out of it: the fill value of a mask, such as -1e9, would hide everything else. NaN equals NaN,
+and an infinity equals that of the same sign.
+
+The tolerance has room for sums in another order (atomics, another algorithm of cuBLAS), and none
+for a wrong operand:
+
+============== ========= =====================================================================
+dtype          tolerance the reason
+============== ========= =====================================================================
+float64        1e-9      reordered sums differ by 1e-16 times the root of their length
+float32        1e-3      the same with 6e-8; a TF32 product rounds its operands to 5e-4
+float16        2e-2      one rounding is 5e-4, and sums by atomics round at each addition
+bfloat16       5e-2      one rounding is 4e-3
+float8_e4m3    0.25      neighbours are up to 0.125 apart: two steps
+float8_e5m2    0.5       neighbours are up to 0.25 apart: two steps
+float8_e8m0    1         neighbours are a factor of 2 apart
+============== ========= =====================================================================
+
+A float32 result of a function that computes in bfloat16 has the noise of bfloat16: `computed_in`
+of `differences` names such dtypes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpuprof._common.text import shown_value
+from gpuprof._frameworks import loaded
+from gpuprof._frameworks.array_facts import family_name, is_array
+from gpuprof._frameworks.arrays import Arrays, arrays_of
+
+if TYPE_CHECKING:
+    from gpuprof._frameworks.streams import CallStream
+
+_TOLERANCES = {
+    "float64": 1e-9,
+    "float32": 1e-3,
+    "float16": 2e-2,
+    "bfloat16": 5e-2,
+    "float8_e4m3fn": 0.25,
+    "float8_e4m3fnuz": 0.25,
+    "float8_e5m2": 0.5,
+    "float8_e5m2fnuz": 0.5,
+    "float8_e8m0fnu": 1.0,
+}
+_PARTS = {"complex128": "float64", "complex64": "float32", "complex32": "float16"}
+_CHUNK = 1 << 22  # elements that are compared at a time: they are widened to 8 or 16 bytes each
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How the array, or the value, at one path differs.
+
+    Where arrays have other shapes or dtypes, or one is none, `expected` and `found` describe them,
+    and there is no index.
+    """
+
+    path: str
+    index: tuple[int, ...] | None
+    expected: object
+    found: object
+    count: int = 1  # of the elements that differ
+    size: int = 1  # of all elements
+    max_error: float | None = None  # inf where only one of two is finite; None without numbers
+
+    def __str__(self) -> str:
+        said = f"{_written(self.found)} replayed, {_written(self.expected)} by the function"
+        if not self.index:
+            return f"{self.path}: {said}"
+        text = f"{self.path}: {self.count:,} of {self.size:,} elements differ, first at "
+        text += f"{self.index}: {said}"
+        return text if self.max_error is None else f"{text} (largest error {self.max_error:.6g})"
+
+
+def differences(
+    pairs: Iterable[tuple[str, Any, Any]],
+    *,
+    on: CallStream | None = None,
+    computed_in: Iterable[str] = (),
+) -> list[Difference]:
+    """Wait, and return in which of (path, expected, found) the second differs from the first.
+
+    `on` is the stream of arrays whose library has no current one. `computed_in` has the names of
+    the dtypes that the function computes in where they are coarser than those of its results; none
+    counts for more than bfloat16. Arrays that a graph uses in place are compared by shape alone,
+    and a pair without arrays is one of which the caller has found that it differs.
+    """
+    coarsest = max((_tolerance(name) or 0.0 for name in computed_in), default=0.0)
+    least = min(coarsest, _TOLERANCES["bfloat16"])
+    results: list[Difference | None] = []
+    comparable: dict[str, list[tuple[int, Arrays, str, Any, Any]]] = {}
+    for path, expected, found in pairs:
+        results.append(_other_kind(path, expected, found))
+        if results[-1] is None and is_array(expected):
+            arrays = arrays_of(expected, on)
+            if not arrays.in_place:
+                entry = (len(results) - 1, arrays, path, expected, found)
+                comparable.setdefault(arrays.name, []).append(entry)
+    for entries in comparable.values():
+        same = entries[0][1].all_same_bytes([(entry[3], entry[4]) for entry in entries])
+        for (at, arrays, path, expected, found), equal in zip(entries, same, strict=True):
+            if not equal:
+                results[at] = _compared(arrays, path, expected, found, least)
+    return [result for result in results if result is not None]
+
+
+def _other_kind(path: str, expected: Any, found: Any) -> Difference | None:
+    """Return how two leaves differ before their elements are looked at."""
+    if not (is_array(expected) or is_array(found)):
+        return Difference(path, None, expected, found)
+    told = _described(expected), _described(found)
+    return None if told[0] == told[1] else Difference(path, None, *told)
+
+
+def _described(value: Any) -> str:
+    if not is_array(value):
+        return shown_value(value)
+    if hasattr(value, "dtype"):
+        dtype, shape = str(value.dtype).removeprefix("torch."), value.shape
+    else:
+        interface = value.__cuda_array_interface__
+        dtype, shape = interface["typestr"], interface["shape"]
+    return f"a {dtype} {family_name(value)} of shape {tuple(map(int, shape))}"
+
+
+def _compared(
+    arrays: Arrays, path: str, expected: Any, found: Any, least: float
+) -> Difference | None:
+    """Return how two arrays of one shape and dtype differ, whose bits are not the same."""
+    b, a = arrays.elements(expected), arrays.elements(found)
+    name = str(b.dtype).removeprefix("torch.")
+    tolerance = _tolerance(name)
+    xp = loaded.torch() if loaded.is_tensor(b) else loaded.numpy()
+    first, count, largest = None, 0, 0.0
+    with contextlib.nullcontext() if loaded.is_tensor(b) else xp.errstate(all="ignore"):
+        if tolerance is not None:
+            judged = _judged_floats(xp, a, b, max(tolerance, least))
+        else:
+            judged = _judged_bits(arrays, a, b, as_numbers=name.startswith(("int", "uint")))
+        for start, bad, error in judged:
+            number = int(bad.sum())
+            if not number:
+                continue
+            if first is None:
+                first = start + int(xp.argmax(bad * 1))  # torch has no argmax of booleans
+            count += number
+            largest = max(largest, float(xp.where(bad, error, 0.0).max()))
+    if first is None:
+        return None
+    shape = tuple(map(int, expected.shape))
+    value, other = (_element(each[first : first + 1], name) for each in (b, a))
+    numbers = isinstance(value, (int, float, complex)) and name != "bool"
+    error = largest if numbers else None
+    return Difference(path, _index(first, shape), value, other, count, math.prod(shape), error)
+
+
+def _judged_bits(
+    arrays: Arrays, a: Any, b: Any, *, as_numbers: bool
+) -> Iterator[tuple[int, Any, Any]]:
+    """Yield of each chunk where it begins, which elements have other bits, and their errors."""
+    for start, x, y in _chunks(a, b):
+        bad = arrays.bits(x) != arrays.bits(y)
+        yield start, bad, abs(_wide(x) - _wide(y)) if as_numbers else bad * 0.0
+
+
+def _judged_floats(xp: Any, a: Any, b: Any, tolerance: float) -> Iterator[tuple[int, Any, Any]]:
+    """Yield of each chunk where it begins, which elements are too far off, and their errors."""
+    scale = _scale(xp, a, b)
+    for start, *chunks in _chunks(a, b):
+        x, y = map(_wide, chunks)
+        same = (x == y) | (xp.isnan(x) & xp.isnan(y))
+        error = xp.where(same, 0.0, abs(x - y))
+        error = xp.where(xp.isnan(error), math.inf, error)
+        bad = (error > tolerance * abs(y).clip(scale)) | xp.isinf(error)
+        if bad.ndim > 1:  # real and imaginary parts
+            bad, error = bad.any(1), xp.amax(error, 1)
+        yield start, bad, error
+
+
+def _scale(xp: Any, a: Any, b: Any) -> float:
+    """Return the root mean square of `b`, of which the module's text says what is left out."""
+    top, total, count = 0.0, 0.0, 0
+    for _, _, y in _chunks(b, b):
+        magnitude = abs(_wide(y))
+        top = max(top, float(xp.where(xp.isfinite(magnitude), magnitude, 0.0).max()))
+    if not top:
+        return 0.0
+    for _, *chunks in _chunks(a, b):
+        x, y = map(_wide, chunks)
+        counts = xp.isfinite(y) & ((abs(y) < top) | (x != y))
+        # As a fraction of the greatest, so that no square overflows.
+        total += float((xp.where(counts, y, 0.0) / top).__pow__(2).sum())
+        count += int(counts.sum())
+    return top * math.sqrt(total / count) if count else 0.0
+
+
+def _chunks(a: Any, b: Any) -> Iterator[tuple[int, Any, Any]]:
+    for start in range(0, len(b), _CHUNK):
+        chunk = slice(start, start + _CHUNK)
+        yield start, a[chunk], b[chunk]
+
+
+def _wide(chunk: Any) -> Any:
+    """Return elements as float64, complex ones as rows of two."""
+    if loaded.is_tensor(chunk):
+        torch = loaded.torch()
+        if chunk.is_complex():
+            return torch.view_as_real(chunk.to(torch.complex128))
+        return chunk.to(torch.float64)
+    if chunk.dtype.kind == "c":
+        return chunk.astype("c16").view("f8").reshape(-1, 2)
+    return chunk.astype("f8")
+
+
+def _element(one: Any, dtype: str) -> object:
+    """Return an array of one element as a number, or as text where its dtype has none."""
+    if dtype == "bool" or dtype.startswith(("int", "uint")):
+        return one.tolist()[0]
+    if _tolerance(dtype) is None:
+        return str(one)
+    values = _wide(one).reshape(-1).tolist()
+    return complex(*values) if len(values) > 1 else values[0]
+
+
+def _index(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    index: list[int] = []
+    for size in reversed(shape):
+        flat, at = divmod(flat, size)
+        index.append(at)
+    return tuple(reversed(index))
+
+
+def _tolerance(dtype: str) -> float | None:
+    return _TOLERANCES.get(_PARTS.get(dtype, dtype))
+
+
+def _written(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:.9g}" if isinstance(value, (float, complex)) else shown_value(value)

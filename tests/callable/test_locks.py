@@ -1,0 +1,118 @@
+"""Threads that call, capture and call each other's callables: none waits for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import gpuprof
+from tests.support.callables import Counted
+from tests.support.threads import PATIENCE_S
+
+
+def on_threads(cupy: Any, *bodies: Callable[[], None]) -> list[BaseException]:
+    """Run each on a thread and a stream of its own; return what they raised."""
+    context, errors = cupy.fake.current_context(), []
+
+    def run(body: Callable[[], None]) -> None:
+        try:
+            cupy.fake.set_current(context)
+            with cupy.cuda.Stream(non_blocking=True) as stream:
+                body()
+                stream.synchronize()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(body,), daemon=True) for body in bodies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive(), "two threads wait for each other"
+    return errors
+
+
+class Meeting:
+    """Has two threads meet once, or go on after a moment if the other cannot come."""
+
+    def __init__(self) -> None:
+        self._barrier = threading.Barrier(2)
+
+    def __call__(self) -> None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            self._barrier.wait(0.2)
+
+
+def test_two_callables_that_call_each_other_capture_on_two_threads(cupy: Any) -> None:
+    meeting, runs = Meeting(), Counted()
+    made: dict[str, Any] = {}
+
+    def calling(other: str) -> Callable[[Any], Any]:
+        def body(x: Any) -> Any:
+            runs.note()
+            meeting()  # each thread is inside of its own callable now
+            return made[other](x[:1]) if x.shape[0] > 1 else x.copy()
+
+        return body
+
+    for name, other in (("one", "two"), ("two", "one")):
+        made[name] = gpuprof.make_graphed_callable(calling(other), warmup=0)
+    found: dict[str, Any] = {}
+
+    def call(name: str, value: float) -> Callable[[], None]:
+        def work() -> None:
+            for _ in range(3):
+                found[name] = made[name](cupy.array([value, value])).tolist()
+
+        return work
+
+    assert on_threads(cupy, call("one", 1.0), call("two", 2.0)) == []
+    assert found == {"one": [1], "two": [2]}
+    assert runs() > 0
+    assert [made[name].stats().captures for name in made] == [1, 1]
+
+
+def test_a_guard_of_the_callers_own_may_call_the_callable_s_methods(cupy: Any) -> None:
+    made: list[gpuprof.GraphedCallable] = []
+
+    def key() -> int:
+        if not made:
+            return 0
+        asked = threading.Thread(target=made[0].stats)
+        asked.start()
+        asked.join(PATIENCE_S)
+        assert not asked.is_alive(), "user code runs with the callable's lock"
+        return 0
+
+    fast = gpuprof.make_graphed_callable(lambda x: x.copy(), (cupy.array([1.0]),), guards=key)
+    made.append(fast)
+    try:
+        assert fast(cupy.array([2.0])).tolist() == [2]
+        assert fast(cupy.array([2.0, 3.0])).tolist() == [2, 3]
+    finally:
+        made.clear()
+
+
+def test_other_threads_reset_while_one_is_in_a_function(cupy: Any) -> None:
+    inside, let_go = threading.Event(), threading.Event()
+
+    def body(x: Any) -> Any:
+        inside.set()
+        assert let_go.wait(PATIENCE_S)
+        return x.copy()
+
+    fast = gpuprof.make_graphed_callable(body, warmup=1)
+
+    def reset() -> None:
+        assert inside.wait(PATIENCE_S)
+        fast.reset()
+        let_go.set()
+
+    x = cupy.array([1.0])
+    cupy.cuda.get_current_stream().synchronize()
+    assert on_threads(cupy, lambda: fast(x), reset) == []
+    for _ in range(2):
+        assert fast(x).tolist() == [1]
+    assert fast.stats().captures == 1

@@ -1,0 +1,148 @@
+"""Parts of the backward pass that need no GPU: gradient fields, and the order of replays."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+from gpuprof import CapturePool
+from gpuprof._callable.observe import External
+from gpuprof._callable.training import GradientFields, _Order
+
+torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = pytest.mark.torch
+
+
+def holds(guards: Any) -> bool:
+    return all(ask() == wanted for ask, wanted in guards)
+
+
+def used(*tensors: Any) -> list[External]:
+    return [External(tensor, tensor.untyped_storage()) for tensor in tensors]
+
+
+@pytest.fixture
+def model() -> Any:
+    return torch.nn.Linear(2, 1)
+
+
+# Gradients that a function sets.
+
+
+def test_a_function_that_sets_no_gradients_asks_for_none(model: Any) -> None:
+    fields = GradientFields([model])
+    assert fields.changed() == []
+    assert fields.guards([]) == []
+
+
+def test_gradients_that_were_made_are_what_a_call_leaves(model: Any) -> None:
+    fields = GradientFields([model])
+    model(torch.ones(2)).sum().backward()
+    made = model.weight.grad, model.bias.grad
+    changed = fields.changed()
+    assert [id(parameter) for parameter, _ in changed] == [*map(id, model.parameters())]
+    assert all(found is grad for (_, found), grad in zip(changed, made, strict=True))
+    guards = fields.guards([])
+    assert not holds(guards), "a call finds none, as the capture did"
+    model.zero_grad()
+    assert holds(guards)
+
+
+def test_gradients_that_were_added_to_are_to_be_the_same_tensors(model: Any) -> None:
+    model(torch.ones(2)).sum().backward()
+    fields = GradientFields([model])
+    model(torch.ones(2)).sum().backward()
+    assert fields.changed() == []
+    guards = fields.guards(used(model.weight.grad))
+    assert holds(guards)
+    kept = model.weight.grad
+    model.weight.grad = kept.clone()
+    assert not holds(guards)
+    model.weight.grad = kept
+    model.bias.grad = None
+    assert holds(guards), "that one was not used"
+
+
+def test_gradients_that_were_let_go_are_let_go(model: Any) -> None:
+    model(torch.ones(2)).sum().backward()
+    fields = GradientFields([model])
+    model.zero_grad()
+    assert [found for _, found in fields.changed()] == [None, None]
+
+
+def test_optimizers_name_parameters_too(model: Any) -> None:
+    other = torch.nn.Parameter(torch.ones(1))
+    fields = GradientFields([torch.optim.SGD([other], lr=0.1), model])
+    other.grad = torch.ones(1)
+    assert [parameter is other for parameter, _ in fields.changed()] == [True]
+
+
+# The order of replays in one memory.
+
+
+class Launches:
+    """Stands for the launch order of a pool."""
+
+    launches = 0
+
+
+@pytest.fixture
+def order(monkeypatch: pytest.MonkeyPatch) -> Any:
+    launches = Launches()
+    monkeypatch.setattr(CapturePool, "_launch_order", lambda _: launches)
+    order = _Order.of(CapturePool())
+    order.counted = launches
+    return order
+
+
+def replay(order: Any, number: int, backward: int) -> Any:
+    order.counted.launches += 1
+    return order.replayed(number, backward)
+
+
+def test_a_pool_has_one_order() -> None:
+    pool, other = CapturePool(), CapturePool()
+    assert _Order.of(pool) is _Order.of(pool)
+    assert _Order.of(pool) is not _Order.of(other)
+    assert [_Order.of(pool).next_number() for _ in range(3)] == [1, 2, 3]
+    assert _Order.of(other).next_number() == 1
+
+
+def test_a_pass_after_its_own_forward_replay_is_right(order: Any) -> None:
+    opened = replay(order, 1, 2)
+    assert not opened.is_overwritten
+    replay(order, 2, 2)
+    assert not opened.is_overwritten, "it may run again"
+
+
+def test_replays_of_graphs_captured_in_between_are_right(order: Any) -> None:
+    first = replay(order, 1, 4)
+    second = replay(order, 2, 3)
+    assert not first.is_overwritten
+    replay(order, 3, 3)
+    assert not first.is_overwritten
+    assert not second.is_overwritten
+    replay(order, 4, 4)
+    assert not first.is_overwritten
+
+
+@pytest.mark.parametrize("number", [3, 5])
+def test_a_replay_of_a_graph_captured_outside_overwrites(order: Any, number: int) -> None:
+    opened = replay(order, 4 if number == 3 else 1, 5 if number == 3 else 2)
+    replay(order, number, number + 1)
+    assert opened.is_overwritten
+
+
+def test_a_replay_of_a_graph_without_a_backward_pass_overwrites(order: Any) -> None:
+    opened = replay(order, 1, 4)
+    order.counted.launches += 1  # which is not noted
+    replay(order, 2, 3)
+    assert opened.is_overwritten
+
+
+def test_a_forward_replay_that_is_forgotten_is_not_kept(order: Any) -> None:
+    replay(order, 1, 2)
+    gc.collect()
+    assert len(order._open) == 0

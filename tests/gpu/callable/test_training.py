@@ -1,0 +1,441 @@
+"""Gradients of graphed calls beside eager ones: of inputs, parameters and other tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import gpuprof
+from gpuprof.errors import InvalidStateError
+from tests.gpu.support.frameworks import torch_or_skip
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
+
+both_ways = pytest.mark.parametrize("param_grads", ["autograd", "accumulate"])
+
+
+@pytest.fixture
+def torch() -> Any:
+    return torch_or_skip()
+
+
+@pytest.fixture
+def training(torch: Any) -> Any:
+    from tests.gpu.support import training
+
+    return training
+
+
+# What gradients are.
+
+
+@both_ways
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_gradients_of_inputs_and_parameters_are_those_of_eager_calls(
+    torch: Any, training: Any, param_grads: Any, dtype: str
+) -> None:
+    kind = getattr(torch, dtype)
+    module, eager = training.pair(dtype=kind)
+    sample = training.batch(0, dtype=kind).requires_grad_()
+    fast = gpuprof.make_graphed_callable(module, (sample,), param_grads=param_grads)
+    for step in range(3):
+        mine, theirs = (training.batch(step, dtype=kind).requires_grad_() for _ in range(2))
+        found, wanted = fast(mine), eager(theirs)
+        training.assert_close(found.detach(), wanted.detach())
+        training.clear([module, eager])
+        gradient = training.batch(step + 50, dtype=kind)
+        found.backward(gradient)
+        wanted.backward(gradient)
+        training.assert_close(mine.grad, theirs.grad)
+        training.assert_same_gradients(module, eager)
+    seen = fast.stats()
+    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 3, 0), seen
+
+
+@both_ways
+def test_gradients_of_leaf_tensors_of_a_closure(
+    torch: Any, training: Any, param_grads: Any
+) -> None:
+    held = {"scale": training.batch(1).requires_grad_()}
+    other = training.batch(1).requires_grad_()
+
+    def body(values: Any) -> Any:
+        return (values * held["scale"]).tanh()
+
+    fast = gpuprof.make_graphed_callable(body, (training.batch(0),), param_grads=param_grads)
+    for step in range(3):
+        values = training.batch(step)
+        fast(values).sum().backward()
+        (values * other).tanh().sum().backward()
+        training.assert_close(held["scale"].grad, other.grad)  # they add up
+    assert fast.stats().eager_calls == 0
+
+
+@both_ways
+def test_a_module_graphed_beside_its_own_eager_calls(
+    torch: Any, training: Any, param_grads: Any
+) -> None:
+    module, eager = training.pair()
+    fast = gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads=param_grads)
+    for step in range(4):
+        training.loss_of(module if step % 2 else fast, step).backward()
+        training.loss_of(eager, step).backward()
+        training.assert_same_gradients(module, eager)
+
+
+@both_ways
+def test_gradients_add_up_over_backward_passes_and_shapes(
+    torch: Any, training: Any, param_grads: Any
+) -> None:
+    module, eager = training.pair()
+    fast = gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads=param_grads)
+    for step, rows in enumerate((8, 4, 8, 8, 4, 4)):
+        training.loss_of(fast, step, rows).backward()
+        training.loss_of(eager, step, rows).backward()
+        training.assert_same_gradients(module, eager)
+    seen = fast.stats()
+    assert (seen.captures, seen.eager_calls) == (2, 0), seen
+
+
+@both_ways
+def test_a_second_backward_pass_of_one_call(torch: Any, training: Any, param_grads: Any) -> None:
+    module, eager = training.pair()
+    fast = gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads=param_grads)
+    for run in (fast, eager):
+        loss = training.loss_of(run, 1)
+        loss.backward(retain_graph=True)
+        loss.backward(retain_graph=True)
+        loss.backward()
+    training.assert_same_gradients(module, eager)
+
+
+@both_ways
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_gradients_that_are_cleared_begin_anew(
+    torch: Any, training: Any, param_grads: Any, set_to_none: bool
+) -> None:
+    module, eager = training.pair()
+    fast = gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads=param_grads)
+    for step in range(4):
+        training.clear([module, eager], set_to_none=set_to_none)
+        for _ in range(2):
+            training.loss_of(fast, step).backward()
+            training.loss_of(eager, step).backward()
+        training.assert_same_gradients(module, eager)
+
+
+@both_ways
+def test_what_is_not_used_gets_no_gradient(torch: Any, training: Any, param_grads: Any) -> None:
+    class Partial(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.used = torch.nn.Parameter(training.batch(1))
+            self.unused = torch.nn.Parameter(training.batch(2))
+            self.detached = torch.nn.Parameter(training.batch(3))
+
+        def forward(self, values: Any, _more: Any) -> Any:
+            return values * self.used + self.detached.detach()
+
+    module = Partial()
+    values, more = (training.batch(step).requires_grad_() for step in (4, 5))
+    fast = gpuprof.make_graphed_callable(module, (values, more), param_grads=param_grads)
+    for _ in range(2):
+        values.grad = None
+        fast(values, more).sum().backward()
+        training.assert_close(values.grad, module.used.detach())
+        assert (more.grad, module.unused.grad, module.detached.grad) == (None, None, None)
+    training.assert_close(module.used.grad, 2 * values.detach())
+
+
+def test_results_of_which_one_is_used_or_has_no_gradient(torch: Any, training: Any) -> None:
+    def body(values: Any) -> Any:
+        return values * 2, values.argmax(dim=1), values.sin()
+
+    given = training.batch(0).requires_grad_()
+    fast = gpuprof.make_graphed_callable(body, (given,))
+    double, place, sine = fast(given)
+    assert (double.requires_grad, place.requires_grad, sine.requires_grad) == (True, False, True)
+    assert torch.equal(place, given.argmax(dim=1))
+    (found,) = torch.autograd.grad(sine.sum(), given)
+    training.assert_close(found, given.detach().cos())
+
+
+@both_ways
+def test_parameters_that_are_frozen_and_thawed_have_graphs_of_their_own(
+    torch: Any, training: Any, param_grads: Any
+) -> None:
+    module, eager = training.pair()
+    module[0].requires_grad_(False)
+    fast = gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads=param_grads)
+    for step in range(6):
+        training.clear([module, eager])
+        for each in (module, eager):
+            each[0].requires_grad_(step % 2 == 1)
+        training.loss_of(fast, step).backward()
+        training.loss_of(eager, step).backward()
+        assert (module[0].weight.grad is not None) == (step % 2 == 1)
+        training.assert_same_gradients(module, eager)
+    seen = fast.stats()
+    assert (seen.captures, seen.eager_calls) == (2, 0), seen
+
+
+def test_one_thawed_parameter_is_found_by_the_next_call(torch: Any, training: Any) -> None:
+    module, eager = training.pair()
+    for each in (module, eager):
+        each.requires_grad_(False)
+        each[6].weight.requires_grad_()
+    fast = gpuprof.make_graphed_callable(module, (training.batch(0),))
+    training.loss_of(fast, 0).backward()
+    for each in (module, eager):
+        each[4].bias.requires_grad_()
+        each.zero_grad()
+    training.loss_of(fast, 1).backward()
+    training.loss_of(eager, 1).backward()
+    training.assert_same_gradients(module, eager)
+
+
+def test_an_argument_asks_for_gradients_or_does_not(torch: Any, training: Any) -> None:
+    fast = gpuprof.make_graphed_callable(lambda left, right: left * right, (training.batch(0),) * 2)
+    for step in range(8):
+        left = training.batch(step).requires_grad_(step % 2 == 1)
+        right = training.batch(step + 9).requires_grad_(step // 2 % 2 == 1)
+        found = fast(left, right)
+        assert found.requires_grad == (left.requires_grad or right.requires_grad)
+        if found.requires_grad:
+            found.sum().backward()
+        training.assert_close(left.grad, right.detach() if left.requires_grad else None)
+        training.assert_close(right.grad, left.detach() if right.requires_grad else None)
+    seen = fast.stats()
+    assert (seen.captures, seen.eager_calls) == (4, 0), seen
+
+
+def test_arguments_that_operators_have_made(torch: Any, training: Any) -> None:
+    module, eager = training.pair()
+    leaf = training.batch(0).requires_grad_()
+    fast = gpuprof.make_graphed_callable(module, (training.batch(0).requires_grad_(),))
+    (found,) = torch.autograd.grad((fast(leaf.sin() * 2) ** 2).sum(), leaf)
+    (wanted,) = torch.autograd.grad((eager(leaf.sin() * 2) ** 2).sum(), leaf)
+    training.assert_close(found, wanted)
+    assert fast.stats().captures == 1
+
+
+@pytest.mark.parametrize("outputs", ["clone", "static"])
+def test_returned_gradients_are_the_callers_to_keep(
+    torch: Any, training: Any, outputs: Any
+) -> None:
+    module, eager = training.pair()
+    given = training.batch(0).requires_grad_()
+    fast = gpuprof.make_graphed_callable(module, (given,), outputs=outputs)
+    kept = []
+    for step in range(4):
+        asked = [given, *module.parameters()]
+        theirs = [given, *eager.parameters()]
+        kept.append(
+            (
+                torch.autograd.grad((fast(given) * step).sum(), asked),
+                torch.autograd.grad((eager(given) * step).sum(), theirs),
+            )
+        )
+    for found, wanted in kept:
+        for mine, own in zip(found, wanted, strict=True):
+            training.assert_close(mine, own)
+
+
+@both_ways
+def test_static_results_train(torch: Any, training: Any, param_grads: Any) -> None:
+    module, eager = training.pair()
+    fast = gpuprof.make_graphed_callable(
+        module, (training.batch(0),), outputs="static", param_grads=param_grads
+    )
+    for step in range(4):
+        training.loss_of(fast, step).backward()
+        training.loss_of(eager, step).backward()
+        training.assert_same_gradients(module, eager)
+
+
+# What happens around and inside.
+
+
+@both_ways
+@pytest.mark.parametrize("scaled", [False, True], ids=["bfloat16", "float16 and a scaler"])
+def test_steps_under_autocast(torch: Any, training: Any, param_grads: Any, scaled: bool) -> None:
+    module, eager = training.pair()
+    dtype = torch.float16 if scaled else torch.bfloat16
+    with torch.autocast("cuda", dtype=dtype):
+        fast = gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads=param_grads)
+    for run, own in ((fast, module), (eager, eager)):
+        optimizer = torch.optim.SGD(own.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cuda", init_scale=1024.0, enabled=scaled)
+        for step in range(3):
+            optimizer.zero_grad()
+            with torch.autocast("cuda", dtype=dtype):
+                loss = training.loss_of(run, step)
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(own.parameters(), 0.5)
+            scaler.step(optimizer)
+            scaler.update()
+    training.assert_same_gradients(module, eager, dtype)
+    training.assert_same_state(module, eager, dtype)
+    seen = fast.stats()
+    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 3, 0), seen
+
+
+@both_ways
+def test_gradients_are_clipped(torch: Any, training: Any, param_grads: Any) -> None:
+    module, eager = training.pair()
+    fast = gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads=param_grads)
+    for step in range(3):
+        norms = []
+        for run, own in ((fast, module), (eager, eager)):
+            own.zero_grad()
+            training.loss_of(run, step).backward()
+            norms.append(torch.nn.utils.clip_grad_norm_(own.parameters(), 0.01))
+        training.assert_close(*norms)
+        training.assert_same_gradients(module, eager)
+
+
+def test_hooks_of_results_and_arguments_run(torch: Any, training: Any) -> None:
+    module, eager = training.pair()
+    fast = gpuprof.make_graphed_callable(module, (training.batch(0).requires_grad_(),))
+    ran: list[str] = []
+    gradients = []
+
+    def scaled(gradient: Any, name: str, by: float) -> Any:
+        ran.append(name)
+        return gradient * by
+
+    for run in (fast, eager):
+        given = training.batch(0).requires_grad_()
+        given.register_hook(lambda gradient: scaled(gradient, "argument", 3.0))
+        result = run(given)
+        result.register_hook(lambda gradient: scaled(gradient, "result", 2.0))
+        result.sum().backward()
+        gradients.append(given.grad)
+    training.assert_close(*gradients)
+    training.assert_same_gradients(module, eager)
+    assert ran == ["result", "argument"] * 2
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_hooks_of_parameters_run_once_for_each_backward_pass(
+    torch: Any, training: Any, when: str
+) -> None:
+    module, eager = training.pair()
+    ran: list[str] = []
+
+    def double(gradient: Any) -> Any:
+        ran.append("hook")
+        return gradient * 2
+
+    def add_hooks(each: Any) -> None:
+        each[0].weight.register_hook(double)
+        each[4].weight.register_post_accumulate_grad_hook(lambda _: ran.append("after"))
+
+    if when == "before":
+        add_hooks(module)
+    fast = gpuprof.make_graphed_callable(module, (training.batch(0),))
+    if when == "after":
+        add_hooks(module)
+    add_hooks(eager)
+    ran.clear()  # what the warm-up ran
+    for step in range(2):
+        training.loss_of(fast, step).backward()
+    assert sorted(ran) == ["after", "after", "hook", "hook"]
+    for step in range(2):
+        training.loss_of(eager, step).backward()
+    training.assert_same_gradients(module, eager)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("kind", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_accumulation_refuses_hooks_of_parameters(
+    torch: Any, training: Any, when: str, kind: str
+) -> None:
+    module = training.mlp()
+
+    def make() -> Any:
+        return gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads="accumulate")
+
+    fast = None if when == "before" else make()
+    getattr(module[0].weight, kind)(lambda _: None)
+    with pytest.raises(InvalidStateError, match=r"hooks.*param_grads='autograd'"):
+        if fast is None:
+            make()
+        else:
+            training.loss_of(fast, 0).backward()
+
+
+def test_a_checkpoint_inside(torch: Any, training: Any) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    module, eager = training.pair()
+
+    def of(each: Any) -> Any:
+        def body(values: Any) -> Any:
+            inner = checkpoint(each[:4], values, use_reentrant=False, preserve_rng_state=False)
+            return each[4:](inner)
+
+        return body
+
+    fast = gpuprof.make_graphed_callable(of(module), (training.batch(0),))
+    for step in range(3):
+        training.loss_of(fast, step).backward()
+        training.loss_of(of(eager), step).backward()
+        training.assert_same_gradients(module, eager)
+
+
+@both_ways
+def test_dropout_draws_what_it_draws_eagerly(torch: Any, training: Any, param_grads: Any) -> None:
+    module, eager = training.pair(dropout=0.4)
+    fast = gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads=param_grads)
+    losses: list[list[float]] = []
+    for run in (fast, eager):
+        torch.manual_seed(7)
+        losses.append([])
+        for step in range(3):
+            loss = training.loss_of(run, step)
+            loss.backward()
+            losses[-1].append(loss.item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    assert len(set(losses[0])) == 3
+    training.assert_same_gradients(module, eager)
+
+
+@both_ways
+def test_running_statistics_follow_the_steps(torch: Any, training: Any, param_grads: Any) -> None:
+    module, eager = training.pair(norm=True)
+    fast = gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads=param_grads)
+    training.assert_same_state(module, eager)
+    for run, own in ((fast, module), (eager, eager)):
+        optimizer = torch.optim.SGD(own.parameters(), lr=0.1)
+        for step in range(4):
+            optimizer.zero_grad()
+            training.loss_of(run, step).backward()
+            optimizer.step()
+    for name, buffer in eager.named_buffers():
+        torch.testing.assert_close(module.get_buffer(name), buffer, rtol=1e-5, atol=1e-6)
+    for name, parameter in eager.named_parameters():
+        torch.testing.assert_close(module.get_parameter(name), parameter, rtol=1e-4, atol=1e-6)
+
+
+@both_ways
+@pytest.mark.parametrize("ran", [False, True], ids=["kept", "kept after its backward pass"])
+def test_an_eager_loss_that_is_kept_does_not_stop_a_capture(
+    torch: Any, training: Any, param_grads: Any, ran: bool
+) -> None:
+    module, eager = training.pair()
+    loss, wanted = training.loss_of(module, 5), training.loss_of(eager, 5)
+    if ran:
+        loss.backward()
+        wanted.backward()
+    fast = gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads=param_grads)
+    for step in range(2):
+        training.loss_of(fast, step).backward()
+        training.loss_of(eager, step).backward()
+    if not ran:
+        loss.backward()
+        wanted.backward()
+    training.assert_same_gradients(module, eager)
+    assert fast.stats().eager_calls == 0

@@ -1,0 +1,270 @@
+"""Whole training steps as one callable, beside eager ones: losses, parameters and buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import gpuprof
+from tests.gpu.support.frameworks import torch_or_skip
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
+
+# The same kernels with the same operands, of which a few may add in another order.
+SAME = 1e-6
+
+
+@pytest.fixture
+def torch() -> Any:
+    return torch_or_skip()
+
+
+@pytest.fixture
+def training(torch: Any) -> Any:
+    from tests.gpu.support import training
+
+    return training
+
+
+def adam(torch: Any, module: Any) -> Any:
+    return torch.optim.Adam(module.parameters(), lr=1e-3, fused=True, capturable=True)
+
+
+def sgd(torch: Any, module: Any) -> Any:
+    return torch.optim.SGD(module.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3)
+
+
+def adamw(torch: Any, module: Any) -> Any:
+    return torch.optim.AdamW(module.parameters(), lr=1e-3, foreach=True, capturable=True)
+
+
+OPTIMIZERS: dict[str, Callable[[Any, Any], Any]] = {"adam": adam, "sgd": sgd, "adamw": adamw}
+
+
+def make_step(torch: Any, module: Any, optimizer: Any) -> Callable[[Any, Any], Any]:
+    def step(values: Any, wanted: Any) -> Any:
+        optimizer.zero_grad(set_to_none=True)
+        loss = torch.nn.functional.mse_loss(module(values), wanted)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def losses_of(torch: Any, training: Any, run: Any, steps: range) -> Any:
+    """Return the loss of each step, each on a batch of its own."""
+    return torch.stack([run(training.batch(n), training.batch(n + 1000)) for n in steps])
+
+
+def assert_same_losses(found: Any, wanted: Any) -> None:
+    error = ((found - wanted).abs() / wanted.abs()).max().item()
+    assert error <= SAME, error
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_losses_of_200_steps_are_those_of_eager_steps(
+    torch: Any, training: Any, name: str
+) -> None:
+    module, eager = training.pair()
+    step = make_step(torch, module, OPTIMIZERS[name](torch, module))
+    plain = make_step(torch, eager, OPTIMIZERS[name](torch, eager))
+    fast = gpuprof.make_graphed_callable(step)
+    found = losses_of(torch, training, fast, range(200))
+    wanted = losses_of(torch, training, plain, range(200))
+    assert_same_losses(found, wanted)
+    assert not torch.allclose(module[0].weight, training.mlp()[0].weight)
+    training.assert_same_state(module, eager)
+    training.assert_same_gradients(module, eager)
+    seen = fast.stats()
+    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 197, 0), seen
+
+
+def test_dropout_and_statistics_in_a_step(torch: Any, training: Any) -> None:
+    module, eager = training.pair(dropout=0.2, norm=True)
+    step = make_step(torch, module, adam(torch, module))
+    plain = make_step(torch, eager, adam(torch, eager))
+    fast = gpuprof.make_graphed_callable(step)
+    torch.manual_seed(3)
+    found = losses_of(torch, training, fast, range(30))
+    torch.manual_seed(3)
+    wanted = losses_of(torch, training, plain, range(30))
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+    for name, buffer in eager.named_buffers():
+        torch.testing.assert_close(module.get_buffer(name), buffer, rtol=1e-5, atol=1e-5)
+    assert fast.stats().captures == 1
+
+
+def test_another_learning_rate_is_captured_again(torch: Any, training: Any) -> None:
+    module, eager = training.pair()
+    mine, theirs = adam(torch, module), adam(torch, eager)
+    fast = gpuprof.make_graphed_callable(make_step(torch, module, mine))
+    plain = make_step(torch, eager, theirs)
+    for part, rate in enumerate((1e-3, 1e-4, 5e-4)):
+        for optimizer in (mine, theirs):
+            optimizer.param_groups[0]["lr"] = rate
+        steps = range(20 * part, 20 * part + 20)
+        found = losses_of(torch, training, fast, steps)
+        assert_same_losses(found, losses_of(torch, training, plain, steps))
+    training.assert_same_state(module, eager)
+    seen = fast.stats()
+    assert (seen.captures, seen.replays, seen.eager_calls) == (3, 57, 0), seen
+
+
+def test_a_learning_rate_in_a_tensor_needs_no_new_capture(torch: Any, training: Any) -> None:
+    module, eager = training.pair()
+    made = []
+    for each in (module, eager):
+        rate = torch.tensor(1e-3, device="cuda")
+        made.append(torch.optim.Adam(each.parameters(), lr=rate, fused=True, capturable=True))
+    fast = gpuprof.make_graphed_callable(make_step(torch, module, made[0]))
+    plain = make_step(torch, eager, made[1])
+    for part, rate in enumerate((1e-3, 1e-4)):
+        for optimizer in made:
+            optimizer.param_groups[0]["lr"].fill_(rate)
+        steps = range(20 * part, 20 * part + 20)
+        found = losses_of(torch, training, fast, steps)
+        assert_same_losses(found, losses_of(torch, training, plain, steps))
+    training.assert_same_state(module, eager)
+    assert fast.stats().captures == 1
+
+
+def test_autocast_and_a_scaler_inside(torch: Any, training: Any) -> None:
+    module, eager = training.pair()
+
+    def of(each: Any) -> Any:
+        optimizer = adam(torch, each)
+        scaler = torch.amp.GradScaler("cuda", init_scale=1024.0, growth_interval=5)
+
+        def step(values: Any, wanted: Any) -> Any:
+            optimizer.zero_grad(set_to_none=True)
+            with torch.autocast("cuda", dtype=torch.float16):
+                loss = torch.nn.functional.mse_loss(each(values), wanted)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            return loss.detach()
+
+        return step, scaler
+
+    (step, mine), (plain, theirs) = of(module), of(eager)
+    fast = gpuprof.make_graphed_callable(step)
+    found = losses_of(torch, training, fast, range(30))
+    wanted = losses_of(torch, training, plain, range(30))
+    assert_same_losses(found, wanted)
+    assert mine.get_scale() == theirs.get_scale() > 1024.0
+    training.assert_same_state(module, eager)
+    seen = fast.stats()
+    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 27, 0), seen
+
+
+def test_gradients_that_are_cleared_outside_between_calls(torch: Any, training: Any) -> None:
+    module, eager = training.pair()
+
+    def of(each: Any) -> Any:
+        optimizer = adam(torch, each)
+
+        def step(values: Any, wanted: Any) -> Any:
+            loss = torch.nn.functional.mse_loss(each(values), wanted)
+            loss.backward()  # adds to what is there
+            optimizer.step()
+            return loss.detach()
+
+        return step
+
+    fast, plain = gpuprof.make_graphed_callable(of(module)), of(eager)
+    found, wanted = [], []
+    for step in range(16):
+        for run, losses, own in ((fast, found, module), (plain, wanted, eager)):
+            if step < 10 or step == 13:
+                own.zero_grad(set_to_none=True)
+            losses.append(run(training.batch(step), training.batch(step + 1000)))
+        training.assert_same_gradients(module, eager)
+    assert_same_losses(torch.stack(found), torch.stack(wanted))
+    training.assert_same_state(module, eager)
+    assert fast.stats().replays >= 7
+
+
+def test_gradients_that_are_dropped_after_a_call_that_clears_its_own(
+    torch: Any, training: Any
+) -> None:
+    module, eager = training.pair()
+    fast = gpuprof.make_graphed_callable(make_step(torch, module, sgd(torch, module)))
+    plain = make_step(torch, eager, sgd(torch, eager))
+    for step in range(12):
+        found, wanted = (
+            run(training.batch(step), training.batch(step + 1000)) for run in (fast, plain)
+        )
+        assert_same_losses(found, wanted)
+        training.assert_same_gradients(module, eager)
+        if step % 2:
+            for parameter in module.parameters():
+                parameter.grad = None
+    seen = fast.stats()
+    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 9, 0), seen
+
+
+def test_steps_that_add_up_gradients_in_a_closure(torch: Any, training: Any) -> None:
+    module, eager = training.pair()
+    held = [torch.empty_like(training.batch(0)) for _ in range(4)]
+
+    def of(each: Any) -> Any:
+        optimizer = torch.optim.SGD(each.parameters(), lr=0.05)
+
+        def step() -> Any:
+            optimizer.zero_grad(set_to_none=True)
+            total = torch.zeros((), device="cuda")
+            for values, wanted in (held[:2], held[2:]):
+                loss = torch.nn.functional.mse_loss(each(values), wanted) / 2
+                loss.backward()
+                total += loss.detach()
+            optimizer.step()
+            return total
+
+        return step
+
+    for number, each in enumerate(held):
+        each.copy_(training.batch(number))
+    fast, plain = gpuprof.make_graphed_callable(of(module), (), warmup=2), of(eager)
+    training.assert_same_state(module, eager)  # the warm-up left nothing
+    for step in range(8):
+        for number, each in enumerate(held):
+            each.copy_(training.batch(10 * step + number))
+        assert_same_losses(fast(), plain())
+    training.assert_same_state(module, eager)
+    training.assert_same_gradients(module, eager)
+    seen = fast.stats()
+    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 8, 0), seen
+
+
+def test_a_step_on_another_size_has_a_graph_of_its_own(torch: Any, training: Any) -> None:
+    module, eager = training.pair()
+    fast = gpuprof.make_graphed_callable(make_step(torch, module, adam(torch, module)))
+    plain = make_step(torch, eager, adam(torch, eager))
+    for step in range(24):
+        rows = (8, 4)[step % 2]
+        given = training.batch(step, rows), training.batch(step + 1000, rows)
+        assert_same_losses(fast(*given), plain(*given))
+        training.assert_same_gradients(module, eager)
+    training.assert_same_state(module, eager)
+    seen = fast.stats()
+    assert (seen.captures, seen.replays, seen.eager_calls) == (2, 18, 0), seen
+
+
+def test_graphed_forward_and_backward_with_an_eager_optimizer(torch: Any, training: Any) -> None:
+    losses = []
+    modules = training.pair()
+    for module, graphed in zip(modules, (True, False), strict=True):
+        run = gpuprof.make_graphed_callable(module, (training.batch(0),)) if graphed else module
+        optimizer = torch.optim.Adam(module.parameters(), lr=1e-3, fused=True)
+        losses.append([])
+        for step in range(200):
+            optimizer.zero_grad()
+            loss = training.loss_of(run, step)
+            loss.backward()
+            optimizer.step()
+            losses[-1].append(loss.detach())
+    assert_same_losses(*map(torch.stack, losses))
+    training.assert_same_state(*modules)

@@ -1,0 +1,151 @@
+"""Graphed training on two GPUs, a process each: DistributedDataParallel, and modules of FSDP.
+
+Run it from the repository's root: ``python -m tests.gpu.support.distributed_callable NAME FILE``
+with the name of a check and a file that does not exist yet, by which the processes meet.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+import gpuprof
+from gpuprof.errors import GpuprofError, InvalidStateError
+from tests.gpu.support import training
+
+PROCESSES = 2
+
+
+class Graphed(nn.Module):
+    """A module whose forward pass is a graphed one: it has the parameters that DDP looks for."""
+
+    def __init__(self, module: nn.Module, *samples: Any, **options: Any) -> None:
+        super().__init__()
+        self.module = module
+        self._run = gpuprof.make_graphed_callable(module, samples, **options)
+
+    def forward(self, values: Any) -> Any:
+        """Replay the module."""
+        return self._run(values)
+
+
+def _rows(rank: int, step: int) -> int:
+    return step * PROCESSES + rank
+
+
+def _assert_same_on_all(module: nn.Module) -> None:
+    for name, parameter in module.named_parameters():
+        assert parameter.grad is not None, name
+        others = [torch.empty_like(parameter.grad) for _ in range(PROCESSES)]
+        distributed.all_gather(others, parameter.grad)
+        assert all(torch.equal(parameter.grad, other) for other in others), name
+
+
+def ddp(rank: int) -> None:
+    """Compare the gradients and parameters of steps with those of eager DDP."""
+    module, eager = training.pair()
+    devices = {"device_ids": [rank]}
+    fast = DistributedDataParallel(Graphed(module, training.batch(0)), **devices)
+    plain = DistributedDataParallel(eager, **devices)
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (module, eager)]
+    for step in range(3):
+        for run, optimizer in zip((fast, plain), optimizers, strict=True):
+            optimizer.zero_grad()
+            training.loss_of(run, _rows(rank, step)).backward()
+        training.assert_same_gradients(module, eager)
+        _assert_same_on_all(module)
+        alone = copy.deepcopy(eager)
+        alone.zero_grad()
+        training.loss_of(alone, _rows(rank, step)).backward()
+        mine, own = module[0].weight.grad, alone[0].weight.grad
+        assert mine is not None
+        assert own is not None
+        assert not torch.allclose(mine, own)  # what the other process computed is in it
+        for optimizer in optimizers:
+            optimizer.step()
+    training.assert_same_state(module, eager)
+    seen = fast.module._run.stats()
+    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 3, 0), seen
+
+
+def ddp_without_synchronization(rank: int) -> None:
+    """Add up gradients over two calls, of which the last alone synchronizes them."""
+    module, eager = training.pair()
+    devices = {"device_ids": [rank]}
+    fast = DistributedDataParallel(Graphed(module, training.batch(0)), **devices)
+    plain = DistributedDataParallel(eager, **devices)
+    for step in range(2):
+        for run in (fast, plain):
+            run.zero_grad()
+            with run.no_sync():
+                training.loss_of(run, _rows(rank, 10 * step)).backward()
+            training.loss_of(run, _rows(rank, 10 * step + 1)).backward()
+        training.assert_same_gradients(module, eager)
+        _assert_same_on_all(module)
+
+
+def ddp_itself(rank: int) -> None:
+    """Graph a module of DDP itself, whose buckets a replay would not prepare."""
+    module = DistributedDataParallel(training.mlp(), device_ids=[rank])
+    with pytest.raises(GpuprofError, match="DistributedDataParallel"):
+        gpuprof.make_graphed_callable(module, (training.batch(0),))
+
+
+def ddp_and_accumulation(rank: int) -> None:
+    """Let a graph inside of DDP add up gradients, which DDP would not see."""
+    inner = Graphed(training.mlp(), training.batch(0), param_grads="accumulate")
+    fast = DistributedDataParallel(inner, device_ids=[rank])
+    with pytest.raises(InvalidStateError, match=r"DistributedDataParallel.*'autograd'"):
+        training.loss_of(fast, rank)
+
+
+def fsdp(_rank: int) -> None:
+    """Graph a sharded module: refused by a text that names what it has and what to do."""
+    from torch.distributed.fsdp import fully_shard
+
+    module = fully_shard(training.mlp())
+    with pytest.raises((TypeError, InvalidStateError), match="DTensor") as caught:
+        gpuprof.make_graphed_callable(module, (training.batch(0),))
+    assert "FSDP" in str(caught.value)
+
+
+CHECKS = {
+    each.__name__: each
+    for each in (ddp, ddp_without_synchronization, ddp_itself, ddp_and_accumulation, fsdp)
+}
+
+
+def _run(rank: int, name: str, file: str) -> None:
+    torch.cuda.set_device(rank)
+    distributed.init_process_group(
+        "nccl",
+        init_method=f"file://{file}",
+        rank=rank,
+        world_size=PROCESSES,
+        device_id=torch.device("cuda", rank),
+    )
+    try:
+        CHECKS[name](rank)
+        torch.cuda.synchronize()
+    finally:
+        distributed.destroy_process_group()
+
+
+def main(name: str, file: str) -> None:
+    """Run a check in all processes; an error of one is that of all."""
+    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
+    torch.multiprocessing.spawn(  # type: ignore[no-untyped-call]
+        _run, args=(name, file), nprocs=PROCESSES, join=True
+    )
+    print("all gradients are right")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
