@@ -300,7 +300,7 @@ class Recording:
             pool=self._pool,
             timers=settings.timers,
             keep_alive=[
-                *self._inputs,
+                *((each.static, each.inside) for each in self._inputs),
                 self._place.memory,
                 *find_arrays(self._function),
             ],
