@@ -130,16 +130,9 @@ struct StreamCapture {
   CaptureStatus status = CaptureStatus::kNone;
   unsigned long long id = 0;
   std::size_t nodes = 0;
+  bool works = false;  // whether one of the nodes from number `since` on does: events do no work
 };
-StreamCapture capture_of(std::uintptr_t stream, int ordinal);
-
-// The nodes of a stream's capture so far, and whether one of those from number `since` on does
-// work: records and waits of events do none. No nodes where the stream is not being captured.
-struct CapturedWork {
-  std::size_t nodes = 0;
-  bool works = false;
-};
-CapturedWork captured_work(std::uintptr_t stream, int ordinal, std::size_t since);
+StreamCapture capture_of(std::uintptr_t stream, int ordinal, std::size_t since = SIZE_MAX);
 
 // The status alone: one driver call.
 CaptureStatus status_of(std::uintptr_t stream, int ordinal);

@@ -437,7 +437,7 @@ CaptureStatus status_of(std::uintptr_t stream, int ordinal) {
   return ask(table, stream);
 }
 
-StreamCapture capture_of(std::uintptr_t stream, int ordinal) {
+StreamCapture capture_of(std::uintptr_t stream, int ordinal, std::size_t since) {
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, context_for(table, stream, ordinal));
   StreamCapture result;
@@ -447,46 +447,22 @@ StreamCapture capture_of(std::uintptr_t stream, int ordinal) {
   check(table.cuStreamGetCaptureInfo(as_stream(stream), &status, &id, &graph, nullptr, nullptr),
         "cuStreamGetCaptureInfo");
   result.status = status_from(status);
-  if (result.status == CaptureStatus::kActive) {
-    result.id = id;
-    check(table.cuGraphGetNodes(graph, nullptr, &result.nodes), "cuGraphGetNodes");
-  }
-  return result;
-}
-
-CapturedWork captured_work(std::uintptr_t stream, int ordinal, std::size_t since) {
-  const Table& table = driver::ready();
-  const driver::CurrentContext current(table, context_for(table, stream, ordinal));
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  CUgraph graph = nullptr;
-  cuuint64_t id = 0;
-  check(table.cuStreamGetCaptureInfo(as_stream(stream), &status, &id, &graph, nullptr, nullptr),
-        "cuStreamGetCaptureInfo");
-  CapturedWork result;
-  if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return result;
+  if (result.status != CaptureStatus::kActive) return result;
+  result.id = id;
   check(table.cuGraphGetNodes(graph, nullptr, &result.nodes), "cuGraphGetNodes");
   if (result.nodes <= since) return result;
-  std::vector<CUgraphNode> nodes(result.nodes);
-  check(table.cuGraphGetNodes(graph, nodes.data(), &result.nodes), "cuGraphGetNodes");
   // The driver lists them in the order in which they were captured.
-  result.works = std::any_of(
-      nodes.begin() + static_cast<std::ptrdiff_t>(since), nodes.end(), [&](CUgraphNode node) {
-        int type = 0;
-        check(type_of(table, node, type), "cuGraphNodeGetType");
-        return type != CU_GRAPH_NODE_TYPE_EVENT_RECORD && type != CU_GRAPH_NODE_TYPE_WAIT_EVENT &&
-               type != CU_GRAPH_NODE_TYPE_EMPTY;
-      });
+  const std::vector<CUgraphNode> nodes = nodes_of(table, graph);
+  result.works = std::any_of(nodes.begin() + static_cast<std::ptrdiff_t>(since), nodes.end(),
+                             [&](CUgraphNode node) { return does_work(table, node); });
   return result;
 }
 
-int drop_capture(std::uintptr_t stream) {
-  return static_cast<int>(discard_capture(driver::ready(), stream));
-}
+int drop_capture(std::uintptr_t stream) { return discard_capture(driver::ready(), stream); }
 
 void begin_empty_capture(std::uintptr_t stream) {
-  check(
-      driver::ready().cuStreamBeginCapture(as_stream(stream), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-      "cuStreamBeginCapture");
+  constexpr auto kMode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+  check(driver::ready().cuStreamBeginCapture(as_stream(stream), kMode), "cuStreamBeginCapture");
 }
 
 CaptureMode exchange_thread_mode(CaptureMode mode) {

@@ -57,13 +57,8 @@ GraphSpans::GraphSpans(std::vector<SampleRef> captured, GraphTimers keeping, voi
 
 void GraphSpans::find_nodes(void* graph, const EventsInGraph& events) {
   const driver::Table& table = driver::ready();
-  std::size_t count = 0;
-  check(table.cuGraphGetNodes(as_graph(graph), nullptr, &count), "cuGraphGetNodes");
-  std::vector<CUgraphNode> nodes(count);
-  check(table.cuGraphGetNodes(as_graph(graph), nodes.data(), &count), "cuGraphGetNodes");
-  nodes.resize(count);
   std::unordered_map<void*, void*> node_of;  // by event
-  for (CUgraphNode node : nodes) {
+  for (CUgraphNode node : nodes_of(table, as_graph(graph))) {
     int type = 0;
     check(type_of(table, node, type), "cuGraphNodeGetType");
     if (type != CU_GRAPH_NODE_TYPE_EVENT_RECORD) continue;

@@ -3,7 +3,9 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "driver/cuda_table.hpp"
 
@@ -20,6 +22,25 @@ inline CUresult type_of(const driver::Table& table, CUgraphNode node, int& type)
   static_assert(sizeof written == sizeof type);
   std::memcpy(&type, &written, sizeof type);
   return status;
+}
+
+// In the order in which they were captured or added.
+inline std::vector<CUgraphNode> nodes_of(const driver::Table& table, CUgraph graph) {
+  std::size_t count = 0;
+  driver::check(table.cuGraphGetNodes(graph, nullptr, &count), "cuGraphGetNodes");
+  std::vector<CUgraphNode> nodes(count);
+  if (count == 0) return nodes;
+  driver::check(table.cuGraphGetNodes(graph, nodes.data(), &count), "cuGraphGetNodes");
+  nodes.resize(std::min(count, nodes.size()));
+  return nodes;
+}
+
+// Whether a node does more than to record an event or wait for one.
+inline bool does_work(const driver::Table& table, CUgraphNode node) {
+  int type = 0;
+  driver::check(type_of(table, node, type), "cuGraphNodeGetType");
+  return type != CU_GRAPH_NODE_TYPE_EVENT_RECORD && type != CU_GRAPH_NODE_TYPE_WAIT_EVENT &&
+         type != CU_GRAPH_NODE_TYPE_EMPTY;
 }
 
 }  // namespace gpuprof::graphs

@@ -15,16 +15,6 @@ using driver::Table;
 // Child graphs cannot contain themselves; frameworks nest them once or twice.
 constexpr int kMaxDepth = 32;
 
-std::vector<CUgraphNode> handles_of(const Table& table, CUgraph graph) {
-  std::size_t count = 0;
-  check(table.cuGraphGetNodes(graph, nullptr, &count), "cuGraphGetNodes");
-  std::vector<CUgraphNode> handles(count);
-  if (count == 0) return handles;
-  check(table.cuGraphGetNodes(graph, handles.data(), &count), "cuGraphGetNodes");
-  handles.resize(std::min(count, handles.size()));
-  return handles;
-}
-
 // Before CUDA 12.3 edges have no data, and the older form leaves `data` as it is.
 CUresult get_edges(const Table& table, CUgraph graph, CUgraphNode* from, CUgraphNode* to,
                    CUgraphEdgeData* data, std::size_t* count) {
@@ -70,7 +60,7 @@ class Reader {
   explicit Reader(const Table& table) noexcept : table_(table) {}
 
   [[nodiscard]] std::vector<Node> nodes(CUgraph graph, int depth) const {
-    const std::vector<CUgraphNode> handles = handles_of(table_, graph);
+    const std::vector<CUgraphNode> handles = nodes_of(table_, graph);
     std::vector<Node> nodes(handles.size());
     for (std::size_t i = 0; i < handles.size(); ++i) read(handles[i], depth, nodes[i]);
     for (const Edge& edge : edges_of(table_, graph, handles)) {
@@ -194,7 +184,7 @@ std::vector<Node> walk(void* graph) {
 std::vector<Edge> edges(void* graph) {
   const Table& table = driver::ready();
   auto* const handle = static_cast<CUgraph>(graph);
-  return edges_of(table, handle, handles_of(table, handle));
+  return edges_of(table, handle, nodes_of(table, handle));
 }
 
 std::size_t count_nodes(void* graph) {

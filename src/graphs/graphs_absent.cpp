@@ -62,8 +62,7 @@ CaptureStatus Capture::status() { return CaptureStatus::kNone; }
 bool Capture::open() const noexcept { return false; }
 CaptureProgress Capture::progress() const { return {}; }
 std::vector<driver::LogLine> Capture::log() const { return {}; }
-StreamCapture capture_of(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }
-CapturedWork captured_work(std::uintptr_t /*stream*/, int /*ordinal*/, std::size_t /*since*/) {
+StreamCapture capture_of(std::uintptr_t /*stream*/, int /*ordinal*/, std::size_t /*since*/) {
   unavailable();
 }
 CaptureStatus status_of(std::uintptr_t /*stream*/, int /*ordinal*/) { unavailable(); }

@@ -11,7 +11,7 @@ import pytest
 
 from gpuprof._callable import state
 from gpuprof._callable.observe import External
-from gpuprof._frameworks.torch import fresh_autocast_cache, kept_buffers, kept_random_state
+from gpuprof._frameworks.torch import fresh_autocast_cache, kept_random_state
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = [
@@ -127,7 +127,7 @@ def test_without_torch_the_state_is_the_one_torch_begins_with(
     monkeypatch.delitem(sys.modules, "torch")
     without = state.current()
     assert state.state_guards(without) == ()
-    with fresh_autocast_cache(), kept_random_state(0), kept_buffers([]):
+    with fresh_autocast_cache(), kept_random_state(0):
         pass
     monkeypatch.setitem(sys.modules, "torch", torch)
     assert state.current() == without
@@ -287,43 +287,3 @@ def test_before_cuda_is_in_use_there_is_no_generator_to_put_back(
     with kept_random_state(0):
         generators[0].offset += 4
     assert generators[0].offset == 44
-
-
-def test_a_batch_norm_in_training_does_not_count_a_warm_up() -> None:
-    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
-    norm = model[1]
-    before = [each.clone() for each in model.buffers()]
-    places = [each.data_ptr() for each in model.buffers()]
-    with kept_buffers([model, norm]):
-        model(torch.randn(8, 2))
-        assert norm.num_batches_tracked == 1
-    assert all(torch.equal(now, then) for now, then in zip(model.buffers(), before, strict=True))
-    assert [each.data_ptr() for each in model.buffers()] == places
-
-
-def test_buffers_of_modules_that_are_not_in_training_are_left_alone() -> None:
-    model = torch.nn.Sequential(torch.nn.BatchNorm1d(2), torch.nn.BatchNorm1d(2))
-    model[0].eval()
-    with kept_buffers([model]):
-        for norm in model:
-            norm.running_mean += 1
-    assert model[0].running_mean.tolist() == [1, 1]
-    assert model[1].running_mean.tolist() == [0, 0]
-
-
-def test_a_buffer_that_was_replaced_is_put_back_even_after_an_error() -> None:
-    model = torch.nn.Module()
-    model.register_buffer("total", torch.zeros(2))
-    model.register_buffer("nothing", None)
-    with torch.inference_mode():
-        model.register_buffer("made_in_inference_mode", torch.zeros(2))
-    total = model.total
-    with pytest.raises(KeyError), kept_buffers([model]):
-        model.total += 1
-        model.total = model.total + 1
-        with torch.inference_mode():
-            model.made_in_inference_mode.add_(1)
-        raise KeyError
-    assert model.total is total
-    assert total.tolist() == [0, 0]
-    assert model.made_in_inference_mode.tolist() == [0, 0]

@@ -74,26 +74,31 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
     arrays' library. The graph is captured for the types, shapes, dtypes and devices of the arrays,
     for the values of everything else, and for torch's grad mode, autocast and the like; a call in
     which any of these differ is treated as `on_new_shape` says. Strides count where the function
-    writes to arrays in place, or does work that torch does not know.
+    writes to arrays in place, or does work that torch does not know. Calls whose results require
+    gradients have a backward graph, too.
 
     Parameters
     ----------
-    fn : callable
+    fn : callable or tuple
         A function, a method, a `torch.nn.Module` (which is not changed, and whose hooks run when it
-        is captured), or anything else that can be called.
+        is captured), or anything else that can be called. Of a tuple of functions, with tuples of
+        their samples, forward passes are captured in order and backward passes in reverse, in one
+        memory: replay them like that.
     sample_args : tuple, optional
         Arguments to capture with at once: any nesting of tuples, lists, dicts and dataclasses with
         torch tensors, CuPy or other CUDA arrays, and plain values. None captures later: the first
-        `warmup` calls run eagerly, the next one captures. ``()`` is for a function that takes
-        nothing: its body runs exactly once, under the capture.
+        `warmup` calls run eagerly, the next one captures; so it has to be for whole training steps.
+        ``()`` is for a function that takes nothing: its body runs exactly once, under the capture.
     sample_kwargs : mapping of str, optional
         The same by keyword.
     compile : bool
         Whether to capture ``torch.compile(fn)``.
     warmup : int, optional
-        How often `fn` runs for real before it is captured, on copies of the arguments; 3 by
-        default, 0 for ``sample_args=()``. Random generators and the buffers of modules in training
-        mode are put back afterwards.
+        How often `fn` runs for real before it is captured; 3 by default, 0 for ``sample_args=()``.
+        With samples it runs on copies, and torch's generator and tensors that torch's operators
+        wrote to are put back (with `compile`, the generator alone). Python state is not, nor what
+        an optimizer keeps. Once more it runs under a capture, and under one that is thrown away
+        where anything was compiled in the process.
     mode : CaptureMode or str
         As for `capture`.
     stream : int or object, optional
@@ -131,11 +136,13 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
     verify : {'capture', 'off'} or int
         When to compare a replay with `fn` itself, run on equal arguments: the first one after a
         capture, or also every n-th call, or never. What differs raises `GraphMismatchError`, and
-        later calls run `fn`. After a capture nothing is compared where kernels that torch does not
-        know may write anywhere: then name what they write with `writes`.
+        later calls run `fn`. The first one is not compared for ``sample_args=()`` without a
+        warm-up, nor where kernels that torch does not know may write anywhere: then name what they
+        write with `writes`.
     param_grads : {'autograd', 'accumulate'}
-        ``"autograd"`` hands the gradients of parameters to autograd. ``"accumulate"`` adds them to
-        ``.grad`` in the backward graph, which is cheaper and runs none of their hooks.
+        ``"autograd"`` hands copies of the gradients of parameters to autograd. ``"accumulate"``
+        adds them to ``.grad`` in the backward graph, which is cheaper; ``.grad`` is then the
+        graph's own. Parameters with hooks, or of DistributedDataParallel, are refused.
     timers : {'last', 'collect', 'strip'}
         As for `capture`: what `gpuprof.timer` becomes inside; see `GraphedCallable.timings`.
     name : str, optional
@@ -144,6 +151,7 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
     Returns
     -------
     GraphedCallable
+        Of a tuple of functions, a tuple of them.
 
     Raises
     ------
@@ -151,8 +159,8 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
         An argument is not what is listed above, an array is on the host, or a result is nothing
         that a replay can make again. The text names it by its path.
     InvalidStateError
-        No graph fits and `on_new_shape` is ``"raise"``, or the call is inside of a transform of
-        torch.func, or an argument that requires a gradient is changed in place.
+        No graph fits and `on_new_shape` is ``"raise"``, the call is inside of a transform of
+        torch.func, or a backward pass would give wrong gradients; the text says why.
     GraphMismatchError
         A replay differs from the function.
     CaptureError
@@ -163,9 +171,10 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
     Notes
     -----
     What else a graph cannot follow: Python code in `fn` runs at the capture only, and branches are
-    taken as they were then. Globals, closures' variables and the attributes of objects other than
-    torch modules are frozen, as are cuDNN's, cuBLAS' and TF32's settings. A value that has to
-    change from call to call is an argument, a `DeviceScalar`, or part of what `guards` returns.
+    taken as they were then. Globals, closures' variables, containers, and the attributes of objects
+    other than torch modules are frozen, as are cuDNN's, cuBLAS' and TF32's settings. A value that
+    has to change from call to call is an argument, a `DeviceScalar`, or part of what `guards`
+    returns.
 
     Examples
     --------
@@ -249,7 +258,7 @@ class GraphedCallable(CapturingCalls):
 
         With ``outputs="static"`` a result is stale once this has moved on.
         """
-        return sum(order.launches for order in self._orders)
+        return self._launches_gone + sum(order.launches for order in self._orders)
 
     @property
     def graphs(self) -> tuple[CapturedGraph, ...]:

@@ -7,8 +7,6 @@ captures another graph, runs the function, or is refused. Calls that a graph fit
 from __future__ import annotations
 
 import functools
-import inspect
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -18,12 +16,15 @@ import gpuprof._core as _core
 from gpuprof._callable.buckets import Padding, learned
 from gpuprof._callable.capture import Recording
 from gpuprof._callable.leaves import is_plain
-from gpuprof._callable.mismatch import describe_closest
+from gpuprof._callable.mismatch import describe_call
 from gpuprof._callable.placement import call_stream
 from gpuprof._callable.pytree import Flat, flatten_arguments, key_of, layout_of, rebuild
+from gpuprof._callable.settings import sees_order_of_keywords
 from gpuprof._callable.state import current, requires_grad, transform_of_torch
 from gpuprof._callable.verify import compared, mismatch, twins_of
+from gpuprof._common.checks import level_outside
 from gpuprof._frameworks.array_facts import is_used_in_place
+from gpuprof._frameworks.torch import compiled
 from gpuprof._frameworks.torch_modules import find_modules
 from gpuprof.errors import CudaUnavailableError, InvalidStateError
 
@@ -39,8 +40,7 @@ _MANY_EVICTIONS = 4  # times max_graphs
 _TRIES = 3  # of a call that finds its graph stale
 _KEY_WITHOUT_STRIDES = 5  # its parts
 _MAX_SEEN = 1024  # kinds of calls whose warm-up is counted, or that are known to run eagerly
-# Fields of `GraphedStats`.
-_COUNTED = (
+_COUNTED = (  # fields of `GraphedStats`
     *("captures", "eager_calls", "misses", "evictions", "recaptures"),
     *("failures", "padded_calls"),
 )
@@ -107,17 +107,15 @@ class CapturingCalls(_core.CallBase):
         self._counts = dict.fromkeys(_COUNTED, 0)
         self._hits_of_python = 0
         self._replays_gone = 0
+        self._launches_gone = 0
         self._capture_s = 0.0
         self._warned: set[str] = set()
-        self._in_order = _sees_order(fn)
+        self._in_order = sees_order_of_keywords(fn)
         self._always_eager = _core._is_set("GPUPROF_DISABLE")
         if not self._always_eager:
             self._require_cuda()
-        self._body = fn
-        if settings.compile and not self._always_eager:
-            import torch
-
-            self._body = torch.compile(fn, dynamic=False)
+        compiles = settings.compile and not self._always_eager
+        self._body = compiled(fn) if compiles else fn
         self._samples: Flat | None = None  # to be captured at once
         if samples is not None and not self._always_eager:
             self._samples = self._flat(*self._with_mask(samples.args, samples.kwargs))
@@ -184,10 +182,9 @@ class CapturingCalls(_core.CallBase):
                 result = self._compare(captured, flat)
             else:
                 result = self._run(captured.entry, args, kwargs)
-            if result is _core._no_fit:
-                break
-            if result is not _core._is_stale:
+            if result is not _core._is_stale and result is not _core._no_fit:
                 return result
+            # Without a fit something has changed that is no part of the key.
             self._drop_stale(captured)
         return self._eagerly(args, kwargs)
 
@@ -306,8 +303,9 @@ class CapturingCalls(_core.CallBase):
             key = (*key, layout) if key in self._by_layout else key
             captured = self._captured.get(key)
             if captured is None:
-                given = self._padded(flat, padding)
-                captured = self._try_capture(given, key, warmup, layout)
+                if padding is not None:
+                    flat = self._flat(*padding.arguments(flat, self._stream_of(flat)))
+                captured = self._try_capture(flat, key, warmup, layout)
             return captured
 
     def _warmup_before_capture(self, flat: Flat, key: Any) -> int | None:
@@ -317,7 +315,10 @@ class CapturingCalls(_core.CallBase):
             return None
         if self._captured and settings.on_new_shape != "capture":
             if settings.on_new_shape == "raise":
-                raise InvalidStateError(self._differences(flat, key))
+                told = describe_call(flat, key, list(self._captured.values()))
+                reason = f"{self.name}: no graph was captured for such a call"
+                message = "\n  ".join([f"{reason} (on_new_shape='raise')", *told])
+                raise InvalidStateError(message)
             return None
         if self._has_samples:
             return settings.warmup
@@ -374,25 +375,6 @@ class CapturingCalls(_core.CallBase):
     def _of_entry(self, entry: _core._CacheEntry) -> CapturedCall | None:
         return next((each for each in [*self._captured.values()] if each.entry is entry), None)
 
-    def _differences(self, flat: Flat, key: Any) -> str:
-        captured = list(self._captured.values())
-        same = [each for each in captured if each.key[0] == key[0]]
-        if same:
-            lines = key[1].describe_difference(same[0].state)
-            if key[2] != same[0].key[2]:
-                lines.append("training mode: another than captured")
-            if key[3] != same[0].key[3]:
-                lines.append("requires_grad: of other arguments or parameters than captured")
-            if key[5:] != same[0].key[5:]:
-                lines.append("strides of arguments: others than captured")
-            if key[4] != same[0].key[4]:
-                lines.append(f"guards: {key[4][0]!r}, captured {same[0].key[4][0]!r}")
-        else:
-            lines = describe_closest(flat, [each.flat for each in captured]).splitlines()
-        return "\n  ".join(
-            [f"{self.name}: no graph was captured for such a call (on_new_shape='raise')", *lines]
-        )
-
     # Graphs that go; with the lock, other than `_drop_stale`.
 
     def _drop(self, captured: CapturedCall) -> None:
@@ -400,6 +382,10 @@ class CapturingCalls(_core.CallBase):
         self._captured = {k: each for k, each in self._captured.items() if each is not captured}
         self._remove(captured.entry)
         self._replays_gone += captured.replays
+        order = captured.pool._launch_order()
+        if captured.pool is not self._settings.pool:
+            self._orders.remove(order)
+            self._launches_gone += order.launches
 
     def _drop_oldest(self) -> None:
         captured = self._of_entry(self._entries[-1])
@@ -441,9 +427,10 @@ class CapturingCalls(_core.CallBase):
             self._modules = None
 
     def _after_stale(self, captured: CapturedCall, moved: list[str]) -> None:
+        what = "; ".join(moved[:3]) or "a tensor on the CPU, a .grad or a requires_grad"
         if self._settings.on_new_shape == "eager":
             self._remember(self._eager_keys, captured.key, None)
-            self._warn("stale", f"such calls run eagerly now, because of {'; '.join(moved[:3])}")
+            self._warn("stale", f"such calls run eagerly now, because of {what}")
             return
         self._counts["recaptures"] += 1
         self._remember(self._seen, captured.key, self._settings.warmup)
@@ -451,8 +438,8 @@ class CapturingCalls(_core.CallBase):
             self._warn(
                 "recaptures",
                 f"captured {_MANY_RECAPTURES} times again, because what the function reads changes "
-                f"from call to call: {'; '.join(moved[:3])}. Pass it as an argument, or keep it in "
-                "a tensor that is changed in place",
+                f"from call to call: {what}. Pass it as an argument, or keep it in a tensor that "
+                "is changed in place",
             )
 
     # Padding.
@@ -495,11 +482,6 @@ class CapturingCalls(_core.CallBase):
         self._counts["padded_calls"] += 1
         return captured.slices.cut(result, padding, captured.flat.constants)
 
-    def _padded(self, flat: Flat, padding: Padding | None) -> Flat:
-        if padding is None:
-            return flat
-        return self._flat(*padding.arguments(flat, self._stream_of(flat)))
-
     # Small things.
 
     def _eagerly(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -515,25 +497,4 @@ class CapturingCalls(_core.CallBase):
     def _warn(self, about: str, text: str) -> None:
         if about not in self._warned:
             self._warned.add(about)
-            warnings.warn(f"{self.name}: {text}", RuntimeWarning, stacklevel=_outside())
-
-
-def _sees_order(fn: Callable[..., Any]) -> bool:
-    """Return whether a function may see in which order keywords are given: it takes any of them."""
-    try:
-        parameters = inspect.signature(getattr(fn, "forward", fn)).parameters.values()
-    except (TypeError, ValueError):
-        return True
-    return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
-
-
-def _outside() -> int:
-    """Return the ``stacklevel`` of the first frame that is not gpuprof's."""
-    level = 1
-    frame = sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(
-        "gpuprof."
-    ):
-        frame = frame.f_back
-        level += 1
-    return level
+            warnings.warn(f"{self.name}: {text}", RuntimeWarning, stacklevel=level_outside())

@@ -31,10 +31,10 @@ from gpuprof._callable.entry import (
 )
 from gpuprof._callable.guards import ModuleGuards
 from gpuprof._callable.leaves import Leaf
-from gpuprof._callable.mismatch import describe_mismatch
+from gpuprof._callable.mismatch import check_unchanged
 from gpuprof._callable.observe import Observation, Range, check_modules, merged
 from gpuprof._callable.placement import Place
-from gpuprof._callable.pytree import Flat, Pattern, flatten_arguments, flatten_result, rebuild
+from gpuprof._callable.pytree import Flat, Pattern, flatten_result, rebuild
 from gpuprof._callable.settings import Settings
 from gpuprof._callable.state import (
     State,
@@ -49,16 +49,13 @@ from gpuprof._frameworks.array_facts import ADDRESS, DEVICE, SHAPE, STRIDES, ext
 from gpuprof._frameworks.arrays import Arrays, arrays_of
 from gpuprof._frameworks.torch import fresh_autocast_cache, kept_random_state, own_parameters
 from gpuprof._frameworks.torch_dispatch import may_run_compiled_code
+from gpuprof._frameworks.torch_modules import find_arrays
 from gpuprof._graphs.capture import capture
 from gpuprof._graphs.pool import CapturePool
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
     from gpuprof._graphs.graph import CapturedGraph
-
-_WHAT_A_REPLAY_DOES = (
-    "and a replay leaves lists, dicts and objects as they are; return the new value instead"
-)
 
 
 class _Input(NamedTuple):
@@ -278,20 +275,8 @@ class Recording:
         self.is_running = is_real
         result = self._function(*args, **kwargs)
         self.is_running = False
-        self._check_containers(args, kwargs)
+        check_unchanged(args, kwargs, self._flat, [each.inside for each in self._inputs])
         return result
-
-    def _check_containers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Refuse a function that puts something else into its arguments: a replay would not."""
-        after = flatten_arguments(args, kwargs)
-        for leaf, each in zip(after.leaves, self._inputs, strict=False):
-            if leaf.array is not each.inside:
-                message = f"{leaf.path}: the function replaces it, {_WHAT_A_REPLAY_DOES}"
-                raise TypeError(message)
-        changes = describe_mismatch(after, self._flat)
-        if changes:
-            message = f"the function changes its arguments, {_WHAT_A_REPLAY_DOES}: {changes[0]}"
-            raise TypeError(message)
 
     def _observe_in_a_capture_to_discard(self) -> None:
         block = capture(
@@ -320,9 +305,9 @@ class Recording:
             pool=self._pool,
             timers=settings.timers,
             keep_alive=[
-                *(each.static for each in self._inputs),
-                *(each.inside for each in self._inputs),
+                *((each.static, each.inside) for each in self._inputs),
                 self._place.memory,
+                *find_arrays(self._function),
             ],
             allow_empty=True,
             name=settings.name,
@@ -455,7 +440,7 @@ class Recording:
             state_guards=(
                 *state_guards(self._state),
                 *tensor_guards(self._state, self._seen.externals),
-                *training_flags(_outermost(self.modules)),
+                *training_flags(self.modules),
                 *self._gradients.guards(self._seen.externals),
                 *((ask, ask()) for ask in self._settings.guards),
             ),
@@ -518,9 +503,3 @@ class Recording:
         owned = [each.static for each in self._inputs if not each.arrays.in_place]
         owned += [leaf.array for leaf in self._results]
         return sum(arrays_of(array).nbytes(array) for array in owned)
-
-
-def _outermost(modules: Sequence[Any]) -> list[Any]:
-    """Return the modules that are in no other one: their `train` and `eval` change the rest."""
-    inner = {id(part) for each in modules for part in each.modules() if part is not each}
-    return [each for each in modules if id(each) not in inner]

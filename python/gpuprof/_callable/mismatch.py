@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuprof._callable.leaves import leaf_key, same_value, value_key
-from gpuprof._callable.pytree import Flat, Pattern
+from gpuprof._callable.pytree import Flat, Pattern, flatten_arguments
 from gpuprof._common.text import a_type, shown_value, type_name
 from gpuprof._frameworks.array_facts import (
     SHAPE,
@@ -17,6 +17,9 @@ from gpuprof._frameworks.array_facts import (
     family_name,
 )
 from gpuprof._graphs.nodes import plural
+
+if TYPE_CHECKING:
+    from gpuprof._callable.entry import CapturedCall
 
 
 def describe_mismatch(flat: Flat, captured: Flat) -> list[str]:
@@ -49,6 +52,43 @@ def describe_closest(flat: Flat, captured: Sequence[Flat]) -> str:
         return "\n".join(found)
     verb = "differs" if others == 1 else "differ"
     return "\n".join([*found, f"({plural(others, 'other captured graph')} {verb} no less)"])
+
+
+def check_unchanged(
+    args: tuple[Any, ...], kwargs: dict[str, Any], captured: Flat, arrays: Sequence[Any]
+) -> None:
+    """Refuse a function that puts something else into its arguments: a replay would not.
+
+    They were `captured` with `arrays` when they were given to it. TypeError names what it is.
+    """
+    does = "and a replay leaves lists, dicts and objects as they are; return the new value instead"
+    after = flatten_arguments(args, kwargs)
+    for leaf, array in zip(after.leaves, arrays, strict=False):
+        if leaf.array is not array:
+            message = f"{leaf.path}: the function replaces it, {does}"
+            raise TypeError(message)
+    changes = describe_mismatch(after, captured)
+    if changes:
+        message = f"the function changes its arguments, {does}: {changes[0]}"
+        raise TypeError(message)
+
+
+def describe_call(flat: Flat, key: Any, captured: Sequence[CapturedCall]) -> list[str]:
+    """Say how a call differs from those that were captured, in one text for each difference."""
+    same = [each for each in captured if each.key[0] == key[0]]
+    if not same:
+        return describe_closest(flat, [each.flat for each in captured]).splitlines()
+    theirs = same[0].key
+    lines: list[str] = key[1].describe_difference(same[0].state)
+    if key[2] != theirs[2]:
+        lines.append("training mode: another than captured")
+    if key[3] != theirs[3]:
+        lines.append("requires_grad: of other arguments or parameters than captured")
+    if key[5:] != theirs[5:]:
+        lines.append("strides of arguments: others than captured")
+    if key[4] != theirs[4]:
+        lines.append(f"guards: {key[4][0]!r}, captured {theirs[4][0]!r}")
+    return lines
 
 
 class _Comparison:

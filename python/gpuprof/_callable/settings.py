@@ -192,3 +192,12 @@ def _name_of(fn: Any) -> str:
         return graph_name(name) or "callable"
     except (TypeError, ValueError):
         return "callable"
+
+
+def sees_order_of_keywords(fn: Callable[..., Any]) -> bool:
+    """Return whether a function may see in which order keywords are given: it takes any of them."""
+    try:
+        parameters = inspect.signature(getattr(fn, "forward", fn)).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)

@@ -152,8 +152,14 @@ def tensor_guards(state: State, externals: Iterable[External]) -> list[StateGuar
 
 
 def training_flags(modules: Iterable[Any]) -> list[StateGuard]:
-    """Return what says that modules are in training or evaluation as they were."""
-    return [(functools.partial(getattr, each, "training"), each.training) for each in modules]
+    """Return what says that modules are in training or evaluation as they were.
+
+    Only of those that are in no other one: their `train` and `eval` change the rest.
+    """
+    modules = list(modules)
+    inner = {id(part) for each in modules for part in each.modules() if part is not each}
+    outer = [each for each in modules if id(each) not in inner]
+    return [(functools.partial(getattr, each, "training"), each.training) for each in outer]
 
 
 def _all_require(tensors: list[Any]) -> bool:

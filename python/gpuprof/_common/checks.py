@@ -5,6 +5,7 @@ Values come from files as well as from callers, so they are shortened in the tex
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -79,3 +80,15 @@ def mapping(name: str, value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise wrong(value, name, "a mapping of text to values")
     return dict(value)
+
+
+def level_outside() -> int:
+    """Return the ``stacklevel`` of the caller's first frame that is not gpuprof's."""
+    level = 1
+    frame = sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(
+        "gpuprof."
+    ):
+        frame = frame.f_back
+        level += 1
+    return level

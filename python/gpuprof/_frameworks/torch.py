@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypedDict
 
@@ -15,9 +15,9 @@ from gpuprof._frameworks import loaded
 
 __all__ = [
     "TorchMemory",
+    "compiled",
     "fresh_autocast_cache",
     "has_ddp",
-    "kept_buffers",
     "kept_random_state",
     "note_reset",
     "own_parameters",
@@ -137,34 +137,6 @@ def fresh_autocast_cache() -> Iterator[None]:
 
 
 @contextmanager
-def kept_buffers(modules: Iterable[Any]) -> Iterator[None]:
-    """Put the buffers of modules in training mode back after the block, in place.
-
-    A batch norm would otherwise count and average what it sees in a warm-up. The copies are
-    enqueued on the current stream.
-    """
-    places: list[tuple[Any, str, Any]] = []
-    before: dict[int, Any] = {}
-    for part in (part for module in modules for part in module.modules() if part.training):
-        for name, buffer in part._buffers.items():
-            if buffer is not None:
-                places.append((part._buffers, name, buffer))
-                if id(buffer) not in before:
-                    before[id(buffer)] = buffer.detach().clone()
-    try:
-        yield
-    finally:
-        if places:
-            # In inference mode, tensors that were made in it can be written to as well.
-            with loaded.torch().inference_mode():
-                for buffers, name, buffer in places:
-                    if buffers[name] is not buffer:
-                        buffers[name] = buffer
-                    if id(buffer) in before:
-                        buffer.copy_(before.pop(id(buffer)))
-
-
-@contextmanager
 def own_parameters(modules: Iterable[Any]) -> Iterator[dict[int, Any]]:
     """Put others into the place of the parameters of modules that require gradients, for the block.
 
@@ -223,3 +195,11 @@ def has_ddp(parameters: Iterable[Any]) -> bool:
         if type(each) is parallel.DistributedDataParallel
         for parameter in each.parameters()
     )
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function as `torch.compile` makes it, for one shape of its arguments."""
+    import torch
+
+    found: Callable[..., Any] = torch.compile(function, dynamic=False)
+    return found

@@ -1,4 +1,4 @@
-"""The torch modules that a function holds, found without running it."""
+"""The torch modules and the arrays that a function holds, found without running it."""
 
 from __future__ import annotations
 
@@ -18,28 +18,50 @@ def find_modules(function: Any, constants: Iterable[Any] = ()) -> list[Any]:
     belongs to.
     """
     found: dict[int, Any] = {}
+    for each in filter(is_module, [*_all_held(function), *constants]):
+        found.setdefault(id(inside(each)), inside(each))
+    return list(found.values())
+
+
+def find_arrays(function: Any) -> list[Any]:
+    """Return the arrays on a GPU that a callable holds, also in containers and in objects.
+
+    A graph of other libraries' work reads them where they are, and nothing else shows which.
+    """
+    held = list(_all_held(function))
+    for each in tuple(held):
+        if isinstance(each, (list, tuple)):
+            held += each
+        elif not is_module(each) and not isinstance(each, (type, types.ModuleType)):
+            held += (each if isinstance(each, dict) else getattr(each, "__dict__", {})).values()
+    return [each for each in held if hasattr(type(each), "__cuda_array_interface__")]
+
+
+def _all_held(function: Any) -> Iterator[Any]:
+    """Yield a callable, the callables that it is made of, and what each holds."""
     seen: dict[int, Any] = {}
-    waiting = [function, *filter(is_module, constants)]
+    waiting = [function]
     while waiting:
         each = waiting.pop(0)
         if id(each) in seen:
             continue
         seen[id(each)] = each
-        if is_module(each):
-            found[id(inside(each))] = inside(each)
-        else:
-            waiting += _held_by(each)
-    return list(found.values())
+        yield each
+        if not is_module(each):
+            inner, held = _held_by(each)
+            waiting += inner
+            yield from held
 
 
-def _held_by(function: Any) -> Iterator[Any]:
-    """Yield the modules, and the callables it is made of, that a callable holds."""
+def _held_by(function: Any) -> tuple[list[Any], list[Any]]:
+    """Return the callables that a callable is made of, and what else it holds."""
+    inner: list[Any] = []
     held: list[Any] = []
     if isinstance(function, functools.partial):
-        yield function.func
+        inner.append(function.func)
         held += [*function.args, *function.keywords.values()]
     elif isinstance(function, types.MethodType):
-        yield function.__func__
+        inner.append(function.__func__)
         held += [function.__self__, *getattr(function.__self__, "__dict__", {}).values()]
     elif isinstance(function, types.FunctionType):
         held += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
@@ -51,8 +73,8 @@ def _held_by(function: Any) -> Iterator[Any]:
     attributes = getattr(function, "__dict__", {})
     for name in ("_torchdynamo_orig_callable", "__wrapped__"):
         if name in attributes:
-            yield attributes[name]
-    yield from filter(is_module, held)
+            inner.append(attributes[name])
+    return inner, held
 
 
 def _names_in(code: types.CodeType) -> set[str]:

@@ -279,7 +279,7 @@ void bind_graphs_capture(py::module_& module) {
   module.def(
       "_captured_work",
       [](std::uintptr_t stream, int ordinal, std::size_t since) {
-        const graphs::CapturedWork found = graphs::captured_work(stream, ordinal, since);
+        const graphs::StreamCapture found = graphs::capture_of(stream, ordinal, since);
         return std::make_pair(found.nodes, found.works);
       },
       py::arg("stream"), py::arg("ordinal"), py::arg("since"));

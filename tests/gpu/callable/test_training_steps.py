@@ -187,6 +187,44 @@ def test_gradients_that_are_cleared_outside_between_calls(torch: Any, training: 
     assert fast.stats().replays >= 7
 
 
+@pytest.mark.parametrize("there", [False, True], ids=["none", "some"])
+def test_making_a_callable_leaves_gradients_and_parameters_as_they_were(
+    torch: Any, training: Any, there: bool
+) -> None:
+    module, eager = training.pair()
+
+    def of(each: Any) -> Any:
+        optimizer = torch.optim.SGD(each.parameters(), lr=0.05)
+
+        def step(values: Any, wanted: Any) -> Any:
+            loss = torch.nn.functional.mse_loss(each(values), wanted)
+            loss.backward()  # adds to what is there
+            optimizer.step()
+            return loss.detach()
+
+        return step
+
+    for each in (module, eager):
+        for parameter in each.parameters():
+            parameter.grad = torch.full_like(parameter, 0.01) if there else None
+    before = [parameter.grad for parameter in module.parameters()]
+    fast = gpuprof.make_graphed_callable(of(module), (training.batch(0), training.batch(1000)))
+    for parameter, gradient in zip(module.parameters(), before, strict=True):
+        assert parameter.grad is gradient
+    training.assert_same_gradients(module, eager)
+    training.assert_same_state(module, eager)
+    plain = of(eager)
+    for step in range(4):
+        if not there:
+            training.clear([module, eager])
+        given = training.batch(step), training.batch(step + 1000)
+        assert_same_losses(fast(*given), plain(*given))
+        training.assert_same_gradients(module, eager)
+    training.assert_same_state(module, eager)
+    seen = fast.stats()
+    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 4, 0), seen
+
+
 def test_gradients_that_are_dropped_after_a_call_that_clears_its_own(
     torch: Any, training: Any
 ) -> None:
