@@ -24,6 +24,7 @@ from gpuprof._callable.entry import (
     after_run,
     facts_of,
     fill_from,
+    floating_dtypes,
     is_simple,
     may_be_view,
     stage,
@@ -161,7 +162,8 @@ class Recording:
                 self._gradients = GradientFields(self.modules)
             arguments = [each.inside for each in self._inputs]
             self._seen = Observation(arguments)
-            if self._is_compiled and (warmup or arguments):
+            runs_once = self._settings.warmup == 0 and not arguments
+            if self._is_compiled and not runs_once:
                 self._observe_in_a_capture_to_discard()
                 self._gradients.restore()
             self._graph = self._capture(observes=not self._is_compiled)
@@ -203,9 +205,11 @@ class Recording:
         """Return what runs calls of this kind."""
         seen = self._seen
         guards = self._guards.settle(
-            seen.modules, seen.optimizers, [each.tensor for each in seen.externals]
+            seen.modules, seen.optimizers, [t for e in seen.externals for t in e.tensors.values()]
         )
-        written, read = self._ranges()
+        written, read = seen.ranges(guards.modules)
+        if self._settings.outputs == "static":
+            read = merged([*read, *(extent(leaf.facts) for leaf in self._results)])
         entry = self._entry(guards, written, read)
         captured = CapturedCall(
             entry=entry,
@@ -225,7 +229,13 @@ class Recording:
             has_foreign_work=self._seen.has_foreign_work,
             strides_matter=any(each is not None for each in map(self._call_strides, self._inputs)),
             device=self._place.device,
-            dtypes=self._dtypes(),
+            dtypes=floating_dtypes(
+                [
+                    *(each.tensor for each in seen.externals),
+                    *(each.static for each in self._inputs if loaded.is_tensor(each.static)),
+                ],
+                self._state.autocast,
+            ),
             gradients=self._gradients.changed(),
             training=self._training,
         )
@@ -246,11 +256,12 @@ class Recording:
         arguments = [each.inside for each in self._inputs]
         seen = Observation(arguments)
         with kept_random_state(self._place.device):
-            for number in range(max(times, 2) if self._settings.compile else times):
+            # The first one is observed, and compiled code runs its operators in it.
+            for number in range(max(times, 2) if self._is_compiled else times):
                 result = None  # its memory serves the next run
                 self._fill()
                 with fresh_autocast_cache(), ExitStack() as stack:
-                    if number == 0 and not self._settings.compile:
+                    if number == 0:
                         stack.enter_context(seen.of_block(undo=True))
                     result = self._run(is_real=True)
                     self._trains = self._run_backward(result, seen)
@@ -416,12 +427,6 @@ class Recording:
 
     # The entry.
 
-    def _ranges(self) -> tuple[list[Range], list[Range]]:
-        written, read = self._seen.ranges(self._guards.modules)
-        if self._settings.outputs == "static":
-            read += [extent(leaf.facts) for leaf in self._results]
-        return written, merged(read)
-
     def _entry(
         self, guards: ModuleGuards, written: list[Range], read: list[Range]
     ) -> _core._CacheEntry:
@@ -491,13 +496,6 @@ class Recording:
             stride == 0 and size > 1 for size, stride in zip(shape, strides, strict=True)
         )
         return strides if self._by_layout or was_expanded else None
-
-    def _dtypes(self) -> tuple[str, ...]:
-        tensors = [each.tensor for each in self._seen.externals]
-        tensors += [each.static for each in self._inputs if loaded.is_tensor(each.static)]
-        found = {str(each.dtype) for each in tensors if each.is_floating_point()}
-        found.add(str(self._state.autocast))
-        return tuple(sorted(name.removeprefix("torch.") for name in found))
 
     def _owned_bytes(self) -> int:
         owned = [each.static for each in self._inputs if not each.arrays.in_place]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +90,12 @@ def _meet(one: Range, other: Range) -> bool:
 
 def facts_of(array: Any) -> tuple[Any, ...]:
     return _core._array_facts(array) or facts_by_attributes(array)
+
+
+def floating_dtypes(tensors: Iterable[Any], autocast: Any) -> tuple[str, ...]:
+    """Return the names of the floating-point dtypes that a function computes in."""
+    found = {str(each.dtype) for each in tensors if each.is_floating_point()} | {str(autocast)}
+    return tuple(sorted(name.removeprefix("torch.") for name in found))
 
 
 def may_be_view(facts: tuple[Any, ...]) -> bool:

@@ -111,7 +111,8 @@ class ModuleGuards:
         self._add_modules(modules)
         for each in optimizers:
             for number, group in enumerate(each.param_groups):
-                plain = {key: value for key, value in group.items() if type(value) in _SIMPLE}
+                kinds = (*_SIMPLE, tuple)  # betas
+                plain = {key: value for key, value in group.items() if type(value) in kinds}
                 path = f"{type(each).__name__}.param_groups[{number}]"
                 self._dicts.append(_Dict(group, plain, "attribute", path))
         for tensor in tensors:

@@ -27,10 +27,11 @@ CountNodes = Callable[[int], tuple[int, bool]]
 
 @dataclass
 class External:
-    """A tensor from outside of the run, as an operator got it first, and what was used of it."""
+    """Memory from outside of the run, and what was used of it."""
 
-    tensor: Any
+    tensor: Any  # as an operator got it first
     storage: Any  # keeps the memory alive
+    tensors: dict[int, Any] = field(default_factory=dict)  # all that lie there, by their ids
     reads: set[Range] = field(default_factory=set)
     writes: dict[Range, Any] = field(default_factory=dict)  # with a tensor that lies there
 
@@ -65,6 +66,7 @@ class Observation:
                 storage = argument.untyped_storage()
                 self._arguments.setdefault(int(storage._cdata), []).append(number)
                 self._keep.append(storage)
+        self._views: set[tuple[Any, ...]] = set()  # where the run made views of external memory
         self._made: dict[int, tuple[Any, bool]] = {}
         self._externals: dict[int, External] = {}
         self._gradients: dict[int, Any] = {}
@@ -115,6 +117,7 @@ class Observation:
         """Name tensors that others stood in for; `owners` has them by the ids of those."""
         for each in self.externals:
             each.tensor = owners.get(id(each.tensor), each.tensor)
+            each.tensors = {key: owners.get(key, tensor) for key, tensor in each.tensors.items()}
 
     def ranges(self, modules: Sequence[Any]) -> tuple[list[Range], list[Range]]:
         """Return where the run may have written and read besides, each merged and in order.
@@ -167,7 +170,9 @@ class Observation:
         for tensor in results:
             storage = tensor.untyped_storage()
             number = int(storage._cdata)
-            if number not in self._arguments and number not in self._externals:
+            if number in self._externals:
+                self._views.add(_place_of(tensor))
+            elif number not in self._arguments:
                 # A weak reference keeps the number, not the memory.
                 self._made.setdefault(number, (_weak(storage), is_copy))
         if self._count is not None:
@@ -198,6 +203,8 @@ class Observation:
         tensor = use.tensor
         if tensor.requires_grad and not self._is_made_view(tensor):
             self._gradients.setdefault(id(tensor), tensor)
+        if _place_of(tensor) not in self._views:
+            external.tensors.setdefault(id(tensor), tensor)
         if use.is_viewed:
             return
         place = extent(facts_by_attributes(tensor))
@@ -278,6 +285,10 @@ def _called_modules(modules: list[Any], optimizers: list[Any]) -> Iterator[None]
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _place_of(tensor: Any) -> tuple[Any, ...]:
+    return tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride())
 
 
 def _refuse_subclass(tensor: Any) -> None:

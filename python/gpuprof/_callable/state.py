@@ -20,6 +20,7 @@ from gpuprof._frameworks import loaded
 if TYPE_CHECKING:
     from gpuprof._callable.observe import External
 
+_NO_LEVEL = -1  # of forward-mode differentiation
 _REQUIRES_GRAD = operator.attrgetter("requires_grad")
 
 StateGuard = tuple[Callable[[], object], object]
@@ -100,6 +101,9 @@ def state_guards(state: State) -> tuple[StateGuard, ...]:
     transforms = getattr(torch._C, "_functorch", None)
     if transforms is not None and hasattr(transforms, "maybe_current_level"):
         found.append((transforms.maybe_current_level, None))
+    forward = loaded.torch_part("autograd.forward_ad")
+    if forward is not None:
+        found.append((functools.partial(getattr, forward, "_current_level"), _NO_LEVEL))
     if state.autocast is not None:
         found.append((_autocast_dtype(torch), state.autocast))
         found.append((torch.is_autocast_cache_enabled, state.autocast_cache))
@@ -114,7 +118,10 @@ def _autocast_dtype(torch: Any) -> Callable[[], Any]:
 
 
 def transform_of_torch() -> str | None:
-    """Return the transform of torch.func that this code runs inside of, by name, or None."""
+    """Return what this code runs inside of by name: a transform of torch.func, or forward mode."""
+    forward = loaded.torch_part("autograd.forward_ad")
+    if getattr(forward, "_current_level", _NO_LEVEL) != _NO_LEVEL:
+        return "torch.autograd.forward_ad"
     transforms = getattr(getattr(loaded.whole_torch(), "_C", None), "_functorch", None)
     if transforms is None or getattr(transforms, "maybe_current_level", lambda: None)() is None:
         return None

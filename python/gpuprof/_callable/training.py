@@ -17,11 +17,11 @@ import operator
 import warnings
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from gpuprof._callable.state import StateGuard, requires_grad
 from gpuprof._frameworks import loaded
-from gpuprof._frameworks.torch import has_ddp, without_hooks
+from gpuprof._frameworks.torch import has_ddp, in_ddp_forward, without_hooks
 from gpuprof._graphs.capture import capture
 from gpuprof.errors import InvalidStateError
 
@@ -96,12 +96,7 @@ class Training:
             self._accumulated, self._externals = self._externals, []
             self._check_hooks()
             if has_ddp(self._accumulated):
-                message = (
-                    f"{self._name}: DistributedDataParallel averages gradients as autograd adds "
-                    "them, which param_grads='accumulate' does not have it do; make it with "
-                    "param_grads='autograd'"
-                )
-                raise InvalidStateError(message)
+                self._refuse_ddp()
         self._results = list(results)
         self._is_differentiable = [requires_grad(each) for each in results]
         self._frozen = list(frozen)
@@ -205,6 +200,8 @@ class Training:
 
     def forward(self, ctx: Any, entry: _core._CacheEntry, arrays: tuple[Any, ...]) -> Any:
         """Do the forward part of the autograd Function."""
+        if self._accumulated and in_ddp_forward():
+            self._refuse_ddp()
         results = entry.replay(arrays)
         if self._is_static:
             # Each call returns tensors of its own, which share the graph's memory.
@@ -285,6 +282,13 @@ class Training:
                     "param_grads='autograd'"
                 )
                 raise InvalidStateError(message)
+
+    def _refuse_ddp(self) -> NoReturn:
+        message = (
+            f"{self._name}: DistributedDataParallel averages gradients as autograd adds them, and "
+            "param_grads='accumulate' adds them without it; make it with param_grads='autograd'"
+        )
+        raise InvalidStateError(message)
 
     def _check(self, call: _Call) -> None:
         """Refuse a backward pass whose gradients would be wrong."""

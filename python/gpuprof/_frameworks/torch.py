@@ -18,6 +18,7 @@ __all__ = [
     "compiled",
     "fresh_autocast_cache",
     "has_ddp",
+    "in_ddp_forward",
     "kept_random_state",
     "note_reset",
     "own_parameters",
@@ -195,6 +196,13 @@ def has_ddp(parameters: Iterable[Any]) -> bool:
         if type(each) is parallel.DistributedDataParallel
         for parameter in each.parameters()
     )
+
+
+def in_ddp_forward() -> bool:
+    """Return whether a DistributedDataParallel runs its forward pass."""
+    parallel = loaded.torch_part("nn.parallel.distributed")
+    kind = getattr(parallel, "DistributedDataParallel", None)
+    return getattr(kind, "_active_ddp_module", None) is not None
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -51,12 +51,13 @@ def fuzz(torch: Any, seeds: Any) -> None:
             check_arrays(torch, seed, "cuda")
             continue
         scenario = make_scenario(torch, seed, "cuda")
-        fast = check(scenario, graphed).fast
+        world = check(scenario, graphed)
+        fast = world.fast
         seen = fast.stats()
         counted["calls"] += sum(step.name == "call" for step in scenario.steps)
         counted["replays"] += seen.replays
         counted["captures"] += seen.captures
-        assert seen.failures == 0, f"{seen}\n{scenario}"
+        assert seen.failures <= world.refused, f"{seen}\n{scenario}"
         fast.reset()
     assert counted["replays"] > 0.25 * counted["calls"], counted
 

@@ -100,11 +100,13 @@ def ddp_itself(rank: int) -> None:
 
 def ddp_and_accumulation(rank: int) -> None:
     """Let a graph of a module that DDP has add up gradients, which DDP would not see."""
-    module = training.mlp()
-    other = DistributedDataParallel(module, device_ids=[rank])
+    graphed = Graphed(training.mlp(), training.batch(0))
+    fast = DistributedDataParallel(graphed, device_ids=[rank])
     with pytest.raises(InvalidStateError, match=r"DistributedDataParallel.*'autograd'"):
-        gpuprof.make_graphed_callable(module, (training.batch(0),), param_grads="accumulate")
-    del other
+        graphed._run = gpuprof.make_graphed_callable(
+            graphed.module, (training.batch(0),), param_grads="accumulate"
+        )
+        fast(training.batch(0))
 
 
 def fsdp(_rank: int) -> None:

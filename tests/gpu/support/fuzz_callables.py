@@ -135,6 +135,7 @@ def graphed(scenario: Scenario, world: World) -> None:
             by_name = "autograd's graph of an eager pass" in str(error)
             if mismatch or not (by_name or scenario.stale_arguments(world.step)):
                 raise
+            world.refused += 1
             return world.function(*args)
 
     world.fast = fast

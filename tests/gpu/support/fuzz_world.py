@@ -116,6 +116,7 @@ class World:
         self.keeps = keeps
         self.step = Step("")
         self.fast: Any = None  # the graphed callable, if calls call one
+        self.refused = 0  # calls, by name
         self.arguments: list[Any] = []
         self.results: tuple[Any, ...] = ()
         self.kept: list[Any] = []
