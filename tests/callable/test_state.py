@@ -194,6 +194,8 @@ def test_modules_are_in_training_as_they_were() -> None:
     guards = state.training_flags([model, model[0]])
     assert holds(guards)
     model[0].eval()
+    assert holds(guards), "what is inside of another one is guarded with the rest of it"
+    model.eval()
     assert not holds(guards)
     model.train()
     assert holds(guards)

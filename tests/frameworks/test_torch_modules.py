@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuprof._frameworks.torch_modules import find_modules
+from gpuprof._frameworks.torch_modules import find_arrays, find_modules
 
 
 class Module:
@@ -73,8 +73,41 @@ def test_modules_are_found_once_and_nothing_else_is() -> None:
     def function(x: Any, y: Any = one) -> Any:
         return one, other, later, x, y
 
-    assert find_modules(function, [other, 1, None]) == [other, one]
+    assert find_modules(function, [other, 1, None]) == [one, other]
     assert find_modules(print) == find_modules(Module) == []
     later = unset
     function.__wrapped__ = function  # type: ignore[attr-defined]
     assert find_modules(function) == [one, unset, other]
+
+
+class Array:
+    """An array of some library, by its type alone."""
+
+    __cuda_array_interface__ = None
+
+
+class Holder:
+    """An object with an array."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+
+    def method(self) -> Any:
+        return self.array
+
+
+in_a_global = Array()
+
+
+def test_arrays_are_found_where_a_function_has_them() -> None:
+    in_a_closure, in_a_list, in_an_object, given = (Array() for _ in range(4))
+    items, holder = [in_a_list, 1], Holder(in_an_object)
+
+    def function(x: Any = given) -> Any:
+        return in_a_global, in_a_closure, items, holder, x
+
+    found = {id(each) for each in find_arrays(function)}
+    expected = (in_a_global, in_a_closure, in_a_list, in_an_object, given)
+    assert found == set(map(id, expected))
+    assert find_arrays(holder.method) == [in_an_object]
+    assert find_arrays(print) == []

@@ -211,6 +211,8 @@ class Recording:
         if self._settings.outputs == "static":
             read = merged([*read, *(extent(leaf.facts) for leaf in self._results)])
         entry = self._entry(guards, written, read)
+        tensors = [each.static for each in self._inputs if loaded.is_tensor(each.static)]
+        tensors += [each.tensor for each in seen.externals]
         captured = CapturedCall(
             entry=entry,
             graph=self._graph,
@@ -229,13 +231,7 @@ class Recording:
             has_foreign_work=self._seen.has_foreign_work,
             strides_matter=any(each is not None for each in map(self._call_strides, self._inputs)),
             device=self._place.device,
-            dtypes=floating_dtypes(
-                [
-                    *(each.tensor for each in seen.externals),
-                    *(each.static for each in self._inputs if loaded.is_tensor(each.static)),
-                ],
-                self._state.autocast,
-            ),
+            dtypes=floating_dtypes(tensors, self._state.autocast),
             gradients=self._gradients.changed(),
             training=self._training,
         )

@@ -34,7 +34,8 @@ def find_arrays(function: Any) -> list[Any]:
             held += each
         elif not is_module(each) and not isinstance(each, (type, types.ModuleType)):
             held += (each if isinstance(each, dict) else getattr(each, "__dict__", {})).values()
-    return [each for each in held if hasattr(type(each), "__cuda_array_interface__")]
+    found = [each for each in held if hasattr(type(each), "__cuda_array_interface__")]
+    return list({id(each): each for each in found}.values())
 
 
 def _all_held(function: Any) -> Iterator[Any]:
