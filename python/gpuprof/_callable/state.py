@@ -119,14 +119,14 @@ def _autocast_dtype(torch: Any) -> Callable[[], Any]:
 
 def transform_of_torch() -> str | None:
     """Return what this code runs inside of by name: a transform of torch.func, or forward mode."""
-    forward = loaded.torch_part("autograd.forward_ad")
-    if getattr(forward, "_current_level", _NO_LEVEL) != _NO_LEVEL:
-        return "torch.autograd.forward_ad"
     transforms = getattr(getattr(loaded.whole_torch(), "_C", None), "_functorch", None)
-    if transforms is None or getattr(transforms, "maybe_current_level", lambda: None)() is None:
-        return None
-    key = getattr(transforms.peek_interpreter_stack(), "key", lambda: "a transform")()
-    return f"torch.func ({str(key).rpartition('.')[2].lower()})"
+    level = getattr(transforms, "maybe_current_level", lambda: None)()
+    if transforms is not None and level is not None:
+        key = getattr(transforms.peek_interpreter_stack(), "key", lambda: "a transform")()
+        return f"torch.func ({str(key).rpartition('.')[2].lower()})"
+    forward = loaded.torch_part("autograd.forward_ad")
+    in_forward_mode = getattr(forward, "_current_level", _NO_LEVEL) != _NO_LEVEL
+    return "torch.autograd.forward_ad" if in_forward_mode else None
 
 
 def requires_grad(array: object) -> bool:

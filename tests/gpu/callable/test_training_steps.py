@@ -274,7 +274,8 @@ def test_steps_that_add_up_gradients_in_a_closure(torch: Any, training: Any) -> 
     training.assert_same_state(module, eager)
     training.assert_same_gradients(module, eager)
     seen = fast.stats()
-    assert (seen.captures, seen.replays, seen.eager_calls) == (1, 8, 0), seen
+    # The second one finds gradients where the first found none.
+    assert (seen.captures, seen.replays, seen.eager_calls) == (2, 8, 0), seen
 
 
 def test_a_step_on_another_size_has_a_graph_of_its_own(torch: Any, training: Any) -> None:
