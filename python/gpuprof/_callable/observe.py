@@ -9,6 +9,7 @@ which nothing else is known. Modules and optimizers are seen by torch's global h
 from __future__ import annotations
 
 import contextlib
+import importlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -313,6 +314,5 @@ def _next_sequence_number() -> int:
 
 
 def _weak(storage: Any) -> Any:
-    from torch.multiprocessing.reductions import StorageWeakRef
-
-    return StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+    reductions: Any = importlib.import_module("torch.multiprocessing.reductions")
+    return reductions.StorageWeakRef(storage)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
@@ -66,13 +67,13 @@ def _eager_compiled_code() -> contextlib.AbstractContextManager[object]:
 
 @functools.lru_cache(maxsize=1)
 def _mode() -> Any:
-    from torch.utils._python_dispatch import TorchDispatchMode
+    base: Any = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
 
-    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    class Watch(base):  # type: ignore[misc]
         supports_higher_order_operators = True
 
         def __init__(self, before: Before, after: After) -> None:
-            super().__init__()  # type: ignore[no-untyped-call]
+            super().__init__()
             self._before, self._after = before, after
 
         def __torch_dispatch__(

@@ -316,16 +316,15 @@ PyObject* CacheEntry::run(CallBuffers& buffers) {
   if (Run::is_captured(stream())) return nullptr;
   PyObject* self = py::cast(this, py::return_value_policy::reference).release().ptr();
   std::vector<PyObject*> given{self};
+  given.reserve(1 + buffers.arrays.size());
   for (const CallArray& array : buffers.arrays) given.push_back(array.object);
   PyObject* made = PyObject_Vectorcall(spec_.apply.ptr(), given.data(), given.size(), nullptr);
   Py_DECREF(self);
   if (made == nullptr) throw py::error_already_set();
   buffers.owned.push_back(made);
   if (PyTuple_Check(made) == 0) throw py::type_error("apply() must return a tuple");
-  std::vector<PyObject*> results;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(made); ++i)
-    results.push_back(PyTuple_GET_ITEM(made, i));
-  return build(results);
+  PyObject** const first = PySequence_Fast_ITEMS(made);
+  return build(std::vector<PyObject*>(first, first + PyTuple_GET_SIZE(made)));
 }
 
 py::tuple CacheEntry::replay(const py::tuple& arrays) {
