@@ -251,7 +251,8 @@ class Recording:
     def _warm_up(self, times: int) -> None:
         arguments = [each.inside for each in self._inputs]
         seen = Observation(arguments)
-        with kept_random_state(self._place.device):
+        with kept_random_state(self._place.device), ExitStack() as after:
+            after.callback(seen.restore)
             # The first one is observed, and compiled code runs its operators in it.
             for number in range(max(times, 2) if self._is_compiled else times):
                 result = None  # its memory serves the next run
@@ -261,7 +262,6 @@ class Recording:
                         stack.enter_context(seen.of_block(undo=True))
                     result = self._run(is_real=True)
                     self._trains = self._run_backward(result, seen)
-            seen.restore()
         self.modules += [each for each in seen.modules if each not in self.modules]
 
     def _run_backward(self, result: Any, seen: Observation) -> bool:

@@ -97,10 +97,15 @@ class Observation:
         self._first = _next_sequence_number()
         if count is not None:
             self._nodes, _ = count(0)
-        with _called_modules(self.modules, self.optimizers), watching(self._before, self._after):
-            yield
-        self._look_for_foreign_nodes()
-        self._count = None
+        try:
+            with (
+                _called_modules(self.modules, self.optimizers),
+                watching(self._before, self._after),
+            ):
+                yield
+            self._look_for_foreign_nodes()
+        finally:
+            self._count = None  # it knows the capture, which knows who observes it
 
     def restore(self) -> None:
         """Undo all writes to external tensors that the block made by operators of torch's."""
