@@ -95,9 +95,9 @@ class Observation:
         self._count, self._nodes = count, 0
         self._undo = [] if undo else None
         self._first = _next_sequence_number()
-        if count is not None:
-            self._nodes, _ = count(0)
         try:
+            if count is not None:
+                self._nodes, _ = count(0)
             with (
                 _called_modules(self.modules, self.optimizers),
                 watching(self._before, self._after),
