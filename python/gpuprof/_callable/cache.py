@@ -21,7 +21,7 @@ from gpuprof._callable.placement import call_stream
 from gpuprof._callable.pytree import Flat, flatten_arguments, key_of, layout_of, rebuild
 from gpuprof._callable.settings import sees_order_of_keywords
 from gpuprof._callable.state import current, requires_grad, transform_of_torch
-from gpuprof._callable.verify import compared, mismatch, twins_of
+from gpuprof._callable.verify import check_padding, compared, mismatch, twins_of
 from gpuprof._common.checks import level_outside
 from gpuprof._frameworks.array_facts import is_used_in_place
 from gpuprof._frameworks.torch import compiled
@@ -177,7 +177,7 @@ class CapturingCalls(_core.CallBase):
             if captured is None or captured.overlaps(flat):
                 break
             if padding is not None:
-                result = self._run_padded(captured, flat, padding, args, kwargs)
+                result = self._run_padded(captured, flat, padding, (args, kwargs))
             elif self._is_to_be_verified(captured):
                 result = self._compare(captured, flat)
             else:
@@ -228,10 +228,12 @@ class CapturingCalls(_core.CallBase):
         leaves = captured.flat.leaves
         cannot = any(is_used_in_place(leaf.array) for leaf in leaves)
         runs_once = self._settings.warmup == 0 and not leaves
-        # A second run would write a second time to what only the caller knows of.
-        hides = captured.has_foreign_work and self._settings.writes.names is None
-        asked = self._settings.verify != "off"
-        return asked and captured.entry.runs == 0 and not (cannot or runs_once or hides)
+        cannot |= runs_once or self._hides_writes(captured)
+        return self._settings.verify != "off" and captured.entry.runs == 0 and not cannot
+
+    def _hides_writes(self, captured: CapturedCall) -> bool:
+        """Return whether a second run might write a second time to what only the caller knows."""
+        return captured.has_foreign_work and self._settings.writes.names is None
 
     def _compare(self, captured: CapturedCall, flat: Flat, *, undo: bool = False) -> Any:
         """Run a call both ways; the function's own writes to arguments and state stay.
@@ -459,21 +461,17 @@ class CapturingCalls(_core.CallBase):
         padding = self._settings.buckets.plan(flat)
         return None if padding is None or padding.refused else padding
 
-    def _run_padded(
-        self,
-        captured: CapturedCall,
-        flat: Flat,
-        padding: Padding,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
+    def _run_padded(self, captured: CapturedCall, flat: Flat, padding: Padding, given: Any) -> Any:
+        on = self._stream_of(flat)
         if captured.slices is None or not captured.slices.covers(padding):
             # How results are cut is learned from the function's own, which answer this call.
-            result = self._eagerly(args, kwargs)
+            result = self._eagerly(*given)
             more = learned(padding, captured.result_shapes, result, flat.constants)
             captured.slices = more if captured.slices is None else captured.slices.with_(more)
+            if self._settings.verify != "off" and not self._hides_writes(captured):
+                run = functools.partial(self._run, captured.entry)
+                check_padding(captured, padding, flat, on, expected=result, replay=run)
             return result
-        on = self._stream_of(flat)
         arrays = padding.arrays(flat, on)
         result = self._run(captured.entry, *rebuild(flat.pattern, arrays))
         if result is _core._no_fit or result is _core._is_stale:

@@ -16,6 +16,7 @@ from gpuprof._frameworks.torch import fresh_autocast_cache, kept_random_state
 from gpuprof.errors import GraphMismatchError
 
 if TYPE_CHECKING:
+    from gpuprof._callable.buckets import Padding
     from gpuprof._callable.entry import CapturedCall
     from gpuprof._frameworks.streams import CallStream
 
@@ -122,6 +123,38 @@ def twins_of(leaves: Sequence[Leaf], on: CallStream) -> list[Any]:
             twin.requires_grad_()
         twins.append(twin)
     return twins
+
+
+def check_padding(
+    captured: CapturedCall,
+    padding: Padding,
+    flat: Flat,
+    on: CallStream,
+    *,
+    expected: Any,
+    replay: Callable[[tuple[Any, ...], dict[str, Any]], Any],
+) -> None:
+    """Replay a padded call that the function has answered; ValueError if its results differ.
+
+    Not where it writes besides its results, which would be done twice, or draws random numbers.
+    """
+    draws = getattr(captured.graph._by_torch, "must_replay", False)
+    if captured.writes or captured.written or draws:
+        return
+    found = replay(*rebuild(flat.pattern, padding.arrays(flat, on)))
+    if found is _core._no_fit or found is _core._is_stale:
+        return
+    captured.checks += 1
+    assert captured.slices is not None
+    cut = captured.slices.cut(found, padding, captured.flat.constants)
+    pairs = _result_pairs(expected, cut, flat.constants, captured.flat.constants)
+    for problem in differences(pairs, on=on, computed_in=captured.dtypes):
+        message = (
+            f"buckets: padding changes what the function returns ({problem}): its rows are not "
+            'independent, or do not come first. Drop buckets=, or name a "mask"'
+        )
+        captured.slices = None
+        raise ValueError(message)
 
 
 def _result_pairs(
