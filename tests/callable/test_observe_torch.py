@@ -318,3 +318,12 @@ def test_results_on_the_host_are_not_noted() -> None:
     seen = observed(lambda: None)
     seen.note_results([kept, 5])
     assert seen.externals == []
+
+
+def test_sparse_tensors_are_let_through() -> None:
+    matrix, dense = torch.eye(3).to_sparse(), torch.ones(3, 2)
+    seen = Observation()
+    with seen.of_block():
+        result = torch.sparse.mm(dense.t().to_sparse(), matrix.to_dense())
+    assert result.shape == (2, 3)
+    assert [each.tensor is dense for each in seen.externals].count(True) == 1

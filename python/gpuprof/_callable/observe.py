@@ -173,7 +173,7 @@ class Observation:
             self._note(use)
 
     def _after(self, results: list[Any], is_copy: bool) -> None:
-        for tensor in results:
+        for tensor in filter(_has_storage, results):
             storage = tensor.untyped_storage()
             number = int(storage._cdata)
             if number in self._externals:
@@ -192,7 +192,7 @@ class Observation:
     def _note(self, use: Use) -> None:
         tensor = use.tensor
         _refuse_subclass(tensor)
-        if tensor.layout is not loaded.torch().strided:
+        if not _has_storage(tensor):
             return
         storage = tensor.untyped_storage()
         number = int(storage._cdata)
@@ -291,6 +291,10 @@ def _called_modules(modules: list[Any], optimizers: list[Any]) -> Iterator[None]
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _has_storage(tensor: Any) -> bool:
+    return tensor.layout is loaded.torch().strided  # sparse tensors are made of others
 
 
 def _place_of(tensor: Any) -> tuple[Any, ...]:
