@@ -256,3 +256,16 @@ def test_strides_that_matter_are_told(cupy: Any) -> None:
         gpuprof.errors.InvalidStateError, match="strides of arguments: others than captured"
     ):
         fast(cupy.array([0.0] * 4)[::2])
+
+
+def test_padding_that_changes_a_result_is_refused(cupy: Any) -> None:
+    x = cupy.array([1.0, 2.0, 3.0, 4.0])
+    options: dict[str, Any] = {"buckets": {0: (4,)}, "warmup": 0, "writes": ()}
+    fast = gpuprof.make_graphed_callable(twice(cupy), (x,), **options)
+    short = cupy.array([5.0, 6.0, 7.0])
+    for _ in range(2):  # the second copy begins behind the padding
+        with pytest.raises(ValueError, match=r"^buckets: padding changes .*result: .* first at"):
+            fast(short)
+    assert fast(x).tolist() == [1, 2, 3, 4] * 2
+    unchecked = gpuprof.make_graphed_callable(twice(cupy), (x,), **options, verify="off")
+    assert unchecked(short).tolist() == [5, 6, 7] * 2, "this call is the function's"
