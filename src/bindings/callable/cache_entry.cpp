@@ -386,23 +386,6 @@ CacheEntry& call_entry(PyObject* object) { return unchecked<CacheEntry>(object);
 
 namespace {
 
-// A Python object that can be part of a cycle: a module may hold the callable that watches it.
-py::custom_type_setup collectable() {
-  return py::custom_type_setup([](PyHeapTypeObject* heap_type) {
-    PyTypeObject* type = &heap_type->ht_type;
-    type->tp_flags |= Py_TPFLAGS_HAVE_GC;
-    type->tp_traverse = [](PyObject* self, visitproc visit, void* arg) {
-      Py_VISIT(Py_TYPE(self));
-      if (!py::detail::is_holder_constructed(self)) return 0;
-      return call_entry(self).traverse(visit, arg);
-    };
-    type->tp_clear = [](PyObject* self) {
-      if (py::detail::is_holder_constructed(self)) call_entry(self).clear();
-      return 0;
-    };
-  });
-}
-
 using AnyTuple = py::typing::Tuple<py::object, py::ellipsis>;
 
 using Strides = std::vector<std::int64_t>;
@@ -465,7 +448,7 @@ void bind_cache_entry(py::module_& module) {
       .def(py::init(&make_entry_array), py::kw_only(), py::arg("types"), py::arg("desc"),
            py::arg("in_place"), py::arg("call_strides"), py::arg("requires_grad"),
            py::arg("may_be_view"), py::arg("copied_in"), py::arg("copied_back"));
-  py::class_<CacheEntry>(module, "_CacheEntry", collectable())
+  py::class_<CacheEntry>(module, "_CacheEntry", collectable<&call_entry>())
       .def(py::init(&make_entry), py::kw_only(), py::arg("graph"), py::arg("args"),
            py::arg("keywords"), py::arg("keywords_in_order"), py::arg("arrays"),
            py::arg("state_guards"), py::arg("guards"), py::arg("results"), py::arg("result"),

@@ -351,29 +351,12 @@ Guards& guards_of(PyObject* object) { return unchecked<Guards>(object); }
 
 namespace {
 
-// A Python object that can be part of a cycle: a module may hold the callable that guards it.
-py::custom_type_setup guards_in_cycles() {
-  return py::custom_type_setup([](PyHeapTypeObject* heap_type) {
-    PyTypeObject* type = &heap_type->ht_type;
-    type->tp_flags |= Py_TPFLAGS_HAVE_GC;
-    type->tp_traverse = [](PyObject* self, visitproc visit, void* arg) {
-      Py_VISIT(Py_TYPE(self));
-      if (!py::detail::is_holder_constructed(self)) return 0;
-      return guards_of(self).traverse(visit, arg);
-    };
-    type->tp_clear = [](PyObject* self) {
-      if (py::detail::is_holder_constructed(self)) guards_of(self).clear();
-      return 0;
-    };
-  });
-}
-
 using AnyTuple = py::typing::Tuple<py::object, py::ellipsis>;
 
 }  // namespace
 
 void bind_guards(py::module_& module) {
-  py::class_<Guards> type(module, "_Guards", guards_in_cycles(),
+  py::class_<Guards> type(module, "_Guards", collectable<&guards_of>(),
                           "What a graph takes for granted of modules' dicts and of tensors.");
   type.def(py::init([](const AnyTuple& dicts, const AnyTuple& tensors, std::size_t at_once) {
              return std::make_unique<Guards>(dicts, tensors, at_once);

@@ -94,4 +94,23 @@ class Guards {
 // The guards inside a `_core._Guards`, without a check.
 Guards& guards_of(PyObject* object);
 
+// Lets Python collect objects of a class that are part of a cycle: a module may hold the callable
+// that guards it. `kInside` gives what is inside of one, which has traverse() and clear().
+template <auto kInside>
+pybind11::custom_type_setup collectable() {
+  return pybind11::custom_type_setup([](PyHeapTypeObject* heap_type) {
+    PyTypeObject* type = &heap_type->ht_type;
+    type->tp_flags |= Py_TPFLAGS_HAVE_GC;
+    type->tp_traverse = [](PyObject* self, visitproc visit, void* arg) {
+      Py_VISIT(Py_TYPE(self));
+      if (!pybind11::detail::is_holder_constructed(self)) return 0;
+      return kInside(self).traverse(visit, arg);
+    };
+    type->tp_clear = [](PyObject* self) {
+      if (pybind11::detail::is_holder_constructed(self)) kInside(self).clear();
+      return 0;
+    };
+  });
+}
+
 }  // namespace gpuprof::bindings

@@ -20,13 +20,6 @@ def torch() -> Any:
     return torch_or_skip()
 
 
-@pytest.fixture
-def training(torch: Any) -> Any:
-    from tests.gpu.support import training
-
-    return training
-
-
 # What gradients are.
 
 

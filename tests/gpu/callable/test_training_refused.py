@@ -21,13 +21,6 @@ def torch() -> Any:
     return torch_or_skip()
 
 
-@pytest.fixture
-def training(torch: Any) -> Any:
-    from tests.gpu.support import training
-
-    return training
-
-
 @both_ways
 def test_a_backward_pass_after_a_later_call_is_refused(
     torch: Any, training: Any, param_grads: Any

@@ -21,13 +21,6 @@ def torch() -> Any:
     return torch_or_skip()
 
 
-@pytest.fixture
-def training(torch: Any) -> Any:
-    from tests.gpu.support import training
-
-    return training
-
-
 def adam(torch: Any, module: Any) -> Any:
     return torch.optim.Adam(module.parameters(), lr=1e-3, fused=True, capturable=True)
 
