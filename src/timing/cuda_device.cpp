@@ -68,17 +68,17 @@ void fail_record(Sample& sample, const Error& error) noexcept {
   }
 }
 
-// Returns the host's time after the record.
-HostNanoseconds record(const EventAccess& access, const Sample& sample, CUevent event,
-                       std::uintptr_t stream, HostNanoseconds before) {
+void record(const EventAccess& access, const Sample& sample, CUevent event, std::uintptr_t stream) {
   if (sample.external()) {
     check(access.record_in_graph(event, as_stream(stream)), "cuEventRecordWithFlags");
-  } else {
-    check(access.record(event, as_stream(stream)), "cuEventRecord");
+    return;
   }
-  const HostNanoseconds after = host_now();
-  device::note_queue_time(stream, after - before);
-  return after;
+  static std::atomic<std::uint64_t> records{0};
+  const std::uint64_t number = records.load(std::memory_order_relaxed);
+  records.store(number + 1, std::memory_order_relaxed);  // a lost count only moves what is timed
+  const QueueWatch watch(number);
+  check(access.record(event, as_stream(stream)), "cuEventRecord");
+  watch.note(stream);
 }
 
 // Leaves the sample with a pair of the right clock, or false if there is none left.
@@ -146,7 +146,8 @@ void begin_or_throw(Sample& sample, bool in_capture, int ordinal) {
     sample.gpu_begin.anchor = found.clock->timeline().newest();
     if (!is_default) sample.stream_id = contexts::id_of(table, sample.stream);
   }
-  sample.host_begin = record(found.access, sample, start_of(sample), sample.stream, host_now());
+  record(found.access, sample, start_of(sample), sample.stream);
+  sample.host_begin = host_now();
 }
 
 // A default stream belongs to the current context, which the body may have changed.
@@ -173,7 +174,7 @@ void record_end(Sample& sample, std::uintptr_t stream) {
                 "another one");
   }
   sample.host_end = host_now();
-  record(access, sample, end_of(sample), stream, sample.host_end);
+  record(access, sample, end_of(sample), stream);
   if (capturing && !sample.keeps_pair) captures::hand_over(capture.id, sample);
 }
 

@@ -132,7 +132,11 @@ void EventClock::push(Sample* sample) {
   bool full = false;
   {
     const std::lock_guard lock(mutex_);
-    Queue& queue = queues_[key];
+    if (last_queue_ == nullptr || key != last_key_) {
+      last_queue_ = &queues_[key];
+      last_key_ = key;
+    }
+    Queue& queue = *last_queue_;
     sample->next = nullptr;
     (queue.tail != nullptr ? queue.tail->next : queue.head) = sample;
     queue.tail = sample;
@@ -188,6 +192,7 @@ void EventClock::drain_all(const driver::EventAccess& access) noexcept {
 void EventClock::forget_empty_queues() noexcept {
   const std::lock_guard lock(mutex_);
   if (queues_.size() <= kIdleQueues) return;
+  last_queue_ = nullptr;
   for (auto it = queues_.begin(); it != queues_.end();) {
     it = it->second.head == nullptr ? queues_.erase(it) : std::next(it);
   }
@@ -197,7 +202,9 @@ void EventClock::forget_if_empty(std::uintptr_t queue) noexcept {
   const std::lock_guard lock(mutex_);
   if (queues_.size() <= kIdleQueues) return;
   const auto found = queues_.find(queue);
-  if (found != queues_.end() && found->second.head == nullptr) queues_.erase(found);
+  if (found == queues_.end() || found->second.head != nullptr) return;
+  last_queue_ = nullptr;
+  queues_.erase(found);
 }
 
 void EventClock::drain_queue(Queue& queue, const driver::EventAccess& access) noexcept {

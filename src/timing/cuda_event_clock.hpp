@@ -139,13 +139,16 @@ class EventClock {
   std::atomic<bool> lost_{false};
   CudaTimeline timeline_{table_, *this};
   SpinFlag draining_;  // held by the thread that drains; released by finish_drain()
-  std::mutex mutex_;   // of what follows
+  SpinFlag mutex_;     // of what follows; never held over a driver call
   std::vector<EventPair> free_;
   std::size_t made_ = 0;       // pooled pairs, in the pool or in use
   std::size_t in_graphs_ = 0;  // pairs made for graphs
   std::size_t holders_ = 0;
   std::shared_ptr<const driver::Error> loss_;
   std::unordered_map<std::uintptr_t, Queue> queues_;  // by Sample::queue
+  // The queue of the last push, which is the next one's in a loop; null after any was erased.
+  std::uintptr_t last_key_ = 0;
+  Queue* last_queue_ = nullptr;
 };
 
 // A pair of events that are nodes of a graph.

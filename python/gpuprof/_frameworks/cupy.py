@@ -49,6 +49,11 @@ class CupyMemory:
         self.host_functions: list[Any] = []
         self.pool = _Pool(cupy.cuda)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether CuPy allocated nothing in the capture and added no host function to it."""
+        return not self.host_functions and self.pool.is_empty
+
     def __del__(self) -> None:
         if hasattr(self, "pool"):
             self.pool.close()
@@ -60,6 +65,8 @@ class _Pool:
     From 14.1 on, part of a block whose pool has gone is never freed.
     """
 
+    _is_finalizing = staticmethod(sys.is_finalizing)  # at exit the module's names are gone
+
     def __init__(self, cuda: Any) -> None:
         self._cuda = cuda
         self._is_closed = False
@@ -67,6 +74,11 @@ class _Pool:
         self._blocks: list[_Block] = []
         # Not a method of this object, which would be a cycle, for only the collector to end.
         self._pool = cuda.MemoryPool(functools.partial(_new_block, cuda, self._blocks))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever allocated."""
+        return not self._blocks
 
     def malloc(self, size: int) -> Any:
         """Return memory, as an allocator of CuPy's does."""
@@ -82,7 +94,7 @@ class _Pool:
 
     def trim(self) -> None:
         """Free what no array uses, if the pool is closed. Never raises."""
-        if self._is_closed and not sys.is_finalizing():
+        if self._is_closed and not self._is_finalizing():
             with contextlib.suppress(Exception):
                 self._pool.free_all_blocks()
 
@@ -106,6 +118,7 @@ class _Block:
     """Memory of the device, which may be allocated and freed in a capture."""
 
     address = 0
+    _is_finalizing = staticmethod(sys.is_finalizing)  # at exit the module's names are gone
 
     def __init__(self, runtime: Any, size: int) -> None:
         self._runtime = runtime
@@ -113,7 +126,7 @@ class _Block:
             self.address = int(runtime.malloc(size))
 
     def __del__(self) -> None:
-        if self.address and not sys.is_finalizing():
+        if self.address and not self._is_finalizing():
             with contextlib.suppress(Exception), relaxed():
                 self._runtime.free(self.address)
 
@@ -128,6 +141,7 @@ class CupyCapture:
 
     _undo: contextlib.ExitStack | None = None  # from before the first step of `begin` on
     _memory: CupyMemory | None = None
+    _is_finalizing = staticmethod(sys.is_finalizing)  # at exit the module's names are gone
 
     def __init__(self, stream: int, given: object = None) -> None:
         self._stream = stream
@@ -161,10 +175,13 @@ class CupyCapture:
         undo.enter_context(stream)
 
     def end(self) -> object:
-        """Undo what `begin` did, and return what has to be kept as long as the graph."""
+        """Undo what `begin` did, and return what has to be kept as long as the graph, or None.
+
+        A graph that keeps something records an event after each launch, so nothing is kept in vain.
+        """
         self._put_back()
         memory, self._memory = self._memory, None
-        return memory
+        return None if memory is None or memory.is_empty else memory
 
     def abort(self) -> None:
         """Undo what `begin` did and give the memory back. Never raises."""
@@ -173,7 +190,7 @@ class CupyCapture:
         self._memory = None
 
     def __del__(self) -> None:
-        if self._undo is not None and not sys.is_finalizing():
+        if self._undo is not None and not self._is_finalizing():
             self.abort()
 
     def _put_back(self) -> None:

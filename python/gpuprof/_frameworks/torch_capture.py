@@ -123,6 +123,7 @@ class TorchCapture:
     # What is to be undone; of the class, for the sake of an object that fails to be made.
     _before: Any = None  # the stream that the capture's one stands in for
     _current: Any = None  # the block in which the capture's stream is the current one
+    _is_finalizing = staticmethod(sys.is_finalizing)  # at exit the module's names are gone
     _in_torch = False  # torch's begin was called, and its end has yet to succeed
 
     def __init__(self, stream: object, mode: str, pool: Any = None) -> None:
@@ -223,7 +224,7 @@ class TorchCapture:
 
     def __del__(self) -> None:
         to_undo = self._in_torch or self._current is not None or self._before is not None
-        if to_undo and not sys.is_finalizing():
+        if to_undo and not self._is_finalizing():
             self.abort()
 
     def _put_back(self) -> None:

@@ -118,6 +118,7 @@ class GraphCaptureGuard:
     _replaced_stream: int | None = None  # one of gpuprof's own is captured instead of it
     _is_to_undo = False  # it has begun, and was neither finished nor undone
     _over = "this capture has not begun"
+    _is_finalizing = staticmethod(sys.is_finalizing)  # at exit the module's names are gone
 
     def __init__(
         self,
@@ -389,7 +390,7 @@ class GraphCaptureGuard:
         was_open = not self._over
         if was_open or self._is_to_undo:
             self._give_up("this capture was dropped")
-        if was_open and not sys.is_finalizing():
+        if was_open and not self._is_finalizing():
             warnings.warn(
                 "a GraphCaptureGuard was dropped while its capture was open, which was discarded; "
                 "call finish() or abort()",
