@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "driver/process.hpp"
 #include "graphs/capture.hpp"
 #include "graphs/device_scalar.hpp"
 #include "graphs/graph_timers.hpp"
@@ -200,7 +201,13 @@ class CapturedGraph {
     std::uint32_t waited_for = 0;  // the number of its updates at the last wait
     std::uint32_t now = 0;         // at the launch under way
   };
-  void throw_if_blocked() const;
+  void throw_if_blocked() const {
+    if (driver::blocked.load(std::memory_order_relaxed) != 0 ||
+        generation_ != driver::fork_generation()) {
+      throw_blocked();
+    }
+  }
+  [[noreturn]] static void throw_blocked();
   // Takes the lock. Throws first in a forked child, where the lock may never be released.
   [[nodiscard]] std::unique_lock<std::mutex> enter(bool wait = true);
   // The same, and waits for an external launch of another thread.

@@ -87,11 +87,7 @@ CapturedGraph::~CapturedGraph() {
   if (!closed()) close();
 }
 
-void CapturedGraph::throw_if_blocked() const {
-  if (driver::blocked.load(std::memory_order_relaxed) == 0 &&
-      generation_ == driver::fork_generation()) {
-    return;
-  }
+void CapturedGraph::throw_blocked() {
   driver::throw_if_blocked();
   throw Error(ErrorKind::kForked,
               "this graph was made before the process was forked, and the parent's CUDA objects "
@@ -105,7 +101,6 @@ std::unique_lock<std::mutex> CapturedGraph::enter(bool wait) {
 }
 
 driver::EventAccess CapturedGraph::throw_if_unusable() const {
-  throw_if_blocked();
   if (closed_.load(std::memory_order_relaxed)) {
     throw Error(ErrorKind::kInvalidState, "this graph is closed; capture a new one");
   }

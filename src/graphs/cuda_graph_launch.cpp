@@ -55,12 +55,12 @@ void CapturedGraph::throw_if_capturing(const Table& table, std::uintptr_t stream
                   "broken the capture.)");
 }
 
-// With the lock held, and the context of a default stream current. The driver itself orders the
-// launches of one executable graph.
+// With the lock held, the context of a default stream current, and `last_` there. The driver itself
+// orders the launches of one executable graph.
 void CapturedGraph::wait_for_previous(const Table& table, const EventAccess& access,
                                       std::uintptr_t stream) {
   LaunchOrder& order = *order_;
-  if (!order.last_ || (order.last_ == completed_ && !order.after_use_)) return;
+  if (order.last_ == completed_ && !order.after_use_) return;
   timing::EventClock& clock = order.last_->clock;
   const auto access_to_last = &clock != clock_ ? clock.try_access() : access;
   if (!access_to_last) {
@@ -115,7 +115,7 @@ void CapturedGraph::note_use(std::uintptr_t stream) {
   }
   record_completions();
   in_order_ = true;
-  wait_for_previous(table, access, stream);
+  if (order_->last_) wait_for_previous(table, access, stream);
   order_->after_use_ = true;
   check(static_cast<CUresult>(record_completion(table, access, stream)), "cuEventRecord");
 }
@@ -137,8 +137,8 @@ LaunchResult CapturedGraph::prepare_launch(const Table& table, const EventAccess
       return LaunchResult::kRefused;
     }
   }
-  wait_for_previous(table, access, request.stream);
-  wait_for_scalars(request.stream);
+  if (order_->last_) wait_for_previous(table, access, request.stream);
+  if (!scalars_.empty()) wait_for_scalars(request.stream);
   Sample* const replay = request.replay;
   if (spans_.collects()) {
     if (replay == nullptr) {
