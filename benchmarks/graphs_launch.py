@@ -22,7 +22,7 @@ import gpuprof
 from raw_driver.build import RawDriver, RawDriverError, RawGraphs
 from support import measure
 from support.graph_peers import GraphPeers
-from support.loops import BenchmarkError, Loop, busy_thread, timed
+from support.loops import BenchmarkError, busy_thread, repeated, timed
 from support.measure import Contender, Rounds
 from support.results import Row
 
@@ -68,7 +68,7 @@ class Bench:
     ) -> Contender:
         """Return a loop of launches of a graph of `size` kernels."""
         count, burst = _SIZES[size]
-        return Contender(name, timed(_called(launch, *given), wait=self.wait, burst=burst), count)
+        return Contender(name, timed(repeated(launch, *given), wait=self.wait, burst=burst), count)
 
     def raw_launches(self, name: str, size: int) -> Contender:
         """Return the same loop in C++."""
@@ -87,14 +87,6 @@ class Bench:
             return []
         finally:
             gpuprof.reset()
-
-
-def _called(function: Callable[..., object], *given: object) -> Loop:
-    def loop(count: int) -> None:
-        for _ in repeat(None, count):
-            function(*given)
-
-    return loop
 
 
 def captures(bench: Bench, note: str = "") -> list[Row]:
@@ -275,9 +267,9 @@ def looking_inside(bench: Bench) -> list[Row]:
     rounds = Rounds()
     rounds.measure(
         [
-            Contender(nodes, timed(_called(lambda: fresh().nodes)), 10),
-            Contender(edges, timed(_called(lambda: fresh().edges)), 10),
-            Contender(signature, timed(_called(lambda: fresh().signature())), 10),
+            Contender(nodes, timed(repeated(lambda: fresh().nodes)), 10),
+            Contender(edges, timed(repeated(lambda: fresh().edges)), 10),
+            Contender(signature, timed(repeated(lambda: fresh().signature())), 10),
         ],
         bench.rounds,
     )
@@ -298,7 +290,7 @@ def device_scalars(bench: Bench) -> list[Row]:
     double = gpuprof.DeviceScalar(0.0, "float64", bench.stream)
 
     def updates(name: str, scalar: gpuprof.DeviceScalar) -> Contender:
-        loop = _called(scalar.update, 0.5, bench.stream)
+        loop = repeated(scalar.update, 0.5, bench.stream)
         return Contender(name, timed(loop, wait=bench.wait, burst=_FILL_BURST), _FILLS)
 
     rounds = Rounds()

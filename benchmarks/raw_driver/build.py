@@ -1,6 +1,7 @@
 """Builds the C++ library that makes the same driver calls with nothing around them, and wraps it.
 
-`RawDriver` has streams and event pairs, `RawGraphs` captures, launches and fills.
+`RawDriver` has streams and event pairs, `RawGraphs` captures, launches and fills, `RawParts` the
+other driver calls of a scope and of a launch.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-_SOURCES = tuple(Path(__file__).with_name(name) for name in ("raw_driver.cpp", "raw_graphs.cpp"))
+_SOURCES = tuple(
+    Path(__file__).with_name(f"raw_{name}.cpp") for name in ("driver", "graphs", "parts")
+)
 
 
 class RawDriverError(RuntimeError):
@@ -55,6 +58,35 @@ class RawGraphs:
     def memsets(self, stream: int, count: int, *, burst: int) -> int:
         """Return the nanoseconds that `count` fills of 4 bytes took."""
         return _time(self._library.raw_memsets(stream, count, burst))
+
+
+class RawParts:
+    """The driver calls that a scope and a launch make beside their own, in the current context."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        size, handle, time = ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int64
+        _declare(library, "raw_scope_queries", time, [handle, size])
+        _declare(library, "raw_launch_queries", time, [handle, size])
+        _declare(library, "raw_pair_reads", time, [handle, size, size])
+        _declare(library, "raw_completions", time, [handle, size, size])
+        _check(library.raw_parts_open(), "finding the driver's functions for parts")
+
+    def scope_queries(self, stream: int, count: int) -> int:
+        """Return the nanoseconds of `count` times what a scope asks of the driver."""
+        return _time(self._library.raw_scope_queries(stream, count))
+
+    def launch_queries(self, stream: int, count: int) -> int:
+        """Return the nanoseconds of `count` times what a launch asks of the driver."""
+        return _time(self._library.raw_launch_queries(stream, count))
+
+    def pair_reads(self, stream: int, count: int, *, pool: int) -> int:
+        """Return the nanoseconds that reading `count` complete event pairs took."""
+        return _time(self._library.raw_pair_reads(stream, count, pool))
+
+    def completions(self, stream: int, count: int, *, burst: int) -> int:
+        """Return the nanoseconds that `count` records of an event without timing took."""
+        return _time(self._library.raw_completions(stream, count, burst))
 
 
 class RawDriver:
@@ -105,6 +137,10 @@ class RawDriver:
     def graphs(self) -> RawGraphs:
         """Return the calls for graphs, in the primary context."""
         return RawGraphs(self._library)
+
+    def parts(self) -> RawParts:
+        """Return the calls beside a scope's and a launch's own, in the primary context."""
+        return RawParts(self._library)
 
 
 def _declare(library: ctypes.CDLL, name: str, result: type, arguments: Sequence[type]) -> None:

@@ -94,6 +94,16 @@ def called(first: Callable[..., object], second: Callable[..., object], *given: 
     return loop
 
 
+def repeated(function: Callable[..., object], *given: object) -> Loop:
+    """Call one function with the same arguments."""
+
+    def loop(count: int) -> None:
+        for _ in repeat(None, count):
+            function(*given)
+
+    return loop
+
+
 def answered(function: Callable[[int], object]) -> Loop:
     """Call a function of one number."""
 

@@ -53,6 +53,14 @@ class Rounds:
         columns = [self._values[term] for term in terms]
         self._values[name] = [sum(values) for values in zip(*columns, strict=True)]
 
+    def add_rest(self, name: str, *, of: str, without: Sequence[str]) -> None:
+        """Add what is left of a contender when others are taken away, round by round."""
+        columns = [self._values[term] for term in without]
+        parts = [sum(values) for values in zip(*columns, strict=True)]
+        self._values[name] = [
+            max(whole - part, 0.0) for whole, part in zip(self._values[of], parts, strict=True)
+        ]
+
     def row(
         self,
         name: str,
