@@ -73,10 +73,7 @@ void record(const EventAccess& access, const Sample& sample, CUevent event, std:
     check(access.record_in_graph(event, as_stream(stream)), "cuEventRecordWithFlags");
     return;
   }
-  static std::atomic<std::uint64_t> records{0};
-  const std::uint64_t number = records.load(std::memory_order_relaxed);
-  records.store(number + 1, std::memory_order_relaxed);  // a lost count only moves what is timed
-  const QueueWatch watch(number);
+  const QueueWatch watch;
   check(access.record(event, as_stream(stream)), "cuEventRecord");
   watch.note(stream);
 }

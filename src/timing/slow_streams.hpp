@@ -32,12 +32,14 @@ void note_queue_time(std::uintptr_t stream, HostNanoseconds took) noexcept;
 
 // Times a call that queues something, for note_queue_time(). For the stack of one function.
 //
-// Reading the host's clock twice would make up a tenth of a graph launch. So only every eighth call
-// is timed, or all of them while some stream is slow, and on x86 with the time-stamp counter (8 to
-// 16 ns). Its rate, 1 to 5 GHz, is taken for 2 GHz: good enough to recognise a call that waits.
+// Reading the host's clock twice would make up a tenth of a graph launch. So on x86 it reads the
+// time-stamp counter (8 to 16 ns for both). Its rate, 1 to 5 GHz, is taken for 2 GHz: good enough
+// to recognise a call that waits.
 class QueueWatch {
  public:
-  // Before the `call`-th call of its kind.
+  // Times the call.
+  QueueWatch() noexcept : timed_(true), begun_(now()) {}
+  // Times the `call`-th call of its kind if it is an eighth one, or while some stream is slow.
   explicit QueueWatch(std::uint64_t call) noexcept
       : timed_(call % kEvery == 0 || device::any_slow.load(std::memory_order_relaxed)),
         begun_(timed_ ? now() : 0) {}
