@@ -39,9 +39,10 @@ using Buffer = std::unique_ptr<std::uint8_t[]>;
 // given back: CUPTI may still write into it.
 class BufferPool {
  public:
+  // Null past the limit, and for lack of memory.
   std::uint8_t* lend() {
     const std::lock_guard lock(mutex_);
-    if (lent_.size() >= kMaxBuffers) return nullptr;
+    if (lent_.size() >= left_behind_ + kMaxBuffers) return nullptr;
     Buffer buffer;
     if (idle_.empty()) {
       buffer.reset(new (std::nothrow) std::uint8_t[kBufferBytes]);
@@ -76,13 +77,21 @@ class BufferPool {
     idle_.shrink_to_fit();
   }
 
-  std::size_t lent() {
+  // A new collection begins: what is still lent now may never come back.
+  void begin() {
     const std::lock_guard lock(mutex_);
-    return lent_.size();
+    left_behind_ = lent_.size();
+  }
+
+  // Whether buffers that were lent since begin() are missing.
+  bool is_missing_some() {
+    const std::lock_guard lock(mutex_);
+    return lent_.size() > left_behind_;
   }
 
  private:
   std::mutex mutex_;
+  std::size_t left_behind_ = 0;
   std::unordered_map<std::uint8_t*, Buffer> lent_;
   std::vector<Buffer> idle_;
 };
@@ -98,7 +107,6 @@ struct State {
   std::unique_ptr<LaunchNames> launch_names;
   std::vector<std::pair<int, bool>> enabled;  // kinds, and whether all of its functions are
   int thread_ids = 0;                         // CUPTI's setting before
-  std::size_t left_behind = 0;                // buffers that never came back
   std::atomic<bool> collecting{false};
   std::atomic<std::uint32_t> generation{0};  // one more than that of the process; 0: never used
 };
@@ -193,7 +201,7 @@ std::uint64_t realtime_now() noexcept {
 
 // Of a few tries the one with the least time between two readings of the host's clock.
 ClockPair read_clocks(const Library& library) {
-  constexpr std::int64_t kSameClock = 1'000'000;
+  constexpr std::int64_t kSameTime = 1'000'000;
   ClockPair best;
   best.error = std::numeric_limits<std::int64_t>::max();
   for (int tries = 0; tries < 8; ++tries) {
@@ -205,7 +213,7 @@ ClockPair read_clocks(const Library& library) {
     pair.host = before + (after - before) / 2;
     pair.error = (after - before + 1) / 2;
     const auto apart = static_cast<std::int64_t>(realtime_now() - pair.cupti);
-    pair.realtime = apart >= 0 && apart < kSameClock + 2 * pair.error;
+    pair.realtime = apart >= 0 && apart < kSameTime + 2 * pair.error;
     if (pair.error < best.error) best = pair;
   }
   return best;
@@ -331,7 +339,7 @@ void start(std::size_t max_records, const std::vector<std::string>& candidates) 
     const std::lock_guard lock(state.records);
     state.collection = std::move(collection);
   }
-  state.left_behind = state.buffers.lent();
+  state.buffers.begin();
   state.collecting.store(true, std::memory_order_release);
   try {
     check_result(library,
@@ -369,7 +377,7 @@ Collected stop(bool release) {
     table.cuptiSetThreadIdType(state.thread_ids);
   }
   state.enabled.clear();
-  result.displaced = !release || state.buffers.lent() > state.left_behind;
+  result.displaced = !release || state.buffers.is_missing_some();
   result.records = take_collection(state);
   state.buffers.free_idle();
   const ClockPair& first = result.records->start();

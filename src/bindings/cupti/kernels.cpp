@@ -15,6 +15,8 @@
 #include "bindings/bind.hpp"
 #include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
+#include "bindings/python/switches.hpp"
+#include "bindings/ranges/torch_profiler.hpp"
 #include "cupti/session.hpp"
 #include "graphs/kernel_name.hpp"
 
@@ -105,13 +107,25 @@ py::dict load(const std::vector<std::string>& candidates) {
   return library_facts(*library);
 }
 
+// CUPTI would give its buffers to the wrong one, which ends the process.
+bool torch_is_profiling() {
+  torch_profiler::look();
+  return listens(kTorchImported) && torch_profiler::is_recording();
+}
+
 void start(std::size_t max_records, const std::vector<std::string>& candidates) {
+  if (torch_is_profiling()) {
+    throw driver::Error(driver::ErrorKind::kUnavailable,
+                        "torch's profiler is running and has CUPTI; end it first, or take the "
+                        "kernels from it");
+  }
   without_gil([&] { cupti::start(max_records, candidates); });
 }
 
 py::dict stop(bool release) {
   Collected collected;
-  without_gil([&] { collected = cupti::stop(release); });
+  const bool is_ours = !torch_is_profiling();  // a profiler that began since has CUPTI now
+  without_gil([&] { collected = cupti::stop(release && is_ours); });
   const Collection& records = *collected.records;
   py::dict result = library_facts(*cupti::loaded_or_null());
   result["activities"] = activity_columns(collected);
@@ -148,6 +162,12 @@ py::dict state() {
   return facts;
 }
 
+py::object graph_node_id(std::uintptr_t node) {
+  std::uint64_t id = 0;
+  const bool known = cupti::graph_node_id(reinterpret_cast<void*>(node), id);
+  return known ? py::object(py::int_(id)) : py::object(py::none());
+}
+
 }  // namespace
 
 void bind_cupti(py::module_& module) {
@@ -158,6 +178,8 @@ void bind_cupti(py::module_& module) {
              "Collect kernels, copies, memsets and launches from now on.");
   module.def("_cupti_stop", &stop, py::arg("release") = true,
              "End the collection and return what came, as columns of bytes.");
+  module.def("_cupti_graph_node_id", &graph_node_id, py::arg("node"),
+             "The number that CUPTI gives the node of a graph; None where CUPTI is not loaded.");
   module.def("_cupti_state", &state, "What is loaded, and whether there is a collection.");
 }
 
