@@ -53,6 +53,8 @@ from gpuprof._timing.scope import enable as enable
 from gpuprof._timing.scope import flush as flush
 from gpuprof._timing.scope import reset as reset
 from gpuprof._timing.scope import stats as stats
+from gpuprof._timing.listeners import Listener as Listener
+from gpuprof._timing.listeners import on_sample as on_sample
 from gpuprof._timing.rows import Row as Row
 from gpuprof._timing.rows import Summary as Summary
 from gpuprof._timing.stats import Stats as Stats
@@ -132,6 +134,7 @@ __all__ = [
     "make_graphed_callable",
     "mark",
     "nvtx",
+    "on_sample",
     "push",
     "range_end",
     "range_start",
