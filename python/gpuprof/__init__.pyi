@@ -2,6 +2,7 @@
 # ruff: noqa: I001
 
 from gpuprof import errors as errors
+from gpuprof import exporters as exporters
 from gpuprof import nvtx as nvtx
 from gpuprof import torch as torch
 from gpuprof._core import Annotation as Annotation
@@ -130,6 +131,7 @@ __all__ = [
     "disable",
     "enable",
     "errors",
+    "exporters",
     "flush",
     "make_graphed_callable",
     "mark",
