@@ -44,6 +44,8 @@ _NAMES = {
     "_timing.timer": "Timer",
     "_trace.events": "counter | Counter name_stream",
     "_trace.writer": "TraceWriter trace",
+    "_trace.diff": "trace_diff",
+    "_trace.diff_results": "| TraceDiff",
     "_graphs.capture": (
         "capture | begin_capture capture_info capture_status end_capture is_stream_capturing"
     ),
