@@ -2,6 +2,7 @@
 # ruff: noqa: I001
 
 from gpuprof import errors as errors
+from gpuprof import exporters as exporters
 from gpuprof import nvtx as nvtx
 from gpuprof import torch as torch
 from gpuprof._core import Annotation as Annotation
@@ -53,6 +54,8 @@ from gpuprof._timing.scope import enable as enable
 from gpuprof._timing.scope import flush as flush
 from gpuprof._timing.scope import reset as reset
 from gpuprof._timing.scope import stats as stats
+from gpuprof._timing.listeners import Listener as Listener
+from gpuprof._timing.listeners import on_sample as on_sample
 from gpuprof._timing.rows import Row as Row
 from gpuprof._timing.rows import Summary as Summary
 from gpuprof._timing.stats import Stats as Stats
@@ -128,10 +131,12 @@ __all__ = [
     "disable",
     "enable",
     "errors",
+    "exporters",
     "flush",
     "make_graphed_callable",
     "mark",
     "nvtx",
+    "on_sample",
     "push",
     "range_end",
     "range_start",
