@@ -38,6 +38,7 @@ _NAMES = {
     "_timing.backends": "SyncBackend backends cuda_available | Backend",
     "_timing.calibration": "calibrate | Calibration",
     "_timing.scope": "disable enable flush reset stats",
+    "_timing.listeners": "on_sample | Listener",
     "_timing.rows": "| Row Summary",
     "_timing.stats": "| Stats",
     "_timing.timer": "Timer",

@@ -81,6 +81,7 @@ PYBIND11_MODULE(_core_main, module) {
   bind_timing_timer(module);
   bind_timing_statistics(module);
   bind_timing_device(module);
+  bind_timing_listeners(module);
   bind_nvtx_annotation(module);
   bind_nvtx_functions(module);
   bind_decorated(module);

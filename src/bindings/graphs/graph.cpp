@@ -23,6 +23,7 @@
 #include "bindings/ranges/range_attributes.hpp"
 #include "bindings/ranges/scope_events.hpp"
 #include "bindings/ranges/scope_stack.hpp"
+#include "bindings/timing/listeners.hpp"
 #include "bindings/timing/sample.hpp"
 #include "graphs/captured_graph.hpp"
 #include "timing/device.hpp"
@@ -245,6 +246,7 @@ class PyGraph {
         name_this_thread();
         note_thread(*replay.get());
       }
+      if (is_heard()) note_thread_for_listeners(*replay.get());
     }
     LaunchResult done = LaunchResult::kLaunched;
     inside_own_range(OwnRange::kReplay, [&] {
@@ -281,6 +283,7 @@ PyObject* launch_graph(PyObject* self, PyObject* const* arguments, Py_ssize_t co
   return guarded<PyObject*>(nullptr, [&] {
     auto& graph = unchecked<PyGraph>(self);
     graph.launch(self, graph.launch_stream(stream), nullptr);
+    if (is_heard()) call_listeners_after_launch();
     return Py_NewRef(Py_None);
   });
 }

@@ -29,6 +29,7 @@ NamedFunction& named_function(Callback which) {
       {"gpuprof._trace.events", "push"},
       {"gpuprof._trace.writer", "open_as_wanted"},
       {"gpuprof._trace.registry", "name_this_thread"},
+      {"gpuprof._timing.listeners", "call_all"},
   };
   return functions[static_cast<std::size_t>(which)];
 }

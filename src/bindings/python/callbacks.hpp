@@ -24,6 +24,7 @@ enum class Callback : std::uint8_t {
   kPush,
   kOpenTraces,
   kNameThread,
+  kCallListeners,
 };
 
 // The function, which stays alive once it was found. Borrowed; throws py::error_already_set.

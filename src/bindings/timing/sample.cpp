@@ -15,6 +15,7 @@
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
+#include "bindings/timing/listeners.hpp"
 #include "timing/device.hpp"
 
 namespace gpuprof::bindings {
@@ -106,8 +107,11 @@ bool is_known(Sample& sample) {
 }
 
 PyObject* get_ms(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(
-      nullptr, [&] { return PyFloat_FromDouble(sample_milliseconds(sample_of(self))); });
+  return guarded<PyObject*>(nullptr, [&] {
+    const double ms = sample_milliseconds(sample_of(self));
+    call_listeners_after_read();
+    return PyFloat_FromDouble(ms);
+  });
 }
 
 PyObject* try_ms(PyObject* self, PyObject* /*unused*/) {
@@ -115,7 +119,9 @@ PyObject* try_ms(PyObject* self, PyObject* /*unused*/) {
     Sample& sample = sample_of(self);
     if (sample.load_status() == SampleStatus::kDisabled) return PyFloat_FromDouble(kNan);
     if (!is_known(sample)) Py_RETURN_NONE;
-    return PyFloat_FromDouble(sample_milliseconds(sample));
+    const double ms = sample_milliseconds(sample);
+    call_listeners_after_read();
+    return PyFloat_FromDouble(ms);
   });
 }
 
@@ -130,6 +136,18 @@ PyObject* get_host_ms(PyObject* self, void* /*closure*/) {
     if (status == SampleStatus::kOpen) throw_unmeasured(sample);
     return PyFloat_FromDouble(status == SampleStatus::kDisabled ? kNan : sample.host_ms());
   });
+}
+
+PyObject* get_host_begin(PyObject* self, void* /*closure*/) {
+  return PyLong_FromLongLong(sample_of(self).host_begin);
+}
+
+PyObject* get_host_end(PyObject* self, void* /*closure*/) {
+  return PyLong_FromLongLong(sample_of(self).host_end);
+}
+
+PyObject* get_thread_id(PyObject* self, void* /*closure*/) {
+  return PyLong_FromUnsignedLong(sample_of(self).thread);
 }
 
 PyObject* get_path(PyObject* self, void* /*closure*/) {
@@ -254,14 +272,16 @@ PyObject* reduce_sample(PyObject* self, PyObject* /*unused*/) {
     return py::make_tuple(restore,
                           py::make_tuple(path_names(*sample.path), timing::clock_name(sample.clock),
                                          static_cast<int>(status), sample.body_raised,
-                                         sample.device_ms, sample.host_end - sample.host_begin))
+                                         sample.device_ms, sample.host_end - sample.host_begin,
+                                         sample.host_begin, sample.thread))
         .release()
         .ptr();
   });
 }
 
 py::object restore_sample(const std::vector<std::string>& names, const std::string& clock,
-                          int status, bool body_raised, double device_ms, std::int64_t host_span) {
+                          int status, bool body_raised, double device_ms, std::int64_t host_span,
+                          std::int64_t host_begin, std::uint32_t thread) {
   const auto restored = static_cast<SampleStatus>(status);
   if (status < 0 || status > static_cast<int>(SampleStatus::kFailed) ||
       restored == SampleStatus::kOpen || restored == SampleStatus::kPending ||
@@ -274,7 +294,9 @@ py::object restore_sample(const std::vector<std::string>& names, const std::stri
   sample->clock = timing::clock_id(clock);
   sample->body_raised = body_raised;
   sample->device_ms = device_ms;
-  sample->host_end = host_span;
+  sample->host_begin = host_begin;
+  sample->host_end = host_begin + host_span;
+  sample->thread = thread;
   sample->finish(restored);
   return py::reinterpret_steal<py::object>(wrap_sample(std::move(sample)));
 }
@@ -304,6 +326,15 @@ PyGetSetDef sample_getset[] = {
      nullptr},
     {"ready", get_ready, nullptr, "Whether `ms` would return at once with a measurement.", nullptr},
     {"host_ms", get_host_ms, nullptr, "Milliseconds that the host spent inside the scope.",
+     nullptr},
+    {"host_begin_ns", get_host_begin, nullptr,
+     "When the host entered the scope, on the clock of time.monotonic_ns(); 0 if timing was off.",
+     nullptr},
+    {"host_end_ns", get_host_end, nullptr,
+     "When the host left the scope, on the clock of time.monotonic_ns(); 0 before that.", nullptr},
+    {"thread_id", get_thread_id, nullptr,
+     "The system's number of the thread that left the scope, as threading.get_native_id(); 0 where "
+     "neither a listener nor a trace asked for it.",
      nullptr},
     {"path", get_path, nullptr, "The names of the open scopes, outermost first: 'step/fwd'.",
      nullptr},
@@ -393,7 +424,8 @@ void bind_timing_sample(py::module_& module) {
   disabled_object = wrap_sample(off);
   if (disabled_object == nullptr) throw py::error_already_set();
   module.def("_restore_sample", &restore_sample, py::arg("names"), py::arg("clock"),
-             py::arg("status"), py::arg("body_raised"), py::arg("device_ms"), py::arg("host_span"));
+             py::arg("status"), py::arg("body_raised"), py::arg("device_ms"), py::arg("host_span"),
+             py::arg("host_begin") = 0, py::arg("thread_id") = 0);
 }
 
 py::str path_text(const timing::Path& path) { return from_utf8(path.text); }

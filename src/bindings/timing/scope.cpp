@@ -10,6 +10,7 @@
 #include "bindings/ranges/frame_match.hpp"
 #include "bindings/ranges/scope_events.hpp"
 #include "bindings/ranges/torch_profiler.hpp"
+#include "bindings/timing/listeners.hpp"
 #include "bindings/timing/sample.hpp"
 #include "timing/device.hpp"
 #include "timing/scope.hpp"
@@ -205,6 +206,7 @@ void Scope::exit(bool body_raised) {
   sample->body_raised = body_raised;
   const bool traced = listens(kTrace);
   if (traced) note_thread(*sample.get());
+  if (is_heard()) note_thread_for_listeners(*sample.get());
   const bool is_cuda = sample->clock == timing::kCudaClock;
   if (was_cuda && !is_cuda) now = timing::host_now();
   last_ = sample;
@@ -228,6 +230,7 @@ void Scope::exit(bool body_raised) {
     trace_host_span(*sample.get(), range.depth);
   }
   emit_pending_warnings();
+  if (is_heard()) call_listeners_after_exit(*sample.get());
 }
 
 void Scope::let_go_of_stream(const Sample* sample) {

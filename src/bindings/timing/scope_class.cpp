@@ -15,6 +15,7 @@
 #include "bindings/python/errors.hpp"
 #include "bindings/python/objects.hpp"
 #include "bindings/python/switches.hpp"
+#include "bindings/timing/listeners.hpp"
 #include "bindings/timing/sample.hpp"
 #include "bindings/timing/scope.hpp"
 #include "timing/device.hpp"
@@ -231,7 +232,9 @@ double last_milliseconds(const Scope& scope) {
   // A copy, because another exit may replace the scope's own while this one waits.
   // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
   const SampleRef last = scope.last();
-  return sample_milliseconds(*last.get());
+  const double ms = sample_milliseconds(*last.get());
+  call_listeners_after_read();
+  return ms;
 }
 
 py::object last_sample(const Scope& scope) {

@@ -12,6 +12,7 @@
 #include "bindings/python/gil.hpp"
 #include "bindings/python/keep_alive.hpp"
 #include "bindings/ranges/range_attributes.hpp"
+#include "bindings/timing/listeners.hpp"
 #include "bindings/timing/sample.hpp"
 #include "timing/device.hpp"
 
@@ -36,6 +37,11 @@ void flush() {
   close_lost_captures();
   drain_kept();
   emit_pending_warnings();
+}
+
+void flush_and_call_listeners() {
+  flush();
+  call_listeners_after_read();
 }
 
 py::object summary_dict(const Summary& summary) {
@@ -81,6 +87,7 @@ py::dict snapshot(bool wait) {
   } else {
     timing::device::drain();
   }
+  call_listeners_after_read();
   PendingByPath pending = pending_by_path();
   py::list rows;
   std::uint64_t dropped = 0;
@@ -109,7 +116,7 @@ py::dict snapshot(bool wait) {
 void bind_timing_statistics(py::module_& module) {
   module.def("stats_snapshot", &snapshot, py::arg("wait"),
              "All rows as plain data. wait: first wait for what is pending now.");
-  module.def("flush", &flush, "Wait for what is pending now and count it.");
+  module.def("flush", &flush_and_call_listeners, "Wait for what is pending now and count it.");
   module.def("reset_stats", &timing::statistics::reset,
              "Forget all samples, also those entered before now and not finished.");
 }

@@ -1,0 +1,215 @@
+"""Functions of the user's that get finished samples: `gpuprof.on_sample`."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeAlias
+
+import gpuprof._core as _core
+from gpuprof._common.text import clean_text
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+Samples: TypeAlias = "list[_core.Sample]"
+
+# What is pending at exit is waited for so long: the GPU may never come to it.
+_EXIT_WAITS_S = 5.0
+
+# Those that listen. Without a lock, which a forked child could find taken: each step is one operation
+# on the list.
+_listening: list[Listener] = []
+
+
+class Listener:
+    """A function that gets finished samples, until it is closed. Made by `on_sample`.
+
+    Attributes
+    ----------
+    error : Exception or None
+        What the function raised. It has ended the listener.
+    """
+
+    __module__ = "gpuprof"
+
+    def __init__(self, function: Callable[[Samples], object], paths: Iterable[str]) -> None:
+        self.error: Exception | None = None
+        self._function = function
+        self._name = _name_of(function)
+        self._queue = _core.SampleQueue(self._name, list(paths))
+        self._closed = False
+
+    @property
+    def dropped(self) -> int:
+        """How many samples it did not get because too many waited for it."""
+        return self._queue.dropped
+
+    @property
+    def closed(self) -> bool:
+        """Whether it gets no more samples: by `close`, by an error of its own, or at exit."""
+        return self._closed
+
+    def close(self) -> None:
+        """Hand over what is finished, and nothing more after that. Idempotent; never raises.
+
+        What the GPU has not finished is not waited for: call `flush` first. Inside of a listener
+        nothing is handed over.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        _core._drain()
+        self._queue.close()
+        try:
+            _core._call_listeners()
+        finally:
+            _forget(self)
+
+    def __enter__(self) -> Listener:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "failed" if self.error else "closed" if self._closed else "listening"
+        dropped = f", {self.dropped} samples dropped" if self.dropped else ""
+        return f"<gpuprof.Listener {self._name}, {state}{dropped}>"
+
+    def _call(self) -> None:
+        try:
+            self._queue.hand_on(self._function)
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self.error = error.with_traceback(None)  # which would keep the function's variables alive
+        self._closed = True
+        self._queue.close()
+        _forget(self)
+        text = (
+            f"gpuprof: the listener {self._name} raised {type(error).__name__}: {error}; it gets "
+            "no more samples"
+        )
+        _core._warn(text)
+
+
+def on_sample(
+    f: Callable[[Samples], object], paths: str | Iterable[str] | None = None
+) -> Listener:
+    """Have a function get every finished sample, in batches.
+
+    It is called on a thread that uses gpuprof, when the scope or the read there is over: by `stats`,
+    `flush` and a sample's ``ms``; after the exit of an outermost scope or a graph's launch, once 256
+    samples or the first for a second wait; and at the interpreter's exit. It may enter scopes, read
+    statistics, close its handle and add others; it is not called again inside of itself, nor on two
+    threads at once.
+
+    Parameters
+    ----------
+    f : callable
+        Gets a list of `Sample` objects, each once, oldest first: all measured ones of named scopes,
+        and failed ones (``sample.failed``), whatever `reset` does. Raising an exception ends it with
+        one warning.
+    paths : str or iterable of str, optional
+        Only these paths, such as ``"step/fwd"``; ``"step/*"`` stands for all below ``step``. None
+        is every path.
+
+    Returns
+    -------
+    Listener
+        A handle with ``close()``, also a context manager. Dropping it does not end the listener.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is not what is listed above.
+
+    Examples
+    --------
+    >>> import gpuprof
+    >>> with gpuprof.on_sample(lambda samples: print([each.path for each in samples])):
+    ...     with gpuprof.timer("load", backend="cpu"):
+    ...         pass
+    ['load']
+    """
+    if not callable(f):
+        message = f"f: expected a function that takes a list of samples, got {type(f).__name__}"
+        raise TypeError(message)
+    return _listen(Listener(f, _checked(paths)))
+
+
+def call_all() -> None:
+    """Hand all listeners what waits for them. Called by C++."""
+    for listener in list(_listening):
+        listener._call()
+
+
+def _listen(listener: Listener) -> Listener:
+    if not _listening:
+        _close_at_exit()
+    _listening.append(listener)
+    return listener
+
+
+def _forget(listener: Listener) -> None:
+    if listener in _listening:
+        with suppress(ValueError):  # another thread was first
+            _listening.remove(listener)
+
+
+def _checked(paths: object) -> list[str]:
+    if paths is None or paths == "*":
+        return []
+    if isinstance(paths, str):
+        paths = [paths]
+    if not isinstance(paths, Iterable):
+        message = f"paths: expected a str, an iterable of str or None, got {type(paths).__name__}"
+        raise TypeError(message)
+    texts = list(paths)
+    for text in texts:
+        if not isinstance(text, str):
+            message = (
+                "paths: expected texts such as 'step/fwd' or 'step/*', got "
+                f"{type(text).__name__} {text!r}"
+            )
+            raise TypeError(message)
+        if not text or text == "/*":
+            message = f"paths: {text!r} is no path; leave paths out for all of them"
+            raise ValueError(message)
+    if not texts:
+        message = "paths: none is given, so nothing would ever be heard; None is every path"
+        raise ValueError(message)
+    return [] if "*" in texts else [clean_text(text) for text in texts]
+
+
+def _name_of(function: object) -> str:
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    module = getattr(function, "__module__", None)
+    return f"{module}.{name}" if isinstance(module, str) else str(name)
+
+
+def _close_at_exit() -> None:
+    atexit.unregister(_close_all)
+    atexit.register(_close_all)
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and process.parent_process() is not None:
+        from multiprocessing.util import Finalize
+
+        Finalize(None, _close_all, exitpriority=-90)  # its children skip the exit handlers
+
+
+def _close_all() -> None:
+    if not _listening:
+        return
+    _core._wait_for_pending(_EXIT_WAITS_S)
+    for listener in list(_listening):
+        listener.close()

@@ -1,0 +1,84 @@
+"""Why a GPU was idle before a kernel, and how long a launch took to reach it.
+
+One rule for traces and for live records. A piece of work is (begin, end, launch): when the GPU
+began and ended it, and when the call that launched it began on the host, None where that is not
+known. All are nanoseconds on one clock. For the work of one stream these are the gaps of that
+stream; for that of all streams of a device, the times in which none of them ran anything.
+
+The work that ends a gap says why it was there:
+
+- ``host_bound``: its launch came when the GPU was idle already.
+- ``launch_gap``: it was launched in time and began within `LAUNCH_GAP_NS` after what ran before,
+  which is what the GPU takes from one kernel to the next, in a graph too.
+- ``dependency``: it was launched in time and began later than that: it waited for an event, a copy,
+  a host function or another device.
+- ``unknown``: its launch is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+CAUSES = ("host_bound", "dependency", "launch_gap", "unknown")
+LAUNCH_GAP_NS = 5_000
+
+
+class Work(NamedTuple):
+    """One kernel, copy or memset."""
+
+    begin: float
+    end: float
+    launch: float | None
+
+
+class Gap(NamedTuple):
+    """A time in which nothing ran, between two pieces of work."""
+
+    begin: float
+    end: float
+    cause: str
+    index: int  # of the work that ended it, among those given
+
+    @property
+    def ns(self) -> float:
+        return self.end - self.begin
+
+
+def cause_of(idle_since: float, begin: float, launch: float | None) -> str:
+    """Return why the GPU was idle from `idle_since` until work began that was launched then."""
+    if launch is None:
+        return "unknown"
+    if launch >= idle_since:
+        return "host_bound"
+    return "launch_gap" if begin - idle_since <= LAUNCH_GAP_NS else "dependency"
+
+
+def gaps(works: Iterable[tuple[float, float, float | None]]) -> Iterator[Gap]:
+    """Yield the gaps between pieces of work, which come in the order in which they begin.
+
+    What is before the first and after the last is none.
+    """
+    busy_until: float | None = None
+    for index, (begin, end, launch) in enumerate(works):
+        if busy_until is not None and begin > busy_until:
+            yield Gap(busy_until, begin, cause_of(busy_until, begin, launch), index)
+        busy_until = end if busy_until is None else max(busy_until, end)
+
+
+def totals(found: Iterable[Gap]) -> dict[str, tuple[int, float]]:
+    """Return (how many, nanoseconds in all) of each cause, also of those that did not occur."""
+    counts = dict.fromkeys(CAUSES, 0)
+    sums = dict.fromkeys(CAUSES, 0.0)
+    for gap in found:
+        counts[gap.cause] += 1
+        sums[gap.cause] += gap.ns
+    return {cause: (counts[cause], sums[cause]) for cause in CAUSES}
+
+
+def launch_delay(begin: float, launch: float) -> float:
+    """Return how long after its launch call began the work began, never below zero.
+
+    Clocks of host and GPU may disagree by a little.
+    """
+    return max(0.0, begin - launch)

@@ -1,0 +1,150 @@
+#include "bindings/timing/listeners.hpp"
+
+#include <Python.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/bind.hpp"
+#include "bindings/python/callbacks.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/python/gil.hpp"
+#include "bindings/python/keep_alive.hpp"
+#include "bindings/python/objects.hpp"
+#include "bindings/ranges/scope_stack.hpp"
+#include "bindings/timing/sample.hpp"
+#include "driver/process.hpp"
+#include "timing/device.hpp"
+#include "trace/recorder.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+using timing::SampleQueue;
+using timing::SampleRef;
+
+namespace {
+
+// Listeners that enter scopes and read them do not call each other.
+thread_local bool inside_listeners = false;
+
+class InsideListeners {
+ public:
+  InsideListeners() noexcept { inside_listeners = true; }
+  ~InsideListeners() { inside_listeners = false; }
+  InsideListeners(const InsideListeners&) = delete;
+  InsideListeners& operator=(const InsideListeners&) = delete;
+};
+
+// A new list that takes over the references; null with MemoryError set.
+PyObject* list_of(std::vector<SampleRef>& samples) {
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(samples.size()));
+  if (list == nullptr) return nullptr;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    PyObject* sample = wrap_sample(std::move(samples[i]));
+    if (sample == nullptr) {
+      Py_DECREF(list);
+      return nullptr;
+    }
+    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), sample);
+  }
+  return list;
+}
+
+// In one call, so that no interrupt can come between begin() and end().
+bool hand_on(SampleQueue& queue, py::handle function) {
+  if (!queue.begin()) return false;
+  PyObject* done = Py_None;
+  {
+    std::vector<SampleRef> samples = queue.take();
+    PyObject* list = samples.empty() ? nullptr : list_of(samples);
+    const bool is_empty = samples.empty();
+    samples = {};
+    if (!is_empty) {
+      done = list != nullptr ? PyObject_CallOneArg(function.ptr(), list) : nullptr;
+      Py_XDECREF(list);
+      if (done != nullptr) Py_DECREF(done);
+    }
+  }
+  queue.end();
+  if (done == nullptr) throw py::error_already_set();
+  return true;
+}
+
+// Waits until what is pending is measured, at most `seconds`.
+void wait_for_pending(double seconds) {
+  const auto span = static_cast<timing::HostNanoseconds>(seconds * 1e9);
+  const timing::HostNanoseconds until = timing::monotonic_now() + span;
+  const std::vector<SampleRef> tails = timing::device::pending_tails();
+  without_gil([&] {
+    for (const SampleRef& tail : tails) timing::device::wait(*tail.get(), until);
+    timing::device::drain();
+  });
+}
+
+void call_if_due(timing::HostNanoseconds now) {
+  using namespace timing::listeners;
+  if (inside_listeners || is_paused()) return;
+  if (should_drain(now)) timing::device::drain();
+  const std::uint32_t bits = attention.load(std::memory_order_relaxed);
+  if ((bits & kDue) == 0) return;
+  if (relaxed_collections() > 0) return;  // a capture is open, which the user's code may break
+  // Inside another scope it would be timed there.
+  if ((bits & kUrgent) == 0 && !current_scope_stack().empty()) return;
+  call_listeners();
+}
+
+}  // namespace
+
+void note_thread_for_listeners(timing::Sample& sample) noexcept {
+  static thread_local std::uint32_t known_in = ~std::uint32_t{0};
+  static thread_local std::uint32_t known = 0;
+  if (const std::uint32_t now = driver::fork_generation(); known_in != now) {
+    known = trace::thread_id();
+    known_in = now;
+  }
+  sample.thread = known;
+}
+
+void call_listeners() {
+  if (inside_listeners || is_paused()) return;
+  timing::listeners::take_notice(timing::host_now());
+  const InsideListeners inside;
+  notify(Callback::kCallListeners);
+}
+
+void call_listeners_after_exit(const timing::Sample& sample) {
+  const timing::SampleStatus status = sample.load_status();
+  const bool in_capture =
+      status == timing::SampleStatus::kSkipped || status == timing::SampleStatus::kCaptured;
+  if (!in_capture) call_if_due(sample.host_end);
+}
+
+void call_listeners_after_launch() { call_if_due(timing::host_now()); }
+void bind_timing_listeners(py::module_& module) {
+  py::class_<SampleQueue>(module, "SampleQueue", "Finished samples that wait for one listener.")
+      .def(py::init<std::string, std::vector<std::string>, std::size_t>(), py::arg("name"),
+           py::arg("paths"), py::arg("capacity") = timing::listeners::kCapacity)
+      .def("hand_on", &hand_on, py::arg("function"),
+           "Call `function` with all that waits, a list, unless it is empty; False where another "
+           "call of this is under way.")
+      .def("close", &SampleQueue::close, "Get no more samples. Idempotent.")
+      .def_property_readonly("dropped", &SampleQueue::dropped)
+      .def("__len__", &SampleQueue::size);
+  module.def("_call_listeners", &call_listeners);
+  module.def("_drain", [] { timing::device::drain(); }, "Count what is finished; does not wait.");
+  module.def(
+      "_warn",
+      [](py::handle text) {
+        driver::warn(utf8(text.ptr()));
+        emit_pending_warnings();
+      },
+      py::arg("text"), "Warn, without an exception also where warnings are errors.");
+  module.def("_wait_for_pending", &wait_for_pending, py::arg("seconds"));
+}
+
+}  // namespace gpuprof::bindings
