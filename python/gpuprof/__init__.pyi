@@ -53,6 +53,8 @@ from gpuprof._timing.scope import enable as enable
 from gpuprof._timing.scope import flush as flush
 from gpuprof._timing.scope import reset as reset
 from gpuprof._timing.scope import stats as stats
+from gpuprof._timing.listeners import Listener as Listener
+from gpuprof._timing.listeners import on_sample as on_sample
 from gpuprof._timing.rows import Row as Row
 from gpuprof._timing.rows import Summary as Summary
 from gpuprof._timing.stats import Stats as Stats
@@ -89,6 +91,12 @@ from gpuprof._callable.api import GraphedCallable as GraphedCallable
 from gpuprof._callable.api import make_graphed_callable as make_graphed_callable
 from gpuprof._callable.stats import GraphStats as GraphStats
 from gpuprof._callable.stats import GraphedStats as GraphedStats
+from gpuprof._kernels.api import Kernels as Kernels
+from gpuprof._kernels.api import kernels as kernels
+from gpuprof._kernels.rows import KernelRecord as KernelRecord
+from gpuprof._kernels.rows import KernelRow as KernelRow
+from gpuprof._kernels.rows import KernelTotal as KernelTotal
+from gpuprof._kernels.rows import KernelTotals as KernelTotals
 from gpuprof._watch.api import ModuleWatch as ModuleWatch
 from gpuprof._watch.api import watch as watch
 from gpuprof._watch.tree import ModuleRow as ModuleRow
@@ -129,9 +137,11 @@ __all__ = [
     "enable",
     "errors",
     "flush",
+    "kernels",
     "make_graphed_callable",
     "mark",
     "nvtx",
+    "on_sample",
     "push",
     "range_end",
     "range_start",

@@ -195,4 +195,3 @@ def _is_call(name: str) -> bool:
     """Return whether a name is one of CUDA's runtime or driver functions."""
     rest = name[4:] if name.startswith("cuda") else name[2:] if name.startswith("cu") else ""
     return rest[:1].isupper() and rest.isidentifier()
-

@@ -115,8 +115,8 @@ def _attribute_launches(
     work = found.work
     numbers: dict[Path, int] = {(): 0}
     of_span = array("I", [0]) * len(spans.all)
-    for number, span in enumerate(spans.all):
-        of_span[number] = _path_number(span.names, numbers, result)
+    for number, each in enumerate(spans.all):
+        of_span[number] = _path_number(each.names, numbers, result)
     replays: dict[int, list[int]] = {}
     names = found.launches.name
     for record, (correlation, graph) in enumerate(

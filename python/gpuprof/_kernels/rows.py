@@ -32,7 +32,7 @@ class KernelRow:
         Its part of all work, from 0 to 1.
     idle_ms : float
         How long streams had nothing to do before work of this scope: the sum of the next four.
-    host_bound_ms, dependency_ms, launch_gap_ms, other_idle_ms : float
+    host_bound_ms, dependency_ms, launch_gap_ms, unknown_ms : float
         For each cause.
     """
 
@@ -49,7 +49,7 @@ class KernelRow:
     host_bound_ms: float = 0.0
     dependency_ms: float = 0.0
     launch_gap_ms: float = 0.0
-    other_idle_ms: float = 0.0
+    unknown_ms: float = 0.0
 
     @property
     def path(self) -> str:
@@ -59,7 +59,7 @@ class KernelRow:
     @property
     def idle_ms(self) -> float:
         """How long streams had nothing to do before this scope's work."""
-        return self.host_bound_ms + self.dependency_ms + self.launch_gap_ms + self.other_idle_ms
+        return self.host_bound_ms + self.dependency_ms + self.launch_gap_ms + self.unknown_ms
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes as plain data."""
@@ -81,7 +81,7 @@ class KernelRow:
             "host-bound": _time(self.host_bound_ms),
             "dependency": _time(self.dependency_ms),
             "launch gap": _time(self.launch_gap_ms),
-            "other": _time(self.other_idle_ms),
+            "unknown": _time(self.unknown_ms),
         }
 
 
@@ -204,7 +204,7 @@ class KernelRecord(NamedTuple):
     idle_ns : int
         How long its stream was idle before it.
     idle_cause : str
-        Why: ``"host-bound"``, ``"dependency"``, ``"launch gap"``, ``"other"``, or ``""``.
+        Why: ``"host_bound"``, ``"dependency"``, ``"launch_gap"``, ``"unknown"`` or ``""``.
     """
 
     name: str

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import overload
 
 from gpuprof._kernels.attribution import Attribution
-from gpuprof._kernels.idle import CAUSES, DEPENDENCY, HOST_BOUND, LAUNCH_GAP, OTHER
+from gpuprof._kernels.idle import CAUSES, DEPENDENCY, HOST_BOUND, LAUNCH_GAP, UNKNOWN
 from gpuprof._kernels.records import KERNEL, KINDS, MEMSET, Collected, Column
 from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotal
 
@@ -48,9 +48,9 @@ class Evaluated:
                 host_bound_ms=host * _NS,
                 dependency_ms=dependency * _NS,
                 launch_gap_ms=gap * _NS,
-                other_idle_ms=other * _NS,
+                unknown_ms=unknown * _NS,
             )
-            for path, (kernels, copies, memsets, _, gpu, host, dependency, gap, other) in sorted(
+            for path, (kernels, copies, memsets, _, gpu, host, dependency, gap, unknown) in sorted(
                 inclusive.items(), key=self._first_of
             )
         ]
@@ -126,6 +126,31 @@ class Evaluated:
                 total[1] += ns
         return _merged_totals(found, sums)
 
+    def notes(self, max_records: int, lost_spans: int) -> list[str]:
+        """Return what is missing or uncertain, as sentences."""
+        found, by = self.found, self.attribution
+        notes = list(found.notes)
+        if found.dropped:
+            notes.append(
+                f"{found.dropped:,} pieces of work past max_records={max_records:,} are counted by "
+                "name alone: see by_kernel()"
+            )
+        unscoped = sum(path == 0 for path in by.path)
+        if unscoped:
+            notes.append(f"{unscoped:,} of {len(by.path):,} were launched in no scope")
+        if by.without_launch:
+            notes.append(f"{by.without_launch:,} have no known launch, so no scope")
+        if by.in_graph:
+            notes.append(
+                f"{by.in_graph:,} ran in replays of graphs, {by.labelled:,} of them under scopes "
+                "of the capture" + (f", {by.ambiguous:,} ambiguous" if by.ambiguous else "")
+            )
+        if lost_spans:
+            notes.append(
+                f"{lost_spans:,} entries of scopes were lost, so their work is in the scopes around"
+            )
+        return notes
+
     def record(self, number: int) -> KernelRecord:
         """Return one record."""
         found, work, by = self.found, self.found.work, self.attribution
@@ -157,8 +182,9 @@ class KernelRecords(Sequence[KernelRecord]):
 
     __module__ = "gpuprof"
 
-    def __init__(self, evaluated: Evaluated) -> None:
-        self._evaluated = evaluated
+    def __init__(self, evaluated: Evaluated | None) -> None:
+        self._count = 0 if evaluated is None else len(evaluated.found.work)
+        self._record = _none if evaluated is None else evaluated.record
 
     @overload
     def __getitem__(self, index: int) -> KernelRecord: ...
@@ -167,17 +193,39 @@ class KernelRecords(Sequence[KernelRecord]):
     def __getitem__(self, index: int | slice) -> KernelRecord | list[KernelRecord]:
         places = range(len(self))[index]
         if isinstance(places, range):
-            return [self._evaluated.record(number) for number in places]
-        return self._evaluated.record(places)
+            return [self._record(number) for number in places]
+        return self._record(places)
 
     def __len__(self) -> int:
-        return len(self._evaluated.found.work)
+        return self._count
 
     def __iter__(self) -> Iterator[KernelRecord]:
-        return map(self._evaluated.record, range(len(self)))
+        return map(self._record, range(len(self)))
 
     def __repr__(self) -> str:
         return f"<gpuprof.KernelRecords, {len(self):,}>"
+
+
+def _none(number: int) -> KernelRecord:
+    raise IndexError(number)
+
+
+def scope_names(scope: object, rows: Sequence[KernelRow]) -> Path | None:
+    """Return the names of a scope as a caller gives it: by its path, its names, or None for all.
+
+    Raises
+    ------
+    KeyError
+        No row is that scope's.
+    """
+    if scope is None:
+        return None
+    for row in rows:
+        if scope in (row.path, row.names):
+            return row.names
+    known = ", ".join(repr(row.path) for row in rows[:8]) or "none"
+    message = f"scope: {scope!r} launched nothing; there are {known}"
+    raise KeyError(message)
 
 
 def _merged_totals(found: Collected, sums: dict[tuple[int, int], list[int]]) -> list[KernelTotal]:
@@ -198,4 +246,4 @@ def _merged_totals(found: Collected, sums: dict[tuple[int, int], list[int]]) -> 
     return sorted(totals, key=lambda each: (-each.total_ms, each.name))
 
 
-assert (HOST_BOUND, DEPENDENCY, LAUNCH_GAP, OTHER) == (1, 2, 3, 4)  # as the sums have them
+assert (HOST_BOUND, DEPENDENCY, LAUNCH_GAP, UNKNOWN) == (1, 2, 3, 4)  # places in `_sums`
