@@ -28,5 +28,6 @@ void bind_array_desc(pybind11::module_& module);
 void bind_guards(pybind11::module_& module);
 void bind_cache_entry(pybind11::module_& module);
 void bind_callable(pybind11::module_& module);
+void bind_cupti(pybind11::module_& module);
 
 }  // namespace gpuprof::bindings

@@ -96,6 +96,7 @@ PYBIND11_MODULE(_core_main, module) {
   bind_guards(module);
   bind_cache_entry(module);
   bind_callable(module);
+  bind_cupti(module);
   harden_classes(module);
 }
 

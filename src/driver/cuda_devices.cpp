@@ -1,8 +1,10 @@
 #include "driver/devices.hpp"
 
+#include <exception>
 #include <utility>
 
 #include "driver/cuda_table.hpp"
+#include "driver/cuda_thread_state.hpp"
 
 namespace gpuprof::driver {
 
@@ -19,6 +21,37 @@ int current_ordinal() noexcept {
   const Table* table = driver::in_use_or_null();
   CUdevice handle = 0;
   return table != nullptr && table->cuCtxGetDevice(&handle) == CUDA_SUCCESS ? handle : -1;
+}
+
+int driver_version() noexcept {
+  try {
+    int version = 0;
+    return loaded().cuDriverGetVersion(&version) == CUDA_SUCCESS ? version : 0;
+  } catch (const std::exception&) {  // there is none
+    return 0;
+  }
+}
+
+void wait_for_live_contexts() noexcept {
+  const Table* table = in_use_or_null();
+  int count = 0;
+  if (table == nullptr || table->cuDeviceGetCount(&count) != CUDA_SUCCESS) return;
+  const RelaxedCapture relaxed(*table);
+  CUcontext current = nullptr;
+  if (table->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != nullptr) {
+    table->cuCtxSynchronize();
+  }
+  for (int index = 0; index < count; ++index) {
+    CUdevice device = 0;
+    CUcontext context = nullptr;
+    if (!has_live_context(index) || table->cuDeviceGet(&device, index) != CUDA_SUCCESS) continue;
+    if (table->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) continue;
+    if (context != current && table->cuCtxPushCurrent(context) == CUDA_SUCCESS) {
+      table->cuCtxSynchronize();
+      table->cuCtxPopCurrent(&context);
+    }
+    table->cuDevicePrimaryCtxRelease(device);
+  }
 }
 
 std::vector<Device> devices() {

@@ -1,0 +1,164 @@
+// Kernel records, collected through CUPTI, as plain data: gpuprof._kernels makes tables of them.
+//
+// Columns go to Python as bytes, one for each field, so that a million records make no Python
+// objects.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/bind.hpp"
+#include "bindings/python/gil.hpp"
+#include "bindings/python/objects.hpp"
+#include "cupti/session.hpp"
+#include "graphs/kernel_name.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+using cupti::Activity;
+using cupti::Collected;
+using cupti::Collection;
+using cupti::Launch;
+
+namespace {
+
+// A column: `value(row)` of every row, one after the other.
+template <typename Row, typename Function>
+py::bytes column(const cupti::Rows<Row>& rows, Function&& value) {
+  using Value = decltype(value(std::declval<const Row&>()));
+  const auto bytes = static_cast<Py_ssize_t>(rows.size() * sizeof(Value));
+  PyObject* made = PyBytes_FromStringAndSize(nullptr, bytes);
+  if (made == nullptr) throw py::error_already_set();
+  char* at = PyBytes_AS_STRING(made);
+  rows.for_each([&](const Row& row) {
+    const Value each = value(row);
+    std::memcpy(at, &each, sizeof each);
+    at += sizeof each;
+  });
+  return py::reinterpret_steal<py::bytes>(made);
+}
+
+py::dict activity_columns(const Collected& collected) {
+  const auto& rows = collected.records->activities();
+  const cupti::ClockMap& clock = collected.clock;
+  py::dict columns;
+  columns["kind"] =
+      column(rows, [](const Activity& row) { return static_cast<std::uint8_t>(row.kind); });
+  columns["name"] = column(rows, [](const Activity& row) { return row.name; });
+  columns["begin_ns"] = column(rows, [&](const Activity& row) { return clock.at(row.begin); });
+  columns["end_ns"] = column(rows, [&](const Activity& row) { return clock.at(row.end); });
+  columns["device"] = column(rows, [](const Activity& row) { return row.device; });
+  columns["context"] = column(rows, [](const Activity& row) { return row.context; });
+  columns["stream"] = column(rows, [](const Activity& row) { return row.stream; });
+  columns["correlation"] = column(rows, [](const Activity& row) { return row.correlation; });
+  columns["graph_id"] = column(rows, [](const Activity& row) { return row.graph_id; });
+  columns["node_id"] = column(rows, [](const Activity& row) { return row.node_id; });
+  columns["nbytes"] = column(rows, [](const Activity& row) { return row.bytes; });
+  return columns;
+}
+
+py::dict launch_columns(const Collected& collected) {
+  const auto& rows = collected.records->launches();
+  const cupti::ClockMap& clock = collected.clock;
+  py::dict columns;
+  columns["name"] = column(rows, [](const Launch& row) { return row.name; });
+  columns["begin_ns"] = column(rows, [&](const Launch& row) { return clock.at(row.begin); });
+  columns["end_ns"] = column(rows, [&](const Launch& row) { return clock.at(row.end); });
+  columns["thread_id"] = column(rows, [](const Launch& row) { return row.thread_id; });
+  columns["correlation"] = column(rows, [](const Launch& row) { return row.correlation; });
+  return columns;
+}
+
+// Symbols that differ may be one name: that of a template whose arguments were left out.
+py::dict totals_of(const Collected& collected, const py::list& names) {
+  std::map<std::pair<int, std::string>, cupti::Total> sums;
+  collected.records->for_each_total(
+      [&](cupti::Kind kind, std::uint32_t name, const cupti::Total& total) {
+        cupti::Total& sum = sums[{static_cast<int>(kind), utf8(py::object(names[name]).ptr())}];
+        sum.count += total.count;
+        sum.units += total.units;
+      });
+  py::dict totals;
+  for (const auto& [key, sum] : sums) {
+    totals[py::make_tuple(key.first, from_utf8(key.second))] =
+        py::make_tuple(sum.count, collected.clock.duration(sum.units));
+  }
+  return totals;
+}
+
+py::dict library_facts(const cupti::Library& library) {
+  py::dict facts;
+  facts["version"] = library.version;
+  facts["path"] = from_utf8(library.path);
+  return facts;
+}
+
+py::dict load(const std::vector<std::string>& candidates) {
+  const cupti::Library* library = nullptr;
+  without_gil([&] { library = &cupti::load(candidates); });
+  return library_facts(*library);
+}
+
+void start(std::size_t max_records, const std::vector<std::string>& candidates) {
+  without_gil([&] { cupti::start(max_records, candidates); });
+}
+
+py::dict stop(bool release) {
+  Collected collected;
+  without_gil([&] { collected = cupti::stop(release); });
+  const Collection& records = *collected.records;
+  py::dict result = library_facts(*cupti::loaded_or_null());
+  result["activities"] = activity_columns(collected);
+  result["launches"] = launch_columns(collected);
+  py::list names;
+  for (const std::string& name : records.names()) names.append(from_utf8(graphs::demangled(name)));
+  result["names"] = names;
+  result["totals"] = totals_of(collected, names);
+  const cupti::Counts& counts = records.counts();
+  result["count"] = counts.activities;
+  result["dropped"] = counts.dropped;
+  result["launches_dropped"] = counts.launches_dropped;
+  result["cupti_dropped"] = counts.lost_by_cupti;
+  result["incomplete"] = counts.untimed;
+  result["unknown"] = counts.unknown;
+  result["displaced"] = collected.displaced;
+  result["clock_error_ns"] = collected.clock.error();
+  result["problem"] =
+      collected.problem.empty() ? py::object(py::none()) : py::object(from_utf8(collected.problem));
+  return result;
+}
+
+py::dict state() {
+  const cupti::Library* library = cupti::loaded_or_null();
+  py::dict facts;
+  if (library != nullptr) {
+    facts = library_facts(*library);
+  } else {
+    facts["version"] = py::none();
+    facts["path"] = py::none();
+  }
+  facts["loaded"] = library != nullptr;
+  facts["collecting"] = cupti::is_collecting();
+  return facts;
+}
+
+}  // namespace
+
+void bind_cupti(py::module_& module) {
+  module.def("_cupti_load", &load, py::arg("candidates"),
+             "Open CUPTI, from one of these paths or where the toolkit has it.");
+  module.def("_cupti_start", &start, py::arg("max_records") = 1'000'000,
+             py::arg("candidates") = std::vector<std::string>(),
+             "Collect kernels, copies, memsets and launches from now on.");
+  module.def("_cupti_stop", &stop, py::arg("release") = true,
+             "End the collection and return what came, as columns of bytes.");
+  module.def("_cupti_state", &state, "What is loaded, and whether there is a collection.");
+}
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,136 @@
+#include "cupti/collection.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "cupti/library.hpp"
+
+namespace gpuprof::cupti {
+namespace {
+
+constexpr std::uint32_t kUnset = std::numeric_limits<std::uint32_t>::max();
+
+// A record of an earlier collection that comes late begins before this one. The GPU's times are
+// fitted to the host's clock, and may be off by some microseconds.
+constexpr std::uint64_t kSlackBefore = 10'000'000;
+
+// After a tool has changed CUPTI's clock, the first records may still be on the one before, which
+// is off by a day or more. This much ahead of the host's clock, at eight units a nanosecond, is
+// possible where the wall clock was set or another clock counts.
+constexpr std::uint64_t kSlackAfter = 3'600'000'000'000;
+constexpr std::uint64_t kFastestClock = 8;
+
+constexpr std::string_view kOtherNames = "(other names)";
+constexpr std::string_view kNoName = "(unnamed kernel)";
+
+double signed_difference(std::uint64_t later, std::uint64_t earlier) noexcept {
+  return static_cast<double>(static_cast<std::int64_t>(later - earlier));
+}
+
+}  // namespace
+
+ClockMap::ClockMap(const ClockPair& first, const ClockPair& last) noexcept : first_(first) {
+  const double units = signed_difference(last.cupti, first.cupti);
+  const auto host = static_cast<double>(last.host - first.host);
+  error_ = std::max(first.error, last.error);
+  if (units <= 0.0 || host <= 0.0) return;
+  if (first.realtime && last.realtime) {
+    // Both clocks count nanoseconds, so that a difference is the wall clock being set.
+    drift_ = (host - units) / units;
+    error_ += static_cast<std::int64_t>(std::abs(host - units));
+  } else {
+    rate_ = host / units;
+  }
+}
+
+driver::HostNanoseconds ClockMap::at(std::uint64_t time) const noexcept {
+  const double since = signed_difference(time, first_.cupti);
+  if (rate_ != 1.0) return first_.host + std::llround(since * rate_);
+  return first_.host + static_cast<std::int64_t>(time - first_.cupti) +
+         std::llround(since * drift_);
+}
+
+std::int64_t ClockMap::duration(std::uint64_t units) const noexcept {
+  return rate_ == 1.0 ? static_cast<std::int64_t>(units)
+                      : std::llround(static_cast<double>(units) * rate_);
+}
+
+std::uint32_t Names::intern(std::string_view name) {
+  name = name.substr(0, kMaxBytes);
+  if (const auto found = indices_.find(name); found != indices_.end()) return found->second;
+  if (texts_.size() >= kMaxNames && name != kOtherNames) return intern(kOtherNames);
+  const auto index = static_cast<std::uint32_t>(texts_.size());
+  texts_.emplace_back(name);
+  indices_.emplace(texts_.back(), index);
+  return index;
+}
+
+Collection::Collection(std::size_t max_records, const LaunchNames& launches, const ClockPair& start)
+    : launch_names_(launches),
+      start_(start),
+      activities_(max_records),
+      launches_(max_records),
+      work_names_(kWorkNames, kUnset) {}
+
+void Collection::add(const std::uint8_t* record, const std::uint8_t* end,
+                     driver::HostNanoseconds now) {
+  const auto left = static_cast<std::size_t>(end - record);
+  if (left < sizeof(std::int32_t)) return add_malformed();
+  const int kind = kind_of(record);
+  const std::size_t needed = bytes_read_of(kind);
+  if (needed == 0 || left < needed) return add_malformed();
+  if (kind == kRuntimeRecord) return add_launch(record, kRuntimeDomain, now);
+  if (kind == kDriverRecord) return add_launch(record, kDriverDomain, now);
+  add_activity(record, now);
+}
+
+bool Collection::is_possible(std::uint64_t begin, std::uint64_t end,
+                             driver::HostNanoseconds now) const noexcept {
+  if (begin == 0 || end < begin || begin + kSlackBefore < start_.cupti) return false;
+  const auto elapsed = static_cast<std::uint64_t>(std::max<std::int64_t>(now - start_.host, 0));
+  return end - start_.cupti + kSlackBefore < elapsed * kFastestClock + kSlackAfter;
+}
+
+void Collection::add_activity(const std::uint8_t* record, driver::HostNanoseconds now) {
+  Activity row = activity_of(record);
+  if (!is_possible(row.begin, row.end, now)) {
+    ++counts_.untimed;
+    return;
+  }
+  if (row.kind == Kind::kKernel) {
+    const char* symbol = kernel_symbol(record);
+    row.name = names_.intern(
+        symbol == nullptr ? kNoName : std::string_view(symbol, strnlen(symbol, Names::kMaxBytes)));
+  } else {
+    std::uint32_t& known = work_names_[work_name_index(record)];
+    if (known == kUnset) known = names_.intern(work_name(record));
+    row.name = known;
+  }
+  Total& total = totals_[static_cast<std::uint64_t>(row.kind) << 32U | row.name];
+  ++total.count;
+  total.units += row.end - row.begin;
+  ++counts_.activities;
+  if (!activities_.push(row)) ++counts_.dropped;
+}
+
+void Collection::add_launch(const std::uint8_t* record, int domain, driver::HostNanoseconds now) {
+  std::uint32_t id = 0;
+  Launch row = launch_of(record, id);
+  const auto& names = launch_names_.of(domain);
+  const auto named = names.find(id);
+  if (named == names.end()) return;  // CUPTI before 12.5 cannot leave the others out
+  if (!is_possible(row.begin, row.end, now)) {
+    ++counts_.untimed;
+    return;
+  }
+  auto& indices = launch_indices_[domain == kDriverDomain ? 0 : 1];
+  auto index = indices.find(id);
+  if (index == indices.end()) index = indices.emplace(id, names_.intern(named->second)).first;
+  row.name = index->second;
+  if (!launches_.push(row)) ++counts_.launches_dropped;
+}
+
+}  // namespace gpuprof::cupti

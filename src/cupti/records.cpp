@@ -1,0 +1,182 @@
+#include "cupti/records.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+namespace gpuprof::cupti {
+namespace {
+
+template <typename T>
+T field(const std::uint8_t* record, std::size_t offset) noexcept {
+  T value;
+  std::memcpy(&value, record + offset, sizeof value);
+  return value;
+}
+
+// Where the fields of GPU work lie.
+struct WorkLayout {
+  std::size_t bytes;  // 0: it has none
+  std::size_t begin;
+  std::size_t end;
+  std::size_t device;
+  std::size_t context;
+  std::size_t stream;
+  std::size_t correlation;
+  std::size_t node_id;
+  std::size_t graph_id;
+  std::size_t size;  // up to here a record is read
+};
+
+constexpr WorkLayout kKernelLayout{0, 16, 24, 40, 44, 48, 92, 144, 156, 160};
+constexpr WorkLayout kMemcpyLayout{8, 16, 24, 32, 36, 40, 44, 64, 72, 76};
+constexpr WorkLayout kPeerCopyLayout{8, 16, 24, 32, 36, 40, 60, 72, 80, 84};
+constexpr WorkLayout kMemsetLayout{8, 16, 24, 32, 36, 40, 44, 64, 72, 76};
+
+constexpr std::size_t kKernelSymbol = 104;
+constexpr std::size_t kCopyKind = 4;
+constexpr std::size_t kSourceKind = 5;
+constexpr std::size_t kDestinationKind = 6;
+constexpr std::size_t kMemsetMemory = 50;
+
+constexpr std::size_t kCallbackId = 4;
+constexpr std::size_t kCallBegin = 8;
+constexpr std::size_t kCallEnd = 16;
+constexpr std::size_t kCallThread = 28;
+constexpr std::size_t kCallCorrelation = 32;
+constexpr std::size_t kCallSize = 40;
+
+const WorkLayout* layout_of(int kind) noexcept {
+  switch (kind) {
+    case kKernelRecord:
+      return &kKernelLayout;
+    case kMemcpyRecord:
+      return &kMemcpyLayout;
+    case kPeerCopyRecord:
+      return &kPeerCopyLayout;
+    case kMemsetRecord:
+      return &kMemsetLayout;
+    default:
+      return nullptr;
+  }
+}
+
+constexpr const char* kCopyKinds[] = {"<unknown>", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA",
+                                      "AtoD",      "DtoA", "DtoD", "HtoH", "PtoP"};
+constexpr const char* kMemoryKinds[] = {"Unknown", "Pageable", "Pinned",        "Device",
+                                        "Array",   "Managed",  "Device Static", "Managed Static"};
+
+template <std::size_t kCount>
+std::size_t known(std::size_t value, const char* const (& /*names*/)[kCount]) noexcept {
+  return value < kCount ? value : 0;
+}
+
+struct WorkNameParts {
+  std::size_t copy = 0;
+  std::size_t source = 0;
+  std::size_t destination = 0;
+};
+
+WorkNameParts parts_of(const std::uint8_t* record) noexcept {
+  if (kind_of(record) == kMemsetRecord) {
+    return {0, 0, known(field<std::uint16_t>(record, kMemsetMemory), kMemoryKinds)};
+  }
+  return {known(field<std::uint8_t>(record, kCopyKind), kCopyKinds),
+          known(field<std::uint8_t>(record, kSourceKind), kMemoryKinds),
+          known(field<std::uint8_t>(record, kDestinationKind), kMemoryKinds)};
+}
+
+bool starts_with(std::string_view text, std::string_view start) noexcept {
+  return text.substr(0, start.size()) == start;
+}
+
+// Takes "_v7000" or one of "_ptsz" and "_ptds", which say whose default stream is meant, off the
+// end. False if there is none.
+bool take_suffix(std::string_view& name) noexcept {
+  const std::size_t at = name.rfind('_');
+  if (at == std::string_view::npos || at == 0) return false;
+  const std::string_view last = name.substr(at + 1);
+  const bool version = last.size() > 1 && last.front() == 'v' &&
+                       last.find_first_not_of("0123456789", 1) == std::string_view::npos;
+  if (!version && last != "ptsz" && last != "ptds") return false;
+  name = name.substr(0, at);
+  return true;
+}
+
+}  // namespace
+
+int kind_of(const std::uint8_t* record) noexcept { return field<std::int32_t>(record, 0); }
+
+std::size_t bytes_read_of(int kind) noexcept {
+  if (kind == kRuntimeRecord || kind == kDriverRecord) return kCallSize;
+  const WorkLayout* layout = layout_of(kind);
+  return layout != nullptr ? layout->size : 0;
+}
+
+Activity activity_of(const std::uint8_t* record) noexcept {
+  const int kind = kind_of(record);
+  const WorkLayout& at = *layout_of(kind);
+  Activity read;
+  read.kind = kind == kKernelRecord     ? Kind::kKernel
+              : kind == kMemcpyRecord   ? Kind::kMemcpy
+              : kind == kPeerCopyRecord ? Kind::kPeerCopy
+                                        : Kind::kMemset;
+  read.begin = field<std::uint64_t>(record, at.begin);
+  read.end = field<std::uint64_t>(record, at.end);
+  read.device = field<std::uint32_t>(record, at.device);
+  read.context = field<std::uint32_t>(record, at.context);
+  read.stream = field<std::uint32_t>(record, at.stream);
+  read.correlation = field<std::uint32_t>(record, at.correlation);
+  read.node_id = field<std::uint64_t>(record, at.node_id);
+  read.graph_id = field<std::uint32_t>(record, at.graph_id);
+  if (at.bytes != 0) read.bytes = field<std::uint64_t>(record, at.bytes);
+  return read;
+}
+
+const char* kernel_symbol(const std::uint8_t* record) noexcept {
+  return field<const char*>(record, kKernelSymbol);
+}
+
+std::size_t work_name_index(const std::uint8_t* record) noexcept {
+  const int kind = kind_of(record);
+  const std::size_t which = kind == kMemsetRecord ? 0 : kind == kMemcpyRecord ? 1 : 2;
+  const WorkNameParts parts = parts_of(record);
+  return ((which * 16 + parts.copy) * 8 + parts.source) * 8 + parts.destination;
+}
+
+std::string work_name(const std::uint8_t* record) {
+  const int kind = kind_of(record);
+  const WorkNameParts parts = parts_of(record);
+  const std::string destination = kMemoryKinds[parts.destination];
+  if (kind == kMemsetRecord) return "Memset (" + destination + ")";
+  const std::string copy = kind == kPeerCopyRecord ? "PtoP" : kCopyKinds[parts.copy];
+  return "Memcpy " + copy + " (" + kMemoryKinds[parts.source] + " -> " + destination + ")";
+}
+
+Launch launch_of(const std::uint8_t* record, std::uint32_t& callback_id) noexcept {
+  callback_id = field<std::uint32_t>(record, kCallbackId);
+  Launch read;
+  read.begin = field<std::uint64_t>(record, kCallBegin);
+  read.end = field<std::uint64_t>(record, kCallEnd);
+  read.thread_id = field<std::uint32_t>(record, kCallThread);
+  read.correlation = field<std::uint32_t>(record, kCallCorrelation);
+  return read;
+}
+
+std::string launch_name(const char* callback) {
+  if (callback == nullptr) return {};
+  std::string_view name = callback;
+  while (take_suffix(name)) {
+  }
+  const std::size_t first = name.find_first_not_of('_');
+  if (first == std::string_view::npos) return {};
+  name.remove_prefix(first);
+  if (!starts_with(name, "cu")) return {};
+  const std::string_view act = name.substr(starts_with(name, "cuda") ? 4 : 2);
+  const bool queues = (starts_with(act, "Launch") && !starts_with(act, "LaunchHostFunc")) ||
+                      starts_with(act, "GraphLaunch") || starts_with(act, "Memcpy") ||
+                      starts_with(act, "Memset");
+  return queues ? std::string(name) : std::string();
+}
+
+}  // namespace gpuprof::cupti

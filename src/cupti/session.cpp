@@ -1,0 +1,391 @@
+#include "cupti/session.hpp"
+
+#include <time.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <new>
+#include <unordered_map>
+#include <utility>
+
+#include "driver/devices.hpp"
+#include "driver/error.hpp"
+#include "driver/process.hpp"
+
+namespace gpuprof::cupti {
+namespace {
+
+using driver::Error;
+using driver::ErrorKind;
+
+// CUPTI asks for a buffer inside a call of the program, which waits. A buffer of this size holds
+// about five thousand kernels, and its pages are there after some 100 us.
+constexpr std::size_t kBufferBytes = std::size_t{1} << 20U;
+// CUPTI keeps a buffer until the last kernel in it has run, so a long queue takes many. Past this
+// CUPTI drops records, and counts them.
+constexpr std::size_t kMaxBuffers = 256;
+
+constexpr std::array<int, 4> kWorkKinds = {kKernelRecord, kMemcpyRecord, kPeerCopyRecord,
+                                           kMemsetRecord};
+constexpr std::array<int, 2> kCallKinds = {kDriverRecord, kRuntimeRecord};
+
+using Buffer = std::unique_ptr<std::uint8_t[]>;
+
+// The memory that CUPTI writes records into. A buffer that CUPTI has is never freed before it is
+// given back: CUPTI may still write into it.
+class BufferPool {
+ public:
+  std::uint8_t* lend() {
+    const std::lock_guard lock(mutex_);
+    if (lent_.size() >= kMaxBuffers) return nullptr;
+    Buffer buffer;
+    if (idle_.empty()) {
+      buffer.reset(new (std::nothrow) std::uint8_t[kBufferBytes]);
+      if (buffer == nullptr) return nullptr;
+    } else {
+      buffer = std::move(idle_.back());
+      idle_.pop_back();
+    }
+    std::uint8_t* address = buffer.get();
+    lent_.emplace(address, std::move(buffer));
+    return address;
+  }
+
+  // Empty for an address that was not lent: it belongs to another tool.
+  Buffer take_back(std::uint8_t* address) {
+    const std::lock_guard lock(mutex_);
+    const auto found = lent_.find(address);
+    if (found == lent_.end()) return {};
+    Buffer buffer = std::move(found->second);
+    lent_.erase(found);
+    return buffer;
+  }
+
+  void keep(Buffer buffer) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(buffer));
+  }
+
+  void free_idle() {
+    const std::lock_guard lock(mutex_);
+    idle_.clear();
+    idle_.shrink_to_fit();
+  }
+
+  std::size_t lent() {
+    const std::lock_guard lock(mutex_);
+    return lent_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<std::uint8_t*, Buffer> lent_;
+  std::vector<Buffer> idle_;
+};
+
+// Never destroyed: CUPTI's thread may call until the process is gone. A forked child may inherit
+// the locks in any state, so it takes none of them.
+struct State {
+  std::mutex control;  // start() and stop()
+  std::mutex records;  // guards `collection`
+  BufferPool buffers;
+  std::unique_ptr<Collection> collection;
+  const Library* library = nullptr;
+  std::unique_ptr<LaunchNames> launch_names;
+  std::vector<std::pair<int, bool>> enabled;  // kinds, and whether all of its functions are
+  int thread_ids = 0;                         // CUPTI's setting before
+  std::size_t left_behind = 0;                // buffers that never came back
+  std::atomic<bool> collecting{false};
+  std::atomic<std::uint32_t> generation{0};  // one more than that of the process; 0: never used
+};
+
+State& session() {
+  static State& storage = *new State;
+  return storage;
+}
+
+bool is_other_process(const State& state) noexcept {
+  const std::uint32_t used = state.generation.load(std::memory_order_acquire);
+  return used != 0 && used != driver::fork_generation() + 1;
+}
+
+void refuse_forked(const State& state) {
+  if (!is_other_process(state) && (driver::blocked.load() & driver::kForked) == 0) return;
+  throw Error(ErrorKind::kForked,
+              "kernels cannot be collected in a child of a process that has used CUDA or CUPTI; "
+              "start the child with the 'spawn' or 'forkserver' method");
+}
+
+// Decodes what lies in a buffer. Called by CUPTI's callback.
+void decode(State& state, std::uint8_t* buffer, std::size_t valid_bytes) {
+  const Table& table = state.library->table;
+  const std::lock_guard lock(state.records);
+  if (state.collection == nullptr) return;  // it came after the end
+  Collection& collection = *state.collection;
+  const driver::HostNanoseconds now = driver::host_now();
+  const std::uint8_t* end = buffer + valid_bytes;
+  const std::uint8_t* before = nullptr;
+  void* next = nullptr;
+  for (;;) {
+    const Result result = table.cuptiActivityGetNextRecord(buffer, valid_bytes, &next);
+    if (result != kSuccess) {
+      if (result != kEndOfBuffer) collection.add_malformed();
+      break;
+    }
+    const auto* record = static_cast<const std::uint8_t*>(next);
+    if (record < buffer || record >= end || record <= before ||
+        static_cast<std::size_t>(record - buffer) % kRecordAlignment != 0) {
+      collection.add_malformed();
+      break;
+    }
+    try {
+      collection.add(record, end, now);
+    } catch (const std::exception&) {  // out of memory
+      collection.add_unkept();
+    }
+    before = record;
+  }
+  std::size_t lost = 0;
+  if (table.cuptiActivityGetNumDroppedRecords(nullptr, 0, &lost) == kSuccess) {
+    collection.add_lost(lost);
+  }
+}
+
+// The callbacks. Nothing may be thrown into CUPTI.
+
+void buffer_requested(std::uint8_t** buffer, std::size_t* bytes, std::size_t* records) {
+  State& state = session();
+  *buffer = nullptr;
+  *bytes = 0;
+  *records = 0;  // as many as fit
+  if (!state.collecting.load(std::memory_order_acquire) || is_other_process(state)) return;
+  try {
+    *buffer = state.buffers.lend();
+  } catch (const std::exception&) {  // out of memory
+  }
+  if (*buffer != nullptr) *bytes = kBufferBytes;
+}
+
+void buffer_completed(void* /*context*/, std::uint32_t /*stream*/, std::uint8_t* address,
+                      std::size_t /*bytes*/, std::size_t valid_bytes) {
+  State& state = session();
+  if (is_other_process(state)) return;
+  try {
+    Buffer buffer = state.buffers.take_back(address);
+    if (buffer == nullptr) return;  // another tool's
+    if (valid_bytes > kBufferBytes) valid_bytes = kBufferBytes;
+    if (valid_bytes != 0) decode(state, address, valid_bytes);
+    if (state.collecting.load(std::memory_order_acquire)) state.buffers.keep(std::move(buffer));
+  } catch (const std::exception&) {  // out of memory
+  }
+}
+
+std::uint64_t realtime_now() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+// Of a few tries the one with the least time between two readings of the host's clock.
+ClockPair read_clocks(const Library& library) {
+  constexpr std::int64_t kSameClock = 1'000'000;
+  ClockPair best;
+  best.error = std::numeric_limits<std::int64_t>::max();
+  for (int tries = 0; tries < 8; ++tries) {
+    ClockPair pair;
+    const driver::HostNanoseconds before = driver::host_now();
+    const Result result = library.table.cuptiGetTimestamp(&pair.cupti);
+    const driver::HostNanoseconds after = driver::host_now();
+    if (result != kSuccess) throw error_of(library, result, "cuptiGetTimestamp");
+    pair.host = before + (after - before) / 2;
+    pair.error = (after - before + 1) / 2;
+    const auto apart = static_cast<std::int64_t>(realtime_now() - pair.cupti);
+    pair.realtime = apart >= 0 && apart < kSameClock + 2 * pair.error;
+    if (pair.error < best.error) best = pair;
+  }
+  return best;
+}
+
+void refuse_if_held(const Library& library) {
+  std::uint32_t kinds = 0;
+  if (library.table.cuptiActivityGetEnabledKinds == nullptr) return;
+  const Result result =
+      library.table.cuptiActivityGetEnabledKinds(nullptr, nullptr, nullptr, &kinds);
+  if (result != kSuccess || kinds == 0) return;
+  throw Error(
+      ErrorKind::kUnavailable,
+      "another tool of this process collects through CUPTI now, such as torch.profiler; end "
+      "it first, or use its kernel times: " +
+          std::to_string(kinds) + " kinds of records are enabled in " + library.path);
+}
+
+// The records of this CUPTI are at least as long as what is read of them, where it can tell.
+void check_layouts(const Library& library) {
+  if (library.table.cuptiActivityGetStructSize == nullptr) return;
+  for (const int kind : {kKernelRecord, kMemcpyRecord, kPeerCopyRecord, kMemsetRecord,
+                         kDriverRecord, kRuntimeRecord}) {
+    std::size_t bytes = 0;
+    if (library.table.cuptiActivityGetStructSize(kind, 0, &bytes) != kSuccess) continue;
+    if (bytes >= bytes_read_of(kind)) continue;
+    throw Error(ErrorKind::kUnavailable,
+                library.path + " has records that this gpuprof does not know: kind " +
+                    std::to_string(kind) + " has " + std::to_string(bytes) + " bytes, and " +
+                    std::to_string(bytes_read_of(kind)) + " are read; update gpuprof");
+  }
+}
+
+void check_result(const Library& library, Result result, const char* call) {
+  if (result != kSuccess) throw error_of(library, result, call);
+}
+
+auto call_switch(const Table& table, int kind) noexcept {
+  return kind == kDriverRecord ? table.cuptiActivityEnableDriverApi
+                               : table.cuptiActivityEnableRuntimeApi;
+}
+
+// Switches the records of the functions that launch on or off. Returns the first failure.
+Result switch_launches(const State& state, int kind, bool on) {
+  const auto set = call_switch(state.library->table, kind);
+  Result failure = kSuccess;
+  const int domain = kind == kDriverRecord ? kDriverDomain : kRuntimeDomain;
+  for (const auto& named : state.launch_names->of(domain)) {
+    const Result result = set(named.first, on ? 1 : 0);
+    if (failure == kSuccess) failure = result;
+    if (on && failure != kSuccess) break;
+  }
+  return failure;
+}
+
+// With the control lock held. Leaves a note of each kind, to be disabled.
+void enable_all(State& state) {
+  const Library& library = *state.library;
+  for (const int kind : kCallKinds) {
+    const bool by_function = call_switch(library.table, kind) != nullptr;
+    state.enabled.emplace_back(kind, !by_function);
+    if (by_function) {
+      check_result(
+          library, switch_launches(state, kind, true),
+          kind == kDriverRecord ? "cuptiActivityEnableDriverApi" : "cuptiActivityEnableRuntimeApi");
+    } else {
+      check_result(library, library.table.cuptiActivityEnable(kind), "cuptiActivityEnable");
+    }
+  }
+  for (const int kind : kWorkKinds) {
+    state.enabled.emplace_back(kind, true);
+    check_result(library, library.table.cuptiActivityEnable(kind), "cuptiActivityEnable");
+  }
+}
+
+// With the control lock held. Returns the first failure.
+Result disable_all(State& state) {
+  Result failure = kSuccess;
+  for (const auto& [kind, whole] : state.enabled) {
+    const Result result = whole ? state.library->table.cuptiActivityDisable(kind)
+                                : switch_launches(state, kind, false);
+    if (failure == kSuccess) failure = result;
+  }
+  state.enabled.clear();
+  return failure;
+}
+
+std::unique_ptr<Collection> take_collection(State& state) {
+  state.collecting.store(false, std::memory_order_release);
+  const std::lock_guard lock(state.records);
+  return std::move(state.collection);
+}
+
+}  // namespace
+
+void start(std::size_t max_records, const std::vector<std::string>& candidates) {
+  State& state = session();
+  refuse_forked(state);
+  const std::lock_guard control(state.control);
+  if (is_collecting()) {
+    throw Error(ErrorKind::kInvalidState,
+                "kernels are being collected already; there is one collection at a time for the "
+                "process, so end that one first");
+  }
+  const Library& library = load(candidates);
+  const Table& table = library.table;
+  state.library = &library;
+  state.generation.store(driver::fork_generation() + 1, std::memory_order_release);
+  check_layouts(library);
+  refuse_if_held(library);
+  if (state.launch_names == nullptr) {
+    state.launch_names = std::make_unique<LaunchNames>([&](int domain, std::uint32_t id) {
+      const char* name = nullptr;
+      return table.cuptiGetCallbackName(domain, id, &name) == kSuccess ? name : nullptr;
+    });
+  }
+  std::size_t before = 0;
+  table.cuptiActivityGetNumDroppedRecords(nullptr, 0, &before);  // reading sets it to zero
+  auto collection =
+      std::make_unique<Collection>(max_records, *state.launch_names, read_clocks(library));
+  check_result(library, table.cuptiGetThreadIdType(&state.thread_ids), "cuptiGetThreadIdType");
+  {
+    const std::lock_guard lock(state.records);
+    state.collection = std::move(collection);
+  }
+  state.left_behind = state.buffers.lent();
+  state.collecting.store(true, std::memory_order_release);
+  try {
+    check_result(library,
+                 table.cuptiActivityRegisterCallbacks(&buffer_requested, &buffer_completed),
+                 "cuptiActivityRegisterCallbacks");
+    check_result(library, table.cuptiSetThreadIdType(kSystemThreadIds), "cuptiSetThreadIdType");
+    enable_all(state);
+  } catch (...) {
+    disable_all(state);
+    table.cuptiSetThreadIdType(state.thread_ids);
+    take_collection(state);
+    throw;
+  }
+}
+
+Collected stop(bool release) {
+  State& state = session();
+  refuse_forked(state);
+  const std::lock_guard control(state.control);
+  if (!is_collecting()) {
+    throw Error(ErrorKind::kInvalidState, "no kernels are being collected");
+  }
+  const Table& table = state.library->table;
+  Collected result;
+  if (release) {
+    driver::wait_for_live_contexts();
+    Result failure = disable_all(state);
+    if (failure != kSuccess) {
+      result.problem = error_of(*state.library, failure, "cuptiActivityDisable").what();
+    }
+    failure = table.cuptiActivityFlushAll(kForcedFlush);
+    if (failure != kSuccess && result.problem.empty()) {
+      result.problem = error_of(*state.library, failure, "cuptiActivityFlushAll").what();
+    }
+    table.cuptiSetThreadIdType(state.thread_ids);
+  }
+  state.enabled.clear();
+  result.displaced = !release || state.buffers.lent() > state.left_behind;
+  result.records = take_collection(state);
+  state.buffers.free_idle();
+  const ClockPair& first = result.records->start();
+  ClockPair last = first;
+  try {
+    last = read_clocks(*state.library);
+  } catch (const Error& error) {
+    if (result.problem.empty()) result.problem = error.what();
+  }
+  result.clock = ClockMap(first, last);
+  return result;
+}
+
+bool is_collecting() noexcept {
+  const State& state = session();
+  return state.collecting.load(std::memory_order_acquire) && !is_other_process(state);
+}
+
+}  // namespace gpuprof::cupti

@@ -1,0 +1,44 @@
+// A collection of kernel records through CUPTI's activity API, one at a time for the process.
+//
+// CUPTI hands full buffers to a callback on a thread of its own, or of whoever flushes; they are
+// decoded there, without Python. The callbacks stay registered in CUPTI after a collection, because
+// CUPTI has no way to take them back; they then give it no buffer. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cupti/collection.hpp"
+#include "cupti/library.hpp"
+
+namespace gpuprof::cupti {
+
+struct Collected {
+  std::unique_ptr<Collection> records;
+  ClockMap clock;
+  // Buffers that CUPTI has not given back: another tool registered its callbacks since the start,
+  // gets the records from then on, and these are lost.
+  bool displaced = false;
+  std::string problem;  // what CUPTI refused while it was stopped; empty: nothing
+};
+
+// Loads CUPTI with `candidates` (see load()) and collects from now on, at most `max_records`
+// activities and as many launches; what comes later is counted and added to the totals. Throws
+// Error: kInvalidState if there is a collection already, kForked in a child of a process that used
+// CUPTI or CUDA, kUnavailable where CUPTI cannot be had. Then nothing has changed.
+//
+// CUPTI before 13.1 cannot tell that another tool of this process collects. Its records would come
+// here then, so the caller must not start while torch's profiler runs.
+void start(std::size_t max_records, const std::vector<std::string>& candidates);
+
+// Ends the collection and returns it. With `release`, waits for the GPU, disables what start()
+// enabled and takes what CUPTI still has; without it, leaves CUPTI alone, for when another tool has
+// taken it over and would lose its records. Throws Error: kInvalidState without a collection,
+// kForked in a child.
+Collected stop(bool release);
+
+[[nodiscard]] bool is_collecting() noexcept;
+
+}  // namespace gpuprof::cupti

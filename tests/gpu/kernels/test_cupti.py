@@ -1,0 +1,198 @@
+"""Records of real kernels, copies and graph replays through the real CUPTI.
+
+Each test is a process of its own: CUPTI stays attached to one that has used it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gpu.support.scripts import check_script
+
+pytestmark = pytest.mark.gpu
+
+# The GPU's times are fitted to the host's clock.
+_PREAMBLE = """
+import ctypes, threading, time
+from gpuprof import _core
+from tests.support import cupti
+from tests.support.cupti import KERNEL, MEMCPY, MEMSET, collected
+
+FIT_NS = 50_000
+
+def graph_of(body, count=1):
+    stream = device().stream()
+    graph, graph_exec = ctypes.c_void_p(), ctypes.c_void_p()
+    device().call("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), 1)
+    body(stream)
+    device().call("cuStreamEndCapture", ctypes.c_void_p(stream), ctypes.byref(graph))
+    device().call("cuGraphInstantiateWithFlags", ctypes.byref(graph_exec), graph, ctypes.c_uint64(0))
+    return stream, graph, graph_exec
+"""
+
+
+def check_cupti(body: str) -> None:
+    import textwrap
+
+    check_script(_PREAMBLE + textwrap.dedent(body))
+
+
+def test_a_kernel_is_where_and_as_long_as_it_says_itself() -> None:
+    check_cupti("""
+    spin = Spin(device(), stream := device().stream(), 5 * MILLISECOND)
+    spin.launch()
+    device().synchronize()
+    with collected() as seen:
+        before = time.monotonic_ns()
+        spin.launch()
+        launched = time.monotonic_ns()
+        device().synchronize(stream)
+        after = time.monotonic_ns()
+    (kernel,) = seen.named("spin")
+    start, stop = spin.stamps()
+    assert kernel.kind == KERNEL and kernel.device == 0 and kernel.nbytes == 0, kernel
+    assert (kernel.graph_id, kernel.node_id) == (0, 0), kernel
+    assert abs((kernel.end_ns - kernel.begin_ns) - (stop - start)) < FIT_NS, (kernel, stop - start)
+    assert before - FIT_NS < kernel.begin_ns < kernel.end_ns < after + FIT_NS, (before, kernel, after)
+    launch = seen.launch_of(kernel)
+    assert "cuLaunchKernel" in launch.name, launch
+    assert before < launch.begin_ns < launch.end_ns < launched, (before, launch, launched)
+    assert launch.thread_id == threading.get_native_id(), launch
+    plain = seen.plain
+    assert plain["totals"] == {(KERNEL, "spin"): (1, kernel.end_ns - kernel.begin_ns)}, plain
+    for key in ("dropped", "cupti_dropped", "incomplete", "unknown", "launches_dropped"):
+        assert plain[key] == 0, (key, plain[key])
+    assert not plain["displaced"] and plain["problem"] is None, plain
+    assert plain["clock_error_ns"] < 100_000, plain["clock_error_ns"]
+    """)
+
+
+def test_what_comes_outside_is_not_in() -> None:
+    check_cupti("""
+    spin = Spin(device(), device().stream(), 1000)
+    counts = []
+    for number in (3, 5):
+        spin.launch()
+        with collected() as seen:
+            for _ in range(number):
+                spin.launch()
+        spin.launch()
+        counts.append(len(seen.named("spin")))
+        launches = [row for row in seen.launches if "LaunchKernel" in row.name]
+        assert len(launches) == number, launches
+    assert counts == [3, 5], counts
+    """)
+
+
+def test_what_still_runs_at_the_stop_is_waited_for() -> None:
+    check_cupti("""
+    spin = Spin(device(), device().stream(), 30 * MILLISECOND)
+    with collected() as seen:
+        for _ in range(4):
+            spin.launch()
+    assert len(seen.named("spin")) == 4, seen.plain
+    assert all(row.end_ns - row.begin_ns > 29 * MILLISECOND for row in seen.activities)
+    assert seen.plain["incomplete"] == 0
+    """)
+
+
+def test_copies_and_memsets_have_their_bytes_and_torchs_names() -> None:
+    check_cupti("""
+    size = 1 << 20
+    address = device().allocate(size)
+    other = device().allocate(size)
+    host = (ctypes.c_char * size)()
+    with collected() as seen:
+        device().call("cuMemsetD8_v2", ctypes.c_void_p(address), ctypes.c_ubyte(1), ctypes.c_size_t(size))
+        device().call("cuMemcpyHtoD_v2", ctypes.c_void_p(address), host, ctypes.c_size_t(size))
+        device().call("cuMemcpyDtoH_v2", host, ctypes.c_void_p(address), ctypes.c_size_t(size // 2))
+        device().call("cuMemcpyDtoD_v2", ctypes.c_void_p(other), ctypes.c_void_p(address), ctypes.c_size_t(size))
+    found = {row.name: (row.kind, row.nbytes) for row in seen.activities}
+    assert found == {
+        "Memset (Device)": (MEMSET, size),
+        "Memcpy HtoD (Pageable -> Device)": (MEMCPY, size),
+        "Memcpy DtoH (Device -> Pageable)": (MEMCPY, size // 2),
+        "Memcpy DtoD (Device -> Device)": (MEMCPY, size),
+    }, seen.activities
+    for row in seen.activities:
+        name = seen.launch_of(row).name
+        assert "Memset" in name or "Memcpy" in name, name
+    """)
+
+
+def test_the_nodes_of_a_replay_are_named_by_cuptis_node_ids() -> None:
+    check_cupti("""
+    spins = {}
+    def body(stream):
+        for ns in (20_000, 40_000):
+            spins[ns] = Spin(device(), device().stream(), ns)
+        for spin in spins.values():
+            parameters = spin._parameters
+            device().call("cuLaunchKernel", device().spin_function, *[ctypes.c_uint(1)] * 6,
+                          ctypes.c_uint(0), ctypes.c_void_p(stream), parameters, None)
+    stream, graph, graph_exec = graph_of(body)
+    with collected() as seen:
+        for _ in range(3):
+            device().call("cuGraphLaunch", graph_exec, ctypes.c_void_p(stream))
+        device().synchronize(stream)
+    kernels = seen.named("spin")
+    assert len(kernels) == 6, kernels
+    assert len({row.node_id for row in kernels}) == 2, kernels
+    assert all(row.node_id and row.graph_id for row in kernels), kernels
+    launches = [row for row in seen.launches if row.name == "cuGraphLaunch"]
+    assert len(launches) == 3, seen.launches
+    for kernel in kernels:
+        assert seen.launch_of(kernel).name == "cuGraphLaunch"
+    """)
+
+
+def test_past_the_limit_there_are_totals() -> None:
+    check_cupti("""
+    spin = Spin(device(), device().stream(), 1000)
+    with collected(max_records=10) as seen:
+        for _ in range(20_000):
+            spin.launch()
+    assert len(seen.activities) == 10 and len(seen.launches) == 10
+    plain = seen.plain
+    assert plain["dropped"] + plain["cupti_dropped"] == 20_000 - 10, plain
+    (count, ns), = plain["totals"].values()
+    assert count == 20_000 - plain["cupti_dropped"] and ns > count * 1000
+    """)
+
+
+def test_launches_of_other_threads_have_their_ids() -> None:
+    check_cupti("""
+    ids = []
+    def work():
+        device().make_current()
+        ids.append(threading.get_native_id())
+        Spin(device(), device().stream(), 1000).launch()
+    device()
+    with collected() as seen:
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(seen.launch_of(row).thread_id for row in seen.named("spin")) == sorted(ids)
+    """)
+
+
+def test_a_child_is_refused_and_the_parent_goes_on() -> None:
+    check_cupti("""
+    import os
+    spin = Spin(device(), device().stream(), 1000)
+    with collected() as seen:
+        spin.launch()
+        child = os.fork()
+        if child == 0:
+            try:
+                _core._cupti_stop()
+            except gpuprof.ForkedProcessError:
+                os._exit(7)
+            os._exit(1)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 7
+        spin.launch()
+    assert len(seen.named("spin")) == 2
+    """)

@@ -1,0 +1,98 @@
+"""gpuprof's own collection and torch's profiler in one process, in both orders.
+
+CUPTI serves one tool at a time and keeps the buffer callbacks of the last one, so each must find
+its kernels again after the other. Each test is a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import Any
+
+import pytest
+
+from tests.gpu.support.frameworks import torch_or_skip
+from tests.support.processes import run_python
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|cupy|numba)")]
+
+_PREAMBLE = """
+import json, warnings
+warnings.simplefilter("ignore")
+import torch
+from torch.profiler import ProfilerActivity, profile
+from gpuprof import _core
+from tests.support.cupti import KERNEL, collected
+
+x = torch.zeros(1 << 16, device="cuda")
+torch.cuda.synchronize()
+counts = []
+
+def work(number):
+    for _ in range(number):
+        x.sin_()
+    torch.cuda.synchronize()
+
+def torch_sees(number):
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as prof:
+        work(number)
+    kernels = [e for e in prof.events() if "sin" in e.name and str(e.device_type).endswith("CUDA")]
+    counts.append(["torch", number, len(kernels)])
+
+def gpuprof_sees(number):
+    with collected() as seen:
+        work(number)
+    kernels = seen.named("sin")
+    counts.append(["gpuprof", number, len(kernels)])
+    elapsed = [row.end_ns - row.begin_ns for row in kernels]
+    assert all(0 < each < 10_000_000 for each in elapsed), elapsed
+    for row in kernels:
+        assert -100_000 < row.begin_ns - seen.launch_of(row).begin_ns < 10_000_000, row
+"""
+
+
+def counts_of(body: str, **variables: str) -> list[Any]:
+    """Run `body`; return who saw how many of how many kernels, in order."""
+    torch_or_skip()
+    script = _PREAMBLE + textwrap.dedent(body) + "\nprint('COUNTS', json.dumps(counts))\n"
+    done = run_python(script, timeout=200, **variables)
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    (line,) = [text for text in done.stdout.splitlines() if text.startswith("COUNTS ")]
+    found: list[Any] = json.loads(line.removeprefix("COUNTS "))
+    return found
+
+
+def assert_all_seen(counts: list[Any]) -> None:
+    assert [seen for _, _, seen in counts] == [launched for _, launched, _ in counts], counts
+
+
+def test_torch_sees_its_kernels_after_gpuprof() -> None:
+    assert_all_seen(counts_of("gpuprof_sees(3)\ntorch_sees(5)\ntorch_sees(4)"))
+
+
+def test_gpuprof_sees_its_kernels_after_torch() -> None:
+    assert_all_seen(counts_of("torch_sees(5)\ngpuprof_sees(3)\ngpuprof_sees(2)"))
+
+
+def test_they_alternate() -> None:
+    rounds = "for number in (2, 3, 4):\n    torch_sees(number)\n    gpuprof_sees(number + 1)\n"
+    assert_all_seen(counts_of(rounds + "torch_sees(7)"))
+
+
+def test_torch_sees_its_kernels_where_it_lets_go_of_cupti_after_each_session() -> None:
+    body = "torch_sees(5)\nwork(1)\ngpuprof_sees(3)\ntorch_sees(4)"
+    assert_all_seen(counts_of(body, TEARDOWN_CUPTI="1"))
+
+
+def test_a_profiler_started_inside_keeps_its_events() -> None:
+    counts = counts_of("""
+    _core._cupti_start()
+    work(2)
+    torch_sees(5)
+    plain = _core._cupti_stop(release=False)
+    assert plain["displaced"]
+    torch_sees(4)
+    gpuprof_sees(3)
+    """)
+    assert_all_seen(counts)
