@@ -6,11 +6,9 @@ A `Recording` stands in for the functions of `gpuprof._core` that start and stop
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from array import array
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -140,12 +138,3 @@ def _columns(records: list[dict[str, int]], codes: dict[str, str]) -> dict[str, 
         for name, code in codes.items()
     }
 
-
-def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let gpuprof see a process in which torch is not imported."""
-    for name in _torch_modules():
-        monkeypatch.delitem(sys.modules, name)
-
-
-def _torch_modules() -> Iterator[str]:
-    return iter([name for name in sys.modules if name.partition(".")[0] == "torch"])

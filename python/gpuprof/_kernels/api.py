@@ -55,7 +55,7 @@ def kernels(*, max_records: int = MAX_RECORDS) -> Kernels:
 
     Raises
     ------
-    TypeError, ValueError
+    ValueError
         `max_records` is no whole number, or negative.
     InvalidStateError
         On entering: another `kernels` block is open, or one of torch's profilers is running.
