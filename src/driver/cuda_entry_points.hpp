@@ -76,6 +76,12 @@
   X(cuFuncGetName, 12030)                     \
   X(cuKernelGetName, 12030)
 
+// Calls that are newer than the headers and that nothing depends on: drivers that lack them are not
+// said to lack anything. The second argument of X is the version.
+#define GPUPROF_OPTIONAL_ENTRY_POINTS(X) \
+  X(cuGraphNodeGetToolsId, 13010)        \
+  X(cuGraphExecGetId, 13010)
+
 // Calls on events, which only driver::EventAccess makes.
 #define GPUPROF_EVENT_ENTRY_POINTS(X, F) \
   X(cuEventDestroy, 4000)                \

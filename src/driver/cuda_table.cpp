@@ -80,6 +80,13 @@ struct TableFiller {
     if (entry == nullptr) s.missing.emplace_back(name);
   }
 
+  template <typename Function>
+  void fill_optional(Function& slot, const char* name, int version) {
+    const std::size_t others = s.missing.size();
+    fill(slot, name, version);
+    s.missing.resize(others);
+  }
+
   // Two versions with different signatures; missing only where the driver has neither.
   template <typename Function, typename Older>
   void fill_both(Function& slot, Older& older_slot, const char* name, int version, int older) {
@@ -117,6 +124,9 @@ struct TableFiller {
 #undef GPUPROF_X
 #undef GPUPROF_F
 #undef GPUPROF_S
+#define GPUPROF_X(name, version) fill_optional(s.table.name, #name, version);
+    GPUPROF_OPTIONAL_ENTRY_POINTS(GPUPROF_X)
+#undef GPUPROF_X
   }
 };
 

@@ -19,6 +19,10 @@
 
 namespace gpuprof::driver {
 
+// Of entries that are newer than the oldest headers that this is built with.
+using PFN_cuGraphNodeGetToolsId_v13010 = CUresult(CUDAAPI*)(CUgraphNode, unsigned long long*);
+using PFN_cuGraphExecGetId_v13010 = CUresult(CUDAAPI*)(CUgraphExec, unsigned int*);
+
 #define GPUPROF_X(name, version) PFN_##name##_v##version name;
 #define GPUPROF_F(name, version, older) PFN_##name##_v##version name;
 #define GPUPROF_S(name, version, older) \
@@ -31,6 +35,7 @@ struct EventEntries {
 
 struct Table : private EventEntries {
   GPUPROF_DRIVER_ENTRY_POINTS(GPUPROF_X, GPUPROF_F, GPUPROF_S)
+  GPUPROF_OPTIONAL_ENTRY_POINTS(GPUPROF_X)
 
  private:
   friend class EventAccess;  // of cuda_events.hpp: the only way to call the event entries

@@ -12,10 +12,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "driver/cuda_error_log.hpp"
+#include "graphs/scope_labels.hpp"
 #include "timing/sample.hpp"
 
 namespace gpuprof::graphs {
@@ -36,6 +38,7 @@ enum class GraphTimers : std::uint8_t {
 struct CaptureOptions {
   CaptureMode mode = CaptureMode::kThreadLocal;
   GraphTimers timers = GraphTimers::kLast;
+  const timing::Path* scopes = nullptr;  // open on this thread as the capture begins; null: none
 };
 
 // How far a capture had come when it was last seen active.
@@ -48,11 +51,13 @@ struct CaptureProgress {
 // Every pair of events that scopes and timers have made nodes of a graph.
 using EventsInGraph = std::vector<std::shared_ptr<const timing::GraphEvents>>;
 
-// What end() returns: the graph, which is the caller's, its events and the complete spans.
+// What end() returns: the graph, which is the caller's, its events, the complete spans, and which
+// scope each node is in.
 struct CapturedParts {
   void* graph = nullptr;
   EventsInGraph events;
   std::vector<timing::SampleRef> timers;
+  NodeLabels labels;
   timing::EventClock* clock = nullptr;  // of the context that was captured
 };
 
@@ -101,6 +106,12 @@ class Capture {
   void add_events(const std::shared_ptr<const timing::GraphEvents>& events);
   void add_timer(timing::Sample& sample);
 
+  // Note a scope that is entered or left on one of the capture's streams. Never throw: nodes whose
+  // scopes could not be noted have the label of the scope around them.
+  void enter_scope(const timing::Sample& sample) noexcept;
+  void leave_scope(const timing::Sample& sample, std::uintptr_t stream) noexcept;
+  [[nodiscard]] bool has_open_scope(const timing::Sample& sample) const noexcept;
+
  private:
   Capture(std::uintptr_t stream, const CaptureOptions& options, bool attached);
 
@@ -108,6 +119,8 @@ class Capture {
   bool close(CapturedParts& parts) noexcept;
   void read_id();
   [[nodiscard]] bool still_there() const;
+  bool locate(std::uintptr_t stream, CapturePosition& at) const;
+  [[nodiscard]] NodeLabels label_nodes() noexcept;
 
   const std::uintptr_t stream_;
   const CaptureOptions options_;
@@ -123,6 +136,9 @@ class Capture {
   CaptureProgress progress_;
   std::vector<timing::SampleRef> timers_;
   EventsInGraph events_;
+  // Under a lock of its own, which is held over no driver call and used in no forked child:
+  mutable std::mutex labels_mutex_;
+  ScopeLabels labels_;
 };
 
 // The capture of any stream, as the driver tells it.
@@ -149,6 +165,11 @@ std::vector<std::shared_ptr<Capture>> open_captures();
 
 // Lets scopes on a captured stream record into these captures. Called once.
 void own_captured_scopes() noexcept;
+
+// Tell the capture that a scope is in; see timing::CaptureOwner.
+void scope_entered(unsigned long long capture, const timing::Sample& sample) noexcept;
+void scope_left(unsigned long long capture, const timing::Sample& sample,
+                std::uintptr_t stream) noexcept;
 
 // Sets this thread's capture mode and returns the one before.
 CaptureMode exchange_thread_mode(CaptureMode mode);

@@ -19,6 +19,8 @@
 #include "graphs/device_scalar.hpp"
 #include "graphs/graph_timers.hpp"
 #include "graphs/io_copies.hpp"
+#include "graphs/node_ids.hpp"
+#include "graphs/nodes.hpp"
 #include "timing/sample.hpp"
 
 namespace gpuprof::driver {
@@ -190,6 +192,11 @@ class CapturedGraph {
   [[nodiscard]] void* graph();
   [[nodiscard]] void* exec();
   [[nodiscard]] std::size_t node_count();
+  // What the executable graph does now, with the scopes of the capture.
+  [[nodiscard]] std::vector<Node> nodes();
+  // The labelled nodes by the numbers that profilers give them; see node_ids.hpp.
+  [[nodiscard]] std::vector<LabelledNode> labelled_nodes();
+  [[nodiscard]] bool has_labels();
 
  private:
   struct Handle;

@@ -22,7 +22,6 @@ using timing::contexts::as_stream;
 namespace {
 
 constexpr int kEndTries = 3;
-constexpr std::size_t kNewest = 64;  // how many nodes are searched for a kernel
 
 // The open captures of this process. The lock is held over no driver call.
 struct OpenCaptures {
@@ -145,32 +144,6 @@ CUresult discard_capture(const Table& table, std::uintptr_t stream) noexcept {
   return status;
 }
 
-std::string kernel_of(const Table& table, CUgraphNode node) {
-  int type = 0;
-  if (type_of(table, node, type) != CUDA_SUCCESS || type != CU_GRAPH_NODE_TYPE_KERNEL) {
-    return {};
-  }
-  CUDA_KERNEL_NODE_PARAMS params{};
-  const char* name = nullptr;
-  if (table.cuGraphKernelNodeGetParams(node, &params) != CUDA_SUCCESS) return {};
-  const CUresult named = params.func != nullptr ? table.cuFuncGetName(&name, params.func)
-                                                : table.cuKernelGetName(&name, params.kern);
-  return named == CUDA_SUCCESS && name != nullptr ? name : "";
-}
-
-// The newest kernel of the graph, if it is among the last nodes. A capture appends its nodes.
-std::string newest_kernel(const Table& table, CUgraph graph, std::size_t count) {
-  std::vector<CUgraphNode> nodes(count);
-  if (table.cuGraphGetNodes(graph, nodes.data(), &count) != CUDA_SUCCESS) return {};
-  nodes.resize(std::min(count, nodes.size()));
-  const std::size_t oldest = nodes.size() > kNewest ? nodes.size() - kNewest : 0;
-  for (std::size_t i = nodes.size(); i > oldest; --i) {
-    std::string kernel = kernel_of(table, nodes[i - 1]);
-    if (!kernel.empty()) return kernel;
-  }
-  return {};
-}
-
 // What must be current for a call on the stream. Only a default stream needs a context; another
 // stream must not be asked for its own, which answers 901 once its capture is broken.
 CUcontext context_for(const Table& table, std::uintptr_t stream, int ordinal) {
@@ -196,7 +169,9 @@ Capture::Capture(std::uintptr_t stream, const CaptureOptions& options, bool atta
       options_(options),
       attached_(attached),
       thread_(this_thread()),
-      generation_(driver::fork_generation()) {}
+      generation_(driver::fork_generation()) {
+  if (options.scopes != nullptr) labels_.begin(*options.scopes, stream);
+}
 
 std::shared_ptr<Capture> Capture::begin(std::uintptr_t stream, int ordinal,
                                         const CaptureOptions& options) {
@@ -312,6 +287,7 @@ CapturedParts Capture::end() {
   }
   look();
   CapturedParts parts;
+  parts.labels = label_nodes();
   close(parts);
   parts.clock = clock_;
   if (attached_) return parts;
@@ -421,7 +397,9 @@ std::vector<std::shared_ptr<Capture>> open_captures() {
   return open;
 }
 
-void own_captured_scopes() noexcept { timing::set_capture_owner({&claim, &keep, &recorded}); }
+void own_captured_scopes() noexcept { 
+  timing::set_capture_owner({&claim, &keep, &recorded, &scope_entered, &scope_left});
+}
 
 void discard_graph(void* graph) noexcept {
   const Table* table = driver::loaded_or_null();

@@ -38,8 +38,11 @@ std::int64_t index_of(const Table& table, CUgraph graph, CUgraphNode wanted) {
 
 // A CUgraph, destroyed with its last owner unless it is borrowed.
 struct CapturedGraph::Handle {
-  Handle(void* of_graph, bool is_borrowed, EventsInGraph of_nodes)
-      : graph(of_graph), borrowed(is_borrowed), events(std::move(of_nodes)) {}
+  Handle(void* of_graph, bool is_borrowed, EventsInGraph of_nodes, NodeLabels with_labels)
+      : graph(of_graph),
+        borrowed(is_borrowed),
+        events(std::move(of_nodes)),
+        labels(std::move(with_labels)) {}
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   ~Handle() {
@@ -56,6 +59,7 @@ struct CapturedGraph::Handle {
   void* const graph;
   const bool borrowed;
   const EventsInGraph events;  // recorded by its nodes, and by those of its executable graphs
+  const NodeLabels labels;
   const std::uint32_t generation = driver::fork_generation();
 };
 
@@ -70,7 +74,8 @@ CapturedGraph::CapturedGraph(CapturedParts parts, bool borrowed, std::uintptr_t 
     clock_ = parts.clock;
     if (clock_ == nullptr) clock_ = timing::contexts::find(table, stream, ordinal).clock;
     device_ = clock_->ordinal();
-    graph_ = std::make_shared<Handle>(graph, borrowed, std::move(parts.events));
+    graph_ = std::make_shared<Handle>(graph, borrowed, std::move(parts.events),
+                                      std::move(parts.labels));
     source_ = graph_;
   } catch (...) {
     if (!graph_ && !borrowed && graph != nullptr) {
@@ -344,6 +349,37 @@ std::size_t CapturedGraph::node_count() {
   const auto lock = enter();
   throw_if_unusable();
   return count_nodes(graph_->graph);
+}
+
+std::vector<Node> CapturedGraph::nodes() {
+  const auto lock = enter();
+  throw_if_unusable();
+  return walk(graph_->graph, graph_->labels);
+}
+
+bool CapturedGraph::has_labels() {
+  const auto lock = enter();
+  return graph_ != nullptr && !graph_->labels.empty();
+}
+
+// An update gives each node of the executable graph what the node at its place in the other graph
+// does, and leaves it its number.
+std::vector<LabelledNode> CapturedGraph::labelled_nodes() {
+  const auto lock = enter();
+  throw_if_unusable();
+  if (graph_->labels.empty()) return {};
+  const Table& table = driver::ready();
+  const std::uint32_t exec_id = id_of_exec(exec_);
+  const std::vector<CUgraphNode> handles = nodes_of(table, as_graph(graph_->graph));
+  const std::vector<CUgraphNode> numbered =
+      source_ == graph_ ? handles : nodes_of(table, as_graph(source_->graph));
+  std::vector<LabelledNode> labelled;
+  for (std::size_t i = 0; i < std::min(handles.size(), numbered.size()); ++i) {
+    const auto found = graph_->labels.find(handles[i]);
+    if (found == graph_->labels.end()) continue;
+    labelled.push_back({in_exec(id_of_node(numbered[i]), exec_id), found->second});
+  }
+  return labelled;
 }
 
 bool CapturedGraph::close(bool wait) noexcept {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "driver/cuda_table.hpp"
@@ -34,6 +35,13 @@ inline std::vector<CUgraphNode> nodes_of(const driver::Table& table, CUgraph gra
   nodes.resize(std::min(count, nodes.size()));
   return nodes;
 }
+
+// The name of the kernel that a node runs; empty for other nodes, and where the driver fails.
+std::string kernel_of(const driver::Table& table, CUgraphNode node);
+
+// The newest kernel of the graph, which has `count` nodes, if it is among the last ones. A capture
+// appends its nodes.
+std::string newest_kernel(const driver::Table& table, CUgraph graph, std::size_t count);
 
 // Whether a node does more than to record an event or wait for one.
 inline bool does_work(const driver::Table& table, CUgraphNode node) {

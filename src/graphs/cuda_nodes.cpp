@@ -15,6 +15,8 @@ using driver::Table;
 // Child graphs cannot contain themselves; frameworks nest them once or twice.
 constexpr int kMaxDepth = 32;
 
+constexpr std::size_t kNewest = 64;  // how many nodes are searched for a kernel
+
 // Before CUDA 12.3 edges have no data, and the older form leaves `data` as it is.
 CUresult get_edges(const Table& table, CUgraph graph, CUgraphNode* from, CUgraphNode* to,
                    CUgraphEdgeData* data, std::size_t* count) {
@@ -57,12 +59,18 @@ std::vector<Edge> edges_of(const Table& table, CUgraph graph,
 // Reads the details of one graph's nodes.
 class Reader {
  public:
-  explicit Reader(const Table& table) noexcept : table_(table) {}
+  Reader(const Table& table, const NodeLabels& labels) noexcept : table_(table), labels_(labels) {}
 
-  [[nodiscard]] std::vector<Node> nodes(CUgraph graph, int depth) const {
+  // `scope` is that of the node which the graph is in.
+  [[nodiscard]] std::vector<Node> nodes(CUgraph graph, int depth,
+                                        const timing::Path* scope) const {
     const std::vector<CUgraphNode> handles = nodes_of(table_, graph);
     std::vector<Node> nodes(handles.size());
-    for (std::size_t i = 0; i < handles.size(); ++i) read(handles[i], depth, nodes[i]);
+    for (std::size_t i = 0; i < handles.size(); ++i) {
+      const auto label = labels_.find(handles[i]);
+      nodes[i].scope = label != labels_.end() ? label->second : scope;
+      read(handles[i], depth, nodes[i]);
+    }
     for (const Edge& edge : edges_of(table_, graph, handles)) {
       nodes[edge.to].incoming.push_back(edge);
     }
@@ -169,16 +177,42 @@ class Reader {
     node.has_details = told(table_.cuGraphChildGraphNodeGetGraph(handle, &child),
                             "cuGraphChildGraphNodeGetGraph") &&
                        child != nullptr;
-    if (node.has_details) node.children = nodes(child, depth + 1);
+    if (node.has_details) node.children = nodes(child, depth + 1, node.scope);
   }
 
   const Table& table_;
+  const NodeLabels& labels_;
 };
 
 }  // namespace
 
-std::vector<Node> walk(void* graph) {
-  return Reader(driver::ready()).nodes(static_cast<CUgraph>(graph), 0);
+std::string kernel_of(const Table& table, CUgraphNode node) {
+  int type = 0;
+  if (type_of(table, node, type) != CUDA_SUCCESS || type != CU_GRAPH_NODE_TYPE_KERNEL) {
+    return {};
+  }
+  CUDA_KERNEL_NODE_PARAMS params{};
+  const char* name = nullptr;
+  if (table.cuGraphKernelNodeGetParams(node, &params) != CUDA_SUCCESS) return {};
+  const CUresult named = params.func != nullptr ? table.cuFuncGetName(&name, params.func)
+                                                : table.cuKernelGetName(&name, params.kern);
+  return named == CUDA_SUCCESS && name != nullptr ? name : "";
+}
+
+std::string newest_kernel(const Table& table, CUgraph graph, std::size_t count) {
+  std::vector<CUgraphNode> nodes(count);
+  if (table.cuGraphGetNodes(graph, nodes.data(), &count) != CUDA_SUCCESS) return {};
+  nodes.resize(std::min(count, nodes.size()));
+  const std::size_t oldest = nodes.size() > kNewest ? nodes.size() - kNewest : 0;
+  for (std::size_t i = nodes.size(); i > oldest; --i) {
+    std::string kernel = kernel_of(table, nodes[i - 1]);
+    if (!kernel.empty()) return kernel;
+  }
+  return {};
+}
+
+std::vector<Node> walk(void* graph, const NodeLabels& labels) {
+  return Reader(driver::ready(), labels).nodes(static_cast<CUgraph>(graph), 0, nullptr);
 }
 
 std::vector<Edge> edges(void* graph) {

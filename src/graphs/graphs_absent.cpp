@@ -3,6 +3,7 @@
 #include "graphs/capture.hpp"
 #include "graphs/captured_graph.hpp"
 #include "graphs/device_scalar.hpp"
+#include "graphs/node_ids.hpp"
 #include "graphs/nodes.hpp"
 
 namespace gpuprof::graphs {
@@ -16,7 +17,7 @@ namespace {
 
 }  // namespace
 
-std::vector<Node> walk(void* /*graph*/) { unavailable(); }
+std::vector<Node> walk(void* /*graph*/, const NodeLabels& /*labels*/) { unavailable(); }
 std::vector<Edge> edges(void* /*graph*/) { unavailable(); }
 std::size_t count_nodes(void* /*graph*/) { unavailable(); }
 
@@ -122,5 +123,11 @@ bool CapturedGraph::close(bool /*wait*/) noexcept { return true; }
 void* CapturedGraph::graph() { unavailable(); }
 void* CapturedGraph::exec() { unavailable(); }
 std::size_t CapturedGraph::node_count() { unavailable(); }
+std::vector<Node> CapturedGraph::nodes() { unavailable(); }
+std::vector<LabelledNode> CapturedGraph::labelled_nodes() { unavailable(); }
+bool CapturedGraph::has_labels() { return false; }
+void set_node_ids(const NodeIdFunctions& /*functions*/) noexcept {}
+std::uint64_t id_of_node(void* /*node*/) { unavailable(); }
+std::uint32_t id_of_exec(void* /*exec*/) { unavailable(); }
 
 }  // namespace gpuprof::graphs

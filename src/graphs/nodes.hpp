@@ -12,7 +12,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
+
+#include "timing/path.hpp"
 
 namespace gpuprof::graphs {
 
@@ -48,11 +51,16 @@ struct Edge {
   }
 };
 
+// The innermost scope in which a node was captured, by its handle. Nodes outside of all scopes are
+// left out. Paths live as long as the process.
+using NodeLabels = std::unordered_map<void*, const timing::Path*>;
+
 using Extent = std::array<unsigned, 3>;  // x, y, z
 
 struct Node {
   NodeType type = NodeType::kEmpty;
   void* handle = nullptr;      // CUgraphNode
+  const timing::Path* scope = nullptr;
   bool has_details = false;    // whether what follows is known
   std::string kernel;          // mangled; empty where the driver tells no names
   Extent grid{};               // kernels
@@ -65,8 +73,9 @@ struct Node {
   std::vector<Node> children;  // of child graphs
 };
 
-// The nodes in the driver's order, child graphs' below theirs.
-[[nodiscard]] std::vector<Node> walk(void* graph);
+// The nodes in the driver's order, child graphs' below theirs. Without a label of its own, a child
+// graph's node has that of the node it is in.
+[[nodiscard]] std::vector<Node> walk(void* graph, const NodeLabels& labels = {});
 
 // All edges, sorted by `from`, then by `to`.
 [[nodiscard]] std::vector<Edge> edges(void* graph);

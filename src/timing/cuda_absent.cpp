@@ -27,6 +27,7 @@ void begin(Sample& sample, bool /*in_capture*/, int /*ordinal*/) noexcept {
   sample.finish(SampleStatus::kFailed);
 }
 bool end(Sample& /*sample*/, std::uintptr_t /*stream*/) noexcept { return false; }
+void leave_capture(const Sample& /*sample*/) noexcept {}
 bool may_end_on(const Sample& /*sample*/, std::uintptr_t /*stream*/) { return true; }
 double end_and_wait_for_all(Sample& /*sample*/) { unavailable(); }
 bool is_one_of_the_slow(std::uintptr_t /*stream*/) noexcept { return false; }

@@ -46,6 +46,10 @@ bool may_record(Sample& sample, const State& state, bool wanted) noexcept {
     if (sample.keeps_pair) return true;  // a Timer's marks are asked for one by one
     const CaptureClaim claim =
         owner.claim != nullptr ? owner.claim(state.id) : CaptureClaim::kForeign;
+    if (claim != CaptureClaim::kForeign && owner.entered != nullptr) {
+      sample.labels_nodes = true;
+      owner.entered(state.id, sample);
+    }
     if (claim == CaptureClaim::kRecord) return true;
     if (claim == CaptureClaim::kForeign) {
       if (wanted) return true;
@@ -69,9 +73,18 @@ void hand_over(unsigned long long capture, Sample& sample) noexcept {
   if (owner.recorded != nullptr) owner.recorded(capture, sample);
 }
 
+Leaving::~Leaving() {
+  if (state_.status != CU_STREAM_CAPTURE_STATUS_ACTIVE || sample_.keeps_pair) return;
+  if (owner.left != nullptr) owner.left(state_.id, sample_, stream_);
+}
+
 }  // namespace captures
 
 namespace device {
+
+void leave_capture(const Sample& sample) noexcept {
+  if (owner.left != nullptr) owner.left(0, sample, sample.stream);
+}
 
 bool read_captured(const Sample& sample, double& ms) {
   if (sample.generation != driver::fork_generation()) driver::throw_if_blocked();

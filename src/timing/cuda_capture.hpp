@@ -1,4 +1,4 @@
-// Spans in stream captures: whose a capture is, what a scope does in it, and the events it leaves.
+// Spans in stream captures: whose a capture is, what a scope does in it, and what it leaves.
 //
 // A scope that is entered on a capturing stream asks the owner of that capture what to do: the
 // interface between scopes and graphs. Captures of others have no owner, and a scope is skipped
@@ -27,6 +27,11 @@ struct CaptureOwner {
                const std::shared_ptr<const GraphEvents>& events) noexcept = nullptr;
   // A span whose events are both nodes of the capture. The owner may keep a reference.
   void (*recorded)(unsigned long long capture, Sample& sample) noexcept = nullptr;
+  // A scope that is entered, and one that is left, on a stream of the capture, whether its events
+  // are recorded or not. `capture` is 0 where only the sample tells it.
+  void (*entered)(unsigned long long capture, const Sample& sample) noexcept = nullptr;
+  void (*left)(unsigned long long capture, const Sample& sample,
+               std::uintptr_t stream) noexcept = nullptr;
 };
 
 // For the rest of the process. Called once, before any scope is entered.
@@ -55,6 +60,21 @@ bool may_record(Sample& sample, const State& state, bool wanted) noexcept;
 void keep_events(unsigned long long capture,
                  const std::shared_ptr<const GraphEvents>& events) noexcept;
 void hand_over(unsigned long long capture, Sample& sample) noexcept;
+
+// Tells the owner that a scope is left, after its end was recorded or failed to be.
+class Leaving {
+ public:
+  Leaving(const State& state, const Sample& sample, std::uintptr_t stream) noexcept
+      : state_(state), sample_(sample), stream_(stream) {}
+  Leaving(const Leaving&) = delete;
+  Leaving& operator=(const Leaving&) = delete;
+  ~Leaving();
+
+ private:
+  const State& state_;
+  const Sample& sample_;
+  const std::uintptr_t stream_;
+};
 
 }  // namespace captures
 }  // namespace gpuprof::timing

@@ -160,6 +160,7 @@ void record_end(Sample& sample, std::uintptr_t stream) {
   const EventAccess access = sample.events->access();
   const driver::CurrentContext current(table, context_to_push(sample, stream));
   const captures::State capture = captures::state_of(table, stream);
+  const captures::Leaving leaving(capture, sample, stream);
   const bool capturing = capture.capturing();
   if (capturing != sample.external()) {
     throw Error(ErrorKind::kInvalidState,

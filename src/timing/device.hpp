@@ -44,6 +44,10 @@ void begin(Sample& sample, bool in_capture, int ordinal) noexcept;
 bool end(Sample& sample, std::uintptr_t stream) noexcept;
 inline bool end(Sample& sample) noexcept { return end(sample, sample.stream); }
 
+// Tells the capture that labels its nodes by `sample` that the scope is left, where end() is not
+// called because begin() left the sample final.
+void leave_capture(const Sample& sample) noexcept;
+
 // Whether a span that begins with `sample` can end on `stream`: one of the same context. Throws
 // driver::Error.
 bool may_end_on(const Sample& sample, std::uintptr_t stream);

@@ -55,6 +55,7 @@ struct Sample {
   bool body_raised = false;     // the timed code ended with an exception
   bool device_started = false;  // CUDA came into use while this CPU sample was open
   bool keeps_pair = false;      // a Timer's: the pair stays with it and is read on demand
+  bool labels_nodes = false;    // a capture has noted that this scope is open
   const Path* path = nullptr;
   std::uint64_t epoch = 0;  // the statistics' epoch when it was entered
   std::uintptr_t stream = 0;

@@ -42,6 +42,7 @@ void open_host(Sample& sample, HostNanoseconds now) noexcept {
 
 void close_cuda(Sample& sample) noexcept {
   if (sample.load_status() != SampleStatus::kOpen) {  // begin() left it final
+    if (sample.labels_nodes) device::leave_capture(sample);
     sample.host_end = host_now();
     deliver(&sample);
     return;

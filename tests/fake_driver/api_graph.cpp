@@ -47,6 +47,7 @@ Result instantiate(State& s, Handle* out, Handle handle, unsigned long long flag
   const std::size_t memory = exec->nodes.size() * kBytesPerNode;
   if (memory > s.config.total_memory - s.memory_used) return kOutOfMemory;
   exec->handle = new_handle(Kind::kExec);
+  exec->id = s.next_graph_id++;
   exec->graph = handle;
   exec->context = context;
   exec->source = graph->nodes;

@@ -177,6 +177,18 @@ class FakeCuda:
         """Add a node of any type, which has no parameters, to the stream's capture."""
         return int(self.shared_object.fakecuda_node(stream, node_type))
 
+    def node_id(self, node: int) -> int:
+        """Return the number by which tools name a node; its graph's is in the upper 32 bits."""
+        number = ctypes.c_uint64(0)
+        self.call("fakecuda_node_id", node, ctypes.byref(number))
+        return number.value
+
+    def exec_id(self, graph_exec: int) -> int:
+        """Return the number by which tools name an executable graph."""
+        number = ctypes.c_uint(0)
+        self.call("fakecuda_exec_id", graph_exec, ctypes.byref(number))
+        return number.value
+
     def read(self, address: int, nbytes: int) -> bytes:
         """Return what the device's memory holds now, whatever is still queued."""
         block = ctypes.create_string_buffer(nbytes)

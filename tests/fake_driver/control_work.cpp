@@ -99,3 +99,23 @@ FAKECUDA_EXPORT int fakecuda_write(DevicePtr address, const void* source, std::s
   std::memcpy(reinterpret_cast<void*>(address), source, size);
   return kSuccess;
 }
+
+// The numbers by which tools name nodes and executable graphs: what CUPTI's functions return.
+FAKECUDA_EXPORT Result fakecuda_node_id(Handle node, unsigned long long* id) {
+  const Locked locked;
+  const State& s = state();
+  const auto found = s.nodes.find(node);
+  const auto graph = found == s.nodes.end() ? nullptr : find_graph(s, found->second.first);
+  if (!graph || id == nullptr) return kInvalidValue;
+  *id = (static_cast<unsigned long long>(graph->id) << 32U) |
+        static_cast<unsigned long long>(found->second.second);
+  return kSuccess;
+}
+
+FAKECUDA_EXPORT Result fakecuda_exec_id(Handle handle, unsigned* id) {
+  const Locked locked;
+  const auto exec = find_exec(state(), handle);
+  if (!exec || id == nullptr) return kInvalidValue;
+  *id = exec->id;
+  return kSuccess;
+}

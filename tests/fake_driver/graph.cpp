@@ -84,6 +84,7 @@ void free_unwanted_memory(State& s) {
 std::shared_ptr<Graph> make_graph(State& s, const char* function) {
   auto graph = std::make_shared<Graph>();
   graph->handle = new_handle(Kind::kGraph);
+  graph->id = s.next_graph_id++;
   graph->label = new_label(function);
   s.graphs[graph->handle] = graph;
   return graph;

@@ -89,6 +89,9 @@ constexpr Entry kEntries[] = {
     {"cuGraphGetNodes", 10000, "cuGraphGetNodes"},
     {"cuGraphGetEdges", 10000, "cuGraphGetEdges"},
     {"cuGraphGetEdges", 12030, "cuGraphGetEdges_v2"},
+    // Newer than the driver whose answers are recorded, so no entry points of their own.
+    {"cuGraphNodeGetToolsId", 13010, "fakecuda_node_id"},
+    {"cuGraphExecGetId", 13010, "fakecuda_exec_id"},
     {"cuGraphNodeGetType", 10000, "cuGraphNodeGetType"},
     {"cuGraphKernelNodeGetParams", 10000, "cuGraphKernelNodeGetParams"},
     {"cuGraphKernelNodeGetParams", 12000, "cuGraphKernelNodeGetParams_v2"},

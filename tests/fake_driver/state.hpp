@@ -105,6 +105,7 @@ struct Node {
 
 struct Graph {
   Handle handle = 0;
+  unsigned id = 0;  // as tools name it; graphs and executable copies are counted together
   std::vector<Node> nodes;
   std::string label;
   bool in_capture = false;  // the capture owns it until it ends well
@@ -126,6 +127,7 @@ struct Context {
 
 struct GraphExec {
   Handle handle = 0;
+  unsigned id = 0;
   Handle graph = 0;
   Context* context = nullptr;
   std::vector<Node> nodes;  // those of child graphs too; with the handles of the source's nodes
@@ -263,6 +265,7 @@ struct State {
   std::uint64_t next_stream_id = 13;
   std::uint64_t next_context_id = 1;
   std::uint64_t next_session_id = 1;
+  unsigned next_graph_id = 1;
 
   std::unordered_map<std::string, std::uint64_t> calls;
   std::uint64_t total_calls = 0;

@@ -25,6 +25,7 @@ from gpuprof._graphs.nodes import (
     field_words,
     in_order,
     plural,
+    scope_text,
     short_name,
     title,
     value_text,
@@ -40,6 +41,7 @@ MAX_LINES_SHOWN = 100
 MAX_LINES_OF_REPR = 20
 # The alignment takes time by edits times length; with more edits it is coarser, but never wrong.
 MAX_EDITS = 400
+NO_SCOPE = "(none)"
 NO_DIFFERENCE = "no difference (kernel arguments, addresses and events are not compared)"
 
 
@@ -108,7 +110,8 @@ class GraphDiff:
     added, removed : tuple of GraphNode
         Nodes that only the second, or only the first graph has.
     changed : tuple of NodeChange
-        Nodes that do something else: another kernel, grid, size or value.
+        Nodes that do something else, with another kernel, grid, size or value, or that were
+        captured in another scope.
     edges_added, edges_removed, edges_changed : tuple of (int, int)
         Edges between nodes that both graphs have, by their indices in the first. A changed edge
         lets its second node start earlier or later: programmatic dependent launch.
@@ -160,13 +163,15 @@ class GraphDiff:
         return shown
 
 
-def compare(nodes_a: Nodes, edges_a: Edges, nodes_b: Nodes, edges_b: Edges) -> GraphDiff:
-    """Compare two graphs; see `GraphDiff`."""
+def compare(
+    nodes_a: Nodes, edges_a: Edges, nodes_b: Nodes, edges_b: Edges, *, scopes: bool = True
+) -> GraphDiff:
+    """Compare two graphs; see `GraphDiff`. Inside a child graph `scopes` are those of its node."""
     pairs = _align(in_order(nodes_a), in_order(nodes_b), _KEYS)
     kept_a, kept_b = {a.index for a, _ in pairs}, {b.index for _, b in pairs}
     removed = tuple(node for node in nodes_a if node.index not in kept_a)
     added = tuple(node for node in nodes_b if node.index not in kept_b)
-    changed = tuple(change for a, b in pairs if (change := _node_change(a, b)))
+    changed = tuple(change for a, b in pairs if (change := _node_change(a, b, scopes)))
     own = _edge_kinds(nodes_a, edges_a, {index: index for index in kept_a})
     other = _edge_kinds(nodes_b, edges_b, {b.index: a.index for a, b in pairs})
     edges_removed = tuple(sorted(own.keys() - other.keys()))
@@ -191,7 +196,8 @@ def compare(nodes_a: Nodes, edges_a: Edges, nodes_b: Nodes, edges_b: Edges) -> G
 
 def _described(node: GraphNode) -> str:
     kind = [shown_text(node.type)] if node.name else []
-    return ", ".join([title(node), *kind, *details(node)])
+    scope = [f"in scope {scope_text(node)}"] if node.scope else []
+    return ", ".join([title(node), *kind, *details(node), *scope])
 
 
 def changed_fields(node: GraphNode, other: GraphNode) -> dict[str, tuple[Any, Any]]:
@@ -231,12 +237,14 @@ def _around(name: str, place: int) -> str:
     return f"{'…' if begin else ''}{name[begin:end]}{'…' if end < len(name) else ''}"
 
 
-def _node_change(node: GraphNode, other: GraphNode) -> NodeChange | None:
+def _node_change(node: GraphNode, other: GraphNode, scopes: bool) -> NodeChange | None:
     fields = changed_fields(node, other)
+    if scopes and node.scope_names != other.scope_names:
+        fields["scope"] = (node.scope or NO_SCOPE, other.scope or NO_SCOPE)
     inside = None
     if node.children or other.children:
         own, others = node.children, other.children
-        inside = compare(own, edges_of(own), others, edges_of(others)) or None
+        inside = compare(own, edges_of(own), others, edges_of(others), scopes=False) or None
     return NodeChange(node, other, fields, inside) if fields or inside else None
 
 
@@ -252,7 +260,12 @@ def _edge_kinds(nodes: Nodes, edges: Edges, number: dict[int, int]) -> dict[tupl
 
 
 _Key: TypeAlias = "Callable[[GraphNode], Hashable]"
-_KEYS: tuple[_Key, ...] = (facts, lambda node: (node.type, node.symbol), lambda node: node.type)
+_KEYS: tuple[_Key, ...] = (
+    lambda node: (facts(node), node.scope_names),
+    facts,
+    lambda node: (node.type, node.symbol),
+    lambda node: node.type,
+)
 
 
 def _align(own: list[GraphNode], other: list[GraphNode], keys: Sequence[_Key]) -> Pairs:

@@ -24,6 +24,7 @@ from gpuprof._graphs.nodes import (
     details,
     edges_of,
     plural,
+    scope_text,
     short_name,
 )
 from gpuprof._trace.files import writing
@@ -87,7 +88,8 @@ def _statements(nodes: Nodes, edges: Edges, prefix: str) -> Iterator[str]:
 def _statement(node: GraphNode, identity: str) -> str:
     shape, colour = _STYLES.get(node.type, _OTHER)
     first = f"{node.index} {short_name(node.name) if node.name else shown_text(node.type)}"
-    label = "\\n".join(_escaped(line) for line in [first, *details(node)])
+    lines = [first, *details(node), *([scope_text(node)] if node.scope else [])]
+    label = "\\n".join(_escaped(line) for line in lines)
     tooltip = _quoted(cut(node.name or node.type, _MAX_TOOLTIP))
     return f'{identity} [label="{label}", shape={shape}, fillcolor="{colour}", tooltip={tooltip}];'
 
@@ -158,29 +160,34 @@ def to_svg(nodes: Nodes, edges: Edges, name: str) -> str | None:
 
 
 def _table(nodes: Nodes) -> str:
+    scoped = any(node.scope for node in nodes)
     rows = (
         (
             str(node.index),
             node.type,
             short_name(node.name),
+            *([scope_text(node)] if scoped else []),
             ", ".join(details(node)),
             " ".join(map(str, node.dependencies)),
         )
         for node in nodes
     )
-    return _grid(("node", "type", "kernel", "details", "waits for"), rows)
+    scope = ["scope"] if scoped else []
+    return _grid(("node", "type", "kernel", *scope, "details", "waits for"), rows)
 
 
 def _summary(nodes: Nodes) -> str:
-    counts = count_by((node.type, node.name) for node in nodes)
+    counts = count_by((node.type, node.name, scope_text(node)) for node in nodes)
+    scoped = any(node.scope for node in nodes)
+    head = ("type", "kernel", *(["scope"] if scoped else []), "nodes")
     rows = [
-        (node_type, short_name(name), f"{count:,}")
-        for (node_type, name), count in [*counts.items()][:_MAX_SUMMARY_ROWS]
+        (node_type, short_name(name), *([scope] if scoped else []), f"{count:,}")
+        for (node_type, name, scope), count in [*counts.items()][:_MAX_SUMMARY_ROWS]
     ]
     note = f"{len(nodes):,} nodes, too many to draw; by kind:"
     rest = len(counts) - len(rows)
     more = f"<div>and {plural(rest, 'more kind')}</div>" if rest else ""
-    return f"<div>{note}</div>{_grid(('type', 'kernel', 'nodes'), rows)}{more}"
+    return f"<div>{note}</div>{_grid(head, rows)}{more}"
 
 
 def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

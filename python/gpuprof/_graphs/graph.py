@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
+from gpuprof._graphs import labels
 from gpuprof._graphs.timings import GraphTimings
 from gpuprof._graphs.types import GraphMemory, graph_name, shown
 from gpuprof.errors import GraphUpdateError, InvalidStateError
@@ -59,6 +60,8 @@ class CapturedGraph(_core.GraphBase):
         _core.GraphBase.__init__(self, ended, handle, stream, ordinal, timers, name or "graph")
         self._read_scalars_of(stream)
         self._name = name
+        if ended is not None and self._has_labels:
+            labels.register(self)
         return self
 
     def _own(self, pool: CapturePool | None, keep: Iterable[object]) -> None:
@@ -203,6 +206,36 @@ class CapturedGraph(_core.GraphBase):
             raise InvalidStateError(message)
         return handle
 
+    def scopes_by_node_id(self) -> dict[int, str]:
+        """Return the scopes of the nodes by the numbers that profilers give them.
+
+        For records of replays: ``graphNodeId`` of CUPTI, ``"graph node id"`` of Kineto. The upper
+        32 bits of a number name the executable graph.
+
+        Returns
+        -------
+        dict of int to str
+            As `GraphNode.scope`. Nodes outside of all scopes, and those inside child graphs, are
+            left out.
+
+        Raises
+        ------
+        InvalidStateError
+            Nothing tells the numbers: that takes a driver of CUDA 13.1, or a loaded CUPTI, such as
+            torch's. Or the graph is closed, or its nodes or its executable copy are not known.
+        """
+        self._graph_handle()
+        self._check_exec()
+        return labels.of_graph(self)
+
+    def kernel_annotations(self) -> dict[int, list[dict[str, str]]]:
+        """Return `scopes_by_node_id` as torch annotates kernels: ``{number: [{"scope": path}]}``.
+
+        Pickled, it is what ``python -m torch.cuda._annotate_cuda_graph_trace`` reads. Raises what
+        `scopes_by_node_id` raises.
+        """
+        return {node: [{"scope": path}] for node, path in self.scopes_by_node_id().items()}
+
     def _check_exec(self) -> None:
         if self.raw_exec == 0:
             lacks = "" if self._by_torch is None else self._by_torch.lacks
@@ -236,9 +269,9 @@ class CapturedGraph(_core.GraphBase):
     @property
     def nodes(self) -> tuple[GraphNode, ...]:
         """The nodes, in the driver's order; see `GraphNode`."""
-        handle = self._graph_handle()
+        self._graph_handle()
         if self._nodes is None:
-            self._nodes = _core._graph_nodes(handle)
+            self._nodes = self._walk()
         return self._nodes
 
     @property
@@ -342,6 +375,7 @@ class CapturedGraph(_core.GraphBase):
         self._launch_as(other)
         self._keep_alive = keep
         self._nodes = other._nodes
+        labels.register(self)
         if self._pool is not other._pool:
             if self._pool is not None:
                 self._pool._no_longer_used_by(self)

@@ -137,6 +137,11 @@ def details(node: GraphNode) -> list[str]:
     return found
 
 
+def scope_text(node: GraphNode) -> str:
+    """Name the scope that the node was captured in; empty outside of all scopes."""
+    return cut(shown_text(node.scope), MAX_NAME)
+
+
 def field_words(field: str) -> str:
     """Name a field of a node as a person would."""
     return _WORDS.get(field, field)

@@ -92,8 +92,9 @@ def kernel_names(nodes: Nodes) -> list[str]:
 
 
 def diff(nodes_a: Nodes, edges_a: Edges, nodes_b: Nodes, edges_b: Edges) -> GraphDiff:
-    """Compare two graphs; what counts is what their `signature` holds."""
-    if signature(nodes_a) == signature(nodes_b):
+    """Compare two graphs; what counts is what their `signature` holds, and their scopes."""
+    scopes_a, scopes_b = ([node.scope_names for node in nodes] for nodes in (nodes_a, nodes_b))
+    if signature(nodes_a) == signature(nodes_b) and scopes_a == scopes_b:
         return GraphDiff()
     return graphs_diff.compare(nodes_a, edges_a, nodes_b, edges_b)
 

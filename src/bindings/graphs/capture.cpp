@@ -20,6 +20,7 @@
 #include "bindings/python/switches.hpp"
 #include "bindings/ranges/open_ranges.hpp"
 #include "bindings/ranges/range_attributes.hpp"
+#include "bindings/ranges/scope_stack.hpp"
 #include "graphs/capture.hpp"
 
 namespace gpuprof::bindings {
@@ -131,7 +132,8 @@ class PyCapture {
 };
 
 CaptureOptions capture_options(int mode, int timers) {
-  return {static_cast<CaptureMode>(mode), static_cast<graphs::GraphTimers>(timers)};
+  return {static_cast<CaptureMode>(mode), static_cast<graphs::GraphTimers>(timers),
+          &current_scope_stack().path()};
 }
 
 using Facts = py::typing::Dict<py::str, py::object>;

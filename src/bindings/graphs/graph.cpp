@@ -13,6 +13,7 @@
 #include "bindings/bind.hpp"
 #include "bindings/graphs/capture.hpp"
 #include "bindings/graphs/launch.hpp"
+#include "bindings/graphs/nodes.hpp"
 #include "bindings/graphs/scalar.hpp"
 #include "bindings/interop/streams.hpp"
 #include "bindings/python/errors.hpp"
@@ -345,6 +346,12 @@ Times graph_times(PyGraph& self, bool wait) {
   return times_of(times);
 }
 
+NodeIds labelled_ids(PyGraph& self) {
+  std::vector<graphs::LabelledNode> nodes;
+  without_gil([&] { nodes = self.graph().labelled_nodes(); });
+  return python_ids(nodes);
+}
+
 // What changes it, or is its framework's.
 void bind_making(py::class_<PyGraph>& graph) {
   graph
@@ -431,6 +438,14 @@ void bind_looking(py::class_<PyGraph>& graph) {
       .def_property_readonly(
           "device", [](PyGraph& self) { return self.graph().device(); },
           "The index of the device that the graph is on.")
+      .def("_walk",
+           [](PyGraph& self) {
+             // The lock of the interpreter stays held; see nodes.cpp.
+             return py::typing::Tuple<py::object, py::ellipsis>(python_nodes(self.graph().nodes()));
+           })
+      .def("_labelled_ids", &labelled_ids)
+      .def_property_readonly("_has_labels",
+                             [](PyGraph& self) { return self.graph().has_labels(); })
       .def_property_readonly("_span_count", [](PyGraph& self) { return self.graph().span_count(); })
       .def_property_readonly("_collects", [](PyGraph& self) { return self.graph().collects(); });
 }

@@ -13,7 +13,9 @@
 #include <utility>
 
 #include "bindings/bind.hpp"
+#include "bindings/graphs/nodes.hpp"
 #include "bindings/python/objects.hpp"
+#include "bindings/timing/sample.hpp"
 
 namespace gpuprof::bindings {
 
@@ -44,11 +46,13 @@ struct GraphNode {
   py::tuple programmatic;
   py::tuple dependents;
   py::tuple children;
+  py::str scope;
+  py::tuple scope_names;
 
   // The arguments that make an equal node.
   [[nodiscard]] py::tuple arguments() const {
     return py::make_tuple(index, type, name, symbol, grid, block, shared_memory, nbytes, value,
-                          element_size, dependencies, programmatic, dependents, children);
+                          element_size, dependencies, programmatic, dependents, children, scope, scope_names);
   }
 };
 
@@ -143,7 +147,10 @@ class Maker {
                      indices(dependencies),
                      indices(programmatic),
                      indices(dependents),
-                     nodes(node.children)};
+                     nodes(node.children),
+                     py::str(),
+                     py::tuple()};
+    if (node.scope != nullptr) add_scope(*node.scope, result);
     if (node.has_details) add_details(node, result);
     return result;
   }
@@ -168,6 +175,15 @@ class Maker {
     }
   }
 
+  void add_scope(const timing::Path& path, GraphNode& result) {
+    auto found = scopes_.find(&path);
+    if (found == scopes_.end()) {
+      found = scopes_.emplace(&path, Scope{from_utf8(path.text), path_names(path)}).first;
+    }
+    result.scope = found->second.text;
+    result.scope_names = found->second.names;
+  }
+
   const py::str& type(NodeType type) {
     const auto found = types_.find(static_cast<int>(type));
     if (found != types_.end()) return found->second;
@@ -182,7 +198,13 @@ class Maker {
         .first->second;
   }
 
+  struct Scope {
+    py::str text;
+    py::tuple names;
+  };
+
   std::unordered_map<int, py::str> types_;
+  std::unordered_map<const timing::Path*, Scope> scopes_;
   std::unordered_map<std::string, KernelName> names_;
 };
 
@@ -194,13 +216,14 @@ std::unique_ptr<GraphNode> make_node(
     std::optional<std::uint64_t> nbytes, std::optional<std::uint32_t> value,
     std::optional<unsigned> element_size, const std::vector<std::size_t>& dependencies,
     const std::vector<std::size_t>& programmatic, const std::vector<std::size_t>& dependents,
-    const Nodes& children) {
+    const Nodes& children, const py::str& scope, const std::vector<std::string>& scope_names) {
   for (const py::handle child : children) py::cast<const GraphNode&>(child);  // or it throws
   return std::make_unique<GraphNode>(
       GraphNode{index, type, name, symbol, grid ? py::object(extent(*grid)) : py::none(),
                 block ? py::object(extent(*block)) : py::none(), py::cast(shared_memory),
                 py::cast(nbytes), py::cast(value), py::cast(element_size), indices(dependencies),
-                indices(programmatic), indices(dependents), children});
+                indices(programmatic), indices(dependents), children, scope,
+                py::tuple(py::cast(scope_names))});
 }
 
 py::object listed(const py::object& sequence) {
@@ -227,6 +250,8 @@ py::typing::Dict<py::str, py::object> node_dict(const GraphNode& node) {
     children.append(node_dict(child.cast<const GraphNode&>()));
   }
   result["children"] = std::move(children);
+  result["scope"] = node.scope;
+  result["scope_names"] = listed(node.scope_names);
   return result;
 }
 
@@ -240,6 +265,7 @@ std::string repr_of_node(const GraphNode& node) {
   add(" grid=", node.grid);
   add(" block=", node.block);
   add(" nbytes=", node.nbytes);
+  if (py::len(node.scope) != 0) add(" scope=", node.scope);
   if (!node.children.empty()) result += " children=" + std::to_string(node.children.size());
   return result + ">";
 }
@@ -271,6 +297,7 @@ auto typed(Member GraphNode::* member) {
 }
 
 using OptionalExtent = py::typing::Optional<py::typing::Tuple<py::int_, py::int_, py::int_>>;
+using Names = py::typing::Tuple<py::str, py::ellipsis>;
 using OptionalInt = py::typing::Optional<py::int_>;
 
 py::class_<GraphNode> bind_fields(py::module_& module) {
@@ -283,7 +310,8 @@ not tell what a node does. Nodes are named by their index in their own graph.)")
            py::arg("shared_memory") = py::none(), py::arg("nbytes") = py::none(),
            py::arg("value") = py::none(), py::arg("element_size") = py::none(),
            py::arg("dependencies") = py::tuple(), py::arg("programmatic") = py::tuple(),
-           py::arg("dependents") = py::tuple(), py::arg("children") = py::tuple())
+           py::arg("dependents") = py::tuple(), py::arg("children") = py::tuple(),
+           py::arg("scope") = "", py::arg("scope_names") = py::tuple())
       .def_readonly("index", &GraphNode::index, "The node's place in the driver's list.")
       .def_readonly("type", &GraphNode::type,
                     R"(What the node does.
@@ -313,11 +341,26 @@ not tell what a node does. Nodes are named by their index in their own graph.)")
       .def_property_readonly("dependents", typed<Indices>(&GraphNode::dependents),
                              "The nodes that wait for this one.")
       .def_property_readonly("children", typed<Nodes>(&GraphNode::children),
-                             "The nodes of a child graph.");
+                             "The nodes of a child graph.")
+      .def_readonly("scope", &GraphNode::scope,
+                    "The path of the innermost scope that was open when the node was captured, "
+                    "such as 'step/forward'; empty outside of all scopes.")
+      .def_property_readonly("scope_names", typed<Names>(&GraphNode::scope_names),
+                             "The names in that path, outermost first.");
   return node;
 }
 
 }  // namespace
+
+py::tuple python_nodes(const std::vector<Node>& nodes) { return Maker().nodes(nodes); }
+
+NodeIds python_ids(const std::vector<graphs::LabelledNode>& nodes) {
+  NodeIds ids;
+  for (const graphs::LabelledNode& node : nodes) {
+    ids.append(py::make_tuple(node.id, from_utf8(node.scope->text)));
+  }
+  return ids;
+}
 
 void bind_graphs_nodes(py::module_& module) {
   bind_fields(module)
@@ -341,6 +384,16 @@ void bind_graphs_nodes(py::module_& module) {
       },
       py::arg("graph"),
       "The nodes of the CUgraph with this handle, which must stay alive and unchanged meanwhile.");
+  module.def(
+      "_set_node_ids",
+      [](std::uintptr_t of_node, std::uintptr_t of_exec) {
+        graphs::NodeIdFunctions functions;
+        functions.of_node = reinterpret_cast<decltype(functions.of_node)>(of_node);
+        functions.of_exec = reinterpret_cast<decltype(functions.of_exec)>(of_exec);
+        graphs::set_node_ids(functions);
+      },
+      py::arg("of_node"), py::arg("of_exec"),
+      "The addresses of cuptiGetGraphNodeId and cuptiGetGraphExecId; 0 for none.");
   module.def("_graph_edges", &edge_pairs, py::arg("graph"),
              "The edges as pairs of indices: the first node comes before the second.");
   module.def(

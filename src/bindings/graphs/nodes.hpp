@@ -1,0 +1,22 @@
+// Nodes of graphs as Python objects.
+#pragma once
+
+#include <pybind11/pybind11.h>
+#include <pybind11/typing.h>
+
+#include <vector>
+
+#include "graphs/node_ids.hpp"
+#include "graphs/nodes.hpp"
+
+namespace gpuprof::bindings {
+
+// A tuple of GraphNode.
+pybind11::tuple python_nodes(const std::vector<graphs::Node>& nodes);
+
+// Pairs of a node's number and its scope's path.
+using NodeIds =
+    pybind11::typing::List<pybind11::typing::Tuple<pybind11::int_, pybind11::str>>;
+NodeIds python_ids(const std::vector<graphs::LabelledNode>& nodes);
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,114 @@
+// What a Capture tells its ScopeLabels.
+#include <utility>
+
+#include "driver/cuda_thread_state.hpp"
+#include "driver/process.hpp"
+#include "graphs/capture.hpp"
+#include "graphs/cuda_handles.hpp"
+#include "timing/cuda_contexts.hpp"
+#include "timing/cuda_event_clock.hpp"
+
+namespace gpuprof::graphs {
+
+using driver::Table;
+using timing::contexts::as_stream;
+
+// Where the stream is in this capture. False if it is in none, or in another one.
+bool Capture::locate(std::uintptr_t stream, CapturePosition& at) const {
+  if (driver::blocked.load(std::memory_order_relaxed) != 0) return false;
+  if (generation_ != driver::fork_generation() || !clock_->check_alive()) return false;
+  const Table& table = driver::ready();
+  const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t id = 0;
+  CUgraph graph = nullptr;
+  const CUgraphNode* frontier = nullptr;
+  std::size_t count = 0;
+  const auto ask = [&](const CUgraphNode** nodes, std::size_t* nodes_count) {
+    return table.cuStreamGetCaptureInfo(as_stream(stream), &status, &id, &graph, nodes,
+                                        nodes_count) == CUDA_SUCCESS;
+  };
+  // The driver refuses to list programmatic dependencies without their kind.
+  at.has_frontier = ask(&frontier, &count);
+  if (!at.has_frontier && !ask(nullptr, nullptr)) return false;
+  if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE || id != id_) return false;
+  at.stream = stream;
+  if (at.has_frontier) at.frontier.assign(frontier, frontier + count);
+  return table.cuGraphGetNodes(graph, nullptr, &at.nodes) == CUDA_SUCCESS;
+}
+
+void Capture::enter_scope(const timing::Sample& sample) noexcept {
+  try {
+    CapturePosition at;
+    if (sample.path == nullptr || !locate(sample.stream, at)) return;
+    const std::lock_guard lock(labels_mutex_);
+    labels_.enter(&sample, *sample.path, std::move(at));
+  } catch (...) {  // out of memory
+  }
+}
+
+void Capture::leave_scope(const timing::Sample& sample, std::uintptr_t stream) noexcept {
+  try {
+    CapturePosition at;
+    if (sample.path == nullptr || !locate(stream, at)) return;
+    const std::lock_guard lock(labels_mutex_);
+    labels_.leave(&sample, *sample.path, std::move(at));
+  } catch (...) {  // out of memory
+  }
+}
+
+bool Capture::has_open_scope(const timing::Sample& sample) const noexcept {
+  if (generation_ != driver::fork_generation()) return false;
+  const std::lock_guard lock(labels_mutex_);
+  return labels_.is_open(&sample);
+}
+
+void scope_entered(unsigned long long id, const timing::Sample& sample) noexcept {
+  try {
+    for (const std::shared_ptr<Capture>& capture : open_captures()) {
+      if (capture->id() == id) capture->enter_scope(sample);
+    }
+  } catch (...) {  // out of memory: its nodes have the label of the scope around it
+  }
+}
+
+void scope_left(unsigned long long id, const timing::Sample& sample,
+                std::uintptr_t stream) noexcept {
+  try {
+    for (const std::shared_ptr<Capture>& capture : open_captures()) {
+      if (id != 0 ? capture->id() == id : capture->has_open_scope(sample)) {
+        capture->leave_scope(sample, stream);
+      }
+    }
+  } catch (...) {  // out of memory: the scope seems to last until the capture ends
+  }
+}
+
+// As long as the capture is open: torch ends its own, and does not always tell the graph then.
+NodeLabels Capture::label_nodes() noexcept {
+  try {
+    if (driver::blocked.load(std::memory_order_relaxed) != 0 || !clock_->check_alive()) return {};
+    {
+      const std::lock_guard lock(labels_mutex_);
+      if (labels_.empty()) return {};
+    }
+    const Table& table = driver::ready();
+    const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t id = 0;
+    CUgraph graph = nullptr;
+    if (table.cuStreamGetCaptureInfo(as_stream(stream_), &status, &id, &graph, nullptr, nullptr) !=
+            CUDA_SUCCESS ||
+        status != CU_STREAM_CAPTURE_STATUS_ACTIVE || id != id_) {
+      return {};
+    }
+    const std::vector<CUgraphNode> handles = nodes_of(table, graph);
+    const std::vector<Edge> all_edges = edges(graph);
+    const std::lock_guard lock(labels_mutex_);
+    return labels_.resolve({handles.begin(), handles.end()}, all_edges);
+  } catch (...) {  // out of memory, or the capture broke: there is nothing to label
+    return {};
+  }
+}
+
+}  // namespace gpuprof::graphs

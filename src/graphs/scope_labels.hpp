@@ -1,0 +1,76 @@
+// Which scopes were open when a node of a capture appeared.
+//
+// A ScopeLabels is told when a scope is entered and left on a stream of one capture, with how far
+// the capture had come, and works out the innermost scope of each node when the capture ends. It
+// adds nothing to the graph and calls no driver.
+//
+// The nodes of a capture are listed in the order in which they appeared. While one thread alone
+// notes scopes, the counts of nodes decide, whatever the streams. Where several threads do, the
+// counts overlap, and a node is put on the stream whose notes it lies between: on a stream each
+// node comes after all that the stream came after before. A node of a thread that has no scope open
+// belongs to another thread's scope if it comes after that scope's begin and before its end, as the
+// work of torch's backward threads does. What the edges leave open, such as work that a scope
+// starts on another stream and does not join, goes with the nodes that it comes after.
+//
+// The caller serialises calls. Nodes are handles, for comparing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "graphs/nodes.hpp"
+#include "timing/path.hpp"
+
+namespace gpuprof::graphs {
+
+// How far a capture has come, seen from one of its streams.
+struct CapturePosition {
+  std::size_t nodes = 0;  // how many there are in the capture
+  std::uintptr_t stream = 0;
+  bool has_frontier = false;
+  std::vector<void*> frontier;  // what the stream's next node will come after
+};
+
+class ScopeLabels {
+ public:
+  // `open`: the scopes that are open on this thread as the capture begins on `stream`.
+  void begin(const timing::Path& open, std::uintptr_t stream);
+
+  // `scope` tells entries apart and may be used again once it was left.
+  void enter(const void* scope, const timing::Path& path, CapturePosition at);
+  // Of a scope that began before the capture only the path is known.
+  void leave(const void* scope, const timing::Path& path, CapturePosition at);
+
+  [[nodiscard]] bool empty() const noexcept { return spans_.empty(); }
+  [[nodiscard]] bool is_open(const void* scope) const noexcept;
+
+  // The labels of `nodes`, in the order in which they appeared; `edges` as edges() returns them.
+  [[nodiscard]] NodeLabels resolve(const std::vector<void*>& nodes,
+                                   const std::vector<Edge>& edges) const;
+
+  // From the entry of a scope to its exit, in the order of the entries.
+  struct Span {
+    const void* scope = nullptr;
+    const timing::Path* path = nullptr;
+    std::thread::id thread;
+    CapturePosition begin;
+    CapturePosition end;  // `nodes` is SIZE_MAX while it is open
+    bool before_capture = false;
+  };
+  // One note: where a stream was.
+  struct Note {
+    std::thread::id thread;
+    CapturePosition at;
+  };
+
+ private:
+  void note(CapturePosition at);
+
+  std::vector<Span> spans_;
+  std::vector<std::size_t> open_;  // indices of spans_
+  std::vector<Note> notes_;
+};
+
+}  // namespace gpuprof::graphs
