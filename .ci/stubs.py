@@ -117,6 +117,8 @@ ATTRIBUTES = {
     "Sample.cuda_started_inside": "bool",
     "Sample.dropped": "bool",
     "Sample.failed": "bool",
+    "Sample.host_begin_ns": "int",
+    "Sample.host_end_ns": "int",
     "Sample.host_ms": "float",
     "Sample.ms": "float",
     "Sample.names": "tuple[str, ...]",
@@ -124,6 +126,7 @@ ATTRIBUTES = {
     "Sample.ready": "bool",
     "Sample.state": "str",
     "Sample.stream": "int",
+    "Sample.thread_id": "int",
     "_annotations": "dict[str, Annotation]",
     "_scopes": "dict[str, Scope]",
 }

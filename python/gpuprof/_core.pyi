@@ -43,6 +43,12 @@ class Sample:
     def failed(self) -> bool:
         """Whether the body raised or the driver refused."""
     @property
+    def host_begin_ns(self) -> int:
+        """When the host entered the scope, on the clock of time.monotonic_ns(); 0 if timing was off."""
+    @property
+    def host_end_ns(self) -> int:
+        """When the host left the scope, on the clock of time.monotonic_ns(); 0 before that."""
+    @property
     def host_ms(self) -> float:
         """Milliseconds that the host spent inside the scope."""
     @property
@@ -75,6 +81,9 @@ class Sample:
     @property
     def stream(self) -> int:
         """The CUDA stream's handle, 0 for the legacy default one."""
+    @property
+    def thread_id(self) -> int:
+        """The system's number of the thread that left the scope, as threading.get_native_id(); 0 where neither a listener nor a trace asked for it."""
 
 class Scope:
     """A named span of code, timed each time it is entered."""
@@ -150,6 +159,19 @@ class _Gate:
     @property
     def closed(self) -> bool:
         """Whether nobody has opened it yet."""
+
+class _SampleQueue:
+    """Finished samples that wait for one listener."""
+    def __init__(self, name: str, paths: collections.abc.Sequence[str], capacity:
+        typing.SupportsInt | typing.SupportsIndex=16384) -> None: ...
+    def __len__(self) -> int: ...
+    def __reduce__(self) -> str | tuple[typing.Any, ...]: ...
+    def close(self) -> None:
+        """Get no more samples. Idempotent."""
+    def hand_on(self, function: typing.Any) -> bool:
+        """Call `function` with all that waits, a list, unless it is empty; False where nothing is handed on: inside of a listener, or beside another such call."""
+    @property
+    def dropped(self) -> int: ...
 
 class Annotation:
     """A named range, shown each time it is entered."""
@@ -567,6 +589,9 @@ def _count_nodes(graph: typing.SupportsInt | typing.SupportsIndex) -> int:
 def _current_stream() -> tuple[int, int, bool]:
     """(handle, device, whether a framework is there) of the stream that None stands for."""
 
+def _drain() -> None:
+    """Count what is finished; does not wait."""
+
 def _drain_kept() -> None: ...
 
 def _drop_capture(stream: typing.SupportsInt | typing.SupportsIndex) -> int: ...
@@ -610,7 +635,9 @@ def _release_idle() -> int:
 
 def _restore_sample(names: collections.abc.Sequence[str], clock: str, status: typing.SupportsInt
     | typing.SupportsIndex, body_raised: bool, device_ms: typing.SupportsFloat |
-    typing.SupportsIndex, host_span: typing.SupportsInt | typing.SupportsIndex) -> typing.Any: ...
+    typing.SupportsIndex, host_span: typing.SupportsInt | typing.SupportsIndex, host_begin:
+    typing.SupportsInt | typing.SupportsIndex=0, thread_id: typing.SupportsInt |
+    typing.SupportsIndex=0) -> typing.Any: ...
 
 def _samples_in_memory() -> int: ...
 
@@ -668,6 +695,11 @@ def _trace_slice(number: typing.SupportsInt | typing.SupportsIndex, name: typing
 def _trace_state(number: typing.SupportsInt | typing.SupportsIndex) -> dict[str, typing.Any]: ...
 
 def _trace_wanted(on: bool) -> None: ...
+
+def _wait_for_pending(seconds: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+def _warn(text: typing.Any) -> None:
+    """Warn, without an exception also where warnings are errors."""
 
 @typing.overload
 def annotate(name: str | None = None, *, color: str | int | None = None, category: str | None =

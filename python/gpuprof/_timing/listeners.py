@@ -14,13 +14,15 @@ from gpuprof._common.text import clean_text
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from typing_extensions import Self
+
 Samples: TypeAlias = "list[_core.Sample]"
 
 # What is pending at exit is waited for so long: the GPU may never come to it.
 _EXIT_WAITS_S = 5.0
 
-# Those that listen. Without a lock, which a forked child could find taken: each step is one operation
-# on the list.
+# Those that listen. Without a lock, which a forked child could find taken: each step is one
+# operation on the list.
 _listening: list[Listener] = []
 
 
@@ -39,7 +41,7 @@ class Listener:
         self.error: Exception | None = None
         self._function = function
         self._name = _name_of(function)
-        self._queue = _core.SampleQueue(self._name, list(paths))
+        self._queue = _core._SampleQueue(self._name, list(paths))
         self._closed = False
 
     @property
@@ -64,11 +66,11 @@ class Listener:
         _core._drain()
         self._queue.close()
         try:
-            _core._call_listeners()
+            self._call()
         finally:
             _forget(self)
 
-    def __enter__(self) -> Listener:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -102,23 +104,21 @@ class Listener:
         _core._warn(text)
 
 
-def on_sample(
-    f: Callable[[Samples], object], paths: str | Iterable[str] | None = None
-) -> Listener:
+def on_sample(f: Callable[[Samples], object], paths: str | Iterable[str] | None = None) -> Listener:
     """Have a function get every finished sample, in batches.
 
-    It is called on a thread that uses gpuprof, when the scope or the read there is over: by `stats`,
-    `flush` and a sample's ``ms``; after the exit of an outermost scope or a graph's launch, once 256
-    samples or the first for a second wait; and at the interpreter's exit. It may enter scopes, read
-    statistics, close its handle and add others; it is not called again inside of itself, nor on two
+    It is called on a thread that uses gpuprof, once the call there is over: by `stats`, `flush` and
+    a sample's ``ms``; after the exit of an outermost scope or a graph's launch, if 256 samples wait
+    or one has waited for a second; and at the interpreter's exit. It may enter scopes, read
+    statistics, close its handle and add others. It is not called inside of a listener, nor on two
     threads at once.
 
     Parameters
     ----------
     f : callable
         Gets a list of `Sample` objects, each once, oldest first: all measured ones of named scopes,
-        and failed ones (``sample.failed``), whatever `reset` does. Raising an exception ends it with
-        one warning.
+        and failed ones (``sample.failed``), whatever `reset` does. If it raises an exception, it
+        gets no more samples, which is said in one warning.
     paths : str or iterable of str, optional
         Only these paths, such as ``"step/fwd"``; ``"step/*"`` stands for all below ``step``. None
         is every path.
@@ -141,8 +141,9 @@ def on_sample(
     ...         pass
     ['load']
     """
-    if not callable(f):
-        message = f"f: expected a function that takes a list of samples, got {type(f).__name__}"
+    given: object = f
+    if not callable(given):
+        message = f"f: expected a function that takes a list of samples, got {type(given).__name__}"
         raise TypeError(message)
     return _listen(Listener(f, _checked(paths)))
 
@@ -174,7 +175,7 @@ def _checked(paths: object) -> list[str]:
     if not isinstance(paths, Iterable):
         message = f"paths: expected a str, an iterable of str or None, got {type(paths).__name__}"
         raise TypeError(message)
-    texts = list(paths)
+    texts: list[object] = list(paths)
     for text in texts:
         if not isinstance(text, str):
             message = (
@@ -188,7 +189,7 @@ def _checked(paths: object) -> list[str]:
     if not texts:
         message = "paths: none is given, so nothing would ever be heard; None is every path"
         raise ValueError(message)
-    return [] if "*" in texts else [clean_text(text) for text in texts]
+    return [] if "*" in texts else [clean_text(str(text)) for text in texts]
 
 
 def _name_of(function: object) -> str:

@@ -38,7 +38,7 @@ class Gap(NamedTuple):
     begin: float
     end: float
     cause: str
-    index: int  # of the work that ended it, among those given
+    place: int  # of the work that ended it, among those given
 
     @property
     def ns(self) -> float:
@@ -60,9 +60,9 @@ def gaps(works: Iterable[tuple[float, float, float | None]]) -> Iterator[Gap]:
     What is before the first and after the last is none.
     """
     busy_until: float | None = None
-    for index, (begin, end, launch) in enumerate(works):
+    for place, (begin, end, launch) in enumerate(works):
         if busy_until is not None and begin > busy_until:
-            yield Gap(busy_until, begin, cause_of(busy_until, begin, launch), index)
+            yield Gap(busy_until, begin, cause_of(busy_until, begin, launch), place)
         busy_until = end if busy_until is None else max(busy_until, end)
 
 

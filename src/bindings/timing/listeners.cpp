@@ -57,7 +57,7 @@ PyObject* list_of(std::vector<SampleRef>& samples) {
 
 // In one call, so that no interrupt can come between begin() and end().
 bool hand_on(SampleQueue& queue, py::handle function) {
-  if (!queue.begin()) return false;
+  if (inside_listeners || is_paused() || !queue.begin()) return false;
   PyObject* done = Py_None;
   {
     std::vector<SampleRef> samples = queue.take();
@@ -65,6 +65,7 @@ bool hand_on(SampleQueue& queue, py::handle function) {
     const bool is_empty = samples.empty();
     samples = {};
     if (!is_empty) {
+      const InsideListeners inside;
       done = list != nullptr ? PyObject_CallOneArg(function.ptr(), list) : nullptr;
       Py_XDECREF(list);
       if (done != nullptr) Py_DECREF(done);
@@ -113,7 +114,6 @@ void note_thread_for_listeners(timing::Sample& sample) noexcept {
 void call_listeners() {
   if (inside_listeners || is_paused()) return;
   timing::listeners::take_notice(timing::host_now());
-  const InsideListeners inside;
   notify(Callback::kCallListeners);
 }
 
@@ -126,16 +126,16 @@ void call_listeners_after_exit(const timing::Sample& sample) {
 
 void call_listeners_after_launch() { call_if_due(timing::host_now()); }
 void bind_timing_listeners(py::module_& module) {
-  py::class_<SampleQueue>(module, "SampleQueue", "Finished samples that wait for one listener.")
+  py::class_<SampleQueue>(module, "_SampleQueue", "Finished samples that wait for one listener.")
       .def(py::init<std::string, std::vector<std::string>, std::size_t>(), py::arg("name"),
            py::arg("paths"), py::arg("capacity") = timing::listeners::kCapacity)
-      .def("hand_on", &hand_on, py::arg("function"),
-           "Call `function` with all that waits, a list, unless it is empty; False where another "
-           "call of this is under way.")
+      .def(
+          "hand_on", &hand_on, py::arg("function"),
+          "Call `function` with all that waits, a list, unless it is empty; False where nothing is "
+          "handed on: inside of a listener, or beside another such call.")
       .def("close", &SampleQueue::close, "Get no more samples. Idempotent.")
       .def_property_readonly("dropped", &SampleQueue::dropped)
       .def("__len__", &SampleQueue::size);
-  module.def("_call_listeners", &call_listeners);
   module.def("_drain", [] { timing::device::drain(); }, "Count what is finished; does not wait.");
   module.def(
       "_warn",
