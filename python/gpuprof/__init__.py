@@ -61,6 +61,8 @@ _NAMES = {
     ),
     "_callable.api": "make_graphed_callable | GraphedCallable",
     "_callable.stats": "| GraphStats GraphedStats",
+    "_kernels.api": "kernels | Kernels",
+    "_kernels.rows": "| KernelRecord KernelRow KernelTotal KernelTotals",
     "_watch.api": "watch | ModuleWatch",
     "_watch.tree": "| ModuleRow ModuleTimes PassTimes",
     "_benchmark.api": "benchmark",

@@ -92,6 +92,12 @@ from gpuprof._callable.api import GraphedCallable as GraphedCallable
 from gpuprof._callable.api import make_graphed_callable as make_graphed_callable
 from gpuprof._callable.stats import GraphStats as GraphStats
 from gpuprof._callable.stats import GraphedStats as GraphedStats
+from gpuprof._kernels.api import Kernels as Kernels
+from gpuprof._kernels.api import kernels as kernels
+from gpuprof._kernels.rows import KernelRecord as KernelRecord
+from gpuprof._kernels.rows import KernelRow as KernelRow
+from gpuprof._kernels.rows import KernelTotal as KernelTotal
+from gpuprof._kernels.rows import KernelTotals as KernelTotals
 from gpuprof._watch.api import ModuleWatch as ModuleWatch
 from gpuprof._watch.api import watch as watch
 from gpuprof._watch.tree import ModuleRow as ModuleRow
@@ -133,6 +139,7 @@ __all__ = [
     "errors",
     "exporters",
     "flush",
+    "kernels",
     "make_graphed_callable",
     "mark",
     "nvtx",

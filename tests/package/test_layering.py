@@ -24,6 +24,7 @@ LAYERS = (
     {"_startup"},
     {"nvtx", "_timing"},
     {"_graphs", "_results"},
+    {"_kernels"},
     {"_callable", "_benchmark", "_watch"},
     {"_pytest", "_cli"},
     {"_probes", "exporters", "torch"},

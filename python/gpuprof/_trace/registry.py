@@ -59,6 +59,11 @@ def any_collects() -> bool:
     return any(writer.collects for writer in list(_writers.values()))
 
 
+def collecting() -> list[OpenTrace]:
+    """Return the open traces that take what the program does."""
+    return [writer for writer in list(_writers.values()) if writer.collects]
+
+
 def close_at_exit() -> None:
     """Have what is open then closed when the interpreter exits."""
     atexit.unregister(_close_at_exit)

@@ -1,8 +1,13 @@
 #include "bindings/ranges/scope_stack.hpp"
 
 #include <memory>
+#include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
+
+#include "driver/process.hpp"
+#include "trace/recorder.hpp"
 
 namespace gpuprof::bindings {
 namespace {
@@ -39,7 +44,36 @@ struct ThreadStacks {
 
 thread_local ThreadStacks scope_stacks;
 
+// All stacks that exist. A thread that ends destroys its own without the interpreter lock.
+struct AllStacks {
+  driver::ForkMutex mutex;
+  std::unordered_set<const ScopeStack*> stacks;
+};
+
+AllStacks& all_stacks() {
+  static AllStacks& storage = *new AllStacks;
+  return storage;
+}
+
 }  // namespace
+
+ScopeStack::ScopeStack() : thread_(trace::thread_id()) {
+  AllStacks& all = all_stacks();
+  const std::lock_guard lock(all.mutex);
+  all.stacks.insert(this);
+}
+
+ScopeStack::~ScopeStack() {
+  AllStacks& all = all_stacks();
+  const std::lock_guard lock(all.mutex);
+  all.stacks.erase(this);
+}
+
+void see_scope_stacks(void (*see)(void* context, const ScopeStack& stack), void* context) {
+  AllStacks& all = all_stacks();
+  const std::lock_guard lock(all.mutex);
+  for (const ScopeStack* stack : all.stacks) see(context, *stack);
+}
 
 PyObject* current_context() {
   PyThreadState* state = PyThreadState_Get();

@@ -21,6 +21,11 @@ namespace gpuprof::bindings {
 
 class ScopeStack : public timing::Nesting {
  public:
+  ScopeStack();
+  ScopeStack(const ScopeStack&) = delete;
+  ScopeStack& operator=(const ScopeStack&) = delete;
+  // The kernel's number of the thread that made it.
+  [[nodiscard]] std::uint32_t thread() const noexcept { return thread_; }
   void open(const timing::NestingEntry& entry) {
     if (empty()) {
       Py_XINCREF(context_);
@@ -42,6 +47,8 @@ class ScopeStack : public timing::Nesting {
 
  private:
   friend ScopeStack& current_scope_stack();
+  ~ScopeStack();  // by let_go() alone
+  const std::uint32_t thread_;
   PyObject* context_ = nullptr;
   std::atomic<std::uint32_t> holders_{1};  // its thread, and its open entries together
 };
@@ -53,6 +60,10 @@ PyObject* current_context();
 // The stack of the code that runs now. The reference is good until the thread ends, and as long as
 // the stack has open scopes.
 ScopeStack& current_scope_stack();
+
+// Calls `see(context, stack)` for the stacks of all threads and tasks, with their open scopes. It
+// may not open or close scopes, nor give up the interpreter lock.
+void see_scope_stacks(void (*see)(void* context, const ScopeStack& stack), void* context);
 
 // The stacks in which one scope is open, an entry for each time, oldest first.
 //

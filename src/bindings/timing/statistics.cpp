@@ -12,6 +12,7 @@
 #include "bindings/python/gil.hpp"
 #include "bindings/python/keep_alive.hpp"
 #include "bindings/ranges/range_attributes.hpp"
+#include "bindings/ranges/scope_stack.hpp"
 #include "bindings/timing/listeners.hpp"
 #include "bindings/timing/sample.hpp"
 #include "timing/device.hpp"
@@ -111,12 +112,43 @@ py::dict snapshot(bool wait) {
   return result;
 }
 
+struct OpenScope {
+  const timing::Path* path;
+  timing::HostNanoseconds since;
+  std::uint32_t thread;
+};
+
+std::vector<OpenScope> open_scopes() {
+  std::vector<OpenScope> found;
+  see_scope_stacks(
+      [](void* into, const ScopeStack& stack) {
+        for (const timing::NestingEntry& entry : stack.entries()) {
+          const timing::Sample* sample = entry.sample;
+          if (sample == nullptr || !sample->counted) continue;
+          static_cast<std::vector<OpenScope>*>(into)->push_back(
+              {sample->path, sample->host_begin, stack.thread()});
+        }
+      },
+      &found);
+  return found;
+}
+
+py::list open_scope_list() {
+  py::list result;
+  for (const OpenScope& each : open_scopes()) {
+    result.append(py::make_tuple(path_names(*each.path), each.since, each.thread));
+  }
+  return result;
+}
+
 }  // namespace
 
 void bind_timing_statistics(py::module_& module) {
   module.def("stats_snapshot", &snapshot, py::arg("wait"),
              "All rows as plain data. wait: first wait for what is pending now.");
   module.def("flush", &flush_and_call_listeners, "Wait for what is pending now and count it.");
+  module.def("_open_scopes", &open_scope_list,
+             "The named scopes that are open on any thread: (names, host_begin_ns, thread_id).");
   module.def("reset_stats", &timing::statistics::reset,
              "Forget all samples, also those entered before now and not finished.");
 }

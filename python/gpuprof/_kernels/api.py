@@ -1,0 +1,335 @@
+"""`gpuprof.kernels`: every kernel of a block by name, under the scope that launched it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import gpuprof._core as _core
+from gpuprof._common.checks import whole
+from gpuprof._common.text import write_text
+from gpuprof._kernels import sources, to_trace
+from gpuprof._kernels.attribution import attribute
+from gpuprof._kernels.graph_labels import GraphLabels
+from gpuprof._kernels.idle import idle
+from gpuprof._kernels.records import Collected
+from gpuprof._kernels.rows import KernelRow, KernelTotals
+from gpuprof._kernels.spans import Span, Spans, python_threads
+from gpuprof._kernels.summary import Evaluated, KernelRecords, scope_names
+from gpuprof._kernels.table import table_of
+from gpuprof._timing.listeners import Listener, on_sample
+from gpuprof._trace import registry
+from gpuprof.errors import GpuprofError, InvalidStateError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from gpuprof._display.table import Table
+
+MAX_RECORDS = 1_000_000
+
+_lock = threading.Lock()
+_open: Kernels | None = None
+
+
+def kernels(*, max_records: int = MAX_RECORDS) -> Kernels:
+    """Collect every kernel, copy and memset of a block, each under the scope that launched it.
+
+    Where torch is loaded its profiler collects them, else CUPTI, which the wheel
+    ``nvidia-cuda-cupti`` or a CUDA toolkit provides. While a `trace` is open they are written to it.
+
+    Parameters
+    ----------
+    max_records : int
+        How many pieces of work are kept one by one, and how many calls. What comes after is counted
+        by name only.
+
+    Returns
+    -------
+    Kernels
+        A context manager, and after its block the result. Leaving the block waits for the GPU.
+
+    Raises
+    ------
+    ValueError
+        `max_records` is no whole number, or negative.
+    InvalidStateError
+        On entering: another `kernels` block is open, or one of torch's profilers is running.
+    CudaUnavailableError
+        On entering: there is no CUDA driver with a device, or CUPTI is missing, too old, or held by
+        another tool.
+
+    Notes
+    -----
+    Collecting makes launches dearer, by some microseconds each, so the host's times inside the
+    block are not those without it; the GPU's times of single kernels are. A profiler of torch's
+    that is started inside the block works, and ends the collection early.
+
+    Examples
+    --------
+    >>> import gpuprof
+    >>> with gpuprof.kernels() as k:  # doctest: +SKIP
+    ...     with gpuprof.timer("step"):
+    ...         model(batch)
+    >>> print(k)  # doctest: +SKIP
+    """
+    whole("max_records", max_records, 0)
+    return Kernels(max_records)
+
+
+class Kernels:
+    """What `kernels` collects. Its ``repr`` is a table with a row for each scope."""
+
+    __module__ = "gpuprof"
+
+    def __init__(self, max_records: int) -> None:
+        self._max_records = max_records
+        self._state = "not entered"
+        self._source: sources.Source | None = None
+        self._listener: Listener | None = None
+        self._spans: list[Span] = []
+        self._lost_spans = 0
+        self._threads: dict[int, int] = {}
+        self._begin_ns = self._end_ns = 0
+        self._evaluated: Evaluated | None = None
+        self._rows: list[KernelRow] = []
+        self._notes: list[str] = []
+
+    # --- the block ---------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        global _open  # noqa: PLW0603 (there is one profiler in a process)
+        if self._state != "not entered":
+            message = f"this Kernels is {self._state}; call gpuprof.kernels() for a new one"
+            raise InvalidStateError(message)
+        if _core._is_set("GPUPROF_DISABLE"):
+            self._state = "open"
+            self._notes.append("nothing was collected: GPUPROF_DISABLE is set")
+            return self
+        with _lock:
+            if _open is not None:
+                message = (
+                    "a gpuprof.kernels() block is open already, and a process has one profiler: "
+                    "end it first, or use its result for both"
+                )
+                raise InvalidStateError(message)
+            _open = self
+        try:
+            self._source = sources.choose(self._max_records)
+            self._threads = python_threads()
+            self._listener = on_sample(self._take)
+            self._source.start()
+        except BaseException:
+            self._source = None
+            self._let_go()
+            raise
+        self._begin_ns = time.monotonic_ns()
+        self._state = "open"
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._state != "open":
+            return
+        self._state = "ended"
+        source = self._source
+        if source is None:
+            return
+        self._end_ns = time.monotonic_ns()
+        try:
+            self._finish(source)
+        except Exception as own:
+            self._notes.append(f"the collection failed: {own}")
+            if error is None:
+                raise
+        finally:
+            self._let_go()
+
+    def _finish(self, source: sources.Source) -> None:
+        still_open = [
+            Span(names, since, 1 << 62, thread) for names, since, thread in _open_scopes()
+        ]
+        self._threads |= python_threads()
+        source.stop()
+        try:
+            _core.flush()
+        except GpuprofError:  # a driver that is gone; what is finished is handed over
+            pass
+        listener = self._listener
+        if listener is not None:
+            listener.close()
+            self._lost_spans += listener.dropped
+        spans = Spans([*self._spans, *still_open])
+        self._spans = []
+        found = source.collected()
+        found.sort()
+        self._evaluate(found, spans)
+
+    def _evaluate(self, found: Collected, spans: Spans) -> None:
+        attribution = attribute(found, spans, _graph_labels(), self._threads)
+        evaluated = Evaluated(found, attribution, *idle(found, attribution.launch))
+        self._evaluated = evaluated
+        self._rows = evaluated.rows()
+        self._notes += evaluated.notes(self._max_records, self._lost_spans)
+        writers = registry.collecting()
+        if writers:
+            to_trace.write(evaluated, spans, writers)
+
+    def _let_go(self) -> None:
+        global _open  # noqa: PLW0603
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
+        with _lock:
+            if _open is self:
+                _open = None
+
+    def _take(self, samples: list[_core.Sample]) -> None:
+        room = self._max_records - len(self._spans)
+        self._lost_spans += max(0, len(samples) - room)
+        self._spans += [
+            Span(each.names, each.host_begin_ns, each.host_end_ns, each.thread_id)
+            for each in samples[: max(0, room)]
+        ]
+
+    # --- the result --------------------------------------------------------------------------
+
+    @property
+    def source(self) -> str:
+        """What collected: ``"torch.profiler 2.11.0"`` or ``"CUPTI 13.0"``; ``""`` if nothing did."""
+        return "" if self._source is None else self._source.name
+
+    @property
+    def rows(self) -> list[KernelRow]:
+        """A row for each scope that launched something, and for those around it, as a tree."""
+        self._check_ended()
+        return list(self._rows)
+
+    @property
+    def records(self) -> KernelRecords:
+        """Every piece of work in the order in which it began, at most ``max_records``."""
+        self._check_ended()
+        return KernelRecords(self._evaluated)
+
+    @property
+    def dropped(self) -> int:
+        """How many pieces of work past ``max_records`` are known by their names alone."""
+        self._check_ended()
+        return self._evaluated.found.dropped if self._evaluated else 0
+
+    @property
+    def notes(self) -> list[str]:
+        """What is missing or uncertain, as stands below the table."""
+        return list(self._notes)
+
+    @property
+    def seconds(self) -> float:
+        """How long the block was, on the host."""
+        self._check_ended()
+        return (self._end_ns - self._begin_ns) * 1e-9
+
+    def by_kernel(self, scope: str | tuple[str, ...] | None = None) -> KernelTotals:
+        """Return the work by name, the largest total first.
+
+        Parameters
+        ----------
+        scope : str or tuple of str, optional
+            Only what this scope and those inside it launched: its path, or the names of its path;
+            () or ``"(no scope)"`` is what no scope did. None is all work.
+
+        Raises
+        ------
+        KeyError
+            The scope launched nothing.
+        InvalidStateError
+            The block has not ended.
+        """
+        self._check_ended()
+        names = scope_names(scope, self._rows)
+        of = "all" if names is None else KernelRow(names).path
+        totals = [] if self._evaluated is None else self._evaluated.totals(names)
+        return KernelTotals(totals, f"GPU work by name, scope: {of}")
+
+    def table(self) -> str:
+        """Return the table of the scopes as text.
+
+        Raises
+        ------
+        InvalidStateError
+            The block has not ended.
+        """
+        self._check_ended()
+        return "\n".join(self._table().plain())
+
+    def print(self, file: Any = None) -> None:
+        """Write the table to `file`; None is the standard output."""
+        import sys
+
+        write_text(sys.stdout if file is None else file, self.table() + "\n")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain data: rows, work by name, notes; not the records."""
+        self._check_ended()
+        found = self._evaluated.found if self._evaluated else None
+        return {
+            "source": self.source,
+            "seconds": self.seconds,
+            "records": len(found.work) if found else 0,
+            "dropped": self.dropped,
+            "clock_error_ns": found.clock_error_ns if found else 0,
+            "rows": [row.to_dict() for row in self._rows],
+            "kernels": self.by_kernel().to_dict()["kernels"],
+            "notes": self.notes,
+        }
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def __repr__(self) -> str:
+        if self._state != "ended":
+            return f"<gpuprof.Kernels, {self._state}>"
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return self._table().html() if self._state == "ended" else escape(repr(self))
+
+    def __reduce__(self) -> Any:
+        message = "a Kernels cannot be pickled; keep its to_dict(), or a list of its records"
+        raise TypeError(message)
+
+    def _check_ended(self) -> None:
+        if self._state != "ended":
+            message = (
+                f"the kernels block is {self._state}: its result can be read after "
+                "`with gpuprof.kernels() as k:` has ended"
+            )
+            raise InvalidStateError(message)
+
+    def _table(self) -> Table:
+        not_kept = self._evaluated.found.not_kept() if self._evaluated else {}
+        return table_of(self._rows, not_kept, self.source, self.seconds, self._notes)
+
+
+def _open_scopes() -> list[tuple[tuple[str, ...], int, int]]:
+    return [(names, since, thread) for names, since, thread in _core._open_scopes() if since]
+
+
+def _no_scope(_graph: int, _node: int) -> None:
+    return None
+
+
+_labels: Callable[[], GraphLabels] = lambda: GraphLabels(_no_scope, tuple)  # noqa: E731
+
+
+def _graph_labels() -> GraphLabels:
+    return _labels()

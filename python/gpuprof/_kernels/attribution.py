@@ -1,0 +1,167 @@
+"""Which scope launched what: the rule of docs/kernels.md, applied to all records."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from gpuprof._kernels.graph_labels import GraphLabels
+from gpuprof._kernels.records import Collected, Column
+from gpuprof._kernels.sources import is_graph_launch
+from gpuprof._kernels.spans import NO_SCOPE, Spans
+
+NO_LAUNCH = -1
+Path = tuple[str, ...]
+
+
+@dataclass
+class Attribution:
+    """For each record of the work: its launch, the span of its scope, and its path.
+
+    `launch` and `span` are indices, -1 for none; `path` indexes `paths`, whose first is the empty
+    one. `in_graph` counts work of graph replays, `labelled` what of it has a label of a capture,
+    and `ambiguous` what could have one of several and has what these have in common.
+    """
+
+    launch: Column
+    span: Column
+    path: Column
+    paths: list[Path] = field(default_factory=lambda: [()])
+    launch_span: Column = field(default_factory=lambda: array("q"))
+    graph_launches: int = 0
+    in_graph: int = 0
+    labelled: int = 0
+    ambiguous: int = 0
+    without_launch: int = 0
+
+
+def attribute(
+    found: Collected,
+    spans: Spans,
+    labels: GraphLabels,
+    threads: Mapping[int, int],
+) -> Attribution:
+    """Find the scope of each record.
+
+    `threads` are those that Python started, as of `spans.python_threads`.
+    """
+    launch_of = _first_launches(found)
+    launch_span = _spans_of_launches(found, spans, threads)
+    count = len(found.work)
+    result = Attribution(
+        array("q", [NO_LAUNCH]) * count,
+        array("q", [NO_SCOPE]) * count,
+        array("I", [0]) * count,
+        launch_span=launch_span,
+    )
+    graph_names = {n for n, text in enumerate(found.names) if is_graph_launch(text)}
+    result.graph_launches = sum(
+        name in graph_names and launch_of[correlation] == number
+        for number, (name, correlation) in enumerate(
+            zip(found.launches.name, found.launches.correlation, strict=True)
+        )
+    )
+    replays = _attribute_launches(found, spans, launch_of, graph_names, result)
+    _attribute_replays(found, labels, replays, result)
+    return result
+
+
+def _first_launches(found: Collected) -> dict[int, int]:
+    """Return the first call of each correlation: a runtime call, and not the driver's in it."""
+    launch_of: dict[int, int] = {}
+    for number, correlation in enumerate(found.launches.correlation):
+        launch_of.setdefault(correlation, number)
+    return launch_of
+
+
+def _spans_of_launches(found: Collected, spans: Spans, threads: Mapping[int, int]) -> Column:
+    """Return the span in which each call was made, -1 for none."""
+    launches = found.launches
+    span_of = array("q", [NO_SCOPE]) * len(launches)
+    by_thread: dict[int, list[int]] = {}
+    for number, thread in enumerate(launches.thread_id):
+        by_thread.setdefault(threads.get(thread, thread), []).append(number)
+    own = set(threads.values())
+    foreign: list[int] = []
+    for thread, numbers in by_thread.items():
+        times = [launches.begin_ns[number] for number in numbers]
+        for number, span in zip(numbers, spans.innermost(thread, times), strict=True):
+            span_of[number] = span
+            if span == NO_SCOPE and thread not in own:
+                foreign.append(number)
+    # Autograd's threads work for the one that waits in backward().
+    foreign.sort()
+    of_other: dict[int, list[int]] = {}
+    times = [launches.begin_ns[number] for number in foreign]
+    for number, thread in zip(foreign, spans.only_thread(times), strict=True):
+        if thread:
+            of_other.setdefault(thread, []).append(number)
+    for thread, numbers in of_other.items():
+        times = [launches.begin_ns[number] for number in numbers]
+        for number, span in zip(numbers, spans.innermost(thread, times), strict=True):
+            span_of[number] = span
+    return span_of
+
+
+def _attribute_launches(
+    found: Collected,
+    spans: Spans,
+    launch_of: Mapping[int, int],
+    graph_names: Collection[int],
+    result: Attribution,
+) -> dict[int, list[int]]:
+    """Give each record the path of its launch; return the records of each replay."""
+    work = found.work
+    numbers: dict[Path, int] = {(): 0}
+    of_span = array("I", [0]) * len(spans.all)
+    for number, each in enumerate(spans.all):
+        of_span[number] = _path_number(each.names, numbers, result)
+    replays: dict[int, list[int]] = {}
+    names = found.launches.name
+    for record, (correlation, graph) in enumerate(
+        zip(work.correlation, work.graph_id, strict=True)
+    ):
+        launch = launch_of.get(correlation, NO_LAUNCH)
+        if launch == NO_LAUNCH:
+            result.without_launch += 1
+        else:
+            result.launch[record] = launch
+            span = result.launch_span[launch]
+            if span != NO_SCOPE:
+                result.span[record] = span
+                result.path[record] = of_span[span]
+        if graph or (launch != NO_LAUNCH and names[launch] in graph_names):
+            replays.setdefault(correlation, []).append(record)
+    return replays
+
+
+def _path_number(path: Path, numbers: dict[Path, int], result: Attribution) -> int:
+    number = numbers.get(path)
+    if number is None:
+        number = numbers[path] = len(result.paths)
+        result.paths.append(path)
+    return number
+
+
+def _attribute_replays(
+    found: Collected, labels: GraphLabels, replays: Mapping[int, list[int]], result: Attribution
+) -> None:
+    """Put the labels of the captures below the paths of the scopes that launched the replays."""
+    numbers = {path: number for number, path in enumerate(result.paths)}
+    below: dict[tuple[int, Path], int] = {}
+    for records in replays.values():
+        result.in_graph += len(records)
+        for record, label in zip(records, labels.of_replay(found, records), strict=True):
+            if label is None:
+                continue
+            result.labelled += 1
+            result.ambiguous += label.ambiguous
+            if not label.path:
+                continue
+            key = (result.path[record], label.path)
+            number = below.get(key)
+            if number is None:
+                path = result.paths[key[0]] + label.path
+                number = below[key] = _path_number(path, numbers, result)
+            result.path[record] = number

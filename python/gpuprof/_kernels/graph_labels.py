@@ -1,0 +1,156 @@
+"""Which scope of the capture each kernel of a graph replay belongs to.
+
+By the ids of graph and node, where the records have them. Else, as with torch up to 2.11, by name:
+the work of one launch is compared with the nodes of each captured graph, and the n-th kernel of a
+name that began is the n-th node of that name, if the graph's edges order these nodes. Where they do
+not, or several graphs fit, the label is what the possible scopes have in common.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+from gpuprof._kernels.records import KERNEL, KINDS, Collected
+
+Path = tuple[str, ...]
+Key = Hashable
+
+
+class Label(NamedTuple):
+    """The scopes that were open in the capture; an ambiguous one is what several have in common."""
+
+    path: Path
+    ambiguous: bool = False
+
+
+class LabelledNode(NamedTuple):
+    """A node of a captured graph; one that is no work of the GPU has no kind.
+
+    `dependencies` are indices of nodes of the same graph, all lower than its own.
+    """
+
+    kind: str
+    name: str
+    path: Path
+    dependencies: tuple[int, ...]
+
+
+class GraphLabels:
+    """The labels of all captured graphs.
+
+    Parameters
+    ----------
+    scope_of_node : callable
+        Takes the ids of a graph and of a node; returns the path, or None where it is not known.
+    graphs : callable
+        Returns the nodes of each graph that is alive, in an order that its edges allow.
+    """
+
+    def __init__(
+        self,
+        scope_of_node: Callable[[int, int], Path | None],
+        graphs: Callable[[], Iterable[Sequence[LabelledNode]]],
+    ) -> None:
+        self._scope_of_node = scope_of_node
+        self._graphs = graphs
+        self._by_id: dict[tuple[int, int], Label | None] = {}
+        self._plans: dict[frozenset[tuple[Key, int]], list[_Plan]] | None = None
+        self._merged: dict[frozenset[tuple[Key, int]], _Plan | None] = {}
+        self._keys: dict[tuple[int, int], Key] = {}
+
+    def of_replay(self, found: Collected, records: Sequence[int]) -> list[Label | None]:
+        """Return a label for each record of one launch of a graph, given in the order of time."""
+        work = found.work
+        if any(work.node_id[record] or work.graph_id[record] for record in records):
+            return [self._of_node(work.graph_id[n], work.node_id[n]) for n in records]
+        keys = [self._key(found, record) for record in records]
+        plan = self._plan_for(frozenset(Counter(keys).items()))
+        if plan is None:
+            return [None] * len(records)
+        seen: Counter[Key] = Counter()
+        labels = []
+        for key in keys:
+            labels.append(plan[key][seen[key]])
+            seen[key] += 1
+        return list(labels)
+
+    def _of_node(self, graph: int, node: int) -> Label | None:
+        ids = (graph, node)
+        if ids not in self._by_id:
+            path = self._scope_of_node(graph, node)
+            self._by_id[ids] = None if path is None else Label(tuple(path))
+        return self._by_id[ids]
+
+    def _key(self, found: Collected, record: int) -> Key:
+        ids = (found.work.kind[record], found.work.name[record])
+        key = self._keys.get(ids)
+        if key is None:
+            key = self._keys[ids] = _key_of(KINDS[ids[0]], found.names[ids[1]])
+        return key
+
+    def _plan_for(self, contents: frozenset[tuple[Key, int]]) -> _Plan | None:
+        if self._plans is None:
+            self._plans = {}
+            for nodes in self._graphs():
+                if any(node.path for node in nodes):
+                    plan = _plan(nodes)
+                    counts = frozenset((key, len(labels)) for key, labels in plan.items())
+                    self._plans.setdefault(counts, []).append(plan)
+        if contents not in self._merged:
+            fitting = self._plans.get(contents)
+            self._merged[contents] = _merge(fitting) if fitting else None
+        return self._merged[contents]
+
+
+_Plan = dict[Key, list[Label]]
+
+
+def _key_of(kind: str, name: str) -> Key:
+    # Demanglers differ in their spaces; copies and memsets are named for memory, not for code.
+    return (kind, "".join(name.split())) if kind == KINDS[KERNEL] else (kind,)
+
+
+def _plan(nodes: Sequence[LabelledNode]) -> _Plan:
+    """Return for each kernel name the labels of its nodes in the order in which they run."""
+    before: list[int] = []  # a bit for each node that runs before
+    groups: dict[Key, list[int]] = {}
+    for number, node in enumerate(nodes):
+        bits = 0
+        for other in node.dependencies:
+            bits |= before[other] | 1 << other
+        before.append(bits)
+        if node.kind:
+            groups.setdefault(_key_of(node.kind, node.name), []).append(number)
+    plan: _Plan = {}
+    for key, group in groups.items():
+        labels = [Label(nodes[number].path) for number in group]
+        ordered = all(
+            before[late] >> early & 1 for early, late in zip(group, group[1:], strict=False)
+        )
+        plan[key] = labels if ordered else [_common(labels)] * len(labels)
+    return plan
+
+
+def _common(labels: Sequence[Label]) -> Label:
+    paths = {label.path for label in labels}
+    if len(paths) == 1:
+        return Label(labels[0].path, any(label.ambiguous for label in labels))
+    shared: list[str] = []
+    for names in zip(*paths, strict=False):
+        if len(set(names)) > 1:
+            break
+        shared.append(names[0])
+    return Label(tuple(shared), ambiguous=True)
+
+
+def _merge(plans: Sequence[_Plan]) -> _Plan:
+    """Join the plans of graphs that have the same contents."""
+    first = plans[0]
+    if len(plans) == 1:
+        return first
+    return {
+        key: [_common([plan[key][place] for plan in plans]) for place in range(len(labels))]
+        for key, labels in first.items()
+    }

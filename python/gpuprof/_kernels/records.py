@@ -1,0 +1,145 @@
+"""What was collected, as columns: work of the GPU, and the host's calls that launched it.
+
+Times are nanoseconds of the host's monotonic clock. A million records take about 70 MB.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+Column: TypeAlias = "array[int]"
+
+KERNEL, COPY, PEER_COPY, MEMSET = range(4)
+KINDS = ("kernel", "memcpy", "memcpy", "memset")
+
+_WORK = {
+    "kind": "B",
+    "name": "I",
+    "begin_ns": "q",
+    "end_ns": "q",
+    "device": "I",
+    "stream": "I",
+    "correlation": "I",
+    "graph_id": "I",
+    "node_id": "Q",
+    "nbytes": "Q",
+}
+_LAUNCHES = {"name": "I", "begin_ns": "q", "end_ns": "q", "thread_id": "I", "correlation": "I"}
+
+
+class Columns:
+    """Records of one kind, a column for each field, all of one length."""
+
+    _codes: Mapping[str, str] = {}
+
+    def __init__(self) -> None:
+        for name, code in self._codes.items():
+            setattr(self, name, array(code))
+
+    def __len__(self) -> int:
+        return len(self._column("begin_ns"))
+
+    def _column(self, name: str) -> Column:
+        column: Column = getattr(self, name)
+        return column
+
+    def appenders(self) -> list[Any]:
+        """Return the `append` of each column, in their order."""
+        return [self._column(name).append for name in self._codes]
+
+    def extend(self, columns: Mapping[str, bytes]) -> None:
+        """Add records whose columns are the bytes of arrays of the same types."""
+        for name in self._codes:
+            self._column(name).frombytes(columns[name])
+
+    def sort(self) -> None:
+        """Put the records in the order in which they began."""
+        begins = self._column("begin_ns")
+        if all(map(int.__le__, begins, begins[1:])):
+            return
+        order = sorted(range(len(begins)), key=begins.__getitem__)
+        for name, code in self._codes.items():
+            setattr(self, name, array(code, map(self._column(name).__getitem__, order)))
+
+
+class Work(Columns):
+    """Kernels, copies and memsets, on the GPU."""
+
+    _codes = _WORK
+
+    kind: Column
+    name: Column
+    begin_ns: Column
+    end_ns: Column
+    device: Column
+    stream: Column
+    correlation: Column
+    graph_id: Column
+    node_id: Column
+    nbytes: Column
+
+
+class Launches(Columns):
+    """Calls of the CUDA runtime or driver, on the host."""
+
+    _codes = _LAUNCHES
+
+    name: Column
+    begin_ns: Column
+    end_ns: Column
+    thread_id: Column
+    correlation: Column
+
+
+@dataclass
+class Collected:
+    """All that one source has collected, in the order of time.
+
+    `totals` is of all work, also of what found no room in `work`: how often and how many
+    nanoseconds, by (kind, index of the name).
+    """
+
+    source: str
+    names: Sequence[str]
+    work: Work = field(default_factory=Work)
+    launches: Launches = field(default_factory=Launches)
+    totals: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    dropped: int = 0
+    clock_error_ns: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def sort(self) -> None:
+        """Put the records in the order in which they began."""
+        self.work.sort()
+        self.launches.sort()
+
+    def not_kept(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """Return the totals of the work that is not among the records."""
+        left = {key: list(total) for key, total in self.totals.items()}
+        work = self.work
+        for kind, name, begin, end in zip(
+            work.kind, work.name, work.begin_ns, work.end_ns, strict=True
+        ):
+            total = left[kind, name]
+            total[0] -= 1
+            total[1] -= end - begin
+        return {key: (total[0], total[1]) for key, total in left.items() if total[0] > 0}
+
+
+class Names:
+    """Texts by number, each once."""
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self.texts = list(texts)
+        self._numbers = {text: number for number, text in enumerate(self.texts)}
+
+    def number(self, text: str) -> int:
+        """Return the number of a text, a new one if it is new."""
+        found = self._numbers.get(text)
+        if found is None:
+            found = self._numbers[text] = len(self.texts)
+            self.texts.append(text)
+        return found

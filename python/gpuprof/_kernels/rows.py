@@ -1,0 +1,230 @@
+"""The figures of `gpuprof.kernels`: of one scope, of one kernel, and of one record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, overload
+
+from gpuprof._common.units import NOTHING, byte_size, duration
+from gpuprof._display.table import Table
+
+NO_SCOPE_TEXT = "(no scope)"
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """What one scope launched, with all that is inside it. Times are milliseconds.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The scopes of the path, outermost first; () for what no scope launched.
+    count : int
+        How many kernels, copies and memsets there were.
+    kernels, copies, memsets : int
+        How many of each.
+    gpu_ms : float
+        The sum of their times. Work on several streams at once counts as often.
+    self_ms : float
+        What of it no scope inside this one launched.
+    share : float
+        Its part of all work, from 0 to 1.
+    idle_ms : float
+        How long streams had nothing to do before work of this scope: the sum of the next four.
+    host_bound_ms, dependency_ms, launch_gap_ms, unknown_ms : float
+        For each cause.
+    """
+
+    __module__ = "gpuprof"
+
+    names: tuple[str, ...]
+    count: int = 0
+    kernels: int = 0
+    copies: int = 0
+    memsets: int = 0
+    gpu_ms: float = 0.0
+    self_ms: float = 0.0
+    share: float = 0.0
+    host_bound_ms: float = 0.0
+    dependency_ms: float = 0.0
+    launch_gap_ms: float = 0.0
+    unknown_ms: float = 0.0
+
+    @property
+    def path(self) -> str:
+        """The names joined by ``/``."""
+        return "/".join(self.names) if self.names else NO_SCOPE_TEXT
+
+    @property
+    def idle_ms(self) -> float:
+        """How long streams had nothing to do before this scope's work."""
+        return self.host_bound_ms + self.dependency_ms + self.launch_gap_ms + self.unknown_ms
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the attributes as plain data."""
+        return {
+            "path": self.path,
+            **asdict(self),
+            "names": list(self.names),
+            "idle_ms": self.idle_ms,
+        }
+
+    def cells(self) -> dict[str, str]:
+        """Return the texts of the table's line, without that of the scope."""
+        return {
+            "GPU time": duration(self.gpu_ms),
+            "self": duration(self.self_ms) if self.self_ms else NOTHING,
+            "% all": f"{100 * self.share:.1f}",
+            "count": f"{self.count:,}",
+            "idle": _time(self.idle_ms),
+            "host-bound": _time(self.host_bound_ms),
+            "dependency": _time(self.dependency_ms),
+            "launch gap": _time(self.launch_gap_ms),
+            "unknown": _time(self.unknown_ms),
+        }
+
+
+@dataclass(frozen=True)
+class KernelTotal:
+    """All work of one name.
+
+    Attributes
+    ----------
+    name : str
+        The kernel's, or what was copied or set: ``"Memcpy HtoD (Pageable -> Device)"``.
+    kind : str
+        ``"kernel"``, ``"memcpy"`` or ``"memset"``.
+    count : int
+    total_ms, min_ms, max_ms : float
+        Milliseconds. Work past ``max_records`` is in `count` and `total_ms` alone.
+    share : float
+        Its part of the work asked about, from 0 to 1.
+    nbytes : int
+        How many bytes were copied or set; 0 where that is not known.
+    """
+
+    __module__ = "gpuprof"
+
+    name: str
+    kind: str
+    count: int
+    total_ms: float
+    min_ms: float
+    max_ms: float
+    share: float
+    nbytes: int = 0
+
+    @property
+    def mean_ms(self) -> float:
+        """The mean of one."""
+        return self.total_ms / self.count
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the attributes as plain data."""
+        return {**asdict(self), "mean_ms": self.mean_ms}
+
+
+class KernelTotals(Sequence[KernelTotal]):
+    """Work by name, the largest total first, as `Kernels.by_kernel` returns it."""
+
+    __module__ = "gpuprof"
+
+    def __init__(self, totals: Sequence[KernelTotal], title: str) -> None:
+        self._totals = tuple(totals)
+        self._title = title
+
+    @overload
+    def __getitem__(self, index: int) -> KernelTotal: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[KernelTotal, ...]: ...
+    def __getitem__(self, index: int | slice) -> KernelTotal | tuple[KernelTotal, ...]:
+        return self._totals[index]
+
+    def __len__(self) -> int:
+        return len(self._totals)
+
+    def __iter__(self) -> Iterator[KernelTotal]:
+        return iter(self._totals)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the totals as plain data."""
+        return {"title": self._title, "kernels": [each.to_dict() for each in self._totals]}
+
+    def __repr__(self) -> str:
+        return "\n".join(self._table().plain())
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+    def _table(self) -> Table:
+        lines = [
+            [
+                each.name,
+                f"{each.count:,}",
+                duration(each.total_ms),
+                f"{100 * each.share:.1f}",
+                duration(each.mean_ms),
+                duration(each.min_ms) if each.min_ms else NOTHING,
+                duration(each.max_ms) if each.max_ms else NOTHING,
+                byte_size(each.nbytes) if each.nbytes else "",
+            ]
+            for each in self._totals
+        ]
+        columns = ("name", "count", "total", "%", "mean", "min", "max", "size")
+        return Table(columns, lines, left={"name"}, title=self._title).without_empty()
+
+
+class KernelRecord(NamedTuple):
+    """One kernel, copy or memset. Times are nanoseconds of ``time.monotonic_ns()``.
+
+    Attributes
+    ----------
+    name, kind : str
+        As of `KernelTotal`.
+    scope : tuple of str
+        The path of the scope that launched it; below it, in a graph replay, the scopes of the
+        capture. () for none.
+    begin_ns, end_ns : int
+        When it ran.
+    device, stream : int
+        The device's number, and the number that CUPTI has for the stream (7 is the default one).
+    launch : str
+        The function that launched it; ``""`` where the call is not known.
+    launched_ns, launch_end_ns : int
+        When that call began and returned; 0 where it is not known.
+    thread_id : int
+        The system id of the thread that called it; 0 where it is not known.
+    correlation : int
+        What joins it to its call; all work of one graph replay has the same.
+    graph_id, node_id : int
+        Of the graph node, where the source tells; else 0.
+    nbytes : int
+        How many bytes were copied or set.
+    idle_ns : int
+        How long its stream was idle before it.
+    idle_cause : str
+        Why: ``"host_bound"``, ``"dependency"``, ``"launch_gap"``, ``"unknown"`` or ``""``.
+    """
+
+    name: str
+    kind: str
+    scope: tuple[str, ...]
+    begin_ns: int
+    end_ns: int
+    device: int
+    stream: int
+    launch: str
+    launched_ns: int
+    launch_end_ns: int
+    thread_id: int
+    correlation: int
+    graph_id: int
+    node_id: int
+    nbytes: int
+    idle_ns: int
+    idle_cause: str
+
+
+def _time(ms: float) -> str:
+    return duration(ms) if ms else NOTHING

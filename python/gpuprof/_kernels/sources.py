@@ -1,0 +1,251 @@
+"""Where records come from: torch's profiler where torch is loaded, else CUPTI itself."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import gpuprof._core as _core
+from gpuprof._frameworks import loaded, torch_profiler
+from gpuprof._kernels.records import (
+    COPY,
+    KERNEL,
+    MEMSET,
+    PEER_COPY,
+    Collected,
+    Names,
+)
+from gpuprof.errors import InvalidStateError
+
+# Calls that put nothing on the GPU, of which there may be many more than launches.
+_NO_LAUNCH = re.compile(
+    r"Synchronize|Query|Get|Set(?!D)|EventRecord|WaitEvent|Create|Destroy|Capturing|Malloc|Free"
+    r"|Alloc|Instantiate|Load|Occupancy|Attribute|Push|Pop|Register|Capture|Elapsed"
+)
+_LAUNCH = re.compile(r"Launch|Memcpy|Memset")
+_GRAPH_IDS = re.compile(r'"graph (node )?id"\s*:\s*(\d+)')
+_BYTES = re.compile(r'"bytes"\s*:\s*(\d+)')
+_WHEELS = (
+    "nvidia/cu13/lib/libcupti.so.13",
+    "nvidia/cuda_cupti/lib/libcupti.so.13",
+    "nvidia/cuda_cupti/lib/libcupti.so.12",
+)
+
+
+class Source(Protocol):
+    """Something that collects from `start` to `stop`; then `collected` has it all."""
+
+    name: str
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def collected(self) -> Collected: ...
+
+
+def choose(max_records: int) -> Source:
+    """Return the source to use here.
+
+    Raises
+    ------
+    CudaUnavailableError
+        There is no CUDA driver with a device.
+    """
+    _core.require_cuda()
+    if torch_profiler.has_gpu_profiler():
+        return TorchSource(max_records)
+    return CuptiSource(max_records)
+
+
+class TorchSource:
+    """torch's profiler."""
+
+    def __init__(self, max_records: int, *, gpu: bool = True) -> None:
+        self.name = f"torch.profiler {loaded.torch().__version__}"
+        self._max_records = max_records
+        self._collection: Any = None
+        self._offsets: list[tuple[int, int]] = []
+        self._gpu = gpu
+
+    def start(self) -> None:
+        """Begin to collect.
+
+        Raises
+        ------
+        InvalidStateError
+            One of torch's profilers runs already.
+        """
+        other = torch_profiler.running()
+        if other is not None:
+            message = (
+                f"kernels(): {other} is running, and torch has room for one profiler at a time; "
+                "stop it first, or read the kernels from its trace: gpuprof trace summary FILE"
+            )
+            raise InvalidStateError(message)
+        self._offsets = [wall_clock_offset()]
+        collection = torch_profiler.Collection(gpu=self._gpu)
+        collection.start()
+        self._collection = collection
+
+    def stop(self) -> None:
+        """Wait for the GPU and end the collection."""
+        self._collection.stop()
+        self._offsets.append(wall_clock_offset())
+
+    def collected(self) -> Collected:
+        """Return the records on gpuprof's clock."""
+        collection = self._collection
+        names = Names()
+        found = Collected(self.name, names.texts)
+        shift, error = _mean_offset(self._offsets)
+        found.clock_error_ns = error
+        kinds: dict[int, int] = {}
+        launching: dict[str, bool] = {}
+        totals: dict[tuple[int, int], list[int]] = {}
+        work, launches = found.work.appenders(), found.launches.appenders()
+        kept = kept_launches = 0
+        for event in collection.events():
+            is_gpu, text, begin, duration, correlation, device, resource, metadata = event
+            begin -= shift
+            if not is_gpu:
+                wanted = launching.get(text)
+                if wanted is None:
+                    wanted = launching[text] = is_launch(text)
+                if wanted and kept_launches < self._max_records:
+                    kept_launches += 1
+                    _append(
+                        launches,
+                        (names.number(text), begin, begin + duration, resource, correlation),
+                    )
+                continue
+            number = names.number(text)
+            kind = kinds.get(number)
+            if kind is None:
+                kind = kinds[number] = kind_of(text)
+            total = totals.setdefault((kind, number), [0, 0])
+            total[0] += 1
+            total[1] += duration
+            if kept >= self._max_records:
+                found.dropped += 1
+                continue
+            kept += 1
+            graph, node, size = _read_metadata(metadata)
+            end = begin + duration
+            _append(
+                work,
+                (kind, number, begin, end, device, resource, correlation, graph, node, size),
+            )
+        found.totals = {key: (count, ns) for key, (count, ns) in totals.items()}
+        found.notes += [
+            *([f"ended early by {collection.ended_by}"] if collection.ended_by else []),
+            *([collection.error] if collection.error else []),
+            *([early] if (early := collection.stopped_early()) else []),
+        ]
+        return found
+
+
+class CuptiSource:
+    """CUPTI, where torch is not loaded or has no profiler of GPUs."""
+
+    def __init__(self, max_records: int) -> None:
+        version = _core._cupti_load(candidates())["version"]
+        self.name = f"CUPTI {cupti_version(version)}"
+        self._max_records = max_records
+        self._found: dict[str, Any] = {}
+
+    def start(self) -> None:
+        """Begin to collect; errors as of `gpuprof._core._cupti_start`."""
+        _core._cupti_start(self._max_records, candidates())
+
+    def stop(self) -> None:
+        """Wait for the GPU and end the collection."""
+        # A profiler of torch's, which was imported meanwhile, has CUPTI's buffers now.
+        taken = torch_profiler.has_gpu_profiler() and torch_profiler.running() is not None
+        self._found = _core._cupti_stop(not taken)
+
+    def collected(self) -> Collected:
+        """Return the records."""
+        raw = self._found
+        found = Collected(self.name, raw["names"])
+        found.work.extend(raw["activities"])
+        found.launches.extend(raw["launches"])
+        found.totals = dict(raw["totals"])
+        found.dropped = raw["dropped"]
+        found.clock_error_ns = raw["clock_error_ns"]
+        if raw["displaced"]:
+            found.notes.append(
+                "another tool took CUPTI during the block, so records are missing: run one "
+                "profiler at a time"
+            )
+        for key, what in (
+            ("cupti_dropped", "lost by CUPTI, which had no buffer"),
+            ("incomplete", "without times"),
+        ):
+            if raw[key]:
+                found.notes.append(f"{raw[key]:,} records {what}: they are in no figure")
+        return found
+
+
+def _append(columns: list[Callable[[int], None]], values: tuple[int, ...]) -> None:
+    for append, value in zip(columns, values, strict=True):
+        append(value)
+
+
+def kind_of(name: str) -> int:
+    """Tell what GPU work is, by the name that torch gives it."""
+    if name.startswith("Memcpy "):
+        return PEER_COPY if name.startswith("Memcpy PtoP") else COPY
+    return MEMSET if name.startswith("Memset") else KERNEL
+
+
+def is_launch(name: str) -> bool:
+    """Return whether a function of CUDA's may put work on the GPU."""
+    return _LAUNCH.search(name) is not None or _NO_LAUNCH.search(name) is None
+
+
+def is_graph_launch(name: str) -> bool:
+    """Return whether a function of CUDA's launches a graph."""
+    return "GraphLaunch" in name
+
+
+def _read_metadata(metadata: str) -> tuple[int, int, int]:
+    """Return the graph's id, the node's, and the bytes; 0 for what is not there."""
+    if not metadata:
+        return 0, 0, 0
+    ids = {is_node: int(digits) for is_node, digits in _GRAPH_IDS.findall(metadata)}
+    size = _BYTES.search(metadata)
+    return ids.get("", 0), ids.get("node ", 0), int(size[1]) if size else 0
+
+
+def wall_clock_offset() -> tuple[int, int]:
+    """Return the wall clock minus the monotonic one, and the error of that, in nanoseconds."""
+    best = (0, 1 << 62)
+    for _ in range(5):
+        before = time.monotonic_ns()
+        wall = time.time_ns()
+        after = time.monotonic_ns()
+        if after - before < best[1]:
+            best = (wall - (before + after) // 2, after - before)
+    return best
+
+
+def _mean_offset(offsets: list[tuple[int, int]]) -> tuple[int, int]:
+    values = [offset for offset, _ in offsets]
+    low, high = min(values), max(values)
+    return (low + high) // 2, (high - low + 1) // 2 + max(error for _, error in offsets)
+
+
+def candidates() -> list[str]:
+    """Return where wheels of NVIDIA's put CUPTI, as far as they are installed."""
+    places = (Path(folder) / wheel for wheel in _WHEELS for folder in sys.path if folder)
+    return [str(place) for place in dict.fromkeys(places) if place.is_file()]
+
+
+def cupti_version(number: int) -> str:
+    """Write the number that CUPTI has for its version as that of the toolkit it came with."""
+    if number >= 100_000:
+        return f"{number // 10_000}.{number // 100 % 100}"
+    return f"12.{number - 18}" if 18 <= number < 30 else str(number)

@@ -1,0 +1,105 @@
+"""When scopes were open on the host, thread by thread, and which one was innermost."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+NO_SCOPE = -1
+
+
+class Span(NamedTuple):
+    """One entry of a scope: from when to when, in nanoseconds, and on which thread."""
+
+    names: tuple[str, ...]
+    begin_ns: int
+    end_ns: int
+    thread_id: int
+
+
+class Spans:
+    """The scopes that were open in a block, to be asked for the innermost one.
+
+    Scopes of asyncio tasks that take turns on one thread overlap without nesting: there the one
+    that was entered last counts.
+    """
+
+    def __init__(self, spans: Iterable[Span]) -> None:
+        # Of those that begin together the longest is the outermost, as is the shortest path.
+        self.all = sorted(
+            (each for each in spans if each.end_ns > each.begin_ns),
+            key=lambda each: (each.begin_ns, -each.end_ns, len(each.names)),
+        )
+        self._of_thread: dict[int, list[int]] = {}
+        for number, each in enumerate(self.all):
+            self._of_thread.setdefault(each.thread_id, []).append(number)
+
+    def innermost(self, thread_id: int, times: Sequence[int]) -> list[int]:
+        """Return the number of the innermost scope of a thread at each of the sorted times."""
+        numbers = self._of_thread.get(thread_id)
+        if not numbers:
+            return [NO_SCOPE] * len(times)
+        spans, stack, found, at = self.all, [], [], 0
+        for moment in times:
+            while at < len(numbers) and spans[numbers[at]].begin_ns <= moment:
+                stack.append(numbers[at])
+                at += 1
+            while stack and spans[stack[-1]].end_ns < moment:
+                stack.pop()
+            found.append(stack[-1] if stack else NO_SCOPE)
+        return found
+
+    def parents(self) -> list[int]:
+        """Return for each span the one around it with the path of its parent, or -1."""
+        found = [NO_SCOPE] * len(self.all)
+        for numbers in self._of_thread.values():
+            stack: list[int] = []
+            for number in numbers:
+                each = self.all[number]
+                while stack and self.all[stack[-1]].end_ns <= each.begin_ns:
+                    stack.pop()
+                for outer in reversed(stack):
+                    around = self.all[outer]
+                    if around.names == each.names[:-1] and around.end_ns >= each.end_ns:
+                        found[number] = outer
+                        break
+                stack.append(number)
+        return found
+
+    def only_thread(self, times: Sequence[int]) -> list[int]:
+        """Return for each of the sorted times the only thread with an open scope, else 0."""
+        changes: list[tuple[int, int, int]] = []
+        for thread, numbers in self._of_thread.items():
+            begin = end = None
+            for number in numbers:
+                each = self.all[number]
+                if end is None or begin is None or each.begin_ns > end:
+                    if end is not None and begin is not None:
+                        changes += [(begin, 1, thread), (end, 0, thread)]
+                    begin, end = each.begin_ns, each.end_ns
+                else:
+                    end = max(end, each.end_ns)
+            if end is not None and begin is not None:
+                changes += [(begin, 1, thread), (end, 0, thread)]
+        changes.sort()
+        moments, states = [], []
+        is_open: set[int] = set()
+        for moment, opens, thread in changes:
+            (is_open.add if opens else is_open.discard)(thread)
+            moments.append(moment)
+            states.append(next(iter(is_open)) if len(is_open) == 1 else 0)
+        return [states[at - 1] if (at := bisect_right(moments, t)) else 0 for t in times]
+
+
+def python_threads() -> dict[int, int]:
+    """Return the system ids of the threads that Python started, by the ids of pthreads.
+
+    The keys are cut to 32 bits: so a profiler names a thread that it knows no system id of.
+    """
+    return {
+        (thread.ident or 0) & 0xFFFFFFFF: thread.native_id
+        for thread in threading.enumerate()
+        if thread.native_id is not None and not isinstance(thread, threading._DummyThread)
+    }

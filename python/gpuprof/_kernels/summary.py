@@ -1,0 +1,249 @@
+"""From records to figures: sums by scope and by kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+from gpuprof._kernels.attribution import Attribution
+from gpuprof._kernels.idle import CAUSES, DEPENDENCY, HOST_BOUND, LAUNCH_GAP, UNKNOWN
+from gpuprof._kernels.records import KERNEL, KINDS, MEMSET, Collected, Column
+from gpuprof._kernels.rows import KernelRecord, KernelRow, KernelTotal
+
+_NS = 1e-6  # milliseconds
+Path = tuple[str, ...]
+
+
+class Evaluated:
+    """All records with their scopes and what was idle before them."""
+
+    def __init__(
+        self, found: Collected, attribution: Attribution, gaps: Column, causes: Column
+    ) -> None:
+        self.found = found
+        self.attribution = attribution
+        self.gaps = gaps
+        self.causes = causes
+
+    def rows(self) -> list[KernelRow]:
+        """Return a row for each scope and those around it, in the order of their paths."""
+        sums = self._sums()
+        whole = sum(ns for _, ns in self.found.totals.values())
+        self_ns = {path: each[4] for path, each in sums.items()}
+        inclusive: dict[Path, list[int]] = {}
+        for path, own in sums.items():
+            for depth in range(min(1, len(path)), len(path) + 1):
+                total = inclusive.setdefault(path[:depth], [0] * len(own))
+                total[:] = [a + b for a, b in zip(total, own, strict=True)]
+        return [
+            KernelRow(
+                names=path,
+                count=kernels + copies + memsets,
+                kernels=kernels,
+                copies=copies,
+                memsets=memsets,
+                gpu_ms=gpu * _NS,
+                self_ms=self_ns.get(path, 0) * _NS,
+                share=gpu / whole if whole else 0.0,
+                host_bound_ms=host * _NS,
+                dependency_ms=dependency * _NS,
+                launch_gap_ms=gap * _NS,
+                unknown_ms=unknown * _NS,
+            )
+            for path, (kernels, copies, memsets, _, gpu, host, dependency, gap, unknown) in sorted(
+                inclusive.items(), key=self._first_of
+            )
+        ]
+
+    def _first_of(self, item: tuple[Path, list[int]]) -> tuple[bool, list[int]]:
+        """Order paths as a tree, those side by side by when their first work began."""
+        path = item[0]
+        order = self._order
+        return not path, [order[path[:depth]] for depth in range(1, len(path) + 1)]
+
+    def _sums(self) -> dict[Path, list[int]]:
+        """Return the sums of each path: counts by kind, one unused, times, idle by cause."""
+        work, paths = self.found.work, self.attribution.paths
+        sums = [[0] * 9 for _ in paths]
+        seen: dict[int, None] = {}
+        for kind, begin, end, path, gap, cause in zip(
+            work.kind,
+            work.begin_ns,
+            work.end_ns,
+            self.attribution.path,
+            self.gaps,
+            self.causes,
+            strict=True,
+        ):
+            own = sums[path]
+            if not own[3]:
+                own[3] = 1
+                seen[path] = None
+            own[0 if kind == KERNEL else 2 if kind == MEMSET else 1] += 1
+            own[4] += end - begin
+            if cause:
+                own[4 + cause] += gap
+        self._order: dict[Path, int] = {}
+        for number in seen:
+            path = paths[number]
+            for depth in range(1, len(path) + 1):
+                self._order.setdefault(path[:depth], len(self._order))
+        return {paths[number]: sums[number] for number in seen}
+
+    def totals(self, scope: Path | None) -> list[KernelTotal]:
+        """Return the work of a scope and below by name; None is all work."""
+        found, work = self.found, self.found.work
+        inside = bytearray(
+            scope is None or path[: len(scope)] == scope and (bool(scope) or not path)
+            for path in self.attribution.paths
+        )
+        sums: dict[tuple[int, int], list[int]] = {}
+        for kind, name, begin, end, nbytes, path in zip(
+            work.kind,
+            work.name,
+            work.begin_ns,
+            work.end_ns,
+            work.nbytes,
+            self.attribution.path,
+            strict=True,
+        ):
+            if not inside[path]:
+                continue
+            took = end - begin
+            total = sums.get((kind, name))
+            if total is None:
+                sums[kind, name] = [1, took, took, took, nbytes]
+                continue
+            total[0] += 1
+            total[1] += took
+            total[2] = min(total[2], took)
+            total[3] = max(total[3], took)
+            total[4] += nbytes
+        if scope is None:
+            for key, (count, ns) in found.not_kept().items():
+                total = sums.setdefault(key, [0, 0, 0, 0, 0])
+                total[0] += count
+                total[1] += ns
+        return _merged_totals(found, sums)
+
+    def notes(self, max_records: int, lost_spans: int) -> list[str]:
+        """Return what is missing or uncertain, as sentences."""
+        found, by = self.found, self.attribution
+        notes = list(found.notes)
+        if found.dropped:
+            notes.append(
+                f"{found.dropped:,} pieces of work past max_records={max_records:,} are counted by "
+                "name alone: see by_kernel()"
+            )
+        unscoped = sum(path == 0 for path in by.path)
+        if unscoped:
+            notes.append(f"{unscoped:,} of {len(by.path):,} were launched in no scope")
+        if by.without_launch:
+            notes.append(f"{by.without_launch:,} have no known launch, so no scope")
+        if by.in_graph:
+            notes.append(
+                f"{by.in_graph:,} ran in replays of graphs, {by.labelled:,} of them under scopes "
+                "of the capture" + (f", {by.ambiguous:,} ambiguous" if by.ambiguous else "")
+            )
+        if lost_spans:
+            notes.append(
+                f"{lost_spans:,} entries of scopes were lost, so their work is in the scopes around"
+            )
+        return notes
+
+    def record(self, number: int) -> KernelRecord:
+        """Return one record."""
+        found, work, by = self.found, self.found.work, self.attribution
+        launch, launches = by.launch[number], self.found.launches
+        has_call = launch >= 0
+        return KernelRecord(
+            name=found.names[work.name[number]],
+            kind=KINDS[work.kind[number]],
+            scope=by.paths[by.path[number]],
+            begin_ns=work.begin_ns[number],
+            end_ns=work.end_ns[number],
+            device=work.device[number],
+            stream=work.stream[number],
+            launch=found.names[launches.name[launch]] if has_call else "",
+            launched_ns=launches.begin_ns[launch] if has_call else 0,
+            launch_end_ns=launches.end_ns[launch] if has_call else 0,
+            thread_id=launches.thread_id[launch] if has_call else 0,
+            correlation=work.correlation[number],
+            graph_id=work.graph_id[number],
+            node_id=work.node_id[number],
+            nbytes=work.nbytes[number],
+            idle_ns=self.gaps[number],
+            idle_cause=CAUSES[self.causes[number]],
+        )
+
+
+class KernelRecords(Sequence[KernelRecord]):
+    """The records in the order in which they began; each is made when it is asked for."""
+
+    __module__ = "gpuprof"
+
+    def __init__(self, evaluated: Evaluated | None) -> None:
+        self._count = 0 if evaluated is None else len(evaluated.found.work)
+        self._record = _none if evaluated is None else evaluated.record
+
+    @overload
+    def __getitem__(self, index: int) -> KernelRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[KernelRecord]: ...
+    def __getitem__(self, index: int | slice) -> KernelRecord | list[KernelRecord]:
+        places = range(len(self))[index]
+        if isinstance(places, range):
+            return [self._record(number) for number in places]
+        return self._record(places)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[KernelRecord]:
+        return map(self._record, range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"<gpuprof.KernelRecords, {len(self):,}>"
+
+
+def _none(number: int) -> KernelRecord:
+    raise IndexError(number)
+
+
+def scope_names(scope: object, rows: Sequence[KernelRow]) -> Path | None:
+    """Return the names of a scope as a caller gives it: by its path, its names, or None for all.
+
+    Raises
+    ------
+    KeyError
+        No row is that scope's.
+    """
+    if scope is None:
+        return None
+    for row in rows:
+        if scope in (row.path, row.names):
+            return row.names
+    known = ", ".join(repr(row.path) for row in rows[:8]) or "none"
+    message = f"scope: {scope!r} launched nothing; there are {known}"
+    raise KeyError(message)
+
+
+def _merged_totals(found: Collected, sums: dict[tuple[int, int], list[int]]) -> list[KernelTotal]:
+    whole = sum(total[1] for total in sums.values())
+    totals = [
+        KernelTotal(
+            name=found.names[name],
+            kind=KINDS[kind],
+            count=count,
+            total_ms=ns * _NS,
+            min_ms=low * _NS,
+            max_ms=high * _NS,
+            share=ns / whole if whole else 0.0,
+            nbytes=nbytes,
+        )
+        for (kind, name), (count, ns, low, high, nbytes) in sums.items()
+    ]
+    return sorted(totals, key=lambda each: (-each.total_ms, each.name))
+
+
+assert (HOST_BOUND, DEPENDENCY, LAUNCH_GAP, UNKNOWN) == (1, 2, 3, 4)  # places in `_sums`

@@ -1,0 +1,243 @@
+"""Kernels and their launches as events of the traces that are open, in torch's own format.
+
+Each stream has a track of its own, with the kernels inside the scopes that launched them: a scope
+is shown from the begin of its first kernel to the end of its last one, by the same clock as these,
+so that all slices nest. The scopes that gpuprof measures with events stay on their own tracks,
+because the two clocks may differ by microseconds and viewers drop slices that cross.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import gpuprof._core as _core
+from gpuprof._kernels.records import KERNEL, MEMSET
+from gpuprof._kernels.spans import NO_SCOPE, Spans
+from gpuprof.errors import GpuprofError
+
+if TYPE_CHECKING:
+    from gpuprof._kernels.summary import Evaluated
+    from gpuprof._trace.registry import OpenTrace
+
+SCOPE_CATEGORY = "gpu_user_annotation"  # what torch has for its own annotations on the GPU
+_FIRST_TID = 1 << 27
+_EVENTS_AT_ONCE = 20_000  # that certainly find room in a trace's buffer
+
+# The tracks of this process, so that two blocks in one trace share them.
+_tids: dict[tuple[object, ...], int] = {}
+_flows = itertools.count(1)
+
+Key = tuple[object, ...]
+
+
+class Slice(NamedTuple):
+    """One slice of a track; times are nanoseconds."""
+
+    name: str
+    begin_ns: int
+    end_ns: int
+    category: str
+    args: dict[str, Any] | None
+    record: int  # of the work, -1 for a scope
+
+
+def write(evaluated: Evaluated, spans: Spans, writers: Iterable[OpenTrace]) -> None:
+    """Write all records to the traces; one that fails gets no more."""
+    for writer in writers:
+        try:
+            _write(evaluated, spans, _Counting(writer))
+        except GpuprofError:  # it was closed meanwhile
+            continue
+
+
+class _Counting:
+    """A trace that is waited for now and then, so that no event is dropped."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+        self._count = 0
+
+    def slice(self, each: Slice, tid: int) -> None:
+        duration = max(0, each.end_ns - each.begin_ns)
+        self._writer.complete(
+            each.name, each.begin_ns, duration, cat=each.category, tid=tid, args=each.args
+        )
+        self._note()
+
+    def arrow(self, begin: tuple[int, int], end: tuple[int, int]) -> None:
+        """Draw an arrow between two places, each a time and a track."""
+        number = next(_flows)
+        for phase, (at, tid) in (("start", begin), ("end", end)):
+            self._writer.flow(phase, number, "ac2g", cat="ac2g", tid=tid, at_ns=at)
+            self._note()
+
+    def _note(self) -> None:
+        self._count += 1
+        if self._count >= _EVENTS_AT_ONCE:
+            self._count = 0
+            self._writer.flush()
+
+
+def _write(evaluated: Evaluated, spans: Spans, out: _Counting) -> None:
+    calls = _write_launches(evaluated, out)
+    pointed: set[int] = set()
+    launch = evaluated.attribution.launch
+    for tid, slices in _stream_tracks(evaluated, spans):
+        for each in slices:
+            out.slice(each, tid)
+            if each.record < 0:
+                continue
+            call = launch[each.record]
+            if call in calls and call not in pointed:
+                pointed.add(call)
+                out.arrow(calls[call], (each.begin_ns, tid))
+
+
+def _write_launches(evaluated: Evaluated, out: _Counting) -> dict[int, tuple[int, int]]:
+    """Write the calls that launched something; return when each began, and its track."""
+    found = evaluated.found
+    launches = found.launches
+    wanted = sorted({call for call in evaluated.attribution.launch if call >= 0})
+    places: dict[int, tuple[int, int]] = {}
+    for call in wanted:
+        thread = launches.thread_id[call]
+        tid = _tid(("calls", thread), f"CUDA calls of thread {thread}")
+        name = found.names[launches.name[call]]
+        begin = launches.begin_ns[call]
+        category = "cuda_runtime" if name.startswith("cuda") else "cuda_driver"
+        args = {"correlation": launches.correlation[call], "thread": thread}
+        out.slice(Slice(name, begin, launches.end_ns[call], category, args, call), tid)
+        places[call] = (begin, tid)
+    return places
+
+
+def _stream_tracks(evaluated: Evaluated, spans: Spans) -> Iterator[tuple[int, list[Slice]]]:
+    """Yield each stream's track, with its slices in the order of their begins, outer ones first."""
+    work = evaluated.found.work
+    streams: dict[tuple[int, int], list[int]] = {}
+    for record, key in enumerate(zip(work.device, work.stream, strict=True)):
+        streams.setdefault(key, []).append(record)
+    chains = _Chains(evaluated, spans)
+    for (device, stream), records in sorted(streams.items()):
+        for number, lane in enumerate(_lanes(evaluated, records)):
+            name = f"GPU {device}, kernels of stream {stream}"
+            if number:
+                name += f" #{number + 1}"
+            yield (
+                _tid(("stream", device, stream, number), name),
+                _slices(evaluated, lane, chains),
+            )
+
+
+def _lanes(evaluated: Evaluated, records: Sequence[int]) -> list[list[int]]:
+    """Put work of one stream that overlaps, as branches of a graph do, on tracks side by side."""
+    work = evaluated.found.work
+    lanes: list[list[int]] = []
+    ends: list[int] = []
+    for record in records:
+        begin, end = work.begin_ns[record], work.end_ns[record]
+        for number, busy_until in enumerate(ends):
+            if busy_until <= begin:
+                lanes[number].append(record)
+                ends[number] = end
+                break
+        else:
+            lanes.append([record])
+            ends.append(end)
+    return lanes
+
+
+class _Chains:
+    """The scopes around each record, outermost first: a key for each entry, and its name."""
+
+    def __init__(self, evaluated: Evaluated, spans: Spans) -> None:
+        self._by = evaluated.attribution
+        self._correlation = evaluated.found.work.correlation
+        self._spans = spans
+        self._parents = spans.parents()
+        self._of_span: dict[int, list[tuple[Key, str]]] = {}
+
+    def of(self, record: int) -> list[tuple[Key, str]]:
+        """Return the chain of one record."""
+        span = self._by.span[record]
+        path = self._by.paths[self._by.path[record]]
+        chain = self._chain(span)
+        if len(path) > len(chain):  # scopes of the graph's capture
+            replay = self._correlation[record]
+            inner = [
+                (("replay", replay, path[: depth + 1]), path[depth])
+                for depth in range(len(chain), len(path))
+            ]
+            return chain + inner
+        return chain
+
+    def _chain(self, span: int) -> list[tuple[Key, str]]:
+        if span == NO_SCOPE:
+            return []
+        found = self._of_span.get(span)
+        if found is None:
+            names = self._spans.all[span].names
+            parent = self._parents[span]
+            if parent != NO_SCOPE:
+                outer = self._chain(parent)
+            else:  # entries that are not known are those of this one alone
+                outer = [(("around", span, depth), names[depth]) for depth in range(len(names) - 1)]
+            found = self._of_span[span] = [*outer, (("span", span), names[-1])]
+        return found
+
+
+def _slices(evaluated: Evaluated, records: Sequence[int], chains: _Chains) -> list[Slice]:
+    """Return the slices of one track: the work, and the scopes around runs of it."""
+    found, by = evaluated.found, evaluated.attribution
+    work = found.work
+    slices: list[Slice] = []
+    is_open: list[tuple[Key, str, int]] = []  # with the place of its slice
+    last_end = 0
+
+    def close(depth: int) -> None:
+        for _, name, place in is_open[depth:]:
+            slices[place] = slices[place]._replace(name=name, end_ns=last_end)
+        del is_open[depth:]
+
+    for record in records:
+        chain = chains.of(record)
+        same = 0
+        for (key, _, _), (wanted, _) in zip(is_open, chain, strict=False):
+            if key != wanted:
+                break
+            same += 1
+        close(same)
+        begin, end = work.begin_ns[record], work.end_ns[record]
+        for key, name in chain[same:]:
+            is_open.append((key, name, len(slices)))
+            slices.append(Slice(name, begin, begin, SCOPE_CATEGORY, None, -1))
+        kind = work.kind[record]
+        category = "kernel" if kind == KERNEL else "gpu_memset" if kind == MEMSET else "gpu_memcpy"
+        args: dict[str, Any] = {
+            "device": work.device[record],
+            "stream": work.stream[record],
+            "correlation": work.correlation[record],
+        }
+        if work.graph_id[record]:
+            args["graph id"] = work.graph_id[record]
+        if work.node_id[record]:
+            args["graph node id"] = work.node_id[record]
+        if work.nbytes[record]:
+            args["bytes"] = work.nbytes[record]
+        if path := by.paths[by.path[record]]:
+            args["scope"] = "/".join(path)
+        slices.append(Slice(found.names[work.name[record]], begin, end, category, args, record))
+        last_end = max(last_end, end)
+    close(0)
+    return slices
+
+
+def _tid(key: tuple[object, ...], name: str) -> int:
+    """Return the number of a track, which gets its name when it is new."""
+    tid = _tids.get(key)
+    if tid is None:
+        tid = _tids[key] = _FIRST_TID + len(_tids)
+        _core._trace_name_thread(tid, name)
+    return tid

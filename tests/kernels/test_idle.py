@@ -1,0 +1,129 @@
+"""Why streams were idle between kernels, as `gpuprof.kernels` reports it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import gpuprof
+from tests.support.gpu_records import Recording
+
+US = 1_000
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
+    yield Recording().install(monkeypatch)
+
+
+class Timeline:
+    """Kernels at chosen times, in microseconds from the block's begin."""
+
+    def __init__(self, gpu: Recording) -> None:
+        self._gpu = gpu
+        self._zero = time.monotonic_ns()
+
+    def kernel(
+        self,
+        begin: int,
+        end: int,
+        *,
+        launched: int | None,
+        call: int = 3,
+        name: str = "cudaLaunchKernel",
+        stream: int = 7,
+    ) -> None:
+        correlation = 999
+        if launched is not None:
+            correlation = self._gpu.call(name, begin=self._zero + launched * US, ns=call * US)
+        self._gpu.work(
+            f"k{begin}", correlation, self._zero + begin * US, (end - begin) * US, stream=stream
+        )
+
+
+def causes(k: gpuprof.Kernels) -> dict[str, tuple[str, float]]:
+    return {each.name: (each.idle_cause, each.idle_ns / US) for each in k.records if each.idle_ns}
+
+
+def test_a_launch_after_the_end_of_the_work_before_is_host_bound(gpu: Recording) -> None:
+    with gpuprof.kernels() as k:
+        at = Timeline(gpu)
+        at.kernel(10, 20, launched=5)
+        at.kernel(60, 70, launched=50)
+    assert causes(k) == {"k60": ("host_bound", 40)}
+    assert k.rows[0].host_bound_ms == k.rows[0].idle_ms == pytest.approx(0.04)
+
+
+def test_a_call_that_had_not_returned_is_host_bound(gpu: Recording) -> None:
+    with gpuprof.kernels() as k:
+        at = Timeline(gpu)
+        at.kernel(10, 20, launched=5)
+        at.kernel(24, 30, launched=18, call=4)  # returns at 22
+    assert causes(k) == {"k24": ("host_bound", 4)}
+
+
+def test_a_short_gap_after_a_launch_in_time_is_the_gpus(gpu: Recording) -> None:
+    with gpuprof.kernels() as k:
+        at = Timeline(gpu)
+        at.kernel(10, 20, launched=5)
+        at.kernel(22, 30, launched=9)
+    assert causes(k) == {"k22": ("launch_gap", 2)}
+
+
+def test_a_long_gap_after_a_launch_in_time_is_a_dependency(gpu: Recording) -> None:
+    with gpuprof.kernels() as k:
+        at = Timeline(gpu)
+        at.kernel(10, 20, launched=1)
+        at.kernel(15, 58, launched=4, stream=13)
+        at.kernel(60, 70, launched=9)
+    assert causes(k) == {"k60": ("dependency", 40)}
+
+
+def test_work_without_a_known_launch_is_unknown(gpu: Recording) -> None:
+    with gpuprof.kernels() as k:
+        at = Timeline(gpu)
+        at.kernel(10, 20, launched=5)
+        at.kernel(60, 70, launched=None)
+    assert causes(k) == {"k60": ("unknown", 40)}
+    assert k.rows[0].unknown_ms == pytest.approx(0.04)
+
+
+def test_a_copy_that_its_call_waits_for_is_not_host_bound(gpu: Recording) -> None:
+    with gpuprof.kernels() as k:
+        at = Timeline(gpu)
+        at.kernel(10, 20, launched=5)
+        at.kernel(22, 30, launched=9, call=25, name="cudaMemcpyAsync")
+    assert causes(k) == {"k22": ("launch_gap", 2)}
+
+
+def test_inside_a_replay_nothing_waits_for_the_host(gpu: Recording) -> None:
+    with gpuprof.kernels() as k:
+        zero = time.monotonic_ns()
+        replay = gpu.call("cudaGraphLaunch", begin=zero, ns=100 * US)
+        for begin, end in ((10, 20), (22, 30), (60, 70)):
+            gpu.work(f"k{begin}", replay, zero + begin * US, (end - begin) * US, graph_id=1)
+    assert causes(k) == {"k22": ("launch_gap", 2), "k60": ("dependency", 30)}
+
+
+def test_overlapping_work_and_the_first_of_a_stream_leave_no_gap(gpu: Recording) -> None:
+    with gpuprof.kernels() as k:
+        at = Timeline(gpu)
+        at.kernel(10, 50, launched=1)
+        at.kernel(20, 30, launched=2)
+        at.kernel(50, 60, launched=3)
+        at.kernel(500, 510, launched=4, stream=13)
+    assert causes(k) == {}
+
+
+def test_idle_time_belongs_to_the_scope_of_what_came_late(gpu: Recording) -> None:
+    with gpuprof.kernels() as k:
+        with gpuprof.timer("load"):
+            gpu.run("copy", 5 * US)
+        with gpuprof.timer("step"), gpuprof.timer("fwd"):
+            time.sleep(0.001)
+            gpu.run("gemm", 5 * US)
+    load, step, fwd = k.rows
+    assert (load.path, load.idle_ms) == ("load", 0)
+    assert step.host_bound_ms == fwd.host_bound_ms > 0.9
