@@ -34,6 +34,7 @@ _NAMES = {
         "StreamMismatchError TraceError"
     ),
     "nvtx": "RangeCatalog RangeSpec",
+    "_common.peaks": "| Peaks device_peaks set_peaks",
     "_probes": "| finish_probe_timer finish_probe_timer_traced start_probe_timer_if",
     "_timing.backends": "SyncBackend backends cuda_available | Backend",
     "_timing.calibration": "calibrate | Calibration",

@@ -39,6 +39,9 @@ from gpuprof.errors import StreamMismatchError as StreamMismatchError
 from gpuprof.errors import TraceError as TraceError
 from gpuprof.nvtx import RangeCatalog as RangeCatalog
 from gpuprof.nvtx import RangeSpec as RangeSpec
+from gpuprof._common.peaks import Peaks as Peaks
+from gpuprof._common.peaks import device_peaks as device_peaks
+from gpuprof._common.peaks import set_peaks as set_peaks
 from gpuprof._probes import finish_probe_timer as finish_probe_timer
 from gpuprof._probes import finish_probe_timer_traced as finish_probe_timer_traced
 from gpuprof._probes import start_probe_timer_if as start_probe_timer_if

@@ -252,6 +252,7 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     ),
     "OpenCapture": (lambda: OPEN, lambda each: each.to_dict()),
     "PassTimes": (lambda: TIMES[""].forward, lambda times: times.to_dict()),
+    "Peaks": (lambda: gpuprof.Peaks({"float16": 1e15}, 4e12), lambda peaks: peaks.to_dict()),
     "RangeCatalog": (lambda: gpuprof.nvtx.CATALOG, id),
     "RangeSpec": (lambda: gpuprof.RangeSpec("a.b", "described"), lambda s: (s, s.label)),
     "Row": (lambda: cpu_stats()["pickled"], lambda r: r.to_dict()),
