@@ -11,8 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 
 import gpuprof._core as _core
 from gpuprof._benchmark.api import benchmark
+from gpuprof._benchmark.work import first_line
 from gpuprof._common import machine
 from gpuprof._common import peaks as common_peaks
 from gpuprof._common.peaks import Peaks
@@ -101,8 +101,10 @@ def measured() -> Measured:
     bytes_per_s = _bandwidth(min(COPY_BYTES, memory // COPY_SHARE), found)
     flops = {}
     for dtype, product in product_of:
-        with _noted(f"{dtype} was left out", found.notes):
+        try:
             flops[dtype] = _flops(dtype, product, library, found)
+        except Exception as error:  # whatever the library raises; the others still count
+            found.notes.append(_noted(f"{dtype} was left out", error))
     described = machine.describe(0)
     found.memory, found.driver = described["gpu_memory"] or 0, described["driver"]
     found.peaks = Peaks(
@@ -125,14 +127,8 @@ def _check_driver() -> None:
         raise CudaUnavailableError(message)
 
 
-@contextmanager
-def _noted(what: str, notes: list[str]) -> Iterator[None]:
-    """Note an error of a framework or of the driver instead of raising it."""
-    try:
-        yield
-    except Exception as error:  # whatever a foreign library raises; the others still count
-        text = (str(error).strip() or type(error).__name__).splitlines()[0]
-        notes.append(f"{what}: {text}")
+def _noted(what: str, error: Exception) -> str:
+    return f"{what}: {first_line(error)}"
 
 
 def _bandwidth(size: int, found: Measured) -> float:
@@ -212,10 +208,11 @@ def _library(notes: list[str]) -> tuple[str, list[tuple[str, Product]]]:
 def _imported(name: str, notes: list[str]) -> Any:
     if importlib.util.find_spec(name) is None:
         return None
-    found = None
-    with _noted(f"{name} does not work here", notes):
-        found = importlib.import_module(name)
-    return found
+    try:
+        return importlib.import_module(name)
+    except Exception as error:  # a broken library must not end the command
+        notes.append(_noted(f"{name} does not work here", error))
+        return None
 
 
 def _torch_product(torch: Any, name: str) -> Product:
