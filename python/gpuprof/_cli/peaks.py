@@ -134,27 +134,27 @@ def _noted(what: str, error: Exception) -> str:
 def _bandwidth(size: int, found: Measured) -> float:
     buffer = _core.DeviceBuffer(size)
     moved = size // 2 * 2
-    seconds = _best_s(
-        buffer.copy, (1, _PER_THREAD_STREAM), {}, _PER_THREAD_STREAM, "memory copy", found
-    )
+    stream = _PER_THREAD_STREAM
+    seconds = _best_s(found, "the memory copy", buffer.copy, (1, stream), stream=stream)
     found.how["memory copy"] = f"{byte_size(moved // 2)} copied by the driver"
     return moved / seconds
 
 
 def _flops(dtype: str, product: Product, library: str, found: Measured) -> float:
     function, calls = product(SIDE)
-    seconds = min(_best_s(function, *call, None, dtype, found) for call in calls)
+    seconds = min(_best_s(found, dtype, function, *call) for call in calls)
     found.how[dtype] = f"{SIDE:,} x {SIDE:,} matrices, {library}"
     return 2 * SIDE**3 / seconds
 
 
 def _best_s(
+    found: Measured,
+    name: str,
     function: Callable[..., Any],
     args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    stream: object,
-    name: str,
-    found: Measured,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    stream: object = None,
 ) -> float:
     """Return the seconds of a call in the fastest of several runs."""
     results = [
