@@ -65,7 +65,7 @@ _NAMES = {
     "_benchmark.compare": "compare",
     "_benchmark.sweep": "sweep | SweepPoint SweepResult",
     "_results.comparison": "| CompareResult CompareRow",
-    "_results.decision": "| Decision Verdict",
+    "_results.decision": "| Decision MemoryDecision Verdict",
     "_results.result": "| BenchResult",
     "_pytest.fixture": "| GpuBenchmark",
     "_cli.ipython": "| load_ipython_extension",

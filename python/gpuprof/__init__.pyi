@@ -105,6 +105,7 @@ from gpuprof._benchmark.sweep import sweep as sweep
 from gpuprof._results.comparison import CompareResult as CompareResult
 from gpuprof._results.comparison import CompareRow as CompareRow
 from gpuprof._results.decision import Decision as Decision
+from gpuprof._results.decision import MemoryDecision as MemoryDecision
 from gpuprof._results.decision import Verdict as Verdict
 from gpuprof._results.result import BenchResult as BenchResult
 from gpuprof._pytest.fixture import GpuBenchmark as GpuBenchmark

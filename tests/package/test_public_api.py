@@ -244,6 +244,10 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "GraphStats": (lambda: STATS.graphs[0], lambda each: each.to_dict()),
     "GraphTimings": (lambda: gpuprof.GraphTimings([(("a",), 1.0), (("b",), None)]), dict),
     "GraphedStats": (lambda: STATS, lambda stats: stats.to_dict()),
+    "MemoryDecision": (
+        lambda: gpuprof.MemoryDecision(gpuprof.Verdict.MEMORY, 1, 2, 0.05, 3, "rule"),
+        lambda decision: decision.to_dict(),
+    ),
     "ModuleRow": (lambda: TIMES[""], lambda row: row.to_dict()),
     "ModuleTimes": (lambda: TIMES, lambda times: times.to_dict()),
     "NodeChange": (
