@@ -146,9 +146,12 @@ class _PlacedSpan:
     def stop(self) -> None: ...
 
 class DeviceBuffer:
-    """Device memory that can be filled, as work for demonstrations."""
+    """Device memory that can be filled and copied."""
     def __init__(self, nbytes: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     def __reduce__(self) -> str | tuple[typing.Any, ...]: ...
+    def copy(self, repeats: typing.SupportsInt | typing.SupportsIndex, stream:
+        typing.SupportsInt | typing.SupportsIndex=0) -> None:
+        """Copy its first half onto the second, as `fill` writes."""
     def fill(self, repeats: typing.SupportsInt | typing.SupportsIndex, stream:
         typing.SupportsInt | typing.SupportsIndex=0) -> None:
         """Write the whole buffer `repeats` times on a stream, by its handle, without waiting."""

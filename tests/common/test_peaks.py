@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,11 @@ PEAKS = Peaks({"bfloat16": 7e14, "float32": 5e13}, 4e12, key=peaks.key_of(H200))
 
 
 @pytest.fixture(autouse=True)
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(peaks, "_given", {})
     monkeypatch.setattr(peaks, "_warned", set())
-    yield tmp_path / "gpuprof" / "peaks.json"
+    return tmp_path / "gpuprof" / "peaks.json"
 
 
 def test_stored_peaks_are_read_back_for_their_gpu_memory_and_driver_alone(store: Path) -> None:

@@ -63,6 +63,12 @@ def _parser() -> argparse.ArgumentParser:
 
     info = command("info", "say what this machine offers: driver, devices, clocks, versions")
     info.add_argument("--json", action="store_true", help="print JSON")
+    info.add_argument(
+        "--peaks",
+        action="store_true",
+        help="measure what the first GPU can do, which takes half a minute, and store it: tables "
+        "then show rates as a share of it",
+    )
     demo = command("demo", "time some real work and show the table")
     demo.add_argument(
         "--steps",
@@ -295,6 +301,12 @@ def _run(options: argparse.Namespace) -> int:
     from gpuprof._cli import info
     from gpuprof._common.text import write_text
 
+    if options.peaks:
+        from gpuprof._cli import peaks
+
+        code, text = peaks.run(as_json=options.json)
+        write_text(sys.stdout, text)
+        return code
     found = info.collect()
     write_text(
         sys.stdout, json.dumps(found, indent=2) + "\n" if options.json else info.render(found)

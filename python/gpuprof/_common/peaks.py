@@ -207,7 +207,7 @@ def key_of(described: Mapping[str, Any]) -> str:
 def store_path() -> Path | None:
     """Return the file that the peaks are stored in; None where the user has no home folder."""
     folder = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(folder):  # its rule says that a relative one does not count
+    if Path(folder).is_absolute():  # its rule says that a relative one does not count
         return Path(folder) / "gpuprof" / "peaks.json"
     try:
         return Path.home() / ".cache" / "gpuprof" / "peaks.json"
@@ -270,7 +270,7 @@ def _rate(name: str, value: object) -> float:
 
 
 def _load(path: Path) -> dict[str, Peaks]:
-    """Return what a file holds, nothing if there is none; OSError or ValueError if it is damaged."""
+    """Return what a file holds; OSError or ValueError if it is damaged."""
     try:
         state = path.stat()
     except FileNotFoundError:
