@@ -38,10 +38,12 @@ _NAMES = {
     "_probes": "| finish_probe_timer finish_probe_timer_traced start_probe_timer_if",
     "_timing.backends": "SyncBackend backends cuda_available | Backend",
     "_timing.calibration": "calibrate | Calibration",
+    "_timing.memory": "| MemoryUse",
     "_timing.scope": "disable enable flush reset stats",
     "_timing.rows": "| Row Summary",
     "_timing.stats": "| Stats",
     "_timing.timer": "Timer",
+    "_timing.work": "| Work",
     "_trace.events": "counter | Counter name_stream",
     "_trace.writer": "TraceWriter trace",
     "_graphs.capture": (

@@ -51,6 +51,7 @@ from gpuprof._timing.backends import backends as backends
 from gpuprof._timing.backends import cuda_available as cuda_available
 from gpuprof._timing.calibration import Calibration as Calibration
 from gpuprof._timing.calibration import calibrate as calibrate
+from gpuprof._timing.memory import MemoryUse as MemoryUse
 from gpuprof._timing.scope import disable as disable
 from gpuprof._timing.scope import enable as enable
 from gpuprof._timing.scope import flush as flush
@@ -60,6 +61,7 @@ from gpuprof._timing.rows import Row as Row
 from gpuprof._timing.rows import Summary as Summary
 from gpuprof._timing.stats import Stats as Stats
 from gpuprof._timing.timer import Timer as Timer
+from gpuprof._timing.work import Work as Work
 from gpuprof._trace.events import Counter as Counter
 from gpuprof._trace.events import counter as counter
 from gpuprof._trace.events import name_stream as name_stream

@@ -6,6 +6,7 @@ from __future__ import annotations
 import collections.abc
 import typing
 from gpuprof._timing.backends import SyncBackend
+from gpuprof._timing.memory import MemoryUse
 _Function = typing.TypeVar("_Function", bound=typing.Callable[..., typing.Any])
 __all__: list[str] = ['Annotation', 'ArrayDesc', 'CallBase', 'DeviceBuffer', 'GraphBase',
     'GraphNode', 'Sample', 'Scope', 'Timer', 'annotate', 'build_info', 'calibrate',
@@ -43,8 +44,16 @@ class Sample:
     def failed(self) -> bool:
         """Whether the body raised or the driver refused."""
     @property
+    def flops(self) -> float | None:
+        """Floating-point operations of this entry, or None. Set it inside the scope."""
+    @flops.setter
+    def flops(self, value: float | None) -> None: ...
+    @property
     def host_ms(self) -> float:
         """Milliseconds that the host spent inside the scope."""
+    @property
+    def memory(self) -> MemoryUse | None:
+        """What the allocators did, a `MemoryUse`. None without `memory=True`, inside the scope, and on other clocks than 'cuda'."""
     @property
     def ms(self) -> float:
         """Milliseconds between enter and exit, on the GPU where the clock is 'cuda'.
@@ -63,6 +72,11 @@ class Sample:
     @property
     def names(self) -> tuple[str, ...]:
         """The names that `path` joins, as a tuple: ('step', 'fwd'). A '/' in a name is part of it."""
+    @property
+    def nbytes(self) -> float | None:
+        """Bytes that this entry reads and writes, or None. Set it inside the scope."""
+    @nbytes.setter
+    def nbytes(self, value: float | None) -> None: ...
     @property
     def path(self) -> str:
         """The names of the open scopes, outermost first: 'step/fwd'."""
@@ -85,7 +99,8 @@ class Scope:
     def __exit__(self, type: typing.Any, value: typing.Any, traceback: typing.Any) -> None:
         """Stop the clock; never waits for the GPU."""
     def __init__(self, name: str | None, *, stream: typing.Any, backend: typing.Any, enabled:
-        bool | None, verify_stream: bool, record_in_capture: bool) -> None: ...
+        bool | None, verify_stream: bool, record_in_capture: bool, memory: bool=False, flops:
+        typing.Any=None, nbytes: typing.Any=None) -> None: ...
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
     def __repr__(self) -> str: ...
     @property
@@ -613,7 +628,8 @@ def _release_idle() -> int:
 
 def _restore_sample(names: collections.abc.Sequence[str], clock: str, status: typing.SupportsInt
     | typing.SupportsIndex, body_raised: bool, device_ms: typing.SupportsFloat |
-    typing.SupportsIndex, host_span: typing.SupportsInt | typing.SupportsIndex) -> typing.Any: ...
+    typing.SupportsIndex, host_span: typing.SupportsInt | typing.SupportsIndex, details:
+    tuple=()) -> typing.Any: ...
 
 def _samples_in_memory() -> int: ...
 
@@ -904,7 +920,8 @@ def stream_handle(stream: typing.Any=None) -> int:
 @typing.overload
 def timer(name: str | None = None, *, stream: object = None, backend: str | SyncBackend =
     'auto', enabled: bool | None = None, verify_stream: bool = False, in_capture:
-    typing.Literal['auto', 'record', 'skip'] = 'auto') -> Scope:
+    typing.Literal['auto', 'record', 'skip'] = 'auto', memory: bool = False, flops: float | None
+    = None, nbytes: float | None = None) -> Scope:
     """Time what runs in a ``with`` block, or in a function.
 
     The result is a reusable scope: entering it records an event and gives this entry's `Sample`,
@@ -930,6 +947,14 @@ def timer(name: str | None = None, *, stream: object = None, backend: str | Sync
     in_capture : {'auto', 'record', 'skip'}
         What to do inside a stream capture that gpuprof did not open: ``'auto'`` and ``'skip'`` measure
         nothing, ``'record'`` makes the records nodes of the graph, so that ``ms`` is the last replay's.
+    memory : bool
+        Read torch's and CuPy's allocators at each entry and exit: ``sample.memory`` and ``row.memory``
+        have the peak and the change in bytes. On the CUDA clock only.
+    flops : float, optional
+        Floating-point operations of each entry; the body may set ``sample.flops`` instead. The row then
+        shows TFLOP/s.
+    nbytes : float, optional
+        Bytes that each entry reads and writes, or ``sample.nbytes``; the row then shows GB/s.
 
     Returns
     -------
@@ -953,7 +978,8 @@ def timer(name: str | None = None, *, stream: object = None, backend: str | Sync
 @typing.overload
 def timer(name: _Function, *, stream: object = None, backend: str | SyncBackend = 'auto',
     enabled: bool | None = None, verify_stream: bool = False, in_capture: typing.Literal['auto',
-    'record', 'skip'] = 'auto') -> _Function: ...
+    'record', 'skip'] = 'auto', memory: bool = False, flops: float | None = None, nbytes: float
+    | None = None) -> _Function: ...
 _annotations: dict[str, Annotation]
 _is_stale: object
 _no_fit: object

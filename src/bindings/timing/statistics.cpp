@@ -13,6 +13,7 @@
 #include "bindings/python/keep_alive.hpp"
 #include "bindings/ranges/range_attributes.hpp"
 #include "bindings/timing/sample.hpp"
+#include "bindings/timing/work.hpp"
 #include "timing/device.hpp"
 
 namespace gpuprof::bindings {
@@ -72,6 +73,8 @@ py::dict row_dict(const timing::Row& row, std::uint64_t pending) {
   result["skipped"] = row.skipped;
   result["gpu"] = row.has_device ? summary_dict(row.device) : py::none();
   result["host"] = summary_dict(row.host);
+  result["work"] = work_dict(row.work);
+  result["memory"] = memory_dict(row.memory);
   return result;
 }
 
@@ -96,7 +99,7 @@ py::dict snapshot(bool wait) {
     rows.append(row_dict(row, waiting));
   }
   for (const auto& [path, count] : pending) {  // entered, but nothing measured yet
-    rows.append(row_dict({path, timing::kCudaClock, true, {}, {}, 0, 0, 0}, count));
+    rows.append(row_dict({path, timing::kCudaClock, true, {}, {}, 0, 0, 0, {}, {}}, count));
   }
   py::dict result;
   result["rows"] = rows;
