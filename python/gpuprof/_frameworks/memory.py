@@ -55,20 +55,20 @@ class Reading:
 
     def end(self) -> Figures:
         """Return what happened since the begin. Once."""
-        parts, self._parts = self._parts, []
-        found = []
-        for part in parts:
-            try:
-                found.append(part.end())
-            except Exception:
-                self._failed = True
-                part.close()
+        try:
+            found = [part.end() for part in self._parts]
+        except Exception:
+            self._failed = True
+        finally:
+            self._close()
         return _REFUSED if self._failed else _together(found)
 
-    def __del__(self) -> None:
-        for part in self._parts:
+    def _close(self) -> None:
+        while self._parts:
             with contextlib.suppress(Exception):
-                part.close()
+                self._parts.pop().close()
+
+    __del__ = _close
 
 
 def begin(stream: object = None) -> Reading:
@@ -118,7 +118,6 @@ class _TorchWindow:
             return _REFUSED
         with _torch_lock:
             level, _ = _look(self._cuda, self._device)
-            self.close()
         highest = max(self.highest, level)
         return Figures(highest - self._level, highest, level - self._level)
 
@@ -174,7 +173,6 @@ class _CupyWindow:
 
     def end(self) -> Figures:
         level = self._used()
-        self.close()
         change = level - self._level
         if self._hook is None:
             nothing = change == 0 == level
