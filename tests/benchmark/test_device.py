@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import gpuprof
+from gpuprof._benchmark import device
 from gpuprof._benchmark.device import MOST_CALLS, peaks_for
 from gpuprof._benchmark.options import checked_options
 from gpuprof._benchmark.work import Work
@@ -62,6 +63,7 @@ def allocate(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Allocators]:
     def stand_in(*peaks_and_changes: tuple[float, float], note: int = memory.READ) -> Allocators:
         read = Allocators(Figures(peak, peak, change, note) for peak, change in peaks_and_changes)
         monkeypatch.setattr(memory, "begin", read.begin)
+        monkeypatch.setattr(device, "somebody_allocates", lambda: True)
         return read
 
     return stand_in
@@ -140,6 +142,15 @@ def test_each_call_is_set_up(
 
     measure(step, stream, setup=setup)
     assert calls[-4:] == ["setup", "step 3", "setup", "step 3"]
+
+
+def test_without_a_library_that_allocates_there_is_no_call_more(
+    function: Callable[[], None], stream: int, allocate: Callable[..., Allocators], monkeypatch: Any
+) -> None:
+    allocators = allocate()
+    monkeypatch.setattr(device, "somebody_allocates", lambda: False)
+    assert measure(function, stream).memory == {}
+    assert allocators.readings == 0
 
 
 def test_on_the_cpus_clock_there_is_no_memory(allocate: Callable[..., Allocators]) -> None:

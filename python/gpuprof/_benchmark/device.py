@@ -32,6 +32,8 @@ def memory_of_call(work: Work, options: Options) -> dict[str, int]:
     collection of garbage, may allocate and free meanwhile.
     """
     found: list[tuple[int, int]] = []
+    if not somebody_allocates():
+        return {}
     while len(found) < MOST_CALLS and (len(found) < 2 or found[0] != found[1]):
         work.set_up()
         begun = perf_counter()
@@ -48,6 +50,11 @@ def memory_of_call(work: Work, options: Options) -> dict[str, int]:
             break
     peak, change = sorted(found)[len(found) // 2]
     return {"peak_bytes": peak, "change_bytes": change}
+
+
+def somebody_allocates() -> bool:
+    """Return whether torch has initialised CUDA here, or CuPy is imported."""
+    return loaded.torch_cuda() is not None or loaded.cupy() is not None
 
 
 def peaks_for(work: Work, options: Options, device: int | None) -> dict[str, Any]:
