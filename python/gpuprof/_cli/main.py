@@ -26,10 +26,11 @@ TRACE_EXIT_CODES = (
 )
 STORAGE = ".gpuprof"
 NEVER = "never"
-MAY_FAIL = ("slow", "ambiguous", "nodata", "incomparable")
+MAY_FAIL = ("slow", "memory", "ambiguous", "nodata", "incomparable")
 COMPARE_EXIT_CODES = (
-    "exit codes: 0 nothing failed, 1 SLOW or what --fail-on names, 2 wrong usage or an input that "
-    "cannot be read, 3 nothing could be compared, 130 interrupted; a speed-up never fails"
+    "exit codes: 0 nothing failed, 1 SLOW, MEMORY, or what --fail-on names, 2 wrong usage or an "
+    "input that cannot be read, 3 nothing could be compared, 130 interrupted; a speed-up never "
+    "fails"
 )
 
 if TYPE_CHECKING:
@@ -187,9 +188,16 @@ def _add_compare(commands: _Commands) -> None:
     compare.add_argument(
         "--fail-on",
         type=_fail_on,
-        default=frozenset({"slow"}),
+        default=frozenset({"slow", "memory"}),
         metavar="VERDICTS",
-        help=f"which verdicts end with 1: some of {','.join(MAY_FAIL)}, or {NEVER} (default slow)",
+        help=f"which verdicts end with 1: some of {','.join(MAY_FAIL)}, or {NEVER} "
+        "(default slow,memory)",
+    )
+    compare.add_argument(
+        "--memory-threshold",
+        type=_threshold,
+        metavar="5%",
+        help="by how much the peak memory may grow (default 5%%, and always 1 MiB)",
     )
     compare.add_argument(
         "--format",

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 from gpuprof._common.units import byte_size, percent
 from gpuprof._results import statistics
-from gpuprof._results.decision import MemoryDecision, Verdict, check_threshold
+from gpuprof._results.decision import Decision, MemoryDecision, Verdict, check_threshold
 from gpuprof._results.result import BenchResult
 
 MEMORY_THRESHOLD = 0.05
+NO_MEMORY = "peak memory was not compared: no baseline run has it; save new runs"
 LEAST_GROWTH = 1 << 20  # bytes; allocators round, and small arrays come and go
 
 
@@ -34,7 +35,9 @@ def judge_memory(
         return MemoryDecision(Verdict.NODATA, rule="the new run has no peak memory")
     known = [run for run in base if run.peak_bytes is not None]
     if not known:
-        return MemoryDecision(Verdict.NODATA, rule="no baseline run has its peak memory")
+        now = _middle(_peaks(measured))
+        rule = "no baseline run has its peak memory"
+        return MemoryDecision(Verdict.NODATA, new_bytes=now, rule=rule)
     gpu = measured[-1].machine.get("gpu")
     alike = [run for run in known if run.machine.get("gpu") == gpu]
     if not alike:
@@ -60,6 +63,14 @@ def judge_memory(
         verdict = Verdict.MEMORY
         text += f", more than {percent(threshold, 2) if before else byte_size(LEAST_GROWTH)}"
     return MemoryDecision(verdict, before, now, threshold, len(alike), text)
+
+
+def without_memory(decision: Decision) -> bool:
+    """Return whether only the time was compared, because the baseline is an older one."""
+    memory = decision.memory
+    if memory is None or decision.base_ms is None or memory.verdict is not Verdict.NODATA:
+        return False
+    return memory.new_bytes is not None
 
 
 def _peaks(runs: Sequence[BenchResult]) -> list[int]:
