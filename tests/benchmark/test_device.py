@@ -11,13 +11,14 @@ import pytest
 
 import gpuprof
 from gpuprof._benchmark import device
-from gpuprof._benchmark.device import MOST_CALLS, peaks_for
+from gpuprof._benchmark.device import MOST_CALLS, memory_of_call, peaks_for
 from gpuprof._benchmark.options import checked_options
 from gpuprof._benchmark.work import Work
 from gpuprof._common import peaks
 from gpuprof._frameworks import memory
 from gpuprof._frameworks.memory import Figures
 from tests.fake_driver.control import FakeCuda
+from tests.support.stand_in_memory import KIB, hooked, install_torch
 
 KERNEL_US = 10
 QUICK: dict[str, Any] = {
@@ -168,6 +169,56 @@ def test_functions_that_are_compared_have_their_memory(
     assert [result.peak_bytes for result in found.results] == [1 << 20, 2 << 20]
     assert "memory" in repr(found).splitlines()[0]
     assert "2.00 MiB" in repr(found)
+
+
+def memory_of(function: Callable[[], object]) -> tuple[dict[str, int], list[str]]:
+    work = Work(function, (), {}, None)
+    return memory_of_call(work, checked_options()), work.warnings
+
+
+def test_torchs_peak_is_above_the_level_before_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = install_torch(monkeypatch)
+    torch.use(100 * KIB)  # an earlier peak, higher than the function's
+    torch.allocate(10 * KIB)
+
+    def step() -> None:
+        torch.use(3 * KIB)
+
+    assert memory_of(step) == ({"peak_bytes": 3 * KIB, "change_bytes": 0}, [])
+
+
+def test_a_value_that_is_returned_counts_for_the_peak_and_not_for_the_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = install_torch(monkeypatch)
+
+    class Tensor:
+        def __init__(self) -> None:
+            torch.allocate(KIB)
+
+        def __del__(self) -> None:
+            torch.free(KIB)
+
+    assert memory_of(Tensor)[0] == {"peak_bytes": KIB, "change_bytes": 0}
+
+
+def test_memory_that_every_call_keeps_is_the_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = install_torch(monkeypatch)
+    assert memory_of(lambda: torch.allocate(KIB))[0] == {"peak_bytes": KIB, "change_bytes": KIB}
+
+
+def test_torch_and_cupy_together_are_a_sum(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = install_torch(monkeypatch)
+    with hooked(cupy) as pool:
+
+        def step() -> None:
+            torch.use(3 * KIB)
+            pool.malloc(2 * KIB)
+
+        found, warnings = memory_of(step)
+        assert found == {"peak_bytes": 5 * KIB, "change_bytes": 0}
+        assert any("the sum of torch's peak and CuPy's" in text for text in warnings)
+        assert memory_of(lambda: torch.use(KIB)) == ({"peak_bytes": KIB, "change_bytes": 0}, [])
 
 
 # Shares of the peaks
