@@ -22,7 +22,7 @@ from gpuprof._common.text import MAX_NAME_COLUMNS, output_text, plain_data, show
 from gpuprof._common.units import NOTHING, duration, percent
 from gpuprof._display.table import Table, markdown_list
 from gpuprof._results.baselines import Baselines, Run, load_kind
-from gpuprof._results.decision import Decision, Verdict
+from gpuprof._results.decision import Decision, MemoryDecision, Verdict
 from gpuprof._results.memory_verdict import NO_MEMORY, without_memory
 from gpuprof._results.result import FORMAT as RESULT_FORMAT
 from gpuprof._results.result import BenchResult
@@ -239,12 +239,17 @@ def _table(found: Comparison, longest: int | None) -> Table:
                 _ratio(decision.ratio),
                 " to ".join(map(_ratio, interval)) if interval else NOTHING,
                 NOTHING if decision.floor is None else percent(decision.floor),
-                peak_text(decision.memory and decision.memory.base_bytes),
-                peak_text(decision.memory and decision.memory.new_bytes),
+                *_peaks(decision.memory),
                 ", ".join(map(str, line.verdicts)),
             ]
         )
     return Table(_COLUMNS, cells, _LEFT).without_empty()
+
+
+def _peaks(memory: MemoryDecision | None) -> tuple[str, str]:
+    return (
+        ("", "") if memory is None else (peak_text(memory.base_bytes), peak_text(memory.new_bytes))
+    )
 
 
 def _ratio(ratio: float | None) -> str:
@@ -266,10 +271,12 @@ def _reasons(found: Comparison) -> list[str]:
     """Return why, for each line whose verdict needs a reason."""
     reasons = []
     for line in found.lines:
-        said = [line.decision] if line.decision.verdict in _EXPLAINED else []
-        memory = line.decision.memory
-        for each in [*said, *([memory] if memory and memory.grew else [])]:
-            reasons.append(f"{each.verdict} {_called(found, line)}: {each.rule}")
+        decision, memory = line.decision, line.decision.memory
+        name = _called(found, line)
+        if decision.verdict in _EXPLAINED:
+            reasons.append(f"{decision.verdict} {name}: {decision.rule}")
+        if memory is not None and memory.grew:
+            reasons.append(f"{memory.verdict} {name}: {memory.rule}")
     return reasons
 
 
