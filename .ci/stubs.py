@@ -36,12 +36,14 @@ HEADER = """\
 
 PREAMBLE = """\
 from gpuprof._timing.backends import SyncBackend
+from gpuprof._timing.memory import MemoryUse
 _Function = typing.TypeVar("_Function", bound=typing.Callable[..., typing.Any])
 """
 
 _TIMER_OPTIONS = (
     "*, stream: object = None, backend: str | SyncBackend = 'auto', enabled: bool | None = None, "
-    "verify_stream: bool = False, in_capture: typing.Literal['auto', 'record', 'skip'] = 'auto'"
+    "verify_stream: bool = False, in_capture: typing.Literal['auto', 'record', 'skip'] = 'auto', "
+    "memory: bool = False, flops: float | None = None, nbytes: float | None = None"
 )
 
 _RANGE_OPTIONS = (
@@ -117,11 +119,14 @@ ATTRIBUTES = {
     "Sample.cuda_started_inside": "bool",
     "Sample.dropped": "bool",
     "Sample.failed": "bool",
+    "Sample.flops": "float | None",
     "Sample.host_begin_ns": "int",
     "Sample.host_end_ns": "int",
     "Sample.host_ms": "float",
+    "Sample.memory": "MemoryUse | None",
     "Sample.ms": "float",
     "Sample.names": "tuple[str, ...]",
+    "Sample.nbytes": "float | None",
     "Sample.path": "str",
     "Sample.ready": "bool",
     "Sample.state": "str",
@@ -130,6 +135,9 @@ ATTRIBUTES = {
     "_annotations": "dict[str, Annotation]",
     "_scopes": "dict[str, Scope]",
 }
+
+# Of these, the ones that can be set.
+WRITABLE = {"Sample.flops", "Sample.nbytes"}
 
 # Classes made of named fields by CPython, with the fields' types.
 NAMED_TUPLES = {
@@ -232,6 +240,10 @@ def _render_class(node: ast.ClassDef) -> list[str]:
             raise LookupError(message)
         lines.append("    @property")
         lines += _definition(name, f"(self) -> {ATTRIBUTES[qualified]}", text, "    ")
+        if qualified in WRITABLE:
+            lines.append(f"    @{name}.setter")
+            signature = f"(self, value: {ATTRIBUTES[qualified]}) -> None"
+            lines += _definition(name, signature, "", "    ")
     return lines
 
 

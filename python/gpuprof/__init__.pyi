@@ -40,6 +40,9 @@ from gpuprof.errors import StreamMismatchError as StreamMismatchError
 from gpuprof.errors import TraceError as TraceError
 from gpuprof.nvtx import RangeCatalog as RangeCatalog
 from gpuprof.nvtx import RangeSpec as RangeSpec
+from gpuprof._common.peaks import Peaks as Peaks
+from gpuprof._common.peaks import device_peaks as device_peaks
+from gpuprof._common.peaks import set_peaks as set_peaks
 from gpuprof._probes import finish_probe_timer as finish_probe_timer
 from gpuprof._probes import finish_probe_timer_traced as finish_probe_timer_traced
 from gpuprof._probes import start_probe_timer_if as start_probe_timer_if
@@ -49,6 +52,7 @@ from gpuprof._timing.backends import backends as backends
 from gpuprof._timing.backends import cuda_available as cuda_available
 from gpuprof._timing.calibration import Calibration as Calibration
 from gpuprof._timing.calibration import calibrate as calibrate
+from gpuprof._timing.memory import MemoryUse as MemoryUse
 from gpuprof._timing.scope import disable as disable
 from gpuprof._timing.scope import enable as enable
 from gpuprof._timing.scope import flush as flush
@@ -60,6 +64,7 @@ from gpuprof._timing.rows import Row as Row
 from gpuprof._timing.rows import Summary as Summary
 from gpuprof._timing.stats import Stats as Stats
 from gpuprof._timing.timer import Timer as Timer
+from gpuprof._timing.work import Work as Work
 from gpuprof._trace.events import Counter as Counter
 from gpuprof._trace.events import counter as counter
 from gpuprof._trace.events import name_stream as name_stream
@@ -111,6 +116,7 @@ from gpuprof._benchmark.sweep import sweep as sweep
 from gpuprof._results.comparison import CompareResult as CompareResult
 from gpuprof._results.comparison import CompareRow as CompareRow
 from gpuprof._results.decision import Decision as Decision
+from gpuprof._results.decision import MemoryDecision as MemoryDecision
 from gpuprof._results.decision import Verdict as Verdict
 from gpuprof._results.result import BenchResult as BenchResult
 from gpuprof._pytest.fixture import GpuBenchmark as GpuBenchmark

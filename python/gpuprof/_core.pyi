@@ -6,6 +6,7 @@ from __future__ import annotations
 import collections.abc
 import typing
 from gpuprof._timing.backends import SyncBackend
+from gpuprof._timing.memory import MemoryUse
 _Function = typing.TypeVar("_Function", bound=typing.Callable[..., typing.Any])
 __all__: list[str] = ['Annotation', 'ArrayDesc', 'CallBase', 'DeviceBuffer', 'GraphBase',
     'GraphNode', 'Sample', 'Scope', 'Timer', 'annotate', 'build_info', 'calibrate',
@@ -43,14 +44,16 @@ class Sample:
     def failed(self) -> bool:
         """Whether the body raised or the driver refused."""
     @property
-    def host_begin_ns(self) -> int:
-        """When the host entered the scope, on the clock of time.monotonic_ns(); 0 if timing was off."""
-    @property
-    def host_end_ns(self) -> int:
-        """When the host left the scope, on the clock of time.monotonic_ns(); 0 before that."""
+    def flops(self) -> float | None:
+        """Floating-point operations of this entry, or None. Set it inside the scope."""
+    @flops.setter
+    def flops(self, value: float | None) -> None: ...
     @property
     def host_ms(self) -> float:
         """Milliseconds that the host spent inside the scope."""
+    @property
+    def memory(self) -> MemoryUse | None:
+        """What the allocators did, a `MemoryUse`. None without `memory=True`, inside the scope, and on other clocks than 'cuda'."""
     @property
     def ms(self) -> float:
         """Milliseconds between enter and exit, on the GPU where the clock is 'cuda'.
@@ -70,6 +73,11 @@ class Sample:
     def names(self) -> tuple[str, ...]:
         """The names that `path` joins, as a tuple: ('step', 'fwd'). A '/' in a name is part of it."""
     @property
+    def nbytes(self) -> float | None:
+        """Bytes that this entry reads and writes, or None. Set it inside the scope."""
+    @nbytes.setter
+    def nbytes(self, value: float | None) -> None: ...
+    @property
     def path(self) -> str:
         """The names of the open scopes, outermost first: 'step/fwd'."""
     @property
@@ -81,9 +89,6 @@ class Sample:
     @property
     def stream(self) -> int:
         """The CUDA stream's handle, 0 for the legacy default one."""
-    @property
-    def thread_id(self) -> int:
-        """The system's number of the thread that left the scope, as threading.get_native_id(); 0 where neither a listener nor a trace asked for it."""
 
 class Scope:
     """A named span of code, timed each time it is entered."""
@@ -94,7 +99,8 @@ class Scope:
     def __exit__(self, type: typing.Any, value: typing.Any, traceback: typing.Any) -> None:
         """Stop the clock; never waits for the GPU."""
     def __init__(self, name: str | None, *, stream: typing.Any, backend: typing.Any, enabled:
-        bool | None, verify_stream: bool, record_in_capture: bool) -> None: ...
+        bool | None, verify_stream: bool, record_in_capture: bool, memory: bool=False, flops:
+        typing.Any=None, nbytes: typing.Any=None) -> None: ...
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
     def __repr__(self) -> str: ...
     @property
@@ -140,9 +146,12 @@ class _PlacedSpan:
     def stop(self) -> None: ...
 
 class DeviceBuffer:
-    """Device memory that can be filled, as work for demonstrations."""
+    """Device memory that can be filled and copied."""
     def __init__(self, nbytes: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     def __reduce__(self) -> str | tuple[typing.Any, ...]: ...
+    def copy(self, repeats: typing.SupportsInt | typing.SupportsIndex, stream:
+        typing.SupportsInt | typing.SupportsIndex=0) -> None:
+        """Copy its first half onto the second, as `fill` writes."""
     def fill(self, repeats: typing.SupportsInt | typing.SupportsIndex, stream:
         typing.SupportsInt | typing.SupportsIndex=0) -> None:
         """Write the whole buffer `repeats` times on a stream, by its handle, without waiting."""
@@ -159,19 +168,6 @@ class _Gate:
     @property
     def closed(self) -> bool:
         """Whether nobody has opened it yet."""
-
-class _SampleQueue:
-    """Finished samples that wait for one listener."""
-    def __init__(self, name: str, paths: collections.abc.Sequence[str], capacity:
-        typing.SupportsInt | typing.SupportsIndex=16384) -> None: ...
-    def __len__(self) -> int: ...
-    def __reduce__(self) -> str | tuple[typing.Any, ...]: ...
-    def close(self) -> None:
-        """Get no more samples. Idempotent."""
-    def hand_on(self, function: typing.Any) -> bool:
-        """Call `function` with all that waits, a list, unless it is empty; False where nothing is handed on: inside of a listener, or beside another such call."""
-    @property
-    def dropped(self) -> int: ...
 
 class Annotation:
     """A named range, shown each time it is entered."""
@@ -589,9 +585,6 @@ def _count_nodes(graph: typing.SupportsInt | typing.SupportsIndex) -> int:
 def _current_stream() -> tuple[int, int, bool]:
     """(handle, device, whether a framework is there) of the stream that None stands for."""
 
-def _drain() -> None:
-    """Count what is finished; does not wait."""
-
 def _drain_kept() -> None: ...
 
 def _drop_capture(stream: typing.SupportsInt | typing.SupportsIndex) -> int: ...
@@ -635,9 +628,8 @@ def _release_idle() -> int:
 
 def _restore_sample(names: collections.abc.Sequence[str], clock: str, status: typing.SupportsInt
     | typing.SupportsIndex, body_raised: bool, device_ms: typing.SupportsFloat |
-    typing.SupportsIndex, host_span: typing.SupportsInt | typing.SupportsIndex, host_begin:
-    typing.SupportsInt | typing.SupportsIndex=0, thread_id: typing.SupportsInt |
-    typing.SupportsIndex=0) -> typing.Any: ...
+    typing.SupportsIndex, host_span: typing.SupportsInt | typing.SupportsIndex, details:
+    tuple[typing.Any, ...]=()) -> typing.Any: ...
 
 def _samples_in_memory() -> int: ...
 
@@ -695,11 +687,6 @@ def _trace_slice(number: typing.SupportsInt | typing.SupportsIndex, name: typing
 def _trace_state(number: typing.SupportsInt | typing.SupportsIndex) -> dict[str, typing.Any]: ...
 
 def _trace_wanted(on: bool) -> None: ...
-
-def _wait_for_pending(seconds: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
-
-def _warn(text: typing.Any) -> None:
-    """Warn, without an exception also where warnings are errors."""
 
 @typing.overload
 def annotate(name: str | None = None, *, color: str | int | None = None, category: str | None =
@@ -933,7 +920,8 @@ def stream_handle(stream: typing.Any=None) -> int:
 @typing.overload
 def timer(name: str | None = None, *, stream: object = None, backend: str | SyncBackend =
     'auto', enabled: bool | None = None, verify_stream: bool = False, in_capture:
-    typing.Literal['auto', 'record', 'skip'] = 'auto') -> Scope:
+    typing.Literal['auto', 'record', 'skip'] = 'auto', memory: bool = False, flops: float | None
+    = None, nbytes: float | None = None) -> Scope:
     """Time what runs in a ``with`` block, or in a function.
 
     The result is a reusable scope: entering it records an event and gives this entry's `Sample`,
@@ -959,6 +947,14 @@ def timer(name: str | None = None, *, stream: object = None, backend: str | Sync
     in_capture : {'auto', 'record', 'skip'}
         What to do inside a stream capture that gpuprof did not open: ``'auto'`` and ``'skip'`` measure
         nothing, ``'record'`` makes the records nodes of the graph, so that ``ms`` is the last replay's.
+    memory : bool
+        Read torch's and CuPy's allocators at each entry and exit: ``sample.memory`` and ``row.memory``
+        have the peak and the change in bytes. On the CUDA clock only.
+    flops : float, optional
+        Floating-point operations of each entry; the body may set ``sample.flops`` instead. The row then
+        shows TFLOP/s.
+    nbytes : float, optional
+        Bytes that each entry reads and writes, or ``sample.nbytes``; the row then shows GB/s.
 
     Returns
     -------
@@ -982,7 +978,8 @@ def timer(name: str | None = None, *, stream: object = None, backend: str | Sync
 @typing.overload
 def timer(name: _Function, *, stream: object = None, backend: str | SyncBackend = 'auto',
     enabled: bool | None = None, verify_stream: bool = False, in_capture: typing.Literal['auto',
-    'record', 'skip'] = 'auto') -> _Function: ...
+    'record', 'skip'] = 'auto', memory: bool = False, flops: float | None = None, nbytes: float
+    | None = None) -> _Function: ...
 _annotations: dict[str, Annotation]
 _is_stale: object
 _no_fit: object

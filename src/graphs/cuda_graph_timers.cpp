@@ -9,6 +9,7 @@
 #include "timing/device.hpp"
 #include "timing/statistics.hpp"
 #include "timing/timeline.hpp"
+#include "timing/work.hpp"
 
 namespace gpuprof::graphs {
 
@@ -28,6 +29,7 @@ SampleRef sample_of(const Sample& captured, timing::EventClock& clock) {
   sample->counted = captured.counted;
   sample->body_raised = captured.body_raised;
   sample->path = captured.path;
+  if (captured.details != nullptr) timing::copy_details(*captured.details, *sample.get());
   sample->depth = captured.depth;
   sample->events = &clock;
   sample->epoch = timing::statistics::epoch();

@@ -60,6 +60,7 @@ Placement place(const GpuMark& /*mark*/, HostMoment& /*moment*/) noexcept {
 DeviceBuffer::DeviceBuffer(std::size_t /*bytes*/) { device::require(); }
 DeviceBuffer::~DeviceBuffer() = default;
 void DeviceBuffer::fill(int /*repeats*/, std::uintptr_t /*stream*/) {}
+void DeviceBuffer::copy(int /*repeats*/, std::uintptr_t /*stream*/) {}
 
 struct Gate::Parts {};
 Gate::Gate(std::uintptr_t /*stream*/, int /*ordinal*/) { device::require(); }

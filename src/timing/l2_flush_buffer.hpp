@@ -1,4 +1,5 @@
-// Device memory that can be filled: to flush the L2 cache, and as GPU work for tests.
+// Device memory that can be filled and copied: to flush the L2 cache, to measure the memory's
+// bandwidth, and as GPU work for tests.
 //
 // Belongs to the context that is current at construction, else to the primary context of device 0,
 // which it retains. Nothing waits for the work but the destructor, as freeing memory does. One
@@ -19,6 +20,9 @@ class DeviceBuffer {
 
   // Writes the whole buffer `repeats` times on `stream`. Throws driver::Error.
   void fill(int repeats, std::uintptr_t stream);
+
+  // Copies the first half onto the second `repeats` times on `stream`. Throws driver::Error.
+  void copy(int repeats, std::uintptr_t stream);
 
  private:
   std::size_t bytes_ = 0;

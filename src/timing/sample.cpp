@@ -10,6 +10,7 @@
 #include "driver/process.hpp"
 #include "timing/device.hpp"
 #include "timing/statistics.hpp"
+#include "timing/work.hpp"
 
 namespace gpuprof::timing {
 namespace {
@@ -94,6 +95,7 @@ std::array<std::atomic<Sink>, 4> sinks{&statistics::add, nullptr, nullptr, nullp
 void recycle(Sample* sample) noexcept {
   if (sample->start != nullptr) device::forget_events(*sample);
   sample->error.reset();
+  if (sample->details != nullptr) drop_details(*sample);
   Magazine& own = magazine;
   if (own.count >= Magazine::kMost) {
     pool().give(sample);

@@ -44,6 +44,8 @@ struct Counts {
   std::uint64_t dropped = 0;
   std::uint64_t failed = 0;
   std::uint64_t skipped = 0;
+  WorkSums work;
+  MemorySums memory;
 };
 
 struct Key {
@@ -83,6 +85,14 @@ Registry& registry() {
   return storage;
 }
 
+void count_details(Counts& counts, const Sample& sample) {
+  counts.work.add(*sample.details,
+                  sample.clock == kCudaClock ? sample.device_ms : sample.host_ms());
+  if (sample.kind == SpanKind::kInsideReplay && sample.details->wants_memory) {
+    counts.memory.add({0.0, 0.0, 0.0, MemoryNote::kReplay});
+  }
+}
+
 void count_one(Counts& counts, const Sample& sample) {
   switch (sample.load_status()) {
     case SampleStatus::kDropped:
@@ -98,6 +108,7 @@ void count_one(Counts& counts, const Sample& sample) {
       }
       if (sample.clock == kCudaClock) counts.device.add(sample.device_ms);
       counts.host.add(sample.host_ms());
+      if (sample.details != nullptr) count_details(counts, sample);
       break;
     default:
       ++counts.failed;
@@ -121,6 +132,16 @@ void add(const Sample* const* samples, std::size_t count) noexcept {
   }
 }
 
+void add_memory(const Sample& sample, const MemoryUse& use) noexcept {
+  try {
+    auto& r = registry();
+    const std::lock_guard lock(r.mutex);
+    const bool is_now = sample.epoch == r.epoch.load(std::memory_order_relaxed);
+    if (sample.counted && is_now) r.of(sample).memory.add(use);
+  } catch (...) {  // out of memory: the figures are lost, the program is not
+  }
+}
+
 std::vector<Row> rows() {
   auto& r = registry();
   std::vector<Row> result;
@@ -129,7 +150,8 @@ std::vector<Row> rows() {
     result.reserve(r.counts.size());
     for (const auto& [key, counts] : r.counts) {
       result.push_back({key.path, key.clock, key.clock == kCudaClock, counts.device.summary(),
-                        counts.host.summary(), counts.dropped, counts.failed, counts.skipped});
+                        counts.host.summary(), counts.dropped, counts.failed, counts.skipped,
+                        counts.work, counts.memory});
     }
   }
   std::sort(result.begin(), result.end(), [](const Row& a, const Row& b) {

@@ -10,6 +10,7 @@
 
 #include "timing/quantiles.hpp"
 #include "timing/sample.hpp"
+#include "timing/work.hpp"
 
 namespace gpuprof::timing {
 
@@ -35,6 +36,8 @@ struct Row {
   std::uint64_t dropped;
   std::uint64_t failed;
   std::uint64_t skipped;
+  WorkSums work;
+  MemorySums memory;
 };
 
 namespace statistics {
@@ -45,6 +48,10 @@ std::uint64_t epoch() noexcept;
 // Adds samples of any final status. Those not `counted` or of an earlier epoch are ignored; one
 // whose body raised only counts as failed.
 void add(const Sample* const* samples, std::size_t count) noexcept;
+
+// Adds what the allocators did during one measured sample, which add() may get earlier or later:
+// the memory is known at the exit, the GPU time when the GPU has come to it.
+void add_memory(const Sample& sample, const MemoryUse& use) noexcept;
 
 // A copy of all rows, in the order of their paths' first entries.
 std::vector<Row> rows();

@@ -115,7 +115,7 @@ def test_the_drivers_release_is_read_where_linux_has_it(
     path = tmp_path / "version"
     path.write_text(text)
     monkeypatch.setattr(common_machine, "_DRIVER_FILES", (tmp_path / "absent", path))
-    assert common_machine._driver_release() == release
+    assert common_machine.driver_release() == release
 
 
 def test_without_those_files_nvml_knows_the_release(
@@ -125,13 +125,13 @@ def test_without_those_files_nvml_knows_the_release(
 
     monkeypatch.setattr(common_machine, "_DRIVER_FILES", (tmp_path / "absent",))
     monkeypatch.setattr(nvml, "driver_release", lambda: "580.1")
-    assert common_machine._driver_release() == "580.1"
+    assert common_machine.driver_release() == "580.1"
 
     def broken() -> None:
         raise ImportError("half an installation")
 
     monkeypatch.setattr(nvml, "driver_release", broken)
-    assert common_machine._driver_release() is None
+    assert common_machine.driver_release() is None
 
 
 @pytest.mark.parametrize(

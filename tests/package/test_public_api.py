@@ -245,6 +245,10 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "GraphStats": (lambda: STATS.graphs[0], lambda each: each.to_dict()),
     "GraphTimings": (lambda: gpuprof.GraphTimings([(("a",), 1.0), (("b",), None)]), dict),
     "GraphedStats": (lambda: STATS, lambda stats: stats.to_dict()),
+    "MemoryDecision": (
+        lambda: gpuprof.MemoryDecision(gpuprof.Verdict.MEMORY, 1, 2, 0.05, 3, "rule"),
+        lambda decision: decision.to_dict(),
+    ),
     "ModuleRow": (lambda: TIMES[""], lambda row: row.to_dict()),
     "ModuleTimes": (lambda: TIMES, lambda times: times.to_dict()),
     "NodeChange": (
@@ -253,6 +257,7 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     ),
     "OpenCapture": (lambda: OPEN, lambda each: each.to_dict()),
     "PassTimes": (lambda: TIMES[""].forward, lambda times: times.to_dict()),
+    "Peaks": (lambda: gpuprof.Peaks({"float16": 1e15}, 4e12), lambda peaks: peaks.to_dict()),
     "RangeCatalog": (lambda: gpuprof.nvtx.CATALOG, id),
     "RangeSpec": (lambda: gpuprof.RangeSpec("a.b", "described"), lambda s: (s, s.label)),
     "Row": (lambda: cpu_stats()["pickled"], lambda r: r.to_dict()),

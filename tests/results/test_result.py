@@ -42,6 +42,14 @@ FULL = result(
     throttle_reasons=("power cap",),
     nbytes=10_000_000,
     flops=10**8,
+    memory={"peak_bytes": 3 << 20, "change_bytes": 4096},
+    peaks={
+        "bytes_per_s": 4e12,
+        "flops_per_s": 8e12,
+        "dtype": "tf32",
+        "source": "measured",
+        "date": "2026-01-01",
+    },
     warnings=("the clocks are not locked",),
     params={"n": 1024},
     extra_info={"note": "first"},
@@ -83,6 +91,16 @@ def test_a_median_of_0_has_no_rate_and_no_precision() -> None:
     found = result(-1.0, 0.0, 1.0, nbytes=1)
     assert found.gbytes_per_s is None
     assert found.rel_precision == math.inf
+
+
+def test_shares_are_of_the_peaks_that_are_known() -> None:
+    rates = {"nbytes": 4_000_000, "flops": 6_000_000_000}
+    found = result(2.0, **rates, peaks={"bytes_per_s": 8e9, "flops_per_s": 6e12})
+    assert (found.bytes_share, found.flops_share) == pytest.approx((0.25, 0.5))
+    found = result(2.0, **rates, peaks={"flops_per_s": 6e12})
+    assert (found.bytes_share, found.flops_share) == (None, pytest.approx(0.5))
+    assert result(2.0, peaks={"bytes_per_s": 8e9}).bytes_share is None
+    assert result(2.0, **rates).flops_share is None
 
 
 # Plain data
@@ -159,6 +177,8 @@ BAD: dict[str, list[Any]] = {
     "noise": [None, {"waited": -0.1}, {"waited": "much"}, {1: 0.5}],
     "nbytes": [-1, 1.5, 2**63, True],
     "flops": [-1, "1"],
+    "memory": [None, [], {"peak_bytes": 1}, {"peak_bytes": -1, "change_bytes": 0}, {"x": 1}],
+    "peaks": [None, {"bytes_per_s": 0}, {"flops_per_s": "1"}, {"dtype": 3}, {"cores": 1.0}],
     "warnings": ["text", [None]],
     "params": [None, [], "x"],
     "extra_info": [3],
@@ -181,14 +201,18 @@ def test_a_wrong_value_is_an_error_that_names_the_field(name: str, value: Any) -
         BenchResult.from_dict(data)
 
 
-def test_a_result_that_knows_nothing_of_noise_can_be_read() -> None:
+NEWER = {"noise", "memory", "peaks"}
+
+
+@pytest.mark.parametrize("name", sorted(NEWER))
+def test_an_older_result_without_a_newer_field_can_be_read(name: str) -> None:
     data = result().to_dict()
-    del data["noise"]
-    assert BenchResult.from_dict(data).noise == {}
+    del data[name]
+    assert getattr(BenchResult.from_dict(data), name) == {}
 
 
 @pytest.mark.parametrize(
-    "name", [each.name for each in fields(BenchResult) if each.name != "noise"]
+    "name", [each.name for each in fields(BenchResult) if each.name not in NEWER]
 )
 def test_a_missing_field_is_an_error_that_names_it(name: str) -> None:
     data = result().to_dict()
@@ -246,13 +270,31 @@ def test_the_text_says_the_median_first_and_then_how_it_was_measured() -> None:
     assert "graph mode, CUDA event times, L2 hot, gated" in text
     assert "7 samples of 20 calls in 250 ms, tick 32 ns" in text
     assert "3.00 µs to queue a call" in text
-    assert "476 GB/s, 4.76 TFLOP/s" in text
+    assert "476 GB/s (11.9 % of peak), 4.76 TFLOP/s (59.5 % of peak)" in text
+    assert "4.00 TB/s, 8.00 TFLOP/s for tf32; measured 2026-01-01" in text
+    assert "peak 3.00 MiB above the level before a call; 4.00 KiB stay allocated after it" in text
     assert "1,980 MHz (1,965 to 1,980)" in text
     assert "power cap" in text
     assert "n=1024" in text
     assert "first" in text
     assert "warning: the clocks are not locked" in text
     assert repr(FULL) == str(FULL)
+
+
+def test_without_peaks_and_memory_nothing_is_said_of_them() -> None:
+    text = str(result(nbytes=10))
+    assert "peak" not in text
+    assert "memory" not in text
+    # A peak without a rate says nothing of the function.
+    assert "peak" not in str(result(nbytes=10, peaks={"flops_per_s": 6e12}))
+    assert "memory" not in result().to_markdown()
+    assert "| memory |" in FULL.to_markdown()
+    assert "59.5 % of peak" in FULL._repr_html_()
+
+
+def test_memory_that_a_call_frees_is_said() -> None:
+    found = str(result(memory={"peak_bytes": 0, "change_bytes": -2048}))
+    assert "peak 0 B above the level before a call; 2.00 KiB less are allocated after it" in found
 
 
 def test_a_result_that_was_measured_otherwise_than_asked_for_says_so() -> None:

@@ -72,7 +72,12 @@ class _Measuring:
         plan = json.loads((self._folder / TIMES).read_text(encoding="utf-8"))
         test = name.rpartition("::")[2]
         times = plan.get(test, plan["*"])
-        median = times[min(self._taken.get(test, 0), len(times) - 1)]
+        turn = self._taken.get(test, 0)
+        median = times[min(turn, len(times) - 1)]
+        peaks = plan.get("memory", {}).get(test, [])
+        if peaks:
+            memory = {"peak_bytes": peaks[min(turn, len(peaks) - 1)], "change_bytes": 0}
+            plan["fields"]["memory"] = memory
         self._taken[test] = self._taken.get(test, 0) + 1
 
         def call() -> None:
@@ -141,6 +146,15 @@ class Project:
         """Return what was last said of the tests' times."""
         plan: dict[str, Any] = json.loads((self.path / TIMES).read_text(encoding="utf-8"))
         return plan
+
+    def memory(self, **tests: int | list[int]) -> None:
+        """Say what the tests' peak memory is, in MiB; a list for the first and later ones."""
+        plan = self.plan()
+        plan["memory"] = {
+            name: [mib << 20 for mib in ([peaks] if isinstance(peaks, int) else peaks)]
+            for name, peaks in tests.items()
+        }
+        (self.path / TIMES).write_text(json.dumps(plan), encoding="utf-8")
 
     def on_gpu(self, *every: float, mode: str = "graph", l2: str = "hot", **machine: Any) -> None:
         """Let the tests be measured on a GPU."""

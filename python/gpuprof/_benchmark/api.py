@@ -32,6 +32,7 @@ def benchmark(
     scopes: bool = False,
     nbytes: int | None = None,
     flops: int | None = None,
+    flops_dtype: object = None,
     warmup_s: float = 0.2,
     min_samples: int = 30,
     min_time_s: float = 0.1,
@@ -70,9 +71,14 @@ def benchmark(
         this, so that they neither cost time nor add to statistics and traces; those of other
         threads stay on.
     nbytes : int, optional
-        How many bytes a call moves, for the rate in the result.
+        How many bytes a call moves, read and written ones together, for the rate in the result and
+        its share of the device's peak.
     flops : int, optional
-        How many floating-point operations a call does, for the rate in the result.
+        How many floating-point operations a call does, likewise.
+    flops_dtype : str or torch.dtype, optional
+        The data type whose peak the operations are compared with, such as ``"bfloat16"``. None is
+        that of the floating-point arrays of torch and CuPy among the arguments, else the device's
+        fastest.
     warmup_s : float
         Seconds to run before the first sample counts; up to five times as long while it changes.
     min_samples : int
@@ -126,6 +132,7 @@ def benchmark(
         scopes=scopes,
         nbytes=nbytes,
         flops=flops,
+        flops_dtype=flops_dtype,
         warmup_s=warmup_s,
         min_samples=min_samples,
         min_time_s=min_time_s,
@@ -155,8 +162,8 @@ class Measurer(Harness):
         return paused(self.options, super().sample)
 
     def result(self, samples_ms: Sequence[float]) -> BenchResult:
-        """Make the result of samples that were taken."""
-        return report(self, Samples(samples_ms))
+        """Make the result of samples that were taken, after a call whose memory is measured."""
+        return paused(self.options, report, self, Samples(samples_ms))
 
 
 def prepare(

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from gpuprof._benchmark.device import memory_of_call, peaks_for
 from gpuprof._common import machine, nvml
 from gpuprof._common.units import duration
 from gpuprof._display.progress import Progress
@@ -207,6 +208,7 @@ def report(harness: Harness, taken: Samples, duration_s: float = 0.0) -> BenchRe
     """Make the result of samples that were taken."""
     options, sampler, samples = harness.options, harness.sampler, taken.samples
     _warn_of_quality(harness, taken)
+    on_gpu = sampler.clock != "cpu"
     host_ms = statistics.median(samples) if sampler.mode == "cpu" else harness.host_ms
     return BenchResult(
         name=options.name or _name_of(harness.work.fn),
@@ -224,6 +226,8 @@ def report(harness: Harness, taken: Samples, duration_s: float = 0.0) -> BenchRe
         noise=harness.noise.found() if harness.noise else {},
         nbytes=options.nbytes,
         flops=options.flops,
+        memory=memory_of_call(harness.work, options) if on_gpu else {},
+        peaks=peaks_for(harness.work, options, harness.device) if on_gpu else {},
         warnings=tuple(harness.work.warnings),
         params=dict(options.params),
         machine=machine.describe(harness.device),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from gpuprof._common.peaks import dtype_name
 from gpuprof._results.fields import REQUESTED_MODES
 
 _AMOUNTS_BELOW = 2**63
@@ -31,6 +32,7 @@ class Options:
     name: str | None = None
     nbytes: int | None = None
     flops: int | None = None
+    flops_dtype: str | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -64,6 +66,8 @@ def checked_options(**given: Any) -> Options:
     for name in ("nbytes", "flops"):
         if given.get(name) is not None:
             given[name] = _whole(name, given[name], least=0)
+    if given.get("flops_dtype") is not None:
+        given["flops_dtype"] = dtype_name(given["flops_dtype"])
     options = Options(**given)
     if options.mode not in REQUESTED_MODES:
         message = f"mode: expected one of {REQUESTED_MODES}, got {options.mode!r}"

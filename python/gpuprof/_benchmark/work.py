@@ -100,6 +100,11 @@ class Work:
             )
 
     @property
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The positional and the keyword arguments of the next call."""
+        return self._variants[self._next]
+
+    @property
     def clones(self) -> int:
         """How many variants of the arguments take turns."""
         return len(self._variants)

@@ -1,8 +1,8 @@
-"""``gpuprof compare``: whether saved benchmarks became slower.
+"""``gpuprof compare``: whether saved benchmarks became slower or take more memory.
 
-Exit codes: 0 nothing failed, 1 SLOW or what ``--fail-on`` names, 2 wrong usage or an input that
-cannot be read, 3 nothing could be compared. A speed-up never fails. A reader that goes away early
-changes none of this.
+Exit codes: 0 nothing failed, 1 SLOW or MEMORY, or what ``--fail-on`` names, 2 wrong usage or an
+input that cannot be read, 3 nothing could be compared. A speed-up never fails. A reader that goes
+away early changes none of this.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from gpuprof._common.text import MAX_NAME_COLUMNS, output_text, plain_data, show
 from gpuprof._common.units import NOTHING, duration, percent
 from gpuprof._display.table import Table, markdown_list
 from gpuprof._results.baselines import Baselines, Run, load_kind
-from gpuprof._results.decision import Decision, Verdict
+from gpuprof._results.decision import Decision, MemoryDecision, Verdict
+from gpuprof._results.memory_verdict import NO_MEMORY, without_memory
 from gpuprof._results.result import FORMAT as RESULT_FORMAT
 from gpuprof._results.result import BenchResult
+from gpuprof._results.texts import peak_text
 from gpuprof._results.verdict import judge_all
 from gpuprof.errors import BaselineError
 
@@ -34,6 +36,18 @@ VERSION = 1
 MOST_NAMES = 20
 _NOT_COMPARED = (Verdict.NODATA, Verdict.INCOMPARABLE)
 _EXPLAINED = (Verdict.SLOW, Verdict.AMBIGUOUS, *_NOT_COMPARED)
+_COLUMNS = (
+    "benchmark",
+    "machine",
+    "base",
+    "new",
+    "ratio",
+    "95 % interval",
+    "floor",
+    "base memory",
+    "new memory",
+    "verdict",
+)
 _LEFT = frozenset({"benchmark", "machine", "verdict"})
 
 
@@ -82,6 +96,12 @@ class Line:
     machine: str
     decision: Decision
 
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """The verdict on the time, and the one on the memory if that grew."""
+        memory = self.decision.memory
+        return [self.decision.verdict, *([memory.verdict] if memory and memory.grew else [])]
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -97,7 +117,7 @@ class Comparison:
     @property
     def verdicts(self) -> Counter[Verdict]:
         """How often there is each verdict."""
-        return Counter(line.decision.verdict for line in self.lines)
+        return Counter(verdict for line in self.lines for verdict in line.verdicts)
 
     @property
     def compared(self) -> bool:
@@ -111,7 +131,7 @@ def run(options: argparse.Namespace) -> tuple[int, str]:
     Raises InputError, and ModuleNotFoundError without NumPy and SciPy.
     """
     base, new = load(options.base, options.storage), load(options.new, options.storage)
-    found = compare(base, new, options.threshold)
+    found = compare(base, new, options.threshold, options.memory_threshold)
     write = {"json": _json, "md": _markdown, "table": _plain}[options.format]
     return exit_code(found, options.fail_on), write(found)
 
@@ -154,7 +174,9 @@ def exit_code(found: Comparison, fail_on: frozenset[str]) -> int:
     return OK if found.compared else INCOMPARABLE
 
 
-def compare(base: Source, new: Source, threshold: float | None) -> Comparison:
+def compare(
+    base: Source, new: Source, threshold: float | None, memory_threshold: float | None = None
+) -> Comparison:
     """Judge each benchmark that both sides have, on each machine."""
     old, now = base.by_name(), new.by_name()
     notes = []
@@ -172,7 +194,7 @@ def compare(base: Source, new: Source, threshold: float | None) -> Comparison:
             others = [result for runs in old[old_name].values() for result in runs]
             pairs[str(len(groups))] = (old[old_name].get(key, others), results)
             groups.append((name, key))
-    decisions = judge_all(pairs, threshold=threshold)
+    decisions = judge_all(pairs, threshold=threshold, memory_threshold=memory_threshold)
     lines = [Line(*groups[int(place)], decision) for place, decision in decisions.items()]
     only_base = [name for name in old if name not in names.values()]
     only_new = [name for name in now if name not in names]
@@ -217,11 +239,17 @@ def _table(found: Comparison, longest: int | None) -> Table:
                 _ratio(decision.ratio),
                 " to ".join(map(_ratio, interval)) if interval else NOTHING,
                 NOTHING if decision.floor is None else percent(decision.floor),
-                str(decision.verdict),
+                *_peaks(decision.memory),
+                ", ".join(map(str, line.verdicts)),
             ]
         )
-    columns = ["benchmark", "machine", "base", "new", "ratio", "95 % interval", "floor", "verdict"]
-    return Table(columns, cells, _LEFT).without_empty()
+    return Table(_COLUMNS, cells, _LEFT).without_empty()
+
+
+def _peaks(memory: MemoryDecision | None) -> tuple[str, str]:
+    return (
+        ("", "") if memory is None else (peak_text(memory.base_bytes), peak_text(memory.new_bytes))
+    )
 
 
 def _ratio(ratio: float | None) -> str:
@@ -241,11 +269,15 @@ def _headline(found: Comparison) -> list[str]:
 
 def _reasons(found: Comparison) -> list[str]:
     """Return why, for each line whose verdict needs a reason."""
-    return [
-        f"{line.decision.verdict} {_called(found, line)}: {line.decision.rule}"
-        for line in found.lines
-        if line.decision.verdict in _EXPLAINED
-    ]
+    reasons = []
+    for line in found.lines:
+        decision, memory = line.decision, line.decision.memory
+        name = _called(found, line)
+        if decision.verdict in _EXPLAINED:
+            reasons.append(f"{decision.verdict} {name}: {decision.rule}")
+        if memory is not None and memory.grew:
+            reasons.append(f"{memory.verdict} {name}: {memory.rule}")
+    return reasons
 
 
 def _called(found: Comparison, line: Line) -> str:
@@ -259,6 +291,8 @@ def _notes(found: Comparison) -> list[str]:
     for line in found.lines:
         for warning in line.decision.warnings:
             concerned.setdefault(warning, []).append(_called(found, line))
+        if without_memory(line.decision):
+            concerned.setdefault(NO_MEMORY, []).append(_called(found, line))
     notes = []
     for warning, names in concerned.items():
         everybody = len(names) == len(found.lines)

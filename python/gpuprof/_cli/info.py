@@ -15,9 +15,10 @@ from typing import Any
 
 import gpuprof._core as _core
 from gpuprof._common import nvml as common_nvml
-from gpuprof._common.machine import FRAMEWORKS, cuda_version, installed
+from gpuprof._common import peaks as common_peaks
+from gpuprof._common.machine import FRAMEWORKS, cuda_version, driver_release, installed
 from gpuprof._common.text import shown_text
-from gpuprof._common.units import byte_size
+from gpuprof._common.units import byte_size, rate
 
 FORMAT = "gpuprof-info"
 VERSION = 1
@@ -47,6 +48,7 @@ def collect() -> dict[str, Any]:
             "driver": driver,
             "devices": devices,
             "nvml": _or_reason(lambda: _nvml_section(devices if isinstance(devices, list) else [])),
+            "peaks": _or_reason(lambda: _peaks(devices if isinstance(devices, list) else [])),
             "backends": _or_reason(_backends),
             "frameworks": {name: installed(names) for name, names in FRAMEWORKS.items()},
             "environment": {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
@@ -64,6 +66,18 @@ def _or_reason(look: Callable[[], Any]) -> Any:
 
 def _devices() -> list[dict[str, Any]]:
     return [{**device, "cc": list(device["cc"])} for device in _core.devices()]
+
+
+def _peaks(devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the stored peaks of each device that has any."""
+    release = driver_release() if devices else None
+    found = []
+    for device in devices:
+        facts = {"gpu": device["name"], "gpu_memory": device["total_memory"], "driver": release}
+        peaks = common_peaks.peaks_of(facts)
+        if peaks is not None:
+            found.append({"index": device["index"], **peaks.to_dict()})
+    return found
 
 
 def _backends() -> dict[str, dict[str, Any]]:
@@ -132,6 +146,7 @@ def render(info: dict[str, Any]) -> str:
         *_driver_lines(info["driver"]),
         *_device_lines(info["devices"]),
         *_nvml_lines(info["nvml"]),
+        *_peak_lines(info["peaks"], info["devices"]),
         *_backend_lines(info["backends"], info["driver"]),
         *((name, version or "not installed") for name, version in info["frameworks"].items()),
         *info["environment"].items(),
@@ -210,6 +225,22 @@ def _clock_line(device: dict[str, Any]) -> str:
         f"SM {mhz('sm_mhz')} of at most {mhz('sm_max_mhz')}, memory {mhz('memory_mhz')}, "
         f"held back by: {held}, MIG: {mig}"
     )
+
+
+def _peak_lines(peaks: Any, devices: Any) -> list[tuple[str, str]]:
+    unknown = _unknown(peaks)
+    if unknown:
+        return [("peaks", unknown)]
+    if not peaks:
+        has_gpu = bool(devices) and _unknown(devices) is None
+        return [("peaks", "not measured: run `gpuprof info --peaks` once")] if has_gpu else []
+    lines = []
+    for each in peaks:
+        rates = [f"memory {rate(each['bytes_per_s'], 'B')}"] if each["bytes_per_s"] else []
+        rates += [f"{name} {rate(value, 'FLOP')}" for name, value in each["flops"].items()]
+        text = f"{', '.join(rates)}, {each['source']} {each['date']}"
+        lines.append((f"peaks {each['index']}", text))
+    return lines
 
 
 def _backend_lines(backends: dict[str, Any], driver: dict[str, Any]) -> list[tuple[str, str]]:

@@ -26,10 +26,11 @@ TRACE_EXIT_CODES = (
 )
 STORAGE = ".gpuprof"
 NEVER = "never"
-MAY_FAIL = ("slow", "ambiguous", "nodata", "incomparable")
+MAY_FAIL = ("slow", "memory", "ambiguous", "nodata", "incomparable")
 COMPARE_EXIT_CODES = (
-    "exit codes: 0 nothing failed, 1 SLOW or what --fail-on names, 2 wrong usage or an input that "
-    "cannot be read, 3 nothing could be compared, 130 interrupted; a speed-up never fails"
+    "exit codes: 0 nothing failed, 1 SLOW, MEMORY, or what --fail-on names, 2 wrong usage or an "
+    "input that cannot be read, 3 nothing could be compared, 130 interrupted; a speed-up never "
+    "fails"
 )
 
 if TYPE_CHECKING:
@@ -63,6 +64,12 @@ def _parser() -> argparse.ArgumentParser:
 
     info = command("info", "say what this machine offers: driver, devices, clocks, versions")
     info.add_argument("--json", action="store_true", help="print JSON")
+    info.add_argument(
+        "--peaks",
+        action="store_true",
+        help="measure what the first GPU can do, which takes half a minute, and store it: tables "
+        "then show rates as a share of it",
+    )
     demo = command("demo", "time some real work and show the table")
     demo.add_argument(
         "--steps",
@@ -199,9 +206,16 @@ def _add_compare(commands: _Commands) -> None:
     compare.add_argument(
         "--fail-on",
         type=_fail_on,
-        default=frozenset({"slow"}),
+        default=frozenset({"slow", "memory"}),
         metavar="VERDICTS",
-        help=f"which verdicts end with 1: some of {','.join(MAY_FAIL)}, or {NEVER} (default slow)",
+        help=f"which verdicts end with 1: some of {','.join(MAY_FAIL)}, or {NEVER} "
+        "(default slow,memory)",
+    )
+    compare.add_argument(
+        "--memory-threshold",
+        type=_threshold,
+        metavar="5%",
+        help="by how much the peak memory may grow (default 5%%, and always 1 MiB)",
     )
     compare.add_argument(
         "--format",
@@ -327,6 +341,12 @@ def _run(options: argparse.Namespace) -> int:
     from gpuprof._cli import info
     from gpuprof._common.text import write_text
 
+    if options.peaks:
+        from gpuprof._cli import peaks
+
+        code, text = peaks.run(as_json=options.json)
+        write_text(sys.stdout, text)
+        return code
     found = info.collect()
     write_text(
         sys.stdout, json.dumps(found, indent=2) + "\n" if options.json else info.render(found)

@@ -64,6 +64,21 @@ def cuda_version(number: int | None) -> str:
     return "of unknown version" if not number else f"{number // 1000}.{number % 1000 // 10}"
 
 
+def driver_release() -> str | None:
+    """Return the release of the driver's kernel module, such as 580.95.05; None if not known."""
+    # Reading the files is cheap; starting NVML takes milliseconds, but it works in containers too.
+    for path in _DRIVER_FILES:
+        with suppress(OSError):
+            release = _RELEASE.search(path.read_text(encoding="utf-8", errors="replace"))
+            if release:
+                return release.group()
+    from gpuprof._common import nvml
+
+    with suppress(Exception):  # a foreign library must not end a measurement
+        return nvml.driver_release()
+    return None
+
+
 def _gpu(device: int | None) -> dict[str, Any]:
     import gpuprof._core as _core
 
@@ -87,23 +102,9 @@ def _gpu_of(_process: int, index: int) -> dict[str, Any]:
         "sms": found["sms"],
         "cc": ".".join(map(str, found["cc"])),
         "gpu_memory": found["total_memory"],
-        "driver": _driver_release(),
+        "driver": driver_release(),
         "cuda": cuda_version(version) if version else None,
     }
-
-
-def _driver_release() -> str | None:
-    # Reading the files is cheap; starting NVML takes milliseconds, but it works in containers too.
-    for path in _DRIVER_FILES:
-        with suppress(OSError):
-            release = _RELEASE.search(path.read_text(encoding="utf-8", errors="replace"))
-            if release:
-                return release.group()
-    from gpuprof._common import nvml
-
-    with suppress(Exception):  # a foreign library must not end a measurement
-        return nvml.driver_release()
-    return None
 
 
 @functools.lru_cache(maxsize=1)

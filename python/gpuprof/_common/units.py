@@ -20,13 +20,15 @@ def duration(ms: float | None) -> str:
     return f"{'-' if ms < 0 else ''}{digits} {unit}" if digits != "0" else "0 ns"
 
 
-def byte_size(size: int) -> str:
-    """Write a number of bytes with a binary unit."""
+def byte_size(size: int, *, precise: bool = False) -> str:
+    """Write a number of bytes with a binary unit; `precise` is with three digits."""
     value, units = float(abs(size)), ["B", "KiB", "MiB", "GiB", "TiB"]
     while value >= 1023.5 and len(units) > 1:
         value /= 1024
         units.pop(0)
     digits = f"{value:.0f}" if units[0] == "B" or value >= 99.95 else f"{value:.1f}"
+    if precise and units[0] != "B":
+        digits = _three_digits(value)
     return f"{'-' if size < 0 else ''}{digits} {units[0]}"
 
 

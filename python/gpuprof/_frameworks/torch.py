@@ -21,6 +21,7 @@ __all__ = [
     "in_ddp_forward",
     "kept_random_state",
     "note_reset",
+    "overwritten_peaks",
     "own_parameters",
     "random_state_kept",
     "torch_memory",
@@ -37,6 +38,9 @@ class TorchMemory(TypedDict):
 
 
 _allocated_at_reset: dict[int, int] = {}
+# By device: the highest peak that gpuprof has set back, and what torch's peak was when it was last
+# looked at. Written by `gpuprof._frameworks.memory`.
+overwritten_peaks: dict[int, tuple[int, int]] = {}
 
 
 def note_reset() -> None:
@@ -54,8 +58,9 @@ def note_reset() -> None:
 def torch_memory() -> list[TorchMemory]:
     """Return peak and change of allocated bytes for each device that torch allocated on.
 
-    The peak is torch's own, since the process began or ``reset_peak_memory_stats`` was called; the
-    change is since the last ``gpuprof.reset()``, or since the process began.
+    The peak is torch's own, since the process began or the user called ``reset_peak_memory_stats``;
+    resets by gpuprof do not change it. The change is since the last ``gpuprof.reset()``, or since
+    the process began.
     """
     try:
         cuda = loaded.torch_cuda()
@@ -64,6 +69,9 @@ def torch_memory() -> list[TorchMemory]:
         found: list[TorchMemory] = []
         for index in range(cuda.device_count()):
             peak = int(cuda.max_memory_allocated(index))
+            hidden, seen = overwritten_peaks.get(index, (0, 0))
+            if peak >= seen:  # else somebody has reset it since
+                peak = max(peak, hidden)
             delta = int(cuda.memory_allocated(index)) - _allocated_at_reset.get(index, 0)
             if peak or delta:
                 found.append({"device": f"cuda:{index}", "peak_bytes": peak, "delta_bytes": delta})

@@ -29,7 +29,7 @@ __tracebackhide__ = True  # pytest shows the frames of the test and of its funct
 DEFAULT_ROUNDS = 30  # as many samples as a verdict needs
 _ANY_PRECISION = 1e9  # for `pedantic`, where the number of rounds is given
 _GPU_FACTS = ("gpu", "gpu_uuid", "sms", "cc", "gpu_memory", "driver", "cuda")
-_FOR_JUDGING = ("threshold", "max_ms", "group")
+_FOR_JUDGING = ("threshold", "memory_threshold", "max_ms", "group")
 
 
 class GpuBenchmark:
@@ -260,10 +260,14 @@ class GpuBenchmark:
         """Judge the result; measure a second time before the test fails."""
         from gpuprof._pytest.judge import Judge
 
+        memory_threshold = self._arguments["memory_threshold"]
+        if memory_threshold is None:
+            memory_threshold = self._settings.memory_threshold
         judge = Judge(
             self._key,
             self._settings,
             threshold=self._arguments["threshold"],
+            memory_threshold=memory_threshold,
             max_ms=self._arguments["max_ms"],
             comparisons=self._comparisons,
         )

@@ -1,4 +1,4 @@
-"""Decides whether a test fails for its time, and writes the text of the failure.
+"""Decides whether a test fails for its time or memory, and writes the text of the failure.
 
 A test fails for a verdict that ``--gpu-benchmark-fail-on`` names, or for a median above the
 marker's ``max_ms``. Before a failure that may be chance, the test is measured a second time, and
@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gpuprof._common import machine
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration, percent
 from gpuprof._display.table import Table
-from gpuprof._results.decision import Decision, Verdict
+from gpuprof._results.decision import Decision, MemoryDecision, Verdict
 from gpuprof._results.result import cells, how
+from gpuprof._results.texts import peak_text
 
 if TYPE_CHECKING:
     from gpuprof._pytest.settings import Settings
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from gpuprof._results.result import BenchResult
 
 # What measuring again can change.
-_BY_CHANCE = frozenset({Verdict.SLOW.value, Verdict.AMBIGUOUS.value})
+_BY_CHANCE = frozenset({Verdict.SLOW, Verdict.AMBIGUOUS})
+_COLUMNS = ("median", "95 % interval", "min", "memory", "samples")
 _WIDTH = 96
 _INDENT = 15
 
@@ -46,14 +48,14 @@ class Judge:
     key: str
     settings: Settings
     threshold: float | None
+    memory_threshold: float | None
     max_ms: float | None
     comparisons: int
 
     def decide(self, result: BenchResult) -> Judgement:
         """Decide on the first measurement."""
         decision = self._judge([result])
-        verdict = decision.verdict.value if decision else ""
-        if self._is_above(result) or verdict in self.settings.fail_on & _BY_CHANCE:
+        if self._may_be_chance(decision, result) or self._takes_more(decision):
             return Judgement(decision, again=True)
         return Judgement(decision, self._failure(decision, [result]))
 
@@ -73,9 +75,28 @@ class Judge:
         elif decision:
             alone = self._judge([again])
             assert alone is not None
-            fails = alone.verdict.value in self.settings.fail_on
-            decision = self._judge([first, again]) if fails else alone
+            if not self._fails(alone):
+                decision = alone
+            elif self._may_be_chance(decision, first):
+                decision = self._judge([first, again])
+        if decision:
+            decision = replace(decision, memory=self._memory([first, again]))
         return Judgement(decision, self._failure(decision, [first, again]))
+
+    def _fails(self, decision: Decision) -> bool:
+        """Return whether a test fails for its time by this decision."""
+        return decision.verdict.value in self.settings.fail_on
+
+    def _may_be_chance(self, decision: Decision | None, result: BenchResult) -> bool:
+        """Return whether the test would fail for its time, but may not if measured again."""
+        if self._is_above(result):
+            return True
+        return decision is not None and self._fails(decision) and decision.verdict in _BY_CHANCE
+
+    def _takes_more(self, decision: Decision | None) -> bool:
+        """Return whether a test fails for its memory by this decision."""
+        memory = decision and decision.memory
+        return bool(memory and memory.grew and memory.verdict.value in self.settings.fail_on)
 
     def _judge(self, new: Sequence[BenchResult]) -> Decision | None:
         if self.settings.compare is None:
@@ -86,7 +107,17 @@ class Judge:
         if not base:
             rule = f"a new benchmark: the baseline {self.settings.compare!r} does not have it yet"
             return Decision(Verdict.NODATA, rule=rule)
-        return judge(base, new, threshold=self.threshold, comparisons=self.comparisons)
+        decision = judge(base, new, threshold=self.threshold, comparisons=self.comparisons)
+        return replace(decision, memory=self._memory(new))
+
+    def _memory(self, new: Sequence[BenchResult]) -> MemoryDecision | None:
+        """Judge the smallest of the peaks: what is allocated beside one of them is chance."""
+        from gpuprof._results.memory_verdict import judge_memory
+
+        base = self._base(new[-1])
+        measured = [result for result in new if result.peak_bytes is not None]
+        least = min(measured, key=lambda result: result.peak_bytes or 0, default=new[-1])
+        return judge_memory(base, [least], threshold=self.memory_threshold) if base else None
 
     def _base(self, new: BenchResult) -> list[BenchResult]:
         """Return the stored results of this machine, else of another to say what differs."""
@@ -107,8 +138,11 @@ class Judge:
 
     def _failure(self, decision: Decision | None, results: list[BenchResult]) -> str | None:
         parts = []
-        if decision and decision.verdict.value in self.settings.fail_on:
+        if decision and self._fails(decision):
             parts.append(self._of_verdict(decision))
+        if decision and decision.memory and self._takes_more(decision):
+            name = self.key.rpartition("::")[2]
+            parts.append(f"{decision.memory.verdict}: {name}: {decision.memory.rule}")
         if all(self._is_above(result) for result in results):
             taken = duration(min(result.median_ms for result in results))
             parts.append(f"TOO SLOW: {taken}, and max_ms allows {duration(self.max_ms)}")
@@ -132,14 +166,13 @@ class Judge:
         if decision and decision.base_ms is not None:
             name = f"baseline {self.settings.compare!r}"
             runs = f"{decision.runs} run{'s' * (decision.runs != 1)}"
-            lines.append([name, duration(decision.base_ms), "", "", runs])
+            peak = peak_text(decision.memory.base_bytes) if decision.memory else ""
+            lines.append([name, duration(decision.base_ms), "", "", peak, runs])
         for label, result in zip(("now", "measured again"), results, strict=False):
             shown = cells(result)
-            lines.append(
-                [label, shown["median"], shown["95 % interval"], shown["min"], shown["samples"]]
-            )
-        columns = ["", "median", "95 % interval", "min", "samples"]
-        return [f"  {line}" for line in Table(columns, lines, frozenset({""})).plain()]
+            lines.append([label, *(shown[column] for column in _COLUMNS)])
+        table = Table(["", *_COLUMNS], lines, frozenset({""})).without_empty()
+        return [f"  {line}" for line in table.plain()]
 
     def _facts(self, decision: Decision | None, results: list[BenchResult]) -> list[str]:
         last = results[-1]
@@ -155,6 +188,8 @@ class Judge:
             if decision.floor is not None:
                 facts.append(("noise floor", percent(decision.floor)))
             facts.append(("decided by", decision.rule))
+            if decision.memory and decision.memory.base_bytes is not None:
+                facts.append(("memory", decision.memory.rule))
             warnings += decision.warnings
             runs = self._runs(last)
             if runs:

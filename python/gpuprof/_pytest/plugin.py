@@ -24,6 +24,7 @@ import pytest
 from gpuprof._pytest.settings import (
     DEFAULT_STORAGE,
     FAIL_ON,
+    FAIL_ON_BY_DEFAULT,
     FIXTURE,
     MARKER_ARGUMENTS,
     NEVER,
@@ -45,14 +46,23 @@ _MARKER_HELP = (
 )
 _OPTIONS = (
     ("save", "NAME", "append this run's times to the stored baseline NAME"),
-    ("compare", "NAME", "compare with the stored baseline NAME; a test that got slower fails"),
+    (
+        "compare",
+        "NAME",
+        "compare with the stored baseline NAME; a test that got slower or takes more memory fails",
+    ),
     ("storage", "DIR", f"where baselines are kept; default: {DEFAULT_STORAGE} in the root folder"),
     ("json", "FILE", "write everything that was measured, in pytest-benchmark's form"),
     (
         "fail-on",
         "VERDICTS",
         f"which verdicts fail a test that is compared: {', '.join(FAIL_ON)}, separated by commas, "
-        f"or {NEVER}; default: slow",
+        f"or {NEVER}; default: {FAIL_ON_BY_DEFAULT}",
+    ),
+    (
+        "memory-threshold",
+        "5%",
+        "by how much a test's peak memory may grow; default: 5%, and always 1 MiB",
     ),
 )
 
@@ -68,7 +78,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--gpu-benchmark-*`` and an ini key for each."""
     group = parser.getgroup("gpu-benchmark", "benchmarks with gpuprof")
     for name, metavar, text in _OPTIONS:
-        group.addoption(f"--gpu-benchmark-{name}", metavar=metavar, help=text)
+        escaped = text.replace("%", "%%")
+        group.addoption(f"--gpu-benchmark-{name}", metavar=metavar, help=escaped)
         key = f"gpu_benchmark_{name.replace('-', '_')}"
         parser.addini(key, f"{text} (as --gpu-benchmark-{name})", default=None)
     text = "call each benchmarked function once and measure nothing, as GPUPROF_DISABLE=1 does"
@@ -152,7 +163,7 @@ def _say(config: pytest.Config, text: str) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Fail the test that got slower, after its body and only if that has passed."""
+    """Fail the test that got slower or takes more memory, if its body has passed."""
     benchmark = item.stash.get(BENCHMARK, None)
     if benchmark is None:
         return

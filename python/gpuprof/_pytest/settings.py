@@ -20,13 +20,15 @@ FIXTURE = "gpu_benchmark"
 # The attribute of a test's report that carries the measurement from worker to controller.
 REPORTED = "gpuprof_benchmark"
 WORKER_STORAGE = "gpuprof_storage"
-FAIL_ON = ("slow", "ambiguous", "nodata", "incomparable")
+FAIL_ON = ("slow", "memory", "ambiguous", "nodata", "incomparable")
+FAIL_ON_BY_DEFAULT = "slow,memory"
 NEVER = "never"
 DEFAULT_STORAGE = ".gpuprof"
 MODES = ("auto", "graph", "batched", "isolated")
 # What the marker takes, with the default of each; None leaves it to `gpuprof.benchmark`.
 MARKER_ARGUMENTS: dict[str, Any] = {
     "threshold": None,
+    "memory_threshold": None,
     "max_ms": None,
     "group": None,
     "mode": "auto",
@@ -39,6 +41,7 @@ MARKER_ARGUMENTS: dict[str, Any] = {
     "rel_precision": None,
     "nbytes": None,
     "flops": None,
+    "flops_dtype": None,
 }
 
 
@@ -52,6 +55,7 @@ class Settings:
     json: Path | None
     disabled: bool
     fail_on: frozenset[str]
+    memory_threshold: float | None = None
 
     @cached_property
     def baseline(self) -> dict[str, list[Run]]:
@@ -85,6 +89,7 @@ def read_settings(config: pytest.Config) -> Settings:
         disabled=bool(config.getoption(disable) or config.getini(disable))
         or variable in {"1", "true", "on", "yes"},
         fail_on=fail_on if compare else frozenset(),
+        memory_threshold=_fraction(_given(config, "memory_threshold")[0]),
     )
 
 
@@ -106,7 +111,8 @@ def _given(config: pytest.Config, name: str) -> tuple[str | None, Path]:
 
 
 def _fail_on(text: str | None) -> frozenset[str]:
-    names = [name.strip().lower() for name in (text or "slow").split(",") if name.strip()]
+    given = (text or FAIL_ON_BY_DEFAULT).split(",")
+    names = [name.strip().lower() for name in given if name.strip()]
     unknown = [name for name in names if name not in (*FAIL_ON, NEVER)]
     if not names or unknown or (NEVER in names and len(names) > 1):
         message = (
@@ -115,6 +121,23 @@ def _fail_on(text: str | None) -> frozenset[str]:
         )
         raise pytest.UsageError(message)
     return frozenset(names) - {NEVER}
+
+
+def _fraction(text: str | None) -> float | None:
+    if text is None:
+        return None
+    number = text.strip()
+    try:
+        value = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        message = (
+            f"--gpu-benchmark-memory-threshold is {text!r}; expected a percentage such as 5%, or a "
+            "fraction up to 1 such as 0.05"
+        )
+        raise pytest.UsageError(message)
+    return value
 
 
 class MarkerError(Exception):
@@ -146,6 +169,8 @@ def _expected(name: str, value: Any) -> str | None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if name == "threshold" and not (number and 0 < value <= 1):
         return "a fraction above 0 and up to 1, such as 0.05 for 5 %"
+    if name == "memory_threshold" and not (number and 0 <= value <= 1):
+        return "a fraction from 0 up to 1, such as 0.05 for 5 %"
     if name == "max_ms" and not (number and value > 0):
         return "milliseconds above 0"
     if name == "group" and not isinstance(value, str):

@@ -13,6 +13,7 @@ from gpuprof._common.units import duration, percent
 from gpuprof._display.table import Table
 from gpuprof._pytest.judge import place
 from gpuprof._results.decision import Verdict
+from gpuprof._results.memory_verdict import NO_MEMORY, without_memory
 from gpuprof._results.result import bins_of, cells, warnings_of
 from gpuprof._results.statistics import MIN_FOR_INTERVAL
 
@@ -27,9 +28,10 @@ _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = ".:-=+*#@"
 _BINS = 10
 _LEFT = frozenset({"benchmark", "mode", "L2", "verdict", "distribution"})
-_SHOWN = ("min", "IQR", "samples", "mode", "L2", "bytes", "flops")
+_SHOWN = ("min", "IQR", "samples", "mode", "L2", "bytes", "flops", "memory")
 _MARKUP = {
     Verdict.SLOW: {"red": True, "bold": True},
+    Verdict.MEMORY: {"red": True, "bold": True},
     Verdict.FAST: {"green": True},
     Verdict.AMBIGUOUS: {"yellow": True},
     Verdict.INCOMPARABLE: {"yellow": True},
@@ -87,17 +89,29 @@ def _title(records: Sequence[Record]) -> str:
 
 def _counts(records: Sequence[Record]) -> str:
     """Count the verdicts, such as ``1 SLOW, 3 SAME, 1 NODATA``."""
-    found = Counter(record.decision.verdict for record in records if record.decision)
+    found = Counter(verdict for record in records for verdict in _verdicts(record))
     return ", ".join(f"{found[verdict]} {verdict}" for verdict in Verdict if found[verdict])
 
 
+def _verdicts(record: Record) -> list[Verdict]:
+    """Return the verdict on the time, and the one on the memory where that grew."""
+    decision = record.decision
+    if decision is None:
+        return []
+    memory = [decision.memory.verdict] if decision.memory and decision.memory.grew else []
+    return [decision.verdict, *memory]
+
+
 def _reasons(records: Sequence[Record]) -> list[str]:
-    """Return why tests are undecided: each text once, with the tests that it is about."""
+    """Return why tests are undecided or take more memory: each text once, with its tests."""
     found: dict[tuple[str, str], list[str]] = {}
     for record in records:
         decision = record.decision
         if decision and decision.verdict in _UNDECIDED:
             reason = decision.verdict.name, decision.rule
+            found.setdefault(reason, []).append(record.data["key"])
+        if decision and decision.memory and decision.memory.grew:
+            reason = decision.memory.verdict.name, decision.memory.rule
             found.setdefault(reason, []).append(record.data["key"])
     return [
         shown_text(f"{verdict} {', '.join(keys)}: {rule}")
@@ -109,9 +123,16 @@ def _notes(records: Sequence[Record]) -> list[str]:
     """Return the warnings of the decisions: each text once, with the tests that it is about."""
     found: dict[str, list[str]] = {}
     for record in records:
-        for text in record.decision.warnings if record.decision else ():
+        for text in _warnings(record):
             found.setdefault(text, []).append(record.data["key"])
     return [f"note: {', '.join(keys)}: {text}" for text, keys in found.items()]
+
+
+def _warnings(record: Record) -> list[str]:
+    decision = record.decision
+    if decision is None:
+        return []
+    return [*decision.warnings, *([NO_MEMORY] if without_memory(decision) else [])]
 
 
 def _table(records: Sequence[Record], out: _Lines) -> None:
@@ -124,7 +145,9 @@ def _table(records: Sequence[Record], out: _Lines) -> None:
     out.line(grid[0])
     out.line(grid[1])
     for text, record in zip(grid[2:], records, strict=True):
-        out.line(text, **(_MARKUP.get(record.decision.verdict, {}) if record.decision else {}))
+        # The verdict on the memory, if there is one, is red; the last one wins.
+        markup = [_MARKUP[verdict] for verdict in _verdicts(record) if verdict in _MARKUP]
+        out.line(text, **(markup[-1] if markup else {}))
 
 
 def _line(name: str, record: Record, out: _Lines) -> dict[str, str]:
@@ -142,7 +165,7 @@ def _line(name: str, record: Record, out: _Lines) -> dict[str, str]:
         line["baseline"] = "" if decision.base_ms is None else duration(decision.base_ms)
         line["ratio"] = "" if decision.ratio is None else f"{decision.ratio:.3f}"
         line["floor"] = "" if decision.floor is None else percent(decision.floor, 2)
-        line["verdict"] = str(decision.verdict)
+        line["verdict"] = ", ".join(map(str, _verdicts(record)))
     return line
 
 

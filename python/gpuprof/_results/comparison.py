@@ -218,6 +218,7 @@ class CompareResult(Mapping[str, CompareRow]):
                     f"ratio to {self.base}": _ratio(row),
                     "bytes": shown["bytes"],
                     "flops": shown["flops"],
+                    "memory": shown["memory"],
                     "verdict": str(row.verdict or ""),
                 }
             )

@@ -26,6 +26,8 @@ class Verdict(str, Enum):
         Nothing to compare with, or too few samples.
     INCOMPARABLE
         Measured on another GPU or in another way.
+    MEMORY
+        Of the memory, not of the time: its peak grew by more than the threshold.
     """
 
     __module__ = "gpuprof"
@@ -36,9 +38,64 @@ class Verdict(str, Enum):
     AMBIGUOUS = "ambiguous"
     NODATA = "nodata"
     INCOMPARABLE = "incomparable"
+    MEMORY = "memory"
 
     def __str__(self) -> str:
         return self.value.upper()
+
+
+@dataclass(frozen=True)
+class MemoryDecision:
+    """Whether the peak of the memory grew.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        ``MEMORY`` if it grew by more than the threshold, ``SAME`` if not, ``NODATA`` where one side
+        has no peak, ``INCOMPARABLE`` for another GPU.
+    base_bytes, new_bytes : int or None
+        The peaks that were compared, each above the level before the call.
+    threshold : float or None
+        How much it may grow, as a fraction.
+    runs : int
+        How many baseline runs were used.
+    rule : str
+        The sentence that decided, with its figures.
+    """
+
+    __module__ = "gpuprof"
+
+    verdict: Verdict
+    base_bytes: int | None = None
+    new_bytes: int | None = None
+    threshold: float | None = None
+    runs: int = 0
+    rule: str = ""
+
+    @property
+    def grew(self) -> bool:
+        """Whether the verdict is ``MEMORY``."""
+        return self.verdict is Verdict.MEMORY
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plain form, for JSON."""
+        data = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**data, "verdict": self.verdict.value}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> MemoryDecision:
+        """Build one from what `to_dict` returned.
+
+        Raises
+        ------
+        ValueError
+            If a field is missing, unknown or no verdict; it names the field.
+        """
+        _check_names(cls, data)
+        return cls(**{**data, "verdict": Verdict(data["verdict"])})
+
+    def __str__(self) -> str:
+        return f"{self.verdict}: {self.rule}"
 
 
 @dataclass(frozen=True)
@@ -67,6 +124,8 @@ class Decision:
         The sentence that decided, with its figures.
     warnings : tuple of str
         What else to know.
+    memory : MemoryDecision or None
+        What is said of the memory, besides the time; None where that was not compared.
     """
 
     __module__ = "gpuprof"
@@ -81,11 +140,13 @@ class Decision:
     runs: int = 0
     rule: str = ""
     warnings: tuple[str, ...] = ()
+    memory: MemoryDecision | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plain form, for JSON."""
         data = {each.name: getattr(self, each.name) for each in fields(self)}
         data["verdict"] = self.verdict.value
+        data["memory"] = None if self.memory is None else self.memory.to_dict()
         data["interval"] = None if self.interval is None else list(self.interval)
         data["warnings"] = list(self.warnings)
         return data
@@ -99,23 +160,31 @@ class Decision:
         ValueError
             If a field is missing, unknown or no verdict; it names the field.
         """
-        names = {each.name for each in fields(cls)}
-        wrong = sorted(names ^ set(data))
-        if wrong:
-            message = f"a decision has the fields {', '.join(sorted(names))}; wrong: {wrong}"
-            raise ValueError(message)
-        interval = data["interval"]
+        data = {"memory": None, **data}  # older ones have none
+        _check_names(cls, data)
+        interval, memory = data["interval"], data["memory"]
         return cls(
             **{
                 **data,
                 "verdict": Verdict(data["verdict"]),
                 "interval": None if interval is None else (interval[0], interval[1]),
                 "warnings": tuple(data["warnings"]),
+                "memory": None if memory is None else MemoryDecision.from_dict(memory),
             }
         )
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.verdict}: {self.rule}", *(f"note: {w}" for w in self.warnings)])
+        memory = [str(self.memory)] if self.memory is not None and self.memory.grew else []
+        notes = [f"note: {text}" for text in self.warnings]
+        return "\n".join([f"{self.verdict}: {self.rule}", *memory, *notes])
+
+
+def _check_names(kind: type[Decision | MemoryDecision], data: Mapping[str, Any]) -> None:
+    names = {each.name for each in fields(kind)}
+    wrong = sorted(names ^ set(data))
+    if wrong:
+        message = f"a decision has the fields {', '.join(sorted(names))}; wrong: {wrong}"
+        raise ValueError(message)
 
 
 def check_threshold(threshold: object, *, above_0: bool = False) -> None:

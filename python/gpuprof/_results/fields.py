@@ -12,8 +12,11 @@ REQUESTED_MODES = ("auto", "graph", "batched", "isolated")
 CLOCKS = ("cuda", "host", "cpu")
 L2_STATES = ("hot", "rotated", "flushed", "n/a")
 GATES = ("gated", "ungated", "n/a")
+MEMORY = ("peak_bytes", "change_bytes")
+PEAKS = ("bytes_per_s", "flops_per_s", "dtype", "source", "date")
 
 _MOST = 1e12  # of milliseconds: 30 years
+_MOST_A_SECOND = 1e21  # of bytes, or of operations
 
 
 def _one_of(*known: str) -> Callable[[str, Any], str]:
@@ -53,6 +56,28 @@ def _noise(name: str, value: Any) -> dict[str, float]:
     return {key: _not_negative(f"{name}[{key!r}]", item) for key, item in items}
 
 
+def _memory(name: str, value: Any) -> dict[str, int]:
+    found = checks.mapping(name, value)
+    if found and found.keys() != {*MEMORY}:
+        raise checks.wrong(value, name, f"an empty mapping, or one of {', '.join(MEMORY)}")
+    return {
+        key: checks.whole(f"{name}[{key!r}]", item, 0 if key == "peak_bytes" else -(2**62), 2**62)
+        for key, item in found.items()
+    }
+
+
+def _peaks(name: str, value: Any) -> dict[str, Any]:
+    found = checks.mapping(name, value)
+    for key, item in found.items():
+        what = f"{name}[{key!r}]"
+        checks.choice(f"{name} has a key that", key, PEAKS)
+        if not key.endswith("_per_s"):
+            checks.text(what, item)
+        elif checks.number_within(what, item, 0, _MOST_A_SECOND) == 0:
+            raise checks.wrong(item, what, "a number above 0")
+    return found
+
+
 CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "name": checks.text,
     "mode": _one_of(*MODES),
@@ -69,6 +94,8 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "noise": _noise,
     "nbytes": _amount,
     "flops": _amount,
+    "memory": _memory,
+    "peaks": _peaks,
     "warnings": _each(checks.text),
     "params": checks.mapping,
     "extra_info": checks.mapping,

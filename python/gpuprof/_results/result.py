@@ -16,27 +16,18 @@ from typing import Any
 
 from gpuprof._common.checks import shortened, whole
 from gpuprof._common.text import plain_data, shown_text
-from gpuprof._common.units import duration, interval_text, rate
+from gpuprof._common.units import duration, interval_text
 from gpuprof._display import histogram
 from gpuprof._display.histogram import Bin
 from gpuprof._display.table import Table, aligned, html_list
-from gpuprof._results import statistics
+from gpuprof._results import statistics, texts
 from gpuprof._results.fields import CHECKS
 
 FORMAT = "gpuprof-result"
 VERSION = 1
 LEFT = frozenset({"name", "mode", "clock", "L2", "verdict", "error"})
 
-_CLOCKS = {
-    "cuda": "CUDA event times",
-    "host": "host time around a wait for the device",
-    "cpu": "host time; no GPU time was measured",
-}
-_L2 = {
-    "hot": "L2 hot",
-    "rotated": "L2 cold (arguments rotated)",
-    "flushed": "L2 cold (flushed)",
-}
+_NEWER = frozenset({"noise", "memory", "peaks"})  # fields that older results do not have
 
 
 @dataclass(frozen=True)
@@ -84,6 +75,14 @@ class BenchResult:
         The bytes that a call moves, as the caller says.
     flops : int or None
         The floating-point operations of a call, as the caller says.
+    memory : mapping of str to int
+        What an ordinary call did to the memory that torch and CuPy have allocated on the GPU, in
+        bytes: ``"peak_bytes"``, how far it rose above its level before the call, and
+        ``"change_bytes"``, what was left of that once the call's value was dropped. Empty on the
+        CPU's clock, and where neither library allocates.
+    peaks : mapping of str to float or str
+        What the device can do, for the shares: ``"bytes_per_s"``, ``"flops_per_s"`` for data of
+        type ``"dtype"``, their ``"source"`` and ``"date"``. Empty if that was not known.
     warnings : tuple of str
         What lessens the result's worth, and what was measured otherwise than asked for.
     params : mapping
@@ -115,6 +114,8 @@ class BenchResult:
     noise: Mapping[str, float] = field(default_factory=dict)
     nbytes: int | None = None
     flops: int | None = None
+    memory: Mapping[str, int] = field(default_factory=dict)
+    peaks: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
     extra_info: Mapping[str, Any] = field(default_factory=dict)
@@ -233,6 +234,24 @@ class BenchResult:
         """`flops` over the median, in 10^12 operations a second; None if `flops` is not known."""
         return self._rate(self.flops, 1e9)
 
+    @property
+    def bytes_share(self) -> float | None:
+        """`gbytes_per_s` as a fraction of the device's peak; None if one of them is not known."""
+        return self._share(self.gbytes_per_s, "bytes_per_s", 1e9)
+
+    @property
+    def flops_share(self) -> float | None:
+        """`tflops_per_s` as a fraction of the device's peak; None if one of them is not known."""
+        return self._share(self.tflops_per_s, "flops_per_s", 1e12)
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """The peak of the memory that a call takes, in bytes; None if it was not measured."""
+        return self.memory.get("peak_bytes")
+
+    def _share(self, rate: float | None, name: str, scale: float) -> float | None:
+        return None if rate is None or name not in self.peaks else rate * scale / self.peaks[name]
+
     def _rate(self, amount: int | None, per_ms: float) -> float | None:
         if amount is None or self.median_ms <= 0:
             return None
@@ -261,8 +280,8 @@ class BenchResult:
             raise ValueError(message)
         values: dict[str, Any] = {}
         for each in fields(cls):
-            if each.name == "noise" and each.name not in data:
-                continue  # results of the first releases have none
+            if each.name in _NEWER and each.name not in data:
+                continue
             if each.name not in data:
                 message = f"the result has no {each.name!r}"
                 raise ValueError(message)
@@ -374,6 +393,8 @@ _SUMMARY = (
     "p90_ms",
     "gbytes_per_s",
     "tflops_per_s",
+    "bytes_share",
+    "flops_share",
 )
 _DERIVED = {"format", "version", "unit", "summary"}
 
@@ -389,8 +410,9 @@ def cells(result: BenchResult) -> dict[str, str]:
         "IQR": duration(result.iqr_ms),
         # On the CPU's clock the time of a call is the host's time.
         "host": "" if result.clock == "cpu" or unknown else duration(result.host_ms),
-        "bytes": rate(bytes_per_s and bytes_per_s * 1e9, "B"),
-        "flops": rate(flops_per_s and flops_per_s * 1e12, "FLOP"),
+        "bytes": texts.rate_text(bytes_per_s and bytes_per_s * 1e9, "B", result.bytes_share),
+        "flops": texts.rate_text(flops_per_s and flops_per_s * 1e12, "FLOP", result.flops_share),
+        "memory": texts.peak_text(result.peak_bytes),
         "samples": f"{result.count:,}",
         "mode": result.mode,
         "clock": result.clock,
@@ -405,18 +427,9 @@ def how(result: BenchResult) -> str:
         if result.requested_mode in {"auto", result.mode}
         else (f" ({result.requested_mode} was asked for)")
     )
-    l2 = [_L2[result.l2]] if result.l2 in _L2 else []
+    l2 = [texts.L2_STATES[result.l2]] if result.l2 in texts.L2_STATES else []
     gate = [result.gate] if result.gate != "n/a" else []
-    return ", ".join([f"{result.mode} mode{asked}", _CLOCKS[result.clock], *l2, *gate])
-
-
-def _amounts(result: BenchResult) -> str:
-    calls = "1 call" if result.calls_per_sample == 1 else f"{result.calls_per_sample:,} calls"
-    samples = "1 sample" if result.count == 1 else f"{result.count:,} samples"
-    tick = f", tick {duration(result.tick_ms)}" if result.tick_ms >= 5e-7 else ""
-    if result.independent_samples < result.count:
-        samples += f" (as {result.independent_samples:,.0f} independent ones)"
-    return f"{samples} of {calls} in {duration(1e3 * result.duration_s)}{tick}"
+    return ", ".join([f"{result.mode} mode{asked}", texts.CLOCKS[result.clock], *l2, *gate])
 
 
 def _facts(result: BenchResult) -> list[tuple[str, str]]:
@@ -426,7 +439,11 @@ def _facts(result: BenchResult) -> list[tuple[str, str]]:
     facts = [
         ("measured", how(result)),
         *([left_out] if left_out else []),
-        ("samples", _amounts(result)),
+        (
+            "samples",
+            texts.samples_text(result.count, result.independent_samples, result.calls_per_sample)
+            + texts.taken_text(result.duration_s, result.tick_ms),
+        ),
         (
             "spread",
             f"min {shown['min']}, quartiles {duration(result.q1_ms)} and {duration(result.q3_ms)}, "
@@ -438,6 +455,10 @@ def _facts(result: BenchResult) -> list[tuple[str, str]]:
     rates = [text for text in (shown["bytes"], shown["flops"]) if text]
     if rates:
         facts.append(("rate", ", ".join(rates)))
+    has_bytes, has_flops = bool(shown["bytes"]), bool(shown["flops"])
+    peaks = texts.peaks_text(result.peaks, has_bytes=has_bytes, has_flops=has_flops)
+    said = (("peak", peaks), ("memory", texts.memory_text(result.memory)))
+    facts += [each for each in said if each[1]]
     if result.clock_mhz:
         low, high = min(result.clock_mhz), max(result.clock_mhz)
         middle = statistics.median(result.clock_mhz)

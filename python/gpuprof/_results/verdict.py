@@ -58,6 +58,7 @@ from gpuprof._common.checks import whole
 from gpuprof._common.units import percent, percent_change
 from gpuprof._results import noise_floor, statistics
 from gpuprof._results.decision import Decision, Verdict, check_threshold
+from gpuprof._results.memory_verdict import judge_memory
 from gpuprof._results.noise_floor import P_LIMIT, TICKS, Floor, exp, floor_of, least_floor
 from gpuprof._results.result import BenchResult
 from gpuprof._results.statistics import holm, mann_whitney, sign_test, student_quantile
@@ -141,8 +142,11 @@ def judge_all(
     pairs: Mapping[str, tuple[Sequence[BenchResult], Sequence[BenchResult]]],
     *,
     threshold: float | None = None,
+    memory_threshold: float | None = None,
 ) -> dict[str, Decision]:
     """Decide on many benchmarks together, each with its runs of the baseline and its new runs.
+
+    Each decision has one on the memory.
 
     The test on the samples is corrected for their number by Holm's method, which loses less than
     Bonferroni's but needs all of them at once.
@@ -156,7 +160,10 @@ def judge_all(
             rule = _vetoed(found.ratio or 1.0, found.floor or 0.0, p_value, P_LIMIT)
             rule += f", corrected for {len(tested)} comparisons"
             decisions[name] = replace(found, verdict=Verdict.AMBIGUOUS, rule=rule)
-    return decisions
+    return {
+        name: replace(decision, memory=judge_memory(*pairs[name], threshold=memory_threshold))
+        for name, decision in decisions.items()
+    }
 
 
 def judge_paired(

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gpuprof._common.text import output_text
+
+if TYPE_CHECKING:
+    from gpuprof._timing.memory import MemoryUse
+    from gpuprof._timing.work import Work
 
 HOST_BOUND_RATIO = 0.9
 
@@ -73,6 +77,9 @@ class Row:
     room to wait for their result, `pending` ones have none yet, `failed` ones were left by an
     exception or lost to the driver, and `skipped` ones ran inside a capture; none of these is in
     the summaries.
+
+    `work` is what samples were told of their work, with `flops=` and `nbytes=`, and `memory` what
+    the allocators did in scopes with `memory=True`; None where there is none.
     """
 
     __module__ = "gpuprof"
@@ -86,6 +93,8 @@ class Row:
     failed: int = 0
     skipped: int = 0
     names: Names = ()
+    work: Work | None = None
+    memory: MemoryUse | None = None
 
     def __post_init__(self) -> None:
         for which in ("gpu", "host"):
@@ -137,7 +146,9 @@ class Row:
         )
         counts = {which: int(data[which]) for which in _COUNTS}
         names = tuple(map(str, data.get("names", ())))
-        return cls(str(data["path"]), str(data["clock"]), gpu, host, **counts, names=names)
+        work, memory = _details(data.get("work"), data.get("memory"))
+        path, clock = str(data["path"]), str(data["clock"])
+        return cls(path, clock, gpu, host, **counts, names=names, work=work, memory=memory)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plain form; None for a summary without samples."""
@@ -152,4 +163,30 @@ class Row:
             "host_bound": self.host_bound,
             "gpu": self.gpu.to_dict() if self.gpu.count else None,
             "host": self.host.to_dict() if self.host.count else None,
+            "work": self.work.to_dict() if self.work else None,
+            "memory": self.memory.to_dict() if self.memory else None,
         }
+
+
+def _details(work: Any, memory: Any) -> tuple[Work | None, MemoryUse | None]:
+    """Build both from their plain forms. They are imported where there are any."""
+    if work is not None:
+        from gpuprof._timing.work import Work
+
+        work = Work.from_dict(work)
+    if memory is not None:
+        from gpuprof._timing.memory import MemoryUse
+
+        memory = MemoryUse.from_dict(memory)
+    return work, memory
+
+
+def _restore(self: Row, state: list[Any]) -> None:
+    """Fill a row from a pickle, which an older gpuprof may have made without the last fields."""
+    for index, field in enumerate(fields(Row)):
+        value = state[index] if index < len(state) else field.default
+        object.__setattr__(self, field.name, value)
+
+
+# A dataclass with slots makes its own, also over one in its body on Python 3.10.
+Row.__setstate__ = _restore  # type: ignore[attr-defined]

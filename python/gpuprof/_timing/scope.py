@@ -25,6 +25,9 @@ def make_scope(
     enabled: bool | None = None,
     verify_stream: bool = False,
     in_capture: Literal["auto", "record", "skip"] = "auto",
+    memory: bool = False,
+    flops: float | None = None,
+    nbytes: float | None = None,
     **unknown: object,
 ) -> Any:
     """Do what `gpuprof.timer` does where its arguments are not the usual ones, decorating too."""
@@ -40,10 +43,13 @@ def make_scope(
             enabled=enabled,
             verify_stream=verify_stream,
             in_capture=in_capture,
+            memory=memory,
+            flops=flops,
+            nbytes=nbytes,
         )
         return decorate(scope, name)
     text = _clean_name(name)
-    _check_options(enabled, verify_stream, in_capture)
+    _check_options(enabled, verify_stream, in_capture, memory)
     return _core.Scope(
         text,
         stream=stream,
@@ -51,6 +57,9 @@ def make_scope(
         enabled=enabled,
         verify_stream=verify_stream,
         record_in_capture=in_capture == "record",
+        memory=memory,
+        flops=flops,
+        nbytes=nbytes,
     )
 
 
@@ -78,12 +87,17 @@ def _clean_name(name: object) -> str | None:
     return clean_text(name)
 
 
-def _check_options(enabled: object, verify_stream: object, in_capture: object) -> None:
+def _check_options(
+    enabled: object, verify_stream: object, in_capture: object, memory: object
+) -> None:
     if enabled is not None and not isinstance(enabled, bool):
         message = f"enabled: expected True, False or None, got {enabled!r}"
         raise TypeError(message)
     if not isinstance(verify_stream, bool):
         message = f"verify_stream: expected True or False, got {verify_stream!r}"
+        raise TypeError(message)
+    if not isinstance(memory, bool):
+        message = f"memory: expected True or False, got {memory!r}"
         raise TypeError(message)
     if in_capture not in _IN_CAPTURE:
         message = f"in_capture: expected one of {_IN_CAPTURE}, got {in_capture!r}"

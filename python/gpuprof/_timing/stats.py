@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, cast
@@ -73,7 +74,9 @@ class Stats(Mapping[Key, Row]):
     @classmethod
     def from_snapshot(cls, snapshot: Mapping[str, Any]) -> Stats:
         """Build one from what the core counted, adding the time and torch's memory."""
-        rows = [Row.from_dict(row) for row in snapshot["rows"]]
+        rows = _with_details(
+            [Row.from_dict({**row, **_NO_DETAILS}) for row in snapshot["rows"]], snapshot
+        )
         return cls(rows, dropped=int(snapshot["dropped"]), memory=torch_memory())
 
     @classmethod
@@ -264,6 +267,30 @@ class Stats(Mapping[Key, Row]):
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         yield self._table()
+
+
+_NO_DETAILS = {"work": None, "memory": None}
+
+
+def _with_details(rows: list[Row], snapshot: Mapping[str, Any]) -> list[Row]:
+    """Give rows their work and memory; few programs have any."""
+    sums = [(row["work"], row["memory"]) for row in snapshot["rows"]]
+    if not any(work or memory for work, memory in sums):
+        return rows
+    from gpuprof._common.peaks import device_peaks
+    from gpuprof._timing.memory import MemoryUse
+    from gpuprof._timing.work import Work
+
+    on_gpu = any(row.on_gpu and work for row, (work, _) in zip(rows, sums, strict=True))
+    peaks = device_peaks() if on_gpu else None
+    return [
+        replace(
+            row,
+            work=Work.from_sums(work, peaks if row.on_gpu else None) if work else None,
+            memory=MemoryUse.from_sums(memory) if memory else None,
+        )
+        for row, (work, memory) in zip(rows, sums, strict=True)
+    ]
 
 
 def _read_the_same(rows: list[Row]) -> bool:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
 from gpuprof._common.text import in_markdown, shown_text
-from gpuprof._common.units import NOTHING, byte_size, duration
+from gpuprof._common.units import NOTHING, byte_size, duration, rate
 from gpuprof._display.table import Table
 from gpuprof._timing.rows import Names, Row
 
 if TYPE_CHECKING:
     from gpuprof._frameworks.torch import TorchMemory
+    from gpuprof._timing.memory import MemoryUse
+    from gpuprof._timing.work import Work
 
 MAX_BARS = 40
 
@@ -75,6 +78,8 @@ def table(
                 "self": duration(self_ms(row)) if row.time.count else NOTHING,
                 "% parent": NOTHING if part is None else f"{100 * part:.1f}",
                 "first call": duration(row.time.first),
+                **_work_cells(row.work),
+                **_memory_cells(row.memory),
                 "notes": _notes(row),
             }
         )
@@ -89,10 +94,37 @@ def table(
     ).without_empty()
 
 
+def _work_cells(work: Work | None) -> dict[str, str]:
+    """Return the rates, and the larger of the shares: what limits the row, if anything does."""
+    if work is None:
+        return dict.fromkeys(("FLOP/s", "bytes/s", "% of peak"), "")
+    shares = [(work.flops_share, work.peak_dtype), (work.bytes_share, "memory")]
+    share, of = max(shares, key=lambda each: -1.0 if each[0] is None else each[0])
+    return {
+        "FLOP/s": rate(work.flops_per_s, "FLOP"),
+        "bytes/s": rate(work.bytes_per_s, "B"),
+        "% of peak": "" if share is None else f"{100 * share:.1f} {of}",
+    }
+
+
+def _memory_cells(memory: MemoryUse | None) -> dict[str, str]:
+    peak, change = (memory.peak, memory.change) if memory else (math.nan, math.nan)
+    return {
+        "peak memory": byte_size(round(peak)) if math.isfinite(peak) else "",
+        "memory change": _signed_size(round(change)) if math.isfinite(change) else "",
+    }
+
+
+def _signed_size(size: int) -> str:
+    return f"{'+' if size > 0 else ''}{byte_size(size)}"
+
+
 def _notes(row: Row) -> str:
     counts = {what: getattr(row, what) for what in ("dropped", "pending", "failed", "skipped")}
     notes = [f"{count:,} {what}" for what, count in counts.items() if count]
-    return ", ".join([*notes, *(["host-bound"] if row.host_bound else [])])
+    notes += ["host-bound"] if row.host_bound else []
+    notes += [f"memory: {row.memory.note}"] if row.memory and row.memory.note else []
+    return ", ".join(notes)
 
 
 def _title(clocks: Sequence[str]) -> str:

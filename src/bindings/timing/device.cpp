@@ -151,10 +151,12 @@ void bind_timing_device(py::module_& module) {
   module.def("_samples_in_memory", &timing::samples_in_memory);
   bind_timeline(module);
   py::class_<timing::DeviceBuffer>(module, "DeviceBuffer",
-                                   "Device memory that can be filled, as work for demonstrations.")
+                                   "Device memory that can be filled and copied.")
       .def(py::init(&std::make_unique<timing::DeviceBuffer, std::size_t>), py::arg("nbytes"))
       .def("fill", &timing::DeviceBuffer::fill, py::arg("repeats"), py::arg("stream") = 0,
-           "Write the whole buffer `repeats` times on a stream, by its handle, without waiting.");
+           "Write the whole buffer `repeats` times on a stream, by its handle, without waiting.")
+      .def("copy", &timing::DeviceBuffer::copy, py::arg("repeats"), py::arg("stream") = 0,
+           "Copy its first half onto the second, as `fill` writes.");
   bind_gate(module);
 }
 

@@ -16,6 +16,7 @@
 #include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
 #include "bindings/timing/listeners.hpp"
+#include "bindings/timing/work.hpp"
 #include "timing/device.hpp"
 
 namespace gpuprof::bindings {
@@ -184,6 +185,16 @@ PyObject* get_cuda_started(PyObject* self, void* /*closure*/) {
   return PyBool_FromLong(sample_of(self).device_started);
 }
 
+PyObject* get_work(PyObject* self, void* closure) { return get_amount(sample_of(self), closure); }
+
+int set_work(PyObject* self, PyObject* value, void* closure) {
+  return set_amount(sample_of(self), value, closure);
+}
+
+PyObject* get_memory(PyObject* self, void* /*closure*/) {
+  return guarded<PyObject*>(nullptr, [&] { return memory_of(sample_of(self)); });
+}
+
 const char* state_name(SampleStatus status) noexcept {
   switch (status) {
     case SampleStatus::kOpen:
@@ -257,6 +268,11 @@ PyObject* sample_dict(PyObject* self, PyObject* /*unused*/) {
     result["ms"] = known ? py::object(py::float_(sample_milliseconds(sample))) : py::none();
     result["host_ms"] = left ? py::object(py::float_(sample.host_ms())) : py::none();
     result["failed"] = sample.body_raised || status == SampleStatus::kFailed;
+    for (const auto& [name, which] :
+         {std::pair{"flops", &flops_closure}, {"nbytes", &nbytes_closure}})
+      result[name] = py::reinterpret_steal<py::object>(get_amount(sample, which));
+    const auto memory = py::reinterpret_steal<py::object>(memory_of(sample));
+    result["memory"] = memory.is_none() ? memory : memory.attr("to_dict")();
     return result.release().ptr();
   });
 }
@@ -269,11 +285,12 @@ PyObject* reduce_sample(PyObject* self, PyObject* /*unused*/) {
     if (status == SampleStatus::kOpen || status == SampleStatus::kCaptured)
       throw_unmeasured(sample);
     const py::object restore = py::module_::import("gpuprof._core").attr("_restore_sample");
-    return py::make_tuple(restore,
-                          py::make_tuple(path_names(*sample.path), timing::clock_name(sample.clock),
-                                         static_cast<int>(status), sample.body_raised,
-                                         sample.device_ms, sample.host_end - sample.host_begin,
-                                         sample.host_begin, sample.thread))
+    return py::make_tuple(
+               restore,
+               py::make_tuple(path_names(*sample.path), timing::clock_name(sample.clock),
+                              static_cast<int>(status), sample.body_raised, sample.device_ms,
+                              sample.host_end - sample.host_begin, details_state(sample),
+                              sample.host_begin, sample.thread))
         .release()
         .ptr();
   });
@@ -281,6 +298,7 @@ PyObject* reduce_sample(PyObject* self, PyObject* /*unused*/) {
 
 py::object restore_sample(const std::vector<std::string>& names, const std::string& clock,
                           int status, bool body_raised, double device_ms, std::int64_t host_span,
+                          const py::typing::Tuple<py::object, py::ellipsis>& details,
                           std::int64_t host_begin, std::uint32_t thread) {
   const auto restored = static_cast<SampleStatus>(status);
   if (status < 0 || status > static_cast<int>(SampleStatus::kFailed) ||
@@ -297,6 +315,7 @@ py::object restore_sample(const std::vector<std::string>& names, const std::stri
   sample->host_begin = host_begin;
   sample->host_end = host_begin + host_span;
   sample->thread = thread;
+  restore_details(*sample.get(), details);
   sample->finish(restored);
   return py::reinterpret_steal<py::object>(wrap_sample(std::move(sample)));
 }
@@ -353,6 +372,14 @@ PyGetSetDef sample_getset[] = {
      "Whether nothing was measured because too many samples were pending.", nullptr},
     {"cuda_started_inside", get_cuda_started, nullptr,
      "Whether CUDA came into use inside this CPU-clock scope, so that GPU work may be missing.",
+     nullptr},
+    {"flops", get_work, set_work,
+     "Floating-point operations of this entry, or None. Set it inside the scope.", &flops_closure},
+    {"nbytes", get_work, set_work,
+     "Bytes that this entry reads and writes, or None. Set it inside the scope.", &nbytes_closure},
+    {"memory", get_memory, nullptr,
+     "What the allocators did, a `MemoryUse`. None without `memory=True`, inside the scope, and on "
+     "other clocks than 'cuda'.",
      nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
@@ -425,7 +452,8 @@ void bind_timing_sample(py::module_& module) {
   if (disabled_object == nullptr) throw py::error_already_set();
   module.def("_restore_sample", &restore_sample, py::arg("names"), py::arg("clock"),
              py::arg("status"), py::arg("body_raised"), py::arg("device_ms"), py::arg("host_span"),
-             py::arg("host_begin") = 0, py::arg("thread_id") = 0);
+             py::arg("details") = py::tuple(), py::arg("host_begin") = 0,
+             py::arg("thread_id") = 0);
 }
 
 py::str path_text(const timing::Path& path) { return from_utf8(path.text); }

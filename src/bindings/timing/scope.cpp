@@ -56,6 +56,7 @@ std::size_t newest_entry(const std::vector<NestingEntry>& entries, const void* o
 
 Scope::Scope(ScopeOptions options)
     : options_(std::move(options)),
+      plain_(options_.enabled),
       choice_(choice_of(options_.backend)),
       path_(options_.name.value_or("")) {
   if (choice_ == ClockChoice::kSync) {
@@ -63,6 +64,7 @@ Scope::Scope(ScopeOptions options)
     synchronize_ = options_.backend.attr("synchronize");
   }
   if (!options_.stream.is_none()) stream_ = stream_handle(options_.stream.ptr());
+  if (options_.memory || options_.flops || options_.nbytes) plain_ = false;
   torch_profiler::look();
 }
 
@@ -72,15 +74,15 @@ Scope::~Scope() {
     const SampleRef sample = take_entry({&stack, newest_entry(stack.entries(), this) - 1});
     if (sample && open_ranges::count != 0) open_ranges::abandon(sample.get());
   }
-  for (const auto& [sample, owner] : streams_) Py_DECREF(owner);
+  for (const Held& each : held_) Py_DECREF(each.object);
 }
 
 PyObject* Scope::enter() {
-  if (!is_enabled()) {
-    enter_disabled();
-    return disabled_sample();
-  }
-  SampleRef sample(timing::make_sample());
+  if (!is_plain_and_enabled()) return enter_otherwise();
+  return open_sample(SampleRef(timing::make_sample()));
+}
+
+PyObject* Scope::open_sample(SampleRef sample) {
   Sample* raw = sample.get();
   PyObject* object = wrap_sample(std::move(sample));  // before the clock starts
   if (object == nullptr) throw py::error_already_set();
@@ -175,7 +177,7 @@ void Scope::open_on_stream(Sample& sample) {
   PyObject* owner = nullptr;
   const CurrentStream stream =
       options_.stream.is_none() ? current_stream(&owner) : CurrentStream{stream_, 0};
-  if (owner != nullptr) streams_.emplace_back(&sample, owner);
+  if (owner != nullptr) held_.push_back({&sample, owner, false});
   sample.stream = stream.handle;
   if (options_.verify_stream) {
     try {
@@ -219,28 +221,18 @@ void Scope::exit(bool body_raised) {
     }
   } catch (const std::exception&) {
     if (open_ranges::count != 0) open_ranges::close(sample.get(), false);
-    let_go_of_stream(sample.get());
+    let_go(*sample.get());
     throw;
   }
-  let_go_of_stream(sample.get());
   open_ranges::Closed range;
   if (open_ranges::count != 0) range = open_ranges::close(sample.get(), false);
   if (traced && trace_records()) {  // after the clock: the first time this opens the trace
     name_this_thread();
     trace_host_span(*sample.get(), range.depth);
   }
+  let_go(*sample.get());
   emit_pending_warnings();
   if (is_heard()) call_listeners_after_exit(*sample.get());
-}
-
-void Scope::let_go_of_stream(const Sample* sample) {
-  if (streams_.empty()) return;
-  const auto found = std::find_if(streams_.begin(), streams_.end(),
-                                  [sample](const auto& each) { return each.first == sample; });
-  if (found == streams_.end()) return;
-  PyObject* owner = found->second;
-  streams_.erase(found);
-  Py_DECREF(owner);
 }
 
 void Scope::close_clock(Sample& sample, HostNanoseconds now) {

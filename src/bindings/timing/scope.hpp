@@ -35,6 +35,9 @@ struct ScopeOptions {
   std::optional<bool> enabled;      // none: follows the global switch
   bool verify_stream = false;
   bool record_in_capture = false;
+  std::optional<double> flops;   // of each entry
+  std::optional<double> nbytes;  // of each entry
+  bool memory = false;           // read the allocators at each entry and exit
 };
 
 class Scope {
@@ -58,6 +61,11 @@ class Scope {
     if (switches.disabled_for_good || is_paused()) return false;
     return options_.enabled.value_or(timing::scope::enabled.load(std::memory_order_relaxed));
   }
+  // The usual entry needs one look: whether the scope is on and asks for nothing but the time.
+  [[nodiscard]] bool is_plain_and_enabled() const noexcept {
+    if (switches.disabled_for_good || is_paused()) return false;
+    return plain_.value_or(timing::scope::enabled.load(std::memory_order_relaxed));
+  }
   [[nodiscard]] bool is_off() const noexcept { return !is_enabled(); }
   // Whatever the switch says later.
   [[nodiscard]] bool is_off_for_good() const noexcept {
@@ -70,7 +78,16 @@ class Scope {
     std::size_t index;
   };
 
+  // What an open sample needs until it is left.
+  struct Held {
+    const timing::Sample* sample;
+    PyObject* object;
+    bool is_reading;  // of the allocators; else the stream lives as long as the object
+  };
+
   [[nodiscard]] bool chooses_cuda() const;
+  PyObject* enter_otherwise();
+  PyObject* open_sample(timing::SampleRef sample);
   void enter_disabled();
   void push_entry(ScopeStack& stack, timing::NestingEntry entry);
   timing::SampleRef take_entry(const Place& place);
@@ -82,9 +99,13 @@ class Scope {
   bool synchronize_backend();
   [[nodiscard]] Place find_open() const;
   void open_range(const timing::Sample& sample, std::uint32_t told);
-  void let_go_of_stream(const timing::Sample* sample);
+  void let_go(timing::Sample& sample) {
+    if (!held_.empty()) let_go_of_held(sample);
+  }
+  void let_go_of_held(timing::Sample& sample);
 
   ScopeOptions options_;
+  std::optional<bool> plain_;  // options_.enabled; false where an entry needs more than a clock
   ClockChoice choice_ = ClockChoice::kAuto;
   timing::ClockId sync_clock_ = timing::kCpuClock;
   pybind11::object synchronize_;
@@ -93,8 +114,7 @@ class Scope {
   OpenScopeStacks open_in_;
   std::size_t unmeasured_ = 0;  // open entries without a place, because timing was off
   timing::SampleRef last_;
-  // What the streams of open samples live as long as, where the scope was given none.
-  std::vector<std::pair<const timing::Sample*, PyObject*>> streams_;
+  std::vector<Held> held_;
   std::unique_ptr<RangeAttributes> attributes_;  // made when somebody listens
 };
 

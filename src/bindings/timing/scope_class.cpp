@@ -18,6 +18,7 @@
 #include "bindings/timing/listeners.hpp"
 #include "bindings/timing/sample.hpp"
 #include "bindings/timing/scope.hpp"
+#include "bindings/timing/work.hpp"
 #include "timing/device.hpp"
 #include "timing/scope.hpp"
 
@@ -49,17 +50,23 @@ struct TimerArguments {
   PyObject* enabled = Py_None;
   PyObject* verify_stream = Py_False;
   PyObject* in_capture = nullptr;
+  PyObject* memory = Py_False;
+  PyObject* flops = Py_None;
+  PyObject* nbytes = Py_None;
 };
 
 bool sort_arguments(TimerArguments& given, PyObject* const* arguments, Py_ssize_t count,
                     PyObject* keywords) {
-  const std::array<std::pair<const char*, PyObject**>, 6> places{
+  const std::array<std::pair<const char*, PyObject**>, 9> places{
       {{"name", &given.name},
        {"stream", &given.stream},
        {"backend", &given.backend},
        {"enabled", &given.enabled},
        {"verify_stream", &given.verify_stream},
-       {"in_capture", &given.in_capture}}};
+       {"in_capture", &given.in_capture},
+       {"memory", &given.memory},
+       {"flops", &given.flops},
+       {"nbytes", &given.nbytes}}};
   if (count > 1) return false;
   if (count == 1) given.name = arguments[0];
   const Py_ssize_t named = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
@@ -90,7 +97,8 @@ bool is_usual(const TimerArguments& given) {
   return (given.backend == nullptr || is_one_of(given.backend, {"auto", "cpu", "cuda"})) &&
          (given.enabled == Py_None || PyBool_Check(given.enabled) != 0) &&
          PyBool_Check(given.verify_stream) != 0 &&
-         (given.in_capture == nullptr || is_one_of(given.in_capture, {"auto", "skip", "record"}));
+         (given.in_capture == nullptr || is_one_of(given.in_capture, {"auto", "skip", "record"})) &&
+         PyBool_Check(given.memory) != 0 && is_amount(given.flops) && is_amount(given.nbytes);
 }
 
 // A scope only watches: where CUDA was lost to a fork or an error it can be made, measures nothing,
@@ -120,8 +128,12 @@ py::object make_usual(const TimerArguments& given) {
   options.verify_stream = given.verify_stream == Py_True;
   options.record_in_capture =
       given.in_capture != nullptr && is_one_of(given.in_capture, {"record"});
+  options.memory = given.memory == Py_True;
+  options.flops = amount_of(given.flops, "flops");
+  options.nbytes = amount_of(given.nbytes, "nbytes");
   const bool is_plain = options.name && given.stream == Py_None && is_auto &&
-                        given.enabled == Py_None && !options.verify_stream &&
+                        given.enabled == Py_None && !options.verify_stream && !options.memory &&
+                        !options.flops && !options.nbytes &&
                         (given.in_capture == nullptr || is_one_of(given.in_capture, {"auto"}));
   py::object scope = py::cast(std::make_unique<Scope>(std::move(options)));
   if (!is_plain || PyDict_GET_SIZE(scopes_by_name) >= kMaxScopes) return scope;
@@ -154,7 +166,7 @@ PyObject* timer(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t cou
 
 PyMethodDef timer_method{
     "timer", as_method(&timer), METH_FASTCALL | METH_KEYWORDS,
-    R"(timer(name=None, *, stream=None, backend='auto', enabled=None, verify_stream=False, in_capture='auto')
+    R"(timer(name=None, *, stream=None, backend='auto', enabled=None, verify_stream=False, in_capture='auto', memory=False, flops=None, nbytes=None)
 --
 
 Time what runs in a ``with`` block, or in a function.
@@ -182,6 +194,14 @@ verify_stream : bool
 in_capture : {'auto', 'record', 'skip'}
     What to do inside a stream capture that gpuprof did not open: ``'auto'`` and ``'skip'`` measure
     nothing, ``'record'`` makes the records nodes of the graph, so that ``ms`` is the last replay's.
+memory : bool
+    Read torch's and CuPy's allocators at each entry and exit: ``sample.memory`` and ``row.memory``
+    have the peak and the change in bytes. On the CUDA clock only.
+flops : float, optional
+    Floating-point operations of each entry; the body may set ``sample.flops`` instead. The row then
+    shows TFLOP/s.
+nbytes : float, optional
+    Bytes that each entry reads and writes, or ``sample.nbytes``; the row then shows GB/s.
 
 Returns
 -------
@@ -271,13 +291,16 @@ void bind_timing_scope(py::module_& module) {
                           py::is_final(), "A named span of code, timed each time it is entered.");
   scope
       .def(py::init([](std::optional<std::string> name, py::object stream, py::object backend,
-                       std::optional<bool> enabled, bool verify_stream, bool record_in_capture) {
-             return std::make_unique<Scope>(ScopeOptions{std::move(name), std::move(stream),
-                                                         std::move(backend), enabled, verify_stream,
-                                                         record_in_capture});
+                       std::optional<bool> enabled, bool verify_stream, bool record_in_capture,
+                       bool memory, const py::object& flops, const py::object& nbytes) {
+             return std::make_unique<Scope>(
+                 ScopeOptions{std::move(name), std::move(stream), std::move(backend), enabled,
+                              verify_stream, record_in_capture, amount_of(flops.ptr(), "flops"),
+                              amount_of(nbytes.ptr(), "nbytes"), memory});
            }),
            py::arg("name"), py::kw_only(), py::arg("stream"), py::arg("backend"),
-           py::arg("enabled"), py::arg("verify_stream"), py::arg("record_in_capture"))
+           py::arg("enabled"), py::arg("verify_stream"), py::arg("record_in_capture"),
+           py::arg("memory") = false, py::arg("flops") = py::none(), py::arg("nbytes") = py::none())
       .def_property_readonly("last", &last_sample, "The sample of the last exit, or None.")
       .def_property_readonly("ms", &last_milliseconds,
                              "`last.ms`: waits. Raises InvalidStateError before the first exit.")
@@ -292,6 +315,9 @@ void bind_timing_scope(py::module_& module) {
                                result["enabled"] = options.enabled;
                                result["verify_stream"] = options.verify_stream;
                                result["in_capture"] = options.record_in_capture ? "record" : "auto";
+                               result["memory"] = options.memory;
+                               result["flops"] = options.flops;
+                               result["nbytes"] = options.nbytes;
                                return result;
                              })
       .def("__reduce__",

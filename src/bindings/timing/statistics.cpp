@@ -15,6 +15,7 @@
 #include "bindings/ranges/scope_stack.hpp"
 #include "bindings/timing/listeners.hpp"
 #include "bindings/timing/sample.hpp"
+#include "bindings/timing/work.hpp"
 #include "timing/device.hpp"
 
 namespace gpuprof::bindings {
@@ -79,6 +80,8 @@ py::dict row_dict(const timing::Row& row, std::uint64_t pending) {
   result["skipped"] = row.skipped;
   result["gpu"] = row.has_device ? summary_dict(row.device) : py::none();
   result["host"] = summary_dict(row.host);
+  result["work"] = work_dict(row.work);
+  result["memory"] = memory_dict(row.memory);
   return result;
 }
 
@@ -104,7 +107,7 @@ py::dict snapshot(bool wait) {
     rows.append(row_dict(row, waiting));
   }
   for (const auto& [path, count] : pending) {  // entered, but nothing measured yet
-    rows.append(row_dict({path, timing::kCudaClock, true, {}, {}, 0, 0, 0}, count));
+    rows.append(row_dict({path, timing::kCudaClock, true, {}, {}, 0, 0, 0, {}, {}}, count));
   }
   py::dict result;
   result["rows"] = rows;

@@ -1,0 +1,236 @@
+"""``gpuprof info --peaks``: measures the most that the GPU does, and stores it.
+
+The memory's bandwidth is that of a copy by the driver. The FLOP/s are those of a product of square
+matrices by torch, else by CuPy; without both there are none. Each is the best of several runs of
+`gpuprof.benchmark`, so that one that was disturbed does not count. The GPU is the first visible
+one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import gpuprof._core as _core
+from gpuprof._benchmark.api import benchmark
+from gpuprof._benchmark.work import first_line
+from gpuprof._common import machine
+from gpuprof._common import peaks as common_peaks
+from gpuprof._common.peaks import Peaks
+from gpuprof._common.text import shown_text
+from gpuprof._common.units import byte_size, rate
+from gpuprof._display.table import Table
+from gpuprof.errors import CudaUnavailableError, GpuprofError
+
+RUNS = 3
+RUN_S = 0.3  # at least, for each run
+RUN_MOST_S = 2.0
+COPY_BYTES = 2 << 30  # read and written together: many times any L2 cache
+COPY_SHARE = 4  # of the GPU's memory that the copy takes at most: a fourth
+SIDE = 8192  # of the matrices: long products, and 256 MiB for each matrix of float32
+
+# Takes the side of the matrices; returns a function, and the arguments of its calls.
+Product = Callable[[int], tuple[Callable[..., Any], list[tuple[tuple[Any, ...], dict[str, Any]]]]]
+
+_PER_THREAD_STREAM = 2  # the driver's handle of a default stream
+_DTYPES = ("float32", "tf32", "bfloat16", "float16")
+_CUPY_DTYPES = ("float32", "float16")
+
+
+@dataclass
+class Measured:
+    """The peaks, a line for each of them on how it was measured, and what could not be."""
+
+    peaks: Peaks
+    memory: int
+    driver: str | None
+    how: dict[str, str]
+    notes: list[str] = field(default_factory=list)
+    path: Path | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plain form, for JSON: that of the file, with what is said besides."""
+        return {
+            "format": common_peaks.FORMAT,
+            "version": common_peaks.VERSION,
+            "peaks": {self.peaks.key: self.peaks.to_dict()},
+            "file": None if self.path is None else str(self.path),
+            "how": dict(self.how),
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        head = f"{self.peaks.device}, {byte_size(self.memory)}, driver {self.driver or 'not known'}"
+        lines = [["memory copy", rate(self.peaks.bytes_per_s, "B"), self.how["memory copy"]]]
+        for name, value in self.peaks.flops.items():
+            lines.append([name, rate(value, "FLOP"), self.how[name]])
+        table = Table(["what", "peak", "measured"], lines, frozenset({"what", "measured"})).plain()
+        notes = [f"note: {note}" for note in self.notes]
+        stored = [] if self.path is None else [f"stored in {self.path}"]
+        text = [f"peaks of {head}", "", *table, "", *notes, *stored]
+        return "".join(f"{shown_text(line)}\n" for line in text)
+
+
+def run(*, as_json: bool) -> tuple[int, str]:
+    """Measure and store; return the exit code and the text to print.
+
+    The code is 1 if the file cannot be written. CudaUnavailableError without a GPU.
+    """
+    found = measured()
+    code = 0
+    try:
+        found.path = common_peaks.store(found.peaks)
+    except (OSError, ValueError) as error:
+        code = 1
+        found.notes.append(f"not stored: {common_peaks.store_path()}: {error}")
+    return code, f"{json.dumps(found.to_dict(), indent=2)}\n" if as_json else str(found)
+
+
+def measured() -> Measured:
+    """Measure the first visible GPU."""
+    _check_driver()
+    found = Measured(Peaks(), 0, None, {})
+    library, product_of = _library(found.notes)
+    memory = _core.devices()[0]["total_memory"]
+    bytes_per_s = _bandwidth(min(COPY_BYTES, memory // COPY_SHARE), found)
+    flops = {}
+    for dtype, product in product_of:
+        try:
+            flops[dtype] = _flops(dtype, product, library, found)
+        except Exception as error:  # whatever the library raises; the others still count
+            found.notes.append(_noted(f"{dtype} was left out", error))
+    described = machine.describe(0)
+    found.memory, found.driver = described["gpu_memory"] or 0, described["driver"]
+    found.peaks = Peaks(
+        flops,
+        bytes_per_s,
+        date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        device=described["gpu"] or "",
+        key=common_peaks.key_of(described),
+    )
+    return found
+
+
+def _check_driver() -> None:
+    driver = dict(_core.driver_info())
+    if not driver["available"]:
+        message = f"there is no GPU whose peaks could be measured: {driver['reason']}"
+        raise CudaUnavailableError(message)
+    if not _core.devices():
+        message = "there is no GPU whose peaks could be measured: CUDA sees no device"
+        raise CudaUnavailableError(message)
+
+
+def _noted(what: str, error: Exception) -> str:
+    return f"{what}: {first_line(error)}"
+
+
+def _bandwidth(size: int, found: Measured) -> float:
+    buffer = _core.DeviceBuffer(size)
+    moved = size // 2 * 2
+    stream = _PER_THREAD_STREAM
+    seconds = _best_s(found, "the memory copy", buffer.copy, (1, stream), stream=stream)
+    found.how["memory copy"] = f"{byte_size(moved // 2)} copied by the driver"
+    return moved / seconds
+
+
+def _flops(dtype: str, product: Product, library: str, found: Measured) -> float:
+    function, calls = product(SIDE)
+    seconds = min(_best_s(found, dtype, function, *call) for call in calls)
+    found.how[dtype] = f"{SIDE:,} x {SIDE:,} matrices, {library}"
+    return 2 * SIDE**3 / seconds
+
+
+def _best_s(
+    found: Measured,
+    name: str,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    stream: object = None,
+) -> float:
+    """Return the seconds of a call in the fastest of several runs."""
+    results = [
+        benchmark(
+            function,
+            args,
+            kwargs,
+            name=name,
+            mode="batched",
+            stream=stream,
+            min_time_s=RUN_S,
+            max_time_s=RUN_MOST_S,
+        )
+        for _ in range(RUNS)
+    ]
+    best = min(results, key=lambda each: each.median_ms)
+    if best.clock != "cuda" or best.median_ms <= 0.0:
+        message = f"no time on the GPU was measured for {name}"
+        raise GpuprofError(message)
+    slowed = ", ".join(best.throttle_reasons)
+    if slowed:
+        note = f"{name}: the GPU lowered its clocks: {slowed}"
+        if note not in found.notes:
+            found.notes.append(note)
+    return best.median_ms / 1e3
+
+
+def _library(notes: list[str]) -> tuple[str, list[tuple[str, Product]]]:
+    """Return the library that multiplies, with a product for each data type."""
+    if _core.driver_info()["override"]:
+        # The libraries would use the system's driver, whose handles mean nothing to this one.
+        notes.append("no FLOP/s: GPUPROF_CUDA_DRIVER names a driver that torch and CuPy do not use")
+        return "", []
+    torch = _imported("torch", notes)
+    if torch is not None:
+        if torch.cuda.is_available():
+            return f"torch {torch.__version__}", [
+                (name, _torch_product(torch, name)) for name in _DTYPES
+            ]
+        notes.append("torch sees no CUDA device")
+    cupy = _imported("cupy", notes)
+    if cupy is not None:
+        notes.append(f"{' and '.join(sorted({*_DTYPES} - {*_CUPY_DTYPES}))} need torch")
+        return f"CuPy {cupy.__version__}", [
+            (name, _cupy_product(cupy, name)) for name in _CUPY_DTYPES
+        ]
+    notes.append("no FLOP/s: they take torch or CuPy, and neither is there")
+    return "", []
+
+
+def _imported(name: str, notes: list[str]) -> Any:
+    if importlib.util.find_spec(name) is None:
+        return None
+    try:
+        return importlib.import_module(name)
+    except Exception as error:  # a broken library must not end the command
+        notes.append(_noted(f"{name} does not work here", error))
+        return None
+
+
+def _torch_product(torch: Any, name: str) -> Product:
+    def product(side: int) -> Any:
+        # A process of the command alone: what is set here disturbs nobody.
+        torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
+        dtype = torch.float32 if name == "tf32" else getattr(torch, name)
+        a, b = (torch.randn(side, side, device="cuda:0", dtype=dtype) for _ in range(2))
+        out = {"out": torch.empty_like(a)}
+        return torch.mm, [((a, b), out), ((a, b.t()), out)]
+
+    return product
+
+
+def _cupy_product(cupy: Any, name: str) -> Product:
+    def product(side: int) -> Any:
+        a, b = (cupy.random.standard_normal((side, side)).astype(name) for _ in range(2))
+        out = {"out": cupy.empty_like(a)}
+        return cupy.matmul, [((a, b), out), ((a, b.T), out)]
+
+    return product

@@ -1,0 +1,79 @@
+"""What the scopes of a row did, as they were told, and how fast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpuprof._common.peaks import Peaks
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of a row's samples that were told it, and its rates.
+
+    What was not told, and what cannot be said of it, is None. Rates are the work of those samples
+    over their time: the GPU's on the clock ``'cuda'``, else the host's.
+
+    Attributes
+    ----------
+    count : int
+        How many samples have work.
+    flops, nbytes : float or None
+        Floating-point operations and bytes of one sample, on average.
+    flops_per_s, bytes_per_s : float or None
+        FLOP/s and bytes per second.
+    flops_share, bytes_share : float or None
+        The share of the device's peak, 1.0 being all of it; None where that is not known.
+    peak_dtype : str
+        The data type of whose peak `flops_share` is: the fastest of the device.
+    """
+
+    __module__ = "gpuprof"
+
+    count: int
+    flops: float | None = None
+    nbytes: float | None = None
+    flops_per_s: float | None = None
+    bytes_per_s: float | None = None
+    flops_share: float | None = None
+    bytes_share: float | None = None
+    peak_dtype: str = ""
+
+    @classmethod
+    def from_sums(cls, sums: Mapping[str, Any], peaks: Peaks | None) -> Work:
+        """Build one from what the core summed up, in FLOP, bytes and milliseconds."""
+        flops, nbytes = sums["flops_count"], sums["bytes_count"]
+        flops_per_s = _rate(sums["flops"], sums["flops_ms"])
+        bytes_per_s = _rate(sums["nbytes"], sums["bytes_ms"])
+        fastest = None if peaks is None or flops_per_s is None else peaks.flops_of()
+        most_bytes = None if peaks is None else peaks.bytes_per_s
+        return cls(
+            count=max(flops, nbytes),
+            flops=sums["flops"] / flops if flops else None,
+            nbytes=sums["nbytes"] / nbytes if nbytes else None,
+            flops_per_s=flops_per_s,
+            bytes_per_s=bytes_per_s,
+            flops_share=_share(flops_per_s, fastest[1] if fastest else None),
+            bytes_share=_share(bytes_per_s, most_bytes),
+            peak_dtype=fastest[0] if fastest else "",
+        )
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Work:
+        """Build one from its plain form."""
+        return cls(**{field.name: data[field.name] for field in fields(cls)})
+
+    def to_dict(self) -> dict[str, int | float | str | None]:
+        """Return the plain form."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def _rate(amount: float, ms: float) -> float | None:
+    return amount / (ms / 1000.0) if ms > 0 else None
+
+
+def _share(rate: float | None, most: float | None) -> float | None:
+    return None if rate is None or not most else rate / most

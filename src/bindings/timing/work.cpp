@@ -1,0 +1,257 @@
+#include "bindings/timing/work.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "bindings/python/callbacks.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/timing/sample.hpp"
+#include "bindings/timing/scope.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+using timing::MemoryNote;
+using timing::MemoryUse;
+using timing::Sample;
+using timing::SampleRef;
+using timing::SampleStatus;
+using timing::SpanDetails;
+
+int flops_closure = 0;
+int nbytes_closure = 0;
+
+namespace {
+
+double& amount_in(SpanDetails& details, void* closure) noexcept {
+  return closure == &flops_closure ? details.flops : details.nbytes;
+}
+
+std::string wrong_amount(PyObject* value, const char* argument) {
+  return std::string(argument) + ": expected a finite number >= 0 or None, got " +
+         py::repr(value).cast<std::string>();
+}
+
+// Whether a sample was measured, so that the statistics may have counted it.
+bool is_left(const Sample& sample) noexcept {
+  switch (sample.load_status()) {
+    case SampleStatus::kPending:
+    case SampleStatus::kDone:
+    case SampleStatus::kCaptured:
+      return true;
+    default:
+      return false;
+  }
+}
+
+MemoryUse failed_reading() {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  return {kNan, kNan, kNan, MemoryNote::kRefused};
+}
+
+MemoryUse read_again(PyObject* reading) {
+  if (reading == Py_None) return failed_reading();
+  PyObject* result = PyObject_CallOneArg(callback(Callback::kEndMemory), reading);
+  if (result == nullptr) {
+    ignore_exception();
+    return failed_reading();
+  }
+  const auto found = py::reinterpret_steal<py::tuple>(result);
+  return {found[0].cast<double>(), found[1].cast<double>(), found[2].cast<double>(),
+          static_cast<MemoryNote>(found[3].cast<int>())};
+}
+
+void note_memory(Sample& sample, const MemoryUse& use) {
+  SpanDetails& details = *sample.details;  // made at the entry
+  details.memory = use;
+  details.memory_read.store(true, std::memory_order_release);
+  const SampleStatus status = sample.load_status();
+  if (sample.body_raised) return;
+  if (status == SampleStatus::kPending || status == SampleStatus::kDone) {
+    timing::statistics::add_memory(sample, use);
+  }
+}
+
+}  // namespace
+
+std::optional<double> amount_of(PyObject* value, const char* argument) {
+  if (value == Py_None) return std::nullopt;
+  const double amount = PyBool_Check(value) != 0 ? -1.0 : PyFloat_AsDouble(value);
+  if (PyBool_Check(value) != 0 || (amount == -1.0 && PyErr_Occurred() != nullptr)) {
+    const bool too_large = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
+    if (PyErr_Occurred() != nullptr && !too_large && !PyErr_ExceptionMatches(PyExc_TypeError)) {
+      throw py::error_already_set();
+    }
+    PyErr_Clear();
+    if (too_large) throw py::value_error(wrong_amount(value, argument));
+    throw py::type_error(wrong_amount(value, argument));
+  }
+  if (!(amount >= 0.0) || std::isinf(amount)) {
+    throw py::value_error(wrong_amount(value, argument));
+  }
+  return amount;
+}
+
+bool is_amount(PyObject* value) {
+  if (value == Py_None) return true;
+  if (PyFloat_CheckExact(value) == 0 && PyLong_CheckExact(value) == 0) return false;
+  const double amount = PyFloat_AsDouble(value);
+  PyErr_Clear();
+  return amount >= 0.0 && !std::isinf(amount);
+}
+
+PyObject* get_amount(const Sample& sample, void* closure) {
+  if (sample.details == nullptr) Py_RETURN_NONE;
+  const double amount = amount_in(*sample.details, closure);
+  if (amount < 0.0) Py_RETURN_NONE;
+  return PyFloat_FromDouble(amount);
+}
+
+int set_amount(Sample& sample, PyObject* value, void* closure) {
+  const char* argument = closure == &flops_closure ? "flops" : "nbytes";
+  if (value == nullptr) {
+    PyErr_Format(PyExc_AttributeError, "%s: it cannot be deleted; set it to None", argument);
+    return -1;
+  }
+  return guarded(-1, [&] {
+    const std::optional<double> amount = amount_of(value, argument);
+    if (is_left(sample)) {
+      throw_invalid_state((std::string(argument) +
+                           ": the scope of this sample was left, and its work is counted; set it "
+                           "inside the with block")
+                              .c_str());
+    }
+    if (sample.load_status() == SampleStatus::kDisabled) return 0;  // one object for all
+    amount_in(timing::details_of(sample), closure) = amount.value_or(-1.0);
+    return 0;
+  });
+}
+
+PyObject* memory_of(const Sample& sample) {
+  const SpanDetails* details = sample.details;
+  if (details == nullptr || !details->memory_read.load(std::memory_order_acquire) ||
+      details->memory.note == MemoryNote::kOtherClock) {
+    Py_RETURN_NONE;
+  }
+  const MemoryUse& use = details->memory;
+  PyObject* result = PyObject_CallFunction(callback(Callback::kMemoryUse), "dddi", use.peak,
+                                           use.absolute, use.change, static_cast<int>(use.note));
+  if (result == nullptr) throw py::error_already_set();
+  return result;
+}
+
+PyObject* begin_memory(py::handle stream) {
+  PyObject* reading = PyObject_CallOneArg(callback(Callback::kBeginMemory), stream.ptr());
+  if (reading != nullptr) return reading;
+  ignore_exception();
+  return Py_NewRef(Py_None);
+}
+
+void end_memory(Sample& sample, PyObject* reading) {
+  MemoryUse use = read_again(reading);
+  if (sample.clock != timing::kCudaClock) use.note = MemoryNote::kOtherClock;
+  const bool is_read = use.note == MemoryNote::kNone || use.note == MemoryNote::kSum;
+  if (is_read && sample.load_status() == SampleStatus::kCaptured) use.note = MemoryNote::kCapture;
+  note_memory(sample, use);
+}
+
+py::tuple details_state(const Sample& sample) {
+  const SpanDetails* details = sample.details;
+  if (details == nullptr) return py::tuple();
+  py::object memory = py::none();
+  if (details->memory_read.load(std::memory_order_acquire)) {
+    const MemoryUse& use = details->memory;
+    memory = py::make_tuple(use.peak, use.absolute, use.change, static_cast<int>(use.note));
+  }
+  return py::make_tuple(details->flops, details->nbytes, memory);
+}
+
+void restore_details(Sample& sample, const py::tuple& state) {
+  if (state.empty()) return;
+  SpanDetails& details = timing::details_of(sample);
+  details.flops = state[0].cast<double>();
+  details.nbytes = state[1].cast<double>();
+  if (state[2].is_none()) return;
+  const auto memory = state[2].cast<py::tuple>();
+  details.memory = {memory[0].cast<double>(), memory[1].cast<double>(), memory[2].cast<double>(),
+                    static_cast<MemoryNote>(memory[3].cast<int>())};
+  details.wants_memory = true;
+  details.memory_read.store(true, std::memory_order_release);
+}
+
+py::object work_dict(const timing::WorkSums& sums) {
+  if (sums.flops_count == 0 && sums.bytes_count == 0) return py::none();
+  py::dict result;
+  result["flops_count"] = sums.flops_count;
+  result["flops"] = sums.flops;
+  result["flops_ms"] = sums.flops_ms;
+  result["bytes_count"] = sums.bytes_count;
+  result["nbytes"] = sums.nbytes;
+  result["bytes_ms"] = sums.bytes_ms;
+  return std::move(result);
+}
+
+py::object memory_dict(const timing::MemorySums& sums) {
+  if (!sums.asked()) return py::none();
+  py::dict result;
+  result["count"] = sums.count;
+  result["peak"] = sums.peak;
+  result["absolute"] = sums.absolute;
+  result["change"] = sums.change;
+  result["note"] = static_cast<int>(sums.note);
+  return std::move(result);
+}
+
+// The work of one entry is on the sample before the clock starts, the allocators are read outside
+// of it. The plain entries of other scopes do not come here.
+PyObject* Scope::enter_otherwise() {
+  if (!is_enabled()) {
+    enter_disabled();
+    return disabled_sample();
+  }
+  SampleRef sample(timing::make_sample());
+  Sample* raw = sample.get();
+  SpanDetails& details = timing::details_of(*raw);
+  details.flops = options_.flops.value_or(-1.0);
+  details.nbytes = options_.nbytes.value_or(-1.0);
+  details.wants_memory = options_.memory;
+  if (options_.memory) {
+    const bool may_be_cuda = choice_ == ClockChoice::kAuto || choice_ == ClockChoice::kCuda;
+    PyObject* reading = may_be_cuda ? begin_memory(options_.stream) : Py_NewRef(Py_None);
+    held_.push_back({raw, reading, true});
+  }
+  try {
+    return open_sample(std::move(sample));
+  } catch (const std::exception&) {
+    if (options_.memory) {
+      PyObject* reading = held_.back().object;
+      held_.pop_back();
+      Py_DECREF(reading);
+    }
+    throw;
+  }
+}
+
+// Leaving an entry whose sample holds something: rarely called. Runs Python code, which may enter
+// and leave this scope.
+void Scope::let_go_of_held(Sample& sample) {
+  while (true) {
+    const auto found = std::find_if(held_.rbegin(), held_.rend(),
+                                    [&sample](const Held& each) { return each.sample == &sample; });
+    if (found == held_.rend()) return;
+    const Held held = *found;
+    held_.erase(std::next(found).base());
+    try {
+      if (held.is_reading) end_memory(sample, held.object);
+    } catch (const std::exception&) {  // an interrupt
+      Py_DECREF(held.object);
+      let_go_of_held(sample);
+      throw;
+    }
+    Py_DECREF(held.object);
+  }
+}
+
+}  // namespace gpuprof::bindings

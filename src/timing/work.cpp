@@ -1,0 +1,60 @@
+#include "timing/work.hpp"
+
+#include <cmath>
+
+#include "timing/sample.hpp"
+
+namespace gpuprof::timing {
+namespace {
+
+bool has_figures(MemoryNote note) noexcept {
+  return note == MemoryNote::kNone || note == MemoryNote::kSum || note == MemoryNote::kNoPeak;
+}
+
+}  // namespace
+
+SpanDetails& details_of(Sample& sample) {
+  if (sample.details == nullptr) sample.details = new SpanDetails;
+  return *sample.details;
+}
+
+void copy_details(const SpanDetails& captured, Sample& replay) {
+  SpanDetails& details = details_of(replay);
+  details.flops = captured.flops;
+  details.nbytes = captured.nbytes;
+  details.wants_memory = captured.wants_memory;
+}
+
+void drop_details(Sample& sample) noexcept {
+  delete sample.details;
+  sample.details = nullptr;
+}
+
+void WorkSums::add(const SpanDetails& details, double ms) noexcept {
+  if (details.flops >= 0.0) {
+    ++flops_count;
+    flops += details.flops;
+    flops_ms += ms;
+  }
+  if (details.nbytes >= 0.0) {
+    ++bytes_count;
+    nbytes += details.nbytes;
+    bytes_ms += ms;
+  }
+}
+
+void MemorySums::add(const MemoryUse& use) noexcept {
+  if (use.note != MemoryNote::kNone) note = use.note;
+  if (!has_figures(use.note)) return;
+  if (count == 0) {
+    peak = use.peak;
+    absolute = use.absolute;
+  } else {  // fmax ignores a nan beside a number
+    peak = std::fmax(peak, use.peak);
+    absolute = std::fmax(absolute, use.absolute);
+  }
+  ++count;
+  change += use.change;
+}
+
+}  // namespace gpuprof::timing

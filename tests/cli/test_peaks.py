@@ -1,0 +1,143 @@
+"""``gpuprof info --peaks``: what it measures, where it stores that, and what it says without."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpuprof
+from gpuprof import _core
+from gpuprof._cli import info, peaks
+from gpuprof._cli.main import main
+from tests.fake_driver.control import FakeCuda
+
+FAKE_BYTES_PER_S = 128e9  # the fake driver moves 64 bytes a nanosecond, each read and written
+SMALL = 64  # the side of a matrix
+FILLED = 1 << 20
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name, value in (("RUN_S", 0.0), ("RUN_MOST_S", 0.2), ("COPY_BYTES", 8 << 20)):
+        monkeypatch.setattr(peaks, name, value)
+    monkeypatch.setattr(peaks, "RUNS", 2)
+    monkeypatch.setattr(peaks, "SIDE", SMALL)
+    return tmp_path / "gpuprof" / "peaks.json"
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    assert main(["info", *arguments]) == code
+    return capsys.readouterr().out
+
+
+def test_the_memorys_bandwidth_is_measured_by_the_driver_alone(
+    fake: FakeCuda, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = printed(capsys, "--peaks")
+    assert text.startswith("peaks of Fake GPU, 16.0 GiB, driver ")
+    assert "memory copy  128 GB/s  4.0 MiB copied by the driver\n" in text
+    assert "note: no FLOP/s: GPUPROF_CUDA_DRIVER names a driver that torch and CuPy" in text
+    assert f"stored in {store}\n" in text
+    found = gpuprof.device_peaks()
+    assert found is not None
+    assert found.bytes_per_s == pytest.approx(FAKE_BYTES_PER_S, rel=0.01)
+    assert (found.source, found.device, found.flops) == ("measured", "Fake GPU", {})
+
+
+def test_the_json_is_that_of_the_file_with_what_is_said_besides(
+    fake: FakeCuda, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = json.loads(printed(capsys, "--peaks", "--json"))
+    stored = json.loads(store.read_text())
+    assert {key: found[key] for key in stored} == stored
+    assert found["file"] == str(store)
+    assert found["how"] == {"memory copy": "4.0 MiB copied by the driver"}
+    assert len(found["notes"]) == 1
+
+
+def test_info_shows_what_is_stored(fake: FakeCuda, capsys: pytest.CaptureFixture[str]) -> None:
+    before = printed(capsys)
+    assert "not measured: run `gpuprof info --peaks` once\n" in before
+    printed(capsys, "--peaks")
+    text = printed(capsys)
+    (line,) = [line for line in text.splitlines() if line.startswith("peaks 0 ")]
+    assert "memory 128 GB/s, measured 20" in line
+    (peak,) = json.loads(printed(capsys, "--json"))["peaks"]
+    assert peak["index"] == 0
+    assert peak["bytes_per_s"] == pytest.approx(FAKE_BYTES_PER_S, rel=0.01)
+
+
+def test_info_says_why_a_damaged_file_is_not_used(
+    fake: FakeCuda, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.parent.mkdir()
+    store.write_text("{}")
+    found = info.collect()
+    assert found["peaks"] == []
+    assert any("it holds no peaks of gpuprof" in text for text in found["warnings"])
+    text = printed(capsys, "--peaks", code=1)
+    assert f"note: not stored: {store}: it holds no peaks of gpuprof\n" in text
+    assert "memory copy  128 GB/s" in text
+    assert store.read_text() == "{}"
+
+
+def library(*products: tuple[str, Callable[[int], Any]]) -> Callable[[list[str]], Any]:
+    return lambda _notes: ("a library 1.0", [*products])
+
+
+def filling(_side: int) -> Any:
+    """Fill memory, in place of a product: once with one form of the arguments, then in half."""
+    buffer = _core.DeviceBuffer(FILLED)
+    return buffer.fill, [((2, 2), {}), ((1, 2), {})]
+
+
+def test_each_data_type_counts_with_the_fastest_form_of_the_product(
+    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(peaks, "_library", library(("float32", filling)))
+    text = printed(capsys, "--peaks")
+    found = gpuprof.device_peaks()
+    assert found is not None
+    once_s = FILLED / 64e9
+    assert found.flops == {"float32": pytest.approx(2 * SMALL**3 / once_s, rel=0.1)}
+    assert "64 x 64 matrices, a library 1.0\n" in text
+
+
+def test_a_data_type_that_fails_is_left_out_by_name(
+    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(_side: int) -> Any:
+        message = "no memory left\nfor it"
+        raise RuntimeError(message)
+
+    monkeypatch.setattr(peaks, "_library", library(("float16", fails), ("float32", filling)))
+    text = printed(capsys, "--peaks")
+    assert "note: float16 was left out: no memory left\n" in text
+    found = gpuprof.device_peaks()
+    assert found is not None
+    assert [*found.flops] == ["float32"]
+
+
+def test_work_on_the_cpu_is_no_peak(fake: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_cpu = library(("float32", lambda _side: (sum, [(([1, 2],), {})])))
+    monkeypatch.setattr(peaks, "_library", on_cpu)
+    found = peaks.measured()
+    assert found.peaks.flops == {}
+    assert found.notes == ["float32 was left out: no time on the GPU was measured for float32"]
+
+
+def test_without_a_gpu_it_fails_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    absent = {"available": False, "reason": "the CUDA driver cannot be opened"}
+    monkeypatch.setattr(_core, "driver_info", lambda: absent)
+    printed(capsys, "--peaks", code=1)
+    monkeypatch.undo()
+    assert not store.exists()

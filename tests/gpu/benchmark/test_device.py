@@ -1,0 +1,210 @@
+"""The memory of a call and the device's peaks, on a real GPU with torch and CuPy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpuprof
+from tests.gpu.support.frameworks import cupy_or_skip, torch_or_skip
+from tests.support.processes import environment
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|cupy)")]
+
+MIB = 1 << 20
+ROUNDED = (
+    2 * MIB
+)  # torch gives out a cached block that is up to 1 MiB larger than what is asked for
+SIDE = 4096
+
+
+@pytest.fixture
+def torch() -> Any:
+    return torch_or_skip()
+
+
+def measure(function: Callable[..., object], *arguments: Any, **options: Any) -> Any:
+    return gpuprof.benchmark(function, arguments, max_time_s=1.0, progress=False, **options)
+
+
+# Memory
+
+
+@pytest.mark.parametrize("mode", ["graph", "batched", "isolated"])
+def test_the_peak_is_what_a_call_allocates_in_each_mode(torch: Any, mode: str) -> None:
+    x = torch.ones(16 * MIB, dtype=torch.uint8, device="cuda")
+    result = measure(lambda: (x + 1) + 1, mode=mode)
+    assert result.mode == mode
+    assert result.peak_bytes == pytest.approx(32 * MIB, abs=ROUNDED)
+    assert result.memory["change_bytes"] == 0
+    in_place = measure(lambda: x.add_(1), mode=mode)
+    assert in_place.memory == {"peak_bytes": 0, "change_bytes": 0}
+
+
+def training_step(torch: Any, width: int) -> Callable[[], None]:
+    layers = torch.nn
+    model = layers.Sequential(
+        layers.Linear(256, width), layers.ReLU(), layers.Linear(width, 256)
+    ).cuda()
+    optimizer = torch.optim.Adam(model.parameters(), capturable=True)
+    x = torch.randn(512, 256, device="cuda")
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def test_the_peak_of_a_training_step_is_the_same_each_time(torch: Any) -> None:
+    step = training_step(torch, 2048)
+    first, second = measure(step), measure(step)
+    assert first.peak_bytes == pytest.approx(second.peak_bytes, abs=ROUNDED)
+    assert first.peak_bytes > 512 * 2048 * 4  # what the first layer returns
+    assert abs(first.memory["change_bytes"]) < ROUNDED
+    wider = measure(training_step(torch, 4096))
+    assert 1.5 < wider.peak_bytes / first.peak_bytes < 2.5
+
+
+def test_an_earlier_peak_of_the_process_does_not_count(torch: Any) -> None:
+    torch.empty(512 * MIB, dtype=torch.uint8, device="cuda")
+    x = torch.ones(64 * MIB, dtype=torch.uint8, device="cuda")
+    assert measure(lambda: x + 1).peak_bytes == pytest.approx(64 * MIB, abs=ROUNDED)
+
+
+def test_memory_that_a_call_keeps_is_said(torch: Any) -> None:
+    kept: list[Any] = []  # little, as there are thousands of calls
+    result = measure(lambda: kept.append(torch.ones(128, device="cuda")), mode="isolated")
+    assert result.memory == {"peak_bytes": 512, "change_bytes": 512}
+    assert "512 B stay allocated after it" in str(result)
+
+
+def test_memory_of_cupys_pool() -> None:
+    cupy = cupy_or_skip()
+    x = cupy.ones(16 * MIB, dtype="u1")
+    result = measure(lambda: (x + 1) + 1)
+    assert result.peak_bytes == pytest.approx(32 * MIB, abs=ROUNDED)
+    assert result.memory["change_bytes"] == 0
+
+
+def test_a_test_whose_peak_grew_fails_by_name(torch: Any, tmp_path: Path) -> None:
+    pytest.importorskip("scipy", reason="SciPy is not installed")
+    module = tmp_path / "test_peak.py"
+
+    def run(copies: int, *options: str) -> subprocess.CompletedProcess[str]:
+        module.write_text(
+            "import torch\n"
+            "def test_step(gpu_benchmark):\n"
+            "    ones = torch.ones(64 << 20, dtype=torch.uint8, device='cuda')\n"
+            f"    gpu_benchmark(lambda: [ones + 1 for _ in range({copies})])\n",
+            encoding="utf-8",
+        )
+        plugin = ["-q", "-W", "ignore", "-p", "no:cacheprovider", "-p", "gpuprof._pytest.plugin"]
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", *plugin, *options, str(module)],
+            cwd=tmp_path,
+            env=environment(None, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    for _ in range(2):
+        done = run(4, "--gpu-benchmark-save=main")
+        assert done.returncode == 0, done.stdout + done.stderr
+    options = ("--gpu-benchmark-compare=main", "--gpu-benchmark-fail-on=memory")
+    done = run(4, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = run(5, *options)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "MEMORY: test_step: peak memory 256 MiB -> 320 MiB, +25 %, more than 5 %" in done.stdout
+
+
+# Peaks
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A cache folder with the peaks of this GPU, and what the command printed of them."""
+    folder = tmp_path_factory.mktemp("cache")
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuprof", "info", "--peaks", "--json"],
+        env=environment(None, XDG_CACHE_HOME=str(folder)),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    (peaks,) = found["peaks"].values()
+    return folder, peaks
+
+
+@pytest.fixture
+def peaks(cache: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache[0]))
+    return cache[1]
+
+
+def test_a_copy_reaches_the_measured_bandwidth(torch: Any, peaks: dict[str, Any]) -> None:
+    x = torch.empty(128 * MIB, dtype=torch.float32, device="cuda")
+    result = measure(torch.clone, x, nbytes=2 * x.nbytes)
+    assert result.peaks["bytes_per_s"] == peaks["bytes_per_s"]
+    assert 0.5 < result.bytes_share < 1.05
+    assert "% of peak)" in str(result)
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
+def test_a_large_product_reaches_the_measured_peak_of_its_type(
+    torch: Any, peaks: dict[str, Any], name: str
+) -> None:
+    a, b = (torch.randn(SIDE, SIDE, device="cuda", dtype=getattr(torch, name)) for _ in range(2))
+    result = measure(torch.mm, a, b, flops=2 * SIDE**3)
+    assert result.peaks["dtype"] == name
+    assert result.peaks["flops_per_s"] == peaks["flops"][name]
+    assert 0.5 < result.flops_share < 1.15  # a smaller product heats the GPU less
+
+
+def test_the_peaks_are_in_the_order_that_the_hardware_has(
+    torch: Any, peaks: dict[str, Any]
+) -> None:
+    assert torch.cuda.get_device_name() == peaks["device"]
+    flops = peaks["flops"]
+    assert set(flops) == {"float32", "tf32", "bfloat16", "float16"}
+    if torch.cuda.get_device_capability() >= (8, 0):
+        assert flops["float32"] < flops["tf32"] < flops["bfloat16"]
+        assert 0.7 < flops["bfloat16"] / flops["float16"] < 1.4
+
+
+def test_without_torch_and_cupy_there_is_the_bandwidth(
+    peaks: dict[str, Any], tmp_path: Path
+) -> None:
+    code = (
+        "import runpy, sys\n"
+        "sys.modules.update(torch=None, cupy=None)\n"
+        "sys.argv = ['gpuprof', 'info', '--peaks', '--json']\n"
+        "runpy.run_module('gpuprof', run_name='__main__')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(None, XDG_CACHE_HOME=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    (alone,) = found["peaks"].values()
+    assert alone["flops"] == {}
+    assert "neither is there" in found["notes"][-1]
+    assert alone["bytes_per_s"] == pytest.approx(peaks["bytes_per_s"], rel=0.1)

@@ -1,0 +1,187 @@
+"""Memory in tests: a test whose peak grew fails, by name; what does not fail, and how it is set."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.pytest_projects import Project
+
+COMPARE = "--gpu-benchmark-compare=main"
+GREW = "MEMORY: test_b: peak memory 1.21 GiB -> 1.50 GiB, +24 %, more than 5 %"
+TWO_TESTS = """
+def test_a(gpu_benchmark):
+    gpu_benchmark(sum, [1])
+
+def test_b(gpu_benchmark):
+    gpu_benchmark(sum, [1])
+"""
+MARKED = """
+import pytest
+
+def test_a(gpu_benchmark):
+    gpu_benchmark(sum, [1])
+
+@pytest.mark.gpu_benchmark(memory_threshold={})
+def test_b(gpu_benchmark):
+    gpu_benchmark(sum, [1])
+"""
+
+
+@pytest.fixture
+def stored(project: Project) -> Project:
+    """A project with a baseline of five runs, of 100 and of 1,239 MiB."""
+    project.pytester.makepyfile(test_it=TWO_TESTS)
+    project.on_gpu(1.0)
+    project.memory(test_a=100, test_b=1239)
+    project.save_runs()
+    return project
+
+
+def test_the_test_whose_peak_grew_fails_by_name_and_in_words(stored: Project) -> None:
+    stored.memory(test_a=100, test_b=1536)
+    done = stored.run(COMPARE)
+    done.assert_outcomes(passed=1, failed=1)
+    done.stdout.fnmatch_lines(
+        [
+            "*_ test_b _*",
+            GREW,
+            "*median *95 % interval *min *memory *samples",
+            "*baseline 'main' *1.00 ms *1.21 GiB *5 runs",
+            "*now *1.00 ms *1.50 GiB *45",
+            "*measured again *1.00 ms *1.50 GiB *45",
+            "*memory       peak memory 1.21 GiB -> 1.50 GiB, +24 %, more than 5 %",
+            "test_a *100 MiB *SAME",
+            "test_b *1.50 GiB *SAME, MEMORY",
+            "MEMORY test_it.py::test_b: peak memory 1.21 GiB -> 1.50 GiB, +24 %, more than 5 %",
+            "*: 2 SAME, 1 MEMORY",
+            "FAILED test_it.py::test_b - Failed: MEMORY: test_b: peak memory 1.21 GiB -> 1*",
+        ]
+    )
+
+
+def test_unchanged_memory_passes_without_a_second_measurement(stored: Project) -> None:
+    done = stored.run(COMPARE)
+    done.assert_outcomes(passed=2)
+    assert len(stored.calls()) == 2
+    assert "MEMORY" not in done.stdout.str()
+
+
+def test_a_peak_that_is_high_only_once_does_not_fail(stored: Project) -> None:
+    stored.memory(test_a=100, test_b=[1536, 1239])
+    done = stored.run(COMPARE)
+    done.assert_outcomes(passed=2)
+    assert len(stored.calls()) == 3
+    stored.memory(test_a=100, test_b=[1536, 1400])
+    done = stored.run(COMPARE)
+    done.assert_outcomes(passed=1, failed=1)
+    done.stdout.fnmatch_lines(["MEMORY: test_b: *1.21 GiB -> 1.37 GiB, +13 %, more than 5 %"])
+
+
+def test_the_second_measurement_for_memory_is_none_for_the_time(stored: Project) -> None:
+    stored.times(1.0, fields=stored.plan()["fields"], test_b=[1.0, 1.5])
+    stored.memory(test_a=100, test_b=[1536, 1239])
+    done = stored.run(COMPARE)
+    done.assert_outcomes(passed=2)
+
+
+def test_a_test_that_is_slower_and_takes_more_says_both(stored: Project) -> None:
+    stored.times(1.0, fields=stored.plan()["fields"], test_b=1.5)
+    stored.memory(test_a=100, test_b=1536)
+    done = stored.run(COMPARE)
+    done.assert_outcomes(passed=1, failed=1)
+    done.stdout.fnmatch_lines(["SLOW: 1.50 times*", GREW, "test_b *SLOW, MEMORY"])
+
+
+@pytest.mark.parametrize("fail_on", ["slow", "never", "ambiguous,nodata,incomparable"])
+def test_growth_that_is_not_to_fail_is_shown_all_the_same(stored: Project, fail_on: str) -> None:
+    stored.memory(test_a=100, test_b=1536)
+    done = stored.run(COMPARE, f"--gpu-benchmark-fail-on={fail_on}")
+    done.assert_outcomes(passed=2)
+    done.stdout.fnmatch_lines(["*: 2 SAME, 1 MEMORY"])
+    assert len(stored.calls()) == 2
+
+
+def test_memory_alone_may_fail(stored: Project) -> None:
+    stored.times(1.0, fields=stored.plan()["fields"], test_a=1.5)
+    stored.memory(test_a=100, test_b=1536)
+    done = stored.run(COMPARE, "--gpu-benchmark-fail-on=memory")
+    done.assert_outcomes(passed=1, failed=1)
+    done.stdout.fnmatch_lines([GREW])
+
+
+@pytest.mark.parametrize(("threshold", "failed"), [("30%", 0), ("0.3", 0), (" 20 % ", 1)])
+def test_the_threshold_is_an_option(stored: Project, threshold: str, failed: int) -> None:
+    stored.memory(test_a=100, test_b=1536)
+    done = stored.run(COMPARE, f"--gpu-benchmark-memory-threshold={threshold}")
+    done.assert_outcomes(passed=2 - failed, failed=failed)
+
+
+def test_the_threshold_is_an_ini_key(stored: Project) -> None:
+    stored.pytester.makeini("[pytest]\ngpu_benchmark_memory_threshold = 30%\n")
+    stored.memory(test_a=110, test_b=1536)
+    stored.run(COMPARE).assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(("threshold", "failed"), [("0.3", 0), ("0.2", 1)])
+def test_the_markers_threshold_wins(stored: Project, threshold: str, failed: int) -> None:
+    stored.pytester.makepyfile(test_it=MARKED.format(threshold))
+    stored.memory(test_a=100, test_b=1536)
+    done = stored.run(COMPARE, "--gpu-benchmark-memory-threshold=25%")
+    done.assert_outcomes(passed=2 - failed, failed=failed)
+
+
+@pytest.mark.parametrize("threshold", ["5 percent", "", "-1%", "101%", "nan", "5"])
+def test_a_wrong_threshold_is_a_usage_error(stored: Project, threshold: str) -> None:
+    done = stored.run(COMPARE, f"--gpu-benchmark-memory-threshold={threshold}")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines(["*--gpu-benchmark-memory-threshold is *"])
+
+
+@pytest.mark.parametrize("threshold", ["'5%'", "5", "True", "-0.1"])
+def test_a_wrong_marker_fails_its_test(project: Project, threshold: str) -> None:
+    project.pytester.makepyfile(test_it=MARKED.format(threshold))
+    done = project.run()
+    done.assert_outcomes(passed=1, failed=1)
+    done.stdout.fnmatch_lines([f"*has memory_threshold={threshold}; expected a fraction from 0*"])
+
+
+def test_a_baseline_without_memory_is_no_failure_and_a_note(project: Project) -> None:
+    project.pytester.makepyfile(test_it=TWO_TESTS)
+    project.on_gpu(1.0)
+    project.save_runs()
+    for path in (project.path / ".gpuprof" / "baselines" / "main").glob("*.json"):
+        content = json.loads(path.read_text())
+        for run in content["runs"]:
+            for result in run["results"].values():  # as gpuprof wrote before it measured memory
+                del result["memory"], result["peaks"]
+        path.write_text(json.dumps(content))
+    project.memory(test_a=100, test_b=1536)
+    done = project.run(COMPARE, "--gpu-benchmark-fail-on=memory,nodata")
+    done.assert_outcomes(passed=2)
+    done.stdout.fnmatch_lines(
+        [
+            "note: test_it.py::test_a, test_it.py::test_b: peak memory was not compared: no *",
+            "*: 2 SAME",
+        ]
+    )
+
+
+def test_a_new_test_passes_with_its_memory(stored: Project) -> None:
+    stored.pytester.makepyfile(test_new="def test_c(gpu_benchmark): gpu_benchmark(sum, [1])")
+    stored.memory(test_a=100, test_b=1239, test_c=5000)
+    done = stored.run(COMPARE)
+    done.assert_outcomes(passed=3)
+    done.stdout.fnmatch_lines(["*: 2 SAME, 1 NODATA"])
+
+
+def test_the_file_has_the_memory_and_its_decision(stored: Project) -> None:
+    stored.memory(test_a=100, test_b=1536)
+    stored.run(COMPARE, "--gpu-benchmark-json=out.json")
+    first, second = (each["gpuprof"] for each in stored.written()["benchmarks"])
+    assert first["decision"]["memory"]["verdict"] == "same"
+    assert second["decision"]["memory"]["verdict"] == "memory"
+    assert second["decision"]["memory"]["base_bytes"] == 1239 << 20
+    assert second["result"]["memory"] == {"peak_bytes": 1536 << 20, "change_bytes": 0}
+    assert second["failure"].startswith(GREW)
