@@ -24,9 +24,9 @@ LAYERS = (
     {"_startup"},
     {"nvtx", "_timing"},
     {"_graphs", "_results"},
-    {"_callable", "_benchmark", "_watch"},
+    {"_callable", "_benchmark", "_distributed", "_watch"},
     {"_pytest", "_cli"},
-    {"_probes", "torch"},
+    {"_probes", "distributed", "torch"},
     {"__init__", "__main__"},
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}

@@ -122,9 +122,7 @@ class RankMerge:
         return "; ".join(text)
 
 
-def merge_files(
-    states: Mapping[int, FileState], members: Sequence[int], output: str
-) -> RankMerge:
+def merge_files(states: Mapping[int, FileState], members: Sequence[int], output: str) -> RankMerge:
     """Merge the files of the ranks that can be read here."""
     missing = {rank: "it said nothing of its file" for rank in members if rank not in states}
     cut: dict[int, str] = {}

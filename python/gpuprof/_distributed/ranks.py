@@ -232,9 +232,7 @@ class RankStats(Mapping[Any, RankRow]):
     def missing(self) -> tuple[int, ...]:
         """The ranks that wrote nothing before the deadline."""
         return tuple(
-            rank
-            for rank in self.members
-            if rank not in self._packed and rank not in self.left_out
+            rank for rank in self.members if rank not in self._packed and rank not in self.left_out
         )
 
     @property

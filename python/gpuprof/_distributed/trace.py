@@ -100,8 +100,9 @@ def trace(
     >>> folder.cleanup()
     """
     number_within("timeout", timeout, 0.0, MOST_TIMEOUT_S)
-    if not isinstance(merge, bool):
-        message = f"merge: expected True or False, got {merge!r}"
+    wanted: object = merge
+    if not isinstance(wanted, bool):
+        message = f"merge: expected True or False, got {wanted!r}"
         raise TypeError(message)
     return RankTrace(
         checked_path(path), {"args": args, "buffer_mib": buffer_mib}, merge, timeout, store, group

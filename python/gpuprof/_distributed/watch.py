@@ -244,8 +244,8 @@ def _wrapped_wait(
 def _is_on_cpu(values: tuple[Any, ...]) -> bool:
     """Whether the first tensor among the values, or in a list of them, is on the CPU."""
     for value in values:
-        first = value[0] if isinstance(value, (list, tuple)) and value else value
-        first = getattr(first, "tensor", first)  # of a P2POp
+        first: Any = value[0] if isinstance(value, (list, tuple)) and value else value
+        first = getattr(first, "tensor", first)  # that of a P2POp
         if loaded.is_tensor(first):
             return bool(first.device.type == "cpu")
     return False

@@ -19,6 +19,7 @@ from gpuprof._timing.stats import Stats
 MAGIC = b"gpuprof-ranks"
 FORMAT = 1
 MOST_HEAD = 256
+FIGURES = ("count", "total", "mean", "p50", "min", "max")  # that a table needs
 MOST_BYTES = 256 << 20  # uncompressed; 10,000 rows are about 10 MiB
 
 
@@ -57,11 +58,14 @@ def unpack(raw: bytes) -> tuple[Packed, list[dict[str, Any]]]:
     head = raw[:MOST_HEAD].partition(b"\n")[0]
     words = head.split(b" ")
     if words[0] != MAGIC or len(words) != 3:
-        raise WireError("it wrote no statistics of gpuprof")
+        message = "it wrote no statistics of gpuprof"
+        raise WireError(message)
     if words[1] != b"%d" % FORMAT:
-        raise WireError(f"it writes format {_shown(words[1])}, and this rank reads {FORMAT}")
+        message = f"it writes format {_shown(words[1])}, and this rank reads {FORMAT}"
+        raise WireError(message)
     if words[2] != version().encode():
-        raise WireError(f"it has gpuprof {_shown(words[2])}, and this rank {version()}")
+        message = f"it has gpuprof {_shown(words[2])}, and this rank {version()}"
+        raise WireError(message)
     data = _data(raw)
     try:
         stats = data["stats"]
@@ -91,8 +95,13 @@ def _data(raw: bytes) -> dict[str, Any]:
 def _checked_row(row: dict[str, Any]) -> dict[str, Any]:
     names = row["names"]
     if not names or not all(isinstance(name, str) for name in names):
-        raise ValueError("names")
-    str(row["clock"]), row["gpu"], row["host"]
+        message = f"a row has the names {names!r}"
+        raise ValueError(message)
+    for clock in ("gpu", "host"):
+        if row[clock] is not None and not all(row[clock][figure] >= 0 for figure in FIGURES):
+            message = f"the times of {'/'.join(names)} are no times"
+            raise ValueError(message)
+    str(row["clock"]), int(row["pending"])
     return row
 
 

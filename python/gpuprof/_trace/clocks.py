@@ -1,4 +1,4 @@
-"""Measured clocks: what the files of a run's ranks say of rank 0's clock, and what a merge makes of it.
+"""Measured clocks: what the files of ranks say of rank 0's clock, and what a merge makes of it.
 
 A file has instants of the category ``gpuprof.clock``. Each says how far rank 0's monotonic clock
 was ahead of the file's own at that moment, and by how much that may be wrong. Between two of them
@@ -24,9 +24,10 @@ MOST_REFERENCE = 64
 
 @dataclass(frozen=True)
 class Anchor:
-    """What was known at one moment, in nanoseconds: `at` in the file's time, `clock` in its clock's.
+    """What was known at one moment, in nanoseconds.
 
-    Rank 0's clock was `offset` ahead, give or take `error`. `reference` tells one run from another.
+    `at` is the moment in the file's time, `clock` on its rank's clock. Rank 0's clock was `offset`
+    ahead, give or take `error`. `reference` tells one run from another.
     """
 
     at: int
@@ -51,14 +52,17 @@ def anchor_of(event: Event, at: int) -> Anchor | None:
     args = event.get("args")
     if event.get("cat") != CATEGORY or not isinstance(args, dict):
         return None
-    numbers = [args.get(name) for name in ("clock_ns", "offset_ns", "error_ns")]
+    clock, offset, error = (_whole(args.get(key)) for key in ("clock_ns", "offset_ns", "error_ns"))
     reference = args.get("reference")
-    if any(type(number) is not int or abs(number) > MOST_NS for number in numbers):
+    if clock is None or offset is None or error is None or error < 0:
         return None
     if not isinstance(reference, str) or len(reference) > MOST_REFERENCE:
         return None
-    clock, offset, error = numbers
-    return Anchor(at, clock, offset, error, reference) if error >= 0 else None
+    return Anchor(at, clock, offset, error, reference)
+
+
+def _whole(value: object) -> int | None:
+    return value if type(value) is int and abs(value) <= MOST_NS else None
 
 
 class FileClock:

@@ -2,9 +2,9 @@
 
 Each file is read twice: a `Scan` learns what is in it, a `Merge` then rewrites one after the other.
 Times are moved by the difference of the files' clock bases (nanoseconds of the wall clock at time
-0), or of clocks that were measured (`clocks`); the smallest becomes the result's. A pid that an earlier file has used becomes
-rank * 2^22 + pid. Ids become ones that are the file's own. All else stays as it was, byte for byte.
-Memory is bounded by the number of processes.
+0), or by what ranks measured of their clocks (`clocks`); the smallest base becomes the result's. A
+pid that an earlier file has used becomes rank * 2^22 + pid. Ids become ones that are the file's
+own. All else stays as it was, byte for byte. Memory is bounded by the number of processes.
 """
 
 from __future__ import annotations
