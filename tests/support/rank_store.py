@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -52,12 +53,9 @@ class Ranks:
         # A connection for each rank, as processes have it: it counts the rank's own calls.
         self._connections: dict[tuple[int, int], Any] = {}
         self._rank = 0
-        connect = self._connect
-        patch.setattr("gpuprof._distributed.world.connect", connect)
+        patch.setattr("gpuprof._distributed.world.connect", self._connect)
 
     def _connect(self, store: Any) -> Any:
-        import sys
-
         make = sys.modules["gpuprof._distributed.world"].Connection
         return self._connections.setdefault((self._rank, id(store)), make(store))
 
@@ -66,9 +64,8 @@ class Ranks:
         self._rank = rank
         self._patch.setenv("RANK", str(rank))
         self._patch.setenv("WORLD_SIZE", str(self._size))
-        self._patch.setattr(
-            "gpuprof._distributed.gather.own_stats", lambda wait=True: gpuprof.Stats(rows)
-        )
+        own = gpuprof.Stats(rows)
+        self._patch.setattr("gpuprof._distributed.gather.own_stats", lambda wait: own)
 
 
 def summary(mean: float, count: int = 10) -> gpuprof.Summary:

@@ -112,10 +112,10 @@ class FileClock:
         }
 
 
-def bases(
+def on_one_clock(
     wall: Sequence[int | None], clocks: Sequence[FileClock | None], ranks: Sequence[int | None]
-) -> list[int | None]:
-    """Return the wall clock at each file's time 0, on one clock where they were measured.
+) -> tuple[list[int | None], list[FileClock | None]]:
+    """Return the wall clock at each file's time 0, and the measured clocks that count.
 
     The files with a measured clock keep their distance by it from the one with the lowest rank.
     Those of another run than that one's, and those without, are placed by their own wall clock.
@@ -126,14 +126,17 @@ def bases(
         if clock is not None and base is not None
     ]
     if not measured:
-        return [*wall]
+        return [*wall], [None] * len(clocks)
     first = min(measured)[1]
     lead, origin = clocks[first], wall[first]
     assert lead is not None
     assert origin is not None
-    return [
-        origin + clock.start - lead.start
-        if clock is not None and clock.reference == lead.reference
-        else base
-        for clock, base in zip(clocks, wall, strict=True)
+    counting = [
+        clock if clock is not None and clock.reference == lead.reference else None
+        for clock in clocks
     ]
+    bases = [
+        base if clock is None else origin + clock.start - lead.start
+        for clock, base in zip(counting, wall, strict=True)
+    ]
+    return bases, counting

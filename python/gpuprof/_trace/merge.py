@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import Any
 
 from gpuprof._trace.batch import Batch, End, Header, Odd, decoded
-from gpuprof._trace.clocks import MARK, MOST_ANCHORS, Anchor, FileClock, anchor_of, bases
+from gpuprof._trace.clocks import MARK, MOST_ANCHORS, Anchor, FileClock, anchor_of, on_one_clock
 from gpuprof._trace.json_scanner import Member, ReadError, members, unquoted
 from gpuprof._trace.reader import EventReader
 from gpuprof._trace.values import (
@@ -203,8 +203,11 @@ class Merge:
     def __init__(self, scans: list[Scan], *, align: bool, write: Callable[[bytes], object]) -> None:
         self.events = 0
         self._scans, self._write = scans, write
-        self.clocks = [scan.clock if align else None for scan in scans]
-        walls = bases([scan.base for scan in scans], self.clocks, [scan.rank for scan in scans])
+        walls, self.clocks = on_one_clock(
+            [scan.base for scan in scans],
+            [scan.clock if align else None for scan in scans],
+            [scan.rank for scan in scans],
+        )
         known = [wall for wall in walls if wall is not None]
         self.base = (min(known) if align else scans[0].base) if known else None
         smallest = self.base or 0
