@@ -25,9 +25,9 @@ LAYERS = (
     {"nvtx", "_timing"},
     {"_graphs", "_results"},
     {"_kernels"},
-    {"_callable", "_benchmark", "_watch"},
+    {"_callable", "_benchmark", "_distributed", "_watch"},
     {"_pytest", "_cli"},
-    {"_probes", "exporters", "torch"},
+    {"_probes", "distributed", "exporters", "torch"},
     {"__init__", "__main__"},
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}

@@ -2,9 +2,9 @@
 
 Each file is read twice: a `Scan` learns what is in it, a `Merge` then rewrites one after the other.
 Times are moved by the difference of the files' clock bases (nanoseconds of the wall clock at time
-0); the smallest becomes the result's. A pid that an earlier file has used becomes
-rank * 2^22 + pid. Ids become ones that are the file's own. All else stays as it was, byte for byte.
-Memory is bounded by the number of processes.
+0), or by what ranks measured of their clocks (`clocks`); the smallest base becomes the result's. A
+pid that an earlier file has used becomes rank * 2^22 + pid. Ids become ones that are the file's
+own. All else stays as it was, byte for byte. Memory is bounded by the number of processes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from operator import itemgetter
 from typing import Any
 
 from gpuprof._trace.batch import Batch, End, Header, Odd, decoded
+from gpuprof._trace.clocks import MARK, MOST_ANCHORS, Anchor, FileClock, anchor_of, on_one_clock
 from gpuprof._trace.json_scanner import Member, ReadError, members, unquoted
 from gpuprof._trace.reader import EventReader
 from gpuprof._trace.values import (
@@ -100,7 +101,13 @@ class Scan:
         # In the order of their first event: whether a process has labels.
         self.processes: dict[int | str | float, bool] = {}
         self.headers: list[Header] = []
+        self.anchors: list[Anchor] = []
         self.end = End()
+
+    @property
+    def clock(self) -> FileClock | None:
+        """What the file says of rank 0's clock, or None."""
+        return FileClock(self.anchors) if self.anchors else None
 
     def read(self, pieces: Iterator[bytes]) -> None:
         """Read a whole file."""
@@ -114,6 +121,8 @@ class Scan:
             for event in events:
                 if event["ph"] == "M":
                     self._take_metadata(event)
+            if MARK in batch.raw:
+                self._take_anchors(batch)
         self.end = reader.end
         self._take_headers(reader.headers)
 
@@ -135,11 +144,24 @@ class Scan:
         if name == "process_labels" and "pid" in event:
             self.processes[event["pid"]] = True
 
+    def _take_anchors(self, batch: Batch) -> None:
+        for place, event in enumerate(batch.events):
+            if MARK not in (text := batch.text_of(place)) or len(self.anchors) >= MOST_ANCHORS:
+                continue
+            member = members(text).get("ts")
+            digits = text[member.begin : member.end] if member and member.kind == "number" else b"x"
+            time = nanoseconds(digits) if digits[:1].isdigit() else None
+            anchor = anchor_of(event, time[0]) if time else None
+            if anchor is not None:
+                self.anchors.append(anchor)
+
     def _take_headers(self, headers: list[Header]) -> None:
         for header in headers:
             value = _decoded(header)
             if header.key == BASE:
                 self.base = _whole(value)
+            elif header.key == "mergedFrom":
+                self.anchors.clear()  # its times are on one clock already
             elif header.key == "viztracer_metadata" and isinstance(value, dict):
                 base = _whole(value.get(BASE))
                 self.base = self.base if base is None else base
@@ -181,12 +203,15 @@ class Merge:
     def __init__(self, scans: list[Scan], *, align: bool, write: Callable[[bytes], object]) -> None:
         self.events = 0
         self._scans, self._write = scans, write
-        bases = [scan.base for scan in scans if scan.base is not None]
-        self.base = (min(bases) if align else scans[0].base) if bases else None
+        walls, self.clocks = on_one_clock(
+            [scan.base for scan in scans],
+            [scan.clock if align else None for scan in scans],
+            [scan.rank for scan in scans],
+        )
+        known = [wall for wall in walls if wall is not None]
+        self.base = (min(known) if align else scans[0].base) if known else None
         smallest = self.base or 0
-        self.shifts = [
-            scan.base - smallest if align and scan.base is not None else 0 for scan in scans
-        ]
+        self.shifts = [wall - smallest if align and wall is not None else 0 for wall in walls]
         self.pids = self._plan_pids()
         self._pid_texts: dict[bytes, bytes] = {}  # of the current file
         self._changes = {
@@ -232,7 +257,7 @@ class Merge:
             head += f'"{BASE}":{self.base},'
         self._write(f'{head}"mergedFrom":['.encode())
         for number, scan in enumerate(self._scans):
-            self._write((b"," if number else b"") + _description(scan))
+            self._write((b"," if number else b"") + _description(scan, self.clocks[number]))
         self._write(b'],"traceEvents":[')
         for number, scan in enumerate(self._scans):
             for pid, is_labelled in scan.processes.items():
@@ -285,7 +310,9 @@ class Merge:
 
     def _keys(self) -> list[str]:
         """Name the members that change in the current file."""
-        keys = ["ts"] if self.shifts[self._number] else []
+        clock = self.clocks[self._number]
+        drifts = clock is not None and not clock.is_steady
+        keys = ["ts"] if self.shifts[self._number] or drifts else []
         keys += ["pid"] if self.pids[self._number] else []
         return keys + (["id", "bind_id"] if len(self._scans) > 1 else [])
 
@@ -298,6 +325,8 @@ class Merge:
     def _moved(self, text: bytes) -> bytes:
         shift = self.shifts[self._number]
         time = nanoseconds(int(text) if text.isdigit() and len(text) < MOST_DIGITS else text)
+        if time is not None and (clock := self.clocks[self._number]) is not None:
+            shift += clock.drift(time[0])
         if time is None or time[0] + shift > MOST_NS:
             reason = '"ts" is too large; expected a time within 146 years of the others'
             raise OddError(member="ts", reason=reason)
@@ -388,13 +417,15 @@ def _value(text: bytes) -> Any:
     return unquoted(text) if text.startswith(b'"') else decoded(text.decode(), exact=False)
 
 
-def _description(scan: Scan) -> bytes:
+def _description(scan: Scan, clock: FileClock | None) -> bytes:
     """Return what a file says of itself beside its events, where it is short."""
     parts = [b'"file":' + json.dumps(scan.name).encode()]
     if scan.rank is not None:
         parts.append(b'"rank":%d' % scan.rank)
     if scan.base is not None:
         parts.append(b'"%s":%d' % (BASE.encode(), scan.base))
+    if clock is not None:
+        parts.append(b'"clock":' + json.dumps(clock.to_dict()).encode())
     kept = [
         json.dumps(header.key).encode() + b":" + (header.value or b"null")
         for header in scan.headers

@@ -21,14 +21,23 @@ _MOST_LINKS = 40
 _PIECE = 1 << 20
 
 
+_told: tuple[int, int] | None = None
+
+
+def tell_rank(rank: int, world_size: int) -> None:
+    """Say which rank this process is, where more than the environment is known."""
+    global _told  # noqa: PLW0603 (a process has one rank)
+    _told = rank, world_size
+
+
 def rank() -> int:
-    """Return this process's rank as the launchers of distributed programs tell it, else 0."""
-    return _number_in(_RANK_VARIABLES, 0)
+    """Return this process's rank as told, or as the launchers of programs say it, else 0."""
+    return _told[0] if _told else _number_in(_RANK_VARIABLES, 0)
 
 
 def world_size() -> int:
-    """Return how many ranks there are, as the launchers tell it, else 1."""
-    return _number_in(_WORLD_VARIABLES, 1)
+    """Return how many ranks there are, as told, or as the launchers say it, else 1."""
+    return _told[1] if _told else _number_in(_WORLD_VARIABLES, 1)
 
 
 def _number_in(variables: tuple[str, ...], default: int) -> int:
@@ -69,6 +78,19 @@ def expand(pattern: str) -> str:
         message = f"path: expected a file's name, got {pattern!r}"
         raise ValueError(message)
     return absolute(_PATTERN.sub(value, pattern))
+
+
+def of_ranks(pattern: str) -> tuple[str, str]:
+    """Return the patterns of the ranks' files and of the one file of all for a pattern.
+
+    Without ``%r`` the pattern is that of the file of all, and ``.rank%r`` stands before its suffix
+    in the others; with it the file of all has ``all`` in its place.
+    """
+    if all(found.group(1) != "r" for found in _PATTERN.finditer(pattern)):
+        return _insert(pattern, ".rank%r"), pattern
+    return pattern, _PATTERN.sub(
+        lambda found: "all" if found.group(1) == "r" else found.group(0), pattern
+    )
 
 
 def absolute(path: str) -> str:

@@ -221,8 +221,9 @@ class TraceMerge(_Found):
 
     output: str
     events: int
-    # Of each file its path, rank (or None), shift_ms by which its times moved, renamed_pids from
-    # old to new, and open_ended where it had no end.
+    # Of each file its path, rank (or None), shift_ms by which its times moved, clock_error_ms by
+    # which they may be off where the clock was measured (or None), renamed_pids from old to new,
+    # and open_ended where it had no end.
     inputs: list[dict[str, Any]]
 
     def __str__(self) -> str:
@@ -236,6 +237,8 @@ class TraceMerge(_Found):
             renamed = f", pids renamed: {pids}" if pids else ""
             ended = ", without its end" if source["open_ended"] else ""
             moved = duration(source["shift_ms"])
+            if source["clock_error_ms"] is not None:
+                moved += f" (clock measured to within {duration(source['clock_error_ms'])})"
             text.append(f"  {shown_text(source['path'])}{rank}: moved by {moved}{renamed}{ended}")
         return "\n".join(text)
 

@@ -162,15 +162,26 @@ def merge(
     output: str | os.PathLike[str],
     *,
     align: bool = True,
+    left_out: dict[str, str] | None = None,
 ) -> TraceMerge:
     """Make one trace of several, on one clock; `align` False leaves the times as they are.
 
-    A `TraceError` if a file cannot be read, is cut off inside, or says nothing of its clock.
+    A `TraceError` if a file cannot be read, is cut off inside, or says nothing of its clock. With
+    `left_out` such a file is only noted there, by its path, unless there is no other.
     """
     files, target = [Path(path) for path in paths], Path(output)
-    for file in files:
+    scans = []
+    for file in list(files):
         _refuse_same(file, target)
-    scans = [_scan(file, align) for file in files]
+        try:
+            scans.append(_scan(file, align))
+        except TraceError as error:
+            if left_out is None:
+                raise
+            left_out[str(file)] = str(error)
+            files.remove(file)
+            if not files:
+                raise
     with writing(target) as out:
         merged = Merge(scans, align=align, write=out.write)
         merged.begin()
@@ -186,11 +197,12 @@ def merge(
                 "path": str(file),
                 "rank": scan.rank,
                 "shift_ms": shift / 1e6,
+                "clock_error_ms": None if clock is None else clock.error / 1e6,
                 "renamed_pids": {str(old): str(new) for old, new in renamed.items()},
                 "open_ended": not scan.end.complete,
             }
-            for file, scan, shift, renamed in zip(
-                files, scans, merged.shifts, merged.pids, strict=True
+            for file, scan, shift, clock, renamed in zip(
+                files, scans, merged.shifts, merged.clocks, merged.pids, strict=True
             )
         ],
     )

@@ -1,0 +1,116 @@
+"""How far rank 0's monotonic clock is ahead of a rank's own: messages to rank 0 and back.
+
+A rank asks, rank 0 answers with its time. That time was read between the question and the answer,
+so the middle of the two is wrong by half of the round trip at most, however long each way took. Of
+several tries the fastest counts. The messages go through the store: 50 to 100 microseconds within a
+host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpuprof._distributed.exchange import pause
+from gpuprof._distributed.world import Connection, StoreError, World
+
+TRIES, MANY_RANKS, TRIES_OF_MANY = 32, 64, 12
+ANSWER_S = 5.0  # how long one message may take before the other side counts as gone
+
+
+@dataclass(frozen=True)
+class Offset:
+    """In nanoseconds: at `clock` of this rank, rank 0's was `offset` ahead, give or take `error`.
+
+    `reference` is what rank 0 calls its clock.
+    """
+
+    clock: int
+    offset: int
+    error: int
+    reference: str
+
+
+def tries(world: World) -> int:
+    """Return how many messages each rank sends; rank 0 answers one rank after the other."""
+    return TRIES if world.size <= MANY_RANKS else TRIES_OF_MANY
+
+
+def measure(world: World, connection: Connection, folder: str, deadline: float) -> Offset | None:
+    """Ask rank 0 for its clock once it is there; None where it is not, until the deadline."""
+    hello, turn = _keys(folder, world.rank)
+    connection.set(hello, b"")
+    begun = time.monotonic()
+    while not connection.has([turn]):
+        if time.monotonic() >= deadline:
+            connection.delete(hello)
+            return None
+        pause(begun, deadline)
+        begun = time.monotonic()
+    reference = connection.get(turn).decode("ascii", "replace")
+    best: Offset | None = None
+    for number in range(tries(world)):
+        ask, answer = f"{hello}/{number}", f"{turn}/{number}"
+        try:
+            before = time.monotonic_ns()
+            connection.set(ask, b"")
+            connection.wait(answer, ANSWER_S)
+            after = time.monotonic_ns()
+            there = int(connection.get(answer))
+        except StoreError:
+            break
+        finally:
+            with contextlib.suppress(StoreError):
+                connection.delete(ask)
+                connection.delete(answer)
+        middle, error = (before + after) // 2, (after - before + 1) // 2
+        if best is None or error < best.error:
+            best = Offset(middle, there - middle, error, reference)
+    with contextlib.suppress(StoreError):
+        connection.delete(turn)
+    return best
+
+
+def serve(
+    world: World,
+    connection: Connection,
+    folder: str,
+    deadline: float,
+    reference: str,
+    has_left: Callable[[int], bool],
+) -> None:
+    """Answer all other ranks, one after the other, until the deadline.
+
+    A rank that `has_left` is not waited for.
+    """
+    waiting = [rank for rank in range(world.size) if rank != world.rank]
+    while waiting:
+        begun = time.monotonic()
+        for rank in list(waiting):
+            hello, _ = _keys(folder, rank)
+            if connection.has([hello]):
+                _answer(world, connection, folder, rank, reference)
+                waiting.remove(rank)
+            elif has_left(rank):
+                waiting.remove(rank)
+        if not waiting or time.monotonic() >= deadline:
+            return
+        pause(begun, deadline)
+
+
+def _answer(world: World, connection: Connection, folder: str, rank: int, reference: str) -> None:
+    hello, turn = _keys(folder, rank)
+    connection.delete(hello)
+    connection.set(turn, reference.encode("ascii", "replace"))
+    try:
+        for number in range(tries(world)):
+            connection.wait(f"{hello}/{number}", ANSWER_S)
+            connection.set(f"{turn}/{number}", str(time.monotonic_ns()).encode())
+    except StoreError:  # the rank is gone
+        connection.delete(turn)
+
+
+def _keys(folder: str, rank: int) -> tuple[str, str]:
+    return f"{folder}/{rank}/hello", f"{folder}/{rank}/turn"

@@ -1,0 +1,101 @@
+"""Values that ranks leave in the store for rank 0: no rank waits, and no value stays.
+
+The n-th exchange of a kind on one rank meets the n-th on the others. Rank 0 reads what comes until
+its deadline, then marks the exchange as closed and deletes its values. A rank that comes later sees
+the mark, before or after it wrote, and takes its own value out. One mark a kind stays in the store.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from gpuprof._distributed.world import StoreError, World
+
+MOST_UNREAD = 8  # values that a rank leaves for a rank 0 that does not read them
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.001, 0.1
+
+Complete = Callable[[bytes], bool]
+
+
+def pause(begun: float, deadline: float) -> None:
+    """Wait as long as the last look has taken, so that looking takes at most half of the time."""
+    now = time.monotonic()
+    seconds = min(max(now - begun, SHORTEST_PAUSE_S), LONGEST_PAUSE_S, deadline - now)
+    if seconds > 0.0:
+        time.sleep(seconds)
+
+
+class Exchange:
+    """One exchange, as one rank takes part in it. All methods but `collect` raise `StoreError`."""
+
+    def __init__(self, world: World, kind: str) -> None:
+        if world.connection is None:
+            message = "one rank alone has nothing to exchange"
+            raise ValueError(message)
+        self.world = world
+        self.connection = world.connection
+        self.folder = f"gpuprof/{kind}/{world.name}"
+        self.number = self.connection.next_number(self.folder)
+        self.failure: str | None = None
+
+    def key(self, rank: int, number: int | None = None) -> str:
+        """Return the key of a rank's value."""
+        return f"{self.folder}/{self.number if number is None else number}/{rank}"
+
+    def is_closed(self) -> bool:
+        """Whether rank 0 reads no more of it."""
+        mark = f"{self.folder}/closed"
+        return self.connection.has([mark]) and int(self.connection.get(mark)) >= self.number
+
+    def post(self, value: bytes) -> bool:
+        """Leave this rank's value, or replace it; False where rank 0 has already gone on."""
+        own = self.key(self.world.rank)
+        if self.is_closed():
+            return False
+        self.connection.set(own, value)
+        if self.number > MOST_UNREAD:
+            self.connection.delete(self.key(self.world.rank, self.number - MOST_UNREAD))
+        if self.is_closed():
+            self.connection.delete(own)
+            return False
+        return True
+
+    def collect(self, deadline: float, complete: Complete | None = None) -> dict[int, bytes]:
+        """Return the values of the other ranks that are there before the deadline.
+
+        `deadline` is a time of `time.monotonic()`. A value that is not `complete` may be replaced
+        until then. Where the store fails, `failure` says why, and what was read counts.
+        """
+        found: dict[int, bytes] = {}
+        partial: dict[int, bytes] = {}
+        waiting = [rank for rank in range(self.world.size) if rank != self.world.rank]
+        try:
+            while waiting:
+                begun = time.monotonic()
+                for rank in self._present(waiting):
+                    value = self.connection.get(self.key(rank))
+                    is_complete = complete is None or complete(value)
+                    (found if is_complete else partial)[rank] = value
+                waiting = [rank for rank in waiting if rank not in found]
+                if not waiting or time.monotonic() >= deadline:
+                    break
+                pause(begun, deadline)
+        except StoreError as error:
+            self.failure = str(error)
+        return {**partial, **found}
+
+    def _present(self, ranks: list[int]) -> Iterator[int]:
+        """Yield the ranks that have a value now."""
+        if self.connection.has([self.key(rank) for rank in ranks]):
+            yield from ranks
+            return
+        for rank in ranks:
+            if self.connection.has([self.key(rank)]):
+                yield rank
+
+    def close(self) -> None:
+        """Read no more: mark the exchange and delete its values. Rank 0 calls it."""
+        self.connection.set(f"{self.folder}/closed", str(self.number).encode())
+        for rank in range(self.world.size):
+            self.connection.delete(self.key(rank))

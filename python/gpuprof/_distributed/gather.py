@@ -1,0 +1,147 @@
+"""`gather_stats`: the statistics of all ranks in one table on rank 0."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+from gpuprof._common.checks import level_outside, number_within
+from gpuprof._distributed import wire
+from gpuprof._distributed.exchange import Exchange
+from gpuprof._distributed.ranks import RankStats
+from gpuprof._distributed.watch import unwatched
+from gpuprof._distributed.world import StoreError, World, distributed, find
+from gpuprof._timing.scope import stats as own_stats
+from gpuprof._timing.stats import Stats
+from gpuprof.errors import InvalidStateError
+
+MOST_TIMEOUT_S = 86_400.0
+CALL = "gpuprof.distributed.gather_stats"
+
+
+def gather_stats(
+    timeout: float = 60.0,
+    *,
+    store: Any = None,
+    group: Any = None,
+    collective: bool = False,
+) -> RankStats | None:
+    """Return the statistics of all ranks as one table on rank 0, and None on the others.
+
+    Each rank calls it. The others leave their statistics in torch.distributed's store and go on at
+    once; rank 0 reads what is there until the deadline, and names the ranks that are missing. No
+    collective is used, so that a rank that hangs or is dead cannot block it.
+
+    Parameters
+    ----------
+    timeout : float
+        How many seconds rank 0 waits for the others, from 0 to 86,400. Samples that are still
+        waiting for the GPU are waited for at most half as long.
+    store : torch.distributed.Store, optional
+        Where to meet. None is the store of the default process group.
+    group : torch.distributed.ProcessGroup, optional
+        The ranks to gather from, on the first of which the table is. None is all of them.
+    collective : bool
+        Gather with ``torch.distributed.gather_object`` in place of the store. It must then be
+        called by all ranks of the group, and waits for all of them, whatever the timeout.
+
+    Returns
+    -------
+    RankStats or None
+        Rank 0's table. Without a process group, and without a launcher, it is of this process.
+
+    Raises
+    ------
+    InvalidStateError
+        There is no process group yet in a program that a launcher has started on several ranks, or
+        this rank is not in `group`.
+    ValueError
+        `timeout` is out of range.
+
+    Notes
+    -----
+    The n-th call on one rank meets the n-th call on the others. A rank that has called it less
+    often than rank 0 is missing in the table; what a rank leaves after rank 0 has gone on is
+    removed.
+
+    Examples
+    --------
+    >>> import gpuprof.distributed
+    >>> with gpuprof.timer("step", backend="cpu"):
+    ...     pass
+    >>> gpuprof.distributed.gather_stats()["step"].slowest_rank
+    0
+    """
+    number_within("timeout", timeout, 0.0, MOST_TIMEOUT_S)
+    begun = time.monotonic()
+    world = find(CALL, store, group)
+    if collective and world.size > 1 and distributed() is None:
+        message = f"{CALL}: collective=True needs a process group; call init_process_group() first"
+        raise InvalidStateError(message)
+    packed = wire.pack(_settled(begun + timeout / 2))
+    if world.size == 1:
+        return _table(world, {0: packed})
+    if collective:
+        found = _gathered(world, packed)
+        return None if found is None else _table(world, found)
+    exchange = Exchange(world, "stats")
+    if world.rank != 0:
+        _leave(exchange, packed)
+        return None
+    others = exchange.collect(begun + timeout)
+    result = _table(world, {0: packed, **others})
+    result.store_error = exchange.failure
+    try:
+        exchange.close()
+    except StoreError as error:
+        result.store_error = str(error)
+    return result
+
+
+def _settled(deadline: float) -> Stats:
+    """Return this process's statistics once no sample waits for the GPU, or at the deadline.
+
+    The GPU may never come to them: in a collective whose other ranks are dead.
+    """
+    pause = 0.001
+    while True:
+        found = own_stats(wait=False)
+        left = deadline - time.monotonic()
+        if left <= 0.0 or not any(row.pending for row in found.values()):
+            return found
+        time.sleep(min(pause, left))
+        pause = min(2.0 * pause, 0.05)
+
+
+def _leave(exchange: Exchange, packed: bytes) -> None:
+    try:
+        exchange.post(packed)
+    except StoreError as error:  # its host, mostly rank 0, is gone: no reason to end this one
+        warnings.warn(
+            f"gpuprof: rank {exchange.world.own} cannot leave its statistics for rank "
+            f"{exchange.world.members[0]}: {error}",
+            RuntimeWarning,
+            stacklevel=level_outside(),
+        )
+
+
+def _gathered(world: World, packed: bytes) -> dict[int, bytes] | None:
+    """Gather with a collective; None on all ranks but the first."""
+    found: list[Any] | None = [None] * world.size if world.rank == 0 else None
+    with unwatched():
+        distributed().gather_object(packed, found, dst=world.members[0], group=world.group)
+    return None if found is None else {rank: bytes(raw) for rank, raw in enumerate(found)}
+
+
+def _table(world: World, values: dict[int, bytes]) -> RankStats:
+    result = RankStats(world.members)
+    for rank, raw in sorted(values.items()):
+        member = world.members[rank]
+        try:
+            packed, rows = wire.unpack(raw)
+        except wire.WireError as error:
+            result.left_out[member] = str(error)
+        else:
+            result.add(member, packed, rows)
+    return result

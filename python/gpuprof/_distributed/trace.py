@@ -1,0 +1,288 @@
+"""`trace`: a trace file for each rank, on one clock, and one file of all when they are closed."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import time
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpuprof._common.checks import level_outside, number_within
+from gpuprof._distributed import clock
+from gpuprof._distributed.exchange import Exchange
+from gpuprof._distributed.files import FileState, RankMerge, merge_files
+from gpuprof._distributed.world import StoreError, World, distributed, find
+from gpuprof._trace import path as trace_path
+from gpuprof._trace.checks import checked_path
+from gpuprof._trace.clocks import CATEGORY, NAME, anchor_args
+from gpuprof._trace.writer import TraceWriter
+from gpuprof.errors import InvalidStateError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+CALL = "gpuprof.distributed.trace"
+MOST_TIMEOUT_S = 86_400.0
+CLOCKS_SHARE = 0.75  # of the timeout at the end; the rest is for the files
+FAILED_WAIT_S = 5.0  # how long rank 0 waits for the others where its own block has raised
+
+
+def trace(
+    path: str | os.PathLike[str],
+    *,
+    args: Mapping[str, object] | None = None,
+    buffer_mib: int | None = None,
+    merge: bool = True,
+    timeout: float = 60.0,
+    store: Any = None,
+    group: Any = None,
+) -> RankTrace:
+    """Write a trace file for each rank, and merge them into one on one clock.
+
+    Each rank calls it and writes its own file, as `gpuprof.trace` does. At the begin and at the
+    end each rank measures how far rank 0's clock is ahead of its own, which is kept in its file.
+    When the block is left, rank 0 waits for the other files and merges them.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The merged file; the ranks' files have ``.rank0``, ``.rank1`` before its suffix. With
+        ``%r`` it is the ranks' files, and the merged one has ``all`` in its place. Other patterns
+        are those of `gpuprof.TraceWriter`.
+    args : Mapping, optional
+        Plain data to keep in each rank's file.
+    buffer_mib : int, optional
+        How many MiB of events may wait to be written on each rank.
+    merge : bool
+        Whether rank 0 merges the files. Without, ``gpuprof trace merge`` does it later, also on
+        another machine: what was measured of the clocks is in the files.
+    timeout : float
+        How many seconds the ranks wait for each other at the begin, and at the end, from 0 to
+        86,400.
+    store : torch.distributed.Store, optional
+        Where the ranks meet. None is the store of the default process group.
+    group : torch.distributed.ProcessGroup, optional
+        The ranks that call it. None is all of them.
+
+    Returns
+    -------
+    RankTrace
+        A context manager. Its `~RankTrace.result` says on rank 0 what was merged.
+
+    Raises
+    ------
+    InvalidStateError
+        At the start: there is no process group yet in a program that a launcher has started on
+        several ranks, or this rank is not in `group`.
+    TypeError, ValueError, TraceError
+        As for `gpuprof.trace`, and `timeout` is out of range.
+
+    Notes
+    -----
+    No collective is used. A rank that is missing, that dies, or whose file is on another host
+    without a shared file system, is named in a warning of rank 0 and in the result; what it wrote
+    stays where it is. The file of a rank that never closed it is repaired for the merge.
+
+    Examples
+    --------
+    >>> import gpuprof.distributed, os, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with gpuprof.distributed.trace(os.path.join(folder.name, "run.json")):
+    ...     with gpuprof.timer("step", backend="cpu"):
+    ...         pass
+    >>> os.listdir(folder.name)
+    ['run.json']
+    >>> folder.cleanup()
+    """
+    number_within("timeout", timeout, 0.0, MOST_TIMEOUT_S)
+    wanted: object = merge
+    if not isinstance(wanted, bool):
+        message = f"merge: expected True or False, got {wanted!r}"
+        raise TypeError(message)
+    return RankTrace(
+        checked_path(path), {"args": args, "buffer_mib": buffer_mib}, merge, timeout, store, group
+    )
+
+
+class RankTrace:
+    """The trace of one rank among several, as `trace` returns it; used once."""
+
+    __module__ = "gpuprof.distributed"
+
+    def __init__(
+        self,
+        pattern: str,
+        options: Mapping[str, Any],
+        merge: bool,
+        timeout: float,
+        store: Any,
+        group: Any,
+    ) -> None:
+        trace_path.expand(pattern)  # an unknown pattern is an error of this call
+        self._pattern = pattern
+        self._options = options
+        self._merge = merge
+        self._timeout = timeout
+        self._meeting = store, group
+        self._writer: TraceWriter | None = None
+        self._world: World | None = None
+        self._exchange: Exchange | None = None
+        self._reference = ""
+        self._whole = ""
+        self._closed = False
+        self._result: RankMerge | None = None
+
+    @property
+    def writer(self) -> TraceWriter:
+        """The writer of this rank's file, for events of your own."""
+        if self._writer is None:
+            message = f"{CALL}: the trace was not begun; use it in a with statement, or start()"
+            raise InvalidStateError(message)
+        return self._writer
+
+    @property
+    def path(self) -> str:
+        """Where this rank's file is, or will be once it is closed."""
+        return self.writer.path
+
+    @property
+    def result(self) -> RankMerge | None:
+        """What was merged: on rank 0, once it is closed; else None."""
+        return self._result
+
+    def start(self) -> Self:
+        """Begin to write, as entering the ``with`` block does; returns the trace.
+
+        Raises
+        ------
+        InvalidStateError
+            It was begun already, or the other ranks cannot be reached.
+        """
+        if self._writer is not None:
+            message = f"{CALL}: a trace is used once, and this one was begun already; make another"
+            raise InvalidStateError(message)
+        world = find(CALL, *self._meeting)
+        torch_distributed = distributed()
+        if torch_distributed is not None:
+            ranks = torch_distributed.get_rank(), torch_distributed.get_world_size()
+            trace_path.tell_rank(*ranks)
+        each, whole = trace_path.of_ranks(self._pattern)
+        self._world = world
+        self._whole = whole
+        writer = TraceWriter(whole if world.size == 1 else each, collect=True, **self._options)
+        self._writer = writer.start()
+        atexit.register(self.close)
+        if world.size > 1:
+            self._exchange = Exchange(world, "trace")
+            self._reference = f"{socket.gethostname()}:{os.getpid()}:{time.monotonic_ns()}"
+            self._together(self._say_open)
+            self._together(self._measure_clock, "begin", time.monotonic() + self._timeout)
+        return self
+
+    def close(self) -> None:
+        """Close this rank's file; on rank 0 wait for the others, and merge. Idempotent."""
+        self._close(has_failed=False)
+
+    def _close(self, *, has_failed: bool) -> None:
+        if self._writer is None or self._closed:
+            return
+        self._closed = True
+        atexit.unregister(self.close)
+        timeout = min(self._timeout, FAILED_WAIT_S) if has_failed else self._timeout
+        begun = time.monotonic()
+        try:
+            if not has_failed:
+                clocks = begun + CLOCKS_SHARE * timeout
+                self._together(self._measure_clock, "end", clocks)
+        finally:
+            self._writer.close()
+        self._together(self._say_closed)
+        if self._exchange is not None and self._exchange.world.rank == 0:
+            self._together(self._collect, begun + timeout)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._close(has_failed=error is not None)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "not begun" if self._writer is None else "open"
+        return f"<gpuprof.distributed.RankTrace {self._pattern!r}, {state}>"
+
+    def __reduce__(self) -> Any:
+        message = "a RankTrace holds an open file and cannot be pickled or copied; make a new one"
+        raise TypeError(message)
+
+    def _together(self, step: Any, *arguments: Any) -> None:
+        """Do what needs the store; where that fails, go on with this rank's file alone."""
+        if self._exchange is None:
+            return
+        try:
+            step(self._exchange, *arguments)
+        except StoreError as error:
+            self._exchange = None
+            _warn(
+                f"gpuprof: this rank cannot reach the others any more ({error}); its trace "
+                f"{self.path} is not merged: `gpuprof trace merge` does it later"
+            )
+
+    def _say_open(self, exchange: Exchange) -> None:
+        exchange.post(FileState.of(self.writer, is_closed=False).to_bytes())
+
+    def _say_closed(self, exchange: Exchange) -> None:
+        exchange.post(FileState.of(self.writer, is_closed=True).to_bytes())
+
+    def _measure_clock(self, exchange: Exchange, when: str, deadline: float) -> None:
+        world, connection = exchange.world, exchange.connection
+        folder = f"{exchange.folder}/{exchange.number}/{when}"
+        if world.rank != 0:
+            found = clock.measure(world, connection, folder, deadline)
+        else:
+            now = time.monotonic_ns()
+            found = clock.Offset(now, 0, 0, self._reference)
+
+            def has_left(rank: int) -> bool:
+                key = exchange.key(rank)
+                return (
+                    when == "end"
+                    and connection.has([key])
+                    and FileState.is_closed_in(connection.get(key))
+                )
+
+            clock.serve(world, connection, folder, deadline, self._reference, has_left)
+        if found is not None:
+            args = anchor_args(found.clock, found.offset, found.error, found.reference)
+            self.writer.instant(NAME, cat=CATEGORY, at_ns=found.clock, args=args)
+
+    def _collect(self, exchange: Exchange, deadline: float) -> None:
+        states = {}
+        if self._merge:
+            values = exchange.collect(deadline, FileState.is_closed_in)
+            states = {rank: FileState.from_bytes(value) for rank, value in values.items()}
+        exchange.close()
+        if not self._merge:
+            return
+        states[0] = FileState.of(self.writer, is_closed=True)
+        members = dict(enumerate(exchange.world.members))
+        self._result = merge_files(
+            {members[rank]: state for rank, state in states.items()},
+            exchange.world.members,
+            trace_path.expand(self._whole),
+        )
+        if self._result.problems:
+            _warn(f"gpuprof: {self._result}")
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=level_outside())

@@ -1,0 +1,142 @@
+"""Measured clocks: what the files of ranks say of rank 0's clock, and what a merge makes of it.
+
+A file has instants of the category ``gpuprof.clock``. Each says how far rank 0's monotonic clock
+was ahead of the file's own at that moment, and by how much that may be wrong. Between two of them
+the offset is linear, outside of them constant. The wall clock then matters only for the rank by
+which all others are placed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuprof._trace.values import MOST_NS, Event
+
+CATEGORY = "gpuprof.clock"
+MARK = f'"{CATEGORY}"'.encode()
+NAME = "clock offset to rank 0"
+MOST_ANCHORS = 1_000
+MOST_REFERENCE = 64
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """What was known at one moment, in nanoseconds.
+
+    `at` is the moment in the file's time, `clock` on its rank's clock. Rank 0's clock was `offset`
+    ahead, give or take `error`. `reference` tells one run from another.
+    """
+
+    at: int
+    clock: int
+    offset: int
+    error: int
+    reference: str
+
+
+def anchor_args(clock: int, offset: int, error: int, reference: str) -> dict[str, Any]:
+    """Return the args of an instant for a moment at `clock`."""
+    return {
+        "clock_ns": clock,
+        "offset_ns": offset,
+        "error_ns": error,
+        "reference": reference[:MOST_REFERENCE],
+    }
+
+
+def anchor_of(event: Event, at: int) -> Anchor | None:
+    """Return what an instant at the file's time `at` says, or None if it is no such instant."""
+    args = event.get("args")
+    if event.get("cat") != CATEGORY or not isinstance(args, dict):
+        return None
+    clock, offset, error = (_whole(args.get(key)) for key in ("clock_ns", "offset_ns", "error_ns"))
+    reference = args.get("reference")
+    if clock is None or offset is None or error is None or error < 0:
+        return None
+    if not isinstance(reference, str) or len(reference) > MOST_REFERENCE:
+        return None
+    return Anchor(at, clock, offset, error, reference)
+
+
+def _whole(value: object) -> int | None:
+    return value if type(value) is int and abs(value) <= MOST_NS else None
+
+
+class FileClock:
+    """How the times of one file become those of rank 0's clock, by its anchors."""
+
+    def __init__(self, anchors: Sequence[Anchor]) -> None:
+        self.reference = anchors[0].reference
+        own = [anchor for anchor in anchors if anchor.reference == self.reference]
+        self.anchors = sorted(own, key=lambda anchor: anchor.at)
+        self._times = [anchor.at for anchor in self.anchors]
+        self._base = self.anchors[0].clock - self.anchors[0].at
+
+    @property
+    def error(self) -> int:
+        """How far a time may be off, in nanoseconds."""
+        return max(anchor.error for anchor in self.anchors)
+
+    @property
+    def start(self) -> int:
+        """Rank 0's clock at the file's time 0."""
+        return self._base + self.anchors[0].offset
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the offset is the same at all times."""
+        return len({anchor.offset for anchor in self.anchors}) == 1
+
+    def drift(self, time: int) -> int:
+        """Return how much more the offset is at a time of the file than at its first anchor."""
+        place = bisect_right(self._times, time)
+        first = self.anchors[0].offset
+        if place == 0:
+            return 0
+        before = self.anchors[place - 1]
+        if place == len(self.anchors):
+            return before.offset - first
+        after = self.anchors[place]
+        gained = (after.offset - before.offset) * (time - before.at) // (after.at - before.at)
+        return before.offset + gained - first
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a merged file says of it."""
+        return {
+            "reference": self.reference,
+            "offsetNanoseconds": [anchor.offset for anchor in self.anchors],
+            "errorNanoseconds": self.error,
+        }
+
+
+def on_one_clock(
+    wall: Sequence[int | None], clocks: Sequence[FileClock | None], ranks: Sequence[int | None]
+) -> tuple[list[int | None], list[FileClock | None]]:
+    """Return the wall clock at each file's time 0, and the measured clocks that count.
+
+    The files with a measured clock keep their distance by it from the one with the lowest rank.
+    Those of another run than that one's, and those without, are placed by their own wall clock.
+    """
+    measured = [
+        (rank if rank is not None else MOST_NS, number)
+        for number, (clock, base, rank) in enumerate(zip(clocks, wall, ranks, strict=True))
+        if clock is not None and base is not None
+    ]
+    if not measured:
+        return [*wall], [None] * len(clocks)
+    first = min(measured)[1]
+    lead, origin = clocks[first], wall[first]
+    assert lead is not None
+    assert origin is not None
+    counting = [
+        clock if clock is not None and clock.reference == lead.reference else None
+        for clock in clocks
+    ]
+    bases = [
+        base if clock is None else origin + clock.start - lead.start
+        for clock, base in zip(counting, wall, strict=True)
+    ]
+    return bases, counting

@@ -1,0 +1,270 @@
+"""`gather_stats` through a store: what comes together on rank 0, and what does not."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import gpuprof
+from gpuprof import distributed
+from gpuprof.errors import InvalidStateError
+from tests.support.processes import check_python
+from tests.support.rank_store import MemoryStore, Ranks, gpu_row, row
+
+SIZE = 4
+SOON = 0.05  # seconds: all that will come is there
+CLOSED = "gpuprof/stats/default/closed"
+
+
+@pytest.fixture
+def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
+    return Ranks(monkeypatch, SIZE)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+def step(rank: int, own: float = 10.0, waiting: float = 0.0) -> list[gpuprof.Row]:
+    rows = [row("step", own + waiting), row("step/fwd", own / 2)]
+    return rows + ([row("step/collective/all_reduce", waiting)] if waiting else [])
+
+
+def gathered(
+    ranks: Ranks, store: MemoryStore, rows: Callable[[int], list[gpuprof.Row]], among: Any
+) -> distributed.RankStats:
+    """Have the ranks of `among` leave their rows, and return what rank 0 makes of them."""
+    for rank in among:
+        ranks.be(rank, rows(rank))
+        assert distributed.gather_stats(store=store) is None
+    ranks.be(0, rows(0))
+    found = distributed.gather_stats(SOON, store=store)
+    assert found is not None
+    return found
+
+
+def test_one_process_without_torch_is_a_world_of_one() -> None:
+    out = check_python(
+        """
+        import gpuprof.distributed
+        with gpuprof.timer("step", backend="cpu"):
+            pass
+        found = gpuprof.distributed.gather_stats()
+        print(found.ranks, found["step"][0].count, "torch" in sys.modules)
+        """
+    )
+    assert out.split() == ["(0,)", "1", "False"]
+
+
+def test_importing_it_imports_no_torch_and_costs_import_gpuprof_nothing() -> None:
+    out = check_python(
+        """
+        import gpuprof
+        gpuprof.timer
+        print(any("_distributed" in name for name in sys.modules))
+        gpuprof.distributed.watch
+        print("torch" in sys.modules)
+        """
+    )
+    assert out.split() == ["False", "False"]
+
+
+def test_several_ranks_without_a_process_group_are_told_what_to_call(ranks: Ranks) -> None:
+    ranks.be(1)
+    with pytest.raises(InvalidStateError, match=r"rank 1 of a world of 4.*init_process_group\(\)"):
+        distributed.gather_stats()
+    with pytest.raises(InvalidStateError, match="no process group yet"):
+        distributed.gather_stats(group=object())
+    with pytest.raises(InvalidStateError, match="collective=True needs a process group"):
+        distributed.gather_stats(store=MemoryStore(), collective=True)
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan"), "5", None, 1e9])
+def test_a_timeout_that_is_none_is_refused(timeout: Any) -> None:
+    with pytest.raises(ValueError, match="timeout is"):
+        distributed.gather_stats(timeout)
+
+
+def test_the_table_has_each_scope_over_all_ranks(ranks: Ranks, store: MemoryStore) -> None:
+    found = gathered(ranks, store, lambda rank: step(rank, 10.0 + rank), (1, 2, 3))
+    assert (found.ranks, found.missing, found.left_out) == ((0, 1, 2, 3), (), {})
+    assert [names for names, _ in found] == [("step",), ("step", "fwd")]
+    over = found["step"]
+    assert (over.mean_ms, over.p50_ms, over.min_ms, over.max_ms) == (11.5, 11.5, 10.0, 13.0)
+    assert (over.slowest_rank, over.imbalance) == (3, pytest.approx(13.0 / 11.5))
+    assert (over[2].mean_ms, over[2].count, over[2].total_ms) == (12.0, 10, 120.0)
+    assert found["step/fwd", "cpu"].mean_ms == 5.75
+    assert found.stats(2)["step"].host.mean == 12.0
+
+
+def test_the_slow_rank_is_the_one_that_waits_least(ranks: Ranks, store: MemoryStore) -> None:
+    # A step takes equally long everywhere, as the collectives synchronise it.
+    own = {0: 4.0, 1: 4.5, 2: 9.0, 3: 5.0}
+    found = gathered(ranks, store, lambda rank: step(rank, own[rank], 10.0 - own[rank]), (3, 1, 2))
+    over = found["step"]
+    assert over.min_ms == over.max_ms == 10.0
+    assert {rank: over[rank].own_ms for rank in over} == pytest.approx(own)
+    assert (over.slowest_rank, found.slowest_rank) == (2, 2)
+    assert over.imbalance == pytest.approx(9.0 / 5.625)
+    assert found["step/collective/all_reduce"].slowest_rank == 2
+    assert "rank 2 is the slowest in step: 9.00 ms outside of collectives" in str(found)
+
+
+def test_waiting_counts_on_the_clock_of_the_scope_around_it(
+    ranks: Ranks, store: MemoryStore
+) -> None:
+    rows = [
+        gpu_row("step", 10.0, 2.0),
+        gpu_row("step/collective/all_reduce", 4.0, 0.5),
+        row("step/collective/barrier", 1.0),
+        row("load", 7.0),
+        gpu_row("load/collective/all_reduce", 3.0, 0.25),
+    ]
+    found = gathered(ranks, store, lambda rank: rows, (1, 2, 3))
+    assert found["step"].waiting_ms == 5.0  # what the GPU waited, and for the host
+    assert found["load"].waiting_ms == 0.25  # of the host's time only what the host spent there
+
+
+def test_what_another_thread_waits_for_is_found_by_its_path(
+    ranks: Ranks, store: MemoryStore
+) -> None:
+    rows = [row("step", 10.0), row("step/bwd", 6.0)]
+    apart = gpuprof.Row(
+        "step/bwd/collective/ddp",
+        "cpu",
+        row("a", 1.0).gpu,
+        row("a", 2.0).host,
+        names=("step/bwd/collective/ddp",),
+    )
+    found = gathered(ranks, store, lambda rank: [*rows, apart], (1, 2, 3))
+    assert (found["step"].waiting_ms, found["step/bwd"].waiting_ms) == (2.0, 2.0)
+    assert found["step/bwd/collective/ddp"].is_collective
+
+
+def test_a_rank_that_never_comes_is_missing(ranks: Ranks, store: MemoryStore) -> None:
+    found = gathered(ranks, store, step, (1, 3))
+    assert (found.ranks, found.missing) == ((0, 1, 3), (2,))
+    assert "missing: rank 2 wrote nothing before the deadline" in str(found)
+    with pytest.raises(KeyError, match="rank 2: it wrote nothing"):
+        found.stats(2)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda raw: raw.replace(gpuprof.__version__.encode(), b"9.8.7", 1), "it has gpuprof 9.8.7"),
+        (lambda raw: raw.replace(b" 1 ", b" 2 ", 1), "it writes format 2, and this rank reads 1"),
+        (lambda raw: b"something else", "it wrote no statistics of gpuprof"),
+        (lambda raw: b"", "it wrote no statistics of gpuprof"),
+        (lambda raw: raw[:-7], "its statistics are cut off"),
+        (lambda raw: raw[:40] + bytes([raw[40] ^ 255]) + raw[41:], "its statistics are"),
+    ],
+)  # fmt: skip
+def test_what_a_rank_wrote_otherwise_is_left_out_and_named(
+    ranks: Ranks, store: MemoryStore, change: Callable[[bytes], bytes], why: str
+) -> None:
+    ranks.be(2, step(2))
+    distributed.gather_stats(store=store)
+    (key,) = store.values
+    store.values[key] = change(store.values[key])
+    found = gathered(ranks, store, step, (1, 3))
+    assert (found.ranks, found.missing) == ((0, 1, 3), ())
+    assert why in found.left_out[2]
+    assert f"left out: rank 2: {found.left_out[2]}" in str(found)
+    assert list(found["step"]) == [0, 1, 3]
+
+
+def test_a_rank_with_nothing_measured_and_names_that_differ(
+    ranks: Ranks, store: MemoryStore
+) -> None:
+    rows = {0: [row("step", 1.0)], 1: [], 2: [row("step", 1.0), row("eval", 2.0)], 3: []}
+    found = gathered(ranks, store, lambda rank: rows[rank], (1, 2, 3))
+    assert (found.empty, found.missing) == ((1, 3), ())
+    assert (list(found["step"]), list(found["eval"])) == ([0, 2], [2])
+    assert "nothing measured on ranks 1, 3" in str(found)
+    assert "only 2" in str(found)
+    with pytest.raises(KeyError, match=r"the paths are 'step', 'eval'"):
+        found["fwd"]
+
+
+def test_called_again_it_has_what_is_new_and_the_store_does_not_grow(
+    ranks: Ranks, store: MemoryStore
+) -> None:
+    for number in range(1, 31):
+        found = gathered(ranks, store, lambda rank, of=number: step(rank, of), (1, 2, 3))
+        assert (found["step"].mean_ms, found.missing) == (number, ())
+        assert store.values == {CLOSED: str(number).encode()}
+
+
+def test_a_rank_that_is_late_leaves_nothing_behind(ranks: Ranks, store: MemoryStore) -> None:
+    assert gathered(ranks, store, step, (1,)).missing == (2, 3)
+    ranks.be(2, step(2))
+    assert distributed.gather_stats(store=store) is None
+    assert store.values.keys() == {CLOSED}
+
+
+def test_a_rank_that_writes_while_rank_0_goes_on_takes_it_out_again(
+    ranks: Ranks, store: MemoryStore
+) -> None:
+    def closed_meanwhile(call: str, key: str) -> None:
+        if call == "set" and key.endswith("/2"):
+            store.values[CLOSED] = b"1"
+
+    store.before = closed_meanwhile
+    ranks.be(2, step(2))
+    assert distributed.gather_stats(store=store) is None
+    assert store.values == {CLOSED: b"1"}
+
+
+def test_ranks_that_call_it_more_often_leave_a_bounded_number(
+    ranks: Ranks, store: MemoryStore
+) -> None:
+    for number in range(100):
+        ranks.be(1, step(1, number))
+        distributed.gather_stats(store=store)
+    assert len(store.values) == 8
+
+
+def test_a_store_that_fails_ends_no_rank(ranks: Ranks, store: MemoryStore) -> None:
+    def fail(call: str, key: str) -> None:
+        raise ConnectionError("the store's host is gone")
+
+    store.before = fail
+    ranks.be(1, step(1))
+    with pytest.warns(RuntimeWarning, match=r"rank 1 cannot leave its statistics.*host is gone"):
+        assert distributed.gather_stats(store=store) is None
+    ranks.be(0, step(0))
+    found = distributed.gather_stats(SOON, store=store)
+    assert found is not None
+    assert (found.ranks, found.missing) == ((0,), (1, 2, 3))
+    assert "the store failed: ConnectionError" in str(found)
+
+
+def test_samples_that_the_gpu_never_comes_to_are_not_waited_for(
+    ranks: Ranks, store: MemoryStore
+) -> None:
+    ranks.be(0, [row("step", 1.0, pending=3)])
+    found = distributed.gather_stats(SOON, store=store)
+    assert found is not None
+    assert found.pending == (0,)
+    assert "some samples of rank 0 were still waiting for the GPU" in str(found)
+
+
+def test_it_is_plain_data(ranks: Ranks, store: MemoryStore) -> None:
+    found = gathered(ranks, store, lambda rank: step(rank, 10.0 + rank, 1.0), (1, 3))
+    data = json.loads(found.to_json())
+    assert data == found.to_dict()
+    assert (data["missing"], data["ranks"], data["slowest_rank"]) == ([2], [0, 1, 3], 3)
+    first = data["rows"][0]
+    assert first["by_rank"]["rank"] == [0, 1, 3]
+    assert first["by_rank"]["waiting_ms"] == [1.0, 1.0, 1.0]
+    again = pickle.loads(pickle.dumps(found))
+    assert again.to_dict() == data
+    assert again.stats(1)["step"].host.mean == 12.0
+    assert "<table>" in found._repr_html_()
+    assert "| step |" in found.to_markdown()

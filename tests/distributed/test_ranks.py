@@ -1,0 +1,178 @@
+"""Four processes of torch.distributed on Gloo: statistics, waiting in collectives, traces."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.rank_pool import MONOTONIC_STEP_NS, SIZE, RankPool
+from tests.support.trace_files import load
+
+pytestmark = pytest.mark.torch
+OTHERS = range(1, SIZE)
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RankPool]:
+    pytest.importorskip("torch", reason="torch is not installed")
+    with RankPool(tmp_path_factory.mktemp("ranks")) as ranks:
+        yield ranks
+
+
+@pytest.mark.parametrize("collective", [False, True])
+def test_rank_0_has_the_table_and_the_others_none(pool: RankPool, collective: bool) -> None:
+    answers = pool.run("gather", 30.0, collective)
+    assert all(answers[rank]["table"] is None for rank in OTHERS)
+    table = answers[0]["table"]
+    assert (table["ranks"], table["missing"]) == ([*range(SIZE)], [])
+    assert table["rows"][0]["by_rank"]["count"] == [1] * SIZE
+
+
+def test_the_store_of_the_process_group_does_not_grow(pool: RankPool) -> None:
+    assert set(pool.run("gather_often", 20).values()) == {0}
+
+
+def test_a_group_has_its_table_on_its_first_rank(pool: RankPool) -> None:
+    answers = pool.run("gather_in_group", [1, 3])
+    assert (answers[1]["ranks"], answers[1]["missing"]) == ([1, 3], [])
+    assert answers[3] is None
+    assert all("is not in the group of the ranks 1, 3" in answers[rank] for rank in (0, 2))
+
+
+def test_collectives_are_scopes_where_they_wait(pool: RankPool) -> None:
+    for counts in pool.run("watched_collectives").values():
+        inside = {path.removeprefix("step/collective/"): n for path, n in counts.items()}
+        assert inside.pop("step") == 1
+        assert inside == {
+            "all_reduce": 2,  # one that waits itself, and one wait()
+            "barrier": 1,
+            "broadcast": 1,
+            "all_gather": 1,
+            "all_gather_object": 1,
+        }
+
+
+def test_they_are_watched_once_at_a_time(pool: RankPool) -> None:
+    assert all("watched already" in said for said in pool.run("watched_twice").values())
+
+
+@pytest.mark.parametrize("slow", [1, 3])
+def test_the_rank_that_ddp_waits_for_is_named(pool: RankPool, slow: int) -> None:
+    steps = 6
+    answers = pool.run("train", slow, steps)
+    for answer in answers.values():
+        waits = {path: n for path, n in answer["paths"].items() if "collective" in path}
+        assert waits == {"step/backward/collective/ddp": steps}  # none of no_sync()
+    table = answers[0]["table"]
+    rows = {row["path"]: row for row in table["rows"]}
+    assert table["slowest_rank"] == slow
+    assert rows["step"]["slowest_rank"] == slow
+    assert rows["step/backward/collective/ddp"]["slowest_rank"] == slow
+    waiting = rows["step"]["by_rank"]["waiting_ms"]
+    assert waiting.index(min(waiting)) == slow
+
+
+def moments(path: Path) -> dict[int, list[tuple[float, float]]]:
+    """Return by rank how far each mark is from its true time in ns, and how sure that is."""
+    found: dict[int, list[tuple[float, float]]] = {}
+    data = load(path)
+    ranks = {
+        event["pid"]: int(event["args"]["name"].rpartition("rank ")[2].rstrip(")"))
+        for event in data["traceEvents"]
+        if event["ph"] == "M" and event["name"] == "process_name"
+    }
+    for event in data["traceEvents"]:
+        if event["name"] == "mark":
+            args = event["args"]
+            off = event["ts"] * 1000 - args["true_ns"]
+            found.setdefault(ranks[event["pid"]], []).append((off, args["within_ns"]))
+    return found
+
+
+@pytest.mark.parametrize("name", ["run.json", "run.json.gz"])
+def test_clocks_that_are_shifted_are_merged_to_the_stated_error(
+    pool: RankPool, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    answers = pool.run("traced", str(path), 30.0, 5)
+    result = answers[0]["result"]
+    assert (result["ranks"], result["missing"], result["cut"]) == ([*range(SIZE)], {}, {})
+    assert not any(answer["warnings"] for answer in answers.values())
+    errors = {int(rank): ms * 1e6 for rank, ms in result["clock_error_ms"].items()}
+    assert errors[0] == 0.0
+    assert all(0.0 < errors[rank] < MONOTONIC_STEP_NS / 2 for rank in OTHERS)  # or it says nothing
+    found = moments(path)
+    zero = found[0][0][0]
+    for rank in range(SIZE):
+        assert len(found[rank]) == 5
+        for off, within in found[rank]:
+            assert abs(off - zero) <= errors[rank] + within + found[0][0][1] + 1000, rank
+    # Each file is good on its own, and on its own clock.
+    for rank in range(SIZE):
+        file = tmp_path / name.replace("run", f"run.rank{rank}")
+        assert answers[rank]["path"] == str(file)
+        assert [event["name"] for event in load(file)["traceEvents"]].count("step") == 5
+
+
+def test_files_can_be_merged_later_by_what_is_in_them(pool: RankPool, tmp_path: Path) -> None:
+    pattern = tmp_path / "part-%r.json"
+    answers = pool.run("traced", str(pattern), 30.0, 1, False)
+    assert {rank: answer["result"] for rank, answer in answers.items()} == dict.fromkeys(
+        range(SIZE)
+    )
+    files = [tmp_path / f"part-{rank}.json" for rank in range(SIZE)]
+    assert sorted(tmp_path.iterdir()) == files
+    merged = tmp_path / "later.json"
+    command = [sys.executable, "-m", "gpuprof", "trace", "merge", *files, "-o", merged]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.count("clock measured to within") == SIZE
+    zero = moments(merged)[0][0][0]
+    assert all(abs(off[0][0] - zero) < MONOTONIC_STEP_NS / 2 for off in moments(merged).values())
+
+
+def test_an_exception_ends_the_trace_of_its_rank_and_no_other(
+    pool: RankPool, tmp_path: Path
+) -> None:
+    said = pool.run("trace_that_raises", str(tmp_path / "run.json"))
+    assert said[1] == repr("the body's own")
+    assert {rank: said[rank] for rank in (0, 2, 3)} == dict.fromkeys((0, 2, 3), "")
+    assert {source["rank"] for source in load(tmp_path / "run.json")["mergedFrom"]} == {0, 1, 2, 3}
+
+
+def test_a_rank_whose_file_is_on_another_host_is_left_out_and_named(
+    pool: RankPool, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.json"
+    pool.run("open_trace", str(path), 30.0)
+    answers = pool.run("close_trace_elsewhere", 2)
+    result = answers[0]["result"]
+    assert (result["ranks"], [*result["missing"]]) == ([0, 1, 3], ["2"])
+    assert "its file is not here, but on another" in result["missing"]["2"]
+    assert any("rank 2 is missing" in said for said in answers[0]["warnings"])
+
+
+def test_a_rank_that_is_killed_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    with RankPool(tmp_path) as pool:
+        path = tmp_path / "run.json"
+        files = pool.run("open_trace", str(path), 2.0)
+        pool.kill(2)
+        left = [0, 1, 3]
+        answers: dict[int, Any] = pool.run("gather", 5.0, ranks=left)
+        table = answers[0]["table"]
+        assert (table["ranks"], table["missing"]) == (left, [2])
+        assert answers[0]["seconds"] < 10.0
+        closed = pool.run("close_trace", ranks=left)
+        result = closed[0]["result"]
+        assert (result["ranks"], result["missing"]) == ([0, 1, 2, 3], {})
+        assert "it never closed its file" in result["cut"]["2"]
+        assert any("rank 2 is cut off" in said for said in closed[0]["warnings"])
+        assert [event["name"] for event in load(path)["traceEvents"]].count("step") == SIZE + len(
+            left
+        )
+        assert Path(f"{files[2]}.part").exists()

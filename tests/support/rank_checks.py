@@ -1,0 +1,210 @@
+"""What a rank of `tests.support.rank_pool` can be asked to do; each answers with plain data."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import platform
+import sys
+import time
+import warnings
+from typing import Any
+
+import torch
+from torch import distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import gpuprof
+from gpuprof import distributed
+
+_CLOCK_GETTIME = {"x86_64": 228, "aarch64": 113}
+_open: list[Any] = []  # what stays from one check to the next
+
+
+def own() -> int:
+    return int(dist.get_rank())
+
+
+def true_ns() -> int:
+    """Return the host's monotonic time past the library that shifts the clocks."""
+
+    class Time(ctypes.Structure):
+        _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+    now = Time()
+    ctypes.CDLL(None).syscall(_CLOCK_GETTIME[platform.machine()], 1, ctypes.byref(now))
+    return int(now.seconds) * 10**9 + int(now.nanoseconds)
+
+
+def _keys() -> int:
+    return int(dist.distributed_c10d._get_default_store().num_keys())
+
+
+def _report(found: Any) -> Any:
+    return None if found is None else found.to_dict()
+
+
+def gather(timeout: float, collective: bool = False) -> Any:
+    """Measure a scope and gather."""
+    gpuprof.reset()
+    with gpuprof.timer("step", backend="cpu"):
+        pass
+    begun = time.monotonic()
+    found = distributed.gather_stats(timeout, collective=collective)
+    return {"table": _report(found), "seconds": time.monotonic() - begun}
+
+
+def gather_often(times: int) -> int:
+    """Gather several times; return by how many keys the store has grown after the first."""
+    counts = []
+    for _ in range(times):
+        distributed.gather_stats(30.0)
+        dist.barrier()  # of Gloo, which leaves no key
+        counts.append(_keys())
+        dist.barrier()
+    return counts[-1] - counts[0]
+
+
+def gather_in_group(members: list[int]) -> Any:
+    """Gather in a group of ranks that is not all of them."""
+    group = dist.new_group(members)
+    try:
+        return _report(distributed.gather_stats(30.0, group=group))
+    except gpuprof.errors.InvalidStateError as error:
+        return str(error)
+
+
+def watched_collectives() -> dict[str, int]:
+    """Use the collectives; return how often each was measured, by path."""
+    gpuprof.reset()
+    names = ("all_reduce", "barrier", "broadcast", "all_gather", "all_gather_object")
+    before = {name: getattr(dist, name) for name in names}
+    wait, forward = dist.Work.wait, DistributedDataParallel.forward
+    backward = torch.autograd.backward
+    tensor = torch.full((4,), float(own()))
+    with distributed.watch():
+        with gpuprof.timer("step", backend="cpu"):
+            dist.all_reduce(tensor)
+            dist.barrier()
+            work = dist.all_reduce(tensor, async_op=True)
+            work.wait()
+            dist.broadcast(tensor, src=0)
+            dist.all_gather([torch.empty(4) for _ in range(dist.get_world_size())], tensor)
+            dist.all_gather_object([None] * dist.get_world_size(), "x")
+        distributed.gather_stats(30.0, collective=True)  # measures nothing of itself
+    assert all(getattr(dist, name) is function for name, function in before.items())
+    assert (dist.Work.wait, DistributedDataParallel.forward) == (wait, forward)
+    assert torch.autograd.backward is backward
+    dist.barrier()
+    assert tensor[0] == 6.0 * 4.0, tensor
+    return {str(row.path): int(row.host.count) for row in gpuprof.stats().values()}
+
+
+def watched_twice() -> str:
+    """Watch while it is being watched."""
+    with distributed.watch():
+        try:
+            distributed.watch()
+        except gpuprof.errors.InvalidStateError as error:
+            return str(error)
+    return "nothing was raised"
+
+
+def train(slow: int, steps: int) -> Any:
+    """Train with DDP, one rank slower than the others; return the table and the gradients."""
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1)))
+    plain = [p.detach().clone() for p in model.module.parameters()]
+    data = torch.full((2, 8), 1.0 + own())
+
+    def step() -> None:
+        with gpuprof.timer("step", backend="cpu"):
+            with gpuprof.timer("forward", backend="cpu"):
+                if own() == slow:
+                    time.sleep(0.03)
+                loss = model(data).sum()
+            with gpuprof.timer("backward", backend="cpu"):
+                loss.backward()
+
+    step()  # in the first step DDP arranges its buckets
+    gpuprof.reset()
+    with distributed.watch():
+        for _ in range(steps):
+            model.zero_grad()
+            step()
+        with model.no_sync(), gpuprof.timer("apart", backend="cpu"):
+            model(data).sum().backward()
+    gradient = [float(p.grad.sum()) for p in model.parameters() if p.grad is not None]
+    assert len(gradient) == len(plain)
+    paths = {str(row.path): int(row.host.count) for row in gpuprof.stats().values()}
+    return {"table": _report(distributed.gather_stats(30.0)), "paths": paths}
+
+
+def traced(path: str, timeout: float, marks: int, merge: bool = True) -> Any:
+    """Write a trace of all ranks, with moments whose true time is known."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with distributed.trace(path, timeout=timeout, merge=merge) as trace:
+            for _ in range(marks):
+                before, now, after = true_ns(), time.monotonic_ns(), true_ns()
+                args = {"true_ns": (before + after) // 2, "within_ns": after - before}
+                trace.writer.instant("mark", at_ns=now, args=args)
+                with gpuprof.timer("step", backend="cpu"):
+                    pass
+    return {
+        "path": trace.path,
+        "result": None if trace.result is None else trace.result.to_dict(),
+        "warnings": [str(each.message) for each in said],
+    }
+
+
+def open_trace(path: str, timeout: float) -> str:
+    """Begin a trace that stays open."""
+    trace = distributed.trace(path, timeout=timeout).start()
+    _open.append(trace)
+    with gpuprof.timer("step", backend="cpu"):
+        pass
+    gpuprof.flush()
+    trace.writer.flush()
+    return trace.path
+
+
+def close_trace() -> Any:
+    """Close it."""
+    trace = _open.pop()
+    begun = time.monotonic()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        trace.close()
+    return {
+        "result": None if trace.result is None else trace.result.to_dict(),
+        "warnings": [str(each.message) for each in said],
+        "seconds": time.monotonic() - begun,
+    }
+
+
+def trace_that_raises(path: str) -> str:
+    """Leave the block of a trace by an exception, on one rank."""
+    try:
+        with distributed.trace(path, timeout=20.0):
+            if own() == 1:
+                raise KeyError("the body's own")
+    except KeyError as error:
+        return str(error)
+    return ""
+
+
+def close_trace_elsewhere(rank: int) -> Any:
+    """Close it, the file of one rank being on a host without a shared file system."""
+    if own() == rank:
+        state_of = sys.modules["gpuprof._distributed.files"].FileState.of
+        trace = _open[-1]
+
+        def say_closed(exchange: Any) -> None:
+            state = state_of(trace.writer, is_closed=True)
+            there = dataclasses.replace(state, path="/elsewhere/run.rank2.json", host="another")
+            exchange.post(there.to_bytes())
+
+        trace._say_closed = say_closed
+    return close_trace()
