@@ -7,6 +7,7 @@ import gc
 import pickle
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -196,6 +197,23 @@ def test_the_labels_follow_an_update(cupti: FakeCuda, stream: int) -> None:
         zip(numbers, ["second", "second/inner", "second"], strict=True)
     )
     graph.close()
+
+
+def test_graphs_of_graphed_callables_are_labelled(cupy: Any) -> None:
+    def body(x: Any) -> Any:
+        out = cupy.empty(x.shape, x.dtype)
+        with gpuprof.timer("inside", backend="cuda"):
+            cupy.launch("work", 50_000)
+        cupy.launch("after", 1_000)
+        return out
+
+    fast = gpuprof.make_graphed_callable(body, (cupy.array([1.0]),))
+    (graph,) = labels.live_graphs()
+    assert isinstance(graph, gpuprof.CapturedGraph)
+    assert scopes(graph) == {"work": "inside", "after": ""}
+    # The copies of inputs and outputs are added after the capture.
+    assert {node.scope for node in graph.nodes if node.type == "memcpy"} == {""}
+    fast.close()
 
 
 def test_outside_of_captures_scopes_ask_nothing_about_captures(fake: FakeCuda, stream: int) -> None:
