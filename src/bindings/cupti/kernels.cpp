@@ -5,6 +5,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -29,6 +30,8 @@ using cupti::Collection;
 using cupti::Launch;
 
 namespace {
+
+constexpr double kLongestWaitS = 86'400.0;
 
 // A column: `value(row)` of every row, one after the other.
 template <typename Row, typename Function>
@@ -122,10 +125,26 @@ void start(std::size_t max_records, const std::vector<std::string>& candidates) 
   without_gil([&] { cupti::start(max_records, candidates); });
 }
 
-py::dict stop(bool release) {
+Collected end_stop() {
   Collected collected;
-  const bool is_ours = !torch_is_profiling();  // a profiler that began since has CUPTI now
-  without_gil([&] { collected = cupti::stop(release && is_ours); });
+  without_gil([&] { collected = cupti::end_stop(); });
+  return collected;
+}
+
+py::dict stop(bool release, double timeout_s) {
+  const bool is_ours = release && !torch_is_profiling();  // one that began since has CUPTI now
+  without_gil([&] { cupti::begin_stop(is_ours); });
+  const double wait_s = timeout_s > 0.0 ? std::min(timeout_s, kLongestWaitS) : 0.0;
+  const auto limit = timing::monotonic_now() + static_cast<std::int64_t>(wait_s * 1e9);
+  try {
+    keep_polling_without_gil([&](timing::HostNanoseconds until) {
+      return cupti::poll_stop(std::min(until, limit)) || timing::monotonic_now() >= limit;
+    });
+  } catch (...) {  // Ctrl-C
+    end_stop();
+    throw;
+  }
+  const Collected collected = end_stop();
   const Collection& records = *collected.records;
   py::dict result = library_facts(*cupti::loaded_or_null());
   result["activities"] = activity_columns(collected);
@@ -176,7 +195,7 @@ void bind_cupti(py::module_& module) {
   module.def("_cupti_start", &start, py::arg("max_records") = 1'000'000,
              py::arg("candidates") = std::vector<std::string>(),
              "Collect kernels, copies, memsets and launches from now on.");
-  module.def("_cupti_stop", &stop, py::arg("release") = true,
+  module.def("_cupti_stop", &stop, py::arg("release") = true, py::arg("timeout_s") = 60.0,
              "End the collection and return what came, as columns of bytes.");
   module.def("_cupti_graph_node_id", &graph_node_id, py::arg("node"),
              "The number that CUPTI gives the node of a graph; None where CUPTI is not loaded.");
