@@ -1,12 +1,11 @@
 #include "cupti/session.hpp"
 
-#include <time.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <exception>
 #include <limits>
 #include <mutex>
@@ -194,7 +193,7 @@ void buffer_completed(void* /*context*/, std::uint32_t /*stream*/, std::uint8_t*
   try {
     Buffer buffer = state.buffers.take_back(address);
     if (buffer == nullptr) return;  // another tool's
-    if (valid_bytes > kBufferBytes) valid_bytes = kBufferBytes;
+    valid_bytes = std::min(valid_bytes, kBufferBytes);
     if (valid_bytes != 0) decode(state, address, valid_bytes);
     if (state.phase.load() != Phase::kIdle) state.buffers.keep(std::move(buffer));
   } catch (const std::exception&) {  // out of memory

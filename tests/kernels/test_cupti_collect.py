@@ -271,7 +271,7 @@ def test_cupti_is_never_subscribed_to_and_its_clock_stays(cupti: FakeCupti) -> N
 def test_there_is_one_collection_at_a_time(cupti: FakeCupti) -> None:
     with collected() as seen:
         cupti.kernel("a")
-        with pytest.raises(gpuprof.InvalidStateError, match="already.*end that one first"):
+        with pytest.raises(gpuprof.InvalidStateError, match=r"already.*end that one first"):
             _core._cupti_start()
         cupti.kernel("b")
     assert [row.name for row in seen.activities] == ["a", "b"]
