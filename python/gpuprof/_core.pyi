@@ -593,6 +593,22 @@ def _captured_work(stream: typing.SupportsInt | typing.SupportsIndex, ordinal:
 def _count_nodes(graph: typing.SupportsInt | typing.SupportsIndex) -> int:
     """How many nodes the graph has, child graphs' not counted."""
 
+def _cupti_graph_node_id(node: int) -> int | None:
+    """The number that CUPTI gives the node of a graph; None where CUPTI is not loaded."""
+
+def _cupti_load(candidates: collections.abc.Sequence[str]) -> dict[str, typing.Any]:
+    """Open CUPTI, from one of these paths or where the toolkit has it."""
+
+def _cupti_start(max_records: int = 1000000, candidates: collections.abc.Sequence[str] =
+    ()) -> None:
+    """Collect kernels, copies, memsets and launches from now on."""
+
+def _cupti_state() -> dict[str, typing.Any]:
+    """What is loaded, and whether there is a collection."""
+
+def _cupti_stop(release: bool = True, timeout_s: float = 60.0) -> dict[str, typing.Any]:
+    """End the collection and return what came, as columns of bytes."""
+
 def _current_stream() -> tuple[int, int, bool]:
     """(handle, device, whether a framework is there) of the stream that None stands for."""
 

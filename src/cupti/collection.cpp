@@ -83,13 +83,17 @@ Collection::Collection(std::size_t max_records, const LaunchNames& launches, con
 void Collection::add(const std::uint8_t* record, const std::uint8_t* end,
                      driver::HostNanoseconds now) {
   const auto left = static_cast<std::size_t>(end - record);
-  if (left < sizeof(std::int32_t)) return add_malformed();
-  const int kind = kind_of(record);
+  const int kind = left < sizeof(std::int32_t) ? 0 : kind_of(record);
   const std::size_t needed = bytes_read_of(kind);
-  if (needed == 0 || left < needed) return add_malformed();
-  if (kind == kRuntimeRecord) return add_launch(record, kRuntimeDomain, now);
-  if (kind == kDriverRecord) return add_launch(record, kDriverDomain, now);
-  add_activity(record, now);
+  if (needed == 0 || left < needed) {
+    add_malformed();
+  } else if (kind == kRuntimeRecord) {
+    add_launch(record, kRuntimeDomain, now);
+  } else if (kind == kDriverRecord) {
+    add_launch(record, kDriverDomain, now);
+  } else {
+    add_activity(record, now);
+  }
 }
 
 bool Collection::is_possible(std::uint64_t begin, std::uint64_t end,

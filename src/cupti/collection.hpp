@@ -113,7 +113,7 @@ class LaunchNames {
  public:
   // Asks `name_of(domain, id)`, which returns null for identifiers that do not exist.
   template <typename Function>
-  explicit LaunchNames(Function&& name_of) {
+  explicit LaunchNames(const Function& name_of) {
     for (int domain = 0; domain < 2; ++domain) {
       for (std::uint32_t id = 1; id < kEnd; ++id) {
         std::string name = launch_name(name_of(domain + 1, id));

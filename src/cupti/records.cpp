@@ -134,7 +134,7 @@ Activity activity_of(const std::uint8_t* record) noexcept {
 }
 
 const char* kernel_symbol(const std::uint8_t* record) noexcept {
-  return field<const char*>(record, kKernelSymbol);
+  return reinterpret_cast<const char*>(field<std::uintptr_t>(record, kKernelSymbol));
 }
 
 std::size_t work_name_index(const std::uint8_t* record) noexcept {

@@ -69,6 +69,7 @@ struct World {
   bool on_own_thread = false;
   bool keeps = false;  // full buffers until a flush, as while kernels in them still run
   bool stuck = false;  // a flush gives nothing back
+  int running = 0;     // how many flushes find kernels that still run; a forced one does not care
   std::vector<Buffer> kept;
   std::size_t extra = 0;  // bytes behind the fields of each record, as later versions have them
   std::size_t struct_bytes = 0;
@@ -138,9 +139,13 @@ void give_back_active() {
   give_back(buffer);
 }
 
-void flush() {
+void flush(bool forced) {
   World& w = world();
   if (w.stuck) return;
+  if (!forced && w.running > 0) {
+    --w.running;
+    return;
+  }
   std::vector<Buffer> kept;
   {
     const std::lock_guard lock(w.mutex);
@@ -322,10 +327,10 @@ FAKE_EXPORT Result cuptiActivityRegisterCallbacks(Requested requested, Completed
   return kSuccess;
 }
 
-FAKE_EXPORT Result cuptiActivityFlushAll(std::uint32_t /*flag*/) {
+FAKE_EXPORT Result cuptiActivityFlushAll(std::uint32_t flag) {
   ENTER(cuptiActivityFlushAll)
   if (world().completed == nullptr) return kInvalidOperation;
-  flush();
+  flush(flag != 0);
   return kSuccess;
 }
 
@@ -420,6 +425,7 @@ FAKE_EXPORT void fakecupti_reset() {
   w.on_own_thread = false;
   w.keeps = false;
   w.stuck = false;
+  w.running = 0;
   w.kept.clear();
   w.extra = 0;
   w.struct_bytes = 0;
@@ -452,6 +458,7 @@ FAKE_EXPORT void fakecupti_set(const char* what, double value) {
   if (name == "own_thread") w.on_own_thread = value != 0.0;
   if (name == "keeps") w.keeps = value != 0.0;
   if (name == "stuck") w.stuck = value != 0.0;
+  if (name == "running") w.running = static_cast<int>(value);
   if (name == "extra") w.extra = static_cast<std::size_t>(value);
   if (name == "struct_bytes") w.struct_bytes = static_cast<std::size_t>(value);
   if (name == "thread_ids") w.thread_ids = static_cast<int>(value);
@@ -528,7 +535,7 @@ FAKE_EXPORT void fakecupti_raw(const std::uint8_t* record, std::size_t bytes, st
 }
 
 // Gives all buffers back, as CUPTI may at any time.
-FAKE_EXPORT void fakecupti_flush() { flush(); }
+FAKE_EXPORT void fakecupti_flush() { flush(true); }
 
 // Another tool of the process registers its callbacks and enables kernels, or disables them.
 FAKE_EXPORT void fakecupti_other_tool(int on) {
@@ -539,7 +546,7 @@ FAKE_EXPORT void fakecupti_other_tool(int on) {
     w.completed = &other_completed;
     w.kinds.insert(kKernel);
   } else {
-    flush();
+    flush(true);
     World& w = world();
     const std::lock_guard lock(w.mutex);
     w.kinds.erase(kKernel);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -37,9 +38,10 @@ def cupti(pytestconfig: pytest.Config) -> Iterator[FakeCupti]:
     fake.reset()
 
 
-def stopped() -> Collected:
+def stopped(**options: Any) -> Collected:
+    """End the collection, where what CUPTI has does not come, however long one waits."""
     result = Collected()
-    result.take(_core._cupti_stop())
+    result.take(_core._cupti_stop(timeout_s=0.0, **options))
     return result
 
 
@@ -269,7 +271,7 @@ def test_cupti_is_never_subscribed_to_and_its_clock_stays(cupti: FakeCupti) -> N
 def test_there_is_one_collection_at_a_time(cupti: FakeCupti) -> None:
     with collected() as seen:
         cupti.kernel("a")
-        with pytest.raises(gpuprof.InvalidStateError, match="already.*end that one first"):
+        with pytest.raises(gpuprof.InvalidStateError, match=r"already.*end that one first"):
             _core._cupti_start()
         cupti.kernel("b")
     assert [row.name for row in seen.activities] == ["a", "b"]
@@ -320,6 +322,53 @@ def test_a_refusal_at_the_stop_is_told_beside_the_records(cupti: FakeCupti, call
     cupti.fail(call, 0)
 
 
+def test_the_stop_waits_for_what_still_runs(cupti: FakeCupti) -> None:
+    cupti.set("running", 20)
+    with collected() as seen:
+        cupti.kernel("a")
+    assert [row.name for row in seen.activities] == ["a"]
+    assert cupti.calls("cuptiActivityFlushAll") == 22
+
+
+def test_past_the_timeout_what_still_runs_is_counted(cupti: FakeCupti) -> None:
+    cupti.set("running", 1_000_000)
+    _core._cupti_start()
+    now = cupti.now()
+    cupti.kernel("done", now, now + 5)
+    cupti.kernel("running", now, 0)
+    seen = Collected()
+    seen.take(_core._cupti_stop(timeout_s=0.02))
+    assert [row.name for row in seen.activities] == ["done"]
+    assert seen.plain["incomplete"] == 1
+    assert cupti.get("kinds") == 0
+
+
+@pytest.mark.parametrize("timeout_s", [-1.0, float("nan")])
+def test_no_time_at_all_is_one_look(cupti: FakeCupti, timeout_s: float) -> None:
+    cupti.set("running", 1_000_000)
+    _core._cupti_start()
+    cupti.kernel("a")
+    _core._cupti_stop(timeout_s=timeout_s)
+    assert cupti.calls("cuptiActivityFlushAll") <= 3
+
+
+def test_ctrl_c_ends_the_wait_and_the_collection(cupti: FakeCupti) -> None:
+    cupti.set("running", 1_000_000_000)
+    _core._cupti_start()
+    cupti.kernel("a")
+    interrupt = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        _core._cupti_stop()
+    interrupt.join()
+    assert not _core._cupti_state()["collecting"]
+    assert (cupti.get("kinds"), cupti.get("thread_ids")) == (0, 0)
+    cupti.set("running", 0)
+    with collected() as seen:
+        cupti.kernel("a")
+    assert len(seen.activities) == 1
+
+
 def test_buffers_that_come_after_the_end_are_in_no_collection(cupti: FakeCupti) -> None:
     _core._cupti_start()
     cupti.kernel("late", times=10)
@@ -356,8 +405,7 @@ def test_a_tool_that_takes_cupti_keeps_its_records(cupti: FakeCupti) -> None:
     cupti.flush()
     cupti.other_tool(True)
     cupti.kernel("theirs", times=3)
-    seen = Collected()
-    seen.take(_core._cupti_stop(release=False))
+    seen = stopped(release=False)
     assert [row.name for row in seen.activities] == ["ours"]
     assert seen.plain["displaced"]
     assert cupti.get("kinds") == 4, "nothing was disabled under it"

@@ -35,7 +35,7 @@ def refused(*arguments):
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Path:
-    """A folder that hides the toolkit of this machine: what the loader finds first is no library."""
+    """A folder that hides this machine's toolkit: what the loader finds first is no library."""
     folder = tmp_path / "loader"
     folder.mkdir()
     for name in ("libcupti.so.13", "libcupti.so.12", "libcupti.so"):

@@ -11,7 +11,7 @@ namespace gpuprof::bindings {
 namespace {
 
 // Where the at::Tensor may be in the Python object: up to torch 2.12 a flag comes before it.
-constexpr std::size_t kSlots[] = {sizeof(PyObject), sizeof(PyObject) + sizeof(void*)};
+constexpr std::size_t kObjectSlots[] = {sizeof(PyObject), sizeof(PyObject) + sizeof(void*)};
 
 // Each returns 0, or an error that torch has logged.
 template <typename Value>
@@ -56,7 +56,7 @@ bool is_torch_type(PyTypeObject* type) {
     type = type->tp_base;
   }
   return type != nullptr &&
-         type->tp_basicsize >= static_cast<Py_ssize_t>(kSlots[1] + sizeof(void*));
+         type->tp_basicsize >= static_cast<Py_ssize_t>(kObjectSlots[1] + sizeof(void*));
 }
 
 // A tensor of up to five dimensions has its sizes inside, at most this far from its beginning.
@@ -68,7 +68,7 @@ TorchTensorView::TorchTensorView(PyObject* tensor, const DlTensor& known) {
   if (!is_torch_type(Py_TYPE(tensor)) || !library().is_whole() || known.strides == nullptr) return;
   const auto address = reinterpret_cast<std::uintptr_t>(known.data) + known.byte_offset;
   const auto sizes = reinterpret_cast<std::uintptr_t>(known.shape);
-  for (const std::size_t slot : kSlots) {
+  for (const std::size_t slot : kObjectSlots) {
     // An at::Tensor is a pointer at what has the sizes inside.
     void* candidate = reinterpret_cast<char*>(tensor) + slot;
     const auto inside = reinterpret_cast<std::uintptr_t>(*static_cast<void**>(candidate));
