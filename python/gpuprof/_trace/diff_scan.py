@@ -147,7 +147,9 @@ class _Nested:
         self._times: dict[int, list[float]] = {}
         self._open: dict[int, list[str]] = {}
         for track, places in spans.by_track().items():
-            times, opened = self._times[track], self._open[track] = [], []
+            times: list[float] = []
+            opened: list[str] = []
+            self._times[track], self._open[track] = times, opened
             stack: list[tuple[float, str]] = []
             for place in places:
                 begin, name = spans.begin[place], names[spans.name[place]]
@@ -250,18 +252,18 @@ class Scan:
     ) -> tuple[float, float]:
         """Return begin and length, the begin from the first one on."""
         check_labels(event)
-        begin, size = event.get("ts"), event.get("dur")
-        most = MOST_FLOAT_US
+        begin: Any = event.get("ts")
+        size: Any = event.get("dur")
         if (
             type(begin) in (int, float)
             and type(size) in (int, float)
-            and 0 <= begin < most  # type: ignore[operator]
-            and 0 <= size < most  # type: ignore[operator]
+            and 0 <= begin < MOST_FLOAT_US
+            and 0 <= size < MOST_FLOAT_US
         ):
-            whole = round(begin * 1000.0)  # type: ignore[operator]
+            whole = round(begin * 1000.0)
             if self._base is None:
                 self._base = whole
-            return float(whole - self._base), size * 1000.0  # type: ignore[operator]
+            return float(whole - self._base), size * 1000.0
         if is_late(event):
             reader.exact = True
         try:
@@ -318,7 +320,7 @@ class Scan:
             self._unkept_scopes += 1
             return
         args = _args_of(event)
-        longer = args.get("gpu_us")  # where the slice was cut to fit its track
+        longer: Any = args.get("gpu_us")  # where the slice was cut to fit its track
         if type(longer) in (int, float) and longer >= 0:
             size = longer * 1000.0
         link = args.get("External id")
@@ -334,7 +336,9 @@ class Scan:
         number = event.get("id")
         if type(number) is not int or len(self._flow_from) >= self._most_scopes:
             return
-        at = float(time - (self._base or 0))
+        if self._base is None:
+            self._base = time
+        at = float(time - self._base)
         key = _rank_of(event), number
         if event["ph"] == "s":
             self._flow_from[key] = self._track(event), at
