@@ -37,8 +37,10 @@ def trace_diff(
 
     Parameters
     ----------
-    a, b : str or path
-        The files: before and after. A file that is cut off is compared as far as it goes.
+    a : str or os.PathLike
+        The file before. One that is cut off is compared as far as it goes.
+    b : str or os.PathLike
+        The file after.
     by : {'scope', 'kernel'}, optional
         Only these rows. None: both.
     per : str, optional
