@@ -33,11 +33,13 @@ class TorchTrace:
             name, "gpu_user_annotation", begin, dur, track=(GPU, stream), stream=stream, **args
         )
 
-    def launch(self, at: float, *, name: str = "cudaLaunchKernel", tid: int = 1) -> int:
+    def launch(
+        self, at: float, *, name: str = "cudaLaunchKernel", tid: int = 1, took: float = 3
+    ) -> int:
         """Add a launch call; return its correlation."""
         self._correlation += 1
         args = {"correlation": self._correlation, "cbid": 211}
-        self._slice(name, "cuda_runtime", at, 3, track=(HOST, tid), **args)
+        self._slice(name, "cuda_runtime", at, took, track=(HOST, tid), **args)
         return self._correlation
 
     def work(

@@ -212,6 +212,38 @@ def test_kernels_of_a_replay_have_one_launch(tmp_path: Path) -> None:
     assert (delay.mean_ms, delay.max_ms) == pytest.approx((0.015, 0.020))
 
 
+def test_work_is_given_to_the_gpu_as_its_launch_call_ends(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    trace.kernel("first", 0, 10, 10)
+    trace.work("late", 24, 6, trace.launch(15, took=8))  # given at 23
+    trace.work("copy", 33, 6, trace.launch(25, name="cudaMemcpyAsync", took=8), cat="gpu_memcpy")
+    path = saved(tmp_path / "t.json", trace)
+    found = gpuprof.trace_diff(path, path)
+    assert idle(found)["host_bound"] == (1, 1, 0.004, 0.004)
+    assert idle(found)["launch_gap"] == (1, 1, 0.003, 0.003)
+    assert [delay.max_ms for delay in found.launch_delays] == pytest.approx([0.010, 0.010])
+
+
+def test_calls_on_a_track_beside_their_thread_belong_to_that(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    trace.scope("step", 0, 100, tid=1)
+    call = trace.launch(10, tid=99)
+    trace.events[-1]["args"]["thread"] = 1
+    trace.work("mm", 20, 5, call)
+    path = saved(tmp_path / "t.json", trace)
+    assert set(rows(gpuprof.trace_diff(path, path), "launched")) == {"step"}
+
+
+def test_a_scope_that_was_measured_and_drawn_around_its_kernels_counts_once(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    trace.gpu_scope("step", 100, 50)
+    trace.gpu_scope("inner", 110, 10)
+    measured = slice_event("step", 100, 55, tid=(1 << 28) + 1, cat="gpu")
+    path = written(tmp_path / "t.json", object_form([*trace.events, measured]))
+    found = rows(gpuprof.trace_diff(path, path), "gpu")
+    assert found == {"step": (1, 1, 0.055, 0.055), "step/inner": (1, 1, 0.01, 0.01)}
+
+
 def test_launch_delays_are_percentiles_of_first_kernels(tmp_path: Path) -> None:
     trace = TorchTrace()
     for number in range(100):
