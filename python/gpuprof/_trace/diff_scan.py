@@ -327,7 +327,7 @@ class Scan:
             outside = self._external.get(self._gpu_link[place])
             flow = self._flow_to.get((self._gpu.track[place], self._gpu.begin[place]))
             found = path
-            if outside is not None:
+            if outside is not None and self._host.name[outside] == self._gpu.name[place]:
                 found = host.path[outside]
             elif flow is not None:
                 found = host.at(*self._flow_from[flow])
