@@ -295,6 +295,7 @@ class GraphBase:
         typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt |
         typing.SupportsIndex]]) -> None: ...
     def _instantiate(self) -> None: ...
+    def _labelled_ids(self) -> list[tuple[int, str]]: ...
     def _lend_exec(self, exec: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     def _memory(self) -> tuple[int, int]: ...
     def _note_use(self, stream: typing.SupportsInt | typing.SupportsIndex) -> None: ...
@@ -305,6 +306,7 @@ class GraphBase:
     def _times(self, wait: bool) -> list[tuple[tuple[str, ...], float | None]]: ...
     def _update(self, other: GraphBase, objects: tuple[typing.Any, ...]) -> tuple[int, int,
         int]: ...
+    def _walk(self) -> tuple[typing.Any, ...]: ...
     def close(self) -> None:
         """Destroy the graph. Idempotent; a replay that runs is not disturbed, and what the graph
         keeps alive is let go when the last one is over.
@@ -331,6 +333,8 @@ class GraphBase:
         """
     @property
     def _collects(self) -> bool: ...
+    @property
+    def _has_labels(self) -> bool: ...
     @property
     def _span_count(self) -> int: ...
     @property
@@ -375,7 +379,8 @@ class GraphNode:
         collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]=(), programmatic:
         collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]=(), dependents:
         collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]=(), children:
-        tuple[GraphNode, ...]=()) -> None: ...
+        tuple[GraphNode, ...]=(), scope: str='', scope_names:
+        collections.abc.Sequence[str]=()) -> None: ...
     def __reduce__(self) -> tuple[typing.Any, typing.Any]: ...
     def __repr__(self) -> str: ...
     def to_dict(self) -> dict[str, typing.Any]:
@@ -410,6 +415,12 @@ class GraphNode:
     @property
     def programmatic(self) -> tuple[int, ...]:
         """Those of `dependencies` that need not be over when this node starts."""
+    @property
+    def scope(self) -> str:
+        """The path of the innermost scope that was open when the node was captured, such as 'step/forward'; empty outside of all scopes."""
+    @property
+    def scope_names(self) -> tuple[str, ...]:
+        """The names in that path, outermost first."""
     @property
     def shared_memory(self) -> int | None:
         """Bytes of dynamic shared memory of one block."""
@@ -586,6 +597,19 @@ def _captured_work(stream: typing.SupportsInt | typing.SupportsIndex, ordinal:
 def _count_nodes(graph: typing.SupportsInt | typing.SupportsIndex) -> int:
     """How many nodes the graph has, child graphs' not counted."""
 
+def _cupti_load(candidates: collections.abc.Sequence[str]) -> dict:
+    """Open CUPTI, from one of these paths or where the toolkit has it."""
+
+def _cupti_start(max_records: typing.SupportsInt | typing.SupportsIndex=1000000, candidates:
+    collections.abc.Sequence[str]=[]) -> None:
+    """Collect kernels, copies, memsets and launches from now on."""
+
+def _cupti_state() -> dict:
+    """What is loaded, and whether there is a collection."""
+
+def _cupti_stop(release: bool=True) -> dict:
+    """End the collection and return what came, as columns of bytes."""
+
 def _current_stream() -> tuple[int, int, bool]:
     """(handle, device, whether a framework is there) of the stream that None stands for."""
 
@@ -625,6 +649,9 @@ def _look_for_torch() -> None: ...
 
 def _open_captures() -> list[dict[str, typing.Any]]: ...
 
+def _open_scopes() -> list[tuple[tuple[str, ...], int, int]]:
+    """The named scopes that are open on any thread: (names, host_begin_ns, thread_id)."""
+
 def _paused(work: collections.abc.Callable[..., typing.Any], *args: typing.Any) -> typing.Any:
     """Call `work(*args)`; meanwhile this thread records no scope and shows no range."""
 
@@ -640,6 +667,10 @@ def _restore_sample(names: collections.abc.Sequence[str], clock: str, status: ty
     typing.SupportsIndex=0) -> typing.Any: ...
 
 def _samples_in_memory() -> int: ...
+
+def _set_node_ids(of_node: typing.SupportsInt | typing.SupportsIndex, of_exec:
+    typing.SupportsInt | typing.SupportsIndex) -> None:
+    """The addresses of cuptiGetGraphNodeId and cuptiGetGraphExecId; 0 for none."""
 
 def _shorten(wrapper: typing.Any) -> typing.Any:
     """Return a wrapper of gpuprof._timing.decorate, which from now on runs only where it must."""
