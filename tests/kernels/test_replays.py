@@ -16,11 +16,6 @@ MANGLED = "_ZN4mine5add_kIfEEvPT_"  # void mine::add_k<float>(float*)
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
-    yield Recording().install(monkeypatch)
-
-
-@pytest.fixture
 def stream(fake: FakeCuda) -> Iterator[int]:
     handle = fake.stream_create()
     yield handle

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -74,7 +73,7 @@ class Gpu:
         now = time.monotonic_ns()
         self.work(name, now + 5_000, ns, self.call("cudaLaunchKernel", now), **fields)
 
-    def synchronize(self, device: object = None) -> None:
+    def synchronize(self, _device: object = None) -> None:
         if self.waits:
             self.call("cudaDeviceSynchronize", time.monotonic_ns(), 1_000)
 
@@ -85,7 +84,7 @@ def torch() -> Any:
 
 
 @pytest.fixture
-def gpu(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
+def gpu(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Gpu:
     """Let torch say that it can profile CUDA, and add records to what its profiler returns."""
     made = Gpu(torch)
     activities = torch.profiler.ProfilerActivity
@@ -105,7 +104,7 @@ def gpu(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
     monkeypatch.setattr(torch.cuda, "synchronize", made.synchronize)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    yield made
+    return made
 
 
 def _both(activities: Any) -> list[Any]:

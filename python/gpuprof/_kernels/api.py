@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
@@ -14,10 +15,9 @@ from gpuprof._kernels.attribution import attribute
 from gpuprof._kernels.captured import CapturedLabels
 from gpuprof._kernels.idle import idle
 from gpuprof._kernels.records import Collected
-from gpuprof._kernels.rows import KernelRow, KernelTotals
+from gpuprof._kernels.rows import KernelRow, KernelTotals, table_of
 from gpuprof._kernels.spans import Span, Spans, python_threads
 from gpuprof._kernels.summary import Evaluated, KernelRecords, scope_names
-from gpuprof._kernels.table import table_of
 from gpuprof._timing.listeners import Listener, on_sample
 from gpuprof._trace import registry
 from gpuprof.errors import GpuprofError, InvalidStateError
@@ -39,7 +39,7 @@ def kernels(*, max_records: int = MAX_RECORDS) -> Kernels:
     """Collect every kernel, copy and memset of a block, each under the scope that launched it.
 
     Where torch is loaded its profiler collects them, else CUPTI, which the wheel
-    ``nvidia-cuda-cupti`` or a CUDA toolkit provides. While a `trace` is open they are written to it.
+    ``nvidia-cuda-cupti`` or a CUDA toolkit provides. They are also written to each open `trace`.
 
     Parameters
     ----------
@@ -160,10 +160,8 @@ class Kernels:
         ]
         self._threads |= python_threads()
         source.stop()
-        try:
+        with suppress(GpuprofError):  # a driver that is gone; what is finished is handed over
             _core.flush()
-        except GpuprofError:  # a driver that is gone; what is finished is handed over
-            pass
         listener = self._listener
         if listener is not None:
             listener.close()
@@ -214,7 +212,7 @@ class Kernels:
 
     @property
     def source(self) -> str:
-        """What collected: ``"torch.profiler 2.11.0"`` or ``"CUPTI 13.0"``; ``""`` if nothing did."""
+        """What collected: ``"torch.profiler 2.11.0"``, ``"CUPTI 13.0"``, ``""`` for nothing."""
         return "" if self._source is None else self._source.name
 
     @property

@@ -168,7 +168,7 @@ def _attribute_replays(
 
 
 def _joined(launched_in: Path, captured_in: Path) -> Path:
-    """Put the path of the capture below that of the launch; scopes that were around both are one."""
+    """Put the path of the capture below that of the launch, with the names around both once."""
     shared = 0
     for ours, theirs in zip(launched_in, captured_in, strict=False):
         if ours != theirs:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING
 
 from gpuprof._graphs import labels
 from gpuprof._graphs.nodes import in_order
@@ -13,6 +13,8 @@ from gpuprof._kernels.records import KINDS
 from gpuprof.errors import GpuprofError
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from gpuprof._core import GraphNode
 
 Path = tuple[str, ...]
@@ -24,20 +26,18 @@ class CapturedLabels:
     def __init__(self) -> None:
         self._watch: AbstractContextManager[None] = labels.watch()
 
-    def __enter__(self) -> CapturedLabels:
+    def __enter__(self) -> Self:
         self._watch.__enter__()
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self._watch.__exit__(None, None, None)
 
     def read(self) -> GraphLabels:
         """Return the labels as they are now."""
         by_graph: dict[int, dict[int, str]] = {}
-        try:
+        with suppress(GpuprofError):  # nothing tells the numbers of nodes: names have to do
             by_graph = labels.labels_by_graph()
-        except GpuprofError:  # nothing tells the numbers of nodes: names have to do
-            pass
         names: dict[str, Path] = {}
         graphs: list[list[LabelledNode]] = []
         for nodes in _live_nodes():

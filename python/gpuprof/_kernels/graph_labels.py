@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from gpuprof._kernels.records import KERNEL, KINDS, Collected
@@ -146,9 +147,7 @@ def _plan(nodes: Sequence[LabelledNode]) -> _Plan:
     plan: _Plan = {}
     for key, group in groups.items():
         labels = [Label(nodes[number].path) for number in group]
-        ordered = all(
-            before[late] >> early & 1 for early, late in zip(group, group[1:], strict=False)
-        )
+        ordered = all(before[late] >> early & 1 for early, late in pairwise(group))
         plan[key] = labels if ordered else [_common(labels)] * len(labels)
     return plan
 
