@@ -23,7 +23,7 @@ __version__ = "0.1.0"
 # The public names of each module; `__init__.pyi` is made of it by .ci/door_stub.py. Those before
 # the bar are the everyday ones, shown by `dir()`.
 _NAMES = {
-    "": "errors nvtx | torch",
+    "": "errors exporters nvtx | torch",
     "_core": "annotate mark push range_end range_start timer | Annotation GraphNode Sample Scope",
     "errors": (
         "| BaselineError CaptureError CaptureImplicitError CaptureInvalidatedError "
@@ -44,6 +44,8 @@ _NAMES = {
     "_timing.timer": "Timer",
     "_trace.events": "counter | Counter name_stream",
     "_trace.writer": "TraceWriter trace",
+    "_trace.diff": "trace_diff",
+    "_trace.diff_results": "| TraceDiff",
     "_graphs.capture": (
         "capture | begin_capture capture_info capture_status end_capture is_stream_capturing"
     ),

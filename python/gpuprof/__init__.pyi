@@ -2,6 +2,7 @@
 # ruff: noqa: I001
 
 from gpuprof import errors as errors
+from gpuprof import exporters as exporters
 from gpuprof import nvtx as nvtx
 from gpuprof import torch as torch
 from gpuprof._core import Annotation as Annotation
@@ -136,6 +137,7 @@ __all__ = [
     "disable",
     "enable",
     "errors",
+    "exporters",
     "flush",
     "kernels",
     "make_graphed_callable",

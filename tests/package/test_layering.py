@@ -27,7 +27,7 @@ LAYERS = (
     {"_kernels"},
     {"_callable", "_benchmark", "_watch"},
     {"_pytest", "_cli"},
-    {"_probes", "torch"},
+    {"_probes", "exporters", "torch"},
     {"__init__", "__main__"},
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}

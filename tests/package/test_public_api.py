@@ -24,7 +24,8 @@ from tests.support.processes import check_python
 
 API_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
 PUBLIC = sorted(
-    {*gpuprof.__all__, *gpuprof._MODULE_OF} - {"errors", "nvtx", "torch", *errors.__all__}
+    {*gpuprof.__all__, *gpuprof._MODULE_OF}
+    - {"errors", "exporters", "nvtx", "torch", *errors.__all__}
 )
 FUNCTIONS = [name for name in PUBLIC if not inspect.isclass(getattr(gpuprof, name))]
 # Those that a user makes; the others are made by gpuprof.
@@ -295,6 +296,11 @@ def closed_writer() -> gpuprof.TraceWriter:
     return writer
 
 
+def closed_listener() -> gpuprof.Listener:
+    with gpuprof.on_sample(len) as listener:
+        return listener
+
+
 def graph_of(fake: FakeCuda) -> gpuprof.CapturedGraph:
     with gpuprof.capture(PER_THREAD_STREAM) as cap:
         fake.work(PER_THREAD_STREAM, 1)
@@ -327,6 +333,7 @@ REFUSING: dict[str, Callable[[FakeCuda], Any]] = {
     "GpuBenchmark": lambda _: fixture_of_a_test(),
     "GraphCaptureGuard": finished_guard,
     "GraphedCallable": lambda _: gpuprof.make_graphed_callable(str),
+    "Listener": lambda _: closed_listener(),
     "ModuleWatch": lambda _: object.__new__(gpuprof.ModuleWatch),
     "Timer": lambda _: gpuprof.Timer("cpu"),
     "TraceWriter": lambda _: closed_writer(),

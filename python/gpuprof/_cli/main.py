@@ -82,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_trace(commands: _Commands) -> None:
+    from gpuprof._trace.diff import GROUPINGS as DIFF_GROUPINGS
     from gpuprof._trace.tools import DEFAULT_TOP, GROUPINGS
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
@@ -91,7 +92,7 @@ def _add_trace(commands: _Commands) -> None:
 
     trace = commands.add_parser(
         "trace",
-        help="sum up, check, repair and merge traces",
+        help="sum up, compare, check, repair and merge traces",
         description="Work on traces of gpuprof, torch.profiler, viztracer and others, "
         "compressed or not.",
         epilog=TRACE_EXIT_CODES,
@@ -120,6 +121,23 @@ def _add_trace(commands: _Commands) -> None:
         metavar="OUT",
         help="where to (default: FILE without .part, or with .repaired before its suffix)",
     )
+    diff = command("diff", "show what got slower from one trace to another, and why GPUs were idle")
+    diff.add_argument("a", metavar="A", help="the trace before")
+    diff.add_argument("b", metavar="B", help="the trace after")
+    diff.add_argument(
+        "--by", choices=tuple(DIFF_GROUPINGS), help="only these rows (default: scopes and kernels)"
+    )
+    diff.add_argument(
+        "--per", metavar="SCOPE", help="divide all figures by the calls of this scope, as in step"
+    )
+    diff.add_argument(
+        "--top",
+        type=_up_to(MAX_ROWS),
+        default=DEFAULT_TOP,
+        metavar="N",
+        help=f"how many rows of each kind (default {DEFAULT_TOP})",
+    )
+    diff.add_argument("--json", action="store_true", help="print JSON")
     merge = command("merge", "make one trace of several, on one clock")
     merge.add_argument("files", nargs="+", metavar="FILE")
     merge.add_argument("-o", "--output", metavar="OUT", required=True, help="where to")
@@ -227,6 +245,8 @@ def _run_tool(options: argparse.Namespace) -> int:
             return USAGE if found.cut else OK
         if options.tool == "validate":
             return _validate(options)
+        if options.tool == "diff":
+            return _diff(options)
         if options.tool == "repair":
             repaired = trace_tools.repair(options.file, options.output)
             out = files.report_file(repaired.output)
@@ -239,6 +259,18 @@ def _run_tool(options: argparse.Namespace) -> int:
     except (TraceError, ValueError) as error:
         _complain(str(error))
         return USAGE
+
+
+def _diff(options: argparse.Namespace) -> int:
+    from gpuprof._common.text import write_text
+    from gpuprof._trace.diff import trace_diff
+
+    found = trace_diff(options.a, options.b, by=options.by, per=options.per, top=options.top)
+    text = json.dumps(found.to_dict(), indent=2) if options.json else str(found)
+    write_text(sys.stdout, text + "\n")
+    for cut in found.cut:
+        _complain(f"{cut}; `gpuprof trace repair` makes it whole")
+    return USAGE if found.cut else OK
 
 
 def _validate(options: argparse.Namespace) -> int:

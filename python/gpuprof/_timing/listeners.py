@@ -6,7 +6,7 @@ import atexit
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import gpuprof._core as _core
 from gpuprof._common.text import clean_text
@@ -80,6 +80,10 @@ class Listener:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        message = "a Listener cannot be pickled or copied: it listens in this process"
+        raise TypeError(message)
 
     def __repr__(self) -> str:
         state = "failed" if self.error else "closed" if self._closed else "listening"

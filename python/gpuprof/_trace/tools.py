@@ -29,7 +29,7 @@ MOST_GAPS = 5
 
 
 @contextmanager
-def _reading(path: Path, damage: Damage, *, twice: bool = False) -> Iterator[Iterator[bytes]]:
+def reading(path: Path, damage: Damage, *, twice: bool = False) -> Iterator[Iterator[bytes]]:
     """Give the contents of a file to a reader; what is wrong inside becomes a `TraceError`."""
     with closing(pieces(path, damage, twice=twice)) as contents:
         try:
@@ -40,7 +40,7 @@ def _reading(path: Path, damage: Damage, *, twice: bool = False) -> Iterator[Ite
             raise TraceError(message) from None
 
 
-def _cut(end: End, damage: Damage) -> str | None:
+def cut_of(end: End, damage: Damage) -> str | None:
     """Say how a file is cut off; the array form may do without its end."""
     if damage.gzip:
         return f"{damage.gzip}, after {end.events:,} complete events"
@@ -66,7 +66,7 @@ def summary(
         raise ValueError(message)
     file, damage = Path(path), Damage()
     found = Summary(by)
-    with _reading(file, damage) as contents:
+    with reading(file, damage) as contents:
         found.read(contents)
     begin, end = found.ranges.extent()
     return TraceSummary(
@@ -74,7 +74,7 @@ def summary(
         by=by,
         events=found.end.events,
         bytes=found.end.bytes,
-        cut=_cut(found.end, damage),
+        cut=cut_of(found.end, damage),
         open_ended=found.end.form == "array" and not found.end.complete,
         span_ms=(end - begin) / 1e6,
         ranges=found.ranges.longest(top),
@@ -90,13 +90,13 @@ def validate(path: str | os.PathLike[str]) -> TraceValidation:
     """Say what is wrong with a trace, and at which event; a `TraceError` if it is none at all."""
     file, damage = Path(path), Damage()
     checked = Validation()
-    with _reading(file, damage) as contents:
+    with reading(file, damage) as contents:
         checked.read(contents)
     found = checked.findings
     if damage.gzip:
         found.add("faults", "gzip", damage.gzip, None)
     elif file.is_file():
-        with _reading(file, Damage()) as contents:
+        with reading(file, Damage()) as contents:
             found.locate(contents)
     return TraceValidation(
         path=shown(file),
@@ -141,7 +141,7 @@ def repair(
     _refuse_same(file, target)
     with writing(target) as out:
         found = Repair(out.write)
-        with _reading(file, damage) as contents:
+        with reading(file, damage) as contents:
             found.read(contents)
         if not found.events:
             message = f"{shown(file)} has no complete event; there is nothing to repair"
@@ -153,7 +153,7 @@ def repair(
         mended=found.mended,
         left_out=found.left_out,
         lost_members=found.lost_members,
-        stopped=found.stopped or _cut(found.end, damage),
+        stopped=found.stopped or cut_of(found.end, damage),
     )
 
 
@@ -175,7 +175,7 @@ def merge(
         merged = Merge(scans, align=align, write=out.write)
         merged.begin()
         for file in files:
-            with _reading(file, Damage(), twice=True) as contents:
+            with reading(file, Damage(), twice=True) as contents:
                 merged.add(contents)
         merged.finish()
     return TraceMerge(
@@ -199,9 +199,9 @@ def merge(
 def _scan(file: Path, align: bool) -> Scan:
     damage = Damage()
     scan = Scan(file.name.encode("utf-8", "replace").decode())
-    with _reading(file, damage, twice=True) as contents:
+    with reading(file, damage, twice=True) as contents:
         scan.read(contents)
-    cut = _cut(scan.end, damage)
+    cut = cut_of(scan.end, damage)
     if cut and (damage.gzip or scan.end.form == "object"):
         message = f"{file}: {cut}; run `gpuprof trace repair` on it first"
         raise TraceError(message)

@@ -1,0 +1,204 @@
+"""What got slower between two traces: `gpuprof.trace_diff` and ``gpuprof trace diff``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from gpuprof._common.checks import whole
+from gpuprof._trace.diff_results import DiffRow, IdleRow, LaunchDelay, TraceDiff, largest
+from gpuprof._trace.diff_scan import KINDS, Contents, Figures, Scan
+from gpuprof._trace.files import Damage, shown
+from gpuprof._trace.idle import CAUSES
+from gpuprof._trace.tools import DEFAULT_TOP, cut_of, reading
+from gpuprof.errors import TraceError
+
+By = Literal["scope", "kernel"]
+GROUPINGS: Mapping[str, tuple[str, ...]] = {
+    "scope": ("gpu", "launched", "host"),
+    "kernel": ("kernel",),
+}
+MOST_NAMED = 10  # scopes in an error
+
+
+def trace_diff(
+    a: str | os.PathLike[str],
+    b: str | os.PathLike[str],
+    *,
+    by: By | None = None,
+    per: str | None = None,
+    top: int = DEFAULT_TOP,
+) -> TraceDiff:
+    """Compare two traces: what takes longer in `b` than in `a`, by scope and by kernel.
+
+    Reads traces of gpuprof and of ``torch.profiler``, compressed or not, each once and in pieces.
+
+    Parameters
+    ----------
+    a, b : str or path
+        The files: before and after. A file that is cut off is compared as far as it goes.
+    by : {'scope', 'kernel'}, optional
+        Only these rows. None: both.
+    per : str, optional
+        The path of a scope that both traces have, such as ``"step"``: totals and counts are divided
+        by the number of its calls, for traces of different length. None divides nothing.
+    top : int
+        How many rows of each kind, those with the largest changes.
+
+    Returns
+    -------
+    TraceDiff
+
+    Raises
+    ------
+    TraceError
+        A file is no trace, or has neither scopes nor GPU work.
+    ValueError
+        An argument is not what is listed above, or a trace has no scope `per`.
+    """
+    if by is not None and by not in GROUPINGS:
+        message = f"by is {by!r}; expected one of {', '.join(map(repr, GROUPINGS))}, or None"
+        raise ValueError(message)
+    whole("top", top)
+    (name_a, before, cut_a), (name_b, after, cut_b) = _read(Path(a)), _read(Path(b))
+    calls = None if per is None else (_calls(before, per, name_a), _calls(after, per, name_b))
+    kinds = KINDS if by is None else GROUPINGS[by]
+    rows, hidden = _rows(before, after, kinds, calls or (1, 1), top)
+    return TraceDiff(
+        path_a=name_a,
+        path_b=name_b,
+        per=per,
+        per_calls=calls,
+        rows=rows,
+        hidden=hidden,
+        idle=_idle(before, after, calls or (1, 1)),
+        launch_delays=_delays("A", before) + _delays("B", after),
+        notes=_notes(before, after, per),
+        cut=[f"{which}: {cut}" for which, cut in (("A", cut_a), ("B", cut_b)) if cut],
+    )
+
+
+def _read(file: Path) -> tuple[str, Contents, str | None]:
+    """Return the name to show, what is in the file, and how it is cut off."""
+    damage, scan = Damage(), Scan()
+    with reading(file, damage) as contents:
+        scan.read(contents)
+    found, name = scan.contents(), shown(file)
+    if not any(found.rows.values()):
+        message = (
+            f"{name} has neither scopes nor GPU work, so there is nothing to compare; expected a "
+            "trace of gpuprof, or of torch.profiler with CUDA activity or record_function"
+        )
+        raise TraceError(message)
+    return name, found, cut_of(scan.end, damage)
+
+
+def _calls(found: Contents, per: str, name: str) -> int:
+    for kind in ("host", "gpu"):
+        if per in found.rows[kind]:
+            return found.rows[kind][per].count
+    scopes = dict.fromkeys([*found.rows["host"], *found.rows["gpu"]])
+    shown_scopes = ", ".join(map(repr, list(scopes)[:MOST_NAMED])) or "none"
+    message = f"per is {per!r}, which is no scope of {name}; its scopes are {shown_scopes}"
+    raise ValueError(message)
+
+
+def _rows(
+    before: Contents, after: Contents, kinds: tuple[str, ...], calls: tuple[int, int], top: int
+) -> tuple[list[DiffRow], dict[str, int]]:
+    """Return the rows that are shown, and how many of each kind are not."""
+    rows, hidden = [], {}
+    for kind in kinds:
+        names = dict.fromkeys([*before.rows[kind], *after.rows[kind]])
+        found = [
+            _row(kind, name, before.rows[kind].get(name), after.rows[kind].get(name), calls)
+            for name in names
+        ]
+        rows += largest(found, top)
+        if len(found) > top:
+            hidden[kind] = len(found) - top
+    return rows, hidden
+
+
+def _row(
+    kind: str, name: str, a: Figures | None, b: Figures | None, calls: tuple[int, int]
+) -> DiffRow:
+    state = "both" if a and b else "new" if b else "gone"
+    a, b = a or Figures(), b or Figures()
+    return DiffRow(
+        kind=kind,
+        name=name or "(unnamed)",
+        state=state,
+        calls_a=a.count / calls[0],
+        calls_b=b.count / calls[1],
+        total_a_ms=a.ns / 1e6 / calls[0],
+        total_b_ms=b.ns / 1e6 / calls[1],
+    )
+
+
+def _idle(before: Contents, after: Contents, calls: tuple[int, int]) -> list[IdleRow]:
+    if not (before.work and after.work):
+        return []
+    busy = IdleRow("busy", 0, 0, before.busy / 1e6 / calls[0], after.busy / 1e6 / calls[1])
+    rows = []
+    for cause in CAUSES:
+        (count_a, ns_a), (count_b, ns_b) = before.idle[cause], after.idle[cause]
+        if count_a or count_b:
+            per_a, per_b = count_a / calls[0], count_b / calls[1]
+            rows.append(
+                IdleRow(cause, per_a, per_b, ns_a / 1e6 / calls[0], ns_b / 1e6 / calls[1])
+            )
+    return [busy, *rows]
+
+
+def _delays(trace: str, found: Contents) -> list[LaunchDelay]:
+    if found.delays is None:
+        return []
+    each = found.delays
+    times = (each.mean / 1e6, each.p50 / 1e6, each.p99 / 1e6, each.max / 1e6)
+    return [LaunchDelay(trace, each.count, *times)]
+
+
+def _notes(before: Contents, after: Contents, per: str | None) -> list[str]:
+    notes = []
+    for which, found in (("A", before), ("B", after)):
+        if not found.work:
+            notes.append(
+                f"{which} has no kernels, so there is no idle time; gpuprof.kernels(), or "
+                "torch.profiler with CUDA activity, writes them"
+            )
+        elif not found.launched:
+            notes.append(f"{which} does not say when its kernels were launched")
+        notes += [f"{which}: {note}" for note in found.notes]
+    if before.rank != after.rank and None not in (before.rank, after.rank):
+        notes.append(f"A is of rank {before.rank}, B of rank {after.rank}")
+    if before.ranks != after.ranks:
+        notes.append(
+            f"A holds the traces of {before.ranks} processes, B of {after.ranks}: totals are of "
+            "all of them together"
+        )
+    if before.devices != after.devices and before.work and after.work:
+        notes.append(
+            f"A has work on {before.devices} devices, B on {after.devices}: busy and idle time are "
+            "of all of them together"
+        )
+    if per is None:
+        notes += _unequal_calls(before, after)
+    return notes
+
+
+def _unequal_calls(before: Contents, after: Contents) -> list[str]:
+    """Say that the traces are of different length, by the outermost scope that is called most."""
+    for kind in ("host", "gpu"):
+        a, b = before.rows[kind], after.rows[kind]
+        outermost = [name for name in a if name in b and "/" not in name]
+        if not outermost:
+            continue
+        name = max(outermost, key=lambda name: a[name].count)
+        if a[name].count != b[name].count:
+            calls = f"{a[name].count:,} times in A and {b[name].count:,} times in B"
+            return [f"{name!r} ran {calls}: per={name!r} (--per) compares per call of it"]
+        break
+    return []

@@ -1,0 +1,222 @@
+"""What a comparison of two traces found, as plain data that shows itself.
+
+Names come out of files: they are made fit to be shown before they are.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gpuprof._common.text import MAX_NAME_COLUMNS, cut, shown_text
+from gpuprof._common.units import NOTHING, duration, percent
+from gpuprof._display.table import Table
+
+_TITLES = {
+    "gpu": "GPU time by scope",
+    "launched": "kernels by the scope that launched them",
+    "host": "host time by scope",
+    "kernel": "kernels, copies and memsets",
+}
+_SCOPE_COLUMNS = ["A", "B", "change", "%", "calls A", "calls B", "each A", "each B"]
+_IDLE_COLUMNS = ["cause", "A", "B", "change", "%", "gaps A", "gaps B"]
+_DELAY_COLUMNS = ["trace", "launches", "mean", "p50", "p99", "max"]
+_CAUSES = {
+    "host_bound": "host-bound",
+    "dependency": "dependency",
+    "launch_gap": "launch gap",
+    "unknown": "unknown",
+}
+
+
+@dataclass(frozen=True)
+class DiffRow:
+    """One scope or kernel in both traces; totals and calls are per call of the scope ``per``."""
+
+    kind: str  # "gpu", "launched", "host" or "kernel"
+    name: str
+    state: str  # "both", "new": only in B, or "gone": only in A
+    calls_a: float
+    calls_b: float
+    total_a_ms: float
+    total_b_ms: float
+
+    @property
+    def change_ms(self) -> float:
+        """How much longer it takes in B."""
+        return self.total_b_ms - self.total_a_ms
+
+    @property
+    def each_a_ms(self) -> float | None:
+        """The mean of a call in A."""
+        return self.total_a_ms / self.calls_a if self.calls_a else None
+
+    @property
+    def each_b_ms(self) -> float | None:
+        """The mean of a call in B."""
+        return self.total_b_ms / self.calls_b if self.calls_b else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, with what follows from it."""
+        return {
+            **asdict(self),
+            "change_ms": self.change_ms,
+            "each_a_ms": self.each_a_ms,
+            "each_b_ms": self.each_b_ms,
+        }
+
+    def cells(self) -> list[str]:
+        """Return the line of a table."""
+        only = self.state if self.state != "both" else ""
+        return [
+            cut(shown_text(self.name), MAX_NAME_COLUMNS),
+            duration(self.total_a_ms) if self.calls_a else NOTHING,
+            duration(self.total_b_ms) if self.calls_b else NOTHING,
+            _signed(self.change_ms),
+            only or _change(self.total_a_ms, self.total_b_ms),
+            _count(self.calls_a),
+            _count(self.calls_b),
+            duration(self.each_a_ms),
+            duration(self.each_b_ms),
+        ]
+
+
+@dataclass(frozen=True)
+class IdleRow:
+    """GPU time without work, of one cause, or the time with work, whose cause is ``busy``."""
+
+    cause: str
+    gaps_a: float
+    gaps_b: float
+    total_a_ms: float
+    total_b_ms: float
+
+    def cells(self) -> list[str]:
+        """Return the line of a table."""
+        is_busy = self.cause == "busy"
+        return [
+            _CAUSES.get(self.cause, self.cause),
+            duration(self.total_a_ms),
+            duration(self.total_b_ms),
+            _signed(self.total_b_ms - self.total_a_ms),
+            _change(self.total_a_ms, self.total_b_ms),
+            "" if is_busy else _count(self.gaps_a),
+            "" if is_busy else _count(self.gaps_b),
+        ]
+
+
+@dataclass(frozen=True)
+class LaunchDelay:
+    """From the begin of a launch call to that of its first kernel."""
+
+    trace: str  # "A" or "B"
+    launches: int
+    mean_ms: float
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+@dataclass(frozen=True)
+class TraceDiff:
+    """How two traces differ; made by `gpuprof.trace_diff`.
+
+    ``rows`` are by scope and by kernel, the largest changes first; ``idle`` is the GPU's time
+    without work by cause, empty where a trace has no GPU work; ``launch_delays`` has a line for
+    each trace that says when its work was launched. With ``per``, totals and counts are per call of
+    that scope, of which there are ``per_calls`` in A and in B.
+    """
+
+    path_a: str
+    path_b: str
+    per: str | None
+    per_calls: tuple[int, int] | None
+    rows: list[DiffRow]
+    hidden: dict[str, int]  # of each kind, how many rows are left out
+    idle: list[IdleRow]
+    launch_delays: list[LaunchDelay]
+    notes: list[str]
+    cut: list[str]  # of files that are cut off: which, and where
+
+    __module__ = "gpuprof"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, fit for JSON."""
+        calls = list(self.per_calls) if self.per_calls else None
+        rows = [row.to_dict() for row in self.rows]
+        return {**asdict(self), "per_calls": calls, "rows": rows}
+
+    def _headline(self) -> list[str]:
+        lines = [f"A: {shown_text(self.path_a)}", f"B: {shown_text(self.path_b)}"]
+        if self.per is not None and self.per_calls is not None:
+            calls = f"{self.per_calls[0]:,} in A, {self.per_calls[1]:,} in B"
+            lines.append(f"all figures are per call of {shown_text(self.per)}: {calls}")
+        return lines
+
+    def _tables(self) -> list[tuple[str, Table]]:
+        tables = []
+        for kind, title in _TITLES.items():
+            rows = [row for row in self.rows if row.kind == kind]
+            if not rows:
+                continue
+            more = self.hidden.get(kind, 0)
+            note = f" ({more:,} more with smaller changes)" if more else ""
+            name = "kernel" if kind == "kernel" else "scope"
+            lines = [row.cells() for row in rows]
+            tables.append((title + note, Table([name, *_SCOPE_COLUMNS], lines, {name})))
+        if self.idle:
+            lines = [row.cells() for row in self.idle]
+            tables.append(("GPU idle by cause", Table(_IDLE_COLUMNS, lines, {"cause"})))
+        if self.launch_delays:
+            lines = [
+                [
+                    row.trace,
+                    f"{row.launches:,}",
+                    *map(duration, (row.mean_ms, row.p50_ms, row.p99_ms, row.max_ms)),
+                ]
+                for row in self.launch_delays
+            ]
+            title = "launch delay: from the launch call to the first kernel"
+            tables.append((title, Table(_DELAY_COLUMNS, lines, {"trace"})))
+        return tables
+
+    def _all_notes(self) -> list[str]:
+        return [shown_text(note) for note in (*self.cut, *self.notes)]
+
+    def __str__(self) -> str:
+        text = self._headline()
+        for title, table in self._tables():
+            text += ["", title, *table.plain()]
+        notes = self._all_notes()
+        return "\n".join([*text, *([""] if notes else []), *(f"note: {note}" for note in notes)])
+
+    def __repr__(self) -> str:
+        return f"<TraceDiff of {self.path_a!r} and {self.path_b!r}>\n{self}"
+
+    def _repr_html_(self) -> str:
+        text = [f"<div>{html.escape(line)}</div>" for line in self._headline()]
+        text += [f"<div>{title}</div>{table.html()}" for title, table in self._tables()]
+        text += [f"<div>{html.escape(note)}</div>" for note in self._all_notes()]
+        return f"<div>{''.join(text)}</div>"
+
+
+def largest(rows: Sequence[DiffRow], top: int) -> list[DiffRow]:
+    """Return the rows with the largest changes, in either direction."""
+    return sorted(rows, key=lambda row: (-abs(row.change_ms), row.name))[:top]
+
+
+def _signed(ms: float) -> str:
+    return duration(ms) if ms <= 0 else f"+{duration(ms)}"
+
+
+def _change(before: float, after: float) -> str:
+    if before <= 0:
+        return NOTHING if after <= 0 else "new"
+    change = after / before - 1
+    return f"{'+' if change > 0 else ''}{percent(change)}"
+
+
+def _count(calls: float) -> str:
+    return f"{calls:,.0f}" if calls == round(calls) else f"{calls:,.2f}"

@@ -1,0 +1,457 @@
+"""What one trace has for a comparison: time by scope and by kernel, idle time, launch delays.
+
+Reads gpuprof's traces and torch's. A kernel is joined to the call that launched it by
+``args.correlation``, and to the scope that was open there on the launching thread, unless
+``args.scope`` says it. Memory is bounded: past the limits below, what comes is summed up by name
+alone or left out, and the notes say so. Times are nanoseconds from the first event's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from array import array
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuprof._trace import idle
+from gpuprof._trace.batch import Batch, Odd
+from gpuprof._trace.json_scanner import ReadError
+from gpuprof._trace.merge import PID_STEP
+from gpuprof._trace.reader import EventReader
+from gpuprof._trace.values import (
+    MOST_FLOAT_US,
+    Event,
+    InexactError,
+    OddError,
+    check_labels,
+    is_late,
+    not_an_object,
+    span_of,
+    time_of,
+)
+
+MOST_WORK = 1_000_000
+MOST_SCOPES = 1_000_000
+MOST_NAMES = 50_000
+MOST_NAME = 4096
+OTHER = "(other)"
+HOST_SCOPES = frozenset(("scope", "annotation", "user_annotation"))
+GPU_SCOPES = frozenset(("gpu", "gpu_in_graph", "gpu_graph", "gpu_user_annotation"))
+WORK = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
+CALLS = frozenset(("cuda_runtime", "cuda_driver"))
+_LAUNCHES = re.compile("launch|memcpy|memset", re.IGNORECASE)
+# torch numbers its steps, so that no two traces would have one in common.
+_STEP = re.compile(r"ProfilerStep#\d+")
+_NONE = -1
+
+
+@dataclass
+class Figures:
+    """How often, and how long in all."""
+
+    count: int = 0
+    ns: float = 0.0
+
+    def add(self, ns: float) -> None:
+        self.count += 1
+        self.ns += ns
+
+
+@dataclass
+class Delays:
+    """From the begin of a launch call to that of its first kernel, in nanoseconds."""
+
+    count: int
+    mean: float
+    p50: float
+    p99: float
+    max: float
+
+
+@dataclass
+class Contents:
+    """What is compared. Rows are by kind (`KINDS`) and name."""
+
+    rows: dict[str, dict[str, Figures]]
+    idle: dict[str, tuple[int, float]]  # by cause, of all devices
+    busy: float
+    devices: int
+    launched: int  # pieces of GPU work whose launch is known
+    delays: Delays | None
+    rank: int | None
+    ranks: int  # how many processes' traces were merged into it
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def work(self) -> int:
+        return sum(each.count for each in self.rows["kernel"].values())
+
+
+# Of rows: the GPU's time of scopes, kernels by the scope that launched them, the host's time of
+# scopes, and kernels, copies and memsets by name.
+KINDS = ("gpu", "launched", "host", "kernel")
+
+
+class _Spans:
+    """Begin, end, name and track of many ranges."""
+
+    def __init__(self) -> None:
+        self.begin, self.end = array("d"), array("d")
+        self.name, self.track = array("l"), array("l")
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    def add(self, begin: float, end: float, name: int, track: int) -> None:
+        self.begin.append(begin)
+        self.end.append(end)
+        self.name.append(name)
+        self.track.append(track)
+
+    def by_track(self) -> dict[int, list[int]]:
+        """Return the places of each track's ranges, outer ones first."""
+        found = defaultdict(list)
+        for place, track in enumerate(self.track):
+            found[track].append(place)
+        for places in found.values():
+            places.sort(key=lambda place: (self.begin[place], -self.end[place]))
+        return found
+
+
+class _Numbers:
+    """A number for each thing met, at most so many; `_NONE` past that."""
+
+    def __init__(self, most: int) -> None:
+        self.of: dict[Any, int] = {}
+        self._most = most
+
+    def __getitem__(self, key: Any) -> int:
+        found = self.of.get(key)
+        if found is None:
+            found = self.of[key] = len(self.of) if len(self.of) < self._most else _NONE
+            if found == _NONE:
+                del self.of[key]
+        return found
+
+
+class _Nested:
+    """The paths of nested ranges, and which was open on a track at a time."""
+
+    def __init__(self, spans: _Spans, names: list[str]) -> None:
+        self.path: list[str] = [""] * len(spans)
+        self._times: dict[int, list[float]] = {}
+        self._open: dict[int, list[str]] = {}
+        for track, places in spans.by_track().items():
+            times, opened = self._times[track], self._open[track] = [], []
+            stack: list[tuple[float, str]] = []
+            for place in places:
+                begin, name = spans.begin[place], names[spans.name[place]]
+                while stack and stack[-1][0] <= begin:
+                    times.append(max(stack.pop()[0], times[-1]))
+                    opened.append(stack[-1][1] if stack else "")
+                path = f"{stack[-1][1]}/{name}" if stack else name
+                self.path[place] = path
+                stack.append((spans.end[place], path))
+                times.append(max(begin, times[-1]) if times else begin)
+                opened.append(path)
+            while stack:
+                times.append(max(stack.pop()[0], times[-1]))
+                opened.append(stack[-1][1] if stack else "")
+
+    def at(self, track: int, time: float) -> str:
+        """Return the innermost path; one that begins there counts, one that ends there does not."""
+        times = self._times.get(track)
+        if not times:
+            return ""
+        place = bisect_right(times, time) - 1
+        return self._open[track][place] if place >= 0 else ""
+
+
+class Scan:
+    """Reads one trace: `read` it, then ask for `contents`."""
+
+    def __init__(self, most_work: int = MOST_WORK, most_scopes: int = MOST_SCOPES) -> None:
+        self._most_work, self._most_scopes = most_work, most_scopes
+        self._base: int | None = None
+        self._names = _Numbers(MOST_NAMES)
+        self._tracks = _Numbers(MOST_NAMES)
+        self._devices = _Numbers(MOST_NAMES)
+        self._kernels: dict[int, Figures] = defaultdict(Figures)
+        self._host, self._gpu = _Spans(), _Spans()
+        self._gpu_link = array("q")  # torch's "External id"
+        self._external: dict[int, int] = {}  # place in `_host` by that
+        self._flow_from: dict[Any, tuple[int, float]] = {}  # by id: the launching track and time
+        self._flow_to: dict[tuple[int, float], Any] = {}  # by GPU track and time: the id
+        self._work = _Spans()  # the track is the device's number
+        self._correlation = array("q")
+        self._scope: dict[int, str] = {}  # of work that says it
+        self._launches: dict[int, tuple[float, int]] = {}
+        self._ranks: set[int] = set()
+        self._rank: int | None = None
+        self.left_out = self._unkept_work = self._unkept_scopes = 0
+        self._first_odd: ReadError | None = None
+
+    def read(self, pieces: Iterator[bytes]) -> None:
+        """Read a whole file."""
+        reader = EventReader(pieces, quick=True)
+        for batch in reader.batches():
+            for place, event in enumerate(batch.events):
+                try:
+                    self._take(event, batch, place, reader)
+                except OddError as error:
+                    self.left_out += 1
+                    if self._first_odd is None:
+                        offset = batch.offset_of(place)
+                        self._first_odd = ReadError(offset, error.reason, batch.first + place)
+        self.end = reader.end
+        for header in reader.headers:
+            if header.key == "distributedInfo":
+                self._take_ranks(header.value)
+        if self._first_odd and self.left_out == self.end.events:
+            raise self._first_odd
+
+    def _take_ranks(self, text: bytes | None) -> None:
+        with contextlib.suppress(ValueError, RecursionError):
+            info = json.loads(text or b"null")
+            if isinstance(info, dict) and type(info.get("rank")) is int:
+                self._rank = info["rank"]
+
+    def _take(self, event: Any, batch: Batch, place: int, reader: EventReader) -> None:
+        if isinstance(event, Odd):
+            raise OddError(member="", reason=event.reason)
+        if not isinstance(event, dict):
+            raise not_an_object(event)
+        category, phase = event.get("cat"), event.get("ph")
+        if phase == "X":
+            if type(category) is not str:
+                return
+            if category in WORK:
+                self._take_work(event, *self._span(event, batch, place, reader))
+            elif category in CALLS:
+                self._take_call(event, *self._span(event, batch, place, reader))
+            elif category in HOST_SCOPES:
+                self._take_host(event, *self._span(event, batch, place, reader))
+            elif category in GPU_SCOPES:
+                self._take_gpu(event, *self._span(event, batch, place, reader))
+        elif phase in ("s", "f") and category == "launch":
+            self._take_flow(event, batch, place)
+        elif phase == "M" and event.get("name") == "gpuprof":
+            args = event.get("args")
+            if isinstance(args, dict) and type(args.get("rank")) is int:
+                self._rank = args["rank"]
+
+    def _span(
+        self, event: Event, batch: Batch, place: int, reader: EventReader
+    ) -> tuple[float, float]:
+        """Return begin and length, the begin from the first one on."""
+        check_labels(event)
+        begin, size = event.get("ts"), event.get("dur")
+        most = MOST_FLOAT_US
+        if (
+            type(begin) in (int, float)
+            and type(size) in (int, float)
+            and 0 <= begin < most  # type: ignore[operator]
+            and 0 <= size < most  # type: ignore[operator]
+        ):
+            whole = round(begin * 1000.0)  # type: ignore[operator]
+            if self._base is None:
+                self._base = whole
+            return float(whole - self._base), size * 1000.0  # type: ignore[operator]
+        if is_late(event):
+            reader.exact = True
+        try:
+            exact, length, _ = span_of(event)
+        except InexactError:
+            exact, length, _ = span_of(batch.exact_events()[place])
+        if self._base is None:
+            self._base = exact
+        return float(exact - self._base), float(length)
+
+    def _name(self, event: Event) -> int:
+        name = str(event.get("name", ""))[:MOST_NAME]
+        return self._names["ProfilerStep" if _STEP.fullmatch(name) else name]
+
+    def _track(self, event: Event) -> int:
+        if len(self._ranks) < MOST_NAMES:
+            self._ranks.add(_rank_of(event))
+        return self._tracks[event.get("pid", ""), event.get("tid", "")]
+
+    def _take_work(self, event: Event, begin: float, size: float) -> None:
+        name = self._name(event)
+        self._kernels[name].add(size)
+        if len(self._work) >= self._most_work:
+            self._unkept_work += 1
+            return
+        args = _args_of(event)
+        if type(args.get("scope")) is str:
+            self._scope[len(self._work)] = args["scope"][:MOST_NAME]
+        device = args.get("device")
+        number = self._devices[
+            _rank_of(event), device if type(device) is int else str(event.get("pid"))
+        ]
+        self._correlation.append(_correlation_of(event, args))
+        self._work.add(begin, begin + size, name, number)
+
+    def _take_call(self, event: Event, begin: float, _: float) -> None:
+        correlation = _correlation_of(event, _args_of(event))
+        if correlation == _NONE or not _LAUNCHES.search(str(event.get("name"))):
+            return
+        if len(self._launches) < self._most_work:
+            self._launches[correlation] = begin, self._track(event)
+
+    def _take_host(self, event: Event, begin: float, size: float) -> None:
+        if len(self._host) >= self._most_scopes:
+            self._unkept_scopes += 1
+            return
+        link = _args_of(event).get("External id")
+        if type(link) is int:
+            self._external[link] = len(self._host)
+        self._host.add(begin, begin + size, self._name(event), self._track(event))
+
+    def _take_gpu(self, event: Event, begin: float, size: float) -> None:
+        if len(self._gpu) >= self._most_scopes:
+            self._unkept_scopes += 1
+            return
+        args = _args_of(event)
+        longer = args.get("gpu_us")  # where the slice was cut to fit its track
+        if type(longer) in (int, float) and longer >= 0:
+            size = longer * 1000.0
+        link = args.get("External id")
+        self._gpu_link.append(link if type(link) is int and 0 <= link < 1 << 62 else _NONE)
+        self._gpu.add(begin, begin + size, self._name(event), self._track(event))
+
+    def _take_flow(self, event: Event, batch: Batch, place: int) -> None:
+        check_labels(event)
+        try:
+            time, _ = time_of(event)
+        except InexactError:
+            time, _ = time_of(batch.exact_events()[place])
+        number = event.get("id")
+        if type(number) is not int or len(self._flow_from) >= self._most_scopes:
+            return
+        at = float(time - (self._base or 0))
+        key = _rank_of(event), number
+        if event["ph"] == "s":
+            self._flow_from[key] = self._track(event), at
+        elif key in self._flow_from:
+            self._flow_to[self._track(event), at] = key
+
+    def contents(self) -> Contents:
+        """Join what was read."""
+        names = [*self._names.of, OTHER]  # the last one is that of `_NONE`
+        host = _Nested(self._host, names)
+        rows: dict[str, dict[str, Figures]] = {kind: defaultdict(Figures) for kind in KINDS}
+        for place, path in enumerate(host.path):
+            rows["host"][path].add(self._host.end[place] - self._host.begin[place])
+        for place, path in enumerate(self._gpu_paths(host, names)):
+            rows["gpu"][path].add(self._gpu.end[place] - self._gpu.begin[place])
+        for name, figures in self._kernels.items():
+            rows["kernel"][names[name]] = figures
+        calls = [self._launches.get(each) for each in self._correlation]
+        for place, call in enumerate(calls):
+            path = self._scope.get(place) or (host.at(call[1], call[0]) if call else "")
+            size = self._work.end[place] - self._work.begin[place]
+            rows["launched"][path or "(no scope)"].add(size)
+        if set(rows["launched"]) == {"(no scope)"}:
+            rows["launched"].clear()
+        gaps, busy = self._idle(calls)
+        return Contents(
+            rows=rows,
+            idle=gaps,
+            busy=busy,
+            devices=len(self._devices.of),
+            launched=len(calls) - calls.count(None),
+            delays=self._delays(calls),
+            rank=self._rank,
+            ranks=max(len(self._ranks), 1),
+            notes=self._notes(),
+        )
+
+    def _gpu_paths(self, host: _Nested, names: list[str]) -> list[str]:
+        """Return the path of each scope on the GPU: by its launch, else by what is around it."""
+        own = _Nested(self._gpu, names)
+        paths = []
+        for place, path in enumerate(own.path):
+            name = names[self._gpu.name[place]]
+            outside = self._external.get(self._gpu_link[place])
+            flow = self._flow_to.get((self._gpu.track[place], self._gpu.begin[place]))
+            found = path
+            if outside is not None:
+                found = host.path[outside]
+            elif flow is not None:
+                found = host.at(*self._flow_from[flow])
+                if found.rpartition("/")[2] != name and found != name:
+                    found = f"{found}/{name}" if found else name  # a graph: it is no scope there
+            paths.append(found)
+        return paths
+
+    def _idle(
+        self, calls: list[tuple[float, int] | None]
+    ) -> tuple[dict[str, tuple[int, float]], float]:
+        """Return the gaps of all devices by cause, and how long these were busy."""
+        work = self._work
+        found: list[idle.Gap] = []
+        busy = 0.0
+        for places in work.by_track().values():
+            row = ((work.begin[p], work.end[p], (calls[p] or (None,))[0]) for p in places)
+            gaps = list(idle.gaps(row))
+            span = max(work.end[place] for place in places) - work.begin[places[0]]
+            busy += span - sum(gap.ns for gap in gaps)
+            found += gaps
+        return idle.totals(found), busy
+
+    def _delays(self, calls: list[tuple[float, int] | None]) -> Delays | None:
+        first: dict[int, int] = {}  # place of the first work of each launch
+        for place, correlation in enumerate(self._correlation):
+            if calls[place] is None:
+                continue
+            before = first.get(correlation)
+            if before is None or self._work.begin[place] < self._work.begin[before]:
+                first[correlation] = place
+        delays = sorted(
+            idle.launch_delay(self._work.begin[place], self._launches[correlation][0])
+            for correlation, place in first.items()
+        )
+        if not delays:
+            return None
+        count = len(delays)
+        middle, late = delays[(count - 1) // 2], delays[-(-99 * count // 100) - 1]
+        return Delays(count, sum(delays) / count, middle, late, delays[-1])
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if self.left_out:
+            events = "event was" if self.left_out == 1 else "events were"
+            notes.append(f"{self.left_out:,} {events} left out; the first: {self._first_odd}")
+        if self._unkept_work:
+            notes.append(
+                f"idle time, launch delay and kernels by scope are of the first "
+                f"{self._most_work:,} pieces of GPU work; {self._unkept_work:,} came later"
+            )
+        if self._unkept_scopes:
+            notes.append(f"{self._unkept_scopes:,} scopes past the first were not counted")
+        return notes
+
+
+def _args_of(event: Event) -> Event:
+    args = event.get("args")
+    return args if isinstance(args, dict) else {}
+
+
+def _rank_of(event: Event) -> int:
+    """Return which of the processes in a merged trace an event belongs to."""
+    pid = event.get("pid")
+    return pid // PID_STEP if type(pid) is int and 0 <= pid < 1 << 62 else 0
+
+
+def _correlation_of(event: Event, args: Event) -> int:
+    number = args.get("correlation")
+    if type(number) is not int or not 0 < number < 1 << 32:
+        return _NONE
+    rank = _rank_of(event)
+    return rank << 32 | number if rank < 1 << 30 else _NONE

@@ -1,0 +1,335 @@
+"""Finished samples for monitoring: OpenTelemetry, Prometheus and `logging`.
+
+Each function is `gpuprof.on_sample` with a listener of its own, and returns its handle. The clients
+are the user's, imported when an exporter is made: ``pip install 'gpuprof[otel]'`` and
+``pip install 'gpuprof[prometheus]'``. Durations are seconds: the GPU's, where the clock is
+``cuda``. A failed sample has no duration there and is counted apart.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+import weakref
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import gpuprof._core as _core
+import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
+from gpuprof._common.checks import whole, wrong
+from gpuprof._common.imports import need_extra
+from gpuprof._common.units import duration
+from gpuprof._timing.listeners import Listener, on_sample
+
+__all__ = ["log_every", "opentelemetry", "prometheus"]
+
+Paths: TypeAlias = "str | Iterable[str] | None"
+Samples: TypeAlias = "list[_core.Sample]"
+
+# In seconds. The clients' own begin at 5 ms, which is longer than most of what runs on a GPU.
+BUCKETS = (
+    *(1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3),
+    *(1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+)
+DURATION = "gpuprof.scope.duration"
+FAILURES = "gpuprof.scope.failures"
+
+
+def opentelemetry(
+    *,
+    meter: Any = None,
+    tracer: Any = None,
+    buckets: Sequence[float] = BUCKETS,
+    paths: Paths = None,
+) -> Listener:
+    """Record samples in an OpenTelemetry histogram, and as spans if a tracer is given.
+
+    The histogram is ``gpuprof.scope.duration`` in seconds, with the attributes ``path`` and
+    ``clock``; the counter ``gpuprof.scope.failures`` has failed samples.
+
+    Parameters
+    ----------
+    meter : opentelemetry.metrics.Meter, optional
+        None is the global meter provider's meter ``gpuprof``.
+    tracer : opentelemetry.trace.Tracer, optional
+        Each sample becomes a span from the host's entry of the scope to its exit, without a parent,
+        with ``gpuprof.duration`` as a further attribute. None makes no spans.
+    buckets : sequence of float
+        Boundaries of the histogram in seconds, as advice: a view of the SDK wins.
+    paths : str or iterable of str, optional
+        As for `gpuprof.on_sample`.
+
+    Returns
+    -------
+    Listener
+
+    Raises
+    ------
+    ModuleNotFoundError
+        Without the client; it comes with ``pip install 'gpuprof[otel]'``.
+    """
+    metrics = need_extra("otel", "opentelemetry.metrics", "gpuprof.exporters.opentelemetry()")
+    if meter is None:
+        meter = metrics.get_meter("gpuprof")
+    _require(meter, "create_histogram", "meter", "a Meter of OpenTelemetry")
+    if tracer is not None:
+        _require(tracer, "start_span", "tracer", "a Tracer of OpenTelemetry")
+    return on_sample(_OpenTelemetry(meter, tracer, _checked_buckets(buckets)), paths)
+
+
+def prometheus(
+    registry: Any = None, *, buckets: Sequence[float] = BUCKETS, paths: Paths = None
+) -> Listener:
+    """Count samples in metrics of Prometheus' client.
+
+    The histogram is ``gpuprof_scope_duration_seconds``, with the labels ``path`` and ``clock``; the
+    counter ``gpuprof_scope_failures_total`` has failed samples. They stay in the registry after
+    the handle was closed, and the next call for the registry goes on with them.
+
+    Parameters
+    ----------
+    registry : prometheus_client.CollectorRegistry, optional
+        None is the client's default one.
+    buckets : sequence of float
+        Upper bounds of the histogram's buckets in seconds.
+    paths : str or iterable of str, optional
+        As for `gpuprof.on_sample`.
+
+    Returns
+    -------
+    Listener
+
+    Raises
+    ------
+    ModuleNotFoundError
+        Without the client; it comes with ``pip install 'gpuprof[prometheus]'``.
+    ValueError
+        The registry has such metrics of somebody else's, or with other buckets, or an earlier
+        handle for it is still open, which would count every sample twice.
+    """
+    client = need_extra("prometheus", "prometheus_client", "gpuprof.exporters.prometheus()")
+    if registry is None:
+        registry = client.REGISTRY
+    _require(registry, "register", "registry", "a CollectorRegistry of prometheus_client")
+    bounds = _checked_buckets(buckets)
+    metrics = _metrics.get(registry)
+    if metrics is None:
+        metrics = _Prometheus(client, registry, bounds)
+    elif metrics.handle is not None and not metrics.handle.closed:
+        message = "registry: gpuprof exports to it already; close that handle first"
+        raise ValueError(message)
+    elif metrics.bounds != bounds:
+        raise wrong(buckets, "buckets", f"those that the registry has: {metrics.bounds}")
+    metrics.handle = on_sample(metrics, paths)
+    _metrics[registry] = metrics
+    return metrics.handle
+
+
+def log_every(
+    n: int,
+    logger: logging.Logger | logging.LoggerAdapter[Any] | str | None = None,
+    *,
+    level: int = logging.INFO,
+    paths: Paths = None,
+) -> Listener:
+    """Log a line for every `n` samples of a path: count, mean, 99th percentile and maximum.
+
+    Each line is about the samples since the one before. Its record has the numbers in
+    ``record.gpuprof``, a dict, with times in milliseconds.
+
+    Parameters
+    ----------
+    n : int
+        How many samples of a path make a line. Eight bytes are kept for each.
+    logger : logging.Logger, LoggerAdapter or str, optional
+        Where to, or its name. None is the logger ``gpuprof``.
+    level : int
+        The level of the lines.
+    paths : str or iterable of str, optional
+        As for `gpuprof.on_sample`.
+
+    Returns
+    -------
+    Listener
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument is not what is listed above.
+
+    Examples
+    --------
+    >>> import logging, sys
+    >>> import gpuprof
+    >>> logger = logging.getLogger("steps")
+    >>> logger.addHandler(logging.StreamHandler(sys.stdout))
+    >>> logger.setLevel(logging.INFO)
+    >>> with gpuprof.exporters.log_every(2, logger):
+    ...     for _ in range(5):
+    ...         with gpuprof.timer("step", backend="cpu"):
+    ...             pass  # doctest: +ELLIPSIS
+    step (cpu): 2 samples, mean ..., p99 ..., max ...
+    step (cpu): 2 samples, mean ..., p99 ..., max ...
+    """
+    if logger is None or isinstance(logger, str):
+        logger = logging.getLogger(logger or "gpuprof")
+    _require(logger, "log", "logger", "a logger of logging, or its name")
+    return on_sample(_Lines(whole("n", n), logger, whole("level", level, 0)), paths)
+
+
+class _OpenTelemetry:
+    """The listener of `opentelemetry`."""
+
+    __qualname__ = "opentelemetry"
+
+    def __init__(self, meter: Any, tracer: Any, bounds: Sequence[float]) -> None:
+        self._tracer = tracer
+        self._durations = meter.create_histogram(
+            DURATION,
+            unit="s",
+            description="Time from a scope's begin to its end, on its clock",
+            explicit_bucket_boundaries_advisory=bounds,
+        )
+        self._failures = meter.create_counter(
+            FAILURES, unit="{scope}", description="Scopes whose body raised, or that were not timed"
+        )
+
+    def __call__(self, samples: Samples) -> None:
+        # Spans are on the wall clock.
+        wall = time.time_ns() - time.monotonic_ns()
+        for sample in samples:
+            attributes = {"path": sample.path, "clock": sample.clock}
+            if sample.failed:
+                self._failures.add(1, attributes)
+            else:
+                self._durations.record(sample.ms / 1e3, attributes)
+            if self._tracer is not None:
+                self._make_span(sample, attributes, wall)
+
+    def _make_span(self, sample: _core.Sample, attributes: dict[str, Any], wall: int) -> None:
+        context = need_extra("otel", "opentelemetry.context", "gpuprof.exporters.opentelemetry()")
+        more = {**attributes, "thread.id": sample.thread_id, "gpuprof.failed": sample.failed}
+        if not sample.failed:
+            more["gpuprof.duration"] = sample.ms / 1e3
+        span = self._tracer.start_span(
+            sample.names[-1],
+            context=context.Context(),  # not that of whoever happens to read
+            attributes=more,
+            start_time=sample.host_begin_ns + wall,
+        )
+        span.end(end_time=sample.host_end_ns + wall)
+
+
+class _Prometheus:
+    """The listener of `prometheus`, with the metrics that it has put into a registry."""
+
+    __qualname__ = "prometheus"
+
+    def __init__(self, client: Any, registry: Any, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.handle: Listener | None = None
+        labels = ["path", "clock"]
+        durations = client.Histogram(
+            "gpuprof_scope_duration_seconds",
+            "Time from a scope's begin to its end, on its clock",
+            labels,
+            registry=registry,
+            buckets=bounds,
+        )
+        try:
+            failures = client.Counter(
+                "gpuprof_scope_failures",
+                "Scopes whose body raised, or that were not timed",
+                labels,
+                registry=registry,
+            )
+        except ValueError:
+            registry.unregister(durations)
+            raise
+        self._durations = durations
+        self._failures = failures
+
+    def __call__(self, samples: Samples) -> None:
+        for sample in samples:
+            labels = sample.path, sample.clock
+            if sample.failed:
+                self._failures.labels(*labels).inc()
+            else:
+                self._durations.labels(*labels).observe(sample.ms / 1e3)
+
+
+# What `prometheus` has put into each registry.
+_metrics: weakref.WeakKeyDictionary[Any, _Prometheus] = weakref.WeakKeyDictionary()
+
+
+class _Lines:
+    """The listener of `log_every`."""
+
+    __qualname__ = "log_every"
+
+    def __init__(self, n: int, logger: Any, level: int) -> None:
+        self._n = n
+        self._logger = logger
+        self._level = level
+        self._since: dict[tuple[tuple[str, ...], str], array[float]] = {}
+        self._failed: dict[tuple[tuple[str, ...], str], int] = {}
+
+    def __call__(self, samples: Samples) -> None:
+        for sample in samples:
+            key = sample.names, sample.clock
+            if sample.failed:
+                self._failed[key] = self._failed.get(key, 0) + 1
+            else:
+                self._since.setdefault(key, array("d")).append(sample.ms)
+            failed = self._failed.get(key, 0)
+            if len(self._since.get(key, ())) + failed >= self._n:
+                self._log(sample, self._since.pop(key, array("d")), self._failed.pop(key, 0))
+
+    def _log(self, sample: _core.Sample, times: Sequence[float], failed: int) -> None:
+        ordered = sorted(times)
+        count = len(ordered)
+        mean = sum(ordered) / count if count else None
+        p99 = ordered[math.ceil(0.99 * count) - 1] if count else None
+        largest = ordered[-1] if count else None
+        facts = {
+            "path": sample.path,
+            "clock": sample.clock,
+            "count": count,
+            "failed": failed,
+            "mean_ms": mean,
+            "p99_ms": p99,
+            "max_ms": largest,
+        }
+        self._logger.log(
+            self._level,
+            "%s (%s): %d samples, mean %s, p99 %s, max %s%s",
+            sample.path,
+            sample.clock,
+            count,
+            duration(mean),
+            duration(p99),
+            duration(largest),
+            f", {failed} failed" if failed else "",
+            extra={"gpuprof": facts},
+        )
+
+
+def _require(given: Any, method: str, name: str, expected: str) -> None:
+    if not callable(getattr(given, method, None)):
+        message = f"{name}: expected {expected}, got {type(given).__name__}"
+        raise TypeError(message)
+
+
+def _checked_buckets(buckets: object) -> tuple[float, ...]:
+    expected = "numbers of seconds that increase, such as (0.001, 0.01, 0.1)"
+    if not isinstance(buckets, Sequence) or isinstance(buckets, str) or not buckets:
+        raise wrong(buckets, "buckets", expected)
+    for bound in buckets:
+        if isinstance(bound, bool) or not isinstance(bound, (int, float)) or math.isnan(bound):
+            raise wrong(buckets, "buckets", expected)
+    if any(low >= high for low, high in pairwise(buckets)):
+        raise wrong(buckets, "buckets", expected)
+    return tuple(map(float, buckets))
