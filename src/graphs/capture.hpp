@@ -119,7 +119,7 @@ class Capture {
   bool close(CapturedParts& parts) noexcept;
   void read_id();
   [[nodiscard]] bool still_there() const;
-  bool locate(std::uintptr_t stream, CapturePosition& at) const;
+  void* locate(std::uintptr_t stream, CapturePosition& at) const;
   [[nodiscard]] NodeLabels label_nodes() noexcept;
 
   const std::uintptr_t stream_;

@@ -13,10 +13,11 @@ namespace gpuprof::graphs {
 using driver::Table;
 using timing::contexts::as_stream;
 
-// Where the stream is in this capture. False if it is in none, or in another one.
-bool Capture::locate(std::uintptr_t stream, CapturePosition& at) const {
-  if (driver::blocked.load(std::memory_order_relaxed) != 0) return false;
-  if (generation_ != driver::fork_generation() || !clock_->check_alive()) return false;
+// Where the stream is in this capture, and the capture's graph. Null if the stream is in none, or
+// in another one.
+void* Capture::locate(std::uintptr_t stream, CapturePosition& at) const {
+  if (driver::blocked.load(std::memory_order_relaxed) != 0) return nullptr;
+  if (generation_ != driver::fork_generation() || !clock_->check_alive()) return nullptr;
   const Table& table = driver::ready();
   const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -30,17 +31,17 @@ bool Capture::locate(std::uintptr_t stream, CapturePosition& at) const {
   };
   // The driver refuses to list programmatic dependencies without their kind.
   at.has_frontier = ask(&frontier, &count);
-  if (!at.has_frontier && !ask(nullptr, nullptr)) return false;
-  if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE || id != id_) return false;
+  if (!at.has_frontier && !ask(nullptr, nullptr)) return nullptr;
+  if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE || id != id_) return nullptr;
   at.stream = stream;
   if (at.has_frontier) at.frontier.assign(frontier, frontier + count);
-  return table.cuGraphGetNodes(graph, nullptr, &at.nodes) == CUDA_SUCCESS;
+  return table.cuGraphGetNodes(graph, nullptr, &at.nodes) == CUDA_SUCCESS ? graph : nullptr;
 }
 
 void Capture::enter_scope(const timing::Sample& sample) noexcept {
   try {
     CapturePosition at;
-    if (sample.path == nullptr || !locate(sample.stream, at)) return;
+    if (sample.path == nullptr || locate(sample.stream, at) == nullptr) return;
     const std::lock_guard lock(labels_mutex_);
     labels_.enter(&sample, *sample.path, std::move(at));
   } catch (...) {  // out of memory
@@ -50,7 +51,7 @@ void Capture::enter_scope(const timing::Sample& sample) noexcept {
 void Capture::leave_scope(const timing::Sample& sample, std::uintptr_t stream) noexcept {
   try {
     CapturePosition at;
-    if (sample.path == nullptr || !locate(stream, at)) return;
+    if (sample.path == nullptr || locate(stream, at) == nullptr) return;
     const std::lock_guard lock(labels_mutex_);
     labels_.leave(&sample, *sample.path, std::move(at));
   } catch (...) {  // out of memory
@@ -92,19 +93,14 @@ NodeLabels Capture::label_nodes() noexcept {
       const std::lock_guard lock(labels_mutex_);
       if (labels_.empty()) return {};
     }
+    CapturePosition at;
+    void* const graph = locate(stream_, at);
+    if (graph == nullptr) return {};
     const Table& table = driver::ready();
-    const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    cuuint64_t id = 0;
-    CUgraph graph = nullptr;
-    if (table.cuStreamGetCaptureInfo(as_stream(stream_), &status, &id, &graph, nullptr, nullptr) !=
-            CUDA_SUCCESS ||
-        status != CU_STREAM_CAPTURE_STATUS_ACTIVE || id != id_) {
-      return {};
-    }
-    const std::vector<CUgraphNode> handles = nodes_of(table, graph);
+    const std::vector<CUgraphNode> handles = nodes_of(table, as_graph(graph));
     const std::vector<Edge> all_edges = edges(graph);
     const std::lock_guard lock(labels_mutex_);
+    labels_.end(std::move(at));
     return labels_.resolve({handles.begin(), handles.end()}, all_edges);
   } catch (...) {  // out of memory, or the capture broke: there is nothing to label
     return {};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 namespace gpuprof::graphs {
@@ -55,6 +56,7 @@ ScopeLabelSolver::ScopeLabelSolver(const std::vector<ScopeLabels::Span>& spans,
     : spans_(spans),
       nodes_(nodes),
       after_(nodes.size()),
+      followers_(nodes.size(), 0),
       stretch_of_(nodes.size(), kNone),
       thread_of_(nodes.size()),
       inside_(spans.size()),
@@ -65,6 +67,7 @@ ScopeLabelSolver::ScopeLabelSolver(const std::vector<ScopeLabels::Span>& spans,
     // A capture's nodes come after earlier ones.
     if (edge.from < edge.to && !has(after_[edge.to], edge.from)) {
       after_[edge.to].push_back(edge.from);
+      ++followers_[edge.from];
     }
   }
   add_stretches(notes);
@@ -104,61 +107,133 @@ void ScopeLabelSolver::add_stretches(const std::vector<ScopeLabels::Note>& notes
   }
 }
 
-// Whether the node can be the first of a stretch.
+// Whether the node can be the first of a stretch. Where nothing is said about what that comes after,
+// it is one that comes after no other node which may be of the stretch.
 bool ScopeLabelSolver::is_first(const Stretch& stretch, std::size_t node) const {
   const Places& after = after_[node];
-  if (stretch.before.empty()) return after.empty();
+  if (stretch.before.empty()) {
+    return std::all_of(after.begin(), after.end(), [&](std::size_t place) {
+      return place < stretch.begin || stretch_of_[place] != kNone;
+    });
+  }
   return std::all_of(stretch.before.begin(), stretch.before.end(),
                      [&after](std::size_t place) { return has(after, place); });
 }
 
-// Puts the nodes of a stretch on its stream, if there is one way to do it, or, where it `guesses`,
-// in one of the ways. Returns whether it did.
-bool ScopeLabelSolver::find_chain(std::size_t index, bool guesses) {
-  Stretch& stretch = stretches_[index];
-  // By node from stretch.begin on: whether a chain from a first node leads to it.
-  std::vector<bool> is_reached(stretch.end - stretch.begin, false);
-  const auto reached = [&](std::size_t node) {
-    return node >= stretch.begin && node < stretch.end && is_reached[node - stretch.begin];
-  };
+// By node from the stretch's begin on: whether it is on no stream yet and a chain of such nodes leads
+// to it from a first one; kPlain where that one waits for nothing more than the stretch came after.
+std::vector<ScopeLabelSolver::Fit> ScopeLabelSolver::fits_of(const Stretch& stretch) const {
+  std::vector<Fit> fits(stretch.end - stretch.begin, Fit::kNo);
   for (std::size_t node = stretch.begin; node < stretch.end; ++node) {
     if (stretch_of_[node] != kNone) continue;
-    is_reached[node - stretch.begin] =
-        is_first(stretch, node) || std::any_of(after_[node].begin(), after_[node].end(), reached);
+    Fit& fit = fits[node - stretch.begin];
+    if (is_first(stretch, node)) {
+      fit = after_[node].size() == stretch.before.size() ? Fit::kPlain : Fit::kYes;
+    }
+    for (const std::size_t place : after_[node]) {
+      if (place >= stretch.begin) fit = std::max(fit, fits[place - stretch.begin]);
+    }
   }
+  return fits;
+}
+
+// Whether `node` comes after `other`.
+bool ScopeLabelSolver::comes_after(std::size_t node, std::size_t other) const {
+  Places left{node};
+  std::vector<bool> is_seen(node - std::min(node, other), false);
+  while (!left.empty()) {
+    const std::size_t place = left.back();
+    left.pop_back();
+    for (const std::size_t before : after_[place]) {
+      if (before == other) return true;
+      if (before < other || is_seen[before - other]) continue;
+      is_seen[before - other] = true;
+      left.push_back(before);
+    }
+  }
+  return false;
+}
+
+// Whether `places`, which a stream came after, still hold one that `node` comes after: then the
+// stream did not capture `node`, which would have taken that one's place, but waited for it.
+bool ScopeLabelSolver::is_awaited(std::size_t node, const Places& places) const {
+  return std::any_of(places.begin(), places.end(),
+                     [&](std::size_t other) { return other < node && comes_after(node, other); });
+}
+
+// Which of `places` was on the stretch's stream, kNone for none of them. What has more followers was
+// more likely forked from.
+std::size_t ScopeLabelSolver::likeliest(const Stretch& stretch, const std::vector<Fit>& fits,
+                                        const Places& places, bool& is_only_one) const {
+  const auto rank = [&](std::size_t node) {
+    return std::make_tuple(fits[node - stretch.begin], nodes_.size() - followers_[node], node);
+  };
+  std::size_t best = kNone;
+  is_only_one = true;
+  for (const std::size_t node : places) {
+    if (node < stretch.begin || node >= stretch.end) continue;
+    if (fits[node - stretch.begin] == Fit::kNo) continue;
+    is_only_one = best == kNone;
+    if (best == kNone || rank(best) < rank(node)) best = node;
+  }
+  return best;
+}
+
+// Puts the nodes of a stretch on its stream, from the last one backwards, if there is one way to do
+// it. `how` says what else may be done. Returns whether it did.
+bool ScopeLabelSolver::find_chain(std::size_t index, Effort how) {
+  Stretch& stretch = stretches_[index];
+  if (how == Effort::kSure && stretch.before.empty()) return false;
+  const std::vector<Fit> fits = fits_of(stretch);
   Places chain;
   const Places* steps = &stretch.after;
   for (;;) {
-    std::size_t step = kNone;
-    for (const std::size_t node : *steps) {
-      if (!reached(node)) continue;
-      if (step != kNone && !guesses) return false;
-      step = step == kNone ? node : std::max(step, node);
-    }
+    bool is_only_one = false;
+    const std::size_t step = likeliest(stretch, fits, *steps, is_only_one);
     if (step == kNone) break;
+    if (stretch.before.empty() && !chain.empty() && is_awaited(step, *steps)) break;
+    if (!is_only_one && how != Effort::kGuess) return false;
     chain.push_back(step);
     if (is_first(stretch, step)) break;
     steps = &after_[step];
   }
   for (const std::size_t node : chain) stretch_of_[node] = index;
+  stretch.first = chain.empty() ? kNone : chain.back();
   stretch.is_done = true;
   return true;
 }
 
-void ScopeLabelSolver::find_chains() {
+// A node that seems to be a stretch's first one can come after others of it: a wait for a stream
+// that stood still adds what that came after. Takes such others that are on no stream.
+void ScopeLabelSolver::extend(Stretch& stretch) {
+  if (stretch.first == kNone) return;
+  const std::vector<Fit> fits = fits_of(stretch);
   for (;;) {
+    bool is_only_one = false;
+    const std::size_t step = likeliest(stretch, fits, after_[stretch.first], is_only_one);
+    if (step == kNone) return;
+    stretch_of_[step] = stretch_of_[stretch.first];
+    stretch.first = step;
+  }
+}
+
+// What one stretch settles can settle others, so the surest comes first.
+void ScopeLabelSolver::find_chains() {
+  const auto settle = [this](Effort how) {
     bool is_progress = false;
-    std::size_t open = kNone;
     for (std::size_t i = 0; i < stretches_.size(); ++i) {
-      if (stretches_[i].is_done) continue;
-      if (find_chain(i, false)) {
-        is_progress = true;
-      } else if (open == kNone) {
-        open = i;
-      }
+      if (stretches_[i].is_done || !find_chain(i, how)) continue;
+      is_progress = true;
+      if (how != Effort::kSure) break;
     }
-    if (open == kNone) return;
-    if (!is_progress) find_chain(open, true);  // which may settle others
+    return is_progress;
+  };
+  while (settle(Effort::kSure) || settle(Effort::kFromStart) || settle(Effort::kGuess)) {
+  }
+  for (const bool from_start : {true, false}) {
+    for (Stretch& stretch : stretches_) {
+      if (stretch.before.empty() == from_start) extend(stretch);
+    }
   }
 }
 
@@ -238,7 +313,7 @@ std::size_t ScopeLabelSolver::choose(std::size_t node, const Places& open) {
       newest([&](std::size_t index) { return spans_[index].thread == thread; });
   if (around != kNone && inherited != kNone) return std::max(around, inherited);
   if (around != kNone || inherited != kNone) return std::min(around, inherited);
-  return thread == std::thread::id() ? open.back() : kNone;
+  return thread == std::thread::id() && !open.empty() ? open.back() : kNone;
 }
 
 void ScopeLabelSolver::label(NodeLabels& labels) {

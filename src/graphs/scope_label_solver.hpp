@@ -53,13 +53,28 @@ class ScopeLabelSolver {
     Places after;   // and at the second
     std::uintptr_t stream = 0;
     std::array<std::thread::id, 2> threads;
+    std::size_t first = kNone;  // of the nodes that were put on the stream
     bool is_done = false;
   };
+
+  enum class Effort {
+    kSure,       // only where what the stretch comes after is known
+    kFromStart,  // also for a stream's first nodes, once others are settled
+    kGuess,      // also where there are several ways
+  };
+
+  enum class Fit { kNo, kYes, kPlain };
 
   [[nodiscard]] Places places_of(const CapturePosition& at) const;
   void add_stretches(const std::vector<ScopeLabels::Note>& notes);
   void find_chains();
-  bool find_chain(std::size_t stretch, bool guesses);
+  bool find_chain(std::size_t stretch, Effort how);
+  void extend(Stretch& stretch);
+  [[nodiscard]] std::vector<Fit> fits_of(const Stretch& stretch) const;
+  [[nodiscard]] bool comes_after(std::size_t node, std::size_t other) const;
+  [[nodiscard]] bool is_awaited(std::size_t node, const Places& places) const;
+  std::size_t likeliest(const Stretch& stretch, const std::vector<Fit>& fits,
+                        const Places& places, bool& is_only_one) const;
   [[nodiscard]] bool is_first(const Stretch& stretch, std::size_t node) const;
   [[nodiscard]] bool encloses(std::size_t span, std::size_t node);
   [[nodiscard]] Places reached_from(const Places& begin, std::size_t end) const;
@@ -68,7 +83,8 @@ class ScopeLabelSolver {
   const std::vector<ScopeLabels::Span>& spans_;
   const std::vector<void*>& nodes_;
   std::unordered_map<void*, std::size_t> place_of_;
-  std::vector<Places> after_;  // by node: those that it comes after
+  std::vector<Places> after_;           // by node: those that it comes after
+  std::vector<std::size_t> followers_;  // by node: how many come directly after it
   std::vector<Stretch> stretches_;
   std::vector<std::size_t> stretch_of_;             // by node, kNone where it is not known
   std::vector<std::thread::id> thread_of_;          // by node: whose scopes it is under

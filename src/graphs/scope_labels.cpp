@@ -39,6 +39,8 @@ void ScopeLabels::note(CapturePosition at) {
   notes_.push_back({std::this_thread::get_id(), std::move(at)});
 }
 
+void ScopeLabels::end(CapturePosition at) { note(std::move(at)); }
+
 void ScopeLabels::enter(const void* scope, const timing::Path& path, CapturePosition at) {
   // A sample that was dropped while its scope was open never told its end.
   if (is_open(scope)) leave(scope, path, at);
@@ -80,8 +82,8 @@ NodeLabels ScopeLabels::resolve(const std::vector<void*>& nodes,
                                 const std::vector<Edge>& edges) const {
   NodeLabels labels;
   if (spans_.empty()) return labels;
-  const bool one_thread = std::all_of(spans_.begin(), spans_.end(), [this](const Span& span) {
-    return span.thread == spans_.front().thread;
+  const bool one_thread = std::all_of(notes_.begin(), notes_.end(), [this](const Note& note) {
+    return note.thread == notes_.front().thread;
   });
   if (one_thread) {
     label_by_count(spans_, nodes, labels);

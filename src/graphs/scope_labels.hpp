@@ -46,6 +46,9 @@ class ScopeLabels {
   [[nodiscard]] bool empty() const noexcept { return spans_.empty(); }
   [[nodiscard]] bool is_open(const void* scope) const noexcept;
 
+  // Where the stream of begin() is as the capture ends.
+  void end(CapturePosition at);
+
   // The labels of `nodes`, in the order in which they appeared; `edges` as edges() returns them.
   [[nodiscard]] NodeLabels resolve(const std::vector<void*>& nodes,
                                    const std::vector<Edge>& edges) const;
