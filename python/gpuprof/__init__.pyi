@@ -65,6 +65,8 @@ from gpuprof._trace.events import counter as counter
 from gpuprof._trace.events import name_stream as name_stream
 from gpuprof._trace.writer import TraceWriter as TraceWriter
 from gpuprof._trace.writer import trace as trace
+from gpuprof._trace.diff import trace_diff as trace_diff
+from gpuprof._trace.diff_results import TraceDiff as TraceDiff
 from gpuprof._graphs.capture import begin_capture as begin_capture
 from gpuprof._graphs.capture import capture as capture
 from gpuprof._graphs.capture import capture_info as capture_info
@@ -152,6 +154,7 @@ __all__ = [
     "sweep",
     "timer",
     "trace",
+    "trace_diff",
     "watch",
 ]
 

@@ -597,6 +597,9 @@ def _captured_work(stream: typing.SupportsInt | typing.SupportsIndex, ordinal:
 def _count_nodes(graph: typing.SupportsInt | typing.SupportsIndex) -> int:
     """How many nodes the graph has, child graphs' not counted."""
 
+def _cupti_graph_node_id(node: typing.SupportsInt | typing.SupportsIndex) -> typing.Any:
+    """The number that CUPTI gives the node of a graph; None where CUPTI is not loaded."""
+
 def _cupti_load(candidates: collections.abc.Sequence[str]) -> dict:
     """Open CUPTI, from one of these paths or where the toolkit has it."""
 
@@ -607,7 +610,8 @@ def _cupti_start(max_records: typing.SupportsInt | typing.SupportsIndex=1000000,
 def _cupti_state() -> dict:
     """What is loaded, and whether there is a collection."""
 
-def _cupti_stop(release: bool=True) -> dict:
+def _cupti_stop(release: bool=True, timeout_s: typing.SupportsFloat |
+    typing.SupportsIndex=60.0) -> dict:
     """End the collection and return what came, as columns of bytes."""
 
 def _current_stream() -> tuple[int, int, bool]:

@@ -23,6 +23,9 @@ constexpr std::uint64_t kSlackBefore = 10'000'000;
 constexpr std::uint64_t kSlackAfter = 3'600'000'000'000;
 constexpr std::uint64_t kFastestClock = 8;
 
+// Two pairs of one clock may differ by this much beside their errors.
+constexpr std::int64_t kSameClock = 1'000;
+
 constexpr std::string_view kOtherNames = "(other names)";
 constexpr std::string_view kNoName = "(unnamed kernel)";
 
@@ -38,9 +41,11 @@ ClockMap::ClockMap(const ClockPair& first, const ClockPair& last) noexcept : fir
   error_ = std::max(first.error, last.error);
   if (units <= 0.0 || host <= 0.0) return;
   if (first.realtime && last.realtime) {
-    // Both clocks count nanoseconds, so that a difference is the wall clock being set.
+    // Both clocks run at one rate, so that a difference is the wall clock being set.
+    const double set_by = std::abs(host - units);
+    if (set_by <= static_cast<double>(first.error + last.error + kSameClock)) return;
     drift_ = (host - units) / units;
-    error_ += static_cast<std::int64_t>(std::abs(host - units));
+    error_ += static_cast<std::int64_t>(set_by);
   } else {
     rate_ = host / units;
   }

@@ -60,22 +60,24 @@ int note_if_cupti(dl_phdr_info* info, std::size_t /*size*/, void* found) {
   const std::string path = info->dlpi_name != nullptr ? info->dlpi_name : "";
   const std::size_t slash = path.rfind('/');
   const std::size_t name = slash == std::string::npos ? 0 : slash + 1;
-  // Wheels that carry it inside may have put a hash into its name.
-  if (path.compare(name, 8, "libcupti") != 0 || path.find(".so", name) == std::string::npos) {
-    return 0;
+  // A wheel that carries it inside may have put a hash into its name.
+  if (path.compare(name, 8, "libcupti") == 0 && path.find(".so", name) != std::string::npos) {
+    static_cast<std::vector<std::string>*>(found)->push_back(path);
   }
-  *static_cast<std::string*>(found) = path;
-  return 1;
+  return 0;
 }
 #endif
 
-// The path of a CUPTI that is in the process, else empty.
-std::string path_in_process() {
-  std::string found;
+// The path of a CUPTI that is in the process, else empty. Of several, one of `candidates`.
+std::string path_in_process(const std::vector<std::string>& candidates) {
+  std::vector<std::string> found;
 #ifdef __linux__
   dl_iterate_phdr(&note_if_cupti, &found);
 #endif
-  return found;
+  for (const std::string& path : found) {
+    if (std::find(candidates.begin(), candidates.end(), path) != candidates.end()) return path;
+  }
+  return found.empty() ? std::string() : found.front();
 }
 
 std::vector<std::string> toolkit_folders() {
@@ -85,7 +87,7 @@ std::vector<std::string> toolkit_folders() {
       roots.emplace_back(value);
     }
   }
-  roots.emplace_back("/usr/local/cuda");
+  if (roots.empty()) roots.emplace_back("/usr/local/cuda");
   roots.erase(std::unique(roots.begin(), roots.end()), roots.end());
 #ifdef __aarch64__
   constexpr const char* kTarget = "/targets/sbsa-linux/lib";
@@ -209,7 +211,7 @@ bool try_path(const std::string& path, Library& library, std::vector<std::string
 // With the mutex held.
 void open_one(const std::vector<std::string>& candidates, Library& library) {
   std::vector<std::string> reasons;
-  if (const std::string inside = path_in_process(); !inside.empty()) {
+  if (const std::string inside = path_in_process(candidates); !inside.empty()) {
     if (try_path(inside, library, reasons)) return;
     throw Error(
         ErrorKind::kUnavailable,
@@ -232,12 +234,11 @@ void open_one(const std::vector<std::string>& candidates, Library& library) {
     if (try_path(name, library, reasons)) return;
     tried.emplace_back(name);
   }
-  if (!reasons.empty()) {
-    throw Error(ErrorKind::kUnavailable, "no CUPTI can be used: " + joined(reasons, "; "));
-  }
+  const std::string unusable = reasons.empty() ? "" : joined(reasons, "; ") + ". ";
   throw Error(ErrorKind::kUnavailable,
-              "CUPTI, which tells of kernels, was not found; pip install nvidia-cuda-cupti (for a "
-              "driver of CUDA 12: nvidia-cuda-cupti-cu12). Tried: " +
+              "kernels cannot be collected without CUPTI. " + unusable +
+                  "pip install nvidia-cuda-cupti (beside a driver for CUDA 12: "
+                  "nvidia-cuda-cupti-cu12), or install the CUDA toolkit. Tried: " +
                   joined(tried, ", "));
 }
 
@@ -261,7 +262,7 @@ GraphNodeId graph_node_id_function() noexcept {
     return ready->table.cuptiGetGraphNodeId;
   }
   try {
-    const std::string inside = path_in_process();
+    const std::string inside = path_in_process({});
     if (inside.empty()) return nullptr;
     void* handle = dlopen(inside.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD | RTLD_NODELETE);
     GraphNodeId function = nullptr;

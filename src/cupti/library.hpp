@@ -67,8 +67,8 @@ struct Library {
 };
 
 // Opens CUPTI at the first call that finds it; later calls return the same. The order: what is in
-// the process, `candidates`, the toolkit of $CUDA_HOME, $CUDA_PATH or /usr/local/cuda, the loader's
-// own search. Throws Error(kUnavailable) that says what was tried and what to do.
+// the process, `candidates`, the toolkit ($CUDA_HOME and $CUDA_PATH, else /usr/local/cuda), the
+// loader's own search. Throws Error(kUnavailable) that says what was tried and what to do.
 const Library& load(const std::vector<std::string>& candidates);
 
 // What load() has opened, or null.

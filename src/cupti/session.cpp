@@ -2,17 +2,19 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <limits>
 #include <mutex>
 #include <new>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 
-#include "driver/devices.hpp"
 #include "driver/error.hpp"
 #include "driver/process.hpp"
 
@@ -29,6 +31,9 @@ constexpr std::size_t kBufferBytes = std::size_t{1} << 20U;
 // CUPTI drops records, and counts them.
 constexpr std::size_t kMaxBuffers = 256;
 
+// Between two questions whether the GPU is done.
+constexpr std::chrono::microseconds kLongestPause{2'000};
+
 constexpr std::array<int, 4> kWorkKinds = {kKernelRecord, kMemcpyRecord, kPeerCopyRecord,
                                            kMemsetRecord};
 constexpr std::array<int, 2> kCallKinds = {kDriverRecord, kRuntimeRecord};
@@ -39,9 +44,10 @@ using Buffer = std::unique_ptr<std::uint8_t[]>;
 // given back: CUPTI may still write into it.
 class BufferPool {
  public:
+  // Null past the limit, and for lack of memory.
   std::uint8_t* lend() {
     const std::lock_guard lock(mutex_);
-    if (lent_.size() >= kMaxBuffers) return nullptr;
+    if (lent_.size() >= left_behind_ + kMaxBuffers) return nullptr;
     Buffer buffer;
     if (idle_.empty()) {
       buffer.reset(new (std::nothrow) std::uint8_t[kBufferBytes]);
@@ -76,21 +82,31 @@ class BufferPool {
     idle_.shrink_to_fit();
   }
 
-  std::size_t lent() {
+  // A new collection begins: what is still lent now may never come back.
+  void begin() {
     const std::lock_guard lock(mutex_);
-    return lent_.size();
+    left_behind_ = lent_.size();
+  }
+
+  // Whether buffers that were lent since begin() are missing.
+  bool is_missing_some() {
+    const std::lock_guard lock(mutex_);
+    return lent_.size() > left_behind_;
   }
 
  private:
   std::mutex mutex_;
+  std::size_t left_behind_ = 0;
   std::unordered_map<std::uint8_t*, Buffer> lent_;
   std::vector<Buffer> idle_;
 };
 
+enum class Phase : std::uint8_t { kIdle, kCollecting, kStopping };
+
 // Never destroyed: CUPTI's thread may call until the process is gone. A forked child may inherit
 // the locks in any state, so it takes none of them.
 struct State {
-  std::mutex control;  // start() and stop()
+  std::mutex control;  // start(), begin_stop(), end_stop()
   std::mutex records;  // guards `collection`
   BufferPool buffers;
   std::unique_ptr<Collection> collection;
@@ -98,8 +114,9 @@ struct State {
   std::unique_ptr<LaunchNames> launch_names;
   std::vector<std::pair<int, bool>> enabled;  // kinds, and whether all of its functions are
   int thread_ids = 0;                         // CUPTI's setting before
-  std::size_t left_behind = 0;                // buffers that never came back
-  std::atomic<bool> collecting{false};
+  std::atomic<Phase> phase{Phase::kIdle};
+  bool releases = true;                      // whether CUPTI is ours to disable and flush
+  std::string problem;                       // the first refusal while it is stopped
   std::atomic<std::uint32_t> generation{0};  // one more than that of the process; 0: never used
 };
 
@@ -162,7 +179,7 @@ void buffer_requested(std::uint8_t** buffer, std::size_t* bytes, std::size_t* re
   *buffer = nullptr;
   *bytes = 0;
   *records = 0;  // as many as fit
-  if (!state.collecting.load(std::memory_order_acquire) || is_other_process(state)) return;
+  if (state.phase.load() == Phase::kIdle || is_other_process(state)) return;
   try {
     *buffer = state.buffers.lend();
   } catch (const std::exception&) {  // out of memory
@@ -179,7 +196,7 @@ void buffer_completed(void* /*context*/, std::uint32_t /*stream*/, std::uint8_t*
     if (buffer == nullptr) return;  // another tool's
     if (valid_bytes > kBufferBytes) valid_bytes = kBufferBytes;
     if (valid_bytes != 0) decode(state, address, valid_bytes);
-    if (state.collecting.load(std::memory_order_acquire)) state.buffers.keep(std::move(buffer));
+    if (state.phase.load() != Phase::kIdle) state.buffers.keep(std::move(buffer));
   } catch (const std::exception&) {  // out of memory
   }
 }
@@ -193,7 +210,7 @@ std::uint64_t realtime_now() noexcept {
 
 // Of a few tries the one with the least time between two readings of the host's clock.
 ClockPair read_clocks(const Library& library) {
-  constexpr std::int64_t kSameClock = 1'000'000;
+  constexpr std::int64_t kSameTime = 1'000'000;
   ClockPair best;
   best.error = std::numeric_limits<std::int64_t>::max();
   for (int tries = 0; tries < 8; ++tries) {
@@ -205,7 +222,7 @@ ClockPair read_clocks(const Library& library) {
     pair.host = before + (after - before) / 2;
     pair.error = (after - before + 1) / 2;
     const auto apart = static_cast<std::int64_t>(realtime_now() - pair.cupti);
-    pair.realtime = apart >= 0 && apart < kSameClock + 2 * pair.error;
+    pair.realtime = apart >= 0 && apart < kSameTime + 2 * pair.error;
     if (pair.error < best.error) best = pair;
   }
   return best;
@@ -293,8 +310,13 @@ Result disable_all(State& state) {
   return failure;
 }
 
+void note_problem(State& state, Result result, const char* call) {
+  if (result == kSuccess || !state.problem.empty()) return;
+  state.problem = error_of(*state.library, result, call).what();
+}
+
 std::unique_ptr<Collection> take_collection(State& state) {
-  state.collecting.store(false, std::memory_order_release);
+  state.phase.store(Phase::kIdle);
   const std::lock_guard lock(state.records);
   return std::move(state.collection);
 }
@@ -331,8 +353,8 @@ void start(std::size_t max_records, const std::vector<std::string>& candidates) 
     const std::lock_guard lock(state.records);
     state.collection = std::move(collection);
   }
-  state.left_behind = state.buffers.lent();
-  state.collecting.store(true, std::memory_order_release);
+  state.buffers.begin();
+  state.phase.store(Phase::kCollecting);
   try {
     check_result(library,
                  table.cuptiActivityRegisterCallbacks(&buffer_requested, &buffer_completed),
@@ -347,29 +369,41 @@ void start(std::size_t max_records, const std::vector<std::string>& candidates) 
   }
 }
 
-Collected stop(bool release) {
+void begin_stop(bool release) {
   State& state = session();
   refuse_forked(state);
   const std::lock_guard control(state.control);
-  if (!is_collecting()) {
+  if (state.phase.load() != Phase::kCollecting) {
     throw Error(ErrorKind::kInvalidState, "no kernels are being collected");
   }
+  state.phase.store(Phase::kStopping);
+  state.releases = release;
+  state.problem.clear();
+  if (release) note_problem(state, disable_all(state), "cuptiActivityDisable");
+  state.enabled.clear();
+}
+
+bool poll_stop(driver::HostNanoseconds until) {
+  State& state = session();
+  if (!state.releases) return true;
+  for (std::chrono::microseconds pause{50};; pause = std::min(2 * pause, kLongestPause)) {
+    const Result result = state.library->table.cuptiActivityFlushAll(0);
+    if (result != kSuccess || !state.buffers.is_missing_some()) return true;
+    if (driver::host_now() >= until) return false;
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+Collected end_stop() {
+  State& state = session();
+  const std::lock_guard control(state.control);
   const Table& table = state.library->table;
-  Collected result;
-  if (release) {
-    driver::wait_for_live_contexts();
-    Result failure = disable_all(state);
-    if (failure != kSuccess) {
-      result.problem = error_of(*state.library, failure, "cuptiActivityDisable").what();
-    }
-    failure = table.cuptiActivityFlushAll(kForcedFlush);
-    if (failure != kSuccess && result.problem.empty()) {
-      result.problem = error_of(*state.library, failure, "cuptiActivityFlushAll").what();
-    }
+  if (state.releases) {
+    note_problem(state, table.cuptiActivityFlushAll(kForcedFlush), "cuptiActivityFlushAll");
     table.cuptiSetThreadIdType(state.thread_ids);
   }
-  state.enabled.clear();
-  result.displaced = !release || state.buffers.lent() > state.left_behind;
+  Collected result;
+  result.displaced = !state.releases || state.buffers.is_missing_some();
   result.records = take_collection(state);
   state.buffers.free_idle();
   const ClockPair& first = result.records->start();
@@ -377,15 +411,16 @@ Collected stop(bool release) {
   try {
     last = read_clocks(*state.library);
   } catch (const Error& error) {
-    if (result.problem.empty()) result.problem = error.what();
+    if (state.problem.empty()) state.problem = error.what();
   }
   result.clock = ClockMap(first, last);
+  result.problem = std::move(state.problem);
   return result;
 }
 
 bool is_collecting() noexcept {
   const State& state = session();
-  return state.collecting.load(std::memory_order_acquire) && !is_other_process(state);
+  return state.phase.load() != Phase::kIdle && !is_other_process(state);
 }
 
 }  // namespace gpuprof::cupti

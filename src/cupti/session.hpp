@@ -12,6 +12,7 @@
 
 #include "cupti/collection.hpp"
 #include "cupti/library.hpp"
+#include "driver/host_clock.hpp"
 
 namespace gpuprof::cupti {
 
@@ -33,11 +34,20 @@ struct Collected {
 // here then, so the caller must not start while torch's profiler runs.
 void start(std::size_t max_records, const std::vector<std::string>& candidates);
 
-// Ends the collection and returns it. With `release`, waits for the GPU, disables what start()
-// enabled and takes what CUPTI still has; without it, leaves CUPTI alone, for when another tool has
-// taken it over and would lose its records. Throws Error: kInvalidState without a collection,
-// kForked in a child.
-Collected stop(bool release);
+// The end of a collection, in three steps, so that the caller decides how long it waits.
+//
+// With `release`, disables what start() enabled; without it, leaves CUPTI alone, for when another
+// tool has taken it over and would lose its records. Throws Error: kInvalidState without a
+// collection, kForked in a child.
+void begin_stop(bool release);
+
+// Between the two others: whether all records have come, those of work that still runs too. Asks
+// CUPTI until the time `until` of the host's clock. Never synchronises with the GPU: that would
+// break every stream capture of the context.
+bool poll_stop(driver::HostNanoseconds until);
+
+// Takes what CUPTI still has, and ends the collection. Work that still runs is counted as untimed.
+Collected end_stop();
 
 [[nodiscard]] bool is_collecting() noexcept;
 

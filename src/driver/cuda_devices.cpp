@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "driver/cuda_table.hpp"
-#include "driver/cuda_thread_state.hpp"
 
 namespace gpuprof::driver {
 
@@ -29,28 +28,6 @@ int driver_version() noexcept {
     return loaded().cuDriverGetVersion(&version) == CUDA_SUCCESS ? version : 0;
   } catch (const std::exception&) {  // there is none
     return 0;
-  }
-}
-
-void wait_for_live_contexts() noexcept {
-  const Table* table = in_use_or_null();
-  int count = 0;
-  if (table == nullptr || table->cuDeviceGetCount(&count) != CUDA_SUCCESS) return;
-  const RelaxedCapture relaxed(*table);
-  CUcontext current = nullptr;
-  if (table->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != nullptr) {
-    table->cuCtxSynchronize();
-  }
-  for (int index = 0; index < count; ++index) {
-    CUdevice device = 0;
-    CUcontext context = nullptr;
-    if (!has_live_context(index) || table->cuDeviceGet(&device, index) != CUDA_SUCCESS) continue;
-    if (table->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) continue;
-    if (context != current && table->cuCtxPushCurrent(context) == CUDA_SUCCESS) {
-      table->cuCtxSynchronize();
-      table->cuCtxPopCurrent(&context);
-    }
-    table->cuDevicePrimaryCtxRelease(device);
   }
 }
 

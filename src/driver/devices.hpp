@@ -1,4 +1,4 @@
-// The devices of the machine, and which of them this process uses. Any thread.
+// The devices of the machine, and which of them this process uses. Any thread; nothing waits.
 //
 // Implemented by cuda_devices.cpp, or by devices_absent.cpp in a build without CUDA's headers.
 #pragma once
@@ -32,9 +32,5 @@ int current_ordinal() noexcept;
 // The version of CUDA that the driver supports, as CUDA counts: 13000. Opens the driver's library
 // but initialises nothing; 0 without a driver.
 int driver_version() noexcept;
-
-// Waits for the work of the current context and of every device's live primary context. A context
-// that cannot be waited for is left out.
-void wait_for_live_contexts() noexcept;
 
 }  // namespace gpuprof::driver

@@ -12,6 +12,5 @@ std::vector<Device> devices() {
 bool has_live_context(int /*ordinal*/) noexcept { return false; }
 int current_ordinal() noexcept { return -1; }
 int driver_version() noexcept { return 0; }
-void wait_for_live_contexts() noexcept {}
 
 }  // namespace gpuprof::driver

@@ -5,6 +5,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -15,6 +16,8 @@
 #include "bindings/bind.hpp"
 #include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
+#include "bindings/python/switches.hpp"
+#include "bindings/ranges/torch_profiler.hpp"
 #include "cupti/session.hpp"
 #include "graphs/kernel_name.hpp"
 
@@ -28,9 +31,11 @@ using cupti::Launch;
 
 namespace {
 
+constexpr double kLongestWaitS = 86'400.0;
+
 // A column: `value(row)` of every row, one after the other.
 template <typename Row, typename Function>
-py::bytes column(const cupti::Rows<Row>& rows, Function&& value) {
+py::bytes column_of(const cupti::Rows<Row>& rows, Function&& value) {
   using Value = decltype(value(std::declval<const Row&>()));
   const auto bytes = static_cast<Py_ssize_t>(rows.size() * sizeof(Value));
   PyObject* made = PyBytes_FromStringAndSize(nullptr, bytes);
@@ -49,17 +54,17 @@ py::dict activity_columns(const Collected& collected) {
   const cupti::ClockMap& clock = collected.clock;
   py::dict columns;
   columns["kind"] =
-      column(rows, [](const Activity& row) { return static_cast<std::uint8_t>(row.kind); });
-  columns["name"] = column(rows, [](const Activity& row) { return row.name; });
-  columns["begin_ns"] = column(rows, [&](const Activity& row) { return clock.at(row.begin); });
-  columns["end_ns"] = column(rows, [&](const Activity& row) { return clock.at(row.end); });
-  columns["device"] = column(rows, [](const Activity& row) { return row.device; });
-  columns["context"] = column(rows, [](const Activity& row) { return row.context; });
-  columns["stream"] = column(rows, [](const Activity& row) { return row.stream; });
-  columns["correlation"] = column(rows, [](const Activity& row) { return row.correlation; });
-  columns["graph_id"] = column(rows, [](const Activity& row) { return row.graph_id; });
-  columns["node_id"] = column(rows, [](const Activity& row) { return row.node_id; });
-  columns["nbytes"] = column(rows, [](const Activity& row) { return row.bytes; });
+      column_of(rows, [](const Activity& row) { return static_cast<std::uint8_t>(row.kind); });
+  columns["name"] = column_of(rows, [](const Activity& row) { return row.name; });
+  columns["begin_ns"] = column_of(rows, [&](const Activity& row) { return clock.at(row.begin); });
+  columns["end_ns"] = column_of(rows, [&](const Activity& row) { return clock.at(row.end); });
+  columns["device"] = column_of(rows, [](const Activity& row) { return row.device; });
+  columns["context"] = column_of(rows, [](const Activity& row) { return row.context; });
+  columns["stream"] = column_of(rows, [](const Activity& row) { return row.stream; });
+  columns["correlation"] = column_of(rows, [](const Activity& row) { return row.correlation; });
+  columns["graph_id"] = column_of(rows, [](const Activity& row) { return row.graph_id; });
+  columns["node_id"] = column_of(rows, [](const Activity& row) { return row.node_id; });
+  columns["nbytes"] = column_of(rows, [](const Activity& row) { return row.bytes; });
   return columns;
 }
 
@@ -67,11 +72,11 @@ py::dict launch_columns(const Collected& collected) {
   const auto& rows = collected.records->launches();
   const cupti::ClockMap& clock = collected.clock;
   py::dict columns;
-  columns["name"] = column(rows, [](const Launch& row) { return row.name; });
-  columns["begin_ns"] = column(rows, [&](const Launch& row) { return clock.at(row.begin); });
-  columns["end_ns"] = column(rows, [&](const Launch& row) { return clock.at(row.end); });
-  columns["thread_id"] = column(rows, [](const Launch& row) { return row.thread_id; });
-  columns["correlation"] = column(rows, [](const Launch& row) { return row.correlation; });
+  columns["name"] = column_of(rows, [](const Launch& row) { return row.name; });
+  columns["begin_ns"] = column_of(rows, [&](const Launch& row) { return clock.at(row.begin); });
+  columns["end_ns"] = column_of(rows, [&](const Launch& row) { return clock.at(row.end); });
+  columns["thread_id"] = column_of(rows, [](const Launch& row) { return row.thread_id; });
+  columns["correlation"] = column_of(rows, [](const Launch& row) { return row.correlation; });
   return columns;
 }
 
@@ -99,19 +104,47 @@ py::dict library_facts(const cupti::Library& library) {
   return facts;
 }
 
-py::dict load(const std::vector<std::string>& candidates) {
+py::dict load_cupti(const std::vector<std::string>& candidates) {
   const cupti::Library* library = nullptr;
   without_gil([&] { library = &cupti::load(candidates); });
   return library_facts(*library);
 }
 
-void start(std::size_t max_records, const std::vector<std::string>& candidates) {
+// CUPTI would give its buffers to the wrong one, which ends the process.
+bool torch_is_profiling() {
+  torch_profiler::look();
+  return listens(kTorchImported) && torch_profiler::is_recording();
+}
+
+void start_cupti(std::size_t max_records, const std::vector<std::string>& candidates) {
+  if (torch_is_profiling()) {
+    throw driver::Error(driver::ErrorKind::kUnavailable,
+                        "torch's profiler is running and has CUPTI; end it first, or take the "
+                        "kernels from it");
+  }
   without_gil([&] { cupti::start(max_records, candidates); });
 }
 
-py::dict stop(bool release) {
+Collected end_without_gil() {
   Collected collected;
-  without_gil([&] { collected = cupti::stop(release); });
+  without_gil([&] { collected = cupti::end_stop(); });
+  return collected;
+}
+
+py::dict stop_cupti(bool release, double timeout_s) {
+  const bool is_ours = release && !torch_is_profiling();  // one that began since has CUPTI now
+  without_gil([&] { cupti::begin_stop(is_ours); });
+  const double wait_s = timeout_s > 0.0 ? std::min(timeout_s, kLongestWaitS) : 0.0;
+  const auto limit = timing::monotonic_now() + static_cast<std::int64_t>(wait_s * 1e9);
+  try {
+    keep_polling_without_gil([&](timing::HostNanoseconds until) {
+      return cupti::poll_stop(std::min(until, limit)) || timing::monotonic_now() >= limit;
+    });
+  } catch (...) {  // Ctrl-C
+    end_without_gil();
+    throw;
+  }
+  const Collected collected = end_without_gil();
   const Collection& records = *collected.records;
   py::dict result = library_facts(*cupti::loaded_or_null());
   result["activities"] = activity_columns(collected);
@@ -134,7 +167,7 @@ py::dict stop(bool release) {
   return result;
 }
 
-py::dict state() {
+py::dict cupti_state() {
   const cupti::Library* library = cupti::loaded_or_null();
   py::dict facts;
   if (library != nullptr) {
@@ -148,17 +181,25 @@ py::dict state() {
   return facts;
 }
 
+py::object node_id_of(std::uintptr_t node) {
+  std::uint64_t id = 0;
+  const bool known = cupti::graph_node_id(reinterpret_cast<void*>(node), id);
+  return known ? py::object(py::int_(id)) : py::object(py::none());
+}
+
 }  // namespace
 
 void bind_cupti(py::module_& module) {
-  module.def("_cupti_load", &load, py::arg("candidates"),
+  module.def("_cupti_load", &load_cupti, py::arg("candidates"),
              "Open CUPTI, from one of these paths or where the toolkit has it.");
-  module.def("_cupti_start", &start, py::arg("max_records") = 1'000'000,
+  module.def("_cupti_start", &start_cupti, py::arg("max_records") = 1'000'000,
              py::arg("candidates") = std::vector<std::string>(),
              "Collect kernels, copies, memsets and launches from now on.");
-  module.def("_cupti_stop", &stop, py::arg("release") = true,
+  module.def("_cupti_stop", &stop_cupti, py::arg("release") = true, py::arg("timeout_s") = 60.0,
              "End the collection and return what came, as columns of bytes.");
-  module.def("_cupti_state", &state, "What is loaded, and whether there is a collection.");
+  module.def("_cupti_graph_node_id", &node_id_of, py::arg("node"),
+             "The number that CUPTI gives the node of a graph; None where CUPTI is not loaded.");
+  module.def("_cupti_state", &cupti_state, "What is loaded, and whether there is a collection.");
 }
 
 }  // namespace gpuprof::bindings

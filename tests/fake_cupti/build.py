@@ -1,0 +1,46 @@
+"""Build the fake CUPTI with the system's C++ compiler, as tests/fake_driver builds its driver."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+from tests.fake_driver.build import FLAGS, compiler, extra_flags, run
+
+SOURCE = Path(__file__).resolve().parent / "fake_cupti.cpp"
+
+# What versions of CUPTI differ in, for gpuprof.
+VARIANTS = {
+    "12.0": ["-DFAKECUPTI_WITHOUT_FUNCTION_SWITCHES"],
+    "13.0": [],
+    "13.5": ["-DFAKECUPTI_WITH_QUESTIONS"],
+    "11.0": ["-DFAKECUPTI_WITHOUT_FUNCTION_SWITCHES", "-DFAKECUPTI_WITHOUT_NODE_IDS"],
+}
+
+
+def cached(config: Any, variant: str = "13.0") -> Path:
+    """Return the variant's library, built in the cache of a pytest run."""
+    cache = getattr(config, "cache", None)  # absent with -p no:cacheprovider
+    return build(Path(cache.mkdir("fake_cupti")) if cache else Path("build/fake_cupti"), variant)
+
+
+def build(out_dir: Path, variant: str = "13.0") -> Path:
+    """Build ``libcupti.so.13`` in a folder of `out_dir` for the variant, and return its path.
+
+    A second call with the same source, compiler and flags builds nothing.
+    """
+    folder = Path(out_dir).resolve() / variant
+    folder.mkdir(parents=True, exist_ok=True)
+    library = folder / "libcupti.so.13"
+    flags = [*FLAGS, *extra_flags(), *VARIANTS[variant]]
+    digest = hashlib.sha256(SOURCE.read_bytes() + repr([compiler(), flags]).encode()).hexdigest()
+    stamp = folder / "fakecupti.stamp"
+    if library.is_file() and stamp.is_file() and stamp.read_text() == digest:
+        return library
+    unfinished = library.with_suffix(f".{os.getpid()}")
+    run([compiler(), *flags, "-shared", str(SOURCE), "-o", str(unfinished)])
+    unfinished.replace(library)
+    stamp.write_text(digest)
+    return library
