@@ -1,4 +1,4 @@
-"""The figures of `gpuprof.kernels`: of one scope, of one kernel, of one record; and their tables."""
+"""The figures of `gpuprof.kernels`: of a scope, of a kernel, of one record; and their tables."""
 
 from __future__ import annotations
 
@@ -224,6 +224,9 @@ class KernelRecord(NamedTuple):
     nbytes: int
     idle_ns: int
     idle_cause: str
+
+
+KernelRecord.__module__ = "gpuprof"  # which the class body cannot say of a named tuple
 
 
 def _time(ms: float) -> str:
