@@ -645,6 +645,9 @@ def _look_for_torch() -> None: ...
 
 def _open_captures() -> list[dict[str, typing.Any]]: ...
 
+def _open_scopes() -> list[tuple[tuple[str, ...], int, int]]:
+    """The named scopes that are open on any thread: (names, host_begin_ns, thread_id)."""
+
 def _paused(work: collections.abc.Callable[..., typing.Any], *args: typing.Any) -> typing.Any:
     """Call `work(*args)`; meanwhile this thread records no scope and shows no range."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,11 +10,6 @@ import gpuprof
 from tests.support.gpu_records import Recording
 
 US = 1_000
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
-    yield Recording().install(monkeypatch)
 
 
 class Timeline:

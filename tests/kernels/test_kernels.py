@@ -6,7 +6,6 @@ import json
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,11 +14,6 @@ from tests.support.gpu_records import COPY, MEMSET, Recording
 from tests.support.processes import run_python
 
 COPY_NAME = "Memcpy HtoD (Pageable -> Device)"
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
-    yield Recording().install(monkeypatch)
 
 
 def row(k: gpuprof.Kernels, path: str) -> gpuprof.KernelRow:
@@ -269,7 +263,7 @@ def test_records_are_a_sequence(gpu: Recording) -> None:
 def test_a_result_is_read_after_the_block(gpu: Recording) -> None:
     with gpuprof.kernels() as k:
         assert repr(k) == "<gpuprof.Kernels, open>"
-        with pytest.raises(gpuprof.InvalidStateError, match="after `with gpuprof.kernels"):
+        with pytest.raises(gpuprof.InvalidStateError, match=r"after `with gpuprof\.kernels"):
             k.table()
     assert k.rows == []
     assert "none" in k.table()

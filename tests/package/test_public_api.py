@@ -44,6 +44,12 @@ STATS = gpuprof.GraphedStats(
     captures=1,
     graphs=(gpuprof.GraphStats("step", "args[0]: float32 (2,)", 3, 5, None, 0.5),),
 )
+KERNEL = gpuprof.KernelRecord(
+    "gemm", "kernel", ("step",), 5, 9, 0, 7, "cudaLaunchKernel", 1, 2, 77, 3, 0, 0, 0, 4, "unknown"
+)
+KERNELS = gpuprof.KernelTotals(
+    [gpuprof.KernelTotal("gemm", "kernel", 2, 3.0, 1.0, 2.0, 1.0)], "all"
+)
 TIMES = gpuprof.ModuleTimes(
     [
         gpuprof.ModuleRow(
@@ -255,6 +261,10 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda decision: decision.to_dict(),
     ),
     "MemoryUse": (lambda: gpuprof.MemoryUse(1, 30, 130, 10), lambda use: use.to_dict()),
+    "KernelRecord": (lambda: KERNEL, tuple),
+    "KernelRow": (lambda: gpuprof.KernelRow(("step", "a/b"), 2, 1, 1), lambda row: row.to_dict()),
+    "KernelTotal": (lambda: KERNELS[0], lambda total: total.to_dict()),
+    "KernelTotals": (lambda: KERNELS, lambda totals: totals.to_dict()),
     "ModuleRow": (lambda: TIMES[""], lambda row: row.to_dict()),
     "ModuleTimes": (lambda: TIMES, lambda times: times.to_dict()),
     "NodeChange": (
@@ -346,6 +356,7 @@ REFUSING: dict[str, Callable[[FakeCuda], Any]] = {
     "GpuBenchmark": lambda _: fixture_of_a_test(),
     "GraphCaptureGuard": finished_guard,
     "GraphedCallable": lambda _: gpuprof.make_graphed_callable(str),
+    "Kernels": lambda _: gpuprof.kernels(),
     "Listener": lambda _: closed_listener(),
     "ModuleWatch": lambda _: object.__new__(gpuprof.ModuleWatch),
     "Timer": lambda _: gpuprof.Timer("cpu"),

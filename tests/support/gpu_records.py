@@ -95,7 +95,7 @@ class Recording:
             raise self.error
         return {"version": 130001, "path": "/lib/libcupti.so.13", "tried": list(candidates)}
 
-    def start(self, max_records: int, candidates: list[str]) -> None:
+    def start(self, max_records: int, _candidates: list[str]) -> None:
         if self.on_start is not None:
             raise self.on_start
         self.starts.append(max_records)
@@ -137,4 +137,3 @@ def _columns(records: list[dict[str, int]], codes: dict[str, str]) -> dict[str, 
         name: array(code, [each[name] for each in records]).tobytes()
         for name, code in codes.items()
     }
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
@@ -12,13 +12,12 @@ from gpuprof._common.checks import whole
 from gpuprof._common.text import write_text
 from gpuprof._kernels import sources, to_trace
 from gpuprof._kernels.attribution import attribute
-from gpuprof._kernels.graph_labels import GraphLabels
+from gpuprof._kernels.captured import CapturedLabels
 from gpuprof._kernels.idle import idle
 from gpuprof._kernels.records import Collected
-from gpuprof._kernels.rows import KernelRow, KernelTotals
+from gpuprof._kernels.rows import KernelRow, KernelTotals, table_of
 from gpuprof._kernels.spans import Span, Spans, python_threads
 from gpuprof._kernels.summary import Evaluated, KernelRecords, scope_names
-from gpuprof._kernels.table import table_of
 from gpuprof._timing.listeners import Listener, on_sample
 from gpuprof._trace import registry
 from gpuprof.errors import GpuprofError, InvalidStateError
@@ -40,7 +39,7 @@ def kernels(*, max_records: int = MAX_RECORDS) -> Kernels:
     """Collect every kernel, copy and memset of a block, each under the scope that launched it.
 
     Where torch is loaded its profiler collects them, else CUPTI, which the wheel
-    ``nvidia-cuda-cupti`` or a CUDA toolkit provides. While a `trace` is open they are written to it.
+    ``nvidia-cuda-cupti`` or a CUDA toolkit provides. They are also written to each open `trace`.
 
     Parameters
     ----------
@@ -94,6 +93,7 @@ class Kernels:
         self._spans: list[Span] = []
         self._lost_spans = 0
         self._threads: dict[int, int] = {}
+        self._labels: CapturedLabels | None = None
         self._begin_ns = self._end_ns = 0
         self._evaluated: Evaluated | None = None
         self._rows: list[KernelRow] = []
@@ -122,6 +122,7 @@ class Kernels:
             self._source = sources.choose(self._max_records)
             self._threads = python_threads()
             self._listener = on_sample(self._take)
+            self._labels = CapturedLabels().__enter__()
             self._source.start()
         except BaseException:
             self._source = None
@@ -159,10 +160,8 @@ class Kernels:
         ]
         self._threads |= python_threads()
         source.stop()
-        try:
+        with suppress(GpuprofError):  # a driver that is gone; what is finished is handed over
             _core.flush()
-        except GpuprofError:  # a driver that is gone; what is finished is handed over
-            pass
         listener = self._listener
         if listener is not None:
             listener.close()
@@ -171,10 +170,11 @@ class Kernels:
         self._spans = []
         found = source.collected()
         found.sort()
-        self._evaluate(found, spans)
+        if self._labels is not None:
+            self._evaluate(found, spans, self._labels)
 
-    def _evaluate(self, found: Collected, spans: Spans) -> None:
-        attribution = attribute(found, spans, _graph_labels(), self._threads)
+    def _evaluate(self, found: Collected, spans: Spans, labels: CapturedLabels) -> None:
+        attribution = attribute(found, spans, labels.read(), self._threads)
         evaluated = Evaluated(found, attribution, *idle(found, attribution.launch))
         self._evaluated = evaluated
         self._rows = evaluated.rows()
@@ -184,10 +184,18 @@ class Kernels:
             to_trace.write(evaluated, spans, writers)
 
     def _let_go(self) -> None:
-        global _open  # noqa: PLW0603
         listener, self._listener = self._listener, None
-        if listener is not None:
-            listener.close()
+        labels, self._labels = self._labels, None
+        try:
+            if labels is not None:
+                labels.__exit__()
+            if listener is not None:
+                listener.close()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        global _open  # noqa: PLW0603
         with _lock:
             if _open is self:
                 _open = None
@@ -204,7 +212,7 @@ class Kernels:
 
     @property
     def source(self) -> str:
-        """What collected: ``"torch.profiler 2.11.0"`` or ``"CUPTI 13.0"``; ``""`` if nothing did."""
+        """What collected: ``"torch.profiler 2.11.0"``, ``"CUPTI 13.0"``, ``""`` for nothing."""
         return "" if self._source is None else self._source.name
 
     @property
@@ -322,14 +330,3 @@ class Kernels:
 
 def _open_scopes() -> list[tuple[tuple[str, ...], int, int]]:
     return [(names, since, thread) for names, since, thread in _core._open_scopes() if since]
-
-
-def _no_scope(_graph: int, _node: int) -> None:
-    return None
-
-
-_labels: Callable[[], GraphLabels] = lambda: GraphLabels(_no_scope, tuple)  # noqa: E731
-
-
-def _graph_labels() -> GraphLabels:
-    return _labels()

@@ -155,13 +155,23 @@ def _attribute_replays(
         for record, label in zip(records, labels.of_replay(found, records), strict=True):
             if label is None:
                 continue
-            result.labelled += 1
             result.ambiguous += label.ambiguous
             if not label.path:
                 continue
+            result.labelled += 1
             key = (result.path[record], label.path)
             number = below.get(key)
             if number is None:
-                path = result.paths[key[0]] + label.path
+                path = _joined(result.paths[key[0]], label.path)
                 number = below[key] = _path_number(path, numbers, result)
             result.path[record] = number
+
+
+def _joined(launched_in: Path, captured_in: Path) -> Path:
+    """Put the path of the capture below that of the launch, with the names around both once."""
+    shared = 0
+    for ours, theirs in zip(launched_in, captured_in, strict=False):
+        if ours != theirs:
+            break
+        shared += 1
+    return launched_in + captured_in[shared:]

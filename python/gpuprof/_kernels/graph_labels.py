@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from gpuprof._kernels.records import KERNEL, KINDS, Collected
@@ -28,13 +29,15 @@ class Label(NamedTuple):
 class LabelledNode(NamedTuple):
     """A node of a captured graph; one that is no work of the GPU has no kind.
 
-    `dependencies` are indices of nodes of the same graph, all lower than its own.
+    `symbol` is the kernel's mangled name, which records may have instead. `dependencies` are
+    indices of nodes of the same graph, all lower than its own.
     """
 
     kind: str
     name: str
     path: Path
     dependencies: tuple[int, ...]
+    symbol: str = ""
 
 
 class GraphLabels:
@@ -59,14 +62,18 @@ class GraphLabels:
         self._plans: dict[frozenset[tuple[Key, int]], list[_Plan]] | None = None
         self._merged: dict[frozenset[tuple[Key, int]], _Plan | None] = {}
         self._keys: dict[tuple[int, int], Key] = {}
+        self._aliases: dict[Key, Key] = {}
 
     def of_replay(self, found: Collected, records: Sequence[int]) -> list[Label | None]:
         """Return a label for each record of one launch of a graph, given in the order of time."""
         work = found.work
-        if any(work.node_id[record] or work.graph_id[record] for record in records):
-            return [self._of_node(work.graph_id[n], work.node_id[n]) for n in records]
+        if any(work.node_id[record] for record in records):
+            by_id = [self._of_node(work.graph_id[n], work.node_id[n]) for n in records]
+            if any(by_id):
+                return by_id
+        plans = self._all_plans()
         keys = [self._key(found, record) for record in records]
-        plan = self._plan_for(frozenset(Counter(keys).items()))
+        plan = self._plan_for(frozenset(Counter(keys).items()), plans)
         if plan is None:
             return [None] * len(records)
         seen: Counter[Key] = Counter()
@@ -87,19 +94,33 @@ class GraphLabels:
         ids = (found.work.kind[record], found.work.name[record])
         key = self._keys.get(ids)
         if key is None:
-            key = self._keys[ids] = _key_of(KINDS[ids[0]], found.names[ids[1]])
+            key = _key_of(KINDS[ids[0]], found.names[ids[1]])
+            key = self._keys[ids] = self._aliases.get(key, key)
         return key
 
-    def _plan_for(self, contents: frozenset[tuple[Key, int]]) -> _Plan | None:
+    def _all_plans(self) -> dict[frozenset[tuple[Key, int]], list[_Plan]]:
+        """Return the plans of all graphs, by what is in the graphs."""
         if self._plans is None:
             self._plans = {}
             for nodes in self._graphs():
-                if any(node.path for node in nodes):
-                    plan = _plan(nodes)
-                    counts = frozenset((key, len(labels)) for key, labels in plan.items())
-                    self._plans.setdefault(counts, []).append(plan)
+                if not any(node.path for node in nodes):
+                    continue
+                plan = _plan(nodes)
+                counts = frozenset((key, len(labels)) for key, labels in plan.items())
+                self._plans.setdefault(counts, []).append(plan)
+                for node in nodes:
+                    if node.symbol:
+                        mangled = _key_of(node.kind, node.symbol)
+                        self._aliases[mangled] = _key_of(node.kind, node.name)
+        return self._plans
+
+    def _plan_for(
+        self,
+        contents: frozenset[tuple[Key, int]],
+        plans: dict[frozenset[tuple[Key, int]], list[_Plan]],
+    ) -> _Plan | None:
         if contents not in self._merged:
-            fitting = self._plans.get(contents)
+            fitting = plans.get(contents)
             self._merged[contents] = _merge(fitting) if fitting else None
         return self._merged[contents]
 
@@ -126,9 +147,7 @@ def _plan(nodes: Sequence[LabelledNode]) -> _Plan:
     plan: _Plan = {}
     for key, group in groups.items():
         labels = [Label(nodes[number].path) for number in group]
-        ordered = all(
-            before[late] >> early & 1 for early, late in zip(group, group[1:], strict=False)
-        )
+        ordered = all(before[late] >> early & 1 for early, late in pairwise(group))
         plan[key] = labels if ordered else [_common(labels)] * len(labels)
     return plan
 

@@ -1,4 +1,8 @@
-"""How long streams were idle before each kernel, and why: the rule of `gpuprof._trace.idle`."""
+"""How long streams were idle before each kernel, and why: the rule of `gpuprof._trace.idle`.
+
+The idle time before a kernel is what lies between the end of all earlier work of its stream and its
+own begin. It belongs to that kernel, and so to the scope that launched it.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,10 @@ def idle(found: Collected, launch: Column) -> tuple[Column, Column]:
     """Return for each record how long its stream was idle before it, and the cause's number.
 
     `launch` has the index of each record's launch, or -1. A kernel or graph counts as launched when
-    the call returned, since the GPU gets it near the call's end. Calls that copy may wait for the
-    copy, so for them it is when the call began. Inside a graph's replay nothing waits for the host.
+    the call returned, since the GPU gets it near the call's end: a host that launches one short
+    kernel after the other begins each call before the kernel before has ended, and is late all the
+    same. Calls that copy may wait for the copy, so for them it is when the call began. Inside a
+    graph's replay nothing waits for the host.
     """
     work, launches = found.work, found.launches
     gaps = array("q", [0]) * len(work)

@@ -1,8 +1,8 @@
-"""The figures of `gpuprof.kernels`: of one scope, of one kernel, and of one record."""
+"""The figures of `gpuprof.kernels`: of a scope, of a kernel, of one record; and their tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, overload
 
@@ -226,5 +226,54 @@ class KernelRecord(NamedTuple):
     idle_cause: str
 
 
+KernelRecord.__module__ = "gpuprof"  # which the class body cannot say of a named tuple
+
+
 def _time(ms: float) -> str:
     return duration(ms) if ms else NOTHING
+
+
+def table_of(
+    rows: Sequence[KernelRow],
+    not_kept: Mapping[tuple[int, int], tuple[int, int]],
+    source: str,
+    seconds: float,
+    notes: Sequence[str],
+) -> Table:
+    """Return the table; `not_kept` are the totals of work past the limit of records."""
+    cells = [{"scope": _label(row), **row.cells()} for row in rows]
+    depths = [max(0, len(row.names) - 1) for row in rows]
+    paths = [row.path for row in rows]
+    if not_kept:
+        count = sum(count for count, _ in not_kept.values())
+        ns = sum(ns for _, ns in not_kept.values())
+        cells.append(_line_of_rest(rows, count, ns * 1e-6))
+        depths.append(0)
+        paths.append(cells[-1]["scope"])
+    return Table(
+        [*cells[0]] if cells else [],
+        [[*line.values()] for line in cells],
+        left={"scope"},
+        title=_title(rows, source, seconds),
+        notes=notes,
+        depths=depths,
+        paths=paths,
+    ).without_empty()
+
+
+def _label(row: KernelRow) -> str:
+    return row.names[-1] if row.names else NO_SCOPE_TEXT
+
+
+def _line_of_rest(rows: Sequence[KernelRow], count: int, ms: float) -> dict[str, str]:
+    kept = sum(row.gpu_ms for row in rows if len(row.names) < 2)
+    line = {"scope": "(past max_records)", **dict.fromkeys(KernelRow(()).cells(), NOTHING)}
+    share = 100 * ms / (kept + ms) if kept + ms else 0.0
+    return {**line, "GPU time": duration(ms), "% all": f"{share:.1f}", "count": f"{count:,}"}
+
+
+def _title(rows: Sequence[KernelRow], source: str, seconds: float) -> str:
+    if not source:
+        return "no GPU work was collected"
+    title = f"GPU work by scope, {duration(seconds * 1e3)} on the host, collected by {source}"
+    return title if rows else f"{title}: none"

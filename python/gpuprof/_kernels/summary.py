@@ -94,7 +94,7 @@ class Evaluated:
         """Return the work of a scope and below by name; None is all work."""
         found, work = self.found, self.found.work
         inside = bytearray(
-            scope is None or path[: len(scope)] == scope and (bool(scope) or not path)
+            scope is None or (path[: len(scope)] == scope and (bool(scope) or not path))
             for path in self.attribution.paths
         )
         sums: dict[tuple[int, int], list[int]] = {}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpuprof._trace.registry import OpenTrace
 
 SCOPE_CATEGORY = "gpu_user_annotation"  # what torch has for its own annotations on the GPU
+DEFAULT_STREAM = 7  # CUPTI's number of the legacy default stream
 _FIRST_TID = 1 << 27
 _EVENTS_AT_ONCE = 20_000  # that certainly find room in a trace's buffer
 
@@ -123,6 +124,8 @@ def _stream_tracks(evaluated: Evaluated, spans: Spans) -> Iterator[tuple[int, li
     for (device, stream), records in sorted(streams.items()):
         for number, lane in enumerate(_lanes(evaluated, records)):
             name = f"GPU {device}, kernels of stream {stream}"
+            if stream == DEFAULT_STREAM:
+                name += " (default stream)"
             if number:
                 name += f" #{number + 1}"
             yield (

@@ -2,6 +2,7 @@
 #include "timing/statistics.hpp"
 
 #include <pybind11/pybind11.h>
+#include <pybind11/typing.h>
 
 #include <map>
 #include <utility>
@@ -136,7 +137,8 @@ std::vector<OpenScope> open_scopes() {
   return found;
 }
 
-py::list open_scope_list() {
+py::typing::List<py::typing::Tuple<py::typing::Tuple<py::str, py::ellipsis>, py::int_, py::int_>>
+open_scope_list() {
   py::list result;
   for (const OpenScope& each : open_scopes()) {
     result.append(py::make_tuple(path_names(*each.path), each.since, each.thread));

@@ -1,0 +1,328 @@
+"""`gpuprof.kernels` on a GPU, through torch's profiler and through CUPTI.
+
+Each test is a process of its own: a process has one profiler, and torch is there or not.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import Any
+
+import pytest
+
+from tests.gpu.support.frameworks import torch_or_skip
+from tests.support.processes import run_python
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|cupy|numba)")]
+
+_TORCH = """
+import json, time, warnings
+warnings.simplefilter("ignore")
+import torch
+import gpuprof
+from torch.profiler import ProfilerActivity, profile
+
+model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(4)]).cuda()
+data = torch.randn(64, 256, device="cuda")
+
+def step():
+    with gpuprof.timer("step"):
+        with gpuprof.timer("forward"):
+            loss = model(data).sum()
+        with gpuprof.timer("backward"):
+            loss.backward()
+
+for _ in range(3):
+    step()
+torch.cuda.synchronize()
+"""
+
+_CUPTI = """
+import json, sys, time
+import gpuprof
+from tests.gpu.support.kernels import Spin, device
+
+gpu = device()
+stream = gpu.stream()
+short, long = Spin(gpu, stream, 20_000), Spin(gpu, stream, 200_000)
+assert "torch" not in sys.modules
+"""
+
+
+def result_of(preamble: str, body: str) -> Any:
+    """Run `body`, which sets `result`; return that as plain data."""
+    script = preamble + textwrap.dedent(body) + "\nprint('RESULT', json.dumps(result))\n"
+    done = run_python(script, timeout=200)
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    (line,) = [text for text in done.stdout.splitlines() if text.startswith("RESULT ")]
+    return json.loads(line.removeprefix("RESULT "))
+
+
+def test_a_torch_step_is_under_its_scopes() -> None:
+    torch_or_skip()
+    found = result_of(
+        _TORCH,
+        """
+        with gpuprof.kernels() as k:
+            for _ in range(5):
+                step()
+        result = {
+            **k.to_dict(),
+            "scopes": sorted({"/".join(r.scope) for r in k.records}),
+            "early": sum(r.begin_ns < r.launched_ns for r in k.records),
+            "unknown": sum(not r.launch for r in k.records),
+            "worst": max(r.begin_ns - r.launched_ns for r in k.records),
+        }
+        print(k)
+        """,
+    )
+    assert found["source"].startswith("torch.profiler")
+    # Autograd's thread launches the backward pass, for the scope that waits for it.
+    assert found["scopes"] == ["step/backward", "step/forward"]
+    assert found["unknown"] == 0
+    assert found["early"] == 0
+    assert found["worst"] < 1_000_000_000
+    (step,) = [row for row in found["rows"] if row["path"] == "step"]
+    assert step["share"] == pytest.approx(1.0)
+    assert step["count"] == found["records"] >= 5 * 12
+
+
+def test_totals_are_those_of_torchs_own_table() -> None:
+    torch_or_skip()
+    found = result_of(
+        _TORCH,
+        """
+        with gpuprof.kernels() as k:
+            for _ in range(5):
+                step()
+        ours = {each.name: [each.count, each.total_ms] for each in k.by_kernel()}
+        own = k._source._collection._profile
+        theirs = {
+            each.key: [each.count, each.self_device_time_total / 1000]
+            for each in own.key_averages()
+            if str(each.device_type).endswith("CUDA") and not each.is_user_annotation
+        }
+        result = {"ours": ours, "theirs": theirs}
+        """,
+    )
+    ours, theirs = found["ours"], found["theirs"]
+    assert set(ours) == set(theirs)
+    for name, (count, total) in ours.items():
+        assert count == theirs[name][0], name
+        assert total == pytest.approx(theirs[name][1], abs=count * 0.001), name
+
+
+_REPLAYS = """
+with gpuprof.capture() as cap:
+    with gpuprof.timer("forward"):
+        hidden = torch.relu(data @ data.T)
+    with gpuprof.timer("head"):
+        out = (torch.relu(hidden @ hidden) + 1).clone()
+graph = cap.graph
+graph.launch()
+torch.cuda.synchronize()
+"""
+
+
+def test_replays_through_torch_are_under_the_scopes_of_the_capture() -> None:
+    torch_or_skip()
+    found = result_of(
+        _TORCH + _REPLAYS,
+        """
+        with gpuprof.kernels() as k:
+            for _ in range(10):
+                with gpuprof.timer("serve"):
+                    graph.launch()
+        work = [n for n in graph.nodes if n.type in ("kernel", "memcpy", "memset")]
+        expected = {}
+        for node in work:
+            expected[node.scope] = expected.get(node.scope, 0) + 10
+        counts = {}
+        for record in k.records:
+            path = "/".join(record.scope)
+            counts[path] = counts.get(path, 0) + 1
+        result = {"counts": counts, "expected": expected, "notes": k.notes,
+                  "launches": sorted({r.launch for r in k.records})}
+        """,
+    )
+    assert found["counts"] == {f"serve/{path}": n for path, n in found["expected"].items()}
+    assert set(found["expected"]) == {"forward", "head"}
+    assert found["launches"] == ["cudaGraphLaunch"] or "Graph" in found["launches"][0]
+
+
+def test_a_profiler_started_inside_sees_its_kernels() -> None:
+    torch_or_skip()
+    found = result_of(
+        _TORCH,
+        """
+        def theirs(prof):
+            return sum(str(e.device_type).endswith("CUDA") and not e.is_user_annotation
+                       for e in prof.events())
+        both = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+        with gpuprof.kernels() as k:
+            step()
+            torch.cuda.synchronize()
+            with profile(activities=both) as prof:
+                step()
+        with profile(activities=both) as later:
+            step()
+        with gpuprof.kernels() as again:
+            step()
+        result = [len(k.records), theirs(prof), theirs(later), len(again.records), k.notes]
+        """,
+    )
+    ours, inside, later, again, notes = found
+    assert ours == inside == later == again > 0
+    assert notes[0].startswith("ended early by a torch profiler")
+
+
+def test_a_running_profiler_is_refused_and_keeps_its_kernels() -> None:
+    torch_or_skip()
+    found = result_of(
+        _TORCH,
+        """
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as prof:
+            try:
+                with gpuprof.kernels():
+                    pass
+                said = ""
+            except gpuprof.InvalidStateError as error:
+                said = str(error)
+            step()
+        seen = sum(str(e.device_type).endswith("CUDA") for e in prof.events())
+        result = [said, seen]
+        """,
+    )
+    assert "torch.profiler.profile is running" in found[0]
+    assert found[1] > 0
+
+
+def test_many_kernels_are_all_there_or_it_is_said() -> None:
+    torch_or_skip()
+    found = result_of(
+        _TORCH,
+        """
+        x = torch.zeros(64, device="cuda")
+        torch.cuda.synchronize()
+        with gpuprof.kernels(max_records=10_000) as k:
+            for _ in range(200_000):
+                x.add_(1)
+        result = [len(k.records), k.dropped, k.notes, sum(e.count for e in k.by_kernel())]
+        """,
+    )
+    records, dropped, notes, counted = found
+    assert records == 10_000
+    assert counted == records + dropped
+    early = any("stopped collecting before" in note for note in notes)
+    assert early or counted == 200_000, found
+
+
+def test_cupti_puts_kernels_under_scopes() -> None:
+    found = result_of(
+        _CUPTI,
+        """
+        with gpuprof.kernels() as k:
+            for _ in range(20):
+                with gpuprof.timer("step", stream=stream):
+                    with gpuprof.timer("short", stream=stream):
+                        short.launch()
+                    with gpuprof.timer("long", stream=stream):
+                        long.launch()
+                gpu.synchronize()
+                time.sleep(0.001)
+        result = {
+            **k.to_dict(),
+            "early": sum(r.begin_ns < r.launched_ns for r in k.records),
+            "causes": [r.idle_cause for r in k.records],
+        }
+        """,
+    )
+    assert found["source"].startswith("CUPTI")
+    rows = {row["path"]: row for row in found["rows"]}
+    assert set(rows) == {"step", "step/short", "step/long"}
+    assert rows["step"]["count"] == 40
+    assert rows["step/short"]["count"] == rows["step/long"]["count"] == 20
+    assert 0.02 * 20 <= rows["step/short"]["gpu_ms"] < 0.06 * 20
+    assert 0.2 * 20 <= rows["step/long"]["gpu_ms"] < 0.3 * 20
+    assert found["early"] == 0
+    # After each wait for the GPU the host came late with the next kernel.
+    assert found["causes"][2::2] == ["host_bound"] * 19
+
+
+def test_cupti_puts_replays_under_the_scopes_of_the_capture() -> None:
+    found = result_of(
+        _CUPTI,
+        """
+        with gpuprof.capture(stream=stream, timers="strip") as cap:
+            with gpuprof.timer("first", stream=stream):
+                short.launch()
+                short.launch()
+            with gpuprof.timer("second", stream=stream):
+                short.launch()
+                long.launch()
+        graph = cap.graph
+        graph.launch()
+        gpu.synchronize()
+        with gpuprof.kernels() as k:
+            for _ in range(10):
+                with gpuprof.timer("serve", stream=stream):
+                    graph.launch()
+        counts = {}
+        for record in k.records:
+            path = "/".join(record.scope)
+            counts[path] = counts.get(path, 0) + 1
+        result = {"counts": counts, "notes": k.notes,
+                  "ids": sum(bool(r.node_id or r.graph_id) for r in k.records)}
+        """,
+    )
+    assert found["counts"] == {"serve/first": 20, "serve/second": 20}
+    assert found["ids"] == 40
+    assert not any("ambiguous" in note for note in found["notes"])
+
+
+def test_traces_have_the_kernels_inside_their_scopes() -> None:
+    torch_or_skip()
+    found = result_of(
+        _TORCH + _REPLAYS,
+        """
+        import os, tempfile
+        path = os.path.join(tempfile.mkdtemp(), "run.json")
+        with gpuprof.trace(path) as writer:
+            with gpuprof.kernels() as k:
+                for _ in range(3):
+                    step()
+                    with gpuprof.timer("serve"):
+                        graph.launch()
+        with open(path) as file:
+            events = json.load(file)["traceEvents"]
+        result = [len(k.records), writer.stats()["dropped"], events]
+        """,
+    )
+    records, dropped, events = found
+    slices = [each for each in events if each["ph"] == "X"]
+    kernels = [each for each in slices if each["cat"] in {"kernel", "gpu_memcpy", "gpu_memset"}]
+    assert len(kernels) == records
+    assert dropped == 0
+    tracks: dict[int, list[dict[str, Any]]] = {}
+    for each in slices:
+        tracks.setdefault(each["tid"], []).append(each)
+    for track in tracks.values():
+        ends: list[float] = []
+        for each in sorted(track, key=lambda e: (e["ts"], -e["dur"])):
+            while ends and ends[-1] <= each["ts"] + 0.002:
+                ends.pop()
+            assert not ends or each["ts"] + each["dur"] <= ends[-1] + 0.002, each
+            ends.append(each["ts"] + each["dur"])
+    # The host called before the GPU ran, on one clock, and inside the scope that it is shown in.
+    calls = {e["args"]["correlation"]: e for e in slices if e["cat"] == "cuda_runtime"}
+    scopes = [each for each in slices if each["cat"] == "scope"]
+    for each in kernels:
+        call = calls[each["args"]["correlation"]]
+        assert call["ts"] <= each["ts"] + 1
+        name = each["args"]["scope"].split("/")[0]
+        assert any(
+            scope["name"] == name
+            and scope["ts"] - 5 <= call["ts"] <= scope["ts"] + scope["dur"] + 5
+            for scope in scopes
+        ), each
