@@ -36,8 +36,8 @@ struct Row {
   std::uint64_t dropped;
   std::uint64_t failed;
   std::uint64_t skipped;
-  WorkSums work;
-  MemorySums memory;
+  WorkSums work{};
+  MemorySums memory{};
 };
 
 namespace statistics {

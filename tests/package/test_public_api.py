@@ -248,6 +248,7 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda: gpuprof.MemoryDecision(gpuprof.Verdict.MEMORY, 1, 2, 0.05, 3, "rule"),
         lambda decision: decision.to_dict(),
     ),
+    "MemoryUse": (lambda: gpuprof.MemoryUse(1, 30, 130, 10), lambda use: use.to_dict()),
     "ModuleRow": (lambda: TIMES[""], lambda row: row.to_dict()),
     "ModuleTimes": (lambda: TIMES, lambda times: times.to_dict()),
     "NodeChange": (
@@ -288,6 +289,7 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda: gpuprof.Decision(gpuprof.Verdict.SAME, 1.0, 1.0, 1.0, None, 0.05, None, 1, "rule"),
         lambda d: d,
     ),
+    "Work": (lambda: gpuprof.Work(2, flops=1e9, flops_per_s=1e12), lambda work: work.to_dict()),
     # What was asked for, as long as it is not entered.
     "capture": (lambda: gpuprof.capture(2, name="pickled"), lambda c: c._settings),
 }

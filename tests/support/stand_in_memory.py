@@ -18,6 +18,7 @@ from tests.support import stand_in_cupy
 
 if TYPE_CHECKING:
     import pytest
+    from typing_extensions import Self
 
 KIB = 1024
 
@@ -95,7 +96,7 @@ class MemoryHook:
 
     name = "MemoryHook"
 
-    def __enter__(self) -> MemoryHook:
+    def __enter__(self) -> Self:
         if self.name in hooks():
             message = f"memory hook {self.name} already exists"
             raise KeyError(message)

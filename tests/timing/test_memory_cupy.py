@@ -6,6 +6,7 @@ import gc
 import math
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -88,7 +89,7 @@ def test_a_pool_without_hooks_has_no_peak(cupy: Any, pool: Any) -> None:
 
 def test_an_allocator_that_is_no_pool_is_left_out(cupy: Any, pool: Any) -> None:
     with (
-        cupy.cuda.using_allocator(lambda size: pool.malloc(size)),
+        cupy.cuda.using_allocator(partial(pool.malloc)),
         gpuprof.timer("step", memory=True) as sample,
     ):
         pass

@@ -308,3 +308,31 @@ def test_statistics_do_not_import_torch(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert torch_memory() == []
     assert "torch" not in sys.modules
+
+
+def test_rows_of_an_older_pickle_have_no_work_and_no_memory() -> None:
+    row = gpu_row("step/fwd", 30.0, dropped=2)
+    state = row.__reduce_ex__(2)[2]
+    older = Row.__new__(Row)
+    older.__setstate__(state[:9])  # type: ignore[attr-defined, index]
+    assert older == row
+    assert (older.work, older.memory) == (None, None)
+    assert older.names == ("step", "fwd")
+
+
+def test_statistics_of_an_older_json_have_no_work_and_no_memory() -> None:
+    plain = NESTED.to_dict()
+    for row in plain["rows"]:
+        del row["work"], row["memory"]
+    assert [row.work for row in Stats.from_dict(plain).values()] == [None] * len(NESTED)
+
+
+def test_samples_and_scopes_of_an_older_pickle_load() -> None:
+    with gpuprof.timer("step", backend="cpu") as sample:
+        pass
+    restore, state = sample.__reduce__()
+    assert restore(*state[:6]).to_dict() == sample.to_dict()
+    remake, (name, options) = gpuprof.timer("step", enabled=True).__reduce__()
+    for option in ("memory", "flops", "nbytes"):
+        del options[option]
+    assert remake(name, options).name == "step"

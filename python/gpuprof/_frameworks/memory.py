@@ -18,6 +18,7 @@ import contextlib
 import math
 import os
 import threading
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from gpuprof._frameworks import loaded
@@ -49,8 +50,10 @@ _NO_ALLOCATOR = Figures(math.nan, math.nan, math.nan, NO_ALLOCATOR)
 class Reading:
     """The allocators between a begin and an end. Forgotten ones let go of what they hold."""
 
-    def __init__(self, parts: list[_TorchWindow | _CupyWindow], failed: bool) -> None:
-        self._parts = parts
+    _parts: tuple[_TorchWindow | _CupyWindow, ...] = ()
+
+    def __init__(self, parts: Iterable[_TorchWindow | _CupyWindow], failed: bool) -> None:
+        self._parts = tuple(parts)
         self._failed = failed
 
     def end(self) -> Figures:
@@ -64,9 +67,10 @@ class Reading:
         return _REFUSED if self._failed else _together(found)
 
     def _close(self) -> None:
-        while self._parts:
+        parts, self._parts = self._parts, ()
+        for part in parts:
             with contextlib.suppress(Exception):
-                self._parts.pop().close()
+                part.close()
 
     __del__ = _close
 

@@ -99,7 +99,7 @@ py::dict snapshot(bool wait) {
     rows.append(row_dict(row, waiting));
   }
   for (const auto& [path, count] : pending) {  // entered, but nothing measured yet
-    rows.append(row_dict({path, timing::kCudaClock, true, {}, {}, 0, 0, 0, {}, {}}, count));
+    rows.append(row_dict({path, timing::kCudaClock, true, {}, {}, 0, 0, 0}, count));
   }
   py::dict result;
   result["rows"] = rows;
