@@ -182,8 +182,9 @@ void restore_details(Sample& sample, const py::tuple& state) {
 }
 
 py::object work_dict(const timing::WorkSums& sums) {
-  if (sums.flops_count == 0 && sums.bytes_count == 0) return py::none();
+  if (sums.count == 0) return py::none();
   py::dict result;
+  result["count"] = sums.count;
   result["flops_count"] = sums.flops_count;
   result["flops"] = sums.flops;
   result["flops_ms"] = sums.flops_ms;
