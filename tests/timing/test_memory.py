@@ -439,3 +439,24 @@ def test_a_scope_that_is_open_at_a_fork_reads_nothing_in_the_child(
     torch.use(5)
     scope.__exit__(None, None, None)
     assert use_of(sample)[0] == 5
+
+
+def test_an_interrupt_while_entering_leaves_nothing_behind(
+    torch: TorchMemory, fake: FakeCuda, stream: int
+) -> None:
+    answers = [KeyboardInterrupt]
+
+    def synchronize() -> None:
+        if answers:
+            raise answers.pop()
+
+    scope = gpuprof.timer("step", backend=gpuprof.SyncBackend("npu", synchronize), memory=True)
+    with pytest.raises(KeyboardInterrupt):
+        scope.__enter__()
+    with scope as sample:
+        torch.use(5)
+    assert sample.memory is None
+    assert sample.path == "step"
+    row = gpuprof.stats()["step", "npu"]
+    assert row.memory is not None
+    assert (row.memory.count, row.host.count) == (0, 1)
