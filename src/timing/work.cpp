@@ -31,6 +31,7 @@ void drop_details(Sample& sample) noexcept {
 }
 
 void WorkSums::add(const SpanDetails& details, double ms) noexcept {
+  if (details.has_work()) ++count;
   if (details.flops >= 0.0) {
     ++flops_count;
     flops += details.flops;
@@ -44,8 +45,11 @@ void WorkSums::add(const SpanDetails& details, double ms) noexcept {
 }
 
 void MemorySums::add(const MemoryUse& use) noexcept {
-  if (use.note != MemoryNote::kNone) note = use.note;
-  if (!has_figures(use.note)) return;
+  if (!has_figures(use.note)) {
+    if (count == 0) note = use.note;
+    return;
+  }
+  if (count == 0 || use.note != MemoryNote::kNone) note = use.note;
   if (count == 0) {
     peak = use.peak;
     absolute = use.absolute;

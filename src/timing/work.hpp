@@ -51,6 +51,7 @@ void drop_details(Sample& sample) noexcept;
 
 // The work of many samples, and the time of those that have any.
 struct WorkSums {
+  std::uint64_t count = 0;  // samples with any work
   std::uint64_t flops_count = 0;
   double flops = 0.0;
   double flops_ms = 0.0;
@@ -66,6 +67,7 @@ struct MemorySums {
   double peak = 0.0;        // the largest of those known; nan: of none
   double absolute = 0.0;
   double change = 0.0;  // the sum
+  // The newest of an entry whose memory was read, else of one whose was not.
   MemoryNote note = MemoryNote::kNone;
 
   [[nodiscard]] bool asked() const noexcept { return count > 0 || note != MemoryNote::kNone; }

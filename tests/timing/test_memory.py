@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import math
+import os
 import pickle
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -385,3 +386,77 @@ def test_a_scope_pickles_with_its_option(torch: TorchMemory) -> None:
 def test_the_option_is_a_bool(wrong: object) -> None:
     with pytest.raises(TypeError, match="memory: expected True or False, got"):
         gpuprof.timer("step", memory=wrong)  # type: ignore[call-overload]
+
+
+def test_a_scope_that_verifies_its_stream_reads_memory_too(
+    torch: TorchMemory, fake: FakeCuda, stream: int
+) -> None:
+    other = fake.stream_create()
+    scope = gpuprof.timer("step", stream=stream, verify_stream=True, memory=True)
+    with scope as sample:
+        fake.work(stream, 1000)
+        torch.use(4)
+    assert use_of(sample)[0] == 4
+    with pytest.raises(gpuprof.errors.StreamMismatchError), scope as sample:
+        fake.work(other, 9_000_000)
+        torch.use(6)
+    assert use_of(sample)[0] == 6
+    fake.stream_destroy(other)
+
+
+def test_the_last_sample_of_a_scope_has_its_memory(torch: TorchMemory, stream: int) -> None:
+    scope = gpuprof.timer("step", stream=stream, memory=True)
+    with scope as sample:
+        torch.use(4)
+    assert scope.last == sample
+    assert use_of(scope.last)[0] == 4
+
+
+def test_an_unnamed_scope_has_memory_and_no_row(torch: TorchMemory, stream: int) -> None:
+    with gpuprof.timer(stream=stream, memory=True) as sample:
+        torch.use(4)
+    assert use_of(sample)[0] == 4
+    assert len(gpuprof.stats()) == 0
+
+
+def test_a_scope_that_is_open_at_a_fork_reads_nothing_in_the_child(
+    torch: TorchMemory, stream: int
+) -> None:
+    scope = gpuprof.timer("step", stream=stream, memory=True)
+    sample = scope.__enter__()
+    asked = torch.asked
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            scope.__exit__(None, None, None)
+            memory = sample.memory
+            if memory is not None and math.isnan(memory.peak) and torch.asked == asked:
+                status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    torch.use(5)
+    scope.__exit__(None, None, None)
+    assert use_of(sample)[0] == 5
+
+
+def test_an_interrupt_while_entering_leaves_nothing_behind(
+    torch: TorchMemory, fake: FakeCuda, stream: int
+) -> None:
+    answers = [KeyboardInterrupt]
+
+    def synchronize() -> None:
+        if answers:
+            raise answers.pop()
+
+    scope = gpuprof.timer("step", backend=gpuprof.SyncBackend("npu", synchronize), memory=True)
+    with pytest.raises(KeyboardInterrupt):
+        scope.__enter__()
+    with scope as sample:
+        torch.use(5)
+    assert sample.memory is None
+    assert sample.path == "step"
+    row = gpuprof.stats()["step", "npu"]
+    assert row.memory is not None
+    assert (row.memory.count, row.host.count) == (0, 1)

@@ -77,6 +77,7 @@ def test_flops_and_bytes_of_different_samples_have_their_own_times(
     with gpuprof.timer("x", stream=stream, nbytes=1e9):
         fake.work(stream, 10 * MS)
     work = work_of("x")
+    assert work.count == 2
     assert work.flops_per_s == pytest.approx(1e15, rel=0.01)
     assert work.bytes_per_s == pytest.approx(1e11, rel=0.01)
 
@@ -92,6 +93,15 @@ def test_no_work_at_all_is_work_of_zero(fake: FakeCuda, stream: int) -> None:
     with gpuprof.timer("mm", stream=stream, flops=0):
         fake.work(stream, MS)
     assert (work_of("mm").flops, work_of("mm").flops_per_s) == (0, 0)
+
+
+def test_work_beyond_all_numbers_is_still_json(fake: FakeCuda, stream: int) -> None:
+    for _ in range(2):
+        with gpuprof.timer("mm", stream=stream, flops=1.7e308):
+            fake.work(stream, MS)
+    stats = gpuprof.stats()
+    assert json.loads(stats.to_json())["rows"][0]["work"]["flops_per_s"] is None
+    assert "mm" in stats.tree()
 
 
 def test_a_body_that_raised_does_not_count(fake: FakeCuda, stream: int) -> None:

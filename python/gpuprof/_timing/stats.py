@@ -74,9 +74,7 @@ class Stats(Mapping[Key, Row]):
     @classmethod
     def from_snapshot(cls, snapshot: Mapping[str, Any]) -> Stats:
         """Build one from what the core counted, adding the time and torch's memory."""
-        rows = _with_details(
-            [Row.from_dict({**row, **_NO_DETAILS}) for row in snapshot["rows"]], snapshot
-        )
+        rows = _rows(snapshot["rows"])
         return cls(rows, dropped=int(snapshot["dropped"]), memory=torch_memory())
 
     @classmethod
@@ -269,28 +267,24 @@ class Stats(Mapping[Key, Row]):
         yield self._table()
 
 
-_NO_DETAILS = {"work": None, "memory": None}
-
-
-def _with_details(rows: list[Row], snapshot: Mapping[str, Any]) -> list[Row]:
-    """Give rows their work and memory; few programs have any."""
-    sums = [(row["work"], row["memory"]) for row in snapshot["rows"]]
-    if not any(work or memory for work, memory in sums):
-        return rows
+def _rows(counted: list[dict[str, Any]]) -> list[Row]:
+    """Build rows from what the core counted, with their work and memory; few have any."""
+    if not any(row["work"] or row["memory"] for row in counted):
+        return [Row.from_dict(row) for row in counted]
     from gpuprof._common.peaks import device_peaks
     from gpuprof._timing.memory import MemoryUse
     from gpuprof._timing.work import Work
 
-    on_gpu = any(row.on_gpu and work for row, (work, _) in zip(rows, sums, strict=True))
+    on_gpu = any(row["work"] and row["gpu"] for row in counted)
     peaks = device_peaks() if on_gpu else None
-    return [
-        replace(
-            row,
-            work=Work.from_sums(work, peaks if row.on_gpu else None) if work else None,
-            memory=MemoryUse.from_sums(memory) if memory else None,
-        )
-        for row, (work, memory) in zip(rows, sums, strict=True)
-    ]
+    found = []
+    for data in counted:
+        row = Row.from_dict({**data, "work": None, "memory": None})
+        work, memory = data["work"], data["memory"]
+        if work:
+            work = Work.from_sums(work, peaks if row.on_gpu else None)
+        found.append(replace(row, work=work, memory=memory and MemoryUse.from_sums(memory)))
+    return found
 
 
 def _read_the_same(rows: list[Row]) -> bool:

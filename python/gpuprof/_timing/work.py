@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -45,19 +46,18 @@ class Work:
     @classmethod
     def from_sums(cls, sums: Mapping[str, Any], peaks: Peaks | None) -> Work:
         """Build one from what the core summed up, in FLOP, bytes and milliseconds."""
-        flops, nbytes = sums["flops_count"], sums["bytes_count"]
-        flops_per_s = _rate(sums["flops"], sums["flops_ms"])
-        bytes_per_s = _rate(sums["nbytes"], sums["bytes_ms"])
+        flops_per_s = _ratio(sums["flops"], sums["flops_ms"] / 1000.0)
+        bytes_per_s = _ratio(sums["nbytes"], sums["bytes_ms"] / 1000.0)
         fastest = None if peaks is None or flops_per_s is None else peaks.flops_of()
         most_bytes = None if peaks is None else peaks.bytes_per_s
         return cls(
-            count=max(flops, nbytes),
-            flops=sums["flops"] / flops if flops else None,
-            nbytes=sums["nbytes"] / nbytes if nbytes else None,
+            count=sums["count"],
+            flops=_ratio(sums["flops"], sums["flops_count"]),
+            nbytes=_ratio(sums["nbytes"], sums["bytes_count"]),
             flops_per_s=flops_per_s,
             bytes_per_s=bytes_per_s,
-            flops_share=_share(flops_per_s, fastest[1] if fastest else None),
-            bytes_share=_share(bytes_per_s, most_bytes),
+            flops_share=_ratio(flops_per_s, fastest[1] if fastest else 0.0),
+            bytes_share=_ratio(bytes_per_s, most_bytes or 0.0),
             peak_dtype=fastest[0] if fastest else "",
         )
 
@@ -71,9 +71,7 @@ class Work:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def _rate(amount: float, ms: float) -> float | None:
-    return amount / (ms / 1000.0) if ms > 0 else None
-
-
-def _share(rate: float | None, most: float | None) -> float | None:
-    return None if rate is None or not most else rate / most
+def _ratio(amount: float | None, of: float) -> float | None:
+    """Return one over the other; None where there is none, or none that JSON can hold."""
+    found = amount / of if amount is not None and of > 0 else math.inf
+    return found if math.isfinite(found) else None

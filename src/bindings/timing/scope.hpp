@@ -103,6 +103,7 @@ class Scope {
     if (!held_.empty()) let_go_of_held(sample);
   }
   void let_go_of_held(timing::Sample& sample);
+  std::optional<Held> take_held(const timing::Sample& sample);
 
   ScopeOptions options_;
   std::optional<bool> plain_;  // options_.enabled; false where an entry needs more than a clock

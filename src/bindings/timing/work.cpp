@@ -47,8 +47,8 @@ bool is_left(const Sample& sample) noexcept {
 }
 
 MemoryUse failed_reading() {
-  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  return {kNan, kNan, kNan, MemoryNote::kRefused};
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  return {kUnknown, kUnknown, kUnknown, MemoryNote::kRefused};
 }
 
 MemoryUse read_again(PyObject* reading) {
@@ -182,8 +182,9 @@ void restore_details(Sample& sample, const py::tuple& state) {
 }
 
 py::object work_dict(const timing::WorkSums& sums) {
-  if (sums.flops_count == 0 && sums.bytes_count == 0) return py::none();
+  if (sums.count == 0) return py::none();
   py::dict result;
+  result["count"] = sums.count;
   result["flops_count"] = sums.flops_count;
   result["flops"] = sums.flops;
   result["flops_ms"] = sums.flops_ms;
@@ -225,32 +226,31 @@ PyObject* Scope::enter_otherwise() {
   try {
     return open_sample(std::move(sample));
   } catch (const std::exception&) {
-    if (options_.memory) {
-      PyObject* reading = held_.back().object;
-      held_.pop_back();
-      Py_DECREF(reading);
-    }
+    while (const std::optional<Held> held = take_held(*raw)) Py_DECREF(held->object);
     throw;
   }
 }
 
-// Leaving an entry whose sample holds something: rarely called. Runs Python code, which may enter
-// and leave this scope.
+std::optional<Scope::Held> Scope::take_held(const Sample& sample) {
+  const auto found = std::find_if(held_.rbegin(), held_.rend(),
+                                  [&sample](const Held& each) { return each.sample == &sample; });
+  if (found == held_.rend()) return std::nullopt;
+  const Held held = *found;
+  held_.erase(std::next(found).base());
+  return held;
+}
+
+// Runs Python code, which may enter and leave this scope.
 void Scope::let_go_of_held(Sample& sample) {
-  while (true) {
-    const auto found = std::find_if(held_.rbegin(), held_.rend(),
-                                    [&sample](const Held& each) { return each.sample == &sample; });
-    if (found == held_.rend()) return;
-    const Held held = *found;
-    held_.erase(std::next(found).base());
+  while (const std::optional<Held> held = take_held(sample)) {
     try {
-      if (held.is_reading) end_memory(sample, held.object);
+      if (held->is_reading) end_memory(sample, held->object);
     } catch (const std::exception&) {  // an interrupt
-      Py_DECREF(held.object);
+      Py_DECREF(held->object);
       let_go_of_held(sample);
       throw;
     }
-    Py_DECREF(held.object);
+    Py_DECREF(held->object);
   }
 }
 

@@ -65,6 +65,7 @@ TEST_F(Work, SumsFlopsAndBytesOverTheirOwnTimes) {
   count(worked(300.0, 50.0, 2.0));
   count(worked(-1.0, 70.0, 4.0));
   const WorkSums work = only_row().work;
+  EXPECT_EQ(work.count, 3U);
   EXPECT_EQ(work.flops_count, 2U);
   EXPECT_DOUBLE_EQ(work.flops, 400.0);
   EXPECT_DOUBLE_EQ(work.flops_ms, 3.0);
@@ -133,11 +134,19 @@ TEST_F(Work, KeepsAPeakBesideOneThatIsNotKnown) {
 }
 
 TEST_F(Work, CountsNoMemoryThatWasNotRead) {
+  const MemoryUse refused{kNan, kNan, kNan, MemoryNote::kRefused};
   MemorySums memory;
-  memory.add({kNan, kNan, kNan, MemoryNote::kRefused});
+  EXPECT_FALSE(memory.asked());
+  memory.add(refused);
   EXPECT_TRUE(memory.asked());
   EXPECT_EQ(memory.count, 0U);
-  EXPECT_DOUBLE_EQ(memory.change, 0.0);
+  EXPECT_EQ(memory.note, MemoryNote::kRefused);
+  for (const MemoryUse& use : {MemoryUse{1.0, 2.0, 3.0}, refused}) {
+    memory.add(use);
+    EXPECT_EQ(memory.count, 1U);
+    EXPECT_EQ(memory.note, MemoryNote::kNone);
+    EXPECT_DOUBLE_EQ(memory.change, 3.0);
+  }
 }
 
 TEST_F(Work, OfAnEarlierEpochIsForgotten) {
