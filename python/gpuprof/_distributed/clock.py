@@ -78,6 +78,7 @@ def serve(
     connection: Connection,
     folder: str,
     deadline: float,
+    *,
     reference: str,
     has_left: Callable[[int], bool],
 ) -> None:

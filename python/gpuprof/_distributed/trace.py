@@ -104,20 +104,20 @@ def trace(
     if not isinstance(wanted, bool):
         message = f"merge: expected True or False, got {wanted!r}"
         raise TypeError(message)
+    options = {"args": args, "buffer_mib": buffer_mib}
     return RankTrace(
-        checked_path(path), {"args": args, "buffer_mib": buffer_mib}, merge, timeout, store, group
+        checked_path(path), options, merge=merge, timeout=timeout, store=store, group=group
     )
 
 
 class RankTrace:
     """The trace of one rank among several, as `trace` returns it; used once."""
 
-    __module__ = "gpuprof.distributed"
-
     def __init__(
         self,
         pattern: str,
         options: Mapping[str, Any],
+        *,
         merge: bool,
         timeout: float,
         store: Any,
@@ -260,7 +260,14 @@ class RankTrace:
                     and FileState.is_closed_in(connection.get(key))
                 )
 
-            clock.serve(world, connection, folder, deadline, self._reference, has_left)
+            clock.serve(
+                world,
+                connection,
+                folder,
+                deadline,
+                reference=self._reference,
+                has_left=has_left,
+            )
         if found is not None:
             args = anchor_args(found.clock, found.offset, found.error, found.reference)
             self.writer.instant(NAME, cat=CATEGORY, at_ns=found.clock, args=args)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import gpuprof._core as _core
-from gpuprof._distributed.ranks import COLLECTIVE
+from gpuprof._distributed.rows import COLLECTIVE
 from gpuprof._frameworks import loaded
 from gpuprof.errors import InvalidStateError
 
@@ -121,8 +121,6 @@ def watch() -> CollectiveWatch:
 
 class CollectiveWatch:
     """The collectives while they are measured, as `watch` returns it."""
-
-    __module__ = "gpuprof.distributed"
 
     _open: CollectiveWatch | None = None
     _lock = threading.Lock()
