@@ -84,9 +84,10 @@ def trace(
 
     Notes
     -----
-    No collective is used. A rank that is missing, that dies, or whose file is on another host
-    without a shared file system, is named in a warning of rank 0 and in the result; what it wrote
-    stays where it is. The file of a rank that never closed it is repaired for the merge.
+    No collective is used. The n-th trace of one rank belongs to the n-th of the others. A rank that
+    is missing, that dies, or whose file is on another host without a shared file system, is named
+    in a warning of rank 0 and in the result; what it wrote stays where it is. The file of a rank
+    that never closed it is repaired for the merge.
 
     Examples
     --------
@@ -233,21 +234,26 @@ class RankTrace:
         except StoreError as error:
             self._exchange = None
             _warn(
-                f"gpuprof: this rank cannot reach the others any more ({error}); its trace "
-                f"{self.path} is not merged: `gpuprof trace merge` does it later"
+                f"gpuprof: the trace {self.path} is not merged with those of the other ranks: "
+                f"{error}; `gpuprof trace merge` does it later"
             )
 
     def _say_open(self, exchange: Exchange) -> None:
-        exchange.post(FileState.of(self.writer, is_closed=False).to_bytes())
+        self._say(exchange, FileState.of(self.writer, is_closed=False))
 
     def _say_closed(self, exchange: Exchange) -> None:
-        exchange.post(FileState.of(self.writer, is_closed=True).to_bytes())
+        self._say(exchange, FileState.of(self.writer, is_closed=True))
+
+    def _say(self, exchange: Exchange, state: FileState) -> None:
+        if not exchange.post(state.to_bytes()):
+            message = "rank 0 has gone on without it"
+            raise StoreError(message)
 
     def _measure_clock(self, exchange: Exchange, when: str, deadline: float) -> None:
         world, connection = exchange.world, exchange.connection
         folder = f"{exchange.folder}/{exchange.number}/{when}"
         if world.rank != 0:
-            found = clock.measure(world, connection, folder, deadline)
+            found = clock.measure(world, connection, folder, deadline, is_over=exchange.is_closed)
         else:
             now = time.monotonic_ns()
             found = clock.Offset(now, 0, 0, self._reference)
