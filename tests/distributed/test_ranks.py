@@ -74,7 +74,7 @@ def test_a_wrapper_that_somebody_has_wrapped_measures_no_more(pool: RankPool) ->
 
 @pytest.mark.parametrize("slow", [1, 3])
 def test_the_rank_that_ddp_waits_for_is_named(pool: RankPool, slow: int) -> None:
-    steps = 6
+    steps = 5
     answers = pool.run("train", slow, steps)
     for answer in answers.values():
         waits = {path: n for path, n in answer["paths"].items() if "collective" in path}

@@ -175,7 +175,9 @@ class RankTrace:
         each, whole = trace_path.of_ranks(self._pattern)
         self._world = world
         self._whole = whole
-        writer = TraceWriter(whole if world.size == 1 else each, collect=True, **self._options)
+        writer = TraceWriter(
+            self._pattern if world.size == 1 else each, collect=True, **self._options
+        )
         self._writer = writer.start()
         atexit.register(self.close)
         if world.size > 1:
