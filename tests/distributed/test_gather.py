@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.support.rank_store import MemoryStore, Ranks, gpu_row, row
 SIZE = 4
 SOON = 0.05  # seconds: all that will come is there
 CLOSED = "gpuprof/stats/default/closed"
+OWN = gpuprof.__version__.encode()
 
 
 @pytest.fixture
@@ -33,6 +35,15 @@ def store() -> MemoryStore:
 def step(rank: int, own: float = 10.0, waiting: float = 0.0) -> list[gpuprof.Row]:
     rows = [row("step", own + waiting), row("step/fwd", own / 2)]
     return rows + ([row("step/collective/all_reduce", waiting)] if waiting else [])
+
+
+def remade(raw: bytes, **changes: Any) -> bytes:
+    """Return what a rank wrote with other columns in it."""
+    head, _, body = raw.partition(b"\n")
+    *words, size = head.split(b" ")
+    columns = json.loads(zlib.decompress(body[: int(size)])) | changes
+    packed = zlib.compress(json.dumps(columns).encode())
+    return b" ".join([*words, b"%d" % len(packed)]) + b"\n" + packed + body[int(size) :]
 
 
 def gathered(
@@ -125,7 +136,7 @@ def test_waiting_counts_on_the_clock_of_the_scope_around_it(
         row("load", 7.0),
         gpu_row("load/collective/all_reduce", 3.0, 0.25),
     ]
-    found = gathered(ranks, store, lambda rank: rows, (1, 2, 3))
+    found = gathered(ranks, store, lambda _: rows, (1, 2, 3))
     assert found["step"].waiting_ms == 5.0  # what the GPU waited, and for the host
     assert found["load"].waiting_ms == 0.25  # of the host's time only what the host spent there
 
@@ -141,7 +152,7 @@ def test_what_another_thread_waits_for_is_found_by_its_path(
         row("a", 2.0).host,
         names=("step/bwd/collective/ddp",),
     )
-    found = gathered(ranks, store, lambda rank: [*rows, apart], (1, 2, 3))
+    found = gathered(ranks, store, lambda _: [*rows, apart], (1, 2, 3))
     assert (found["step"].waiting_ms, found["step/bwd"].waiting_ms) == (2.0, 2.0)
     assert found["step/bwd/collective/ddp"].is_collective
 
@@ -157,12 +168,17 @@ def test_a_rank_that_never_comes_is_missing(ranks: Ranks, store: MemoryStore) ->
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda raw: raw.replace(gpuprof.__version__.encode(), b"9.8.7", 1), "it has gpuprof 9.8.7"),
+        (lambda raw: raw.replace(OWN, b"9.8.7", 1), "it has gpuprof 9.8.7"),
         (lambda raw: raw.replace(b" 1 ", b" 2 ", 1), "it writes format 2, and this rank reads 1"),
-        (lambda raw: b"something else", "it wrote no statistics of gpuprof"),
-        (lambda raw: b"", "it wrote no statistics of gpuprof"),
-        (lambda raw: raw[:-7], "its statistics are cut off"),
-        (lambda raw: raw[:40] + bytes([raw[40] ^ 255]) + raw[41:], "its statistics are"),
+        (lambda _: b"something else", "it wrote no statistics of gpuprof"),
+        (lambda _: b"", "it wrote no statistics of gpuprof"),
+        (lambda raw: raw[:100], "its statistics are damaged"),
+        (lambda raw: raw[:40] + bytes([raw[40] ^ 255]) + raw[41:], "its statistics are damaged"),
+        (lambda raw: remade(raw, clocks=[]), "2 rows and 0 values"),
+        (lambda raw: remade(raw, names=[["step"], [7]]), "names that are no text"),
+        (lambda raw: remade(raw, names=[["step"], []]), "names that are no text"),
+        (lambda raw: remade(raw, totals={"gpu": [0, 0], "host": [0, -1]}), "times that are none"),
+        (lambda raw: remade(raw, pending=None), "TypeError"),
     ],
 )  # fmt: skip
 def test_what_a_rank_wrote_otherwise_is_left_out_and_named(

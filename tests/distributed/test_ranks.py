@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.rank_pool import MONOTONIC_STEP_NS, SIZE, RankPool
+from tests.support.rank_pool import LIMIT_S, MONOTONIC_STEP_NS, SIZE, RankPool
 from tests.support.trace_files import load
 
 pytestmark = pytest.mark.torch
@@ -49,7 +49,8 @@ def test_collectives_are_scopes_where_they_wait(pool: RankPool) -> None:
         inside = {path.removeprefix("step/collective/"): n for path, n in counts.items()}
         assert inside.pop("step") == 1
         assert inside == {
-            "all_reduce": 2,  # one that waits itself, and one wait()
+            "all_reduce": 3,  # one that waits itself, and two wait()
+            "batch_isend_irecv": 2,
             "barrier": 1,
             "broadcast": 1,
             "all_gather": 1,
@@ -61,13 +62,24 @@ def test_they_are_watched_once_at_a_time(pool: RankPool) -> None:
     assert all("watched already" in said for said in pool.run("watched_twice").values())
 
 
+def test_a_watch_that_fails_ends_itself_and_not_the_training(pool: RankPool) -> None:
+    for closed, restored, has_gradients, said in pool.run("watch_that_fails").values():
+        assert (closed, restored, has_gradients) == (True, True, True)
+        assert ["has stopped watching collectives" in each for each in said] == [True]
+
+
+def test_a_wrapper_that_somebody_has_wrapped_measures_no_more(pool: RankPool) -> None:
+    assert set(pool.run("wrapped_once_more").values()) == {0}
+
+
 @pytest.mark.parametrize("slow", [1, 3])
 def test_the_rank_that_ddp_waits_for_is_named(pool: RankPool, slow: int) -> None:
-    steps = 6
+    steps = 5
     answers = pool.run("train", slow, steps)
     for answer in answers.values():
         waits = {path: n for path, n in answer["paths"].items() if "collective" in path}
-        assert waits == {"step/backward/collective/ddp": steps}  # none of no_sync()
+        # None of no_sync(), and one of a pass that comes to two results.
+        assert waits == {"step/backward/collective/ddp": steps, "two results/collective/ddp": 1}
     table = answers[0]["table"]
     rows = {row["path"]: row for row in table["rows"]}
     assert table["slowest_rank"] == slow
@@ -94,6 +106,12 @@ def moments(path: Path) -> dict[int, list[tuple[float, float]]]:
     return found
 
 
+def assert_valid(path: Path) -> None:
+    command = [sys.executable, "-m", "gpuprof", "trace", "validate", path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
 @pytest.mark.parametrize("name", ["run.json", "run.json.gz"])
 def test_clocks_that_are_shifted_are_merged_to_the_stated_error(
     pool: RankPool, tmp_path: Path, name: str
@@ -106,6 +124,7 @@ def test_clocks_that_are_shifted_are_merged_to_the_stated_error(
     errors = {int(rank): ms * 1e6 for rank, ms in result["clock_error_ms"].items()}
     assert errors[0] == 0.0
     assert all(0.0 < errors[rank] < MONOTONIC_STEP_NS / 2 for rank in OTHERS)  # or it says nothing
+    assert_valid(path)
     found = moments(path)
     zero = found[0][0][0]
     for rank in range(SIZE):
@@ -154,6 +173,19 @@ def test_a_rank_whose_file_is_on_another_host_is_left_out_and_named(
     assert (result["ranks"], [*result["missing"]]) == ([0, 1, 3], ["2"])
     assert "its file is not here, but on another" in result["missing"]["2"]
     assert any("rank 2 is missing" in said for said in answers[0]["warnings"])
+
+
+def test_a_rank_that_comes_too_late_does_not_wait_and_keeps_its_file(
+    pool: RankPool, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.json"
+    result = pool.run("traced", str(path), 1.5, 1, ranks=[0, 1, 2])[0]["result"]
+    assert (result["ranks"], [*result["missing"]]) == ([0, 1, 2], ["3"])
+    assert result["missing"]["3"] == "it said nothing of its file"
+    late = pool.run("traced", str(path), LIMIT_S, 1, ranks=[3])[3]  # or the pool gives up
+    assert late["result"] is None
+    assert any("rank 0 has gone on without it" in said for said in late["warnings"])
+    assert "step" in {event["name"] for event in load(Path(late["path"]))["traceEvents"]}
 
 
 def test_a_rank_that_is_killed_is_named_and_the_others_go_on(tmp_path: Path) -> None:

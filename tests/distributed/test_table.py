@@ -46,7 +46,7 @@ def test_no_rank_is_called_slow_where_all_are_equal(monkeypatch: pytest.MonkeyPa
 
 
 def test_many_missing_ranks_are_a_short_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = table_of(monkeypatch, {0: 8.0, **{rank: 8.0 for rank in range(2, 64, 2)}}, 64)
+    shown = table_of(monkeypatch, {0: 8.0, **dict.fromkeys(range(2, 64, 2), 8.0)}, 64)
     (note,) = [line for line in shown.splitlines() if line.startswith("missing")]
     assert note == (
         "missing: ranks 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, ... wrote "

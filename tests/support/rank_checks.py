@@ -89,6 +89,10 @@ def watched_collectives() -> dict[str, int]:
             dist.barrier()
             work = dist.all_reduce(tensor, async_op=True)
             work.wait()
+            work = dist.all_reduce(tensor, dist.ReduceOp.MAX, None, True)
+            work.wait()
+            for each in dist.batch_isend_irecv(_ring(tensor)):
+                each.wait()
             dist.broadcast(tensor, src=0)
             dist.all_gather([torch.empty(4) for _ in range(dist.get_world_size())], tensor)
             dist.all_gather_object([None] * dist.get_world_size(), "x")
@@ -99,6 +103,15 @@ def watched_collectives() -> dict[str, int]:
     dist.barrier()
     assert tensor[0] == 6.0 * 4.0, tensor
     return {str(row.path): int(row.host.count) for row in gpuprof.stats().values()}
+
+
+def _ring(tensor: Any) -> list[Any]:
+    """Return the messages of a ring of ranks."""
+    size = dist.get_world_size()
+    return [
+        dist.P2POp(dist.isend, tensor, (own() + 1) % size),
+        dist.P2POp(dist.irecv, torch.empty(4), (own() - 1) % size),
+    ]
 
 
 def watched_twice() -> str:
@@ -122,7 +135,7 @@ def train(slow: int, steps: int) -> Any:
         with gpuprof.timer("step", backend="cpu"):
             with gpuprof.timer("forward", backend="cpu"):
                 if own() == slow:
-                    time.sleep(0.03)
+                    time.sleep(0.1)
                 loss = model(data).sum()
             with gpuprof.timer("backward", backend="cpu"):
                 loss.backward()
@@ -135,10 +148,47 @@ def train(slow: int, steps: int) -> Any:
             step()
         with model.no_sync(), gpuprof.timer("apart", backend="cpu"):
             model(data).sum().backward()
+        with gpuprof.timer("two results", backend="cpu"):
+            (model(data).sum() + model(data).sum()).backward()
     gradient = [float(p.grad.sum()) for p in model.parameters() if p.grad is not None]
     assert len(gradient) == len(plain)
     paths = {str(row.path): int(row.host.count) for row in gpuprof.stats().values()}
     return {"table": _report(distributed.gather_stats(30.0)), "paths": paths}
+
+
+def watch_that_fails() -> Any:
+    """Have what DDP's wait is found by fail: the backward pass goes on, and the watch ends."""
+    model = DistributedDataParallel(nn.Linear(4, 1))
+    forward, task_id = DistributedDataParallel.forward, torch._C._current_graph_task_id
+
+    def fail() -> int:
+        raise NotImplementedError("another torch")
+
+    with warnings.catch_warnings(record=True) as said, distributed.watch() as watch:
+        warnings.simplefilter("always")
+        torch._C._current_graph_task_id = fail
+        try:
+            model(torch.ones(2, 4)).sum().backward()
+        finally:
+            torch._C._current_graph_task_id = task_id
+        closed = watch.closed
+    gradients = [p.grad is not None for p in model.parameters()]
+    restored = DistributedDataParallel.forward is forward
+    return [closed, restored, all(gradients), [str(each.message) for each in said]]
+
+
+def wrapped_once_more() -> int:
+    """Close a watch whose wrapper somebody has wrapped: it stays, and measures no more."""
+    gpuprof.reset()
+    before = dist.barrier
+    with distributed.watch():
+        theirs = dist.barrier
+        dist.barrier = lambda: theirs()  # noqa: PLW0108 (what a library would do)
+    try:
+        dist.barrier()
+    finally:
+        dist.barrier = before
+    return len(gpuprof.stats())
 
 
 def traced(path: str, timeout: float, marks: int, merge: bool = True) -> Any:

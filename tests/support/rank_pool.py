@@ -16,10 +16,13 @@ import time
 import traceback
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.fake_driver.build import compiler
 from tests.support.processes import ROOT, environment
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 SIZE = 4
 LIMIT_S = 120.0
@@ -97,7 +100,7 @@ class RankPool:
         self.processes[rank].kill()
         self.processes[rank].wait()
 
-    def __enter__(self) -> RankPool:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -65,7 +65,7 @@ class Ranks:
         self._patch.setenv("RANK", str(rank))
         self._patch.setenv("WORLD_SIZE", str(self._size))
         own = gpuprof.Stats(rows)
-        self._patch.setattr("gpuprof._distributed.gather.own_stats", lambda wait: own)
+        self._patch.setattr("gpuprof._distributed.gather.own_stats", lambda **_: own)
 
 
 def summary(mean: float, count: int = 10) -> gpuprof.Summary:

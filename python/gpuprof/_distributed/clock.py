@@ -38,13 +38,23 @@ def tries(world: World) -> int:
     return TRIES if world.size <= MANY_RANKS else TRIES_OF_MANY
 
 
-def measure(world: World, connection: Connection, folder: str, deadline: float) -> Offset | None:
-    """Ask rank 0 for its clock once it is there; None where it is not, until the deadline."""
+def measure(
+    world: World,
+    connection: Connection,
+    folder: str,
+    deadline: float,
+    *,
+    is_over: Callable[[], bool],
+) -> Offset | None:
+    """Ask rank 0 for its clock once it is there; None where it is not, until the deadline.
+
+    Where `is_over`, rank 0 comes no more.
+    """
     hello, turn = _keys(folder, world.rank)
     connection.set(hello, b"")
     begun = time.monotonic()
     while not connection.has([turn]):
-        if time.monotonic() >= deadline:
+        if time.monotonic() >= deadline or is_over():
             connection.delete(hello)
             return None
         pause(begun, deadline)
@@ -78,6 +88,7 @@ def serve(
     connection: Connection,
     folder: str,
     deadline: float,
+    *,
     reference: str,
     has_left: Callable[[int], bool],
 ) -> None:

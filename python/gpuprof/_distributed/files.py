@@ -87,8 +87,6 @@ class RankMerge:
     counts.
     """
 
-    __module__ = "gpuprof.distributed"
-
     path: str | None
     events: int = 0
     ranks: tuple[int, ...] = ()

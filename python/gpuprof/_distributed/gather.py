@@ -139,9 +139,9 @@ def _table(world: World, values: dict[int, bytes]) -> RankStats:
     for rank, raw in sorted(values.items()):
         member = world.members[rank]
         try:
-            packed, rows = wire.unpack(raw)
+            packed, columns = wire.unpack(raw)
         except wire.WireError as error:
             result.left_out[member] = str(error)
         else:
-            result.add(member, packed, rows)
+            result.add(member, packed, columns)
     return result

@@ -84,9 +84,10 @@ def trace(
 
     Notes
     -----
-    No collective is used. A rank that is missing, that dies, or whose file is on another host
-    without a shared file system, is named in a warning of rank 0 and in the result; what it wrote
-    stays where it is. The file of a rank that never closed it is repaired for the merge.
+    No collective is used. The n-th trace of one rank belongs to the n-th of the others. A rank that
+    is missing, that dies, or whose file is on another host without a shared file system, is named
+    in a warning of rank 0 and in the result; what it wrote stays where it is. The file of a rank
+    that never closed it is repaired for the merge.
 
     Examples
     --------
@@ -104,20 +105,20 @@ def trace(
     if not isinstance(wanted, bool):
         message = f"merge: expected True or False, got {wanted!r}"
         raise TypeError(message)
+    options = {"args": args, "buffer_mib": buffer_mib}
     return RankTrace(
-        checked_path(path), {"args": args, "buffer_mib": buffer_mib}, merge, timeout, store, group
+        checked_path(path), options, merge=merge, timeout=timeout, store=store, group=group
     )
 
 
 class RankTrace:
     """The trace of one rank among several, as `trace` returns it; used once."""
 
-    __module__ = "gpuprof.distributed"
-
     def __init__(
         self,
         pattern: str,
         options: Mapping[str, Any],
+        *,
         merge: bool,
         timeout: float,
         store: Any,
@@ -174,7 +175,9 @@ class RankTrace:
         each, whole = trace_path.of_ranks(self._pattern)
         self._world = world
         self._whole = whole
-        writer = TraceWriter(whole if world.size == 1 else each, collect=True, **self._options)
+        writer = TraceWriter(
+            self._pattern if world.size == 1 else each, collect=True, **self._options
+        )
         self._writer = writer.start()
         atexit.register(self.close)
         if world.size > 1:
@@ -233,21 +236,26 @@ class RankTrace:
         except StoreError as error:
             self._exchange = None
             _warn(
-                f"gpuprof: this rank cannot reach the others any more ({error}); its trace "
-                f"{self.path} is not merged: `gpuprof trace merge` does it later"
+                f"gpuprof: the trace {self.path} is not merged with those of the other ranks: "
+                f"{error}; `gpuprof trace merge` does it later"
             )
 
     def _say_open(self, exchange: Exchange) -> None:
-        exchange.post(FileState.of(self.writer, is_closed=False).to_bytes())
+        self._say(exchange, FileState.of(self.writer, is_closed=False))
 
     def _say_closed(self, exchange: Exchange) -> None:
-        exchange.post(FileState.of(self.writer, is_closed=True).to_bytes())
+        self._say(exchange, FileState.of(self.writer, is_closed=True))
+
+    def _say(self, exchange: Exchange, state: FileState) -> None:
+        if not exchange.post(state.to_bytes()):
+            message = "rank 0 has gone on without it"
+            raise StoreError(message)
 
     def _measure_clock(self, exchange: Exchange, when: str, deadline: float) -> None:
         world, connection = exchange.world, exchange.connection
         folder = f"{exchange.folder}/{exchange.number}/{when}"
         if world.rank != 0:
-            found = clock.measure(world, connection, folder, deadline)
+            found = clock.measure(world, connection, folder, deadline, is_over=exchange.is_closed)
         else:
             now = time.monotonic_ns()
             found = clock.Offset(now, 0, 0, self._reference)
@@ -260,7 +268,14 @@ class RankTrace:
                     and FileState.is_closed_in(connection.get(key))
                 )
 
-            clock.serve(world, connection, folder, deadline, self._reference, has_left)
+            clock.serve(
+                world,
+                connection,
+                folder,
+                deadline,
+                reference=self._reference,
+                has_left=has_left,
+            )
         if found is not None:
             args = anchor_args(found.clock, found.offset, found.error, found.reference)
             self.writer.instant(NAME, cat=CATEGORY, at_ns=found.clock, args=args)

@@ -1,23 +1,20 @@
 """`watch`: scopes around the collectives of torch.distributed, so that waiting is measured.
 
 A call that waits is a scope. A call with ``async_op=True`` does not wait, its ``Work.wait()`` does:
-so that is one, under the name of the call. DistributedDataParallel's all-reduces begin in C++ and
-are waited for at the end of the backward pass, in a callback that it leaves to autograd. Autograd
-runs callbacks in the order in which they were left: one that is left before, by a hook on the
-results of the forward pass, begins the scope, and leaves another one, which ends it.
+so that is one, under the name of the call. The file `ddp` has what DistributedDataParallel does.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
-import gpuprof._core as _core
-from gpuprof._distributed.ranks import COLLECTIVE
+from gpuprof._distributed.ddp import BackwardPaths, DdpWait, first_with_gradient
+from gpuprof._distributed.state import UNNAMED_WAIT, WatchState, scope
 from gpuprof._frameworks import loaded
 from gpuprof.errors import InvalidStateError
 
@@ -54,9 +51,7 @@ COLLECTIVES = (
     "send",
     "send_object_list",
 )
-UNNAMED_WAIT = "wait"
-DDP_WAIT = "ddp"
-MOST_OUTPUTS = 1_000  # that are looked through for a tensor in the result of a model
+RETURN_WORK = frozenset(("batch_isend_irecv", "irecv", "isend"))
 
 
 class _Local(threading.local):
@@ -122,15 +117,12 @@ def watch() -> CollectiveWatch:
 class CollectiveWatch:
     """The collectives while they are measured, as `watch` returns it."""
 
-    __module__ = "gpuprof.distributed"
-
     _open: CollectiveWatch | None = None
     _lock = threading.Lock()
 
     def __init__(self, module: Any) -> None:
         self._undo: list[Callable[[], None]] = []
-        self._names: WeakKeyDictionary[Any, tuple[str, bool]] = WeakKeyDictionary()
-        self._backward = _BackwardPaths()
+        self._state = WatchState(self.close)
         with self._lock:
             if CollectiveWatch._open is not None:
                 message = (
@@ -147,11 +139,12 @@ class CollectiveWatch:
 
     @property
     def closed(self) -> bool:
-        """Whether the collectives are what they were."""
-        return CollectiveWatch._open is not self
+        """Whether the collectives are measured no more."""
+        return not self._state.is_open
 
     def close(self) -> None:
         """Put the functions back. Idempotent."""
+        self._state.is_open = False
         while self._undo:
             self._undo.pop()()
         with self._lock:
@@ -172,22 +165,22 @@ class CollectiveWatch:
         raise TypeError(message)
 
     def _attach(self, module: Any) -> None:
-        inner = module.distributed_c10d
-        is_compiling = loaded.torch().compiler.is_compiling
+        state = self._state
         for name in COLLECTIVES:
             function = getattr(module, name, None)
             if function is None:
                 continue
-            wrapper = _wrapped(name, function, self._names, is_compiling)
-            for place in (module, inner):
+            wrapper = _collective(name, function, state)
+            for place in (module, module.distributed_c10d):
                 if getattr(place, name, None) is function:
                     self._replace(place, name, wrapper)
-        self._replace(module.Work, "wait", _wrapped_wait(module.Work.wait, self._names))
-        autograd = loaded.torch().autograd
-        self._replace(autograd, "backward", self._backward.around(autograd.backward, is_compiling))
-        parallel = loaded.torch_part("nn.parallel.distributed").DistributedDataParallel
-        forward = _wrapped_forward(parallel.forward, self._backward, is_compiling)
-        self._replace(parallel, "forward", forward)
+        self._replace(module.Work, "wait", _wait(module.Work.wait, state))
+        parallel = loaded.torch_part("nn.parallel.distributed")
+        if parallel is not None:
+            paths = BackwardPaths()
+            autograd, ddp = loaded.torch().autograd, parallel.DistributedDataParallel
+            self._replace(autograd, "backward", _backward(autograd.backward, state, paths))
+            self._replace(ddp, "forward", _forward(ddp.forward, state, paths))
 
     def _replace(self, place: Any, name: str, function: Callable[..., Any]) -> None:
         before = getattr(place, name)
@@ -200,42 +193,42 @@ class CollectiveWatch:
         self._undo.append(put_back)
 
 
-@functools.lru_cache(maxsize=256)
-def _scope(name: str, on_cpu: bool) -> Any:
-    return _core.timer(f"{COLLECTIVE}{name}", backend="cpu" if on_cpu else "auto")
+def _collective(name: str, function: Callable[..., Any], state: WatchState) -> Callable[..., Any]:
+    place = _place_of_async(function)
 
-
-def _wrapped(
-    name: str,
-    function: Callable[..., Any],
-    names: WeakKeyDictionary[Any, tuple[str, bool]],
-    is_compiling: Callable[[], bool],
-) -> Callable[..., Any]:
     @functools.wraps(function)
     def collective(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or _local.inside:
+        if not state.measures() or _local.inside:
             return function(*args, **kwargs)
         on_cpu = _is_on_cpu((*args, *kwargs.values()))
-        if kwargs.get("async_op") or name in ("isend", "irecv", "batch_isend_irecv"):
-            work = function(*args, **kwargs)
-            for each in work if isinstance(work, list) else [work]:
-                if each is not None:
-                    names[each] = name, on_cpu
-            return work
-        with _scope(name, on_cpu), unwatched():
-            return function(*args, **kwargs)
+        is_async = kwargs.get("async_op") or args[place : place + 1] == (True,)
+        if not is_async and name not in RETURN_WORK:
+            with scope(name, on_cpu), unwatched():
+                return function(*args, **kwargs)
+        work = function(*args, **kwargs)
+        for each in work if isinstance(work, list) else [work]:
+            with suppress(TypeError):  # what is no Work of torch's
+                state.works[each] = name, on_cpu
+        return work
 
     return collective
 
 
-def _wrapped_wait(
-    function: Callable[..., Any], names: WeakKeyDictionary[Any, tuple[str, bool]]
-) -> Callable[..., Any]:
+def _place_of_async(function: Callable[..., Any]) -> int:
+    """Return where ``async_op`` stands among the positional arguments; far away if nowhere."""
+    with suppress(TypeError, ValueError):
+        names = [*inspect.signature(function).parameters]
+        if "async_op" in names:
+            return names.index("async_op")
+    return 1 << 20
+
+
+def _wait(function: Callable[..., Any], state: WatchState) -> Callable[..., Any]:
     @functools.wraps(function)
     def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
-        if _local.inside:
+        if not state.measures() or _local.inside:
             return function(work, *args, **kwargs)
-        with _scope(*names.get(work, (UNNAMED_WAIT, False))), unwatched():
+        with scope(*state.works.get(work, (UNNAMED_WAIT, False))), unwatched():
             return function(work, *args, **kwargs)
 
     return wait
@@ -251,104 +244,30 @@ def _is_on_cpu(values: tuple[Any, ...]) -> bool:
     return False
 
 
-class _BackwardPaths:
-    """The paths of scopes in which backward passes run now, by the threads that called them.
+def _backward(
+    function: Callable[..., Any], state: WatchState, paths: BackwardPaths
+) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        if not state.measures():
+            return function(*args, **kwargs)
+        with paths.noted():
+            return function(*args, **kwargs)
 
-    Autograd runs the callbacks of a pass on CUDA on a thread of its own, which has no scopes open.
-    """
-
-    def __init__(self) -> None:
-        self._running: list[tuple[int, tuple[str, ...]]] = []
-
-    def around(
-        self, function: Callable[..., Any], is_compiling: Callable[[], bool]
-    ) -> Callable[..., Any]:
-        """Return autograd's backward with the path noted while it runs."""
-
-        @functools.wraps(function)
-        def backward(*args: Any, **kwargs: Any) -> Any:
-            if is_compiling():
-                return function(*args, **kwargs)
-            with _core.timer(None, backend="cpu") as sample:  # unnamed: only its path is used
-                names = sample.names
-            entry = threading.get_ident(), names
-            self._running.append(entry)
-            try:
-                return function(*args, **kwargs)
-            finally:
-                self._running.remove(entry)
-
-        return backward
-
-    def prefix(self) -> str:
-        """Return what to write before a scope's name on this thread: the caller's path, or ''."""
-        own = threading.get_ident()
-        running = list(self._running)
-        if not running or any(thread == own for thread, _ in running):
-            return ""
-        return "".join(f"{name}/" for name in running[-1][1])
+    return backward
 
 
-def _wrapped_forward(
-    function: Callable[..., Any], paths: _BackwardPaths, is_compiling: Callable[[], bool]
+def _forward(
+    function: Callable[..., Any], state: WatchState, paths: BackwardPaths
 ) -> Callable[..., Any]:
     @functools.wraps(function)
     def forward(model: Any, *args: Any, **kwargs: Any) -> Any:
         result = function(model, *args, **kwargs)
-        if is_compiling() or not model.require_backward_grad_sync:
-            return result
-        if loaded.torch().is_grad_enabled():
-            tensor = _first_with_gradient(result)
-            if tensor is not None:
-                tensor.register_hook(_DdpWait(paths))
+        if state.measures() and model.require_backward_grad_sync:
+            with state.passive():
+                tensor = first_with_gradient(result)
+                if tensor is not None:
+                    tensor.register_hook(DdpWait(state, paths))
         return result
 
     return forward
-
-
-def _first_with_gradient(result: Any) -> Any:
-    """Return a tensor of a model's result through which the backward pass comes, or None."""
-    left = [result]
-    for _ in range(MOST_OUTPUTS):
-        if not left:
-            return None
-        value = left.pop()
-        if loaded.is_tensor(value):
-            if value.requires_grad:
-                return value
-        elif isinstance(value, dict):
-            left += reversed([*value.values()])
-        elif isinstance(value, (list, tuple)):
-            left += reversed(value)
-        elif hasattr(value, "__dataclass_fields__"):
-            left += [getattr(value, name, None) for name in value.__dataclass_fields__]
-    return None
-
-
-class _DdpWait:
-    """The hook on a result of DistributedDataParallel, and the callbacks that it leaves."""
-
-    def __init__(self, paths: _BackwardPaths) -> None:
-        self._paths = paths
-
-    def __call__(self, gradient: Any) -> None:
-        if CollectiveWatch._open is None:
-            return
-        self._on_cpu = gradient.device.type == "cpu"
-        self._leave(self._begin)
-
-    @staticmethod
-    def _leave(callback: Callable[[], None]) -> None:
-        loaded.torch().autograd.Variable._execution_engine.queue_callback(callback)
-
-    def _begin(self) -> None:
-        self._opened = _scope(DDP_WAIT, self._on_cpu)
-        prefix = self._paths.prefix()
-        if prefix:
-            backend = "cpu" if self._on_cpu else "auto"
-            self._opened = _core.timer(f"{prefix}{COLLECTIVE}{DDP_WAIT}", backend=backend)
-        self._leave(self._end)
-        self._opened.__enter__()
-
-    def _end(self) -> None:
-        self._opened.__exit__(None, None, None)

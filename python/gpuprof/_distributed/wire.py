@@ -1,26 +1,34 @@
-"""The statistics of one rank as bytes: a line that says what they are, then compressed JSON.
+"""The statistics of one rank as bytes: a line that says what they are, then two parts of JSON.
 
 The line can be read by any version. The rest is taken only from the same version of gpuprof, and
-nothing of it is run: a value in the store is data that another process wrote.
+nothing of it is run: a value in the store is data that another process wrote. The first part has
+what the table of all ranks needs, in columns, because rank 0 reads it of every rank; the second has
+all of the statistics, and is read when somebody asks for them. Both are compressed.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import zlib
+from array import array
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
 from gpuprof._timing.stats import Stats
 
+if TYPE_CHECKING:
+    from gpuprof._timing.rows import Names
+
 MAGIC = b"gpuprof-ranks"
 FORMAT = 1
 MOST_HEAD = 256
-FIGURES = ("count", "total", "mean", "p50", "min", "max")  # that a table needs
 MOST_BYTES = 256 << 20  # uncompressed; 10,000 rows are about 10 MiB
+TIMES = ("count", "total", "mean", "p50", "min", "max")
+TOTALS = ("gpu", "host")
 
 
 class WireError(ValueError):
@@ -28,17 +36,79 @@ class WireError(ValueError):
 
 
 @dataclass(frozen=True)
+class Columns:
+    """The rows with a measurement: `times` on each row's own clock, `totals` on both, all in ms."""
+
+    names: list[Names]
+    clocks: list[str]
+    times: dict[str, array[float]]
+    totals: dict[str, array[float]]
+    pending: int
+
+    @classmethod
+    def of(cls, stats: Stats) -> Columns:
+        """Return those of this process."""
+        rows = [row for row in stats.values() if row.time.count]
+        return cls(
+            [row.names for row in rows],
+            [row.clock for row in rows],
+            {name: array("d", [getattr(row.time, name) for row in rows]) for name in TIMES},
+            {name: array("d", [getattr(row, name).total for row in rows]) for name in TOTALS},
+            sum(row.pending for row in stats.values()),
+        )
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Columns:
+        """Read what another rank wrote; one of `_DAMAGE` where it is not what it should be."""
+        names = [tuple(each) for each in data["names"]]
+        clocks = list(data["clocks"])
+        times = {name: array("d", data["times"][name]) for name in TIMES}
+        totals = {name: array("d", data["totals"][name]) for name in TOTALS}
+        for column in (clocks, *times.values(), *totals.values()):
+            if len(column) != len(names):
+                message = f"{len(names)} rows and {len(column)} values"
+                raise ValueError(message)
+        for column in (*times.values(), *totals.values()):
+            if not all(map(math.isfinite, column)) or min(column, default=0.0) < 0.0:
+                message = "times that are none"
+                raise ValueError(message)
+        if min(times["count"], default=1.0) < 1.0:
+            message = "rows without a measurement"
+            raise ValueError(message)
+        texts = [text for each in names for text in each]
+        if not all(names) or not all(isinstance(text, str) for text in (*texts, *clocks)):
+            message = "names that are no text"
+            raise ValueError(message)
+        return cls(names, clocks, times, totals, int(data["pending"]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "names": self.names,
+            "clocks": self.clocks,
+            "times": {name: column.tolist() for name, column in self.times.items()},
+            "totals": {name: column.tolist() for name, column in self.totals.items()},
+            "pending": self.pending,
+        }
+
+
+@dataclass(frozen=True)
 class Packed:
-    """What one rank wrote, still compressed."""
+    """What one rank wrote; its statistics are still compressed."""
 
     host: str
     process: int
-    dropped: int
-    raw: bytes
+    statistics: bytes
 
     def stats(self) -> Stats:
-        """Return the statistics of the rank."""
-        return Stats.from_dict(_data(self.raw)["stats"])
+        """Return the statistics of the rank; `WireError` where they are damaged."""
+        try:
+            return Stats.from_dict(_loaded(self.statistics))
+        except _DAMAGE as error:
+            raise _damaged(error) from None
+
+
+_DAMAGE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
 def version() -> str:
@@ -48,16 +118,17 @@ def version() -> str:
 
 def pack(stats: Stats) -> bytes:
     """Return the statistics as bytes."""
-    data = {"host": socket.gethostname(), "process": os.getpid(), "stats": stats.to_dict()}
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
-    return b"%s %d %s\n" % (MAGIC, FORMAT, version().encode()) + zlib.compress(text.encode(), 1)
+    about = {"host": socket.gethostname(), "process": os.getpid()}
+    first = _dumped({**about, **Columns.of(stats).to_dict()})
+    head = b"%s %d %s %d\n" % (MAGIC, FORMAT, version().encode(), len(first))
+    return head + first + _dumped(stats.to_dict())
 
 
-def unpack(raw: bytes) -> tuple[Packed, list[dict[str, Any]]]:
-    """Return what a rank wrote, and its rows as plain data; raises `WireError`."""
+def unpack(raw: bytes) -> tuple[Packed, Columns]:
+    """Return what a rank wrote, and the columns in it; raises `WireError`."""
     head = raw[:MOST_HEAD].partition(b"\n")[0]
     words = head.split(b" ")
-    if words[0] != MAGIC or len(words) != 3:
+    if words[0] != MAGIC or len(words) != 4:
         message = "it wrote no statistics of gpuprof"
         raise WireError(message)
     if words[1] != b"%d" % FORMAT:
@@ -66,43 +137,36 @@ def unpack(raw: bytes) -> tuple[Packed, list[dict[str, Any]]]:
     if words[2] != version().encode():
         message = f"it has gpuprof {_shown(words[2])}, and this rank {version()}"
         raise WireError(message)
-    data = _data(raw)
+    begin = len(head) + 1
     try:
-        stats = data["stats"]
-        rows = [_checked_row(row) for row in stats["rows"]]
-        packed = Packed(str(data["host"]), int(data["process"]), int(stats["dropped"]), raw)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise WireError(f"its statistics are damaged: {error!r}") from None
-    return packed, rows
+        end = begin + int(words[3])
+        data = _loaded(raw[begin:end])
+        host, process = str(data["host"]), int(data["process"])
+        return Packed(host, process, raw[end:]), Columns.from_dict(data)
+    except _DAMAGE as error:
+        raise _damaged(error) from None
 
 
-def _data(raw: bytes) -> dict[str, Any]:
+def _dumped(data: dict[str, Any]) -> bytes:
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return zlib.compress(text.encode(), 1)
+
+
+def _loaded(part: bytes) -> dict[str, Any]:
     inflate = zlib.decompressobj()
     try:
-        text = inflate.decompress(raw.partition(b"\n")[2], MOST_BYTES)
-        if not inflate.eof:
-            raise WireError("its statistics are cut off or too large")
-        data = json.loads(text)
-    except (zlib.error, ValueError, RecursionError) as error:
-        if isinstance(error, WireError):
-            raise
-        raise WireError(f"its statistics are damaged: {error}") from None
-    if not isinstance(data, dict):
-        raise WireError("its statistics are damaged: they are no object")
+        text = inflate.decompress(part, MOST_BYTES)
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+    if not inflate.eof:
+        message = "cut off, or too large"
+        raise ValueError(message)
+    data: dict[str, Any] = json.loads(text)
     return data
 
 
-def _checked_row(row: dict[str, Any]) -> dict[str, Any]:
-    names = row["names"]
-    if not names or not all(isinstance(name, str) for name in names):
-        message = f"a row has the names {names!r}"
-        raise ValueError(message)
-    for clock in ("gpu", "host"):
-        if row[clock] is not None and not all(row[clock][figure] >= 0 for figure in FIGURES):
-            message = f"the times of {'/'.join(names)} are no times"
-            raise ValueError(message)
-    str(row["clock"]), int(row["pending"])
-    return row
+def _damaged(error: Exception) -> WireError:
+    return WireError(f"its statistics are damaged: {type(error).__name__}: {error}")
 
 
 def _shown(word: bytes) -> str:

@@ -1,0 +1,117 @@
+"""What DistributedDataParallel waits for at the end of a backward pass.
+
+Its all-reduces begin in C++ and are waited for in a callback that it leaves to autograd. Autograd
+runs callbacks in the order in which they were left: one that is left before, by a hook on a result
+of the forward pass, begins the scope, and leaves another one, which ends it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gpuprof._core as _core
+from gpuprof._distributed.state import DDP_WAIT, WatchState, scope, scope_below
+from gpuprof._frameworks import loaded
+
+MOST_OUTPUTS = 1_000  # that are looked through for a tensor in the result of a model
+MOST_TASKS = 1_000  # backward passes that have failed leave their number
+
+
+class BackwardPaths:
+    """The paths of scopes in which backward passes run now, by the threads that called them.
+
+    Autograd runs the callbacks of a pass on CUDA on a thread of its own, which has no scopes open.
+    """
+
+    def __init__(self) -> None:
+        self._running: list[tuple[int, tuple[str, ...]]] = []
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """A block in which this thread runs a backward pass."""
+        with _core.timer(None, backend="cpu") as sample:  # unnamed: only its path is used
+            names = sample.names
+        entry = threading.get_ident(), names
+        self._running.append(entry)
+        try:
+            yield
+        finally:
+            self._running.remove(entry)
+
+    def prefix(self) -> str:
+        """Return what stands before a scope's name on this thread: the caller's path, or nothing.
+
+        Of several backward passes at once the last one counts.
+        """
+        own = threading.get_ident()
+        running = list(self._running)
+        if not running or any(thread == own for thread, _ in running):
+            return ""
+        return "".join(f"{name}/" for name in running[-1][1])
+
+
+def first_with_gradient(result: Any) -> Any:
+    """Return a tensor of a model's result through which the backward pass comes, or None."""
+    left = [result]
+    for _ in range(MOST_OUTPUTS):
+        if not left:
+            return None
+        value = left.pop()
+        if loaded.is_tensor(value):
+            if value.requires_grad:
+                return value
+        elif isinstance(value, dict):
+            left += reversed([*value.values()])
+        elif isinstance(value, (list, tuple)):
+            left += reversed(value)
+        elif hasattr(value, "__dataclass_fields__"):
+            left += [getattr(value, name, None) for name in value.__dataclass_fields__]
+    return None
+
+
+class DdpWait:
+    """The hook on a result of the forward pass, and the callbacks that it leaves."""
+
+    def __init__(self, state: WatchState, paths: BackwardPaths) -> None:
+        self._state = state
+        self._paths = paths
+        self._task = -1
+        self._on_cpu = False
+        self._opened: Any = None
+
+    def __call__(self, gradient: Any) -> None:
+        """Leave the first callback; once in a pass, however many results come to it."""
+        if not self._state.measures():
+            return
+        with self._state.passive():
+            self._task = loaded.torch()._C._current_graph_task_id()
+            tasks = self._state.tasks
+            if self._task in tasks:
+                return
+            if len(tasks) >= MOST_TASKS:
+                tasks.clear()
+            tasks.add(self._task)
+            self._on_cpu = gradient.device.type == "cpu"
+            _leave(self._begin)
+
+    def _begin(self) -> None:
+        with self._state.passive():
+            _leave(self._end)
+            prefix = self._paths.prefix()
+            own = scope_below(prefix, DDP_WAIT, self._on_cpu) if prefix else None
+            self._opened = own or scope(DDP_WAIT, self._on_cpu)
+            self._opened.__enter__()
+
+    def _end(self) -> None:
+        self._state.tasks.discard(self._task)
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.__exit__(None, None, None)
+
+
+def _leave(callback: Callable[[], None]) -> None:
+    """Have autograd run a callback at the end of the backward pass that runs now."""
+    loaded.torch().autograd.Variable._execution_engine.queue_callback(callback)

@@ -1,0 +1,207 @@
+"""One scope on all ranks, and what each rank spent in collectives. Times are milliseconds.
+
+Figures by rank are in arrays, not in an object each, so that 1,024 ranks of 100 scopes take a few
+megabytes.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpuprof._common.text import output_text
+from gpuprof._distributed.wire import TIMES, Columns
+
+if TYPE_CHECKING:
+    from gpuprof._timing.rows import Names
+
+COLLECTIVE = "collective/"  # begins the name of a scope around a collective
+FIGURES = (*TIMES, "waiting")
+
+
+@dataclass(frozen=True, slots=True)
+class RankTimes:
+    """One scope on one rank, in milliseconds.
+
+    `waiting_ms` is what one call of the scope spends in collectives inside it, on the scope's own
+    clock, and `own_ms` the rest of its mean.
+    """
+
+    rank: int
+    count: int
+    total_ms: float
+    mean_ms: float
+    p50_ms: float
+    min_ms: float
+    max_ms: float
+    waiting_ms: float
+
+    @property
+    def own_ms(self) -> float:
+        """The mean of one call less its waiting in collectives."""
+        return self.mean_ms - self.waiting_ms
+
+
+class RankRow(Mapping[int, RankTimes]):
+    """One scope on one clock, on all ranks that measured it: a mapping from ranks to times.
+
+    `names` are the scopes of the path, outermost first, and `path` joins them by ``/``. The
+    figures of the row are over ranks, each rank with the mean of one call.
+    """
+
+    def __init__(self, names: Names, clock: str) -> None:
+        self.names = names
+        self.clock = clock
+        self.path = "/".join(names)
+        self._ranks = array("l")
+        self._figures = {figure: array("d") for figure in FIGURES}
+
+    def add(self, rank: int, times: Sequence[float], waiting_ms: float) -> None:
+        """Take in a further rank: its count, total, mean, p50, min and max, and all it waited."""
+        count, _, mean, *_ = times
+        self._ranks.append(rank)
+        figures = (*times, min(waiting_ms / count, mean))
+        for column, value in zip(self._figures.values(), figures, strict=True):
+            column.append(value)
+
+    @property
+    def total_ms(self) -> float:
+        """The total of all ranks."""
+        return sum(self._figures["total"])
+
+    def __getitem__(self, rank: int) -> RankTimes:
+        try:
+            place = self._ranks.index(rank)
+        except (ValueError, TypeError):
+            raise KeyError(rank) from None
+        count, *times = (self._figures[figure][place] for figure in FIGURES)
+        return RankTimes(rank, int(count), *times)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._ranks)
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    @property
+    def name(self) -> str:
+        """The last of the names."""
+        return self.names[-1]
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether it is a collective, as `watch` measures them."""
+        return COLLECTIVE in self.name
+
+    @property
+    def mean_ms(self) -> float:
+        """The mean over ranks."""
+        return statistics.fmean(self._figures["mean"])
+
+    @property
+    def p50_ms(self) -> float:
+        """The median over ranks, of each rank's median."""
+        return statistics.median(self._figures["p50"])
+
+    @property
+    def min_ms(self) -> float:
+        """The mean of the rank with the lowest."""
+        return min(self._figures["mean"])
+
+    @property
+    def max_ms(self) -> float:
+        """The mean of the rank with the highest."""
+        return max(self._figures["mean"])
+
+    @property
+    def waiting_ms(self) -> float:
+        """What one call spends in collectives inside it, the mean over ranks."""
+        return statistics.fmean(self._figures["waiting"])
+
+    @property
+    def _own(self) -> list[float]:
+        columns = self._figures["mean"], self._figures["waiting"]
+        return [mean - waiting for mean, waiting in zip(*columns, strict=True)]
+
+    @property
+    def slowest_rank(self) -> int:
+        """The rank that the others wait for.
+
+        It has the most time without its waiting in collectives; of a collective itself, the least
+        time in it.
+        """
+        if self.is_collective:
+            means = self._figures["mean"]
+            return self._ranks[means.index(min(means))]
+        own = self._own
+        return self._ranks[own.index(max(own))]
+
+    @property
+    def imbalance(self) -> float:
+        """The slowest rank's time over the mean of all, both without waiting in collectives.
+
+        1.0 is balanced. NaN for a collective.
+        """
+        if self.is_collective:
+            return math.nan
+        own = self._own
+        mean = statistics.fmean(own)
+        return max(own) / mean if mean > 0.0 else 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plain form: the figures over ranks, and those of each rank as lists."""
+        over = ("mean_ms", "p50_ms", "min_ms", "max_ms", "waiting_ms", "slowest_rank", "imbalance")
+        data = {name: _finite(getattr(self, name)) for name in over}
+        lists = {f"{name}_ms": [*values] for name, values in self._figures.items()}
+        lists["count"] = [int(count) for count in lists.pop("count_ms")]
+        return {
+            "path": output_text(self.path),
+            "names": [output_text(name) for name in self.names],
+            "clock": output_text(self.clock),
+            **data,
+            "by_rank": {"rank": [*self._ranks], **lists},
+        }
+
+    def __repr__(self) -> str:
+        return (
+            f"<RankRow {self.path!r} ({self.clock}): {len(self)} ranks, mean {self.mean_ms:.4g} ms,"
+            f" slowest rank {self.slowest_rank}>"
+        )
+
+
+class Waiting:
+    """What one rank spent in collectives, by the text of each path around them.
+
+    By the text, because the part of DistributedDataParallel that runs on another thread is known by
+    its path's text only.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self._on_gpu: dict[str, float] = {}
+        self._on_host: dict[str, float] = {}
+        for place, names in enumerate(columns.names):
+            if COLLECTIVE not in names[-1]:
+                continue
+            text = "/".join(names)
+            host = columns.totals["host"][place]
+            gpu = columns.totals["gpu"][place] if columns.clocks[place] == "cuda" else host
+            around = text[: text.rindex(COLLECTIVE)].rstrip("/")
+            while around:
+                self._on_gpu[around] = self._on_gpu.get(around, 0.0) + gpu
+                self._on_host[around] = self._on_host.get(around, 0.0) + host
+                around = around.rpartition("/")[0]
+
+    def inside(self, names: Names, clock: str) -> float:
+        """Return the total inside a scope in milliseconds, as the scope's own clock sees it."""
+        if COLLECTIVE in names[-1]:
+            return 0.0
+        by_text = self._on_gpu if clock == "cuda" else self._on_host
+        return by_text.get("/".join(names), 0.0)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,199 @@
+"""Ranks on two GPUs, started by torchrun: statistics, waiting in NCCL's collectives, traces.
+
+Run it from the repository's root:
+``torchrun --standalone --nproc-per-node 2 -m tests.gpu.support.distributed_ranks NAME FOLDER``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import gpuprof
+from gpuprof import distributed
+
+STEPS = 10
+SLOWER_MS = 20.0
+
+
+def spin(ms: float) -> None:
+    """Run a kernel that takes that long."""
+    torch.cuda._sleep(int(ms * _cycles_per_ms()))
+
+
+_rate: list[float] = []
+
+
+def _cycles_per_ms() -> float:
+    if not _rate:
+        for cycles in (1_000_000, 20_000_000):  # the first one loads the kernel
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            torch.cuda._sleep(cycles)
+            end.record()
+            end.synchronize()
+            _rate[:] = [cycles / begin.elapsed_time(end)]
+    return _rate[0]
+
+
+def _ready() -> None:
+    torch.cuda.synchronize()
+    dist.barrier()
+    gpuprof.reset()
+
+
+def _table() -> Any:
+    return distributed.gather_stats(60.0)
+
+
+def all_reduce(rank: int, _folder: Path) -> None:
+    """A slow kernel on one rank, then an all-reduce: the other one waits on its stream."""
+    values = torch.ones(1 << 20, device="cuda")
+    spin(1.0)
+    dist.all_reduce(values)
+    for slow in range(2):
+        for is_async in (False, True):
+            with distributed.watch():
+                _ready()
+                begun = time.monotonic()
+                for _ in range(STEPS):
+                    with gpuprof.timer("step"):
+                        if rank == slow:
+                            spin(SLOWER_MS)
+                        work = dist.all_reduce(values, async_op=is_async)
+                        if work is not None:
+                            work.wait()
+                queued = (time.monotonic() - begun) * 1e3
+            found = _table()
+            assert queued < STEPS * SLOWER_MS, "the host has waited for the GPU"
+            if rank != 0:
+                continue
+            step, wait = found["step", "cuda"], found["step/collective/all_reduce", "cuda"]
+            assert found.slowest_rank == step.slowest_rank == wait.slowest_rank == slow, found
+            assert step[slow].own_ms > 0.8 * SLOWER_MS, found
+            assert step[1 - slow].waiting_ms > 0.5 * SLOWER_MS, found
+            assert step.imbalance > 1.5, found
+
+
+def ddp(rank: int, _folder: Path) -> None:
+    """What DDP waits for at the end of a backward pass, which runs on a thread of autograd."""
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.Linear(1024, 1024), nn.ReLU()) for _ in range(4)]
+    model = DistributedDataParallel(nn.Sequential(*layers).cuda(), device_ids=[rank])
+    data = torch.randn(64, 1024, device="cuda")
+
+    def step(slow: int | None) -> None:
+        with gpuprof.timer("step"):
+            with gpuprof.timer("forward"):
+                if rank == slow:
+                    spin(SLOWER_MS)
+                loss = model(data).square().mean()
+            with gpuprof.timer("backward"):
+                loss.backward()
+
+    for _ in range(5):
+        step(None)
+    with distributed.watch():
+        for slow in range(2):
+            _ready()
+            for _ in range(STEPS):
+                step(slow)
+            found = _table()
+            with model.no_sync():
+                step(None)
+            if rank != 0:
+                continue
+            wait = found["step/backward/collective/ddp"]
+            assert (wait.clock, len(wait), wait[0].count) == ("cuda", 2, STEPS), found
+            assert found.slowest_rank == wait.slowest_rank == slow, found
+            assert found["step/backward"][1 - slow].waiting_ms > 0.5 * SLOWER_MS, found
+            assert found["step"][slow].own_ms > 0.8 * SLOWER_MS, found
+
+
+def gather(rank: int, _folder: Path) -> None:
+    """Through the store of torchrun's agent, and with a collective on NCCL."""
+    for collective in (False, True, False):
+        _ready()
+        with gpuprof.timer("step"):
+            spin(1.0)
+        found = distributed.gather_stats(60.0, collective=collective)
+        if rank == 0:
+            assert found is not None
+            assert (found.ranks, found.missing) == ((0, 1), ()), found
+            assert [found["step"][each].count for each in (0, 1)] == [1, 1], found
+        else:
+            assert found is None
+
+
+def hung(rank: int, folder: Path) -> None:
+    """A rank that never comes to an all-reduce: rank 0 has its GPU waiting, and is not stopped."""
+    values = torch.ones(1024, device="cuda")
+    dist.all_reduce(values)
+    _ready()
+    over = folder / "over"
+    if rank == 1:
+        while not over.exists():
+            time.sleep(0.05)
+        dist.all_reduce(values)
+        torch.cuda.synchronize()
+        return
+    with distributed.watch(), gpuprof.timer("step"):
+        dist.all_reduce(values)
+    begun = time.monotonic()
+    found = distributed.gather_stats(5.0)
+    seconds = time.monotonic() - begun
+    over.touch()
+    assert found is not None
+    assert (found.missing, found.pending) == ((1,), (0,)), found
+    assert seconds < 10.0, seconds
+    torch.cuda.synchronize()
+
+
+def trace(rank: int, folder: Path) -> None:
+    """Both ranks in one file, with GPU tracks, and all-reduces that overlap."""
+    values = torch.ones(1 << 20, device="cuda")
+    dist.all_reduce(values)
+    with distributed.watch(), distributed.trace(folder / "run.json", timeout=60.0) as written:
+        for _ in range(STEPS):
+            with gpuprof.timer("step"):
+                spin(1.0 + rank)
+                dist.all_reduce(values)
+            torch.cuda.synchronize()
+    if rank == 0:
+        result = written.result
+        assert result is not None
+        assert not result.problems, result
+        assert result.ranks == (0, 1)
+
+
+CHECKS: dict[str, Callable[[int, Path], None]] = {
+    each.__name__: each for each in (all_reduce, ddp, gather, hung, trace)
+}
+
+
+def main(name: str, folder: str) -> None:
+    """Run one check as the rank that torchrun has made this process."""
+    rank = int(os.environ["LOCAL_RANK"])
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
+    spin(0.1)  # the first one waits for the GPU
+    try:
+        CHECKS[name](rank, Path(folder))
+        torch.cuda.synchronize()
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+    print(f"rank {rank} is done")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
