@@ -42,7 +42,10 @@ _NAMES = {
     "_timing.stats": "| Stats",
     "_timing.timer": "Timer",
     "_trace.events": "counter | Counter name_stream",
-    "_trace.writer": "TraceWriter trace",
+    "_trace.api": "trace",
+    "_trace.flight_recorder": "| FlightRecorder",
+    "_trace.window": "| TraceWindows",
+    "_trace.writer": "TraceWriter",
     "_graphs.capture": (
         "capture | begin_capture capture_info capture_status end_capture is_stream_capturing"
     ),
