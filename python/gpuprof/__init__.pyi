@@ -60,8 +60,10 @@ from gpuprof._timing.timer import Timer as Timer
 from gpuprof._trace.events import Counter as Counter
 from gpuprof._trace.events import counter as counter
 from gpuprof._trace.events import name_stream as name_stream
+from gpuprof._trace.api import trace as trace
+from gpuprof._trace.flight_recorder import FlightRecorder as FlightRecorder
+from gpuprof._trace.window import TraceWindows as TraceWindows
 from gpuprof._trace.writer import TraceWriter as TraceWriter
-from gpuprof._trace.writer import trace as trace
 from gpuprof._graphs.capture import begin_capture as begin_capture
 from gpuprof._graphs.capture import capture as capture
 from gpuprof._graphs.capture import capture_info as capture_info
