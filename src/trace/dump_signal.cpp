@@ -6,22 +6,29 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <string>
 #include <system_error>
+#include <utility>
 
 namespace gpuprof::trace {
 namespace {
 
 constexpr int kSignals = 65;
+constexpr std::size_t kLevels = 4;
 
 struct Watched {
   std::atomic<std::uint64_t> seen{0};
   std::atomic<std::uint64_t> answers{0};
   std::atomic<std::uint64_t> users{0};
   std::atomic<pid_t> process{0};  // whose users they are
-  struct sigaction previous{};    // set before the handler is
+  // What was there before each of the handlers; set before that one is.
+  std::array<struct sigaction, kLevels> previous{};
+  std::size_t levels = 0;
 };
 std::array<Watched, kSignals> watched;
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+Watched& of(int number) noexcept { return watched[static_cast<std::size_t>(number)]; }
 
 bool ends_process(int number) noexcept {
   return number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGQUIT ||
@@ -46,19 +53,17 @@ void end_process_by(int number) noexcept {
   ::kill(::getpid(), number);
 }
 
-// A handler that the program has put over this one, and that this one was then put over, calls it
-// again.
+// A handler that the program has put over one of these calls it, and is called by the next.
 __attribute__((tls_model("initial-exec"))) thread_local std::array<bool, kSignals> handling{};
 
-void handle(int number, siginfo_t* info, void* context) {
-  bool& inside = handling[static_cast<std::size_t>(number)];
-  if (inside) return;
-  inside = true;
+void handle_at(std::size_t level, int number, siginfo_t* info, void* context) {
   const int saved = errno;
-  Watched& signal = watched[static_cast<std::size_t>(number)];
+  Watched& signal = of(number);
+  bool& inside = handling[static_cast<std::size_t>(number)];
+  const bool is_first = !std::exchange(inside, true);
   const bool ours = signal.process.load() == ::getpid() && signal.users.load() != 0;
-  if (ours) signal.seen.fetch_add(1);
-  const struct sigaction& previous = signal.previous;
+  if (ours && is_first) signal.seen.fetch_add(1);
+  const struct sigaction& previous = signal.previous[level];
   if (has_handler(previous)) {
     if ((previous.sa_flags & SA_SIGINFO) != 0) {
       previous.sa_sigaction(number, info, context);
@@ -68,14 +73,24 @@ void handle(int number, siginfo_t* info, void* context) {
   } else if (!ours && is_default(previous) && ends_process(number)) {
     end_process_by(number);
   }
+  if (is_first) inside = false;
   errno = saved;
-  inside = false;
 }
 
+using Handler = void (*)(int number, siginfo_t* info, void* context);
+
+template <std::size_t kLevel>
+void handle(int number, siginfo_t* info, void* context) {
+  handle_at(kLevel, number, info, context);
+}
+constexpr std::array<Handler, kLevels> kHandlers{&handle<0>, &handle<1>, &handle<2>, &handle<3>};
+
+// Whether the newest of these handlers is the signal's.
 bool is_installed(int number) noexcept {
+  const std::size_t levels = of(number).levels;
   struct sigaction now{};
-  return ::sigaction(number, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) != 0 &&
-         now.sa_sigaction == &handle;
+  return levels != 0 && ::sigaction(number, nullptr, &now) == 0 &&
+         (now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == kHandlers[levels - 1];
 }
 
 [[noreturn]] void fail(int number) {
@@ -83,19 +98,21 @@ bool is_installed(int number) noexcept {
                           "cannot handle signal " + std::to_string(number));
 }
 
-// A previous handler of Python needs system calls to be interrupted; without one, nothing should.
+// Where the program has put a handler over the newest one, that may call it: another one is put
+// over that, so that the two never call each other in turn. A previous handler of Python needs
+// system calls to be interrupted; without one, nothing should.
 void install(int number) {
-  Watched& signal = watched[static_cast<std::size_t>(number)];
-  if (is_installed(number)) return;
-  // Before the handler is there, which reads it.
-  if (::sigaction(number, nullptr, &signal.previous) != 0) fail(number);
+  Watched& signal = of(number);
+  if (is_installed(number) || signal.levels == kLevels) return;
+  struct sigaction& previous = signal.previous[signal.levels];
+  if (::sigaction(number, nullptr, &previous) != 0) fail(number);  // the handler reads it
   struct sigaction action{};
-  action.sa_sigaction = &handle;
-  action.sa_mask = signal.previous.sa_mask;
-  const bool restarts =
-      !has_handler(signal.previous) || (signal.previous.sa_flags & SA_RESTART) != 0;
+  action.sa_sigaction = kHandlers[signal.levels];
+  action.sa_mask = previous.sa_mask;
+  const bool restarts = !has_handler(previous) || (previous.sa_flags & SA_RESTART) != 0;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | (restarts ? SA_RESTART : 0);
   if (::sigaction(number, &action, nullptr) != 0) fail(number);
+  ++signal.levels;
 }
 
 }  // namespace
@@ -108,7 +125,7 @@ bool can_watch_signal(int number) noexcept {
 }
 
 void watch_signal(int number) {
-  Watched& signal = watched[static_cast<std::size_t>(number)];
+  Watched& signal = of(number);
   if (signal.process.load() != ::getpid()) {  // the users are the parent's
     signal.users.store(0);
     signal.seen.store(0);
@@ -119,20 +136,21 @@ void watch_signal(int number) {
   signal.users.fetch_add(1);
 }
 
-// If the program has put a handler over this one, it calls this one: it has to stay.
+// One that the program has put a handler over has to stay: that one may call it.
 void unwatch_signal(int number) noexcept {
-  Watched& signal = watched[static_cast<std::size_t>(number)];
-  if (signal.users.fetch_sub(1) != 1 || !is_installed(number)) return;
-  ::sigaction(number, &signal.previous, nullptr);
+  Watched& signal = of(number);
+  if (signal.users.fetch_sub(1) != 1) return;
+  while (is_installed(number)) {
+    if (::sigaction(number, &signal.previous[signal.levels - 1], nullptr) != 0) return;
+    --signal.levels;
+  }
 }
 
-std::uint64_t signals_seen(int number) noexcept {
-  return watched[static_cast<std::size_t>(number)].seen.load();
-}
+std::uint64_t signals_seen(int number) noexcept { return of(number).seen.load(); }
 
 void answer_signal(int number) noexcept {
-  Watched& signal = watched[static_cast<std::size_t>(number)];
-  if (!is_default(signal.previous) || !ends_process(number)) return;
+  Watched& signal = of(number);
+  if (!is_default(signal.previous[0]) || !ends_process(number)) return;
   if (signal.answers.fetch_add(1) + 1 >= signal.users.load()) end_process_by(number);
 }
 

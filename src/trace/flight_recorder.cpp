@@ -175,7 +175,7 @@ bool FlightRecorder::is_settled(const Round& round) const noexcept {
 
 bool FlightRecorder::end_round(const Round& round) noexcept {
   try {
-    if (job_ && !job_->output && is_settled(round)) begin_file(round);
+    if (job_ && !job_->output && is_settled(round)) begin_file();
     if (job_ && job_->output) write_some(round, driver::monotonic_now() + kPiece);
     ring_.trim(round.now);
   } catch (const std::exception& error) {
@@ -184,7 +184,7 @@ bool FlightRecorder::end_round(const Round& round) noexcept {
   return (job_ && job_->output) || (!job_ && has_calls_);
 }
 
-void FlightRecorder::begin_file(const Round& round) {
+void FlightRecorder::begin_file() {
   const bool is_numbered = !job_->call || job_->call->request.descriptor < 0;
   if (is_numbered && dumps_ >= options_.max_dumps) {
     if (!std::exchange(has_said_enough_, true)) {
@@ -209,7 +209,7 @@ void FlightRecorder::begin_file(const Round& round) {
   }
   job_->left_out = gpu_clock.count_in_flight();
   job_->snapshot = ring_.snapshot();
-  job_->from = std::max(round.now - options_.keep, base_time());
+  job_->from = std::max(job_->asked - options_.keep, base_time());
   job_->since = std::max(job_->from, ring_.since());
   job_->output = std::make_unique<Output>(number(), std::move(options));
 }
@@ -312,7 +312,7 @@ void FlightRecorder::finish(const Round& round) noexcept {
         closed_calls_ = calls_.empty();
         if (closed_calls_) break;
       } else {
-        if (!job_->output) begin_file(round);
+        if (!job_->output) begin_file();
         if (job_) write_some(round, INT64_MAX);
       }
     } catch (const std::exception& error) {

@@ -88,7 +88,7 @@ class FlightRecorder final : public EventSink {
   bool take_job(HostNanoseconds now);
   [[nodiscard]] bool asks(HostNanoseconds now) noexcept;
   [[nodiscard]] bool is_settled(const Round& round) const noexcept;
-  void begin_file(const Round& round);
+  void begin_file();
   void write_some(const Round& round, HostNanoseconds until);
   void complete_file(const Round& round);
   void end_job(const std::string& error) noexcept;

@@ -84,7 +84,7 @@ std::shared_ptr<Entry> find(const Shared& s, std::uint32_t number) noexcept {
 
 void update_recording(const Shared& s) noexcept {
   const bool any = std::any_of(s.entries.begin(), s.entries.end(), [](const auto& entry) {
-    return entry->known && !entry->ended && entry->sink->collects();
+    return entry->known && !entry->closing && entry->sink->collects();
   });
   recording.store(any, std::memory_order_relaxed);
 }
@@ -407,7 +407,6 @@ void end(std::uint32_t number) noexcept {
   Shared& s = shared();
   const Lock lock(mutex());
   if (const std::shared_ptr<Entry> entry = find(s, number)) entry->end();
-  update_recording(s);
 }
 
 State close(std::uint32_t number) {

@@ -34,10 +34,11 @@ struct Limit {
 struct Limits {
   driver::ForkMutex mutex;
   std::vector<Limit> all;
-  // The smallest one of each path, by its order, so that a sample within its limit needs no lock.
-  // A float is rounded down, which the exact comparison puts right.
-  std::array<std::atomic<float>, timing::kMaxPaths> smallest{};
 };
+
+// The smallest one of each path, by its order, so that a sample within its limit needs no lock. A
+// float is rounded down, which the exact comparison puts right.
+std::array<std::atomic<float>, timing::kMaxPaths> smallest_limit{};
 
 Limits& limits() {
   static Limits& storage = *new Limits;
@@ -46,12 +47,12 @@ Limits& limits() {
 const bool limits_fork_hook = (limits(), true);  // a child may not make it
 
 float smallest_of(const timing::Path& path) {
-  Limits& l = limits();
-  const bool has_place = path.order < l.smallest.size();
+  const bool has_place = path.order < smallest_limit.size();
   if (has_place) {
-    const float known = l.smallest[path.order].load(std::memory_order_relaxed);
+    const float known = smallest_limit[path.order].load(std::memory_order_relaxed);
     if (known != kNotKnown) return known;
   }
+  Limits& l = limits();
   const std::lock_guard lock(l.mutex);
   float least = kNoLimit;
   for (const Limit& limit : l.all) {
@@ -59,7 +60,7 @@ float smallest_of(const timing::Path& path) {
       least = std::min(least, std::nextafter(static_cast<float>(limit.ms), 0.0F));
     }
   }
-  if (has_place) l.smallest[path.order].store(least, std::memory_order_relaxed);
+  if (has_place) smallest_limit[path.order].store(least, std::memory_order_relaxed);
   return least;
 }
 
@@ -110,7 +111,7 @@ void set_limits(std::uint32_t recorder, const ScopeLimits& of_scopes) {
   for (const auto& [scope, ms] : of_scopes) {
     l.all.push_back({recorder, generation, timing::shortened_path(scope), ms});
   }
-  for (std::atomic<float>& each : l.smallest) each.store(kNotKnown, std::memory_order_relaxed);
+  for (std::atomic<float>& each : smallest_limit) each.store(kNotKnown, std::memory_order_relaxed);
   limits_are_set.store(!l.all.empty(), std::memory_order_relaxed);
 }
 
