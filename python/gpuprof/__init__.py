@@ -46,9 +46,12 @@ _NAMES = {
     "_timing.timer": "Timer",
     "_timing.work": "| Work",
     "_trace.events": "counter | Counter name_stream",
-    "_trace.writer": "TraceWriter trace",
     "_trace.diff": "trace_diff",
     "_trace.diff_results": "| TraceDiff",
+    "_trace.api": "trace",
+    "_trace.flight_recorder": "| FlightRecorder",
+    "_trace.window": "| TraceWindows",
+    "_trace.writer": "TraceWriter",
     "_graphs.capture": (
         "capture | begin_capture capture_info capture_status end_capture is_stream_capturing"
     ),

@@ -69,10 +69,12 @@ from gpuprof._timing.work import Work as Work
 from gpuprof._trace.events import Counter as Counter
 from gpuprof._trace.events import counter as counter
 from gpuprof._trace.events import name_stream as name_stream
-from gpuprof._trace.writer import TraceWriter as TraceWriter
-from gpuprof._trace.writer import trace as trace
 from gpuprof._trace.diff import trace_diff as trace_diff
 from gpuprof._trace.diff_results import TraceDiff as TraceDiff
+from gpuprof._trace.api import trace as trace
+from gpuprof._trace.flight_recorder import FlightRecorder as FlightRecorder
+from gpuprof._trace.window import TraceWindows as TraceWindows
+from gpuprof._trace.writer import TraceWriter as TraceWriter
 from gpuprof._graphs.capture import begin_capture as begin_capture
 from gpuprof._graphs.capture import capture as capture
 from gpuprof._graphs.capture import capture_info as capture_info

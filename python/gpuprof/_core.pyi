@@ -678,10 +678,20 @@ def _timeline_refresh() -> None: ...
 
 def _timeline_want(on: bool) -> None: ...
 
+def _trace_can_watch_signal(number: typing.SupportsInt | typing.SupportsIndex) -> bool: ...
+
 def _trace_close(number: typing.SupportsInt | typing.SupportsIndex) -> dict[str, typing.Any]: ...
 
 def _trace_counter(number: typing.SupportsInt | typing.SupportsIndex, name: typing.Any, at:
     typing.SupportsInt | typing.SupportsIndex, series: typing.Any) -> None: ...
+
+def _trace_dump(number: typing.SupportsInt | typing.SupportsIndex, reason: typing.Any,
+    descriptor: typing.SupportsInt | typing.SupportsIndex, path: bytes) -> dict[str,
+    typing.Any]:
+    """Write what a recorder holds; wait for it."""
+
+def _trace_end(number: typing.SupportsInt | typing.SupportsIndex) -> None:
+    """Let what ends from now on not belong to a trace that is still open."""
 
 def _trace_flow(number: typing.SupportsInt | typing.SupportsIndex, phase: str, id:
     typing.SupportsInt | typing.SupportsIndex, name: typing.Any, category: typing.Any, at:
@@ -711,7 +721,18 @@ def _trace_open(descriptor: typing.SupportsInt | typing.SupportsIndex, where: ty
     typing.Any, buffer_mib: typing.SupportsInt | typing.SupportsIndex) -> int:
     """Start a trace in an empty file, which is lent until it is closed; return its number."""
 
+def _trace_open_recorder(*, from_start: bool, process: typing.Any, rank: typing.SupportsInt |
+    typing.SupportsIndex, world_size: typing.SupportsInt | typing.SupportsIndex, args:
+    typing.Any, buffer_mib: typing.SupportsInt | typing.SupportsIndex, keep: typing.SupportsInt
+    | typing.SupportsIndex, keep_bytes: typing.SupportsInt | typing.SupportsIndex, before:
+    bytes, after: bytes, max_dumps: typing.SupportsInt | typing.SupportsIndex, signals:
+    tuple[int, ...]) -> int:
+    """Start a trace that is kept in memory; return its number."""
+
 def _trace_records() -> bool: ...
+
+def _trace_set_limits(number: typing.SupportsInt | typing.SupportsIndex, limits: dict[str,
+    float]) -> None: ...
 
 def _trace_slice(number: typing.SupportsInt | typing.SupportsIndex, name: typing.Any, category:
     typing.Any, begin: typing.SupportsInt | typing.SupportsIndex, end: typing.SupportsInt |

@@ -20,6 +20,7 @@ void bind_decorated(pybind11::module_& module);
 void bind_trace_writer(pybind11::module_& module);
 void bind_trace_events(pybind11::module_& module);
 void bind_trace_scope(pybind11::module_& module);
+void bind_trace_recorder(pybind11::module_& module);
 void bind_graphs_capture(pybind11::module_& module);
 void bind_graphs_graph(pybind11::module_& module);
 void bind_graphs_nodes(pybind11::module_& module);

@@ -88,6 +88,7 @@ PYBIND11_MODULE(_core_main, module) {
   bind_trace_writer(module);
   bind_trace_events(module);
   bind_trace_scope(module);
+  bind_trace_recorder(module);
   bind_graphs_capture(module);
   bind_graphs_graph(module);
   bind_graphs_nodes(module);

@@ -35,6 +35,28 @@ struct GpuMoment {
   double ms = 0.0;
 };
 
+// Puts GPU times on the host's clock. Called on the writer thread; want() also by open() and
+// close().
+struct GpuClock {
+  enum class Answer : std::uint8_t { kPlaced, kNotYet, kNever };
+  // Begins or stops the work that place() needs; calls are counted.
+  void (*want)(bool on) noexcept = [](bool) noexcept {};
+  // Called now and then, so that earlier times can be placed.
+  void (*refresh)() noexcept = []() noexcept {};
+  Answer (*place)(const GpuMoment& moment, HostNanoseconds& at, HostNanoseconds& error) noexcept =
+      [](const GpuMoment&, HostNanoseconds&, HostNanoseconds&) noexcept { return Answer::kNever; };
+  // What the GPU has not finished yet; null for nothing. Then whether it has, and how many spans
+  // it has not finished by now.
+  std::shared_ptr<const void> (*in_flight)() noexcept = []() noexcept {
+    return std::shared_ptr<const void>();
+  };
+  bool (*is_over)(const void* in_flight) noexcept = [](const void*) noexcept { return true; };
+  std::uint64_t (*count_in_flight)() noexcept = []() noexcept { return std::uint64_t{0}; };
+};
+// The one in use; set before the first trace is opened. By default no GPU time can be placed.
+inline GpuClock gpu_clock;
+inline void set_gpu_clock(const GpuClock& clock) noexcept { gpu_clock = clock; }
+
 // What a GPU span was: its category in the file.
 enum class GpuWork : std::uint8_t {
   kScope,         // "gpu": between the two events of a scope

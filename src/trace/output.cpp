@@ -67,33 +67,32 @@ std::int64_t unix_offset() noexcept {
 }
 
 Output::Output(std::uint32_t number, OutputOptions options)
-    : number_(number),
-      options_(std::move(options)),
-      opened_(options_.from_start ? INT64_MIN : driver::host_now()),
+    : EventSink(number, options.sink),
+      run_(std::move(options.run)),
+      is_cut_(options.is_cut),
       unix_offset_(trace::unix_offset()),
       main_tid_(static_cast<std::uint32_t>(::getpid())),
       pid_(std::to_string(main_tid_)),
-      file_(options_.descriptor, options_.where) {
+      file_(options.descriptor, std::move(options.where)) {
   Text first;
   append_metadata(first, on(main_tid_), "gpuprof", clock_args());
   file_.begin(bare(first));
-  append_metadata(text_, on(main_tid_), "process_name", "\"name\":" + json(options_.process));
-  append_metadata(text_, on(main_tid_), "process_sort_index", member("sort_index", options_.rank));
+  append_metadata(text_, on(main_tid_), "process_name", "\"name\":" + json(run_.process));
+  append_metadata(text_, on(main_tid_), "process_sort_index", member("sort_index", run_.rank));
   flush();
 }
 
 std::string Output::clock_args() const {
   std::string args = member("baseTimeNanoseconds", base + unix_offset_) + "," +
-                     member("rank", options_.rank) + "," +
-                     member("world_size", options_.world_size);
-  if (!options_.args.empty() && options_.args.size() <= kMostArgs) {
-    args += ",\"args\":{" + options_.args + "}";
+                     member("rank", run_.rank) + "," + member("world_size", run_.world_size);
+  if (!run_.args.empty() && run_.args.size() <= kMostArgs) {
+    args += ",\"args\":{" + run_.args + "}";
   }
   return args;
 }
 
 void Output::add(const Event& event, std::uint32_t noted_by) {
-  ++counts_.events;
+  ++own_counts().events;
   const std::uint32_t tid = event.tid != 0 ? event.tid : noted_by;
   Lane& lane = lane_of(tid);  // also where it is not needed: the track has to be named
   const Position at = on(tid);
@@ -103,6 +102,7 @@ void Output::add(const Event& event, std::uint32_t noted_by) {
   std::uint64_t line = next_line();
   switch (event.kind) {
     case Kind::kSlice:
+      if (is_cut_) first_slice_.try_emplace(tid, event.end);
       if (lane.add(begin, end, event.depth, line)) {
         append_slice(text_, head_of(event, tid), event, begin, end - begin);
         move_before(line, from);
@@ -164,8 +164,8 @@ void Output::note_crossing(std::uint32_t tid, HostNanoseconds begin) {
 
 void Output::add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
                      HostNanoseconds error) {
-  ++counts_.events;
-  counts_.gpu_error = std::max(counts_.gpu_error, error);
+  ++own_counts().events;
+  own_counts().gpu_error = std::max(counts().gpu_error, error);
   const GpuSpan& span = event.extra->gpu;
   event.category = category_of(span.work);
   const std::uint32_t host_tid = event.tid != 0 ? event.tid : noted_by;
@@ -189,8 +189,8 @@ void Output::add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
     stretched.args.append("\"gpu_us\":").append(exact.view());
     event.extra = &stretched;
   }
-  const bool arrow =
-      span.work != GpuWork::kInsideReplay && crossing_.count({host_tid, span.launched}) == 0;
+  const bool arrow = span.work != GpuWork::kInsideReplay && has_launch(host_tid, event) &&
+                     crossing_.count({host_tid, span.launched}) == 0;
   if (arrow) {
     lane_of(host_tid);
     append_flow(text_, on(host_tid), 's', "\"launch\"", "\"launch\"", span.launched - base,
@@ -202,6 +202,12 @@ void Output::add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
   }
   move_before(line, from);
   if (text_.size() >= kFlushBytes) flush();
+}
+
+bool Output::has_launch(std::uint32_t tid, const Event& event) const noexcept {
+  if (!is_cut_) return true;
+  const auto first = first_slice_.find(tid);
+  return first != first_slice_.end() && event.end >= first->second;
 }
 
 Lane& Output::lane_of(std::uint32_t tid) {
@@ -273,8 +279,16 @@ void Output::flush() noexcept {
   text_.clear();
 }
 
-void Output::finish(std::uint64_t dropped) {
-  finished_ = true;
+void Output::finish(const Round& round) noexcept {
+  try {
+    complete(round.dropped, {});
+  } catch (const std::exception& error) {  // out of memory
+    file_.fail(error.what());
+  }
+}
+
+void Output::complete(std::uint64_t dropped, const std::string& members) {
+  set_finished();
   for (const auto& [tid, lane] : lanes_) {
     const std::string name = thread_name(tid);
     if (!name.empty()) name_track(tid, name, tid == main_tid_ ? 0 : 1);
@@ -282,15 +296,17 @@ void Output::finish(std::uint64_t dropped) {
   flush();
   Text last;
   append_metadata(last, on(main_tid_), "gpuprof",
-                  clock_args() + "," + member("events", static_cast<std::int64_t>(counts_.events)) +
-                      "," + member("dropped", static_cast<std::int64_t>(dropped)) + "," +
-                      member("unplaced", static_cast<std::int64_t>(counts_.unplaced)) + "," +
-                      member("gpuErrorNanoseconds", counts_.gpu_error) + "," +
-                      member("unixOffsetChangeNanoseconds", trace::unix_offset() - unix_offset_));
+                  clock_args() + "," +
+                      member("events", static_cast<std::int64_t>(counts().events)) + "," +
+                      member("dropped", static_cast<std::int64_t>(dropped)) + "," +
+                      member("unplaced", static_cast<std::int64_t>(counts().unplaced)) + "," +
+                      member("gpuErrorNanoseconds", counts().gpu_error) + "," +
+                      member("unixOffsetChangeNanoseconds", trace::unix_offset() - unix_offset_) +
+                      (members.empty() ? "" : "," + members));
   file_.finish(bare(last), R"("displayTimeUnit":"ns",)" +
                                member("baseTimeNanoseconds", base + unix_offset_) +
-                               R"(,"distributedInfo":{)" + member("rank", options_.rank) + "," +
-                               member("world_size", options_.world_size) + "}");
+                               R"(,"distributedInfo":{)" + member("rank", run_.rank) + "," +
+                               member("world_size", run_.world_size) + "}");
 }
 
 }  // namespace gpuprof::trace

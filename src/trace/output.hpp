@@ -1,4 +1,4 @@
-// One trace: which events belong to it, their tracks, and its file.
+// One trace in a file: its tracks and its lines.
 //
 // For the writer thread only, except the functions marked const for all threads. Events are
 // formatted at once, and written when there are enough or on flush(). Times are nanoseconds of the
@@ -20,6 +20,7 @@
 #include "trace/lanes.hpp"
 #include "trace/part_file.hpp"
 #include "trace/recorder.hpp"
+#include "trace/sink.hpp"
 
 namespace gpuprof::trace {
 
@@ -30,62 +31,43 @@ HostNanoseconds base_time() noexcept;
 // CLOCK_REALTIME minus the monotonic clock, now.
 std::int64_t unix_offset() noexcept;
 
-struct OutputOptions {
-  int descriptor = -1;      // an empty file, borrowed until close() returns
-  std::string where;        // its name for messages
-  bool collects = true;     // takes all events, not only those with its number as target
-  bool from_start = false;  // also takes events that ended before it was opened
-  std::string process;      // the process's name
+// What a file says of its process.
+struct RunInfo {
+  std::string process;  // the process's name
   std::int64_t rank = 0;
   std::int64_t world_size = 1;
   std::string args;  // of the whole run: members of a JSON object; left out if too long
-  std::size_t buffer_bytes = kDefaultBufferBytes;  // the largest of all open traces counts
 };
 
-struct OutputCounts {
-  std::uint64_t events = 0;       // taken
-  std::uint64_t unplaced = 0;     // GPU spans whose time could not be placed
-  HostNanoseconds gpu_error = 0;  // the largest possible error of a placed one
+struct OutputOptions {
+  int descriptor = -1;  // an empty file, borrowed until close() returns
+  std::string where;    // its name for messages
+  SinkOptions sink;
+  RunInfo run;
+  bool is_cut = false;  // earlier events are missing: an arrow needs the slice that it begins in
 };
 
-class Output {
+class Output final : public EventSink {
  public:
   Output(std::uint32_t number, OutputOptions options);
 
-  // Const for all threads.
-  [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
-  [[nodiscard]] bool collects() const noexcept { return options_.collects; }
-  [[nodiscard]] std::size_t buffer_bytes() const noexcept { return options_.buffer_bytes; }
-
-  // Whether the event belongs to this trace: by its target, or because it ended while it was open.
-  [[nodiscard]] bool wants(const Event& event) const noexcept {
-    if (finished_) return false;
-    if (event.target != 0) return event.target == number_;
-    return options_.collects && event.end >= opened_ && event.end <= closed_;
+  void add(const Event& event, std::uint32_t noted_by) override;
+  // Never shown before its launch.
+  void add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin,
+               HostNanoseconds error) override;
+  void flush() noexcept override;
+  void finish(const Round& round) noexcept override;
+  // Completes the file, unless it has failed. `members` are added to those of its last event.
+  void complete(std::uint64_t dropped, const std::string& members);
+  void sync() noexcept override { file_.sync(); }
+  void abandon() noexcept override { file_.abandon(); }
+  void give_up(const char* why) noexcept override {
+    if (!finished()) file_.fail(why);
   }
-
-  // Adds an event of any kind but kGpu. `noted_by` is the thread it came from.
-  void add(const Event& event, std::uint32_t noted_by);
-  // Adds a kGpu event that began at `begin` +- `error`; never shown before its launch.
-  void add_gpu(Event event, std::uint32_t noted_by, HostNanoseconds begin, HostNanoseconds error);
-  void count_unplaced() noexcept { ++counts_.unplaced; }
-
-  // Events that end after `time` do not belong to this trace.
-  void stop_at(HostNanoseconds time) noexcept { closed_ = time; }
-  void flush() noexcept;
-  // Completes the file, unless it has failed.
-  void finish(std::uint64_t dropped);
-  // Syncs the file to disk. Not on the writer thread, which others wait for; only after its last
-  // use.
-  void sync() noexcept { file_.sync(); }
-  void abandon() noexcept { file_.abandon(); }
-  // Ends the trace for a reason other than its file, unless it is complete.
-  void give_up(const char* why) noexcept {
-    if (!finished_) file_.fail(why);
+  [[nodiscard]] const std::string* failure() const noexcept override {
+    return file_.failed() ? &file_.error() : nullptr;
   }
-
-  [[nodiscard]] const OutputCounts& counts() const noexcept { return counts_; }
-  [[nodiscard]] const PartFile& file() const noexcept { return file_; }
+  void describe(State& state) const noexcept override { state.bytes = file_.bytes(); }
 
  private:
   using TrackKey = std::tuple<int, std::uint64_t, std::uint32_t>;  // device, stream, host thread
@@ -127,12 +109,11 @@ class Output {
   void name_track(std::uint32_t tid, const std::string& name, std::uint32_t order);
   [[nodiscard]] std::string clock_args() const;
 
-  const std::uint32_t number_;
-  const OutputOptions options_;
-  const HostNanoseconds opened_;
+  [[nodiscard]] bool has_launch(std::uint32_t tid, const Event& event) const noexcept;
+
+  const RunInfo run_;
+  const bool is_cut_;
   const std::int64_t unix_offset_;
-  HostNanoseconds closed_ = INT64_MAX;
-  bool finished_ = false;
   const std::uint32_t main_tid_;
   const std::string pid_;
   Text text_;                  // formatted, not written yet
@@ -149,7 +130,7 @@ class Output {
   std::uint64_t next_flow_ = kFirstFlow;
   std::set<std::pair<std::uint32_t, HostNanoseconds>>
       crossing_;  // host slices that are not on their track
-  OutputCounts counts_;
+  std::unordered_map<std::uint32_t, HostNanoseconds> first_slice_;  // its end; where it is cut
 };
 
 }  // namespace gpuprof::trace

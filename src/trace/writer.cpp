@@ -23,29 +23,27 @@ constexpr auto kTakeEvery = 10ms;
 constexpr HostNanoseconds kWriteEvery = 250'000'000;
 constexpr std::size_t kMostWaiting = 100'000;
 
-GpuClock gpu_clock{
-    [](bool) noexcept {},
-    []() noexcept {},
-    [](const GpuMoment&, HostNanoseconds&, HostNanoseconds&) noexcept {
-      return GpuClock::Answer::kNever;
-    },
-};
-
-// One open trace, guarded by mutex() except `output`.
+// One open trace, guarded by mutex() except `sink`.
 struct Entry {
-  Entry(std::uint32_t number, OutputOptions options)
-      : output(number, std::move(options)), dropped_before(dropped()) {}
+  explicit Entry(std::shared_ptr<EventSink> of_trace)
+      : sink(std::move(of_trace)), dropped_before(dropped()) {}
 
-  Output output;  // the writer thread's
+  const std::shared_ptr<EventSink> sink;  // the writer thread's
   const std::uint64_t dropped_before;
   bool known = false;  // the writer thread has seen it
+  bool ended = false;  // at `ended_at`
   bool closing = false;
   bool done = false;
-  HostNanoseconds closed_at = 0;
+  HostNanoseconds ended_at = 0;
   std::uint64_t flushes_wanted = 0;
   std::uint64_t flushes_done = 0;
   State state;
 
+  void end() noexcept {
+    if (!ended) ended_at = driver::host_now();
+    ended = true;
+  }
+  [[nodiscard]] std::uint64_t lost() const noexcept { return dropped() - dropped_before; }
   [[nodiscard]] bool urgent() const noexcept {
     return !known || (closing && !done) || flushes_wanted != flushes_done;
   }
@@ -79,14 +77,14 @@ Shared& shared() {
 
 std::shared_ptr<Entry> find(const Shared& s, std::uint32_t number) noexcept {
   const auto found = std::find_if(s.entries.begin(), s.entries.end(), [&](const auto& entry) {
-    return entry->output.number() == number;
+    return entry->sink->number() == number;
   });
   return found != s.entries.end() ? *found : nullptr;
 }
 
 void update_recording(const Shared& s) noexcept {
   const bool any = std::any_of(s.entries.begin(), s.entries.end(), [](const auto& entry) {
-    return entry->known && !entry->closing && entry->output.collects();
+    return entry->known && !entry->closing && entry->sink->collects();
   });
   recording.store(any, std::memory_order_relaxed);
 }
@@ -96,7 +94,7 @@ void update_buffer_limit(const Shared& s, std::size_t added = 0) {
   std::size_t most = added;
   {
     const Lock lock(mutex());
-    for (const auto& entry : s.entries) most = std::max(most, entry->output.buffer_bytes());
+    for (const auto& entry : s.entries) most = std::max(most, entry->sink->buffer_bytes());
   }
   if (most != 0) set_buffer_limit(most);
 }
@@ -156,7 +154,12 @@ class Writer {
       return s_.stop || std::any_of(s_.entries.begin(), s_.entries.end(),
                                     [](const auto& entry) { return entry->urgent(); });
     };
-    s_.changed.wait_for(lock, kTakeEvery, any_urgent);
+    const auto any_wanted = [&] {
+      return any_urgent() ||
+             std::any_of(s_.entries.begin(), s_.entries.end(),
+                         [](const auto& entry) { return entry->sink->wants_round(); });
+    };
+    if (!go_on_) s_.changed.wait_for(lock, kTakeEvery, any_wanted);
     entries_ = s_.entries;
     stop_ = s_.stop;
     closing_.clear();
@@ -167,7 +170,7 @@ class Writer {
       entry->known = true;
       if (entry->closing && !entry->done) closing_.push_back(entry.get());
       flushes_.push_back(entry->flushes_wanted);
-      if (entry->closing) entry->output.stop_at(entry->closed_at);
+      if (entry->ended) entry->sink->stop_at(entry->ended_at);
     }
     update_recording(s_);
     if (urgent) s_.changed.notify_all();  // open() waits for `known`
@@ -176,16 +179,35 @@ class Writer {
 
   void work(bool urgent) {
     const HostNanoseconds now = driver::monotonic_now();
-    const bool due = urgent || now >= next_write_;
+    bool due = urgent || now >= next_write_;
+    for (const auto& entry : entries_) {
+      if (entry->sink->begin_round(now)) due = true;
+    }
     if (due) gpu_clock.refresh();
     take_published([](void* self, const Event& event,
                       std::uint32_t tid) { static_cast<Writer*>(self)->take(event, tid); },
                    this);
-    if (!due) return;
-    place_waiting();
-    for (const auto& entry : entries_) entry->output.flush();
-    for (Entry* entry : closing_) entry->output.finish(dropped() - entry->dropped_before);
-    next_write_ = now + kWriteEvery;
+    if (due) {
+      place_waiting();
+      for (const auto& entry : entries_) entry->sink->flush();
+      next_write_ = now + kWriteEvery;
+    }
+    end_round(now);
+  }
+
+  void end_round(HostNanoseconds now) {
+    Round round{now, 0, INT64_MAX};
+    for (const Waiting& each : waiting_) {
+      round.unplaced_since = std::min(round.unplaced_since, each.event.end);
+    }
+    go_on_ = false;
+    for (const auto& entry : entries_) {
+      round.dropped = entry->lost();
+      const bool closes =
+          std::find(closing_.begin(), closing_.end(), entry.get()) != closing_.end();
+      if (closes) entry->sink->finish(round);
+      if (!closes && entry->sink->end_round(round)) go_on_ = true;
+    }
   }
 
   void take(const Event& event, std::uint32_t tid) {
@@ -199,7 +221,7 @@ class Writer {
       return;
     }
     for (const auto& entry : entries_) {
-      if (entry->output.wants(event)) entry->output.add(event, tid);
+      if (entry->sink->wants(event)) entry->sink->add(event, tid);
     }
   }
 
@@ -223,14 +245,14 @@ class Writer {
                                           : gpu_clock.place(waiting.extra->gpu.begin, begin, error);
       if (answer == GpuClock::Answer::kPlaced) {
         for (const auto& entry : entries_) {
-          if (!entry->output.wants(event)) continue;
-          entry->output.add_gpu(event, waiting.tid, begin, error);
+          if (!entry->sink->wants(event)) continue;
+          entry->sink->add_gpu(event, waiting.tid, begin, error);
         }
       } else if (answer == GpuClock::Answer::kNever) {
         count_unplaced(event);
       } else {
         for (Entry* entry : closing_) {
-          if (entry->output.wants(event)) entry->output.count_unplaced();
+          if (entry->sink->wants(event)) entry->sink->count_unplaced();
         }
         if (!has_to_wait) held_back.push_back(waiting.extra->gpu);
         later.push_back(std::move(waiting));
@@ -241,12 +263,12 @@ class Writer {
 
   void count_unplaced(const Event& event) noexcept {
     for (const auto& entry : entries_) {
-      if (entry->output.wants(event)) entry->output.count_unplaced();
+      if (entry->sink->wants(event)) entry->sink->count_unplaced();
     }
   }
 
   void give_up(const char* why) noexcept {
-    for (const auto& entry : entries_) entry->output.give_up(why);
+    for (const auto& entry : entries_) entry->sink->give_up(why);
     waiting_.clear();
   }
 
@@ -258,9 +280,8 @@ class Writer {
       for (std::size_t i = 0; i < entries_.size() && i < flushes_.size(); ++i) {
         Entry& entry = *entries_[i];
         if (entry.done) continue;
-        if (entry.output.file().failed() && !entry.state.failed) {
-          failure = &entry.output.file().error();
-        }
+        if (!entry.state.failed && entry.sink->failure() != nullptr)
+          failure = entry.sink->failure();
         publish_state(entry, cpu);
         entry.flushes_done = std::max(entry.flushes_done, flushes_[i]);
         if (std::find(closing_.begin(), closing_.end(), &entry) == closing_.end()) continue;
@@ -273,17 +294,16 @@ class Writer {
   }
 
   static void publish_state(Entry& entry, HostNanoseconds cpu) noexcept {
-    const OutputCounts& counts = entry.output.counts();
-    const PartFile& file = entry.output.file();
+    const SinkCounts& counts = entry.sink->counts();
     State& state = entry.state;
     state.open = true;
     state.events = counts.events;
-    state.dropped = dropped() - entry.dropped_before;
+    state.dropped = entry.lost();
     state.unplaced = counts.unplaced;
-    state.bytes = file.bytes();
     state.gpu_error = counts.gpu_error;
     state.writer_cpu = cpu;
-    if (file.failed() && !state.failed) state.fail(file.error());
+    entry.sink->describe(state);
+    if (!state.failed && entry.sink->failure() != nullptr) state.fail(*entry.sink->failure());
   }
 
   Shared& s_;
@@ -294,6 +314,7 @@ class Writer {
   std::vector<Waiting> waiting_;
   std::uint64_t arrivals_ = 0;
   HostNanoseconds next_write_ = 0;
+  bool go_on_ = false;  // a sink has more to do
 };
 
 void stop_thread_if_idle(Shared& s) {
@@ -318,10 +339,33 @@ void remove(Shared& s, const Entry* entry) {
   update_recording(s);
 }
 
+// Opens the trace of the sink that `make` makes of its number.
+template <typename Make>
+std::uint32_t start(Make&& make) {
+  Shared& s = shared();
+  const std::lock_guard lifecycle(s.lifecycle);
+  std::uint32_t number = 0;
+  {
+    const Lock lock(mutex());
+    number = s.next_number++;
+  }
+  const auto entry = std::make_shared<Entry>(make(number));
+  update_buffer_limit(s, entry->sink->buffer_bytes());
+  if (!s.thread.joinable()) {
+    s.thread = driver::start_service_thread("gpuprof-trace", [&s] { Writer(s).run(); });
+  }
+  if (entry->sink->collects()) gpu_clock.want(true);
+  Lock lock(mutex());
+  s.entries.push_back(entry);
+  s.changed.notify_all();
+  s.changed.wait(lock, [&] { return entry->known; });
+  return number;
+}
+
 // The writer thread and its locks are the parent's: only close this process's descriptors.
 void forget_writers_in_child() noexcept {
   if (current != nullptr) {
-    for (const auto& entry : current->entries) entry->output.abandon();
+    for (const auto& entry : current->entries) entry->sink->abandon();
   }
   current = nullptr;
   recording.store(false, std::memory_order_relaxed);
@@ -335,29 +379,34 @@ const bool writers_fork_hook = [] {
 
 }  // namespace
 
-void set_gpu_clock(const GpuClock& clock) noexcept { gpu_clock = clock; }
-
 std::uint32_t open(OutputOptions options) {
+  return start(
+      [&](std::uint32_t number) { return std::make_shared<Output>(number, std::move(options)); });
+}
+
+std::uint32_t open(RecorderOptions options) {
+  return start([&](std::uint32_t number) {
+    return std::make_shared<FlightRecorder>(number, std::move(options));
+  });
+}
+
+std::shared_ptr<FlightRecorder> find_recorder(std::uint32_t number) {
   Shared& s = shared();
-  const bool collects = options.collects;
-  const std::lock_guard lifecycle(s.lifecycle);
-  std::shared_ptr<Entry> entry;
-  {
-    Lock lock(mutex());
-    const std::uint32_t number = s.next_number++;
-    lock.unlock();
-    entry = std::make_shared<Entry>(number, std::move(options));
-  }
-  update_buffer_limit(s, entry->output.buffer_bytes());
-  if (!s.thread.joinable()) {
-    s.thread = driver::start_service_thread("gpuprof-trace", [&s] { Writer(s).run(); });
-  }
-  if (collects) gpu_clock.want(true);
-  Lock lock(mutex());
-  s.entries.push_back(entry);
+  const Lock lock(mutex());
+  const std::shared_ptr<Entry> entry = find(s, number);
+  return entry ? std::dynamic_pointer_cast<FlightRecorder>(entry->sink) : nullptr;
+}
+
+void wake_writer() noexcept {
+  Shared& s = shared();
+  const Lock lock(mutex());
   s.changed.notify_all();
-  s.changed.wait(lock, [&] { return entry->known; });
-  return entry->output.number();
+}
+
+void end(std::uint32_t number) noexcept {
+  Shared& s = shared();
+  const Lock lock(mutex());
+  if (const std::shared_ptr<Entry> entry = find(s, number)) entry->end();
 }
 
 State close(std::uint32_t number) {
@@ -368,18 +417,18 @@ State close(std::uint32_t number) {
     entry = find(s, number);
     if (!entry || entry->closing) return {};
     entry->closing = true;
-    entry->closed_at = driver::host_now();
+    entry->end();
     update_recording(s);
     s.changed.notify_all();
     s.changed.wait(lock, [&] { return entry->done; });
   }
-  if (entry->output.collects()) gpu_clock.want(false);
-  entry->output.sync();  // here, because it may take long and the writer has others to serve
+  if (entry->sink->collects()) gpu_clock.want(false);
+  entry->sink->sync();  // here, because it may take long and the writer has others to serve
   remove(s, entry.get());
   stop_thread_if_idle(s);
-  if (const PartFile& file = entry->output.file(); file.failed() && !entry->state.failed) {
-    entry->state.fail(file.error());
-    warn_of(file.error());
+  if (const std::string* why = entry->sink->failure(); why != nullptr && !entry->state.failed) {
+    entry->state.fail(*why);
+    warn_of(*why);
   }
   return entry->state;
 }
@@ -401,7 +450,7 @@ State state(std::uint32_t number) {
   const std::shared_ptr<Entry> entry = find(s, number);
   if (!entry) return {};
   State now = entry->state;
-  if (!entry->done) now.dropped = dropped() - entry->dropped_before;  // also if the writer is stuck
+  if (!entry->done) now.dropped = entry->lost();  // also if the writer is stuck
   return now;
 }
 

@@ -7,45 +7,27 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <memory>
 
+#include "trace/flight_recorder.hpp"
 #include "trace/output.hpp"
+#include "trace/sink.hpp"
 
 namespace gpuprof::trace {
 
-// Puts GPU times on the host's clock. Called on the writer thread; want() also by open() and
-// close().
-struct GpuClock {
-  enum class Answer : std::uint8_t { kPlaced, kNotYet, kNever };
-  void (*want)(bool on) noexcept;  // begins or stops the work that place() needs; calls are counted
-  void (*refresh)() noexcept;      // called now and then, so that earlier times can be placed
-  Answer (*place)(const GpuMoment& moment, HostNanoseconds& at, HostNanoseconds& error) noexcept;
-};
-// Before the first open().
-void set_gpu_clock(const GpuClock& clock) noexcept;
-
 // Starts a trace and returns its number, from 1. Throws std::bad_alloc, std::system_error.
 std::uint32_t open(OutputOptions options);
+// The same for one that is kept in memory.
+std::uint32_t open(RecorderOptions options);
 
-struct State {
-  bool open = false;
-  bool failed = false;
-  std::string error;           // why it failed
-  std::uint64_t events = 0;    // written, or about to be
-  std::uint64_t dropped = 0;   // by all threads since it was opened
-  std::uint64_t unplaced = 0;  // GPU spans that could not be placed
-  std::uint64_t bytes = 0;
-  HostNanoseconds gpu_error = 0;   // the largest error of a GPU time
-  HostNanoseconds writer_cpu = 0;  // CPU time of the writer thread since it started
+// The flight recorder of that number; null if none is open.
+std::shared_ptr<FlightRecorder> find_recorder(std::uint32_t number);
 
-  void fail(const std::string& why) noexcept {
-    failed = true;
-    try {
-      error = why;
-    } catch (...) {  // out of memory: failed without words
-    }
-  }
-};
+// Has the writer thread begin its next round now.
+void wake_writer() noexcept;
+
+// Events that end from now on do not belong to the trace, which stays open until close().
+void end(std::uint32_t number) noexcept;
 
 // Writes the rest, completes the file and returns the last state. Returns a default State for a
 // trace that is not open, or that another thread is closing.

@@ -16,6 +16,7 @@ _WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTA
 _SUFFIXES = (".json.gz", ".json", ".gz")
 _PATTERN = re.compile(r"%(q\{([^}]*)\}|.|$)", re.DOTALL)
 _DESCRIPTORS = re.compile(r"/proc/\d+(/task/\d+)?/fd")
+NUMBER = "\ue000"  # stands for a number that is not known yet; for private use, so in no path
 _MOST_TRIES = 1000
 _MOST_LINKS = 40
 _PIECE = 1 << 20
@@ -91,6 +92,28 @@ def of_ranks(pattern: str) -> tuple[str, str]:
     return pattern, _PATTERN.sub(
         lambda found: "all" if found.group(1) == "r" else found.group(0), pattern
     )
+
+
+def with_number(pattern: str, number: object) -> str:
+    """Return the pattern of one of several files: with the number for ``%n``, or ``.N`` in it.
+
+    Without ``%n`` the number comes before the suffix.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        return str(number) if match.group(1) == "n" else match.group(0)
+
+    numbered = _PATTERN.sub(value, pattern)
+    return numbered if numbered != pattern else _insert(pattern, f".{number}")
+
+
+def around_number(path: str) -> tuple[str, str]:
+    """Return what comes before and after `NUMBER`; it is a ValueError if it is there twice."""
+    before, _, after = path.partition(NUMBER)
+    if NUMBER in after:
+        message = f"path: expected %n once, got it twice in {path.replace(NUMBER, '%n')!r}"
+        raise ValueError(message)
+    return before, after
 
 
 def absolute(path: str) -> str:

@@ -94,9 +94,8 @@ class TraceWriter(_core._TraceEvents):
         _from_start: bool = False,  # the event that opens it belongs to it
     ) -> None:
         super().__init__()
-        pattern = checked_path(path)
-        self._path = trace_path.expand(pattern)
-        self._pattern = trace_path.absolute(pattern)  # a later use is in the same folder
+        self._pattern = trace_path.absolute(self._checked_pattern(path))  # also for a later use
+        self._path = self._expanded()
         self._collect = bool(collect)
         self._args = checked_args(args)
         self._buffer_mib = checked_buffer(buffer_mib)
@@ -109,9 +108,14 @@ class TraceWriter(_core._TraceEvents):
         self._process = os.getpid()
         self._last_state: dict[str, Any] | None = None
         # Who only makes one, and leaves the with statement out, would find no file.
-        self._say_unused = finalize(self, _warn_of_unused, self._path, self._process)
+        self._say_unused = finalize(self, warn_of_unused, self._path, self._process)
         if not self._collect:
             self._say_unused.detach()
+
+    def _checked_pattern(self, path: str | os.PathLike[str]) -> str:
+        pattern = checked_path(path)
+        trace_path.expand(pattern)  # which says what is wrong with it
+        return pattern
 
     def start(self) -> Self:
         """Begin to write, as entering the ``with`` block does; returns the writer.
@@ -127,20 +131,37 @@ class TraceWriter(_core._TraceEvents):
             message = f"the trace {self._path} is being written already; close it first"
             raise InvalidStateError(message)
         self._say_unused.detach()
-        path = trace_path.expand(self._pattern)
+        path = self._expanded()
         use = self._uses.get(path, 0) + 1
         self._last_state = None
-        self._begin(trace_path.with_use(path, use))
+        self._begin(self._path_of_use(path, use))
         self._uses[path] = use
         self._open = True
         self._closed = False
         return self
+
+    def _expanded(self) -> str:
+        return trace_path.expand(self._pattern)
+
+    def _path_of_use(self, path: str, use: int) -> str:
+        return trace_path.with_use(path, use)
 
     def _begin(self, path: str) -> None:
         self._process = os.getpid()
         self._path = path
         if self._collect and not self._from_start:
             open_as_wanted()  # or the first event would find this one open
+        self._open_core(path)
+        if self._number == 0:
+            return
+        self._set_number(self._number)
+        registry.remember(self, self._number)
+        if self._collect:
+            _core._trace_wanted(True)
+            registry.name_threads()
+
+    def _open_core(self, path: str) -> None:
+        """Have C++ open the trace; a number of 0 says that it has failed, with a warning."""
         try:
             descriptor, self._path = trace_path.claim(path)
         except OSError as error:
@@ -154,7 +175,7 @@ class TraceWriter(_core._TraceEvents):
                 where=f"{self._path}.part",
                 collects=self._collect,
                 from_start=self._from_start,
-                process=_process_name(),
+                process=process_name(),
                 rank=trace_path.rank(),
                 world_size=trace_path.world_size(),
                 args=self._args,
@@ -167,17 +188,13 @@ class TraceWriter(_core._TraceEvents):
                 message = f"the trace {self._path} cannot be written: no thread can start: {error}"
                 raise TraceError(message) from error
             raise
-        self._set_number(self._number)
-        registry.remember(self, self._number)
-        if self._collect:
-            _core._trace_wanted(True)
-            registry.name_threads()
 
     def _fail(self, why: str) -> None:
         self._number = 0
         self._last_state = {**_core._trace_state(0), "error": why}
         _warn(
-            f"gpuprof: cannot write the trace {self._path}: {why}; the program goes on without it"
+            f"gpuprof: cannot write the trace {self._path}: {why}; the program goes on without it",
+            stacklevel=5,
         )
 
     def reopen_in_child(self) -> None:
@@ -191,8 +208,8 @@ class TraceWriter(_core._TraceEvents):
         self._last_state = None
         self._from_start = True
         try:
-            path = trace_path.expand(self._pattern)
-            path = trace_path.with_use(path, self._uses.get(path, 1))
+            path = self._expanded()
+            path = self._path_of_use(path, self._uses.get(path, 1))
             self._begin(path if "%p" in self._pattern else trace_path.with_process(path))
         except TraceError as error:  # the program asked for the parent's, not for this one
             self._fail(str(error))
@@ -329,8 +346,7 @@ class TraceWriter(_core._TraceEvents):
                 try:
                     self._finish()
                 finally:
-                    # Until the file is in its place, nobody else may take it for one left behind.
-                    trace_path.release(self._descriptor, self._identity)
+                    self._release()
 
     def _finish(self) -> None:
         number, self._number = self._number, 0
@@ -343,15 +359,23 @@ class TraceWriter(_core._TraceEvents):
                 f"gpuprof: the trace {self._path} lacks {state['dropped']} events, for which there "
                 "was no room: give it more with buffer_mib= or GPUPROF_TRACE_BUFFER_MIB"
             )
-        if state["error"] is not None:
-            return  # the warning came with the failure
+        if state["error"] is None:  # else the warning came with the failure
+            self._complete(state)
+
+    def _release(self) -> None:
+        # Until the file is in its place, nobody else may take it for one left behind.
+        trace_path.release(self._descriptor, self._identity)
+
+    def _complete(self, state: dict[str, Any]) -> None:
+        """Put the finished file in its place."""
         try:
             trace_path.complete(self._descriptor, self._path)
         except OSError as error:
             state["error"] = error.strerror or str(error)
             _warn(
                 f"gpuprof: cannot write the trace {self._path}: {state['error']}; "
-                f"what there is stays in {self._path}.part"
+                f"what there is stays in {self._path}.part",
+                stacklevel=5,
             )
 
     def __enter__(self) -> Self:
@@ -388,56 +412,11 @@ class TraceWriter(_core._TraceEvents):
         raise TypeError(message)
 
 
-def trace(
-    path: str | os.PathLike[str],
-    *,
-    args: Mapping[str, object] | None = None,
-    buffer_mib: int | None = None,
-) -> TraceWriter:
-    """Write a trace of all that gpuprof sees, until the block is left.
-
-    Timer scopes and annotations appear on the track of their thread, and timer scopes also on a
-    track for each stream, at the time when the GPU ran them. Traces may overlap.
-
-    Parameters
-    ----------
-    path : str or os.PathLike
-        Where to write, as for `TraceWriter`.
-    args : Mapping, optional
-        Plain data to keep in the file, as for `TraceWriter`.
-    buffer_mib : int, optional
-        How many MiB of events may wait to be written, as for `TraceWriter`.
-
-    Returns
-    -------
-    TraceWriter
-        A context manager that begins and closes it; its `~TraceWriter.start` does so too. Used
-        again, it writes another file.
-
-    Raises
-    ------
-    TypeError, ValueError, TraceError
-        As for `TraceWriter`.
-
-    Examples
-    --------
-    >>> import gpuprof, os, tempfile
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> with gpuprof.trace(os.path.join(folder.name, "step.json.gz")) as writer:
-    ...     with gpuprof.timer("step"):
-    ...         pass
-    >>> writer.stats()["events"]
-    1
-    >>> folder.cleanup()
-    """
-    return TraceWriter(path, collect=True, args=args, buffer_mib=buffer_mib)
+def _warn(message: str, stacklevel: int = 4) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=stacklevel)
 
 
-def _warn(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=4)
-
-
-def _warn_of_unused(path: str, process: int) -> None:
+def warn_of_unused(path: str, process: int) -> None:
     if process == os.getpid():  # else a forked child
         warnings.warn(
             f"gpuprof: the trace {path} was never begun, so there is no file: use it in a with "
@@ -454,7 +433,7 @@ def _flush_scopes() -> None:
         return
 
 
-def _process_name() -> str:
+def process_name() -> str:
     script = Path(sys.argv[0] if sys.argv else "")
     if script.name == "__main__.py":  # python -m PACKAGE
         return script.parent.name

@@ -2,11 +2,16 @@
 
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "bindings/bind.hpp"
 #include "bindings/python/callbacks.hpp"
+#include "bindings/trace/limits.hpp"
 #include "driver/devices.hpp"
 #include "driver/process.hpp"
 #include "timing/device.hpp"
@@ -102,6 +107,7 @@ void note_gpu_span(const Sample& sample) {
 
 // The sink of finished samples. Any thread, without the interpreter lock.
 void take_samples(const Sample* const* samples, std::size_t count) noexcept {
+  if (limits_are_set.load(std::memory_order_relaxed)) check_limits(samples, count);
   if (!trace::is_recording()) return;
   for (std::size_t i = 0; i < count; ++i) {
     const Sample& sample = *samples[i];
@@ -146,6 +152,33 @@ trace::GpuClock::Answer place_moment(const trace::GpuMoment& moment, timing::Hos
     default:
       return Answer::kNever;
   }
+}
+
+using Tails = std::vector<timing::SampleRef>;
+
+std::shared_ptr<const void> samples_in_flight() noexcept {
+  try {
+    Tails tails = timing::device::pending_tails();
+    return tails.empty() ? nullptr : std::make_shared<const Tails>(std::move(tails));
+  } catch (const std::exception&) {  // out of memory: they are not waited for
+    return nullptr;
+  }
+}
+
+bool are_over(const void* in_flight) noexcept {
+  const auto& tails = *static_cast<const Tails*>(in_flight);
+  return std::all_of(tails.begin(), tails.end(), [](const timing::SampleRef& tail) {
+    return tail->load_status() != SampleStatus::kPending;
+  });
+}
+
+std::uint64_t count_in_flight() noexcept {
+  std::uint64_t count = 0;
+  try {
+    for (const auto& each : timing::device::pending_counts()) count += each.count;
+  } catch (const std::exception&) {  // out of memory
+  }
+  return count;
 }
 
 }  // namespace
@@ -206,7 +239,8 @@ void note_named(Event event, std::string_view name) noexcept {
 
 void bind_trace_scope(py::module_& module) {
   timing::add_sink(&take_samples);
-  trace::set_gpu_clock({&timing::timeline::want, &timing::timeline::refresh, &place_moment});
+  trace::set_gpu_clock({&timing::timeline::want, &timing::timeline::refresh, &place_moment,
+                        &samples_in_flight, &are_over, &count_in_flight});
   module.def(
       "_trace_wanted",
       [](bool on) {

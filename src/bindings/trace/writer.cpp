@@ -35,6 +35,10 @@ py::typing::Dict<py::str, py::object> state_dict(const trace::State& state) {
   result["bytes"] = state.bytes;
   result["gpu_error_ns"] = state.gpu_error;
   result["writer_cpu_ns"] = state.writer_cpu;
+  if (!state.is_ring) return result;
+  result["held"] = state.held;
+  result["reaches_back_ns"] = state.reaches_back;
+  result["dumps"] = state.dumps;
   return result;
 }
 
@@ -44,13 +48,8 @@ std::uint32_t open_trace(int descriptor, py::handle where, bool collects, bool f
   trace::OutputOptions options;
   options.descriptor = descriptor;
   options.where = utf8(where.ptr());
-  options.collects = collects;
-  options.from_start = from_start;
-  options.process = utf8(process.ptr());
-  options.rank = rank;
-  options.world_size = world_size;
-  options.args = members_of(args.ptr());
-  options.buffer_bytes = buffer_mib << 20U;
+  options.sink = {collects, from_start, buffer_mib << 20U};
+  options.run = {utf8(process.ptr()), rank, world_size, members_of(args.ptr())};
   std::uint32_t number = 0;
   without_gil([&] { number = trace::open(std::move(options)); });
   return number;

@@ -34,8 +34,8 @@ class Trace : public ::testing::Test {
     OutputOptions options;
     options.descriptor = descriptor_;
     options.where = path_;
-    options.collects = collects;
-    options.process = "test";
+    options.sink.collects = collects;
+    options.run.process = "test";
     return open(std::move(options));
   }
   [[nodiscard]] std::string text() const {
@@ -413,7 +413,7 @@ TEST_F(Trace, TakesAsMuchAsTheLargestOfTheOpenTracesMayHoldBack) {
     std::string name = ::testing::TempDir() + "trace-XXXXXX";
     options.descriptor = ::mkstemp(name.data());
     options.where = name;
-    options.buffer_bytes = mib << 20U;
+    options.sink.buffer_bytes = mib << 20U;
     const std::uint32_t number = open(std::move(options));
     ::unlink(name.c_str());
     return number;

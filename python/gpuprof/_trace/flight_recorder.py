@@ -1,0 +1,268 @@
+"""Traces that are kept in memory, and written when something has happened."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import gpuprof._core as _core
+from gpuprof._trace import path as trace_path
+from gpuprof._trace import registry, settings
+from gpuprof._trace.checks import checked_path
+from gpuprof._trace.writer import TraceWriter, process_name
+from gpuprof.errors import TraceError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_MOST_REASON = 500
+
+
+class FlightRecorder(TraceWriter):
+    """The newest events of the process in bounded memory, written to a file when asked.
+
+    `gpuprof.trace` makes it of ``keep_last=`` or ``keep_bytes=``. While it is open it takes what a
+    trace takes, and nothing is on the disk. A dump is a complete trace of what it holds, in a
+    file of its own; then it goes on. There is one for an exception that leaves the ``with`` block,
+    for each signal of `dump_on`, for a scope that passes a limit of `when`, and for each call of
+    `dump`. Without any of these there is no file.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Where to write, as for `TraceWriter`. The number of the dump, from 1, stands for ``%n``, or
+        before the suffix: ``run.json`` gives ``run.1.json``. A number whose file is there is left
+        out, so that nothing is overwritten. It may not end in ``.gz``.
+    keep_last : str or float, optional
+        How far it reaches back: "30s", "500ms", "2min", or a number of seconds. None is as far as
+        the memory goes.
+    keep_bytes : int, optional
+        How many bytes the events may take, at least 64 KiB; None is 64 MiB. What does not fit
+        drops the oldest. While a dump is written it may be twice as much.
+    dump_on : int or iterable of int, optional
+        Signals that ask for a dump, such as ``signal.SIGUSR1``. A handler that was there before
+        still runs; a signal that would have ended the program ends it after the dump.
+    when : Mapping[str, float], optional
+        Limits in milliseconds by the path or the name of a scope: of GPU time, or of the host's for
+        a scope that CUDA does not measure. Their dumps are at least `keep_last` apart, 30 s without
+        it, so that they do not show the same twice; a limit that is passed earlier is in the next.
+    max_dumps : int, optional
+        After so many numbered files there is one warning, and no more are written; None is 10.
+    args, buffer_mib
+        As for `TraceWriter`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is not what is listed above.
+    TraceError
+        As for `TraceWriter`; at the start, that a signal cannot be handled.
+
+    Notes
+    -----
+    A dump waits for the GPU spans in flight, for 0.25 s at most; how many it leaves out, and how
+    far it reaches back, is in the last event of the file. Scopes that are still open are not in it.
+    A dump that fails is one warning and leaves no file. Forked children have a recorder of their
+    own, whose files have the process's number in their names.
+
+    Examples
+    --------
+    >>> import gpuprof, os, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with gpuprof.trace(os.path.join(folder.name, "last.json"), keep_last="30s") as recorder:
+    ...     with gpuprof.timer("step"):
+    ...         pass
+    ...     path = recorder.dump()
+    >>> os.listdir(folder.name)
+    ['last.1.json']
+    >>> folder.cleanup()
+    """
+
+    __module__ = "gpuprof"
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        keep_last: str | float | None = None,
+        keep_bytes: int | None = None,
+        dump_on: int | Iterable[int] | None = None,
+        when: Mapping[str, float] | None = None,
+        max_dumps: int | None = None,
+        args: Mapping[str, object] | None = None,
+        buffer_mib: int | None = None,
+    ) -> None:
+        if keep_last is None and keep_bytes is None:
+            message = "keep_last: expected it, or keep_bytes=, for a trace that is kept in memory"
+            raise TypeError(message)
+        self._keep = settings.checked_length(keep_last)
+        self._keep_bytes = settings.checked_bytes(keep_bytes)
+        self._signals = settings.checked_signals(dump_on)
+        self._limits = settings.checked_limits(when)
+        self._max_dumps = settings.checked_max_dumps(max_dumps)
+        super().__init__(path, collect=True, args=args, buffer_mib=buffer_mib)
+
+    def _checked_pattern(self, path: str | os.PathLike[str]) -> str:
+        given = checked_path(path)
+        if given.endswith(".gz"):
+            message = (
+                f"path: a flight recorder writes no compressed files, got {given!r}; end it in "
+                ".json"
+            )
+            raise ValueError(message)
+        pattern = trace_path.with_number(given, trace_path.NUMBER)
+        trace_path.around_number(trace_path.expand(pattern))
+        return pattern
+
+    def _path_of_use(self, path: str, use: int) -> str:  # noqa: ARG002 (the numbers go on)
+        return path
+
+    def _open_core(self, path: str) -> None:
+        before, after = trace_path.around_number(path)
+        self._path = f"{before}%n{after}"
+        folder = os.path.dirname(before)  # noqa: PTH120 (a str, as all here)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            self._warn_of(f"there is no folder {folder} that can be written to; dumps will fail")
+        try:
+            self._number = _core._trace_open_recorder(
+                from_start=self._from_start,
+                process=process_name(),
+                rank=trace_path.rank(),
+                world_size=trace_path.world_size(),
+                args=self._args,
+                buffer_mib=self._buffer_mib,
+                keep=self._keep,
+                keep_bytes=self._keep_bytes,
+                before=os.fsencode(before),
+                after=os.fsencode(after),
+                max_dumps=self._max_dumps,
+                signals=self._signals,
+            )
+        except RuntimeError as error:
+            message = f"the flight recorder {self._path} cannot start: {error}"
+            raise TraceError(message) from error
+        if self._limits:
+            _core._trace_set_limits(self._number, self._limits)
+
+    def dump(self, path: str | os.PathLike[str] | None = None) -> str | None:
+        """Write what it holds, and go on.
+
+        Parameters
+        ----------
+        path : str or os.PathLike, optional
+            Where, as for `TraceWriter`, also compressed; a file that is there is replaced. None is
+            the next numbered file.
+
+        Returns
+        -------
+        str or None
+            The path of the file; None where there is none, which is said in a warning: it could not
+            be written, or `max_dumps` are there.
+
+        Raises
+        ------
+        InvalidStateError
+            It is not open.
+        TypeError, ValueError, TraceError
+            `path` is none that a trace can have.
+        """
+        wanted = None if path is None else trace_path.expand(checked_path(path))
+        number = self._current()
+        return self._dump(number, "a call of dump()", wanted)
+
+    def _dump(self, number: int, reason: str, path: str | None) -> str | None:
+        registry.name_threads()
+        if path is None:
+            made: bytes | None = _core._trace_dump(number, reason, -1, b"")["path"]
+            return None if made is None else os.fsdecode(made)
+        try:
+            descriptor, path = trace_path.claim(path)
+        except OSError as error:
+            self._warn_of(f"cannot write {path}: {error.strerror or error}")
+            return None
+        identity = trace_path.identity(descriptor)
+        try:
+            done = _core._trace_dump(number, reason, descriptor, os.fsencode(path))
+            if done["path"] is None:  # the warning came with the failure
+                trace_path.discard(descriptor, f"{path}.part")
+                return None
+            trace_path.complete(descriptor, path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                trace_path.discard(descriptor, f"{path}.part")
+            self._warn_of(f"cannot write {path}: {error.strerror or error}")
+            return None
+        finally:
+            trace_path.release(descriptor, identity)
+        return path
+
+    def _warn_of(self, what: str) -> None:
+        warnings.warn(f"gpuprof: the flight recorder: {what}", RuntimeWarning, stacklevel=4)
+
+    def flush(self) -> None:
+        """Wait until all that was given so far is in the ring."""
+        super().flush()
+
+    def stats(self) -> dict[str, Any]:
+        """Return how the recording goes.
+
+        Returns
+        -------
+        dict
+            As `TraceWriter.stats`, where ``bytes`` are those of the ring; and ``held`` (events in
+            it), ``reaches_back_ns``, ``dumps`` (files written).
+        """
+        return super().stats()
+
+    def _finish(self) -> None:
+        if self._limits:
+            _core._trace_set_limits(self._number, {})
+        super()._finish()
+
+    def _complete(self, state: dict[str, Any]) -> None:
+        """Nothing is to be put in its place."""
+
+    def _release(self) -> None:
+        """Nor is a file open."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None or not _is_failure(error):
+            super().__exit__(kind, error, traceback)
+            return
+        # A warning that was made an error must not take the place of the body's exception.
+        with contextlib.suppress(Exception):
+            if self._open and (number := self._current()):
+                self._dump(number, _reason(error), None)
+        with contextlib.suppress(Exception):
+            super().__exit__(kind, error, traceback)
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "not begun"
+        if self._open:
+            stats = self.stats()
+            state = f"{stats['held']} events, {stats['dumps']} dumps"
+        return f"<gpuprof.FlightRecorder {self._path!r}, {state}>"
+
+
+def _is_failure(error: BaseException) -> bool:
+    """Whether an exception that leaves the block is worth a dump: not that of a good exit."""
+    if isinstance(error, SystemExit):
+        return error.code is not None and error.code != 0
+    return not isinstance(error, GeneratorExit)
+
+
+def _reason(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    name = type(error).__name__
+    return f"{name}: {text}"[:_MOST_REASON] if text else name

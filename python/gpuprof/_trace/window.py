@@ -1,0 +1,304 @@
+"""Traces of some steps of a long run: a file for each window of steps."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from weakref import finalize
+
+import gpuprof._core as _core
+from gpuprof._trace import path as trace_path
+from gpuprof._trace import registry, settings
+from gpuprof._trace.checks import checked_args, checked_buffer, checked_path
+from gpuprof._trace.writer import TraceWriter, warn_of_unused
+from gpuprof.errors import InvalidStateError, TraceError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+
+class WarmUp:
+    """Has everything recorded and forgotten, so that the start of it is in no window."""
+
+    collects = True
+
+    def __init__(self, buffer_mib: int) -> None:
+        self._process = os.getpid()
+        self._number = _core._trace_open_recorder(
+            from_start=False,
+            process="",
+            rank=0,
+            world_size=1,
+            args=None,
+            buffer_mib=buffer_mib,
+            keep=0,
+            keep_bytes=0,
+            before=b"",
+            after=b"",
+            max_dumps=0,
+            signals=(),
+        )
+        registry.remember(self, self._number)
+        _core._trace_wanted(True)
+        registry.name_threads()
+
+    def end(self) -> None:
+        """Nothing is written."""
+
+    def close(self) -> None:
+        """Forget what was recorded."""
+        registry.forget(self)
+        if self._process != os.getpid():
+            return
+        _core._trace_close(self._number)
+        if not registry.any_collects():
+            _core._trace_wanted(False)
+
+    def reopen_in_child(self) -> None:
+        """Leave it to the parent: a forked child's own next step warms up again."""
+        registry.forget(self)
+
+
+class Window(TraceWriter):
+    """The trace of one window."""
+
+    def end(self) -> None:
+        """Let what ends from now on not belong to it; `close` then takes what the GPU still has."""
+        if self._process == os.getpid() and self._number:
+            _core._trace_end(self._number)
+
+
+class TraceWindows:
+    """Traces of windows of steps, each a file that is there as soon as its window is over.
+
+    `gpuprof.trace` makes it of ``schedule=``. The steps go round as in ``torch.profiler.schedule``:
+    `wait` steps in which nothing is recorded and which cost what they do without a trace, `warm`
+    steps that are recorded and forgotten, `active` steps that are recorded. The first step begins
+    with the ``with`` block; each call of `step` ends one and begins the next. The block's end also
+    writes a window that is not over.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Where to write, as for `TraceWriter`. The number of the window, from 1, stands for ``%n``,
+        or before the suffix: ``run.json.gz`` gives ``run.1.json.gz``.
+    schedule : tuple of int
+        (wait, warm, active, repeat): the steps of a cycle, and how many cycles there are; 0 is for
+        ever.
+    args, buffer_mib
+        As for `TraceWriter`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is not what is listed above.
+    TraceError
+        As for `TraceWriter`.
+
+    Notes
+    -----
+    The step that ends a window waits for the GPU time of the scopes that were left in it, so that
+    they are in its file, and writes the file. One thread at a time may call `step`. A forked child
+    has files of its own, with the process's number in their names.
+
+    Examples
+    --------
+    >>> import gpuprof, os, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(folder.name, "run.json")
+    >>> with gpuprof.trace(path, schedule=(1, 1, 2, 2)) as windows:
+    ...     for step in range(10):
+    ...         with gpuprof.timer("step"):
+    ...             pass
+    ...         windows.step()
+    >>> sorted(os.listdir(folder.name))
+    ['run.1.json', 'run.2.json']
+    >>> folder.cleanup()
+    """
+
+    __module__ = "gpuprof"
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        schedule: tuple[int, int, int, int],
+        *,
+        args: Mapping[str, object] | None = None,
+        buffer_mib: int | None = None,
+    ) -> None:
+        self._schedule = settings.checked_schedule(schedule)
+        given = checked_path(path)
+        trace_path.expand(trace_path.with_number(given, 1))  # which says what is wrong with it
+        self._pattern = trace_path.absolute(given)
+        self._args = checked_args(args)
+        self._buffer_mib = checked_buffer(buffer_mib)
+        self._process = os.getpid()
+        self._home = self._process
+        self._lock = threading.Lock()
+        self._is_open = False
+        self._closed = False
+        self._step = 0
+        self._windows = 0
+        self._recording: Window | WarmUp | None = None
+        self._path: str | None = None
+        self._last: Window | None = None
+        self._say_unused = finalize(self, warn_of_unused, given, self._process)
+
+    def start(self) -> Self:
+        """Begin the first step, as entering the ``with`` block does; returns the windows.
+
+        Raises
+        ------
+        InvalidStateError
+            It has begun already.
+        TraceError
+            No thread can be started to write it, or the working directory is gone.
+        """
+        with self._alone("start()"):
+            if self._is_open:
+                message = f"the windows of {self._pattern} have begun already; close them first"
+                raise InvalidStateError(message)
+            self._say_unused.detach()
+            self._step = 0
+            self._recording = self._recorder_of(self.phase_of(0))
+            self._is_open = True
+            self._closed = False
+        return self
+
+    def step(self) -> None:
+        """End a step and begin the next one.
+
+        Raises
+        ------
+        InvalidStateError
+            It has not begun, is closed, or another thread is in this call.
+        """
+        with self._alone("step()"):
+            if not self._is_open:
+                state = "closed" if self._closed else "not begun"
+                message = (
+                    f"the windows of {self._pattern} are {state}: call step() inside their with "
+                    "block, or after start()"
+                )
+                raise InvalidStateError(message)
+            before = self.phase_of(self._step)
+            self._step += 1
+            after = self.phase_of(self._step)
+            if before == after and not (
+                after == "active" and self._schedule.begins_cycle(self._step)
+            ):
+                return
+            self._change_to(after)
+
+    def _change_to(self, phase: str) -> None:
+        old, self._recording = self._recording, None
+        try:
+            # The next one begins first, so that nothing between them is lost.
+            self._recording = self._recorder_of(phase)
+        except TraceError as error:  # no thread can start now: the program goes on
+            warnings.warn(f"gpuprof: a window is left out: {error}", RuntimeWarning, stacklevel=4)
+        if old is not None:
+            old.end()
+            old.close()
+
+    def _recorder_of(self, phase: str) -> Window | WarmUp | None:
+        if phase == "warm":
+            try:
+                return WarmUp(self._buffer_mib)
+            except RuntimeError as error:
+                message = f"no thread can start: {error}"
+                raise TraceError(message) from error
+        if phase != "active":
+            return None
+        self._windows += 1
+        path = trace_path.with_number(self._pattern, self._windows)
+        if self._process != self._home and "%p" not in path:
+            path = trace_path.with_process(path)
+        window = Window(path, collect=True, args=self._args, buffer_mib=self._buffer_mib)
+        window.start()
+        self._path, self._last = window.path, window
+        return window
+
+    @contextlib.contextmanager
+    def _alone(self, call: str) -> Any:
+        if self._process != os.getpid():  # the parent's threads are not here
+            self._process = os.getpid()
+            self._lock = threading.Lock()
+        if not self._lock.acquire(blocking=False):
+            message = f"{call}: another thread is changing the windows of {self._pattern}"
+            raise InvalidStateError(message)
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """End the last step, and write its window if it was an active one; idempotent."""
+        self._say_unused.detach()
+        with self._alone("close()"):
+            was_open, self._is_open, self._closed = self._is_open, False, True
+            recording, self._recording = self._recording, None
+            if was_open and recording is not None:
+                recording.end()
+                recording.close()
+
+    def phase_of(self, step: int) -> str:
+        """Return what a step is, counted from 0: "wait", "warm", "active" or "done"."""
+        return self._schedule.phase(step)
+
+    @property
+    def phase(self) -> str:
+        """What the current step is, or "not begun" or "closed"."""
+        if self._is_open:
+            return self.phase_of(self._step)
+        return "closed" if self._closed else "not begun"
+
+    @property
+    def path(self) -> str | None:
+        """Where the newest window is, or will be once it is over; None before the first."""
+        return self._path
+
+    @property
+    def windows(self) -> int:
+        """How many windows have begun."""
+        return self._windows
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called, and it was not begun again."""
+        return self._closed
+
+    @property
+    def error(self) -> str | None:
+        """Why the newest window was not written, or None."""
+        return None if self._last is None else self._last.error
+
+    def stats(self) -> dict[str, Any]:
+        """Return how the writing of the newest window goes, as `TraceWriter.stats`."""
+        return {} if self._last is None else self._last.stats()
+
+    def __enter__(self) -> Self:
+        if not self._is_open:
+            self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<gpuprof.TraceWindows {self._pattern!r}, {self.phase}, {self._windows} windows>"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        message = "TraceWindows hold open files and cannot be pickled or copied; make new ones"
+        raise TypeError(message)

@@ -1,0 +1,85 @@
+// Flight recorders, for gpuprof._trace.flight_recorder.
+#include <pybind11/pybind11.h>
+#include <pybind11/typing.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "bindings/bind.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/python/gil.hpp"
+#include "bindings/python/objects.hpp"
+#include "bindings/ranges/json_args.hpp"
+#include "bindings/trace/limits.hpp"
+#include "trace/dump_signal.hpp"
+#include "trace/writer.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+using trace::HostNanoseconds;
+
+// Paths are bytes, as os.fsencode makes them.
+namespace {
+
+std::uint32_t open_recorder(bool from_start, py::handle process, std::int64_t rank,
+                            std::int64_t world_size, py::handle args, std::size_t buffer_mib,
+                            HostNanoseconds keep, std::size_t keep_bytes, const py::bytes& before,
+                            const py::bytes& after, std::uint64_t max_dumps,
+                            const py::typing::Tuple<py::int_, py::ellipsis>& signals) {
+  trace::RecorderOptions options;
+  options.sink = {true, from_start, buffer_mib << 20U};
+  options.run = {utf8(process.ptr()), rank, world_size, members_of(args.ptr())};
+  options.keep_bytes = keep_bytes;
+  if (keep > 0) options.keep = keep;
+  options.name = {std::string(before), std::string(after)};
+  options.max_dumps = max_dumps;
+  for (const py::handle signal : signals) options.signals.push_back(signal.cast<int>());
+  std::uint32_t number = 0;
+  without_gil([&] { number = trace::open(std::move(options)); });
+  return number;
+}
+
+py::typing::Dict<py::str, py::object> dump(std::uint32_t number, py::handle reason, int descriptor,
+                                           const py::bytes& path) {
+  const std::shared_ptr<trace::FlightRecorder> recorder = trace::find_recorder(number);
+  trace::DumpRequest request{utf8(reason.ptr()), descriptor, std::string(path)};
+  trace::DumpResult done{{}, {}, true};
+  if (recorder) {
+    without_gil([&] {
+      done = recorder->dump(std::move(request));
+      trace::flush(number);  // so that its state tells of the dump
+    });
+  }
+  emit_pending_warnings();
+  py::typing::Dict<py::str, py::object> result;
+  result["path"] = done.path.empty() ? py::object(py::none()) : py::bytes(done.path);
+  result["error"] = done.error.empty() ? py::object(py::none()) : py::object(from_utf8(done.error));
+  result["refused"] = done.refused;
+  return result;
+}
+
+void set_limits_of(std::uint32_t number, const py::typing::Dict<py::str, py::float_>& limits) {
+  ScopeLimits all;
+  for (const auto& [scope, ms] : limits) all.emplace_back(utf8(scope.ptr()), ms.cast<double>());
+  set_limits(number, all);
+}
+
+}  // namespace
+
+void bind_trace_recorder(py::module_& module) {
+  module.def("_trace_open_recorder", &open_recorder, py::kw_only(), py::arg("from_start"),
+             py::arg("process"), py::arg("rank"), py::arg("world_size"), py::arg("args"),
+             py::arg("buffer_mib"), py::arg("keep"), py::arg("keep_bytes"), py::arg("before"),
+             py::arg("after"), py::arg("max_dumps"), py::arg("signals"),
+             "Start a trace that is kept in memory; return its number.");
+  module.def("_trace_dump", &dump, py::arg("number"), py::arg("reason"), py::arg("descriptor"),
+             py::arg("path"), "Write what a recorder holds; wait for it.");
+  module.def("_trace_set_limits", &set_limits_of, py::arg("number"), py::arg("limits"));
+  module.def("_trace_can_watch_signal", &trace::can_watch_signal, py::arg("number"));
+  module.def("_trace_end", &trace::end, py::arg("number"),
+             "Let what ends from now on not belong to a trace that is still open.");
+}
+
+}  // namespace gpuprof::bindings

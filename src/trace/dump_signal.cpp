@@ -1,0 +1,157 @@
+#include "trace/dump_signal.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <string>
+#include <system_error>
+#include <utility>
+
+namespace gpuprof::trace {
+namespace {
+
+constexpr int kSignals = 65;
+constexpr std::size_t kLevels = 4;
+
+struct Watched {
+  std::atomic<std::uint64_t> seen{0};
+  std::atomic<std::uint64_t> answers{0};
+  std::atomic<std::uint64_t> users{0};
+  std::atomic<pid_t> process{0};  // whose users they are
+  // What was there before each of the handlers; set before that one is.
+  std::array<struct sigaction, kLevels> previous{};
+  std::size_t levels = 0;
+};
+std::array<Watched, kSignals> watched;
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+Watched& of(int number) noexcept { return watched[static_cast<std::size_t>(number)]; }
+
+bool ends_process(int number) noexcept {
+  return number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGQUIT ||
+         number == SIGALRM || number == SIGPIPE || number == SIGVTALRM || number == SIGPROF ||
+         number == SIGXCPU || number == SIGXFSZ;
+}
+
+bool has_handler(const struct sigaction& action) noexcept {
+  if ((action.sa_flags & SA_SIGINFO) != 0) return action.sa_sigaction != nullptr;
+  return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN;
+}
+
+bool is_default(const struct sigaction& action) noexcept {
+  return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_DFL;
+}
+
+// From a handler: takes effect when it returns. From elsewhere: at once.
+void end_process_by(int number) noexcept {
+  struct sigaction action{};
+  action.sa_handler = SIG_DFL;
+  ::sigaction(number, &action, nullptr);
+  ::kill(::getpid(), number);
+}
+
+// A handler that the program has put over one of these calls it, and is called by the next.
+__attribute__((tls_model("initial-exec"))) thread_local std::array<bool, kSignals> handling{};
+
+void handle_at(std::size_t level, int number, siginfo_t* info, void* context) {
+  const int saved = errno;
+  Watched& signal = of(number);
+  bool& inside = handling[static_cast<std::size_t>(number)];
+  const bool is_first = !std::exchange(inside, true);
+  const bool ours = signal.process.load() == ::getpid() && signal.users.load() != 0;
+  if (ours && is_first) signal.seen.fetch_add(1);
+  const struct sigaction& previous = signal.previous[level];
+  if (has_handler(previous)) {
+    if ((previous.sa_flags & SA_SIGINFO) != 0) {
+      previous.sa_sigaction(number, info, context);
+    } else {
+      previous.sa_handler(number);
+    }
+  } else if (!ours && is_default(previous) && ends_process(number)) {
+    end_process_by(number);
+  }
+  if (is_first) inside = false;
+  errno = saved;
+}
+
+using Handler = void (*)(int number, siginfo_t* info, void* context);
+
+template <std::size_t kLevel>
+void handle(int number, siginfo_t* info, void* context) {
+  handle_at(kLevel, number, info, context);
+}
+constexpr std::array<Handler, kLevels> kHandlers{&handle<0>, &handle<1>, &handle<2>, &handle<3>};
+
+// Whether the newest of these handlers is the signal's.
+bool is_installed(int number) noexcept {
+  const std::size_t levels = of(number).levels;
+  struct sigaction now{};
+  return levels != 0 && ::sigaction(number, nullptr, &now) == 0 &&
+         (now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == kHandlers[levels - 1];
+}
+
+[[noreturn]] void fail(int number) {
+  throw std::system_error(errno, std::generic_category(),
+                          "cannot handle signal " + std::to_string(number));
+}
+
+// Where the program has put a handler over the newest one, that may call it: another one is put
+// over that, so that the two never call each other in turn. A previous handler of Python needs
+// system calls to be interrupted; without one, nothing should.
+void install(int number) {
+  Watched& signal = of(number);
+  if (is_installed(number) || signal.levels == kLevels) return;
+  struct sigaction& previous = signal.previous[signal.levels];
+  if (::sigaction(number, nullptr, &previous) != 0) fail(number);  // the handler reads it
+  struct sigaction action{};
+  action.sa_sigaction = kHandlers[signal.levels];
+  action.sa_mask = previous.sa_mask;
+  const bool restarts = !has_handler(previous) || (previous.sa_flags & SA_RESTART) != 0;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | (restarts ? SA_RESTART : 0);
+  if (::sigaction(number, &action, nullptr) != 0) fail(number);
+  ++signal.levels;
+}
+
+}  // namespace
+
+bool can_watch_signal(int number) noexcept {
+  if (number < 1 || number >= kSignals) return false;
+  if (number == SIGKILL || number == SIGSTOP || number == SIGCHLD) return false;
+  return number != SIGSEGV && number != SIGBUS && number != SIGFPE && number != SIGILL &&
+         number != SIGABRT && number != SIGTRAP && number != SIGSYS;
+}
+
+void watch_signal(int number) {
+  Watched& signal = of(number);
+  if (signal.process.load() != ::getpid()) {  // the users are the parent's
+    signal.users.store(0);
+    signal.seen.store(0);
+    signal.process.store(::getpid());
+  }
+  install(number);
+  signal.answers.store(0);
+  signal.users.fetch_add(1);
+}
+
+// One that the program has put a handler over has to stay: that one may call it.
+void unwatch_signal(int number) noexcept {
+  Watched& signal = of(number);
+  if (signal.users.fetch_sub(1) != 1) return;
+  while (is_installed(number)) {
+    if (::sigaction(number, &signal.previous[signal.levels - 1], nullptr) != 0) return;
+    --signal.levels;
+  }
+}
+
+std::uint64_t signals_seen(int number) noexcept { return of(number).seen.load(); }
+
+void answer_signal(int number) noexcept {
+  Watched& signal = of(number);
+  if (!is_default(signal.previous[0]) || !ends_process(number)) return;
+  if (signal.answers.fetch_add(1) + 1 >= signal.users.load()) end_process_by(number);
+}
+
+}  // namespace gpuprof::trace

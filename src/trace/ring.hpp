@@ -1,0 +1,87 @@
+// The newest events, in bounded memory.
+//
+// Events are copied into chunks with all that they own, so that nothing is allocated for one of
+// them. What has no room, or is too old, goes a chunk at a time, the oldest first; of a dropped
+// counter the last value stays. A snapshot shares the chunks, so that it costs no copy: while it is
+// read, the ring may hold as much again. Not thread safe. Times are of the host's monotonic clock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "trace/event.hpp"
+#include "trace/last_counters.hpp"
+
+namespace gpuprof::trace {
+
+class EventSink;
+
+// When a GPU span ran, on the host's clock.
+struct Placed {
+  HostNanoseconds begin = 0;
+  HostNanoseconds error = 0;
+};
+
+class Ring {
+ public:
+  static constexpr std::size_t kLeastBytes = std::size_t{64} << 10U;
+
+  struct Chunk {
+    explicit Chunk(std::size_t bytes) : memory(new unsigned char[bytes]), capacity(bytes) {}
+
+    std::unique_ptr<unsigned char[]> memory;
+    const std::size_t capacity;
+    std::size_t used = 0;
+    std::uint64_t events = 0;
+    bool has_counters = false;
+    HostNanoseconds last = 0;  // when its newest event arrived
+  };
+  struct Snapshot {
+    std::deque<std::shared_ptr<const Chunk>> chunks;  // oldest first
+    LastCounters counters;                            // as they were before
+  };
+
+  // Of at most `bytes`, at least kLeastBytes, or none for a ring that keeps nothing; with nothing
+  // that arrived more than `keep` ago.
+  Ring(std::size_t bytes, HostNanoseconds keep, HostNanoseconds now) noexcept;
+
+  // Adds an event that arrived at `now`, not earlier than those before. It stays the caller's.
+  // Throws std::bad_alloc.
+  void add(const Event& event, std::uint32_t noted_by, const Placed& placed, HostNanoseconds now);
+  // Drops what is too old.
+  void trim(HostNanoseconds now);
+  void clear(HostNanoseconds now) noexcept;
+
+  [[nodiscard]] Snapshot snapshot();
+
+  [[nodiscard]] std::uint64_t events() const noexcept { return events_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  // Everything that arrived since then is there.
+  [[nodiscard]] HostNanoseconds since() const noexcept { return since_; }
+  // Events that were too large for it.
+  [[nodiscard]] std::uint64_t too_large() const noexcept { return too_large_; }
+
+  // Adds to `sink` the events of a chunk that ended at `from` or later, as if they had just come.
+  // Counters that are older go into `counters`.
+  static void read(const Chunk& chunk, HostNanoseconds from, EventSink& sink,
+                   LastCounters& counters);
+
+ private:
+  Chunk* chunk_with_room(std::size_t size);
+  void drop_oldest();
+
+  const std::size_t limit_;
+  const std::size_t chunk_bytes_;
+  const HostNanoseconds keep_;
+  std::deque<std::shared_ptr<Chunk>> chunks_;
+  bool is_shared_ = false;  // the newest chunk belongs to a snapshot, too
+  std::size_t bytes_ = 0;
+  std::uint64_t events_ = 0;
+  std::uint64_t too_large_ = 0;
+  HostNanoseconds since_;
+  LastCounters counters_;
+};
+
+}  // namespace gpuprof::trace

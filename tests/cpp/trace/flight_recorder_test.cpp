@@ -1,0 +1,217 @@
+// Flight recorders without Python: calls, threads, files, limits, signals.
+#include "trace/flight_recorder.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "driver/error.hpp"
+#include "trace/dump_signal.hpp"
+#include "trace/writer.hpp"
+
+namespace gpuprof::trace {
+namespace {
+
+class Recorder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "dumps-XXXXXX";
+    ASSERT_NE(::mkdtemp(folder_.data()), nullptr);
+    driver::forget_warnings();
+  }
+  void TearDown() override {
+    if (number_ != 0) close(number_);
+    for (int i = 0; i < 100; ++i) ::unlink(path(i).c_str());
+    ::rmdir(folder_.c_str());
+  }
+
+  std::uint32_t start(std::size_t bytes = 1U << 20U, std::vector<int> signals = {}) {
+    RecorderOptions options;
+    options.run.process = "test";
+    options.keep_bytes = bytes;
+    options.name = {folder_ + "/last.", ".json"};
+    options.max_dumps = 5;
+    options.signals = std::move(signals);
+    number_ = open(std::move(options));
+    return number_;
+  }
+  [[nodiscard]] std::string path(int number) const {
+    return folder_ + "/last." + std::to_string(number) + ".json";
+  }
+  [[nodiscard]] std::size_t count(int number, const std::string& what) const {
+    std::ifstream file(path(number));
+    std::stringstream all;
+    all << file.rdbuf();
+    const std::string text = all.str();
+    std::size_t found = 0;
+    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
+      ++found;
+    }
+    return found;
+  }
+  [[nodiscard]] bool exists(int number) const {
+    struct stat status{};
+    return ::stat(path(number).c_str(), &status) == 0;
+  }
+  [[nodiscard]] std::uint64_t dumps() const {
+    flush(number_);
+    return state(number_).dumps;
+  }
+  void wait_for_dumps(std::uint64_t wanted) const {
+    for (int i = 0; i < 2000 && dumps() < wanted; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    EXPECT_EQ(dumps(), wanted);
+  }
+
+  std::string folder_;
+  std::uint32_t number_ = 0;
+};
+
+void note_one(const char* name) {
+  Event event;
+  set_name(event, name);
+  event.begin = event.end = driver::host_now();
+  note(event);
+}
+
+TEST_F(Recorder, WritesAWholeTraceAndGoesOn) {
+  start();
+  note_one("first");
+  EXPECT_EQ(find_recorder(number_)->dump({"asked", -1, {}}).path, path(1));
+  note_one("second");
+  EXPECT_EQ(find_recorder(number_)->dump({"asked", -1, {}}).path, path(2));
+  EXPECT_EQ(count(1, "\"first\"") + count(2, "\"first\""), 2U);
+  EXPECT_EQ(count(1, "\"second\""), 0U);
+  EXPECT_EQ(count(2, "\"second\""), 1U);
+  EXPECT_EQ(count(1, R"({"displayTimeUnit":"ns")"), 1U);
+  EXPECT_EQ(count(1, "\n]}\n"), 1U);
+  EXPECT_EQ(dumps(), 2U);
+}
+
+TEST_F(Recorder, LeavesNoFileWithoutADump) {
+  start();
+  note_one("event");
+  const State last = close(number_);
+  EXPECT_EQ(last.events, 1U);
+  EXPECT_EQ(find_recorder(number_), nullptr);
+  number_ = 0;
+  EXPECT_EQ(::rmdir(folder_.c_str()), 0);
+}
+
+TEST_F(Recorder, IsFoundNoMoreOnceItIsClosed) {
+  start();
+  const std::shared_ptr<FlightRecorder> held = find_recorder(number_);
+  close(number_);
+  EXPECT_TRUE(held->dump({"late", -1, {}}).refused);
+  held->dump_for_limit("late");
+  number_ = 0;
+  EXPECT_FALSE(exists(1));
+}
+
+TEST_F(Recorder, AnswersCallsOfManyThreadsWhileOthersRecord) {
+  start(64U << 10U);
+  std::atomic<bool> stop{false};
+  std::atomic<int> answered{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      while (!stop.load()) note_one("busy");
+    });
+  }
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 5; ++i) {
+    callers.emplace_back([&] {
+      if (find_recorder(number_)->dump({"asked", -1, {}}).error.empty()) ++answered;
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  stop.store(true);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(answered.load(), 5);
+  for (int i = 1; i <= 5; ++i) {
+    EXPECT_EQ(count(i, "\n]}\n"), 1U);
+    EXPECT_LT(count(i, "\"busy\""), 1100U);
+  }
+}
+
+TEST_F(Recorder, WritesAtMostAsManyAsItMayAndSaysSoOnce) {
+  start();
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(find_recorder(number_)->dump({"", -1, {}}).refused);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(find_recorder(number_)->dump({"", -1, {}}).refused);
+  EXPECT_FALSE(exists(6));
+  EXPECT_EQ(driver::take_warnings().size(), 1U);
+}
+
+TEST_F(Recorder, WarnsOnceWhereNothingCanBeWritten) {
+  start();
+  ASSERT_EQ(::rmdir(folder_.c_str()), 0);
+  for (int i = 0; i < 3; ++i) {
+    const DumpResult done = find_recorder(number_)->dump({"", -1, {}});
+    EXPECT_TRUE(done.path.empty());
+    EXPECT_NE(done.error.find("No such file"), std::string::npos) << done.error;
+  }
+  EXPECT_EQ(driver::take_warnings().size(), 1U);
+  EXPECT_EQ(dumps(), 0U);
+}
+
+TEST_F(Recorder, WritesForALimitWhatComesAfterIt) {
+  start();
+  find_recorder(number_)->dump_for_limit("too \"slow\"");
+  note_one("the slow one");  // its slice is noted after its sample
+  wait_for_dumps(1);
+  EXPECT_EQ(count(1, "the slow one"), 1U);
+  EXPECT_EQ(count(1, R"("reason":"too \"slow\"")"), 1U);
+}
+
+TEST_F(Recorder, WritesForASecondLimitNotBeforeTheEnd) {
+  start();
+  find_recorder(number_)->dump_for_limit("first");
+  wait_for_dumps(1);
+  find_recorder(number_)->dump_for_limit("second");
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  EXPECT_EQ(dumps(), 1U);
+  close(number_);
+  number_ = 0;
+  EXPECT_EQ(count(2, R"("reason":"second")"), 1U);
+}
+
+TEST_F(Recorder, WritesForASignalAndCallsTheHandlerThatWasThere) {
+  static std::atomic<int> called{0};
+  struct sigaction mine{};
+  struct sigaction before{};
+  mine.sa_handler = [](int) { ++called; };
+  ASSERT_EQ(::sigaction(SIGUSR2, &mine, &before), 0);
+  start(1U << 20U, {SIGUSR2});
+  note_one("event");
+  ::raise(SIGUSR2);
+  EXPECT_EQ(called.load(), 1);
+  wait_for_dumps(1);
+  close(number_);
+  number_ = 0;
+  struct sigaction after{};
+  ::sigaction(SIGUSR2, &before, &after);
+  EXPECT_EQ(after.sa_handler, mine.sa_handler);
+  EXPECT_EQ(count(1, "\"event\""), 1U);
+}
+
+TEST(DumpSignal, IsNoneOfAFault) {
+  for (const int number : {SIGSEGV, SIGBUS, SIGABRT, SIGKILL, SIGSTOP, 0, -1, 1000}) {
+    EXPECT_FALSE(can_watch_signal(number)) << number;
+  }
+  for (const int number : {SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP}) {
+    EXPECT_TRUE(can_watch_signal(number)) << number;
+  }
+}
+
+}  // namespace
+}  // namespace gpuprof::trace

@@ -1,0 +1,207 @@
+"""Signals that ask a flight recorder for a dump, and what else they do."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import check_python, run_python
+from tests.support.trace_events import SCOPES, files, names
+
+START = (
+    SCOPES
+    + """
+import signal, threading
+def until(holds):
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+def recorded(number=signal.SIGUSR1, name="last", **options):
+    return gpuprof.trace(f"{folder}/{name}.json", keep_last="30s", dump_on=number, **options)
+"""
+)
+
+
+def run(folder: Path, body: str) -> str:
+    return check_python(f"folder = {str(folder)!r}\n" + START + body)
+
+
+def test_a_signal_is_a_dump_and_an_earlier_handler_still_runs(tmp_path: Path) -> None:
+    out = run(
+        tmp_path,
+        """
+signal.signal(signal.SIGUSR1, lambda number, frame: print("earlier", number, flush=True))
+with recorded() as recorder:
+    work("a")
+    os.kill(os.getpid(), signal.SIGUSR1)
+    until(lambda: recorder.stats()["dumps"])
+os.kill(os.getpid(), signal.SIGUSR1)
+time.sleep(0.05)
+""",
+    )
+    assert out == "earlier 10\nearlier 10\n"
+    assert files(tmp_path) == {"last.1.json"}
+    assert names(tmp_path / "last.1.json") == ["a"]
+
+
+def test_a_signal_comes_through_while_the_program_hangs_in_a_call(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+import ctypes
+hang = ctypes.PyDLL(None).usleep  # which keeps the interpreter lock
+with recorded() as recorder:
+    work("a")
+    if (child := os.fork()) == 0:
+        time.sleep(0.1)
+        os.kill(os.getppid(), signal.SIGUSR1)
+        os._exit(0)
+    for _ in range(40):  # a signal ends one of them
+        hang(10_000)
+    there = os.listdir(folder)
+    os.waitpid(child, 0)
+assert there == ["last.1.json"], there
+""",
+    )
+    assert names(tmp_path / "last.1.json") == ["a"]
+
+
+def test_signals_in_the_middle_of_a_dump_are_one_more(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+with recorded(max_dumps=1000) as recorder:
+    work("a", 20_000)
+    for _ in range(200):
+        os.kill(os.getpid(), signal.SIGUSR1)
+    work("b")
+    os.kill(os.getpid(), signal.SIGUSR1)
+    last = recorder.stats()["dumps"]
+    until(lambda: "b" in open(f"{folder}/" + sorted(os.listdir(folder))[-1]).read()
+          if os.listdir(folder) else False)
+""",
+    )
+    for name in files(tmp_path):
+        assert names(tmp_path / name).count("a") == 20_000
+
+
+def test_a_signal_of_two_rings_is_a_dump_of_each(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+with recorded() as one, recorded(name="other") as two:
+    work("a")
+    os.kill(os.getpid(), signal.SIGUSR1)
+    until(lambda: one.stats()["dumps"] and two.stats()["dumps"])
+""",
+    )
+    assert files(tmp_path) == {"last.1.json", "other.1.json"}
+
+
+@pytest.mark.parametrize("rings", [1, 2])
+def test_a_signal_that_ends_the_program_does_so_after_the_dump(tmp_path: Path, rings: int) -> None:
+    done = run_python(
+        f"folder = {str(tmp_path)!r}\n"
+        + START
+        + f"""
+rings = [recorded(signal.SIGTERM, name=f"ring{{n}}").start() for n in range({rings})]
+work("a", 5000)
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(20)
+"""
+    )
+    assert done.returncode == -signal.SIGTERM, done.stderr
+    assert files(tmp_path) == {f"ring{n}.1.json" for n in range(rings)}
+    assert len(names(tmp_path / "ring0.1.json")) == 5000
+
+
+def test_the_handler_is_gone_with_the_recorder(tmp_path: Path) -> None:
+    done = run_python(
+        f"folder = {str(tmp_path)!r}\n"
+        + START
+        + """
+with recorded():
+    with recorded(name="inner"):
+        pass
+os.kill(os.getpid(), signal.SIGUSR1)
+time.sleep(20)
+"""
+    )
+    assert done.returncode == -signal.SIGUSR1
+    assert files(tmp_path) == set()
+
+
+def test_a_child_without_a_ring_of_its_own_can_be_ended(tmp_path: Path) -> None:
+    out = run(
+        tmp_path,
+        """
+with recorded(signal.SIGTERM):
+    if (child := os.fork()) == 0:
+        time.sleep(20)
+        os._exit(0)
+    time.sleep(0.05)
+    os.kill(child, signal.SIGTERM)
+    print(os.WTERMSIG(os.waitpid(child, 0)[1]))
+""",
+    )
+    assert out == "15\n"
+    assert files(tmp_path) == set()
+
+
+def test_a_child_dumps_its_own_ring(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+with recorded() as recorder:
+    if (child := os.fork()) == 0:
+        work("child's")
+        os.kill(os.getpid(), signal.SIGUSR1)
+        until(lambda: recorder.stats()["dumps"])
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+""",
+    )
+    (only,) = files(tmp_path)
+    assert names(tmp_path / only) == ["child's"]
+
+
+def test_a_handler_put_over_it_that_calls_it_is_not_called_for_ever(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+import faulthandler
+with recorded() as first:
+    faulthandler.register(signal.SIGUSR1, file=open(os.devnull, "w"), chain=True)
+    with recorded(name="second") as second:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        until(lambda: first.stats()["dumps"] and second.stats()["dumps"])
+os.kill(os.getpid(), signal.SIGUSR1)
+""",
+    )
+    assert files(tmp_path) == {"last.1.json", "second.1.json"}
+
+
+def test_system_calls_are_not_disturbed_where_there_was_no_handler(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+with recorded() as recorder:
+    end, begin = os.pipe()
+    def later():
+        time.sleep(0.1)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+        time.sleep(0.1)
+        os.write(begin, b"x")
+    thread = threading.Thread(target=later)
+    thread.start()
+    buffer = ctypes.create_string_buffer(1)
+    assert libc.read(end, buffer, 1) == 1, ctypes.get_errno()
+    thread.join()
+    until(lambda: recorder.stats()["dumps"])
+""",
+    )

@@ -1,0 +1,561 @@
+"""Flight recorders: what a dump holds, what asks for one, and what one that fails does."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import pickle
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpuprof
+from gpuprof import _core
+from gpuprof._trace import path as trace_path
+from gpuprof.errors import InvalidStateError
+from tests.fake_driver.control import FakeCuda
+from tests.support.processes import check_python, run_python
+from tests.support.trace_events import SCOPES, cpu_scope, events, files, load, metadata, names
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "last.json"
+
+
+def measured(name: str) -> None:
+    with cpu_scope(name):
+        pass
+
+
+def until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def told(file: Path) -> dict[str, Any]:
+    """Return what a file says of the dump that it is."""
+    found: dict[str, Any] = metadata(file, "gpuprof")[-1]["args"]["dump"]
+    return found
+
+
+def first(path: Path) -> Path:
+    return path.with_name("last.1.json")
+
+
+# What is written, and when
+
+
+def test_a_recorder_that_nobody_asks_leaves_no_file(path: Path) -> None:
+    with gpuprof.trace(path, keep_last="30s") as recorder:
+        measured("a")
+        recorder.flush()
+        assert recorder.stats()["held"] == 1
+        assert files(path.parent) == set()
+    assert files(path.parent) == set()
+    assert recorder.closed
+
+
+def test_a_call_writes_what_is_held_and_goes_on(path: Path) -> None:
+    with gpuprof.trace(path, keep_last=30) as recorder:
+        measured("a")
+        one = recorder.dump()
+        measured("b")
+        two = recorder.dump()
+        assert recorder.stats()["dumps"] == 2
+    assert (one, two) == (str(first(path)), str(path.with_name("last.2.json")))
+    assert names(Path(one or "")) == ["a"]
+    assert names(Path(two or "")) == ["a", "b"]
+    assert told(first(path))["reason"] == "a call of dump()"
+    assert told(first(path))["keepLastSeconds"] == 30.0
+
+
+def test_a_call_may_name_its_file(path: Path) -> None:
+    mine = path.with_name("mine.json.gz")
+    mine.write_bytes(b"old")
+    with gpuprof.trace(path, keep_last="1h", max_dumps=1) as recorder:
+        measured("a")
+        assert recorder.dump(mine) == str(mine)
+        assert recorder.dump(mine) == str(mine)  # these are not counted
+    assert names(mine) == ["a"]
+    assert files(path.parent) == {"mine.json.gz"}
+
+
+def test_a_dump_is_a_whole_trace(path: Path) -> None:
+    gpuprof.counter("queue").set(1)
+    with gpuprof.trace(path, keep_last="30s", args={"run": "x"}) as recorder:
+        with cpu_scope("outer"):
+            measured("inner")
+            gpuprof.counter("queue").set(waiting=2, running=3)
+            gpuprof.mark("now", args={"text": 'a"b'})
+        recorder.push("own", "mine", 1.0)
+        thread = threading.Thread(target=lambda: measured("there"), name="worker")
+        thread.start()
+        thread.join()
+        recorder.dump()
+    trace = load(first(path))
+    assert trace["displayTimeUnit"] == "ns"
+    assert sorted(names(first(path))) == ["inner", "outer", "own", "there"]
+    assert events(first(path), "C")[0]["args"] == {"waiting": 2, "running": 3}
+    marks = events(first(path), "i")
+    assert [mark["name"] for mark in marks] == ["now", "dump: a call of dump()"]
+    assert marks[0]["args"] == {"text": 'a"b'}
+    assert "worker" in [e["args"]["name"] for e in metadata(first(path), "thread_name")]
+    assert metadata(first(path), "gpuprof")[0]["args"]["args"] == {"run": "x"}
+
+
+def test_a_dump_has_the_last_values_of_counters_that_are_older(path: Path) -> None:
+    with gpuprof.trace(path, keep_last="30ms") as recorder:
+        gpuprof.counter("memory").set(alloc=1, reserved=10)
+        gpuprof.counter("memory").set(alloc=2)
+        measured("old")
+        recorder.flush()
+        time.sleep(0.06)
+        measured("new")
+        recorder.dump()
+    assert names(first(path)) == ["new"]
+    values: dict[str, Any] = {}
+    for counter in events(first(path), "C"):
+        values.update(counter["args"])
+        assert counter["ts"] <= events(first(path))[0]["ts"]
+    assert values == {"alloc": 2, "reserved": 10}
+    assert 0.02 < told(first(path))["reachesBackSeconds"] <= 0.03
+
+
+def test_what_does_not_fit_drops_the_oldest(path: Path) -> None:
+    with gpuprof.trace(path, keep_bytes=64 << 10) as recorder:
+        for number in range(5000):
+            recorder.push(f"n{number}", "test", 0.0)
+        recorder.flush()
+        stats = recorder.stats()
+        recorder.dump()
+    found = names(first(path))
+    assert found == [f"n{number}" for number in range(5000 - len(found), 5000)]
+    assert 500 < len(found) < 1100
+    assert stats["events"] == 5000
+    assert stats["held"] == len(found)
+    assert stats["bytes"] <= 64 << 10
+    assert "keepLastSeconds" not in told(first(path))
+
+
+def test_an_event_that_is_larger_than_half_the_ring_is_counted(path: Path) -> None:
+    with gpuprof.trace(path, keep_bytes=64 << 10) as recorder:
+        recorder.instant("small")
+        recorder.instant("large", args={"rows": ["x" * 4000] * 20})
+        recorder.dump()
+    assert names(first(path), "i")[:-1] == ["small"]
+    assert told(first(path))["tooLarge"] == 1
+
+
+def test_memory_is_flat(path: Path) -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    with gpuprof.trace(path, keep_bytes=1 << 20) as recorder:
+        sizes = []
+        for _ in range(4):
+            for _ in range(50):
+                for _ in range(2000):
+                    gpuprof.push("event", "test", 0.0)
+                recorder.flush()
+            sizes.append(resident())
+        assert recorder.stats()["events"] + recorder.stats()["dropped"] == 400_000
+    assert sizes[-1] - sizes[0] < 2 << 20
+
+
+def test_two_rings_of_different_lengths_and_a_trace_see_the_same(path: Path) -> None:
+    long = path.with_name("long.json")
+    everything = path.with_name("all.json")
+    with gpuprof.trace(everything), gpuprof.trace(long, keep_last="1h") as longer:
+        with gpuprof.trace(path, keep_last="20ms") as recorder:
+            measured("old")
+            time.sleep(0.04)
+            measured("new")
+            recorder.dump()
+            longer.dump()
+    assert names(first(path)) == ["new"]
+    assert names(path.with_name("long.1.json")) == ["old", "new"]
+    assert names(everything) == ["old", "new"]
+
+
+def test_a_whole_run_s_trace_overlaps_a_ring(path: Path) -> None:
+    run = path.with_name("run.json")
+    check_python(
+        SCOPES
+        + f"""
+work("before")
+with gpuprof.trace({str(path)!r}, keep_last="30s") as recorder:
+    work("inside")
+    recorder.dump()
+""",
+        GPUPROF_TRACE_OUT=str(run),
+    )
+    assert names(first(path)) == ["inside"]
+    assert names(run) == ["before", "inside"]
+
+
+def test_no_dump_replaces_a_file(path: Path) -> None:
+    path.with_name("last.1.json").write_text("yesterday's")
+    path.with_name("last.3.json.part").write_text("somebody's")
+    with gpuprof.trace(path, keep_last="30s") as recorder:
+        made = [recorder.dump() for _ in range(2)]
+    assert [Path(each or "").name for each in made] == ["last.2.json", "last.4.json"]
+    assert path.with_name("last.1.json").read_text() == "yesterday's"
+    assert path.with_name("last.3.json.part").read_text() == "somebody's"
+
+
+def test_the_number_may_stand_anywhere_in_the_path(tmp_path: Path) -> None:
+    with gpuprof.trace(tmp_path / "%%n-%n-%r.json", keep_last="30s") as recorder:
+        recorder.dump()
+    assert files(tmp_path) == {"%n-1-0.json"}
+    with pytest.raises(ValueError, match="%n once"):
+        gpuprof.trace(tmp_path / "%n-%n.json", keep_last="30s")
+
+
+def test_enough_dumps_are_one_warning(path: Path) -> None:
+    with gpuprof.trace(path, keep_last="30s", max_dumps=2) as recorder:
+        assert [recorder.dump() is None for _ in range(2)] == [False, False]
+        with pytest.warns(RuntimeWarning, match=r"written its 2 dumps.*max_dumps=") as warned:
+            assert [recorder.dump() for _ in range(3)] == [None, None, None]
+    assert len(warned) == 1
+    assert files(path.parent) == {"last.1.json", "last.2.json"}
+
+
+def test_a_recorder_that_is_used_again_goes_on_counting(path: Path) -> None:
+    recorder = gpuprof.trace(path, keep_last="30s")
+    for name in ("a", "b"):
+        with recorder:
+            measured(name)
+            recorder.dump()
+    assert names(first(path)) == ["a"]
+    assert names(path.with_name("last.2.json")) == ["b"]
+
+
+# Exceptions
+
+
+def test_an_exception_that_leaves_the_block_is_a_dump(path: Path) -> None:
+    error = ValueError("bad \ud800 input")
+    with pytest.raises(ValueError, match="bad") as raised:
+        with gpuprof.trace(path, keep_last="30s"):
+            with cpu_scope("step"):
+                raise error
+    assert raised.value is error
+    assert error.__context__ is None
+    assert names(first(path)) == ["step"]
+    assert events(first(path))[0]["args"] == {"raised": True}
+    assert told(first(path))["reason"].startswith("ValueError: bad")
+
+
+@pytest.mark.parametrize(
+    ("error", "dumps"), [(SystemExit(0), 0), (SystemExit(), 0), (SystemExit(3), 1)]
+)
+def test_a_good_exit_is_no_dump(path: Path, error: SystemExit, dumps: int) -> None:
+    with pytest.raises(SystemExit):
+        with gpuprof.trace(path, keep_last="30s"):
+            raise error
+    assert len(files(path.parent)) == dumps
+
+
+def test_the_body_s_exception_wins_over_that_of_its_dump(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: object) -> None:
+        message = "the dump's"
+        raise OSError(message)
+
+    error = KeyError("the body's")
+    with pytest.raises(KeyError) as raised:
+        with gpuprof.trace(path, keep_last="30s") as recorder:
+            monkeypatch.setattr(_core, "_trace_dump", broken)
+            raise error
+    assert raised.value is error
+    assert error.__context__ is None
+    assert recorder.closed
+    assert not _core._trace_records()
+
+
+# Limits
+
+
+def test_a_scope_that_passes_its_limit_is_a_dump(path: Path) -> None:
+    with gpuprof.trace(path, keep_last="30s", when={"outer/slow": 2.0, "never": 0.0}) as recorder:
+        with cpu_scope("slow"):  # the path is another one
+            time.sleep(0.003)
+        with cpu_scope("outer"), cpu_scope("slow"):
+            time.sleep(0.003)
+        until(lambda: recorder.stats()["dumps"])
+    assert files(path.parent) == {"last.1.json"}
+    assert names(first(path)).count("slow") == 2
+    reason = told(first(path))["reason"]
+    assert reason.startswith("outer/slow took ")
+    assert reason.endswith(" ms, more than 2 ms")
+
+
+def test_a_limit_by_name_holds_on_every_path_and_only_while_it_is_open(path: Path) -> None:
+    with gpuprof.trace(path, keep_last="30s", when={"slow": 2.0}) as recorder:
+        with cpu_scope("anywhere"), cpu_scope("slow"):
+            time.sleep(0.003)
+        until(lambda: recorder.stats()["dumps"])
+    with gpuprof.trace(path, keep_last="30s"), cpu_scope("slow"):
+        time.sleep(0.003)
+    assert files(path.parent) == {"last.1.json"}
+
+
+def test_a_limit_is_of_gpu_time(fake: FakeCuda, stream: int, path: Path) -> None:
+    with gpuprof.trace(path, keep_last="30s", when={"step": 25.0}) as recorder:
+        for ms in (20, 30):
+            with gpuprof.timer("step", stream=stream):
+                fake.work(stream, ms * MS)
+            fake.stream_synchronize(stream)
+            gpuprof.flush()
+        until(lambda: recorder.stats()["dumps"])
+    reason = told(first(path))["reason"]
+    assert reason.startswith("step took 30.0")
+    assert reason.endswith(" ms of GPU time, more than 25 ms")
+    slices = [e for e in events(first(path)) if e["cat"] == "gpu"]
+    assert [round(e["dur"] / 1000) for e in slices] == [20, 30]
+    arrows = len(events(first(path), "s")), len(events(first(path), "f"))
+    assert arrows == (2, 2)
+
+
+def test_limits_that_are_passed_again_and_again_do_not_fill_the_disk(path: Path) -> None:
+    with gpuprof.trace(path, keep_last="1h", when={"slow": 0.0}) as recorder:
+        measured("slow")
+        until(lambda: recorder.stats()["dumps"])
+        for _ in range(50):
+            measured("slow")
+            time.sleep(0.001)
+        assert recorder.stats()["dumps"] == 1
+    # What came since is in one more, at the end.
+    assert files(path.parent) == {"last.1.json", "last.2.json"}
+    assert names(path.with_name("last.2.json")).count("slow") == 51
+
+
+# The GPU
+
+
+def test_gpu_spans_in_flight_are_in_a_dump_if_they_end_soon(
+    fake: FakeCuda, stream: int, path: Path
+) -> None:
+    with gpuprof.trace(path, keep_last="30s") as recorder:
+        fake.configure(mode="manual")
+        with gpuprof.timer("step", stream=stream):
+            fake.work(stream, 2 * MS)
+        later = threading.Timer(0.05, fake.configure, kwargs={"mode": "auto", "query_ns": MS})
+        later.start()
+        recorder.dump()
+        later.join()
+        fake.configure(query_ns=10_000)
+    assert [e["name"] for e in events(first(path)) if e["cat"] == "gpu"] == ["step"]
+    assert told(first(path))["unfinishedGpuSpans"] == 0
+
+
+def test_gpu_spans_that_do_not_end_are_left_out_and_said(
+    fake: FakeCuda, stream: int, path: Path
+) -> None:
+    with gpuprof.trace(path, keep_last="30s") as recorder:
+        fake.configure(mode="manual")
+        try:
+            with gpuprof.timer("hangs", stream=stream):
+                fake.work(stream, 2 * MS)
+            recorder.dump()
+        finally:
+            fake.complete(stream)
+            fake.configure(mode="auto")
+        gpuprof.flush()
+        recorder.dump()
+    assert [e["cat"] for e in events(first(path))] == ["scope"]
+    assert told(first(path))["unfinishedGpuSpans"] == 1
+    later = path.with_name("last.2.json")
+    assert [e["cat"] for e in events(later)] == ["scope", "gpu"]
+
+
+# Failures
+
+
+def test_a_dump_that_fails_is_one_warning_and_leaves_no_file(path: Path) -> None:
+    done = run_python(
+        SCOPES
+        + f"""
+import resource
+with gpuprof.trace({str(path)!r}, keep_last="30s") as recorder:
+    work("a", 2000)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+    print(recorder.dump(), recorder.dump(), os.listdir({str(path.parent)!r}))
+    print(recorder.dump({str(path.with_name("own.json"))!r}), os.listdir({str(path.parent)!r}))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    work("b")
+    print(recorder.dump() is not None)
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "None None []\nNone []\nTrue\n"
+    assert done.stderr.count("RuntimeWarning") == 1
+    assert "a dump of the flight recorder failed" in done.stderr
+    assert "File too large" in done.stderr
+    (only,) = path.parent.iterdir()
+    assert names(only).count("b") == 1
+
+
+def test_a_folder_that_is_not_there_is_told_at_the_start(tmp_path: Path) -> None:
+    with pytest.warns(RuntimeWarning, match="there is no folder") as warned:
+        recorder = gpuprof.trace(tmp_path / "gone" / "last.json", keep_last="30s").start()
+    assert len(warned) == 1
+    with pytest.warns(RuntimeWarning, match="a dump of the flight recorder failed") as warned:
+        assert recorder.dump() is None
+        assert recorder.dump() is None
+    assert len(warned) == 1
+    (tmp_path / "gone").mkdir()
+    assert recorder.dump() is not None
+    recorder.close()
+
+
+def test_a_file_of_one_s_own_that_cannot_be_put_in_place_is_a_warning(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int, where: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(trace_path, "complete", full)
+    with gpuprof.trace(path, keep_last="30s") as recorder:
+        with pytest.warns(RuntimeWarning, match="No space left"):
+            assert recorder.dump(path) is None
+    assert files(path.parent) == set()
+
+
+# Threads and processes
+
+
+def test_dumps_do_not_disturb_threads_that_record(path: Path) -> None:
+    stop = threading.Event()
+
+    def work() -> None:
+        scope = cpu_scope("busy")
+        while not stop.is_set():
+            with scope:
+                pass
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    with gpuprof.trace(path, keep_bytes=1 << 20, max_dumps=100) as recorder:
+        for thread in threads:
+            thread.start()
+        dumpers = [threading.Thread(target=recorder.dump) for _ in range(6)]
+        for thread in dumpers:
+            thread.start()
+        for thread in dumpers:
+            thread.join()
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert recorder.stats()["dumps"] == 6
+        assert recorder.stats()["dropped"] == 0
+    for file in path.parent.iterdir():
+        assert set(names(file)) <= {"busy"}
+
+
+def test_a_forked_child_has_a_ring_and_files_of_its_own(path: Path) -> None:
+    out = check_python(
+        SCOPES
+        + f"""
+recorder = gpuprof.trace({str(path)!r}, keep_last="30s").start()
+work("parent's")
+child = os.fork()
+if child == 0:
+    work("child's")
+    recorder.dump()
+    recorder.close()
+    os._exit(0)
+os.waitpid(child, 0)
+recorder.dump()
+recorder.close()
+print(child)
+"""
+    )
+    assert names(first(path)) == ["parent's"]
+    assert names(path.with_name(f"last.1.{out.strip()}.json")) == ["child's"]
+    assert len(files(path.parent)) == 2
+
+
+# Wrong calls
+
+
+def test_a_dump_of_a_recorder_that_is_not_open_is_told(path: Path) -> None:
+    recorder = gpuprof.trace(path, keep_last="30s")
+    with pytest.raises(InvalidStateError, match="not begun"):
+        recorder.dump()
+    recorder.start()
+    recorder.close()
+    with pytest.raises(InvalidStateError, match="closed"):
+        recorder.dump()
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(recorder)
+
+
+def test_a_recorder_that_is_never_begun_is_one_warning(path: Path) -> None:
+    with pytest.warns(RuntimeWarning, match="was never begun") as warned:
+        gpuprof.trace(path, keep_last="30s")
+        gc.collect()
+    assert len(warned) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"keep_last": "30"}, ValueError),
+        ({"keep_last": "soon"}, ValueError),
+        ({"keep_last": 0}, ValueError),
+        ({"keep_last": float("nan")}, ValueError),
+        ({"keep_last": True}, TypeError),
+        ({"keep_last": b"30s"}, TypeError),
+        ({"keep_bytes": 100}, ValueError),
+        ({"keep_bytes": 1e6}, TypeError),
+        ({"keep_last": 1, "max_dumps": 0}, ValueError),
+        ({"keep_last": 1, "max_dumps": "3"}, TypeError),
+        ({"keep_last": 1, "when": {"step": -1}}, ValueError),
+        ({"keep_last": 1, "when": {"step": "slow"}}, TypeError),
+        ({"keep_last": 1, "when": {"": 1}}, ValueError),
+        ({"keep_last": 1, "when": ["step"]}, TypeError),
+        ({"keep_last": 1, "dump_on": 9}, ValueError),
+        ({"keep_last": 1, "dump_on": 11}, ValueError),
+        ({"keep_last": 1, "dump_on": 0}, ValueError),
+        ({"keep_last": 1, "dump_on": "USR1"}, TypeError),
+        ({"keep_last": 1, "schedule": (1, 1, 1, 1)}, TypeError),
+        ({"max_dumps": 3}, TypeError),
+        ({"when": {"step": 1}}, TypeError),
+        ({"dump_on": 10}, TypeError),
+    ],
+)
+def test_what_is_no_setting_is_told(
+    path: Path, wrong: dict[str, Any], error: type[Exception]
+) -> None:
+    name = list(wrong)[-1]
+    with pytest.raises(error, match=f"{name}: expected"):
+        gpuprof.trace(path, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ("500ms", 0.5),
+        ("30s", 30),
+        (" 1.5 s ", 1.5),
+        ("2min", 120),
+        ("1h", 3600),
+        (2, 2),
+        (0.5, 0.5),
+    ],
+)
+def test_a_length_is_a_text_or_seconds(path: Path, given: Any, seconds: float) -> None:
+    with gpuprof.trace(path, keep_last=given) as recorder:
+        recorder.dump()
+    assert told(first(path))["keepLastSeconds"] == seconds
