@@ -93,7 +93,7 @@ bool is_installed(int number) noexcept {
          (now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == kHandlers[levels - 1];
 }
 
-[[noreturn]] void fail(int number) {
+[[noreturn]] void refuse_signal(int number) {
   throw std::system_error(errno, std::generic_category(),
                           "cannot handle signal " + std::to_string(number));
 }
@@ -105,13 +105,13 @@ void install(int number) {
   Watched& signal = of(number);
   if (is_installed(number) || signal.levels == kLevels) return;
   struct sigaction& previous = signal.previous[signal.levels];
-  if (::sigaction(number, nullptr, &previous) != 0) fail(number);  // the handler reads it
+  if (::sigaction(number, nullptr, &previous) != 0) refuse_signal(number);  // the handler reads it
   struct sigaction action{};
   action.sa_sigaction = kHandlers[signal.levels];
   action.sa_mask = previous.sa_mask;
   const bool restarts = !has_handler(previous) || (previous.sa_flags & SA_RESTART) != 0;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | (restarts ? SA_RESTART : 0);
-  if (::sigaction(number, &action, nullptr) != 0) fail(number);
+  if (::sigaction(number, &action, nullptr) != 0) refuse_signal(number);
   ++signal.levels;
 }
 
