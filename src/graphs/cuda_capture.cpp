@@ -113,7 +113,7 @@ CaptureStatus ask(const Table& table, std::uintptr_t stream) {
   return status_from(status);
 }
 
-bool is_being_captured(const Table& table, std::uintptr_t stream) noexcept {
+bool captures_still(const Table& table, std::uintptr_t stream) noexcept {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return table.cuStreamIsCapturing(as_stream(stream), &status) == CUDA_SUCCESS &&
          status != CU_STREAM_CAPTURE_STATUS_NONE;
@@ -124,7 +124,7 @@ bool is_being_captured(const Table& table, std::uintptr_t stream) noexcept {
 CUresult end_for_sure(const Table& table, std::uintptr_t stream, CUgraph& graph) noexcept {
   CUresult first = table.cuStreamEndCapture(as_stream(stream), &graph);
   for (int tries = 1; first != CUDA_SUCCESS && tries < kEndTries; ++tries) {
-    if (!is_being_captured(table, stream)) break;
+    if (!captures_still(table, stream)) break;
     CUgraph late = nullptr;
     table.cuStreamEndCapture(as_stream(stream), &late);
     if (late != nullptr) table.cuGraphDestroy(late);
@@ -196,7 +196,7 @@ std::shared_ptr<Capture> Capture::begin(std::uintptr_t stream, int ordinal,
   const CUresult status = table.cuStreamBeginCapture(as_stream(stream), driver_mode(options.mode));
   if (status != CUDA_SUCCESS) {
     const Error error = driver::error_of(status, "cuStreamBeginCapture");
-    if (driver::blocked.load(std::memory_order_relaxed) == 0 && is_being_captured(table, stream)) {
+    if (driver::blocked.load(std::memory_order_relaxed) == 0 && captures_still(table, stream)) {
       discard_capture(table, stream);
     }
     throw error;
@@ -397,7 +397,7 @@ std::vector<std::shared_ptr<Capture>> open_captures() {
   return open;
 }
 
-void own_captured_scopes() noexcept { 
+void own_captured_scopes() noexcept {
   timing::set_capture_owner({&claim, &keep, &recorded, &scope_entered, &scope_left});
 }
 

@@ -74,8 +74,8 @@ CapturedGraph::CapturedGraph(CapturedParts parts, bool borrowed, std::uintptr_t 
     clock_ = parts.clock;
     if (clock_ == nullptr) clock_ = timing::contexts::find(table, stream, ordinal).clock;
     device_ = clock_->ordinal();
-    graph_ = std::make_shared<Handle>(graph, borrowed, std::move(parts.events),
-                                      std::move(parts.labels));
+    graph_ =
+        std::make_shared<Handle>(graph, borrowed, std::move(parts.events), std::move(parts.labels));
     source_ = graph_;
   } catch (...) {
     if (!graph_ && !borrowed && graph != nullptr) {

@@ -62,8 +62,7 @@ class Reader {
   Reader(const Table& table, const NodeLabels& labels) noexcept : table_(table), labels_(labels) {}
 
   // `scope` is that of the node which the graph is in.
-  [[nodiscard]] std::vector<Node> nodes(CUgraph graph, int depth,
-                                        const timing::Path* scope) const {
+  [[nodiscard]] std::vector<Node> nodes(CUgraph graph, int depth, const timing::Path* scope) const {
     const std::vector<CUgraphNode> handles = nodes_of(table_, graph);
     std::vector<Node> nodes(handles.size());
     for (std::size_t i = 0; i < handles.size(); ++i) {

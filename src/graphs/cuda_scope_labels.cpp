@@ -58,21 +58,21 @@ void Capture::leave_scope(const timing::Sample& sample, std::uintptr_t stream) n
   }
 }
 
-void scope_entered(unsigned long long id, const timing::Sample& sample) noexcept {
+void scope_entered(unsigned long long capture, const timing::Sample& sample) noexcept {
   try {
-    for (const std::shared_ptr<Capture>& capture : open_captures()) {
-      if (capture->id() == id) capture->enter_scope(sample);
+    for (const std::shared_ptr<Capture>& each : open_captures()) {
+      if (each->id() == capture) each->enter_scope(sample);
     }
   } catch (...) {  // out of memory: its nodes have the label of the scope around it
   }
 }
 
-void scope_left(unsigned long long id, const timing::Sample& sample,
+void scope_left(unsigned long long capture, const timing::Sample& sample,
                 std::uintptr_t stream) noexcept {
   try {
-    for (const std::shared_ptr<Capture>& capture : open_captures()) {
+    for (const std::shared_ptr<Capture>& each : open_captures()) {
       // Asks the driver whether the stream is in this capture.
-      if (id == 0 || capture->id() == id) capture->leave_scope(sample, stream);
+      if (capture == 0 || each->id() == capture) each->leave_scope(sample, stream);
     }
   } catch (...) {  // out of memory: the scope seems to last until the capture ends
   }

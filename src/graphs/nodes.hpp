@@ -59,7 +59,7 @@ using Extent = std::array<unsigned, 3>;  // x, y, z
 
 struct Node {
   NodeType type = NodeType::kEmpty;
-  void* handle = nullptr;      // CUgraphNode
+  void* handle = nullptr;  // CUgraphNode
   const timing::Path* scope = nullptr;
   bool has_details = false;    // whether what follows is known
   std::string kernel;          // mangled; empty where the driver tells no names

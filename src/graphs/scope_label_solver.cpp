@@ -9,7 +9,7 @@
 namespace gpuprof::graphs {
 namespace {
 
-constexpr std::uintptr_t kPerThreadStream = 2;
+constexpr std::uintptr_t kLastDefaultStream = 2;
 
 template <typename Container, typename Value>
 bool has(const Container& container, const Value& value) {
@@ -23,7 +23,7 @@ struct StreamKey {
 
   explicit StreamKey(const ScopeLabels::Note& note)
       : stream(note.at.stream),
-        thread(stream <= kPerThreadStream ? note.thread : std::thread::id()) {}
+        thread(stream <= kLastDefaultStream ? note.thread : std::thread::id()) {}
   bool operator<(const StreamKey& other) const {
     return stream != other.stream ? stream < other.stream : thread < other.thread;
   }
@@ -107,8 +107,8 @@ void ScopeLabelSolver::add_stretches(const std::vector<ScopeLabels::Note>& notes
   }
 }
 
-// Whether the node can be the first of a stretch. Where nothing is said about what that comes after,
-// it is one that comes after no other node which may be of the stretch.
+// Whether the node can be the first of a stretch. Where nothing is said about what that comes
+// after, it is one that comes after no other node which may be of the stretch.
 bool ScopeLabelSolver::is_first(const Stretch& stretch, std::size_t node) const {
   const Places& after = after_[node];
   if (stretch.before.empty()) {
@@ -120,8 +120,9 @@ bool ScopeLabelSolver::is_first(const Stretch& stretch, std::size_t node) const 
                      [&after](std::size_t place) { return has(after, place); });
 }
 
-// By node from the stretch's begin on: whether it is on no stream yet and a chain of such nodes leads
-// to it from a first one; kPlain where that one waits for nothing more than the stretch came after.
+// By node from the stretch's begin on: whether it is on no stream yet and a chain of such nodes
+// leads to it from a first one; kPlain where that one waits for nothing more than the stretch came
+// after.
 std::vector<ScopeLabelSolver::Fit> ScopeLabelSolver::fits_of(const Stretch& stretch) const {
   std::vector<Fit> fits(stretch.end - stretch.begin, Fit::kNo);
   for (std::size_t node = stretch.begin; node < stretch.end; ++node) {
@@ -161,8 +162,8 @@ bool ScopeLabelSolver::is_awaited(std::size_t node, const Places& places) const 
                      [&](std::size_t other) { return other < node && comes_after(node, other); });
 }
 
-// Which of `places` was on the stretch's stream, kNone for none of them. What has more followers was
-// more likely forked from.
+// Which of `places` was on the stretch's stream, kNone for none of them. What has more followers
+// was more likely forked from.
 std::size_t ScopeLabelSolver::likeliest(const Stretch& stretch, const std::vector<Fit>& fits,
                                         const Places& places, bool& is_only_one) const {
   const auto rank = [&](std::size_t node) {
@@ -302,7 +303,7 @@ std::size_t ScopeLabelSolver::choose(std::size_t node, const Places& open) {
     const std::size_t own = newest([&](std::size_t index) {
       const ScopeLabels::Span& span = spans_[index];
       return has(stretch.threads, span.thread) ||
-             (span.begin.stream == stretch.stream && stretch.stream > kPerThreadStream);
+             (span.begin.stream == stretch.stream && stretch.stream > kLastDefaultStream);
     });
     return own != kNone ? own : around;
   }

@@ -68,15 +68,15 @@ class ScopeLabelSolver {
   [[nodiscard]] Places places_of(const CapturePosition& at) const;
   void add_stretches(const std::vector<ScopeLabels::Note>& notes);
   void find_chains();
-  bool find_chain(std::size_t stretch, Effort how);
+  bool find_chain(std::size_t index, Effort how);
   void extend(Stretch& stretch);
   [[nodiscard]] std::vector<Fit> fits_of(const Stretch& stretch) const;
   [[nodiscard]] bool comes_after(std::size_t node, std::size_t other) const;
   [[nodiscard]] bool is_awaited(std::size_t node, const Places& places) const;
-  std::size_t likeliest(const Stretch& stretch, const std::vector<Fit>& fits,
-                        const Places& places, bool& is_only_one) const;
+  std::size_t likeliest(const Stretch& stretch, const std::vector<Fit>& fits, const Places& places,
+                        bool& is_only_one) const;
   [[nodiscard]] bool is_first(const Stretch& stretch, std::size_t node) const;
-  [[nodiscard]] bool encloses(std::size_t span, std::size_t node);
+  [[nodiscard]] bool encloses(std::size_t index, std::size_t node);
   [[nodiscard]] Places reached_from(const Places& begin, std::size_t end) const;
   std::size_t choose(std::size_t node, const Places& open);
 
@@ -86,9 +86,9 @@ class ScopeLabelSolver {
   std::vector<Places> after_;           // by node: those that it comes after
   std::vector<std::size_t> followers_;  // by node: how many come directly after it
   std::vector<Stretch> stretches_;
-  std::vector<std::size_t> stretch_of_;             // by node, kNone where it is not known
-  std::vector<std::thread::id> thread_of_;          // by node: whose scopes it is under
-  std::vector<std::vector<bool>> inside_;           // by span: the nodes from its begin on
+  std::vector<std::size_t> stretch_of_;     // by node, kNone where it is not known
+  std::vector<std::thread::id> thread_of_;  // by node: whose scopes it is under
+  std::vector<std::vector<bool>> inside_;   // by span: the nodes from its begin on
   std::vector<bool> is_inside_known_;
 };
 

@@ -26,7 +26,9 @@ def scopes(graph: gpuprof.CapturedGraph) -> dict[str, str]:
     return {node.name: node.scope for node in graph.nodes if node.type == "kernel"}
 
 
-def captured(fake: FakeCuda, stream: int, first: str = "first", **options: str) -> gpuprof.CapturedGraph:
+def captured(
+    fake: FakeCuda, stream: int, first: str = "first", **options: str
+) -> gpuprof.CapturedGraph:
     """Capture a kernel outside of scopes, two in one scope, and one in a scope inside."""
     with gpuprof.capture(stream, **options) as cap:  # type: ignore[arg-type]
         fake.kernel(stream, "a")
@@ -61,7 +63,9 @@ def test_nodes_are_labelled_whatever_becomes_of_the_timers(
 ) -> None:
     with captured(fake, stream, timers=timers) as graph:
         assert scopes(graph) == {"a": "", "b": "first", "c": "first/inner", "d": "first"}
-        assert [node.scope_names for node in graph.nodes if node.name == "c"] == [("first", "inner")]
+        assert [node.scope_names for node in graph.nodes if node.name == "c"] == [
+            ("first", "inner")
+        ]
         events = [node.scope for node in graph.nodes if node.type == "event_record"]
         timed = ["first", "first/inner", "first/inner", "first"]
         assert events == ([] if timers == "strip" else timed)
@@ -213,7 +217,8 @@ def test_graphs_of_graphed_callables_are_labelled(cupy: Any) -> None:
     assert scopes(graph) == {"work": "inside", "after": ""}
     # The copies of inputs and outputs are added after the capture.
     assert {node.scope for node in graph.nodes if node.type == "memcpy"} == {""}
-    fast.close()
+    del fast, graph
+    gc.collect()
 
 
 def test_outside_of_captures_scopes_ask_nothing_about_captures(fake: FakeCuda, stream: int) -> None:

@@ -95,7 +95,9 @@ class Model:
 class Program:
     """A random capture, run on the fake driver and in the model at once."""
 
-    def __init__(self, fake: FakeCuda, seed: int, threads: int, timers: str, crossing: bool) -> None:
+    def __init__(
+        self, fake: FakeCuda, seed: int, threads: int, timers: str, crossing: bool
+    ) -> None:
         self.crossing = crossing  # waits of any stream for any other, not for the thread's own
         self.fake, self.random, self.timers = fake, random.Random(seed), timers
         self.model = Model(stacks=[[] for _ in range(threads)])

@@ -24,7 +24,7 @@ _NODE_BITS = 32  # of a number: the node in its graph; above them is the graph
 _lock = threading.RLock()
 _graphs: weakref.WeakSet[GraphBase] = weakref.WeakSet()
 _known: weakref.WeakKeyDictionary[GraphBase, dict[int, str]] = weakref.WeakKeyDictionary()
-_watchers = 0
+_watchers: list[object] = []
 _watched: dict[int, str] = {}  # of all graphs that lived while somebody watched
 
 
@@ -102,16 +102,16 @@ def watch() -> Iterator[None]:
     For a collector, whose records come after the replays. Where nothing tells the numbers of nodes
     it remembers nothing.
     """
-    global _watchers
+    watcher = object()
     with _lock:
-        _watchers += 1
+        _watchers.append(watcher)
         for graph in live_graphs():
             _note(graph)
     try:
         yield
     finally:
         with _lock:
-            _watchers -= 1
+            _watchers.remove(watcher)
             if not _watchers:
                 _watched.clear()
 
@@ -131,8 +131,7 @@ def add_scopes(events: Iterable[MutableMapping[str, Any]]) -> int:
     found = 0
     for event in events:
         args = event.get("args")
-        path = paths.get(args.get("graph node id")) if isinstance(args, dict) else None
-        if path is not None:
+        if isinstance(args, dict) and (path := paths.get(args.get("graph node id", -1))):
             args["scope"] = path
             found += 1
     return found

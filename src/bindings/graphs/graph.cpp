@@ -444,8 +444,7 @@ void bind_looking(py::class_<PyGraph>& graph) {
              return py::typing::Tuple<py::object, py::ellipsis>(python_nodes(self.graph().nodes()));
            })
       .def("_labelled_ids", &labelled_ids)
-      .def_property_readonly("_has_labels",
-                             [](PyGraph& self) { return self.graph().has_labels(); })
+      .def_property_readonly("_has_labels", [](PyGraph& self) { return self.graph().has_labels(); })
       .def_property_readonly("_span_count", [](PyGraph& self) { return self.graph().span_count(); })
       .def_property_readonly("_collects", [](PyGraph& self) { return self.graph().collects(); });
 }

@@ -52,7 +52,8 @@ struct GraphNode {
   // The arguments that make an equal node.
   [[nodiscard]] py::tuple arguments() const {
     return py::make_tuple(index, type, name, symbol, grid, block, shared_memory, nbytes, value,
-                          element_size, dependencies, programmatic, dependents, children, scope, scope_names);
+                          element_size, dependencies, programmatic, dependents, children, scope,
+                          scope_names);
   }
 };
 
@@ -218,12 +219,11 @@ std::unique_ptr<GraphNode> make_node(
     const std::vector<std::size_t>& programmatic, const std::vector<std::size_t>& dependents,
     const Nodes& children, const py::str& scope, const std::vector<std::string>& scope_names) {
   for (const py::handle child : children) py::cast<const GraphNode&>(child);  // or it throws
-  return std::make_unique<GraphNode>(
-      GraphNode{index, type, name, symbol, grid ? py::object(extent(*grid)) : py::none(),
-                block ? py::object(extent(*block)) : py::none(), py::cast(shared_memory),
-                py::cast(nbytes), py::cast(value), py::cast(element_size), indices(dependencies),
-                indices(programmatic), indices(dependents), children, scope,
-                py::tuple(py::cast(scope_names))});
+  return std::make_unique<GraphNode>(GraphNode{
+      index, type, name, symbol, grid ? py::object(extent(*grid)) : py::none(),
+      block ? py::object(extent(*block)) : py::none(), py::cast(shared_memory), py::cast(nbytes),
+      py::cast(value), py::cast(element_size), indices(dependencies), indices(programmatic),
+      indices(dependents), children, scope, py::tuple(py::cast(scope_names))});
 }
 
 py::object listed(const py::object& sequence) {

@@ -15,8 +15,7 @@ namespace gpuprof::bindings {
 pybind11::tuple python_nodes(const std::vector<graphs::Node>& nodes);
 
 // Pairs of a node's number and its scope's path.
-using NodeIds =
-    pybind11::typing::List<pybind11::typing::Tuple<pybind11::int_, pybind11::str>>;
+using NodeIds = pybind11::typing::List<pybind11::typing::Tuple<pybind11::int_, pybind11::str>>;
 NodeIds python_ids(const std::vector<graphs::LabelledNode>& nodes);
 
 }  // namespace gpuprof::bindings

@@ -95,7 +95,7 @@ def test_a_graphed_callable_has_labels(torch: Any) -> None:
     (graph,) = {*labels.live_graphs()} - before
     assert isinstance(graph, gpuprof.CapturedGraph)
     assert kernels(graph)["inside"] == 2
-    graphed.close()
+    graphed(torch.ones(1024, device="cuda"))
 
 
 def test_numbers_name_the_executable_graph(torch: Any) -> None:
