@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from tests.fake_cupti.control import FakeCupti
     from tests.fake_driver.control import FakeCuda
     from tests.support.pytest_projects import Project
 
@@ -120,6 +121,24 @@ def cupy(fake: FakeCuda) -> Iterator[Any]:
         module.world.context_goes_too = True
         yield module
         gc.collect()  # what a failure that was expected has left in cycles
+
+
+@pytest.fixture
+def cupti(pytestconfig: pytest.Config) -> Iterator[FakeCupti]:
+    """The fake CUPTI, which gpuprof has loaded; nothing of it stays enabled."""
+    from gpuprof import _core
+    from tests.fake_cupti.build import cached
+    from tests.fake_cupti.control import FakeCupti
+
+    fake = FakeCupti(cached(pytestconfig))
+    assert _core._cupti_load([fake.path])["path"] == fake.path, "another CUPTI is in the process"
+    fake.reset()
+    yield fake
+    if _core._cupti_state()["collecting"]:
+        _core._cupti_stop(timeout_s=0.0)
+        pytest.fail("the test left a collection behind")
+    fake.flush()
+    fake.reset()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.fake_driver.build import FLAGS, compiler, extra_flags, run
 
-SOURCE = Path(__file__).resolve().parent / "fake_cupti.cpp"
+HERE = Path(__file__).resolve().parent
 
 # What versions of CUPTI differ in, for gpuprof.
 VARIANTS = {
@@ -35,12 +35,14 @@ def build(out_dir: Path, variant: str = "13.0") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / "libcupti.so.13"
     flags = [*FLAGS, *extra_flags(), *VARIANTS[variant]]
-    digest = hashlib.sha256(SOURCE.read_bytes() + repr([compiler(), flags]).encode()).hexdigest()
+    sources = sorted(HERE.glob("*.cpp"))
+    texts = b"".join(path.read_bytes() for path in [*sources, HERE / "world.hpp"])
+    digest = hashlib.sha256(texts + repr([compiler(), flags]).encode()).hexdigest()
     stamp = folder / "fakecupti.stamp"
     if library.is_file() and stamp.is_file() and stamp.read_text() == digest:
         return library
     unfinished = library.with_suffix(f".{os.getpid()}")
-    run([compiler(), *flags, "-shared", str(SOURCE), "-o", str(unfinished)])
+    run([compiler(), *flags, "-shared", *map(str, sources), "-o", str(unfinished)])
     unfinished.replace(library)
     stamp.write_text(digest)
     return library
