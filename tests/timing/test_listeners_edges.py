@@ -366,25 +366,29 @@ def test_exit_beside_daemon_threads_in_a_listener_does_not_abort() -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_worker_of_multiprocessing_hands_over_at_its_end() -> None:
+@pytest.mark.parametrize("made_in", ["worker", "parent"])
+def test_a_worker_of_multiprocessing_hands_over_at_its_end(made_in: str) -> None:
     out = check_python(
-        """
-        import multiprocessing, os, sys
-        def work(where):
-            import gpuprof
-            def listen(samples):
-                os.write(where, repr([each.path for each in samples]).encode())
-            gpuprof.on_sample(listen)
+        f"""
+        import multiprocessing, os
+        import gpuprof
+        reading, writing = os.pipe()
+        def listen(samples):
+            os.write(writing, repr((os.getpid(), [each.path for each in samples])).encode())
+        def work():
+            if {made_in!r} == "worker":
+                gpuprof.on_sample(listen)
             with gpuprof.timer("step", backend="cpu"):
                 pass
-        reading, writing = os.pipe()
-        process = multiprocessing.get_context("fork").Process(target=work, args=(writing,))
+        if {made_in!r} == "parent":
+            gpuprof.on_sample(listen)
+        process = multiprocessing.get_context("fork").Process(target=work)
         process.start()
         process.join()
-        print(os.read(reading, 100).decode())
+        print(os.read(reading, 100).decode() == repr((process.pid, ["step"])))
         """
     )
-    assert out.strip() == "['step']"
+    assert out.strip() == "True"
 
 
 def test_with_timing_off_for_good_nothing_is_heard() -> None:

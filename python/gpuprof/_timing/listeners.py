@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-import sys
+import functools
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -159,8 +159,7 @@ def call_all() -> None:
 
 
 def _listen(listener: Listener) -> Listener:
-    if not _listening:
-        _close_at_exit()
+    _close_at_exit()
     _listening.append(listener)
     return listener
 
@@ -202,14 +201,21 @@ def _name_of(function: object) -> str:
     return f"{module}.{name}" if isinstance(module, str) else str(name)
 
 
+@functools.cache
 def _close_at_exit() -> None:
-    atexit.unregister(_close_all)
     atexit.register(_close_all)
-    process = sys.modules.get("multiprocessing.process")
-    if process is not None and process.parent_process() is not None:
-        from multiprocessing.util import Finalize
+    # Workers of multiprocessing skip the exit handlers, and forget what they inherit of its own.
+    from multiprocessing import process, util
 
-        Finalize(None, _close_all, exitpriority=-90)  # its children skip the exit handlers
+    if process.parent_process() is not None:
+        _close_at_end_of_worker()
+    util.register_after_fork(Listener, _close_at_end_of_worker)
+
+
+def _close_at_end_of_worker(_: object = None) -> None:
+    from multiprocessing.util import Finalize
+
+    Finalize(None, _close_all, exitpriority=-90)
 
 
 def _close_all() -> None:
