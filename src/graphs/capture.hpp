@@ -110,7 +110,6 @@ class Capture {
   // scopes could not be noted have the label of the scope around them.
   void enter_scope(const timing::Sample& sample) noexcept;
   void leave_scope(const timing::Sample& sample, std::uintptr_t stream) noexcept;
-  [[nodiscard]] bool has_open_scope(const timing::Sample& sample) const noexcept;
 
  private:
   Capture(std::uintptr_t stream, const CaptureOptions& options, bool attached);

@@ -58,12 +58,6 @@ void Capture::leave_scope(const timing::Sample& sample, std::uintptr_t stream) n
   }
 }
 
-bool Capture::has_open_scope(const timing::Sample& sample) const noexcept {
-  if (generation_ != driver::fork_generation()) return false;
-  const std::lock_guard lock(labels_mutex_);
-  return labels_.is_open(&sample);
-}
-
 void scope_entered(unsigned long long id, const timing::Sample& sample) noexcept {
   try {
     for (const std::shared_ptr<Capture>& capture : open_captures()) {
@@ -77,9 +71,8 @@ void scope_left(unsigned long long id, const timing::Sample& sample,
                 std::uintptr_t stream) noexcept {
   try {
     for (const std::shared_ptr<Capture>& capture : open_captures()) {
-      if (id != 0 ? capture->id() == id : capture->has_open_scope(sample)) {
-        capture->leave_scope(sample, stream);
-      }
+      // Asks the driver whether the stream is in this capture.
+      if (id == 0 || capture->id() == id) capture->leave_scope(sample, stream);
     }
   } catch (...) {  // out of memory: the scope seems to last until the capture ends
   }

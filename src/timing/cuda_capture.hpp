@@ -28,7 +28,7 @@ struct CaptureOwner {
   // A span whose events are both nodes of the capture. The owner may keep a reference.
   void (*recorded)(unsigned long long capture, Sample& sample) noexcept = nullptr;
   // A scope that is entered, and one that is left, on a stream of the capture, whether its events
-  // are recorded or not. `capture` is 0 where only the sample tells it.
+  // are recorded or not. `capture` is 0 where it is not known.
   void (*entered)(unsigned long long capture, const Sample& sample) noexcept = nullptr;
   void (*left)(unsigned long long capture, const Sample& sample,
                std::uintptr_t stream) noexcept = nullptr;

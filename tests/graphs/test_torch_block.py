@@ -416,3 +416,20 @@ seen.close()
 graph.replay()
 """,
     )
+
+
+def test_a_block_that_torch_captures_labels_its_nodes(fake_path: Path) -> None:
+    check(
+        fake_path,
+        """
+for timers in ("last", "collect", "strip"):
+    with gpuprof.timer("around"), gpuprof.capture(timers=timers) as cap:
+        launch("a")
+        with gpuprof.timer("in"):
+            launch("b")
+        launch("c")
+    kernels = [(node.name, node.scope) for node in cap.graph.nodes if node.type == "kernel"]
+    assert kernels == [("a", "around"), ("b", "around/in"), ("c", "around")], kernels
+    cap.graph.close()
+""",
+    )

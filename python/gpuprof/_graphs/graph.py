@@ -60,8 +60,6 @@ class CapturedGraph(_core.GraphBase):
         _core.GraphBase.__init__(self, ended, handle, stream, ordinal, timers, name or "graph")
         self._read_scalars_of(stream)
         self._name = name
-        if ended is not None and self._has_labels:
-            labels.register(self)
         return self
 
     def _own(self, pool: CapturePool | None, keep: Iterable[object]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import gpuprof._core as _core
 from gpuprof._frameworks import loaded
+from gpuprof._graphs import labels
 from gpuprof._graphs.graph import CapturedGraph
 from gpuprof._graphs.pool import check_pool
 from gpuprof._graphs.types import (
@@ -292,6 +293,8 @@ class GraphCaptureGuard:
             else:
                 self._torch.instantiate()
                 graph._use_torch(self._torch.parts())
+            if graph._has_labels:
+                labels.register(graph)
             if settings.upload and graph.raw_exec != 0:  # an older torch has not told
                 graph.upload(self._stream)
         except BaseException:
