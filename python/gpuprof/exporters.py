@@ -123,8 +123,8 @@ def prometheus(
         raise ValueError(message)
     elif metrics.bounds != bounds:
         raise wrong(buckets, "buckets", f"those that the registry has: {metrics.bounds}")
-    metrics.handle = on_sample(metrics, paths)
     _metrics[registry] = metrics
+    metrics.handle = on_sample(metrics, paths)
     return metrics.handle
 
 
@@ -187,6 +187,9 @@ class _OpenTelemetry:
 
     def __init__(self, meter: Any, tracer: Any, bounds: Sequence[float]) -> None:
         self._tracer = tracer
+        # Not that of whoever happens to read: a span has no parent.
+        what = "gpuprof.exporters.opentelemetry()"
+        self._no_context = need_extra("otel", "opentelemetry.context", what).Context()
         self._durations = meter.create_histogram(
             DURATION,
             unit="s",
@@ -210,13 +213,12 @@ class _OpenTelemetry:
                 self._make_span(sample, attributes, wall)
 
     def _make_span(self, sample: _core.Sample, attributes: dict[str, Any], wall: int) -> None:
-        context = need_extra("otel", "opentelemetry.context", "gpuprof.exporters.opentelemetry()")
         more = {**attributes, "thread.id": sample.thread_id, "gpuprof.failed": sample.failed}
         if not sample.failed:
             more["gpuprof.duration"] = sample.ms / 1e3
         span = self._tracer.start_span(
             sample.names[-1],
-            context=context.Context(),  # not that of whoever happens to read
+            context=self._no_context,
             attributes=more,
             start_time=sample.host_begin_ns + wall,
         )

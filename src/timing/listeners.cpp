@@ -39,12 +39,22 @@ bool is_below(const std::string& path) noexcept {
 // The sink.
 void queue_samples(const Sample* const* samples, std::size_t count) noexcept {
   if (listeners::attention.load(std::memory_order_relaxed) == 0) return;
-  auto& q = queues();
-  const std::lock_guard lock(q.mutex);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (!is_finished_and_named(*samples[i])) continue;
-    for (SampleQueue* queue : q.open) queue->offer(*samples[i]);
+  std::string warning;
+  {
+    auto& q = queues();
+    const std::lock_guard lock(q.mutex);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!is_finished_and_named(*samples[i])) continue;
+      for (SampleQueue* queue : q.open) {
+        if (!queue->offer(*samples[i])) continue;
+        try {
+          warning = queue->warning();
+        } catch (...) {  // out of memory: they are counted
+        }
+      }
+    }
   }
+  if (!warning.empty()) driver::warn(warning);  // takes a lock of its own
 }
 
 }  // namespace
@@ -123,7 +133,7 @@ std::size_t SampleQueue::size() const noexcept {
   return generation_ == driver::fork_generation() ? waiting_.size() : 0;
 }
 
-void SampleQueue::offer(const Sample& sample) noexcept {
+bool SampleQueue::offer(const Sample& sample) noexcept {
   try {
     if (const std::uint32_t now = driver::fork_generation(); now != generation_) {
       // Never let go of: that would take a lock beside this one.
@@ -132,10 +142,9 @@ void SampleQueue::offer(const Sample& sample) noexcept {
       listeners::queued.fetch_sub(of_parent.size(), std::memory_order_relaxed);
       generation_ = now;
     }
-    if (!wants(*sample.path)) return;
+    if (!wants(*sample.path)) return false;
     if (waiting_.size() >= capacity_) {
-      drop();
-      return;
+      return dropped_.fetch_add(1, std::memory_order_relaxed) == 0;
     }
     auto* shared = const_cast<Sample*>(&sample);  // for the count of its references
     add_reference(shared);
@@ -143,10 +152,10 @@ void SampleQueue::offer(const Sample& sample) noexcept {
     waiting_.push_back(std::move(reference));
   } catch (...) {  // out of memory
     dropped_.fetch_add(1, std::memory_order_relaxed);
-    return;
+    return false;
   }
   listeners::queued.fetch_add(1, std::memory_order_relaxed);
-  if (taken_by_.load(std::memory_order_relaxed) == std::uint64_t{generation_} + 1) return;
+  if (taken_by_.load(std::memory_order_relaxed) == std::uint64_t{generation_} + 1) return false;
   const HostNanoseconds waited = sample.host_end - heard_at.load(std::memory_order_relaxed);
   const std::size_t size = waiting_.size();
   if (size >= capacity_ / 2 || waited >= listeners::kUrgentAfter) {
@@ -154,17 +163,13 @@ void SampleQueue::offer(const Sample& sample) noexcept {
   } else if (size >= listeners::kBatch || waited >= listeners::kDueAfter) {
     note_attention(listeners::kDue);
   }
+  return false;
 }
 
-void SampleQueue::drop() noexcept {
-  if (dropped_.fetch_add(1, std::memory_order_relaxed) != 0) return;
-  try {
-    driver::warn("gpuprof: the listener " + name_ + " is behind: " + std::to_string(capacity_) +
-                 " finished samples wait for it, so newer ones are dropped and counted in its "
-                 "handle's `dropped`; make it faster, have it take fewer paths, or call "
-                 "gpuprof.flush() more often");
-  } catch (...) {  // out of memory: they are counted
-  }
+std::string SampleQueue::warning() const {
+  return "gpuprof: the listener " + name_ + " is behind: " + std::to_string(capacity_) +
+         " finished samples wait for it, so newer ones are dropped and counted in its handle's "
+         "`dropped`; make it faster, have it take fewer paths, or call gpuprof.flush() more often";
 }
 
 bool SampleQueue::wants(const Path& path) {

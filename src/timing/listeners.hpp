@@ -70,12 +70,13 @@ class SampleQueue {
   }
 
   // For the sink, with the lock of all queues held: puts the sample into the queue if it is wanted.
-  void offer(const Sample& sample) noexcept;
+  // True for the first one that had no room.
+  bool offer(const Sample& sample) noexcept;
+  [[nodiscard]] std::string warning() const;
 
  private:
   [[nodiscard]] bool wants(const Path& path);
   [[nodiscard]] bool matches(const Path& path) const;
-  void drop() noexcept;
 
   const std::string name_;
   std::vector<std::string> paths_;

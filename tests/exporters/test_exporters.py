@@ -145,6 +145,8 @@ def test_prometheus_gets_seconds_by_path_and_clock() -> None:
 def test_prometheus_goes_on_with_a_registry_that_it_knows() -> None:
     registry = prometheus_client.CollectorRegistry()
     for _ in range(2):
+        with pytest.raises(ValueError, match="no path"):
+            exporters.prometheus(registry, paths="")
         with exporters.prometheus(registry, paths="step"):
             measure("step")
             with pytest.raises(ValueError, match="close that handle first"):

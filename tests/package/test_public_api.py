@@ -222,6 +222,11 @@ def cpu_stats() -> Any:
     return gpuprof.stats()
 
 
+def traces_compared() -> gpuprof.TraceDiff:
+    trace = Path(__file__).parents[1] / "fixtures" / "torch_profiler.json"
+    return gpuprof.trace_diff(trace, trace)
+
+
 def nodes_of_a_graph() -> tuple[gpuprof.GraphNode, ...]:
     return chain("first", "second")
 
@@ -289,6 +294,7 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda: gpuprof.sweep(lambda **_: int, {"n": [1]}, warmup_s=0.0, max_time_s=0.1),
         lambda s: s.to_dict(),
     ),
+    "TraceDiff": (traces_compared, lambda diff: (str(diff), diff.to_dict())),
     "Verdict": (lambda: gpuprof.Verdict.SLOW, lambda v: v),
     "Decision": (
         lambda: gpuprof.Decision(gpuprof.Verdict.SAME, 1.0, 1.0, 1.0, None, 0.05, None, 1, "rule"),

@@ -82,6 +82,19 @@ def scopes_that_are_only_flushed(stage: Stage) -> None:
 
 
 @scenario
+def scopes_that_are_listened_to(stage: Stage) -> None:
+    heard: list[bool] = []
+    scope = gpuprof.timer("scenario", stream=stage.stream, backend="cuda")
+    with gpuprof.on_sample(lambda samples: heard.extend(each.failed for each in samples)) as handle:
+        for _ in range(18):
+            with scope:
+                stage.work()
+        row = gpuprof.stats()["scenario"]
+    assert handle.error is None
+    assert (heard.count(False), heard.count(True)) == (row.gpu.count, row.failed)
+
+
+@scenario
 def a_sample_that_is_polled(stage: Stage) -> None:
     with gpuprof.timer("scenario", stream=stage.stream, backend="cuda") as sample:
         stage.work()

@@ -37,8 +37,10 @@ def trace_diff(
 
     Parameters
     ----------
-    a, b : str or path
-        The files: before and after. A file that is cut off is compared as far as it goes.
+    a : str or os.PathLike
+        The file before. One that is cut off is compared as far as it goes.
+    b : str or os.PathLike
+        The file after.
     by : {'scope', 'kernel'}, optional
         Only these rows. None: both.
     per : str, optional
@@ -147,9 +149,7 @@ def _idle(before: Contents, after: Contents, calls: tuple[int, int]) -> list[Idl
         (count_a, ns_a), (count_b, ns_b) = before.idle[cause], after.idle[cause]
         if count_a or count_b:
             per_a, per_b = count_a / calls[0], count_b / calls[1]
-            rows.append(
-                IdleRow(cause, per_a, per_b, ns_a / 1e6 / calls[0], ns_b / 1e6 / calls[1])
-            )
+            rows.append(IdleRow(cause, per_a, per_b, ns_a / 1e6 / calls[0], ns_b / 1e6 / calls[1]))
     return [busy, *rows]
 
 

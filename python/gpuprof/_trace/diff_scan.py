@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 from array import array
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuprof._trace import idle
 from gpuprof._trace.batch import Batch, Odd
+from gpuprof._trace.diff_paths import NONE, Nested, Numbers, Spans
 from gpuprof._trace.json_scanner import ReadError
 from gpuprof._trace.merge import PID_STEP
 from gpuprof._trace.reader import EventReader
 from gpuprof._trace.values import (
+    GPU_ANNOTATION,
     MOST_FLOAT_US,
     Event,
     InexactError,
@@ -47,7 +49,6 @@ CALLS = frozenset(("cuda_runtime", "cuda_driver"))
 _LAUNCHES = re.compile("launch|memcpy|memset", re.IGNORECASE)
 # torch numbers its steps, so that no two traces would have one in common.
 _STEP = re.compile(r"ProfilerStep#\d+")
-_NONE = -1
 
 
 @dataclass
@@ -97,79 +98,12 @@ class Contents:
 KINDS = ("gpu", "launched", "host", "kernel")
 
 
-class _Spans:
-    """Begin, end, name and track of many ranges."""
+class _Call(NamedTuple):
+    """A call that launched work: its begin, when the GPU was given the work, and its track."""
 
-    def __init__(self) -> None:
-        self.begin, self.end = array("d"), array("d")
-        self.name, self.track = array("l"), array("l")
-
-    def __len__(self) -> int:
-        return len(self.begin)
-
-    def add(self, begin: float, end: float, name: int, track: int) -> None:
-        self.begin.append(begin)
-        self.end.append(end)
-        self.name.append(name)
-        self.track.append(track)
-
-    def by_track(self) -> dict[int, list[int]]:
-        """Return the places of each track's ranges, outer ones first."""
-        found = defaultdict(list)
-        for place, track in enumerate(self.track):
-            found[track].append(place)
-        for places in found.values():
-            places.sort(key=lambda place: (self.begin[place], -self.end[place]))
-        return found
-
-
-class _Numbers:
-    """A number for each thing met, at most so many; `_NONE` past that."""
-
-    def __init__(self, most: int) -> None:
-        self.of: dict[Any, int] = {}
-        self._most = most
-
-    def __getitem__(self, key: Any) -> int:
-        found = self.of.get(key)
-        if found is None:
-            found = self.of[key] = len(self.of) if len(self.of) < self._most else _NONE
-            if found == _NONE:
-                del self.of[key]
-        return found
-
-
-class _Nested:
-    """The paths of nested ranges, and which was open on a track at a time."""
-
-    def __init__(self, spans: _Spans, names: list[str]) -> None:
-        self.path: list[str] = [""] * len(spans)
-        self._times: dict[int, list[float]] = {}
-        self._open: dict[int, list[str]] = {}
-        for track, places in spans.by_track().items():
-            times, opened = self._times[track], self._open[track] = [], []
-            stack: list[tuple[float, str]] = []
-            for place in places:
-                begin, name = spans.begin[place], names[spans.name[place]]
-                while stack and stack[-1][0] <= begin:
-                    times.append(max(stack.pop()[0], times[-1]))
-                    opened.append(stack[-1][1] if stack else "")
-                path = f"{stack[-1][1]}/{name}" if stack else name
-                self.path[place] = path
-                stack.append((spans.end[place], path))
-                times.append(max(begin, times[-1]) if times else begin)
-                opened.append(path)
-            while stack:
-                times.append(max(stack.pop()[0], times[-1]))
-                opened.append(stack[-1][1] if stack else "")
-
-    def at(self, track: int, time: float) -> str:
-        """Return the innermost path; one that begins there counts, one that ends there does not."""
-        times = self._times.get(track)
-        if not times:
-            return ""
-        place = bisect_right(times, time) - 1
-        return self._open[track][place] if place >= 0 else ""
+    begin: float
+    given: float
+    track: int
 
 
 class Scan:
@@ -178,19 +112,20 @@ class Scan:
     def __init__(self, most_work: int = MOST_WORK, most_scopes: int = MOST_SCOPES) -> None:
         self._most_work, self._most_scopes = most_work, most_scopes
         self._base: int | None = None
-        self._names = _Numbers(MOST_NAMES)
-        self._tracks = _Numbers(MOST_NAMES)
-        self._devices = _Numbers(MOST_NAMES)
+        self._names = Numbers(MOST_NAMES)
+        self._tracks = Numbers(MOST_NAMES)
+        self._devices = Numbers(MOST_NAMES)
         self._kernels: dict[int, Figures] = defaultdict(Figures)
-        self._host, self._gpu = _Spans(), _Spans()
+        self._host, self._gpu = Spans(), Spans()
         self._gpu_link = array("q")  # torch's "External id"
+        self._gpu_around = array("b")  # drawn around kernels, not measured
         self._external: dict[int, int] = {}  # place in `_host` by that
         self._flow_from: dict[Any, tuple[int, float]] = {}  # by id: the launching track and time
         self._flow_to: dict[tuple[int, float], Any] = {}  # by GPU track and time: the id
-        self._work = _Spans()  # the track is the device's number
+        self._work = Spans()  # the track is the device's number
         self._correlation = array("q")
         self._scope: dict[int, str] = {}  # of work that says it
-        self._launches: dict[int, tuple[float, int]] = {}
+        self._launches: dict[int, _Call] = {}
         self._ranks: set[int] = set()
         self._rank: int | None = None
         self.left_out = self._unkept_work = self._unkept_scopes = 0
@@ -250,18 +185,18 @@ class Scan:
     ) -> tuple[float, float]:
         """Return begin and length, the begin from the first one on."""
         check_labels(event)
-        begin, size = event.get("ts"), event.get("dur")
-        most = MOST_FLOAT_US
+        begin: Any = event.get("ts")
+        size: Any = event.get("dur")
         if (
             type(begin) in (int, float)
             and type(size) in (int, float)
-            and 0 <= begin < most  # type: ignore[operator]
-            and 0 <= size < most  # type: ignore[operator]
+            and 0 <= begin < MOST_FLOAT_US
+            and 0 <= size < MOST_FLOAT_US
         ):
-            whole = round(begin * 1000.0)  # type: ignore[operator]
+            whole = round(begin * 1000.0)
             if self._base is None:
                 self._base = whole
-            return float(whole - self._base), size * 1000.0  # type: ignore[operator]
+            return float(whole - self._base), size * 1000.0
         if is_late(event):
             reader.exact = True
         try:
@@ -297,12 +232,16 @@ class Scan:
         self._correlation.append(_correlation_of(event, args))
         self._work.add(begin, begin + size, name, number)
 
-    def _take_call(self, event: Event, begin: float, _: float) -> None:
-        correlation = _correlation_of(event, _args_of(event))
-        if correlation == _NONE or not _LAUNCHES.search(str(event.get("name"))):
+    def _take_call(self, event: Event, begin: float, size: float) -> None:
+        args, name = _args_of(event), str(event.get("name"))
+        correlation = _correlation_of(event, args)
+        if correlation == NONE or not _LAUNCHES.search(name):
             return
         if len(self._launches) < self._most_work:
-            self._launches[correlation] = begin, self._track(event)
+            thread = args.get("thread")  # gpuprof draws the calls on a track beside the thread's
+            track = self._track({**event, "tid": thread} if type(thread) is int else event)
+            given = idle.launched_at(name, begin, begin + size)
+            self._launches[correlation] = _Call(begin, given, track)
 
     def _take_host(self, event: Event, begin: float, size: float) -> None:
         if len(self._host) >= self._most_scopes:
@@ -318,11 +257,12 @@ class Scan:
             self._unkept_scopes += 1
             return
         args = _args_of(event)
-        longer = args.get("gpu_us")  # where the slice was cut to fit its track
+        longer: Any = args.get("gpu_us")  # where the slice was cut to fit its track
         if type(longer) in (int, float) and longer >= 0:
             size = longer * 1000.0
         link = args.get("External id")
-        self._gpu_link.append(link if type(link) is int and 0 <= link < 1 << 62 else _NONE)
+        self._gpu_link.append(link if type(link) is int and 0 <= link < 1 << 62 else NONE)
+        self._gpu_around.append(event["cat"] == GPU_ANNOTATION)
         self._gpu.add(begin, begin + size, self._name(event), self._track(event))
 
     def _take_flow(self, event: Event, batch: Batch, place: int) -> None:
@@ -334,7 +274,9 @@ class Scan:
         number = event.get("id")
         if type(number) is not int or len(self._flow_from) >= self._most_scopes:
             return
-        at = float(time - (self._base or 0))
+        if self._base is None:
+            self._base = time
+        at = float(time - self._base)
         key = _rank_of(event), number
         if event["ph"] == "s":
             self._flow_from[key] = self._track(event), at
@@ -343,18 +285,22 @@ class Scan:
 
     def contents(self) -> Contents:
         """Join what was read."""
-        names = [*self._names.of, OTHER]  # the last one is that of `_NONE`
-        host = _Nested(self._host, names)
+        names = [*self._names.of, OTHER]  # the last one is that of `NONE`
+        host = Nested(self._host, names)
         rows: dict[str, dict[str, Figures]] = {kind: defaultdict(Figures) for kind in KINDS}
         for place, path in enumerate(host.path):
             rows["host"][path].add(self._host.end[place] - self._host.begin[place])
+        around: dict[str, Figures] = defaultdict(Figures)
         for place, path in enumerate(self._gpu_paths(host, names)):
-            rows["gpu"][path].add(self._gpu.end[place] - self._gpu.begin[place])
+            kind = around if self._gpu_around[place] else rows["gpu"]
+            kind[path].add(self._gpu.end[place] - self._gpu.begin[place])
+        # What lies around kernels is of the same scopes, where these were measured too.
+        rows["gpu"] = {**around, **rows["gpu"]}
         for name, figures in self._kernels.items():
             rows["kernel"][names[name]] = figures
         calls = [self._launches.get(each) for each in self._correlation]
         for place, call in enumerate(calls):
-            path = self._scope.get(place) or (host.at(call[1], call[0]) if call else "")
+            path = self._scope.get(place) or (host.at(call.track, call.begin) if call else "")
             size = self._work.end[place] - self._work.begin[place]
             rows["launched"][path or "(no scope)"].add(size)
         if set(rows["launched"]) == {"(no scope)"}:
@@ -372,16 +318,16 @@ class Scan:
             notes=self._notes(),
         )
 
-    def _gpu_paths(self, host: _Nested, names: list[str]) -> list[str]:
+    def _gpu_paths(self, host: Nested, names: list[str]) -> list[str]:
         """Return the path of each scope on the GPU: by its launch, else by what is around it."""
-        own = _Nested(self._gpu, names)
+        own = Nested(self._gpu, names)
         paths = []
         for place, path in enumerate(own.path):
             name = names[self._gpu.name[place]]
             outside = self._external.get(self._gpu_link[place])
             flow = self._flow_to.get((self._gpu.track[place], self._gpu.begin[place]))
             found = path
-            if outside is not None:
+            if outside is not None and self._host.name[outside] == self._gpu.name[place]:
                 found = host.path[outside]
             elif flow is not None:
                 found = host.at(*self._flow_from[flow])
@@ -390,22 +336,34 @@ class Scan:
             paths.append(found)
         return paths
 
-    def _idle(
-        self, calls: list[tuple[float, int] | None]
-    ) -> tuple[dict[str, tuple[int, float]], float]:
+    def _idle(self, calls: list[_Call | None]) -> tuple[dict[str, tuple[int, float]], float]:
         """Return the gaps of all devices by cause, and how long these were busy."""
         work = self._work
         found: list[idle.Gap] = []
         busy = 0.0
         for places in work.by_track().values():
-            row = ((work.begin[p], work.end[p], (calls[p] or (None,))[0]) for p in places)
-            gaps = list(idle.gaps(row))
+            gaps = list(idle.gaps(self._given(places, calls)))
             span = max(work.end[place] for place in places) - work.begin[places[0]]
             busy += span - sum(gap.ns for gap in gaps)
             found += gaps
         return idle.totals(found), busy
 
-    def _delays(self, calls: list[tuple[float, int] | None]) -> Delays | None:
+    def _given(
+        self, places: list[int], calls: list[_Call | None]
+    ) -> Iterator[tuple[float, float, float | None]]:
+        """Yield the work of a device: its begin and end, and when the GPU was given it."""
+        last_end, of_last = -math.inf, NONE  # the launch of the work that ended last
+        for place in places:
+            begin, end = self._work.begin[place], self._work.end[place]
+            call, launch = calls[place], self._correlation[place]
+            if launch == of_last != NONE:
+                yield begin, end, idle.IN_TIME
+            else:
+                yield begin, end, call.given if call else None
+            if end >= last_end:
+                last_end, of_last = end, launch
+
+    def _delays(self, calls: list[_Call | None]) -> Delays | None:
         first: dict[int, int] = {}  # place of the first work of each launch
         for place, correlation in enumerate(self._correlation):
             if calls[place] is None:
@@ -414,7 +372,7 @@ class Scan:
             if before is None or self._work.begin[place] < self._work.begin[before]:
                 first[correlation] = place
         delays = sorted(
-            idle.launch_delay(self._work.begin[place], self._launches[correlation][0])
+            idle.launch_delay(self._work.begin[place], self._launches[correlation].begin)
             for correlation, place in first.items()
         )
         if not delays:
@@ -452,6 +410,6 @@ def _rank_of(event: Event) -> int:
 def _correlation_of(event: Event, args: Event) -> int:
     number = args.get("correlation")
     if type(number) is not int or not 0 < number < 1 << 32:
-        return _NONE
+        return NONE
     rank = _rank_of(event)
-    return rank << 32 | number if rank < 1 << 30 else _NONE
+    return rank << 32 | number if rank < 1 << 30 else NONE

@@ -1,27 +1,30 @@
 """Why a GPU was idle before a kernel, and how long a launch took to reach it.
 
 One rule for traces and for live records. A piece of work is (begin, end, launch): when the GPU
-began and ended it, and when the call that launched it began on the host, None where that is not
-known. All are nanoseconds on one clock. For the work of one stream these are the gaps of that
-stream; for that of all streams of a device, the times in which none of them ran anything.
+began and ended it, and when the GPU was given it (`launched_at`), None where that is not known, and
+`IN_TIME` for work that waits for no host, as inside of a graph's replay. All are nanoseconds on one
+clock. For the work of one stream these are the gaps of that stream; for that of all streams of a
+device, the times in which none of them ran anything.
 
 The work that ends a gap says why it was there:
 
-- ``host_bound``: its launch came when the GPU was idle already.
-- ``launch_gap``: it was launched in time and began within `LAUNCH_GAP_NS` after what ran before,
+- ``host_bound``: the GPU was given it when it was idle already.
+- ``launch_gap``: it was given in time and began within `LAUNCH_GAP_NS` after what ran before,
   which is what the GPU takes from one kernel to the next, in a graph too.
-- ``dependency``: it was launched in time and began later than that: it waited for an event, a copy,
+- ``dependency``: it was given in time and began later than that: it waited for an event, a copy,
   a host function or another device.
 - ``unknown``: its launch is not known.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 CAUSES = ("host_bound", "dependency", "launch_gap", "unknown")
 LAUNCH_GAP_NS = 5_000
+IN_TIME = -math.inf
 
 
 class Work(NamedTuple):
@@ -43,6 +46,16 @@ class Gap(NamedTuple):
     @property
     def ns(self) -> float:
         return self.end - self.begin
+
+
+def launched_at(call: str, begin: float, end: float) -> float:
+    """Return when the GPU was given work by a call of CUDA's.
+
+    A launch hands its work over near its end: a host that launches one short kernel after the other
+    begins each call before the GPU is idle, and is late all the same. A call that copies may wait
+    for the copy, so of that it is the begin.
+    """
+    return end if "Launch" in call else begin
 
 
 def cause_of(idle_since: float, begin: float, launch: float | None) -> str:

@@ -1,0 +1,86 @@
+"""Listeners to samples of real GPU work: heard while the program goes on, and by exporters."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import pytest
+
+import gpuprof
+from tests.gpu.support.kernels import MILLISECOND, Spin, device
+
+pytestmark = pytest.mark.gpu
+
+_PATIENCE_S = 20.0
+_WITHIN_MS = 0.05
+
+
+def test_gpu_samples_are_heard_while_nobody_reads() -> None:
+    heard: list[gpuprof.Sample] = []
+    stream = device().stream()
+    spin = Spin(device(), stream, MILLISECOND)
+    until = time.monotonic() + _PATIENCE_S
+    with gpuprof.on_sample(heard.extend, paths="step/gpu") as handle:
+        while not heard and time.monotonic() < until:
+            with gpuprof.timer("step"):
+                with gpuprof.timer("gpu", stream=stream):
+                    spin.launch()
+            time.sleep(0.01)
+        assert heard
+        assert heard[0].ms == pytest.approx(spin.milliseconds(), abs=_WITHIN_MS)
+        assert heard[0].clock == "cuda"
+        assert heard[0].thread_id == threading.get_native_id()
+        gpuprof.flush()
+    assert handle.dropped == 0
+    assert handle.error is None
+    ends = [sample.host_end_ns for sample in heard]
+    assert ends == sorted(ends)
+
+
+def test_a_listener_never_makes_the_host_wait_for_the_gpu() -> None:
+    heard: list[str] = []
+    stream = device().stream()
+    spin = Spin(device(), stream, 200 * MILLISECOND)
+    with gpuprof.on_sample(lambda samples: heard.extend(each.path for each in samples)):
+        with gpuprof.timer("long", stream=stream) as sample:
+            spin.launch()
+        for _ in range(600):  # two batches, and many looks at what the GPU has finished
+            with gpuprof.timer("short", backend="cpu"):
+                pass
+        assert not sample.ready
+        assert "short" in heard
+        assert "long" not in heard
+        gpuprof.flush()
+    assert heard.count("long") == 1
+
+
+def test_spans_inside_replays_are_heard_with_their_own_times() -> None:
+    heard: list[gpuprof.Sample] = []
+    stream = device().stream()
+    spin = Spin(device(), stream, 2 * MILLISECOND)
+    with gpuprof.capture(stream, timers="collect") as cap:
+        with gpuprof.timer("inside", stream=stream):
+            spin.launch()
+    with gpuprof.on_sample(heard.extend, paths="inside"):
+        for _ in range(5):
+            cap.graph.launch(stream)
+        gpuprof.flush()
+    assert [each.ms for each in heard] == pytest.approx([2.0] * 5, abs=_WITHIN_MS)
+    cap.graph.close()
+
+
+def test_a_logged_line_has_the_gpus_times(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "gpuprof")
+    stream = device().stream()
+    spin = Spin(device(), stream, 3 * MILLISECOND)
+    with gpuprof.exporters.log_every(10, paths="logged"):
+        for _ in range(10):
+            with gpuprof.timer("logged", stream=stream):
+                spin.launch()
+        gpuprof.flush()
+    (record,) = caplog.records
+    facts = record.__dict__["gpuprof"]
+    assert (facts["clock"], facts["count"]) == ("cuda", 10)
+    assert facts["mean_ms"] == pytest.approx(3.0, abs=_WITHIN_MS)
