@@ -30,10 +30,8 @@ class KernelRow:
         What of it no scope inside this one launched.
     share : float
         Its part of all work, from 0 to 1.
-    idle_ms : float
-        How long streams had nothing to do before work of this scope: the sum of the next four.
     host_bound_ms, dependency_ms, launch_gap_ms, unknown_ms : float
-        For each cause.
+        How long streams had nothing to do before work of this scope, by cause.
     """
 
     __module__ = "gpuprof"
@@ -58,7 +56,7 @@ class KernelRow:
 
     @property
     def idle_ms(self) -> float:
-        """How long streams had nothing to do before this scope's work."""
+        """How long streams had nothing to do before this scope's work: the sum of the causes."""
         return self.host_bound_ms + self.dependency_ms + self.launch_gap_ms + self.unknown_ms
 
     def to_dict(self) -> dict[str, Any]:
