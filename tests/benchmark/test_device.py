@@ -18,6 +18,7 @@ from gpuprof._common import peaks
 from gpuprof._frameworks import memory
 from gpuprof._frameworks.memory import Figures
 from tests.fake_driver.control import FakeCuda
+from tests.support.processes import check_python
 from tests.support.stand_in_memory import KIB, hooked, install_torch
 
 KERNEL_US = 10
@@ -284,9 +285,35 @@ def test_the_data_type_is_that_of_the_arguments() -> None:
     assert dtype_for(made(torch.float64)) is None  # whose peak is not known
     for mixed in ((made(torch.float32), made(torch.bfloat16)), (made(torch.int64),), ()):
         assert dtype_for(*mixed) == "float16"  # the fastest
-    before = torch.get_float32_matmul_precision()
-    try:
-        torch.set_float32_matmul_precision("high")
-        assert dtype_for(made(torch.float32)) == "tf32"
-    finally:
-        torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("setting", "dtype"),
+    [
+        ("pass", "float32"),
+        ("torch.set_float32_matmul_precision('high')", "tf32"),
+        ("torch.backends.cuda.matmul.allow_tf32 = True", "tf32"),
+        # After these, torch's older functions raise.
+        ("torch.backends.cuda.matmul.fp32_precision = 'tf32'", "tf32"),
+        ("torch.backends.cuda.matmul.fp32_precision = 'ieee'", "float32"),
+    ],
+)
+def test_tf32_is_the_type_where_torch_uses_it(setting: str, dtype: str) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if "fp32_precision" in setting and not hasattr(torch.backends.cuda.matmul, "fp32_precision"):
+        pytest.skip("this torch has the older setting alone")
+    check_python(
+        f"""
+        import torch
+        import gpuprof
+        from gpuprof._benchmark.device import peaks_for
+        from gpuprof._benchmark.options import checked_options
+        from gpuprof._benchmark.work import Work
+        {setting}
+        gpuprof.set_peaks({{"float32": 1e14, "tf32": 5e14}})
+        work = Work(torch.neg, (torch.ones(2),), {{}}, None)
+        found = peaks_for(work, checked_options(flops=1), 0)
+        assert found["dtype"] == {dtype!r}, found
+        """
+    )

@@ -51,6 +51,18 @@ def test_the_memorys_bandwidth_is_measured_by_the_driver_alone(
     assert (found.source, found.device, found.flops) == ("measured", "Fake GPU", {})
 
 
+def test_a_gpu_that_is_nearly_full_copies_less(
+    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(peaks, "LEAST_COPY_BYTES", 2 << 20)
+    fake.script("cuMemAlloc_v2@1=2;cuMemAlloc_v2@2=2")
+    text = printed(capsys, "--peaks")
+    assert "memory copy  128 GB/s  1.0 MiB copied by the driver\n" in text
+    fake.script("cuMemAlloc_v2@1*=2")
+    printed(capsys, "--peaks", code=1)
+    fake.script("")
+
+
 def test_the_json_is_that_of_the_file_with_what_is_said_besides(
     fake: FakeCuda, store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

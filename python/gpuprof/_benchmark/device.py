@@ -7,6 +7,7 @@ from a pool of the graph's once, and then never again.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
@@ -89,5 +90,9 @@ def _dtype_of(work: Work) -> str | None:
 
 def _uses_tf32() -> bool:
     """Return whether torch may round the factors of float32's products to TensorFloat-32."""
-    ask = getattr(loaded.torch(), "get_float32_matmul_precision", None)
-    return ask is not None and ask() != "highest"
+    found = loaded.torch_part("backends.cuda")
+    # torch raises where the older of its two ways to set this is asked for what the newer has set.
+    with suppress(Exception):
+        precision = getattr(found.matmul, "fp32_precision", None)
+        return bool(found.matmul.allow_tf32) if precision is None else precision == "tf32"
+    return False

@@ -26,12 +26,13 @@ from gpuprof._common.peaks import Peaks
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import byte_size, rate
 from gpuprof._display.table import Table
-from gpuprof.errors import CudaUnavailableError, GpuprofError
+from gpuprof.errors import CudaError, CudaUnavailableError, GpuprofError
 
 RUNS = 3
 RUN_S = 0.3  # at least, for each run
 RUN_MOST_S = 2.0
 COPY_BYTES = 2 << 30  # read and written together: many times any L2 cache
+LEAST_COPY_BYTES = 256 << 20  # a few times any L2 cache
 COPY_SHARE = 4  # of the GPU's memory that the copy takes at most: a fourth
 SIDE = 8192  # of the matrices: long products, and 256 MiB for each matrix of float32
 
@@ -132,7 +133,14 @@ def _noted(what: str, error: Exception) -> str:
 
 
 def _bandwidth(size: int, found: Measured) -> float:
-    buffer = _core.DeviceBuffer(size)
+    while True:
+        try:
+            buffer = _core.DeviceBuffer(size)
+            break
+        except CudaError as error:  # others may use most of the memory
+            if error.name != "CUDA_ERROR_OUT_OF_MEMORY" or size <= LEAST_COPY_BYTES:
+                raise
+            size //= 2
     moved = size // 2 * 2
     stream = _PER_THREAD_STREAM
     seconds = _best_s(found, "the memory copy", buffer.copy, (1, stream), stream=stream)
