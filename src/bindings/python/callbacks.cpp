@@ -17,15 +17,24 @@ struct NamedFunction {
 };
 
 NamedFunction& named_function(Callback which) {
+  // clang-format off
   static NamedFunction functions[] = {
-      {"gpuprof._timing.decorate", "decorate"},    {"gpuprof._timing.decorate", "name_of"},
-      {"gpuprof._timing.scope", "make_scope"},     {"gpuprof._timing.scope", "remake_scope"},
-      {"gpuprof._timing.memory", "begin"},         {"gpuprof._timing.memory", "end"},
-      {"gpuprof._timing.memory", "use_of_sample"}, {"gpuprof.nvtx", "remake_annotation"},
-      {"gpuprof._callable.leaves", "same_value"},  {"gpuprof._trace.checks", "complete"},
-      {"gpuprof._trace.checks", "push"},           {"gpuprof._trace.events", "push"},
-      {"gpuprof._trace.writer", "open_as_wanted"}, {"gpuprof._trace.registry", "name_this_thread"},
+      {"gpuprof._timing.decorate", "decorate"},
+      {"gpuprof._timing.decorate", "name_of"},
+      {"gpuprof._timing.scope", "make_scope"},
+      {"gpuprof._timing.scope", "remake_scope"},
+      {"gpuprof._timing.memory", "begin"},
+      {"gpuprof._timing.memory", "end"},
+      {"gpuprof._timing.memory", "use_of_sample"},
+      {"gpuprof.nvtx", "remake_annotation"},
+      {"gpuprof._callable.leaves", "same_value"},
+      {"gpuprof._trace.checks", "complete"},
+      {"gpuprof._trace.checks", "push"},
+      {"gpuprof._trace.events", "push"},
+      {"gpuprof._trace.writer", "open_as_wanted"},
+      {"gpuprof._trace.registry", "name_this_thread"},
   };
+  // clang-format on
   return functions[static_cast<std::size_t>(which)];
 }
 
