@@ -74,11 +74,12 @@ struct Sample {
   void* end = nullptr;           // CUevent
   // Owns both events where they are nodes of a graph.
   std::shared_ptr<const GraphEvents> in_graph;
-  std::uint32_t generation = 0;    // of the process that entered it
-  std::uint32_t thread = 0;        // the kernel's number of the thread that left it; 0: not known
-  std::uint16_t depth = 0;         // how many scopes were open around it
-  Sample* next = nullptr;          // in the queue that holds it
-  SpanDetails* details = nullptr;  // owned; see work.hpp
+  std::uint32_t generation = 0;  // of the process that entered it
+  std::uint32_t thread = 0;      // the kernel's number of the thread that left it; 0: not known
+  std::uint16_t depth = 0;       // how many scopes were open around it
+  Sample* next = nullptr;        // in the queue that holds it
+  // Owned; see work.hpp.
+  SpanDetails* details = nullptr;
   std::shared_ptr<const driver::Error> error;
 
   [[nodiscard]] bool external() const noexcept { return in_graph != nullptr; }

@@ -17,6 +17,7 @@ struct NamedFunction {
 };
 
 NamedFunction& named_function(Callback which) {
+  // clang-format off
   static NamedFunction functions[] = {
       {"gpuprof._timing.decorate", "decorate"},
       {"gpuprof._timing.decorate", "name_of"},
@@ -34,6 +35,7 @@ NamedFunction& named_function(Callback which) {
       {"gpuprof._trace.registry", "name_this_thread"},
       {"gpuprof._timing.listeners", "call_all"},
   };
+  // clang-format on
   return functions[static_cast<std::size_t>(which)];
 }
 
