@@ -18,6 +18,7 @@ import argparse
 import statistics
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -52,18 +53,13 @@ def _measured(step: Step, slow: int | None, steps: int) -> Any:
 
 def _step_ms(step: Step, steps: int, *, watched: bool) -> float:
     """Return what one step takes by the host's clock, with scopes and the watch or without."""
-    step.synchronize()
-    begun = time.perf_counter()
-    if watched:
-        with distributed.watch():
-            for _ in range(steps):
-                step.run(0.0, scoped)
-            step.synchronize()
-    else:
-        for _ in range(steps):
-            step.run(0.0, bare)
+    with distributed.watch() if watched else nullcontext():
         step.synchronize()
-    return (time.perf_counter() - begun) * 1e3 / steps
+        begun = time.perf_counter()
+        for _ in range(steps):
+            step.run(0.0, scoped if watched else bare)
+        step.synchronize()
+        return (time.perf_counter() - begun) * 1e3 / steps
 
 
 def _ddp_own_ms(step: Step) -> float | None:
