@@ -100,6 +100,7 @@ SCRIPTS: Mapping[str, tuple[str, str | None]] = {
     "timing_import": ("What importing costs", None),
     "nvtx_overhead": ("What an annotation costs", None),
     "trace_write": ("What writing a trace costs", None),
+    "trace_ring": ("What a flight recorder costs", None),
     "trace_summary": ("Reading a trace", None),
     "graphs_launch": ("What CUDA graphs cost the host", None),
     "graphs_callable": ("What a graphed callable costs", "callable.md"),

@@ -19,7 +19,7 @@ bool is_there(const std::string& path) noexcept {
   return ::lstat(path.c_str(), &status) == 0;
 }
 
-[[noreturn]] void fail(int code) { throw std::system_error(code, std::generic_category()); }
+[[noreturn]] void fail_with(int code) { throw std::system_error(code, std::generic_category()); }
 
 }  // namespace
 
@@ -37,9 +37,9 @@ DumpFile::DumpFile(const DumpName& name, std::uint64_t& last) : name_(name) {
       ::flock(descriptor_, LOCK_EX | LOCK_NB);  // else others would take it for one left behind
       return;
     }
-    if (errno != EEXIST && errno != EINTR) fail(errno);
+    if (errno != EEXIST && errno != EINTR) fail_with(errno);
   }
-  fail(EEXIST);
+  fail_with(EEXIST);
 }
 
 DumpFile::~DumpFile() {
@@ -58,11 +58,11 @@ void DumpFile::complete(std::uint64_t& last) {
     if (errno != EEXIST) {
       const int why = errno;
       const bool has_links = why != EPERM && why != EOPNOTSUPP && why != ENOSYS && why != EMLINK;
-      if (has_links) fail(why);
+      if (has_links) fail_with(why);
       if (is_there(path_)) errno = EEXIST;
     }
     if (errno != EEXIST) {
-      if (::rename(part_.c_str(), path_.c_str()) != 0) fail(errno);
+      if (::rename(part_.c_str(), path_.c_str()) != 0) fail_with(errno);
       break;
     }
     path_ = numbered(++last);

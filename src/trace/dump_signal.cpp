@@ -6,9 +6,12 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <mutex>
 #include <string>
 #include <system_error>
 #include <utility>
+
+#include "driver/process.hpp"
 
 namespace gpuprof::trace {
 namespace {
@@ -27,6 +30,13 @@ struct Watched {
 };
 std::array<Watched, kSignals> watched;
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+// Held while handlers are put in and taken out; not by them.
+driver::ForkMutex& changes() {
+  static driver::ForkMutex& storage = *new driver::ForkMutex;
+  return storage;
+}
+const bool changes_made = (changes(), true);  // a child may not make it
 
 Watched& of(int number) noexcept { return watched[static_cast<std::size_t>(number)]; }
 
@@ -125,6 +135,7 @@ bool can_watch_signal(int number) noexcept {
 }
 
 void watch_signal(int number) {
+  const std::lock_guard lock(changes());
   Watched& signal = of(number);
   if (signal.process.load() != ::getpid()) {  // the users are the parent's
     signal.users.store(0);
@@ -138,6 +149,7 @@ void watch_signal(int number) {
 
 // One that the program has put a handler over has to stay: that one may call it.
 void unwatch_signal(int number) noexcept {
+  const std::lock_guard lock(changes());
   Watched& signal = of(number);
   if (signal.users.fetch_sub(1) != 1) return;
   while (is_installed(number)) {

@@ -15,8 +15,8 @@ namespace gpuprof::trace {
 // caught.
 bool can_watch_signal(int number) noexcept;
 
-// Counts the signal from now on. Each call is undone by one of unwatch_signal(). Any thread, but
-// one at a time; throws std::system_error.
+// Counts the signal from now on. Each call is undone by one of unwatch_signal(). Any thread; throws
+// std::system_error.
 void watch_signal(int number);
 void unwatch_signal(int number) noexcept;
 

@@ -45,8 +45,8 @@ struct GpuClock {
   void (*refresh)() noexcept = []() noexcept {};
   Answer (*place)(const GpuMoment& moment, HostNanoseconds& at, HostNanoseconds& error) noexcept =
       [](const GpuMoment&, HostNanoseconds&, HostNanoseconds&) noexcept { return Answer::kNever; };
-  // What the GPU has not finished yet; null for nothing. Then whether it has, and how many spans
-  // it has not finished by now.
+  // What the GPU has not finished yet; null for nothing. Then whether it has, which takes their
+  // times; and how many spans it has not finished by now.
   std::shared_ptr<const void> (*in_flight)() noexcept = []() noexcept {
     return std::shared_ptr<const void>();
   };

@@ -17,7 +17,7 @@ namespace {
 
 constexpr HostNanoseconds kMillisecond = 1'000'000;
 // How long a dump waits for the GPU spans in flight.
-constexpr HostNanoseconds kInFlight = 250 * kMillisecond;
+constexpr HostNanoseconds kInFlight = 500 * kMillisecond;
 // A limit is passed before the scope's slice is noted.
 constexpr HostNanoseconds kLimitSettles = 30 * kMillisecond;
 // How long a dump may keep the writer from taking events.
@@ -25,7 +25,7 @@ constexpr HostNanoseconds kPiece = 2 * kMillisecond;
 // How far apart the dumps of limits are where a ring has no age.
 constexpr HostNanoseconds kRestWithoutAge = 30'000 * kMillisecond;
 
-std::string seconds(HostNanoseconds time) {
+std::string as_seconds(HostNanoseconds time) {
   std::array<char, 40> text{};
   std::snprintf(text.data(), text.size(), "%.6f", static_cast<double>(time) / 1e9);
   return text.data();
@@ -73,6 +73,7 @@ FlightRecorder::~FlightRecorder() {
 DumpResult FlightRecorder::dump(DumpRequest request) {
   const auto call = std::make_shared<Call>();
   call->request = std::move(request);
+  call->asked = driver::monotonic_now();
   {
     const std::lock_guard lock(mutex_);
     if (closed_calls_) return {{}, {}, true};
@@ -128,6 +129,7 @@ bool FlightRecorder::take_job(HostNanoseconds now) {
     calls_.pop_front();
     has_calls_ = !calls_.empty();
     job->reason = std::move(job->call->request.reason);
+    job->asked = job->call->asked;
   }
   for (std::size_t i = 0; i < answered_.size() && !job->call && job->signal == 0; ++i) {
     const std::uint64_t seen = signals_seen(options_.signals[i]);
@@ -159,7 +161,7 @@ bool FlightRecorder::begin_round(HostNanoseconds now) noexcept {
         gpu_clock.is_over(job_->in_flight.get())) {
       ++job_->rounds_since_over;
     }
-    return true;
+    return job_->rounds_since_over > 0;
   } catch (const std::exception& error) {  // out of memory
     fail_job(error.what());
     return false;
@@ -177,7 +179,7 @@ bool FlightRecorder::end_round(const Round& round) noexcept {
   try {
     if (job_ && !job_->output && is_settled(round)) begin_file();
     if (job_ && job_->output) write_some(round, driver::monotonic_now() + kPiece);
-    ring_.trim(round.now);
+    if (!job_ || job_->output) ring_.trim(round.now);  // else before the snapshot
   } catch (const std::exception& error) {
     fail_job(error.what());
   }
@@ -241,9 +243,9 @@ void FlightRecorder::complete_file(const Round& round) {
   output.add(mark, static_cast<std::uint32_t>(::getpid()));
   std::string members = R"("dump":{"reason":)";
   append_json(members, job_->reason);
-  members += R"(,"reachesBackSeconds":)" + seconds(job_->asked - job_->since);
+  members += R"(,"reachesBackSeconds":)" + as_seconds(job_->asked - job_->since);
   if (options_.keep != RecorderOptions::kForEver) {
-    members += R"(,"keepLastSeconds":)" + seconds(options_.keep);
+    members += R"(,"keepLastSeconds":)" + as_seconds(options_.keep);
   }
   members += R"(,"keepBytes":)" + std::to_string(options_.keep_bytes);
   members += R"(,"unfinishedGpuSpans":)" + std::to_string(job_->left_out);

@@ -80,6 +80,7 @@ class FlightRecorder final : public EventSink {
  private:
   struct Call {  // somebody waits for it
     DumpRequest request;
+    HostNanoseconds asked = 0;
     DumpResult result;
     bool done = false;
   };

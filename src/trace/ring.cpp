@@ -38,7 +38,7 @@ Tail tail_of(const Event& event, const Placed& placed) noexcept {
   return tail;
 }
 
-std::size_t size_of(const Tail& tail) noexcept {
+std::size_t size_of_tail(const Tail& tail) noexcept {
   return sizeof(Tail) + padded(std::size_t{tail.args} + tail.name);
 }
 
@@ -79,7 +79,7 @@ class Reader {
     }
     placed = tail.placed;
     event.extra = &extra_;
-    at_ += size_of(tail);
+    at_ += size_of_tail(tail);
   }
 
   const unsigned char* at_;
@@ -107,7 +107,7 @@ void Ring::add(const Event& event, std::uint32_t noted_by, const Placed& placed,
   std::size_t size = sizeof(Event);
   if (event.extra != nullptr) {
     tail = tail_of(event, placed);
-    size += size_of(tail);
+    size += size_of_tail(tail);
   }
   Chunk* chunk = chunk_with_room(size);
   if (chunk == nullptr) return;

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import gpuprof
-from gpuprof import _core
 from gpuprof.errors import InvalidStateError
 from tests.fake_driver.control import FakeCuda
 from tests.support.processes import check_python
@@ -81,13 +81,25 @@ def test_a_window_is_there_as_soon_as_it_is_over_and_nothing_is_written_between(
     assert [names(tmp_path / name) for name in (first, second)] == [["step"], ["step"]]
 
 
-def test_waiting_records_nothing_and_needs_no_thread(tmp_path: Path) -> None:
-    recorded = []
+def native_threads(awaited: int | None = None) -> int:
+    """Return how many threads there are; a joined one leaves /proc a moment after its join."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        count = len(list(Path("/proc/self/task").iterdir()))
+        if awaited is None or count == awaited:
+            break
+        time.sleep(0.01)
+    return count
+
+
+def test_there_is_a_thread_that_records_only_where_something_is_recorded(tmp_path: Path) -> None:
+    before = native_threads()
+    more = []
     with gpuprof.trace(tmp_path / "run.json", schedule=(1, 1, 1, 1)) as windows:
-        for _ in range(4):
-            recorded.append((windows.phase, _core._trace_records()))
+        for expected in (0, 1, 1, 0):
+            more.append((windows.phase, native_threads(before + expected) - before))
             windows.step()
-    assert recorded == [("wait", False), ("warm", True), ("active", True), ("done", False)]
+    assert more == [("wait", 0), ("warm", 1), ("active", 1), ("done", 0)]
 
 
 def test_the_end_of_the_block_writes_a_window_that_is_not_over(tmp_path: Path) -> None:

@@ -79,8 +79,16 @@ def trace(
         it is put before the suffix.
     schedule : tuple of int, optional
         (wait, warm, active, repeat), as for `TraceWindows`.
-    keep_last, keep_bytes, dump_on, when, max_dumps
-        As for `FlightRecorder`.
+    keep_last : str or float, optional
+        How far a `FlightRecorder` reaches back: "30s", "500ms", "2min", or a number of seconds.
+    keep_bytes : int, optional
+        How many bytes its events may take; None is 64 MiB.
+    dump_on : int or iterable of int, optional
+        Signals that have it write them.
+    when : Mapping[str, float], optional
+        Limits in milliseconds, by the path or the name of a scope, that have it write them.
+    max_dumps : int, optional
+        How many files it writes at most; None is 10.
     args : Mapping, optional
         Plain data to keep in the file, as for `TraceWriter`.
     buffer_mib : int, optional

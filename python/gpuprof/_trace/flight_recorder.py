@@ -63,7 +63,7 @@ class FlightRecorder(TraceWriter):
 
     Notes
     -----
-    A dump waits for the GPU spans in flight, for 0.25 s at most; how many it leaves out, and how
+    A dump waits for the GPU spans in flight, for 0.5 s at most; how many it leaves out, and how
     far it reaches back, is in the last event of the file. Scopes that are still open are not in it.
     A dump that fails is one warning and leaves no file. Forked children have a recorder of their
     own, whose files have the process's number in their names.

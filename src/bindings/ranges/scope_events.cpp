@@ -166,6 +166,7 @@ std::shared_ptr<const void> samples_in_flight() noexcept {
 }
 
 bool are_over(const void* in_flight) noexcept {
+  timing::device::drain();
   const auto& tails = *static_cast<const Tails*>(in_flight);
   return std::all_of(tails.begin(), tails.end(), [](const timing::SampleRef& tail) {
     return tail->load_status() != SampleStatus::kPending;

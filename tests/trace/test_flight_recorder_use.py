@@ -1,0 +1,275 @@
+"""Flight recorders and what goes wrong: exceptions, full disks, threads, forks, wrong calls."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import pickle
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpuprof
+from gpuprof.errors import InvalidStateError
+from tests.support.processes import check_python, run_python
+from tests.support.trace_events import SCOPES, cpu_scope, events, files, metadata, names
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "last.json"
+
+
+def measured(name: str) -> None:
+    with cpu_scope(name):
+        pass
+
+
+def until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def told(file: Path) -> dict[str, Any]:
+    """Return what a file says of the dump that it is."""
+    found: dict[str, Any] = metadata(file, "gpuprof")[-1]["args"]["dump"]
+    return found
+
+
+def first(path: Path) -> Path:
+    return path.with_name("last.1.json")
+
+
+# Exceptions
+
+
+def test_an_exception_that_leaves_the_block_is_a_dump(path: Path) -> None:
+    error = ValueError("bad \ud800 input")
+    with pytest.raises(ValueError, match="bad") as raised:
+        with gpuprof.trace(path, keep_last="30s"):
+            with cpu_scope("step"):
+                raise error
+    assert raised.value is error
+    assert error.__context__ is None
+    assert names(first(path)) == ["step"]
+    assert events(first(path))[0]["args"] == {"raised": True}
+    assert told(first(path))["reason"].startswith("ValueError: bad")
+
+
+@pytest.mark.parametrize(
+    ("error", "dumps"), [(SystemExit(0), 0), (SystemExit(), 0), (SystemExit(3), 1)]
+)
+def test_a_good_exit_is_no_dump(path: Path, error: SystemExit, dumps: int) -> None:
+    with pytest.raises(SystemExit):
+        with gpuprof.trace(path, keep_last="30s"):
+            raise error
+    assert len(files(path.parent)) == dumps
+
+
+def test_the_body_s_exception_wins_over_that_of_its_dump(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        message = "the dump's"
+        raise OSError(message)
+
+    error = KeyError("the body's")
+    with pytest.raises(KeyError) as raised:
+        with gpuprof.trace(path, keep_last="30s") as recorder:
+            monkeypatch.setattr(threading, "enumerate", broken)  # which gives threads their names
+            raise error
+    assert raised.value is error
+    assert error.__context__ is None
+    monkeypatch.undo()
+    assert recorder.closed
+    assert not recorder.stats()["open"]
+
+
+# Failures
+
+
+def test_a_dump_that_fails_is_one_warning_and_leaves_no_file(path: Path) -> None:
+    done = run_python(
+        SCOPES
+        + f"""
+import resource
+with gpuprof.trace({str(path)!r}, keep_last="30s") as recorder:
+    work("a", 2000)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+    print(recorder.dump(), recorder.dump(), os.listdir({str(path.parent)!r}))
+    print(recorder.dump({str(path.with_name("own.json"))!r}), os.listdir({str(path.parent)!r}))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    work("b")
+    print(recorder.dump() is not None)
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "None None []\nNone []\nTrue\n"
+    assert done.stderr.count("RuntimeWarning") == 1
+    assert "a dump of the flight recorder failed" in done.stderr
+    assert "File too large" in done.stderr
+    (only,) = path.parent.iterdir()
+    assert names(only).count("b") == 1
+
+
+def test_a_folder_that_is_not_there_is_told_at_the_start(tmp_path: Path) -> None:
+    with pytest.warns(RuntimeWarning, match="there is no folder") as warned:
+        recorder = gpuprof.trace(tmp_path / "gone" / "last.json", keep_last="30s").start()
+    assert len(warned) == 1
+    with pytest.warns(RuntimeWarning, match="a dump of the flight recorder failed") as warned:
+        assert recorder.dump() is None
+        assert recorder.dump() is None
+    assert len(warned) == 1
+    (tmp_path / "gone").mkdir()
+    assert recorder.dump() is not None
+    recorder.close()
+
+
+def test_a_file_of_one_s_own_that_cannot_be_put_in_place_is_a_warning(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(here: Path, there: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "replace", full)
+    with gpuprof.trace(path, keep_last="30s") as recorder:
+        with pytest.warns(RuntimeWarning, match="No space left"):
+            assert recorder.dump(path) is None
+    assert files(path.parent) == set()
+
+
+# Threads and processes
+
+
+def test_dumps_do_not_disturb_threads_that_record(path: Path) -> None:
+    stop = threading.Event()
+
+    def work() -> None:
+        scope = cpu_scope("busy")
+        while not stop.is_set():
+            with scope:
+                pass
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    with gpuprof.trace(path, keep_bytes=1 << 20, max_dumps=100) as recorder:
+        for thread in threads:
+            thread.start()
+        dumpers = [threading.Thread(target=recorder.dump) for _ in range(6)]
+        for thread in dumpers:
+            thread.start()
+        for thread in dumpers:
+            thread.join()
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert recorder.stats()["dumps"] == 6
+        assert recorder.stats()["dropped"] == 0
+    for file in path.parent.iterdir():
+        assert set(names(file)) <= {"busy"}
+
+
+def test_a_forked_child_has_a_ring_and_files_of_its_own(path: Path) -> None:
+    out = check_python(
+        SCOPES
+        + f"""
+recorder = gpuprof.trace({str(path)!r}, keep_last="30s").start()
+work("parent's")
+child = os.fork()
+if child == 0:
+    work("child's")
+    recorder.dump()
+    recorder.close()
+    os._exit(0)
+os.waitpid(child, 0)
+recorder.dump()
+recorder.close()
+print(child)
+"""
+    )
+    assert names(first(path)) == ["parent's"]
+    assert names(path.with_name(f"last.1.{out.strip()}.json")) == ["child's"]
+    assert len(files(path.parent)) == 2
+
+
+# Wrong calls
+
+
+def test_a_dump_of_a_recorder_that_is_not_open_is_told(path: Path) -> None:
+    recorder = gpuprof.trace(path, keep_last="30s")
+    with pytest.raises(InvalidStateError, match="not begun"):
+        recorder.dump()
+    recorder.start()
+    recorder.close()
+    with pytest.raises(InvalidStateError, match="closed"):
+        recorder.dump()
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(recorder)
+
+
+def test_a_recorder_that_is_never_begun_is_one_warning(path: Path) -> None:
+    with pytest.warns(RuntimeWarning, match="was never begun") as warned:
+        gpuprof.trace(path, keep_last="30s")
+        gc.collect()
+    assert len(warned) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"keep_last": "30"}, ValueError),
+        ({"keep_last": "soon"}, ValueError),
+        ({"keep_last": 0}, ValueError),
+        ({"keep_last": float("nan")}, ValueError),
+        ({"keep_last": True}, TypeError),
+        ({"keep_last": b"30s"}, TypeError),
+        ({"keep_bytes": 100}, ValueError),
+        ({"keep_bytes": 1e6}, TypeError),
+        ({"keep_last": 1, "max_dumps": 0}, ValueError),
+        ({"keep_last": 1, "max_dumps": "3"}, TypeError),
+        ({"keep_last": 1, "when": {"step": -1}}, ValueError),
+        ({"keep_last": 1, "when": {"step": "slow"}}, TypeError),
+        ({"keep_last": 1, "when": {"": 1}}, ValueError),
+        ({"keep_last": 1, "when": ["step"]}, TypeError),
+        ({"keep_last": 1, "dump_on": 9}, ValueError),
+        ({"keep_last": 1, "dump_on": 11}, ValueError),
+        ({"keep_last": 1, "dump_on": 0}, ValueError),
+        ({"keep_last": 1, "dump_on": "USR1"}, TypeError),
+        ({"keep_last": 1, "schedule": (1, 1, 1, 1)}, TypeError),
+        ({"max_dumps": 3}, TypeError),
+        ({"when": {"step": 1}}, TypeError),
+        ({"dump_on": 10}, TypeError),
+    ],
+)
+def test_what_is_no_setting_is_told(
+    path: Path, wrong: dict[str, Any], error: type[Exception]
+) -> None:
+    name = list(wrong)[-1]
+    with pytest.raises(error, match=f"{name}: expected"):
+        gpuprof.trace(path, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ("500ms", 0.5),
+        ("30s", 30),
+        (" 1.5 s ", 1.5),
+        ("2min", 120),
+        ("1h", 3600),
+        (2, 2),
+        (0.5, 0.5),
+    ],
+)
+def test_a_length_is_a_text_or_seconds(path: Path, given: Any, seconds: float) -> None:
+    with gpuprof.trace(path, keep_last=given) as recorder:
+        recorder.dump()
+    assert told(first(path))["keepLastSeconds"] == seconds
