@@ -7,7 +7,7 @@
 #include "driver/cuda_table.hpp"
 #include "driver/process.hpp"
 #include "graphs/cuda_handles.hpp"
-#include "graphs/node_ids.hpp"
+#include "graphs/cuda_node_ids.hpp"
 
 namespace gpuprof::graphs {
 
