@@ -1,6 +1,5 @@
 #include <dlfcn.h>
 
-#include <atomic>
 #include <mutex>
 #include <string>
 
