@@ -17,10 +17,10 @@
 
 #include "driver/process.hpp"
 #include "graphs/capture.hpp"
+#include "graphs/cuda_node_ids.hpp"
 #include "graphs/device_scalar.hpp"
 #include "graphs/graph_timers.hpp"
 #include "graphs/io_copies.hpp"
-#include "graphs/node_ids.hpp"
 #include "graphs/nodes.hpp"
 #include "timing/sample.hpp"
 
@@ -195,8 +195,9 @@ class CapturedGraph {
   [[nodiscard]] std::size_t node_count();
   // What the executable graph does now, with the scopes of the capture.
   [[nodiscard]] std::vector<Node> nodes();
-  // The labelled nodes by the numbers that profilers give them; see node_ids.hpp.
+  // The labelled nodes by the numbers that profilers give them; see cuda_node_ids.hpp.
   [[nodiscard]] std::vector<LabelledNode> labelled_nodes();
+  // Whether it has nodes that are known and labelled.
   [[nodiscard]] bool has_labels();
 
  private:

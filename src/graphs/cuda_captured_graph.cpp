@@ -354,7 +354,7 @@ std::vector<Node> CapturedGraph::nodes() {
 
 bool CapturedGraph::has_labels() {
   const auto lock = enter();
-  return graph_ != nullptr && !graph_->labels.empty();
+  return graph_ != nullptr && graph_->graph != nullptr && !graph_->labels.empty();
 }
 
 // An update gives each node of the executable graph what the node at its place in the other graph

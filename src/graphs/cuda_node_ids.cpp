@@ -1,13 +1,12 @@
 #include <dlfcn.h>
 
-#include <atomic>
 #include <mutex>
 #include <string>
 
 #include "driver/cuda_table.hpp"
 #include "driver/process.hpp"
 #include "graphs/cuda_handles.hpp"
-#include "graphs/node_ids.hpp"
+#include "graphs/cuda_node_ids.hpp"
 
 namespace gpuprof::graphs {
 

@@ -2,8 +2,8 @@
 #include "driver/error.hpp"
 #include "graphs/capture.hpp"
 #include "graphs/captured_graph.hpp"
+#include "graphs/cuda_node_ids.hpp"
 #include "graphs/device_scalar.hpp"
-#include "graphs/node_ids.hpp"
 #include "graphs/nodes.hpp"
 
 namespace gpuprof::graphs {

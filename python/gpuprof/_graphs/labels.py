@@ -69,7 +69,8 @@ def labels_by_graph() -> dict[int, dict[int, str]]:
         found = dict(_watched)
     for graph in live_graphs():
         try:
-            found |= of_graph(graph)
+            if graph.raw_exec != 0:  # an older torch does not tell its own
+                found |= of_graph(graph)
         except GpuprofError:
             if not graph.is_closed:  # by another thread, meanwhile
                 raise
@@ -81,6 +82,8 @@ def labels_by_graph() -> dict[int, dict[int, str]]:
 
 def scope_of_node(graph_id: int, node_id: int) -> str | None:
     """Return the path of a node of a replay; None outside of all scopes, or if it is not known.
+
+    For many records take `labels_by_graph` once.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "graphs/node_ids.hpp"
+#include "graphs/cuda_node_ids.hpp"
 #include "graphs/nodes.hpp"
 
 namespace gpuprof::bindings {
