@@ -30,8 +30,8 @@ struct Collected {
 // Error: kInvalidState if there is a collection already, kForked in a child of a process that used
 // CUPTI or CUDA, kUnavailable where CUPTI cannot be had. Then nothing has changed.
 //
-// CUPTI before 13.1 cannot tell that another tool of this process collects. Its records would come
-// here then, so the caller must not start while torch's profiler runs.
+// CUPTI of CUDA 13.0 and before cannot tell that another tool of this process collects. Its records
+// would come here then, so the caller must not start while torch's profiler runs.
 void start(std::size_t max_records, const std::vector<std::string>& candidates);
 
 // The end of a collection, in three steps, so that the caller decides how long it waits.
