@@ -224,6 +224,21 @@ def test_work_is_given_to_the_gpu_as_its_launch_call_ends(tmp_path: Path) -> Non
     assert [delay.max_ms for delay in found.launch_delays] == pytest.approx([0.010, 0.010])
 
 
+@pytest.mark.parametrize("inner_first", [False, True])
+def test_the_drivers_call_inside_of_the_runtimes_is_not_the_launch(
+    tmp_path: Path, inner_first: bool
+) -> None:
+    trace = TorchTrace()
+    call = trace.launch(10, took=6)
+    trace.launch(12, name="cuLaunchKernel", took=2)
+    trace.events[-1].update(cat="cuda_driver", args={"correlation": call})
+    if inner_first:
+        trace.events.reverse()
+    trace.work("mm", 20, 5, call)
+    path = saved(tmp_path / "t.json", trace)
+    assert gpuprof.trace_diff(path, path).launch_delays[0].max_ms == pytest.approx(0.010)
+
+
 def test_calls_on_a_track_beside_their_thread_belong_to_that(tmp_path: Path) -> None:
     trace = TorchTrace()
     trace.scope("step", 0, 100, tid=1)

@@ -237,7 +237,10 @@ class Scan:
         correlation = _correlation_of(event, args)
         if correlation == NONE or not _LAUNCHES.search(name):
             return
-        if len(self._launches) < self._most_work:
+        before = self._launches.get(correlation)
+        if before is not None and before.begin <= begin:
+            return  # a driver's call inside of the runtime's
+        if before is not None or len(self._launches) < self._most_work:
             thread = args.get("thread")  # gpuprof draws the calls on a track beside the thread's
             track = self._track({**event, "tid": thread} if type(thread) is int else event)
             given = idle.launched_at(name, begin, begin + size)
