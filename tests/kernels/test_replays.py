@@ -53,6 +53,7 @@ def replay(gpu: Recording, *names: str, ids: list[tuple[int, int]] | None = None
         kind = COPY if name.startswith("Memcpy") else 0
         at = begin + (10 + 20 * place) * US
         gpu.work(name, correlation, at, 10 * US, graph_id=graph, node_id=node, kind=kind)
+    time.sleep(20e-6 * (len(names) + 1))  # the next replay begins after this one
 
 
 def scopes(k: gpuprof.Kernels) -> list[tuple[str, ...]]:

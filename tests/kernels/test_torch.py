@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import gpuprof
+from tests.fake_driver.control import FakeCuda
 from tests.support.gpu_records import Recording
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:CUDA is not available")]
@@ -53,6 +54,11 @@ class Gpu:
                 device_resource_id=threading.get_native_id() if thread is None else thread,
             )
         )
+        return self._correlation
+
+    def unrecorded_call(self) -> int:
+        """Return the correlation of a call that torch does not record."""
+        self._correlation += 1
         return self._correlation
 
     def work(self, name: str, begin: int, ns: int, correlation: int, **fields: Any) -> None:
@@ -252,3 +258,36 @@ def test_without_torchs_gpu_profiler_cupti_collects(
         recording.run("gemm")
     assert k.source.startswith("CUPTI")
     assert len(k.records) == 1
+
+
+def test_launches_of_graphs_that_torch_has_no_record_of_are_joined(
+    gpu: Gpu, fake: FakeCuda
+) -> None:
+    stream = fake.stream_create()
+    with gpuprof.capture(stream=stream, timers="strip") as cap:
+        with gpuprof.timer("fwd", stream=stream):
+            fake.kernel(stream, "gemm")
+        with gpuprof.timer("head", stream=stream):
+            fake.kernel(stream, "relu")
+    with gpuprof.kernels() as k:
+        for scope in ("first", "second"):
+            with gpuprof.timer(scope):
+                cap.graph.launch(stream)
+                now = time.monotonic_ns()
+                replay = gpu.unrecorded_call()
+                gpu.work("gemm", now + 9_000, 1_000, replay)
+                gpu.work("relu", now + 12_000, 1_000, replay)
+                gpu.work("Memset (Device)", now + 20_000, 1_000, gpu.unrecorded_call())
+                time.sleep(0.001)
+
+    assert [(each.name, each.scope) for each in k.records] == [
+        ("gemm", ("first", "fwd")),
+        ("relu", ("first", "head")),
+        ("Memset (Device)", ()),
+        ("gemm", ("second", "fwd")),
+        ("relu", ("second", "head")),
+        ("Memset (Device)", ()),
+    ]
+    assert {each.launch for each in k.records} == {"cuGraphLaunch", ""}
+    cap.graph.close()
+    fake.stream_destroy(stream)

@@ -88,7 +88,7 @@ class Collection:
         self._prepare: Any = None
         self._results: Any = None
         self._is_gpu = gpu
-        self._stopped_ns = self._last_wait_ns = 0
+        self.stopped_ns = self._last_wait_ns = 0
         self.ended_by: str | None = None
         self.error: str | None = None
 
@@ -120,7 +120,7 @@ class Collection:
             return
         profile = self._profile
         try:
-            self._stopped_ns = time.time_ns()
+            self.stopped_ns = time.time_ns()
             if self._is_gpu:
                 _synchronize()
             profile.stop()
@@ -166,7 +166,7 @@ class Collection:
         """
         if not self._is_gpu or self._results is None:
             return None
-        return None if self._last_wait_ns >= self._stopped_ns else _STOPPED_EARLY
+        return None if self._last_wait_ns >= self.stopped_ns else _STOPPED_EARLY
 
 
 def _synchronize() -> None:

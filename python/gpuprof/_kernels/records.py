@@ -1,6 +1,7 @@
 """What was collected, as columns: work of the GPU, and the host's calls that launched it.
 
-Times are nanoseconds of the host's monotonic clock. A million records take 70 MB, and their evaluation as much again.
+Times are nanoseconds of the host's monotonic clock. A million records take 70 MB, and to evaluate
+them takes as much again and more.
 """
 
 from __future__ import annotations

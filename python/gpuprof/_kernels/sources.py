@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +30,7 @@ _NO_LAUNCH = re.compile(
 _LAUNCH = re.compile(r"Launch|Memcpy|Memset")
 _GRAPH_IDS = re.compile(r'"graph (node )?id"\s*:\s*(\d+)')
 _BYTES = re.compile(r'"bytes"\s*:\s*(\d+)')
+GRAPH_LAUNCH = "cuGraphLaunch"
 _WHEELS = (
     "nvidia/cu13/lib/libcupti.so.13",
     "nvidia/cuda_cupti/lib/libcupti.so.13",
@@ -69,6 +71,7 @@ class TorchSource:
         self._collection: Any = None
         self._offsets: list[tuple[int, int]] = []
         self._gpu = gpu
+        self._noted: list[tuple[int, int, int]] = []
 
     def start(self) -> None:
         """Begin to collect.
@@ -89,9 +92,11 @@ class TorchSource:
         collection = torch_profiler.Collection(gpu=self._gpu)
         collection.start()
         self._collection = collection
+        _core._note_graph_launches(self._max_records)
 
     def stop(self) -> None:
         """Wait for the GPU and end the collection."""
+        self._noted = _core._noted_graph_launches()
         self._collection.stop()
         self._offsets.append(wall_clock_offset())
 
@@ -139,12 +144,49 @@ class TorchSource:
                 (kind, number, begin, end, device, resource, correlation, graph, node, size),
             )
         found.totals = {key: (count, ns) for key, (count, ns) in totals.items()}
+        ended_ns = collection.stopped_ns - shift
+        noted = [each for each in self._noted if each[0] < ended_ns]
+        number = names.number(GRAPH_LAUNCH)
+        for correlation, (begin, end, thread) in launches_without_record(found, noted):
+            _append(launches, (number, begin, end, thread, correlation))
         found.notes += [
             *([f"ended early by {collection.ended_by}"] if collection.ended_by else []),
             *([collection.error] if collection.error else []),
             *([early] if (early := collection.stopped_early()) else []),
         ]
         return found
+
+
+def launches_without_record(
+    found: Collected, noted: Sequence[tuple[int, int, int]]
+) -> list[tuple[int, tuple[int, int, int]]]:
+    """Join work whose call has no record with the launches of graphs that gpuprof noted.
+
+    torch's profiler does not record the driver's function that launches a graph. Correlations
+    count up from call to call, so in their order they are the noted launches in the order of time:
+    if there are as many. Launches that torch did record, as of its own graphs, are left out.
+    Returns (correlation, (begin, end, thread)).
+    """
+    launches = found.launches
+    recorded = sorted(
+        (launches.begin_ns[number], launches.thread_id[number])
+        for number, name in enumerate(launches.name)
+        if is_graph_launch(found.names[name])
+    )
+    own = sorted(
+        (begin, end, thread)
+        for begin, end, thread in noted
+        if (at := bisect_left(recorded, (begin, 0))) == len(recorded) or recorded[at][0] > end
+    )
+    known = set(launches.correlation)
+    orphans: dict[int, bool] = {}  # whether there is a kernel among the work
+    for correlation, kind in zip(found.work.correlation, found.work.kind, strict=True):
+        if correlation not in known:
+            orphans[correlation] = orphans.get(correlation, False) or kind == KERNEL
+    numbers = sorted(orphans)
+    if len(numbers) != len(own):  # single copies and memsets have other calls
+        numbers = [number for number in numbers if orphans[number]]
+    return list(zip(numbers, own, strict=True)) if len(numbers) == len(own) else []
 
 
 class CuptiSource:

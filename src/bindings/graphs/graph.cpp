@@ -137,16 +137,11 @@ class PyGraph {
 
   // `at` is null for a launch that leaves the copies at the edges out.
   LaunchResult launch(PyObject* self, const CurrentStream& on, IoAddresses* at) {
-    const bool traced = listens(kTrace) && trace_records();
-    if (notice_) {
-      notice_ = false;
-      py::handle(self).attr("_launched_after_clear")();
-    }
-    // A graph that collects, launched while timing is off, does not.
-    const bool collects = graph_->collects() && !switches.disabled_for_good && !is_paused() &&
-                          timing::scope::enabled.load(std::memory_order_relaxed);
-    if (direct_ && !traced && !collects && !listens(kNvtx)) return launch_on(on, nullptr, at);
-    return launch_seen(self, on, at, traced, collects);
+    if (!noted_launches.on) return launch_unnoted(self, on, at);
+    const timing::HostNanoseconds begin = timing::host_now();
+    const LaunchResult done = launch_unnoted(self, on, at);
+    if (done == LaunchResult::kLaunched) noted_launches.add(begin, timing::host_now());
+    return done;
   }
 
   [[nodiscard]] CurrentStream launch_stream(PyObject* stream) const {
@@ -179,6 +174,19 @@ class PyGraph {
   void set_notice(bool notice) noexcept { notice_ = notice; }
 
  private:
+  LaunchResult launch_unnoted(PyObject* self, const CurrentStream& on, IoAddresses* at) {
+    const bool traced = listens(kTrace) && trace_records();
+    if (notice_) {
+      notice_ = false;
+      py::handle(self).attr("_launched_after_clear")();
+    }
+    // A graph that collects, launched while timing is off, does not.
+    const bool collects = graph_->collects() && !switches.disabled_for_good && !is_paused() &&
+                          timing::scope::enabled.load(std::memory_order_relaxed);
+    if (direct_ && !traced && !collects && !listens(kNvtx)) return launch_on(on, nullptr, at);
+    return launch_seen(self, on, at, traced, collects);
+  }
+
   static graphs::Payload payload_of(py::object object) noexcept {
     try {
       return {make_keep_alive(py::make_tuple(object)), &release_kept};

@@ -6,8 +6,14 @@
 
 #include <Python.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 #include "bindings/interop/streams.hpp"
 #include "graphs/captured_graph.hpp"
+#include "timing/clock.hpp"
+#include "trace/recorder.hpp"
 
 namespace gpuprof::bindings {
 
@@ -24,5 +30,23 @@ void give_turn_back(PyObject* graph);
 
 // What the stream was given since the launch uses the graph's own arrays, too.
 void note_graph_use(PyObject* graph, const CurrentStream& on);
+
+// When the host launched graphs, while somebody wants to know: torch's profiler has no record of
+// the driver's function that launches one. With the interpreter lock.
+struct NotedLaunches {
+  struct Launch {
+    timing::HostNanoseconds begin;
+    timing::HostNanoseconds end;
+    std::uint32_t thread;
+  };
+  bool on = false;
+  std::size_t limit = 0;
+  std::vector<Launch> all;
+
+  void add(timing::HostNanoseconds begin, timing::HostNanoseconds end) {
+    if (on && all.size() < limit) all.push_back({begin, end, trace::thread_id()});
+  }
+};
+inline NotedLaunches noted_launches;
 
 }  // namespace gpuprof::bindings

@@ -9,6 +9,7 @@
 
 #include "bindings/bind.hpp"
 #include "bindings/graphs/capture.hpp"
+#include "bindings/graphs/launch.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/gil.hpp"
 #include "bindings/python/keep_alive.hpp"
@@ -146,12 +147,31 @@ open_scope_list() {
   return result;
 }
 
+void note_launches(std::size_t limit) {
+  noted_launches.on = true;
+  noted_launches.limit = limit;
+  noted_launches.all.clear();
+}
+
+py::typing::List<py::typing::Tuple<py::int_, py::int_, py::int_>> take_noted_launches() {
+  py::list result;
+  noted_launches.on = false;
+  for (const auto& each : std::exchange(noted_launches.all, {})) {
+    result.append(py::make_tuple(each.begin, each.end, each.thread));
+  }
+  return result;
+}
+
 }  // namespace
 
 void bind_timing_statistics(py::module_& module) {
   module.def("stats_snapshot", &snapshot, py::arg("wait"),
              "All rows as plain data. wait: first wait for what is pending now.");
   module.def("flush", &flush_and_call_listeners, "Wait for what is pending now and count it.");
+  module.def("_note_graph_launches", &note_launches, py::arg("limit"),
+             "Note when graphs are launched, at most `limit` times.");
+  module.def("_noted_graph_launches", &take_noted_launches,
+             "End that, and return (begin_ns, end_ns, thread_id) of each launch.");
   module.def("_open_scopes", &open_scope_list,
              "The named scopes that are open on any thread: (names, host_begin_ns, thread_id).");
   module.def("reset_stats", &timing::statistics::reset,

@@ -315,7 +315,8 @@ def test_traces_have_the_kernels_inside_their_scopes() -> None:
             assert not ends or each["ts"] + each["dur"] <= ends[-1] + 0.002, each
             ends.append(each["ts"] + each["dur"])
     # The host called before the GPU ran, on one clock, and inside the scope that it is shown in.
-    calls = {e["args"]["correlation"]: e for e in slices if e["cat"] == "cuda_runtime"}
+    categories = {"cuda_runtime", "cuda_driver"}
+    calls = {e["args"]["correlation"]: e for e in slices if e["cat"] in categories}
     scopes = [each for each in slices if each["cat"] == "scope"]
     for each in kernels:
         call = calls[each["args"]["correlation"]]
