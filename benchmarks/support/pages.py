@@ -106,6 +106,8 @@ SCRIPTS: Mapping[str, tuple[str, str | None]] = {
     "graphs_callable": ("What a graphed callable costs", "callable.md"),
     "graphs_training": ("What a training step costs", "callable.md"),
     "kernels_attribution": ("Kernels under scopes, and what collecting costs", None),
+    "distributed_gather": ("What the statistics of many ranks cost rank 0", None),
+    "distributed_ranks": ("Ranks side by side", None),
     "benchmark_accuracy": ("How far a benchmark is from the hardware profiler", "accuracy.md"),
     "benchmark_verdicts": ("How often a verdict is wrong", "verdicts.md"),
     "benchmark_verdicts_noise": ("Verdicts under other kinds of noise", "verdicts.md"),

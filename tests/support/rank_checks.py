@@ -234,11 +234,21 @@ def close_trace() -> Any:
     }
 
 
-def trace_that_raises(path: str) -> str:
+def traced_in_group(path: str, members: list[int]) -> Any:
+    """Write a trace of some of the ranks."""
+    group = dist.new_group(members)
+    if own() not in members:
+        return None
+    with distributed.trace(path, timeout=30.0, group=group) as trace:
+        pass
+    return None if trace.result is None else trace.result.to_dict()
+
+
+def trace_that_raises(path: str, rank: int) -> str:
     """Leave the block of a trace by an exception, on one rank."""
     try:
         with distributed.trace(path, timeout=20.0):
-            if own() == 1:
+            if own() == rank:
                 raise KeyError("the body's own")
     except KeyError as error:
         return str(error)

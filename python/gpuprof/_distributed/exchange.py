@@ -49,7 +49,10 @@ class Exchange:
         return self.connection.has([mark]) and int(self.connection.get(mark)) >= self.number
 
     def post(self, value: bytes) -> bool:
-        """Leave this rank's value, or replace it; False where rank 0 has already gone on."""
+        """Leave this rank's value, or replace it; False where rank 0 had already gone on.
+
+        Where rank 0 goes on meanwhile, it may have read the value, and may not.
+        """
         own = self.key(self.world.rank)
         if self.is_closed():
             return False
@@ -58,7 +61,6 @@ class Exchange:
             self.connection.delete(self.key(self.world.rank, self.number - MOST_UNREAD))
         if self.is_closed():
             self.connection.delete(own)
-            return False
         return True
 
     def collect(self, deadline: float, complete: Complete | None = None) -> dict[int, bytes]:

@@ -255,18 +255,17 @@ class RankTrace:
         world, connection = exchange.world, exchange.connection
         folder = f"{exchange.folder}/{exchange.number}/{when}"
         if world.rank != 0:
-            found = clock.measure(world, connection, folder, deadline, is_over=exchange.is_closed)
+
+            def is_over() -> bool:
+                return _has_closed(exchange, 0) or exchange.is_closed()
+
+            found = clock.measure(world, connection, folder, deadline, is_over=is_over)
         else:
             now = time.monotonic_ns()
             found = clock.Offset(now, 0, 0, self._reference)
 
             def has_left(rank: int) -> bool:
-                key = exchange.key(rank)
-                return (
-                    when == "end"
-                    and connection.has([key])
-                    and FileState.is_closed_in(connection.get(key))
-                )
+                return when == "end" and _has_closed(exchange, rank)
 
             clock.serve(
                 world,
@@ -297,6 +296,12 @@ class RankTrace:
         )
         if self._result.problems:
             _warn(f"gpuprof: {self._result}")
+
+
+def _has_closed(exchange: Exchange, rank: int) -> bool:
+    """Whether a rank has said that its file is closed."""
+    key = exchange.key(rank)
+    return exchange.connection.has([key]) and FileState.is_closed_in(exchange.connection.get(key))
 
 
 def _warn(message: str) -> None:
