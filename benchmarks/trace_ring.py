@@ -151,7 +151,7 @@ def _rows(rounds: int, many: int, notes: list[str]) -> list[Row]:
             measured.row(_TRACE),
             measured.row(_RECORDER, to=_TRACE, target=_SAME),
             measured.row(_OF_TRACE),
-            measured.row(_OF_RECORDER, to=_OF_TRACE, target=1.0),
+            measured.row(_OF_RECORDER, to=_OF_TRACE),
             *_memory(folder, many, notes),
         ]
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <system_error>
+#include <utility>
 
 namespace gpuprof::trace {
 namespace {
@@ -27,7 +28,7 @@ std::string DumpFile::numbered(std::uint64_t number) const {
   return name_.before + std::to_string(number) + name_.after;
 }
 
-DumpFile::DumpFile(const DumpName& name, std::uint64_t& last) : name_(name) {
+DumpFile::DumpFile(DumpName name, std::uint64_t& last) : name_(std::move(name)) {
   for (std::uint64_t tries = 0; tries < kMostTries; ++tries) {
     path_ = numbered(++last);
     part_ = path_ + ".part";

@@ -17,7 +17,7 @@ struct DumpName {
 class DumpFile {
  public:
   // Tries the numbers after `last`, and sets it. Throws std::system_error.
-  DumpFile(const DumpName& name, std::uint64_t& last);
+  DumpFile(DumpName name, std::uint64_t& last);
   DumpFile(const DumpFile&) = delete;
   DumpFile& operator=(const DumpFile&) = delete;
   ~DumpFile();

@@ -139,20 +139,27 @@ Ring::Chunk* Ring::chunk_with_room(std::size_t size) {
     ++too_large_;
     return nullptr;
   }
-  while (!chunks_.empty() && bytes_ + bytes > limit_) drop_oldest();
-  chunks_.push_back(std::make_shared<Chunk>(bytes));
+  std::shared_ptr<Chunk> chunk;
+  while (!chunks_.empty() && bytes_ + bytes > limit_) chunk = drop_oldest();
+  if (chunk && chunk.use_count() == 1 && chunk->capacity == bytes) {
+    chunk->clear();  // no snapshot has it: its memory serves again
+  } else {
+    chunk = std::make_shared<Chunk>(bytes);
+  }
+  chunks_.push_back(std::move(chunk));
   is_shared_ = false;
   bytes_ += bytes;
   return chunks_.back().get();
 }
 
-void Ring::drop_oldest() {
-  const Chunk& oldest = *chunks_.front();
-  keep_counters(oldest, counters_);
-  bytes_ -= oldest.capacity;
-  events_ -= oldest.events;
-  since_ = oldest.last;
+std::shared_ptr<Ring::Chunk> Ring::drop_oldest() {
+  std::shared_ptr<Chunk> oldest = chunks_.front();
+  keep_counters(*oldest, counters_);
+  bytes_ -= oldest->capacity;
+  events_ -= oldest->events;
+  since_ = oldest->last;
   chunks_.pop_front();
+  return oldest;
 }
 
 void Ring::trim(HostNanoseconds now) {

@@ -37,6 +37,12 @@ class Ring {
     std::uint64_t events = 0;
     bool has_counters = false;
     HostNanoseconds last = 0;  // when its newest event arrived
+
+    void clear() noexcept {
+      used = 0;
+      events = 0;
+      has_counters = false;
+    }
   };
   struct Snapshot {
     std::deque<std::shared_ptr<const Chunk>> chunks;  // oldest first
@@ -70,7 +76,7 @@ class Ring {
 
  private:
   Chunk* chunk_with_room(std::size_t size);
-  void drop_oldest();
+  std::shared_ptr<Chunk> drop_oldest();
 
   const std::size_t limit_;
   const std::size_t chunk_bytes_;

@@ -19,7 +19,7 @@ inline std::atomic<bool> limits_are_set{false};
 using ScopeLimits = std::vector<std::pair<std::string, double>>;
 
 // Sets those of a recorder, in place of what it had. Any thread; throws std::bad_alloc.
-void set_limits(std::uint32_t recorder, const ScopeLimits& limits);
+void set_limits(std::uint32_t recorder, const ScopeLimits& of_scopes);
 
 // For finished samples, where limits_are_set. Any thread; does not wait for a dump.
 void check_limits(const timing::Sample* const* samples, std::size_t count) noexcept;

@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -122,15 +124,15 @@ TEST_F(Recorder, AnswersCallsOfManyThreadsWhileOthersRecord) {
   start(64U << 10U);
   std::atomic<bool> stop{false};
   std::atomic<int> answered{0};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 2; ++i) {
-    threads.emplace_back([&] {
+  std::vector<std::thread> threads(2);
+  for (std::thread& thread : threads) {
+    thread = std::thread([&] {
       while (!stop.load()) note_one("busy");
     });
   }
-  std::vector<std::thread> callers;
-  for (int i = 0; i < 5; ++i) {
-    callers.emplace_back([&] {
+  std::vector<std::thread> callers(5);
+  for (std::thread& caller : callers) {
+    caller = std::thread([&] {
       if (find_recorder(number_)->dump({"asked", -1, {}}).error.empty()) ++answered;
     });
   }
