@@ -73,7 +73,8 @@ int raw_parts_open() {
                      resolve(library, "cuEventCreate", calls.event_create) &&
                      resolve(library, "cuEventDestroy_v2", calls.event_destroy) &&
                      resolve(library, "cuEventRecord", calls.event_record) &&
-                     resolve(library, "cuEventElapsedTime", calls.elapsed) &&
+                     (resolve(library, "cuEventElapsedTime_v2", calls.elapsed) ||
+                      resolve(library, "cuEventElapsedTime", calls.elapsed)) &&
                      resolve(library, "cuStreamSynchronize", calls.synchronize);
   return found ? kSuccess : kUnresolved;
 }

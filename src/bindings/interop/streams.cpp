@@ -108,6 +108,18 @@ Torch torch;
 
 constexpr std::uintptr_t kPerThreadStream = 2;  // a larger handle is no default stream's
 
+// CuPy's get_current_stream, looked up once for each module of that name. Borrowed.
+PyObject* cupy_getter(PyObject* cupy) {
+  static PyObject* of = nullptr;
+  static PyObject* getter = nullptr;
+  if (cupy != of) {
+    py::object found = py::handle(cupy).attr("cuda").attr("get_current_stream");
+    Py_XSETREF(getter, found.release().ptr());
+    Py_XSETREF(of, Py_NewRef(cupy));
+  }
+  return getter;
+}
+
 // CuPy's current stream, 0 if CuPy is not imported.
 std::uintptr_t cupy_stream(bool& is_there, PyObject** owner) {
   static PyObject* name = interned("cupy");
@@ -115,9 +127,13 @@ std::uintptr_t cupy_stream(bool& is_there, PyObject** owner) {
   if (cupy == nullptr) return 0;
   is_there = true;
   try {
-    py::object stream = py::handle(cupy).attr("cuda").attr("get_current_stream")();
-    const auto handle = stream.attr("ptr").cast<std::uintptr_t>();
-    if (owner != nullptr && handle > kPerThreadStream) *owner = stream.release().ptr();
+    static PyObject* ptr = interned("ptr");
+    const auto stream = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(cupy_getter(cupy)));
+    if (!stream) throw py::error_already_set();
+    const auto value = py::reinterpret_steal<py::object>(PyObject_GetAttr(stream.ptr(), ptr));
+    if (!value) throw py::error_already_set();
+    const auto handle = value.cast<std::uintptr_t>();
+    if (owner != nullptr && handle > kPerThreadStream) *owner = Py_NewRef(stream.ptr());
     return handle;
   } catch (const std::exception&) {  // half imported, or without a driver
     PyErr_Clear();
