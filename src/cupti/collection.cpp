@@ -130,7 +130,7 @@ void Collection::add_launch(const std::uint8_t* record, int domain, driver::Host
   Launch row = launch_of(record, id);
   const auto& names = launch_names_.of(domain);
   const auto named = names.find(id);
-  if (named == names.end()) return;  // CUPTI before 12.5 cannot leave the others out
+  if (named == names.end()) return;  // it launches nothing
   if (!is_possible(row.begin, row.end, now)) {
     ++counts_.untimed;
     return;

@@ -127,8 +127,6 @@ const char* fill(void* handle, Table& table) {
   GPUPROF_NEEDED(cuptiActivityGetNextRecord)
   GPUPROF_NEEDED(cuptiActivityGetNumDroppedRecords)
   GPUPROF_NEEDED(cuptiGetGraphNodeId)
-  GPUPROF_OPTIONAL(cuptiActivityEnableRuntimeApi)
-  GPUPROF_OPTIONAL(cuptiActivityEnableDriverApi)
   GPUPROF_OPTIONAL(cuptiActivityGetEnabledKinds)
   GPUPROF_OPTIONAL(cuptiActivityGetStructSize)
 #undef GPUPROF_NEEDED

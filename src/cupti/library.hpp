@@ -53,8 +53,6 @@ struct Table {
   Result (*cuptiActivityGetNextRecord)(std::uint8_t*, std::size_t, void** record);
   Result (*cuptiActivityGetNumDroppedRecords)(void* context, std::uint32_t stream, std::size_t*);
   GraphNodeId cuptiGetGraphNodeId;
-  Result (*cuptiActivityEnableRuntimeApi)(std::uint32_t id, std::uint8_t);  // null before 12.5
-  Result (*cuptiActivityEnableDriverApi)(std::uint32_t id, std::uint8_t);   // null before 12.5
   // Null before 13.x. The first counts the kinds that anybody in the process has enabled.
   Result (*cuptiActivityGetEnabledKinds)(void*, int*, std::uint32_t*, std::uint32_t* count);
   Result (*cuptiActivityGetStructSize)(int kind, std::uint32_t version, std::size_t*);

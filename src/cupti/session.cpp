@@ -33,9 +33,10 @@ constexpr std::size_t kMaxBuffers = 256;
 // Between two questions whether the GPU is done.
 constexpr std::chrono::microseconds kLongestPause{2'000};
 
-constexpr std::array<int, 4> kWorkKinds = {kKernelRecord, kMemcpyRecord, kPeerCopyRecord,
-                                           kMemsetRecord};
-constexpr std::array<int, 2> kCallKinds = {kDriverRecord, kRuntimeRecord};
+// All calls are recorded, and those that launch are kept: switching on the records of single
+// functions (cuptiActivityEnableDriverApi) succeeds and gives none (CUPTI 13.0).
+constexpr std::array<int, 6> kKinds = {kDriverRecord, kRuntimeRecord,  kKernelRecord,
+                                       kMemcpyRecord, kPeerCopyRecord, kMemsetRecord};
 
 using Buffer = std::unique_ptr<std::uint8_t[]>;
 
@@ -111,8 +112,8 @@ struct State {
   std::unique_ptr<Collection> collection;
   const Library* library = nullptr;
   std::unique_ptr<LaunchNames> launch_names;
-  std::vector<std::pair<int, bool>> enabled;  // kinds, and whether all of its functions are
-  int thread_ids = 0;                         // CUPTI's setting before
+  std::vector<int> enabled;  // kinds of records
+  int thread_ids = 0;        // CUPTI's setting before
   std::atomic<Phase> phase{Phase::kIdle};
   bool releases = true;                      // whether CUPTI is ours to disable and flush
   std::string problem;                       // the first refusal while it is stopped
@@ -243,8 +244,7 @@ void refuse_if_held(const Library& library) {
 // The records of this CUPTI are at least as long as what is read of them, where it can tell.
 void check_layouts(const Library& library) {
   if (library.table.cuptiActivityGetStructSize == nullptr) return;
-  for (const int kind : {kKernelRecord, kMemcpyRecord, kPeerCopyRecord, kMemsetRecord,
-                         kDriverRecord, kRuntimeRecord}) {
+  for (const int kind : kKinds) {
     std::size_t bytes = 0;
     if (library.table.cuptiActivityGetStructSize(kind, 0, &bytes) != kSuccess) continue;
     if (bytes >= bytes_read_of(kind)) continue;
@@ -259,50 +259,18 @@ void check_result(const Library& library, Result result, const char* call) {
   if (result != kSuccess) throw error_of(library, result, call);
 }
 
-auto call_switch(const Table& table, int kind) noexcept {
-  return kind == kDriverRecord ? table.cuptiActivityEnableDriverApi
-                               : table.cuptiActivityEnableRuntimeApi;
-}
-
-// Switches the records of the functions that launch on or off. Returns the first failure.
-Result switch_launches(const State& state, int kind, bool on) {
-  const auto set = call_switch(state.library->table, kind);
-  Result failure = kSuccess;
-  const int domain = kind == kDriverRecord ? kDriverDomain : kRuntimeDomain;
-  for (const auto& named : state.launch_names->of(domain)) {
-    const Result result = set(named.first, on ? 1 : 0);
-    if (failure == kSuccess) failure = result;
-    if (on && failure != kSuccess) break;
-  }
-  return failure;
-}
-
 // With the control lock held. Leaves a note of each kind, to be disabled.
-void enable_all(State& state) {
-  const Library& library = *state.library;
-  for (const int kind : kCallKinds) {
-    const bool by_function = call_switch(library.table, kind) != nullptr;
-    state.enabled.emplace_back(kind, !by_function);
-    if (by_function) {
-      check_result(
-          library, switch_launches(state, kind, true),
-          kind == kDriverRecord ? "cuptiActivityEnableDriverApi" : "cuptiActivityEnableRuntimeApi");
-    } else {
-      check_result(library, library.table.cuptiActivityEnable(kind), "cuptiActivityEnable");
-    }
-  }
-  for (const int kind : kWorkKinds) {
-    state.enabled.emplace_back(kind, true);
-    check_result(library, library.table.cuptiActivityEnable(kind), "cuptiActivityEnable");
-  }
+void enable(State& state, int kind) {
+  state.enabled.push_back(kind);
+  check_result(*state.library, state.library->table.cuptiActivityEnable(kind),
+               "cuptiActivityEnable");
 }
 
 // With the control lock held. Returns the first failure.
 Result disable_all(State& state) {
   Result failure = kSuccess;
-  for (const auto& [kind, whole] : state.enabled) {
-    const Result result = whole ? state.library->table.cuptiActivityDisable(kind)
-                                : switch_launches(state, kind, false);
+  for (const int kind : state.enabled) {
+    const Result result = state.library->table.cuptiActivityDisable(kind);
     if (failure == kSuccess) failure = result;
   }
   state.enabled.clear();
@@ -359,7 +327,7 @@ void start(std::size_t max_records, const std::vector<std::string>& candidates) 
                  table.cuptiActivityRegisterCallbacks(&buffer_requested, &buffer_completed),
                  "cuptiActivityRegisterCallbacks");
     check_result(library, table.cuptiSetThreadIdType(kSystemThreadIds), "cuptiSetThreadIdType");
-    enable_all(state);
+    for (const int kind : kKinds) enable(state, kind);
   } catch (...) {
     disable_all(state);
     table.cuptiSetThreadIdType(state.thread_ids);

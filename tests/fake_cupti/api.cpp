@@ -174,24 +174,6 @@ FAKE_EXPORT Result cuptiSubscribe(void** /*subscriber*/, void* /*callback*/, voi
   return kSuccess;
 }
 
-#ifndef FAKECUPTI_WITHOUT_FUNCTION_SWITCHES
-FAKE_EXPORT Result cuptiActivityEnableRuntimeApi(std::uint32_t id, std::uint8_t on) {
-  if (on != 0) ENTER(cuptiActivityEnableRuntimeApi)
-  World& w = world();
-  const std::lock_guard lock(w.mutex);
-  on != 0 ? (void)w.functions.insert({2, id}) : (void)w.functions.erase({2, id});
-  return kSuccess;
-}
-
-FAKE_EXPORT Result cuptiActivityEnableDriverApi(std::uint32_t id, std::uint8_t on) {
-  if (on != 0) ENTER(cuptiActivityEnableDriverApi)
-  World& w = world();
-  const std::lock_guard lock(w.mutex);
-  on != 0 ? (void)w.functions.insert({1, id}) : (void)w.functions.erase({1, id});
-  return kSuccess;
-}
-#endif
-
 #ifdef FAKECUPTI_WITH_QUESTIONS
 FAKE_EXPORT Result cuptiActivityGetEnabledKinds(void* /*subscriber*/, int* /*kinds*/,
                                                 std::uint32_t* /*room*/, std::uint32_t* count) {

@@ -13,10 +13,9 @@ HERE = Path(__file__).resolve().parent
 
 # What versions of CUPTI differ in, for gpuprof.
 VARIANTS = {
-    "12.0": ["-DFAKECUPTI_WITHOUT_FUNCTION_SWITCHES"],
     "13.0": [],
     "13.5": ["-DFAKECUPTI_WITH_QUESTIONS"],
-    "11.0": ["-DFAKECUPTI_WITHOUT_FUNCTION_SWITCHES", "-DFAKECUPTI_WITHOUT_NODE_IDS"],
+    "11.0": ["-DFAKECUPTI_WITHOUT_NODE_IDS"],
 }
 
 

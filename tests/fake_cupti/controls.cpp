@@ -24,7 +24,6 @@ FAKE_EXPORT void fakecupti_reset() {
   World& w = world();
   const std::lock_guard lock(w.mutex);
   w.kinds.clear();
-  w.functions.clear();
   w.active = Buffer();
   w.starts.clear();
   w.dropped = 0;
@@ -80,7 +79,6 @@ FAKE_EXPORT std::uint64_t fakecupti_get(const char* what) {
   const std::lock_guard lock(w.mutex);
   const std::string name = what;
   if (name == "kinds") return w.kinds.size();
-  if (name == "functions") return w.functions.size();
   if (name == "thread_ids") return static_cast<std::uint64_t>(w.thread_ids);
   if (name == "other_records") return w.other_records;
   if (name == "other_buffers") return w.other_buffers;
@@ -128,7 +126,7 @@ FAKE_EXPORT void fakecupti_call(int domain, std::uint32_t id, std::uint64_t begi
   {
     World& w = world();
     const std::lock_guard lock(w.mutex);
-    if (w.kinds.count(kind) == 0 && w.functions.count({domain, id}) == 0) return;
+    if (w.kinds.count(kind) == 0) return;
   }
   std::vector<std::uint8_t> record(40);
   set(record, 0, kind);

@@ -53,7 +53,6 @@ struct World {
   std::mutex mutex;    // of all that follows; free while a callback runs
   std::uint32_t version = 130001;
   std::set<int> kinds;
-  std::set<std::pair<int, std::uint32_t>> functions;
   Requested requested = nullptr;
   Completed completed = nullptr;
   Buffer active;

@@ -227,10 +227,9 @@ def test_full_buffers_come_from_another_thread(cupti: FakeCupti) -> None:
 def test_what_is_enabled_is_disabled_again_and_the_rest_is_as_before(cupti: FakeCupti) -> None:
     cupti.set("thread_ids", 0)
     with collected():
-        assert cupti.get("kinds") == 4
-        assert cupti.get("functions") == 9
+        assert cupti.get("kinds") == 6
         assert cupti.get("thread_ids") == 1
-    assert (cupti.get("kinds"), cupti.get("functions"), cupti.get("thread_ids")) == (0, 0, 0)
+    assert (cupti.get("kinds"), cupti.get("thread_ids")) == (0, 0)
 
 
 def test_cupti_is_never_subscribed_to_and_its_clock_stays(cupti: FakeCupti) -> None:

@@ -103,9 +103,9 @@ class Recording:
     def stop(self, release: bool = True) -> dict[str, Any]:
         self.stops.append(release)
         limit = self.starts[-1]
-        totals: dict[tuple[int, int], tuple[int, int]] = {}
+        totals: dict[tuple[int, str], tuple[int, int]] = {}
         for each in self.activities:
-            key = (each["kind"], each["name"])
+            key = (each["kind"], self.names[each["name"]])
             count, ns = totals.get(key, (0, 0))
             totals[key] = (count + 1, ns + each["end_ns"] - each["begin_ns"])
         return {

@@ -1,9 +1,10 @@
 """Which scope of the capture each kernel of a graph replay belongs to.
 
 By the ids of graph and node, where the records have them. Else, as with torch up to 2.11, by name:
-the work of one launch is compared with the nodes of each captured graph, and the n-th kernel of a
-name that began is the n-th node of that name, if the graph's edges order these nodes. Where they do
-not, or several graphs fit, the label is what the possible scopes have in common.
+the work of one launch is compared with the nodes of each captured graph, by whole names or, where
+no graph fits, by the functions' names without their types. The n-th kernel of a name that began is
+the n-th node of that name, if the graph's edges order these nodes. Where they do not, or several
+graphs fit, the label is what the possible scopes have in common.
 """
 
 from __future__ import annotations
@@ -59,10 +60,7 @@ class GraphLabels:
         self._scope_of_node = scope_of_node
         self._graphs = graphs
         self._by_id: dict[tuple[int, int], Label | None] = {}
-        self._plans: dict[frozenset[tuple[Key, int]], list[_Plan]] | None = None
-        self._merged: dict[frozenset[tuple[Key, int]], _Plan | None] = {}
-        self._keys: dict[tuple[int, int], Key] = {}
-        self._aliases: dict[Key, Key] = {}
+        self._plans: tuple[_Plans, ...] | None = None
 
     def of_replay(self, found: Collected, records: Sequence[int]) -> list[Label | None]:
         """Return a label for each record of one launch of a graph, given in the order of time."""
@@ -71,17 +69,14 @@ class GraphLabels:
             by_id = [self._of_node(work.graph_id[n], work.node_id[n]) for n in records]
             if any(by_id):
                 return by_id
-        plans = self._all_plans()
-        keys = [self._key(found, record) for record in records]
-        plan = self._plan_for(frozenset(Counter(keys).items()), plans)
-        if plan is None:
-            return [None] * len(records)
-        seen: Counter[Key] = Counter()
-        labels = []
-        for key in keys:
-            labels.append(plan[key][seen[key]])
-            seen[key] += 1
-        return list(labels)
+        if self._plans is None:
+            graphs = [nodes for nodes in self._graphs() if any(node.path for node in nodes)]
+            self._plans = (_Plans(graphs, _whole_name), _Plans(graphs, _function_name))
+        for plans in self._plans:
+            labels = plans.labels_of(found, records)
+            if labels is not None:
+                return labels
+        return [None] * len(records)
 
     def _of_node(self, graph: int, node: int) -> Label | None:
         ids = (graph, node)
@@ -90,37 +85,65 @@ class GraphLabels:
             self._by_id[ids] = None if path is None else Label(tuple(path))
         return self._by_id[ids]
 
+
+def _whole_name(name: str) -> str:
+    return "".join(name.split())  # demanglers differ in their spaces
+
+
+def _function_name(name: str) -> str:
+    """Return a function's name without types: demanglers differ in how they write long ones."""
+    plain = name.replace("(anonymous namespace)", "{anonymous}")
+    return plain.partition("<")[0].partition("(")[0].removeprefix("void ").strip()
+
+
+class _Plans:
+    """The labels of all graphs, found by what they launch; `name_of` says which names are equal."""
+
+    def __init__(
+        self, graphs: Iterable[Sequence[LabelledNode]], name_of: Callable[[str], str]
+    ) -> None:
+        self._name_of = name_of
+        self._by_contents: dict[frozenset[tuple[Key, int]], list[_Plan]] = {}
+        self._merged: dict[frozenset[tuple[Key, int]], _Plan | None] = {}
+        self._keys: dict[tuple[int, int], Key] = {}
+        self._aliases: dict[Key, Key] = {}
+        for nodes in graphs:
+            plan = _plan(nodes, self._key_of)
+            counts = frozenset((key, len(labels)) for key, labels in plan.items())
+            self._by_contents.setdefault(counts, []).append(plan)
+            for node in nodes:
+                if node.symbol:
+                    mangled = self._key_of(node.kind, node.symbol)
+                    self._aliases[mangled] = self._key_of(node.kind, node.name)
+
+    def labels_of(self, found: Collected, records: Sequence[int]) -> list[Label | None] | None:
+        """Return the labels of one launch's records; None where no graph has these contents."""
+        keys = [self._key(found, record) for record in records]
+        plan = self._plan_for(frozenset(Counter(keys).items()))
+        if plan is None:
+            return None
+        seen: Counter[Key] = Counter()
+        labels: list[Label | None] = []
+        for key in keys:
+            labels.append(plan[key][seen[key]])
+            seen[key] += 1
+        return labels
+
     def _key(self, found: Collected, record: int) -> Key:
         ids = (found.work.kind[record], found.work.name[record])
         key = self._keys.get(ids)
         if key is None:
-            key = _key_of(KINDS[ids[0]], found.names[ids[1]])
+            key = self._key_of(KINDS[ids[0]], found.names[ids[1]])
             key = self._keys[ids] = self._aliases.get(key, key)
         return key
 
-    def _all_plans(self) -> dict[frozenset[tuple[Key, int]], list[_Plan]]:
-        """Return the plans of all graphs, by what is in the graphs."""
-        if self._plans is None:
-            self._plans = {}
-            for nodes in self._graphs():
-                if not any(node.path for node in nodes):
-                    continue
-                plan = _plan(nodes)
-                counts = frozenset((key, len(labels)) for key, labels in plan.items())
-                self._plans.setdefault(counts, []).append(plan)
-                for node in nodes:
-                    if node.symbol:
-                        mangled = _key_of(node.kind, node.symbol)
-                        self._aliases[mangled] = _key_of(node.kind, node.name)
-        return self._plans
+    def _key_of(self, kind: str, name: str) -> Key:
+        # Copies and memsets are named for memory, not for code.
+        return (kind, self._name_of(name)) if kind == KINDS[KERNEL] else (kind,)
 
-    def _plan_for(
-        self,
-        contents: frozenset[tuple[Key, int]],
-        plans: dict[frozenset[tuple[Key, int]], list[_Plan]],
-    ) -> _Plan | None:
+    def _plan_for(self, contents: frozenset[tuple[Key, int]]) -> _Plan | None:
         if contents not in self._merged:
-            fitting = plans.get(contents)
+            fitting = self._by_contents.get(contents)
             self._merged[contents] = _merge(fitting) if fitting else None
         return self._merged[contents]
 
@@ -128,12 +151,7 @@ class GraphLabels:
 _Plan = dict[Key, list[Label]]
 
 
-def _key_of(kind: str, name: str) -> Key:
-    # Demanglers differ in their spaces; copies and memsets are named for memory, not for code.
-    return (kind, "".join(name.split())) if kind == KINDS[KERNEL] else (kind,)
-
-
-def _plan(nodes: Sequence[LabelledNode]) -> _Plan:
+def _plan(nodes: Sequence[LabelledNode], key_of: Callable[[str, str], Key]) -> _Plan:
     """Return for each kernel name the labels of its nodes in the order in which they run."""
     before: list[int] = []  # a bit for each node that runs before
     groups: dict[Key, list[int]] = {}
@@ -143,7 +161,7 @@ def _plan(nodes: Sequence[LabelledNode]) -> _Plan:
             bits |= before[other] | 1 << other
         before.append(bits)
         if node.kind:
-            groups.setdefault(_key_of(node.kind, node.name), []).append(number)
+            groups.setdefault(key_of(node.kind, node.name), []).append(number)
     plan: _Plan = {}
     for key, group in groups.items():
         labels = [Label(nodes[number].path) for number in group]

@@ -211,10 +211,13 @@ class CuptiSource:
     def collected(self) -> Collected:
         """Return the records."""
         raw = self._found
-        found = Collected(self.name, raw["names"])
+        names = Names(raw["names"])
+        found = Collected(self.name, names.texts)
         found.work.extend(raw["activities"])
         found.launches.extend(raw["launches"])
-        found.totals = dict(raw["totals"])
+        found.totals = {
+            (kind, names.number(name)): total for (kind, name), total in raw["totals"].items()
+        }
         found.dropped = raw["dropped"]
         found.clock_error_ns = raw["clock_error_ns"]
         if raw["displaced"]:

@@ -1,0 +1,45 @@
+"""`gpuprof.kernels` on a CUPTI that the test speaks for: from its records to rows."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+import gpuprof
+from tests.fake_cupti import control
+from tests.fake_cupti.control import DRIVER_CALLS, RUNTIME_CALLS, FakeCupti
+
+
+def launch(cupti: FakeCupti, name: str, correlation: int) -> None:
+    """Let this thread have launched a kernel, just now."""
+    thread = threading.get_native_id()
+    cupti.call(RUNTIME_CALLS, control.CUDA_LAUNCH_KERNEL, thread=thread, correlation=correlation)
+    cupti.call(DRIVER_CALLS, control.CU_DEVICE_GET, thread=thread)
+    cupti.kernel(name, correlation=correlation)
+    time.sleep(0.0005)  # the scope around it ends later than the launch on any clock
+
+
+def test_kernels_are_under_the_scopes_that_launched_them(cupti: FakeCupti) -> None:
+    with gpuprof.kernels() as k:
+        for number in range(3):
+            with gpuprof.timer("step", backend="cpu"):
+                time.sleep(0.0005)
+                launch(cupti, "gemm", 2 * number + 1)
+                with gpuprof.timer("tail", backend="cpu"):
+                    time.sleep(0.0005)
+                    launch(cupti, "add", 2 * number + 2)
+    assert k.source == "CUPTI 13.0"
+    assert {row.path: row.count for row in k.rows} == {"step": 6, "step/tail": 3}
+    assert {total.name: total.count for total in k.by_kernel()} == {"gemm": 3, "add": 3}
+    assert {record.launch for record in k.records} == {"cudaLaunchKernel"}
+
+
+def test_what_is_past_the_limit_is_counted_by_name(cupti: FakeCupti) -> None:
+    with gpuprof.kernels(max_records=2) as k:
+        cupti.kernel("gemm", times=5)
+        cupti.kernel("add", times=3)
+    assert k.dropped == 6
+    totals = {total.name: (total.count, total.total_ms) for total in k.by_kernel()}
+    assert totals == {"gemm": (5, pytest.approx(0.005)), "add": (3, pytest.approx(0.003))}
