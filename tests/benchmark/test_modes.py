@@ -105,6 +105,26 @@ def test_work_on_another_stream_is_found_and_timed_with_the_whole_device(
     fake.stream_destroy(other)
 
 
+@pytest.mark.parametrize("mode", ["graph", "batched"])
+def test_a_device_that_is_late_without_work_does_not_mean_other_streams(
+    fake: FakeCuda, stream: int, mode: str
+) -> None:
+    fake.configure(call_ns=200 * US)  # as where other processes take turns on the GPU
+    result = measure(kernel(fake, stream), stream, mode=mode)
+    assert (result.mode, result.clock) == (mode, "cuda")
+    assert not any("other streams" in text for text in result.warnings)
+
+
+def test_work_on_another_stream_is_found_on_a_device_that_is_late(
+    fake: FakeCuda, stream: int
+) -> None:
+    fake.configure(call_ns=200 * US)
+    other = fake.stream_create()
+    result = measure(lambda: fake.kernel(other, "stray_k", 500 * US), stream)
+    assert (result.mode, result.clock) == ("synchronized", "host")
+    fake.stream_destroy(other)
+
+
 def test_streams_that_are_joined_again_are_one_piece_of_work(fake: FakeCuda, stream: int) -> None:
     branch = fake.stream_create()
 
