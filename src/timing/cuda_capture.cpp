@@ -73,8 +73,8 @@ void hand_over(unsigned long long capture, Sample& sample) noexcept {
   if (owner.recorded != nullptr) owner.recorded(capture, sample);
 }
 
-Leaving::~Leaving() {
-  if (state_.status != CU_STREAM_CAPTURE_STATUS_ACTIVE || sample_.keeps_pair) return;
+void Leaving::tell() const noexcept {
+  if (sample_.keeps_pair) return;
   if (owner.left != nullptr) owner.left(state_.id, sample_, stream_);
 }
 

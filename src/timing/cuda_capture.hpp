@@ -68,9 +68,13 @@ class Leaving {
       : state_(state), sample_(sample), stream_(stream) {}
   Leaving(const Leaving&) = delete;
   Leaving& operator=(const Leaving&) = delete;
-  ~Leaving();
+  ~Leaving() {
+    if (state_.status == CU_STREAM_CAPTURE_STATUS_ACTIVE) tell();
+  }
 
  private:
+  void tell() const noexcept;
+
   const State& state_;
   const Sample& sample_;
   const std::uintptr_t stream_;
