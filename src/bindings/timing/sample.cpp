@@ -285,12 +285,11 @@ PyObject* reduce_sample(PyObject* self, PyObject* /*unused*/) {
     if (status == SampleStatus::kOpen || status == SampleStatus::kCaptured)
       throw_unmeasured(sample);
     const py::object restore = py::module_::import("gpuprof._core").attr("_restore_sample");
-    return py::make_tuple(
-               restore,
-               py::make_tuple(path_names(*sample.path), timing::clock_name(sample.clock),
-                              static_cast<int>(status), sample.body_raised, sample.device_ms,
-                              sample.host_end - sample.host_begin, details_state(sample),
-                              sample.host_begin, sample.thread))
+    return py::make_tuple(restore,
+                          py::make_tuple(path_names(*sample.path), timing::clock_name(sample.clock),
+                                         static_cast<int>(status), sample.body_raised,
+                                         sample.device_ms, sample.host_end - sample.host_begin,
+                                         details_state(sample), sample.host_begin, sample.thread))
         .release()
         .ptr();
   });
@@ -452,8 +451,7 @@ void bind_timing_sample(py::module_& module) {
   if (disabled_object == nullptr) throw py::error_already_set();
   module.def("_restore_sample", &restore_sample, py::arg("names"), py::arg("clock"),
              py::arg("status"), py::arg("body_raised"), py::arg("device_ms"), py::arg("host_span"),
-             py::arg("details") = py::tuple(), py::arg("host_begin") = 0,
-             py::arg("thread_id") = 0);
+             py::arg("details") = py::tuple(), py::arg("host_begin") = 0, py::arg("thread_id") = 0);
 }
 
 py::str path_text(const timing::Path& path) { return from_utf8(path.text); }
