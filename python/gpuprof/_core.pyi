@@ -49,6 +49,12 @@ class Sample:
     @flops.setter
     def flops(self, value: float | None) -> None: ...
     @property
+    def host_begin_ns(self) -> int:
+        """When the host entered the scope, on the clock of time.monotonic_ns(); 0 if timing was off."""
+    @property
+    def host_end_ns(self) -> int:
+        """When the host left the scope, on the clock of time.monotonic_ns(); 0 before that."""
+    @property
     def host_ms(self) -> float:
         """Milliseconds that the host spent inside the scope."""
     @property
@@ -89,6 +95,9 @@ class Sample:
     @property
     def stream(self) -> int:
         """The CUDA stream's handle, 0 for the legacy default one."""
+    @property
+    def thread_id(self) -> int:
+        """The system's number of the thread that left the scope, as threading.get_native_id(); 0 where neither a listener nor a trace asked for it."""
 
 class Scope:
     """A named span of code, timed each time it is entered."""
@@ -168,6 +177,19 @@ class _Gate:
     @property
     def closed(self) -> bool:
         """Whether nobody has opened it yet."""
+
+class _SampleQueue:
+    """Finished samples that wait for one listener."""
+    def __init__(self, name: str, paths: collections.abc.Sequence[str], capacity:
+        typing.SupportsInt | typing.SupportsIndex=16384) -> None: ...
+    def __len__(self) -> int: ...
+    def __reduce__(self) -> str | tuple[typing.Any, ...]: ...
+    def close(self) -> None:
+        """Get no more samples. Idempotent."""
+    def hand_on(self, function: typing.Any) -> bool:
+        """Call `function` with all that waits, a list, unless it is empty; False where nothing is handed on: inside of a listener, or beside another such call."""
+    @property
+    def dropped(self) -> int: ...
 
 class Annotation:
     """A named range, shown each time it is entered."""
@@ -612,6 +634,9 @@ def _cupti_stop(release: bool = True, timeout_s: float = 60.0) -> dict[str, typi
 def _current_stream() -> tuple[int, int, bool]:
     """(handle, device, whether a framework is there) of the stream that None stands for."""
 
+def _drain() -> None:
+    """Count what is finished; does not wait."""
+
 def _drain_kept() -> None: ...
 
 def _drop_capture(stream: typing.SupportsInt | typing.SupportsIndex) -> int: ...
@@ -665,7 +690,8 @@ def _release_idle() -> int:
 def _restore_sample(names: collections.abc.Sequence[str], clock: str, status: typing.SupportsInt
     | typing.SupportsIndex, body_raised: bool, device_ms: typing.SupportsFloat |
     typing.SupportsIndex, host_span: typing.SupportsInt | typing.SupportsIndex, details:
-    tuple[typing.Any, ...]=()) -> typing.Any: ...
+    tuple[typing.Any, ...]=(), host_begin: typing.SupportsInt | typing.SupportsIndex=0,
+    thread_id: typing.SupportsInt | typing.SupportsIndex=0) -> typing.Any: ...
 
 def _samples_in_memory() -> int: ...
 
@@ -748,6 +774,11 @@ def _trace_slice(number: typing.SupportsInt | typing.SupportsIndex, name: typing
 def _trace_state(number: typing.SupportsInt | typing.SupportsIndex) -> dict[str, typing.Any]: ...
 
 def _trace_wanted(on: bool) -> None: ...
+
+def _wait_for_pending(seconds: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+def _warn(text: typing.Any) -> None:
+    """Warn, without an exception also where warnings are errors."""
 
 @typing.overload
 def annotate(name: str | None = None, *, color: str | int | None = None, category: str | None =

@@ -57,8 +57,7 @@ class BufferPool {
       idle_.pop_back();
     }
     std::uint8_t* address = buffer.get();
-    lent_.emplace(address, std::move(buffer));
-    return address;
+    return lent_.emplace(address, std::move(buffer)).first->second.get();
   }
 
   // Empty for an address that was not lent: it belongs to another tool.

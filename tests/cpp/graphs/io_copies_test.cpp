@@ -398,7 +398,7 @@ TEST_F(GraphCopies, WorkInAGraphThatFrameworksInstantiate) {
   copy(stream_, *input_, *result_);
   ASSERT_EQ(capture.end(), CUDA_SUCCESS);
   raw = capture.graph();
-  CapturedGraph lent({raw, {}, {}}, true, number(stream_), 0, graphs::GraphTimers::kStrip);
+  CapturedGraph lent({raw, {}, {}, {}}, true, number(stream_), 0, graphs::GraphTimers::kStrip);
   lent.add_copies({edge(*input_, *source_)}, {edge(*result_, *target_)});
   driver::check(table_->cuGraphInstantiateWithFlags(&exec, raw, 0), "cuGraphInstantiateWithFlags");
   lent.borrow_exec(exec);
