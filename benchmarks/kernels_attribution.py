@@ -2,7 +2,7 @@
 
 A graph of small kernels in nested scopes is replayed under a scope, and the same kernels are
 launched one by one. Each is run plain, under torch's profiler alone, and under `gpuprof.kernels`.
-With --trace FILE a short run is written as a trace, of which kernels_picture.py makes a picture.
+With --trace FILE a short run is written as a trace, of which trace_picture.py makes a picture.
 Needs a GPU and torch.
 """
 

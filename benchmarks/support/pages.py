@@ -95,6 +95,7 @@ VERDICTS = ("benchmark_verdicts", "benchmark_verdicts_noise", "benchmark_verdict
 # rows.
 SCRIPTS: Mapping[str, tuple[str, str | None]] = {
     "timing_scope_overhead": ("What a scope costs", None),
+    "timing_scope_parts": ("Where each nanosecond of a scope and of a launch goes", None),
     "timing_accuracy": ("How far a scope is from the kernel's own time", None),
     "timing_timeline": ("Where GPU times are placed on the host's clock", None),
     "timing_import": ("What importing costs", None),

@@ -1,8 +1,9 @@
-"""Draw a part of a trace as an SVG: launches on the host, and kernels inside their scopes.
+"""Draw a part of a trace as an SVG: kernels inside their scopes, or the scopes of several ranks.
 
-The trace is one that `gpuprof.kernels` wrote its records to, as of kernels_attribution.py --trace.
-What is drawn begins with the first launch, or as the host enters the scope of --scope, and is --us
-long.
+A trace with kernels, as kernels_attribution.py --trace writes it, shows launches on the host, and
+kernels inside the scopes that launched them. One without, as distributed_ranks.py --trace writes
+it, shows the scopes of each rank on the host and on the GPU. What is drawn begins as the host
+enters the scope of --scope, and is --us long.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-_WIDTH, _LEFT, _ROW, _GAP, _TOP = 1100, 150, 20, 10, 30
+_WIDTH, _LEFT, _ROW, _GAP, _TOP = 1100, 190, 20, 10, 30
 _TICKS = 8
 _CALLS = ("cuda_runtime", "cuda_driver")
 _WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 _SCOPES = "gpu_user_annotation"
+_GPU_SCOPES = "gpu"
 _COLOURS = {"kernel": "#76b900", "gpu_memcpy": "#e08e0b", "gpu_memset": "#b35900"}
 _SCOPE_COLOURS = ("#4c78a8", "#72a0c9", "#9fc2de", "#c9deee")
 _CALL_COLOUR, _HOST_COLOUR = "#8c8c8c", "#5b5b8c"
@@ -49,16 +51,22 @@ def read(path: Path) -> list[Slice]:
     events: list[dict[str, Any]] = json.loads(
         gzip.decompress(raw) if path.suffix == ".gz" else raw
     )["traceEvents"]
-    tracks = {
-        each["tid"]: each["args"]["name"]
-        for each in events
-        if each["ph"] == "M" and each["name"] == "thread_name"
-    }
+    named: dict[str, dict[Any, str]] = {"thread_name": {}, "process_name": {}}
+    for each in events:
+        if each["ph"] == "M" and each["name"] in named:
+            named[each["name"]][each["pid"], each["tid"]] = each["args"]["name"]
+    processes = {pid: name for (pid, _), name in named["process_name"].items()}
+    several = len({each["pid"] for each in events if each["ph"] == "X"}) > 1
+
+    def track(pid: int, tid: int) -> str:
+        name = named["thread_name"].get((pid, tid), str(tid))
+        return f"{processes.get(pid, pid)}: {name}" if several else name
+
     return [
         Slice(
             each["name"],
             each.get("cat", ""),
-            tracks.get(each["tid"], str(each["tid"])),
+            track(each["pid"], each["tid"]),
             each["ts"],
             each["ts"] + each["dur"],
             each.get("args", {}).get("scope", ""),
@@ -68,33 +76,23 @@ def read(path: Path) -> list[Slice]:
     ]
 
 
-def window(slices: Sequence[Slice], scope: str, us: float) -> tuple[float, float]:
-    """Return from when to when is drawn."""
-    kernels = [each for each in slices if each.category in _WORK and each.scope.startswith(scope)]
-    if not kernels:
-        sys.exit(f"kernels_picture: no kernel of the scope {scope!r} is in the trace")
-    begin = min(each.begin for each in kernels)
-    if not scope:
-        begin = min(each.begin for each in slices if each.category in {*_CALLS, *_WORK})
-    outermost = scope.split("/", maxsplit=1)[0]
-    hosts = [
-        each
-        for each in slices
-        if each.category == "scope" and each.name == outermost and each.begin <= begin
-    ]
-    begin = max((each.begin for each in hosts), default=begin)
-    return begin, begin + us
+def window(slices: Sequence[Slice], scope: str, entry: int, us: float) -> tuple[float, float]:
+    """Return from when to when is drawn: from the `entry`-th time that the host enters a scope."""
+    begins = sorted(
+        each.begin for each in slices if each.category == "scope" and each.name == scope
+    )
+    if not -len(begins) <= entry < len(begins):
+        sys.exit(f"trace_picture: the trace has {len(begins)} entries of the scope {scope!r}")
+    return begins[entry], begins[entry] + us
 
 
 def draw(slices: Sequence[Slice], begin: float, end: float) -> str:
     """Return the SVG of what lies between two times."""
-    shown = [
-        each
-        for each in slices
-        if each.end > begin
-        and each.begin < end
-        and each.category in {*_CALLS, *_WORK, _SCOPES, "scope"}
-    ]
+    seen = [each for each in slices if each.end > begin and each.begin < end]
+    categories = {"scope", _GPU_SCOPES}
+    if any(each.category in _WORK for each in seen):
+        categories = {*_CALLS, *_WORK, _SCOPES, "scope"}
+    shown = [each for each in seen if each.category in categories]
     tracks = sorted({each.track for each in shown}, key=lambda name: _order(shown, name))
     parts: list[str] = []
     top = _TOP
@@ -103,7 +101,7 @@ def draw(slices: Sequence[Slice], begin: float, end: float) -> str:
             (each for each in shown if each.track == track), key=lambda e: (e.begin, -e.end)
         )
         rows = _rows(own)
-        parts.append(f'<text x="4" y="{top + 14}">{escape(_short(track, 24))}</text>')
+        parts.append(f'<text x="4" y="{top + 14}">{escape(_short(track, 32))}</text>')
         for each, row in zip(own, rows, strict=True):
             parts.append(_box(each, row, top, begin, end))
         top += (max(rows) + 1) * _ROW + _GAP
@@ -114,9 +112,11 @@ def draw(slices: Sequence[Slice], begin: float, end: float) -> str:
     return "\n".join([head, f"<style>{_STYLE}</style>", ground, *axis, *parts, "</svg>", ""])
 
 
-def _order(slices: Sequence[Slice], track: str) -> tuple[int, str]:
+def _order(slices: Sequence[Slice], track: str) -> tuple[str, int, str]:
     categories = {each.category for each in slices if each.track == track}
-    return (0 if "scope" in categories else 1 if categories & {*_CALLS} else 2), track
+    place = 0 if "scope" in categories else 1 if categories & {*_CALLS} else 2
+    process, separator, _ = track.partition(": ")
+    return process if separator else "", place, track
 
 
 def _rows(slices: Sequence[Slice]) -> list[int]:
@@ -137,7 +137,7 @@ def _box(each: Slice, row: int, top: int, begin: float, end: float) -> str:
     width = max((min(each.end, end) - max(each.begin, begin)) * scale, 0.6)
     y = top + row * _ROW
     dark = False
-    if each.category == _SCOPES:
+    if each.category in {_SCOPES, _GPU_SCOPES}:
         colour, dark = _SCOPE_COLOURS[row % len(_SCOPE_COLOURS)], row % len(_SCOPE_COLOURS) > 1
     elif each.category in _CALLS:
         colour = _CALL_COLOUR
@@ -166,9 +166,11 @@ def _axis(begin: float, end: float, bottom: int) -> list[str]:
     lines = []
     for tick in range(_TICKS + 1):
         x = _LEFT + (_WIDTH - _LEFT - 10) * tick / _TICKS
-        us = (end - begin) * tick / _TICKS
+        at = (end - begin) * tick / _TICKS
+        label = f"{at / 1e3:g} ms" if end - begin >= 10_000 else f"{at:.0f} µs"
+        anchor = "end" if tick == _TICKS else "middle"
         lines.append(f'<line class="axis" x1="{x:.1f}" y1="22" x2="{x:.1f}" y2="{bottom}"/>')
-        lines.append(f'<text x="{x - 14:.1f}" y="16">{us:.0f} µs</text>')
+        lines.append(f'<text x="{x:.1f}" y="16" text-anchor="{anchor}">{label}</text>')
     return lines
 
 
@@ -177,11 +179,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("trace", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="SVG")
-    parser.add_argument("--scope", default="", help="begin where this scope launches work")
+    parser.add_argument("--scope", required=True, help="begin where the host enters this scope")
+    parser.add_argument(
+        "--entry", type=int, default=0, help="which entry of it, from 0; -1 is the last"
+    )
     parser.add_argument("--us", type=float, default=500.0, help="how many microseconds to draw")
     options = parser.parse_args()
     slices = read(options.trace)
-    begin, end = window(slices, options.scope, options.us)
+    begin, end = window(slices, options.scope, options.entry, options.us)
     options.output.write_text(draw(slices, begin, end), encoding="utf-8")
     print(f"written: {options.output}")
 
