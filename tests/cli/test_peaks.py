@@ -29,7 +29,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, value in (("RUN_S", 0.0), ("RUN_MOST_S", 0.2), ("COPY_BYTES", 8 << 20)):
         monkeypatch.setattr(peaks, name, value)
     monkeypatch.setattr(peaks, "RUNS", 2)
-    monkeypatch.setattr(peaks, "SIDE", SMALL)
+    monkeypatch.setattr(peaks, "SIDES", (SMALL,))
     return tmp_path / "gpuprof" / "peaks.json"
 
 
@@ -121,6 +121,18 @@ def test_each_data_type_counts_with_the_fastest_form_of_the_product(
     once_s = FILLED / 64e9
     assert found.flops == {"float32": pytest.approx(2 * SMALL**3 / once_s, rel=0.1)}
     assert "64 x 64 matrices, a library 1.0\n" in text
+
+
+def test_the_size_with_the_most_operations_a_second_counts(
+    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(peaks, "SIDES", (SMALL, 2 * SMALL, SMALL // 2))  # all take as long
+    monkeypatch.setattr(peaks, "_library", library(("float32", filling)))
+    text = printed(capsys, "--peaks")
+    assert "128 x 128 matrices, a library 1.0\n" in text
+    found = gpuprof.device_peaks()
+    assert found is not None
+    assert found.flops == {"float32": pytest.approx(2 * 128**3 / (FILLED / 64e9), rel=0.1)}
 
 
 def test_a_data_type_that_fails_is_left_out_by_name(
