@@ -39,8 +39,8 @@ RUN_MOST_S = 2.0
 COPY_BYTES = 2 << 30  # read and written together: many times any L2 cache
 LEAST_COPY_BYTES = 256 << 20  # a few times any L2 cache
 COPY_SHARE = 4  # of the GPU's memory that the copy takes at most: a fourth
-# Of the matrices, which take 256 MiB each of float32 at most. The smaller product heats the GPU less,
-# so that its clocks may stay higher.
+# Of the matrices, which take 256 MiB each of float32 at most. The smaller product heats the GPU
+# less, so that its clocks may stay higher.
 SIDES = (4096, 8192)
 
 # Takes the side of the matrices; returns a function, and the arguments of its calls.
