@@ -14,6 +14,7 @@ from gpuprof import _core
 from gpuprof._cli import info, peaks
 from gpuprof._cli.main import main
 from tests.fake_driver.control import FakeCuda
+from tests.support.benchmark_results import bench
 
 FAKE_BYTES_PER_S = 128e9  # the fake driver moves 64 bytes a nanosecond, each read and written
 SMALL = 64  # the side of a matrix
@@ -28,7 +29,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, value in (("RUN_S", 0.0), ("RUN_MOST_S", 0.2), ("COPY_BYTES", 8 << 20)):
         monkeypatch.setattr(peaks, name, value)
     monkeypatch.setattr(peaks, "RUNS", 2)
-    monkeypatch.setattr(peaks, "SIDE", SMALL)
+    monkeypatch.setattr(peaks, "SIDES", (SMALL,))
     return tmp_path / "gpuprof" / "peaks.json"
 
 
@@ -122,6 +123,18 @@ def test_each_data_type_counts_with_the_fastest_form_of_the_product(
     assert "64 x 64 matrices, a library 1.0\n" in text
 
 
+def test_the_size_with_the_most_operations_a_second_counts(
+    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(peaks, "SIDES", (SMALL, 2 * SMALL, SMALL // 2))  # all take as long
+    monkeypatch.setattr(peaks, "_library", library(("float32", filling)))
+    text = printed(capsys, "--peaks")
+    assert "128 x 128 matrices, a library 1.0\n" in text
+    found = gpuprof.device_peaks()
+    assert found is not None
+    assert found.flops == {"float32": pytest.approx(2 * 128**3 / (FILLED / 64e9), rel=0.1)}
+
+
 def test_a_data_type_that_fails_is_left_out_by_name(
     fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,6 +156,79 @@ def test_work_on_the_cpu_is_no_peak(fake: FakeCuda, monkeypatch: pytest.MonkeyPa
     found = peaks.measured()
     assert found.peaks.flops == {}
     assert found.notes == ["float32 was left out: no time on the GPU was measured for float32"]
+
+
+class Runs:
+    """Stands in for `benchmark`: results with given times, which say how they were taken."""
+
+    def __init__(self, *runs: tuple[str, float]) -> None:
+        self.runs = list(runs)
+
+    def __call__(self, *_args: Any, **_options: Any) -> Any:
+        clock, median_ms = self.runs.pop(0)
+        return bench("run", [median_ms] * 30, clock=clock)
+
+
+NOT_STEADY = "note: the memory copy: its time was not steady"
+
+
+@pytest.mark.parametrize(
+    ("runs", "milliseconds", "noted"),
+    [
+        pytest.param([("cuda", 2.0), ("cuda", 2.01)], 2.0, False, id="quiet"),
+        pytest.param(
+            [("cuda", 5.0), ("cuda", 2.0), ("cuda", 4.0), ("cuda", 1.99)],
+            1.99,
+            False,
+            id="until two of the best agree",
+        ),
+        pytest.param(
+            [("host", 0.5), ("cuda", 2.0), ("host", 1.0), ("cuda", 2.0)],
+            2.0,
+            False,
+            id="the host's clock does not count",
+        ),
+        pytest.param(
+            [("cuda", float(number)) for number in (9, 3, 7, 5)],
+            3.0,
+            True,
+            id="never two that agree",
+        ),
+        pytest.param([("host", 1.0), ("cuda", 2.0), *[("host", 1.0)] * 2], 2.0, True, id="one"),
+    ],
+)
+def test_the_best_run_counts_once_another_one_is_near_it(
+    fake: FakeCuda,
+    monkeypatch: pytest.MonkeyPatch,
+    runs: list[tuple[str, float]],
+    milliseconds: float,
+    noted: bool,
+) -> None:
+    monkeypatch.setattr(peaks, "MOST_RUNS", 4)
+    stand_in = Runs(*runs)
+    monkeypatch.setattr(peaks, "benchmark", stand_in)
+    found = peaks.measured()
+    assert found.peaks.bytes_per_s == pytest.approx((8 << 20) / (milliseconds * 1e-3))
+    assert stand_in.runs == []
+    assert (NOT_STEADY in str(found)) is noted
+
+
+def test_without_a_time_on_the_gpu_it_fails_and_says_so(
+    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(peaks, "benchmark", Runs(*[("host", 1.0)] * peaks.MOST_RUNS))
+    assert main(["info", "--peaks"]) == 1
+    assert "no time on the GPU was measured for the memory copy" in capsys.readouterr().err
+
+
+def test_a_gpu_that_is_late_because_others_use_it_is_measured_all_the_same(
+    fake: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peaks, "_library", library(("float32", filling)))
+    fake.configure(call_ns=200_000)
+    found = peaks.measured()
+    assert found.peaks.bytes_per_s == pytest.approx(FAKE_BYTES_PER_S, rel=0.01)
+    assert [*found.peaks.flops] == ["float32"]
 
 
 def test_without_a_gpu_it_fails_and_says_why(

@@ -178,12 +178,21 @@ def test_the_body_allocates_from_the_graphs_pool_on_the_captured_stream(world: S
 def test_the_pool_lives_as_long_as_what_the_end_gives(world: StandIn) -> None:
     capture = CupyCapture(0x50)
     capture.begin()
+    world.allocator(64)  # type: ignore[operator]
     memory = capture.end()
     del capture
-    assert world.log == []
+    allocated = f"allocated in mode {RELAXED}"
+    assert world.log == [allocated]
     del memory
-    assert world.log == ["the pool is emptied"]
+    assert world.log == [allocated, f"freed in mode {RELAXED}", "the pool is emptied"]
     assert world.mode == 0
+
+
+def test_a_capture_without_work_of_cupys_keeps_nothing(world: StandIn) -> None:
+    capture = CupyCapture(0x50)
+    capture.begin()
+    assert capture.end() is None
+    assert world.log == ["the pool is emptied"]
 
 
 def test_an_abort_gives_the_memory_back(world: StandIn) -> None:
@@ -237,18 +246,16 @@ def test_the_own_stream_is_one_for_the_thread_and_waits_both_ways(
     capture = CupyCapture(own.ptr)
     capture.begin()
     assert world.log == ["64 waits for 0"]
-    memory = capture.end()
-    assert world.log == ["64 waits for 0", "0 waits for 64"]
+    capture.end()
+    assert world.log == ["64 waits for 0", "0 waits for 64", "the pool is emptied"]
     assert world.current.ptr == 0
-    del memory
 
 
 def test_a_stream_of_somebodys_waits_for_nothing(world: StandIn) -> None:
     capture = CupyCapture(0x50)
     capture.begin()
-    memory = capture.end()
-    assert world.log == []
-    del memory
+    capture.end()
+    assert world.log == ["the pool is emptied"]
 
 
 def test_an_own_stream_that_cannot_wait_leaves_cupy_as_it_was(

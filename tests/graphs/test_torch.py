@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import Any
 
@@ -362,7 +361,7 @@ def test_nothing_of_a_dropped_capture_is_undone_at_interpreter_exit(
     capture = torch_capture.TorchCapture(None, "thread_local")
     capture.begin()
     inside = world.state()
-    monkeypatch.setattr(sys, "is_finalizing", lambda: True)
+    monkeypatch.setattr(torch_capture.TorchCapture, "_is_finalizing", lambda _self: True)
     del capture
     assert world.state() == inside
 

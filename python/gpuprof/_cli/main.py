@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     info.add_argument(
         "--peaks",
         action="store_true",
-        help="measure what the first GPU can do, which takes half a minute, and store it: tables "
+        help="measure what the first GPU can do, which takes up to a minute, and store it: tables "
         "then show rates as a share of it",
     )
     demo = command("demo", "time some real work and show the table")

@@ -2,8 +2,9 @@
 
 The memory's bandwidth is that of a copy by the driver. The FLOP/s are those of a product of square
 matrices by torch, else by CuPy; without both there are none. Each is the best of several runs of
-`gpuprof.benchmark`, so that one that was disturbed does not count. The GPU is the first visible
-one.
+`gpuprof.benchmark`, so that one that was disturbed does not count: there are more runs while the
+best one has no second one near it. A note says where that did not help. The GPU is the first
+visible one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -18,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import gpuprof._core as _core
-from gpuprof._benchmark.api import benchmark
+from gpuprof._benchmark.api import BenchResult, benchmark
 from gpuprof._benchmark.work import first_line
 from gpuprof._common import machine
 from gpuprof._common import peaks as common_peaks
@@ -28,13 +30,18 @@ from gpuprof._common.units import byte_size, rate
 from gpuprof._display.table import Table
 from gpuprof.errors import CudaError, CudaUnavailableError, GpuprofError
 
-RUNS = 3
+RUNS = 3  # at least
+MOST_RUNS = 6
+AGREE = 0.02  # how far the second best run may be from the best one, as a fraction
+STEADY = 0.05  # above this, a note says that the peak may be too low
 RUN_S = 0.3  # at least, for each run
 RUN_MOST_S = 2.0
 COPY_BYTES = 2 << 30  # read and written together: many times any L2 cache
 LEAST_COPY_BYTES = 256 << 20  # a few times any L2 cache
 COPY_SHARE = 4  # of the GPU's memory that the copy takes at most: a fourth
-SIDE = 8192  # of the matrices: long products, and 256 MiB for each matrix of float32
+# Of the matrices, which take 256 MiB each of float32 at most. The smaller product heats the GPU
+# less, so that its clocks may stay higher.
+SIDES = (4096, 8192)
 
 # Takes the side of the matrices; returns a function, and the arguments of its calls.
 Product = Callable[[int], tuple[Callable[..., Any], list[tuple[tuple[Any, ...], dict[str, Any]]]]]
@@ -149,10 +156,14 @@ def _bandwidth(size: int, found: Measured) -> float:
 
 
 def _flops(dtype: str, product: Product, library: str, found: Measured) -> float:
-    function, calls = product(SIDE)
-    seconds = min(_best_s(found, dtype, function, *call) for call in calls)
-    found.how[dtype] = f"{SIDE:,} x {SIDE:,} matrices, {library}"
-    return 2 * SIDE**3 / seconds
+    best = 0.0
+    for side in SIDES:
+        function, calls = product(side)
+        seconds = min(_best_s(found, dtype, function, *call) for call in calls)
+        if (flops := 2 * side**3 / seconds) > best:
+            best = flops
+            found.how[dtype] = f"{side:,} x {side:,} matrices, {library}"
+    return best
 
 
 def _best_s(
@@ -165,8 +176,11 @@ def _best_s(
     stream: object = None,
 ) -> float:
     """Return the seconds of a call in the fastest of several runs."""
-    results = [
-        benchmark(
+    timed: list[BenchResult] = []  # the fastest first
+    for made in range(MOST_RUNS):
+        if made >= RUNS and _spread(timed) <= AGREE:
+            break
+        run = benchmark(
             function,
             args,
             kwargs,
@@ -176,18 +190,37 @@ def _best_s(
             min_time_s=RUN_S,
             max_time_s=RUN_MOST_S,
         )
-        for _ in range(RUNS)
-    ]
-    best = min(results, key=lambda each: each.median_ms)
-    if best.clock != "cuda" or best.median_ms <= 0.0:
+        if run.clock == "cpu":  # it gives the GPU nothing
+            break
+        if run.clock == "cuda" and run.median_ms > 0.0:
+            timed = sorted([*timed, run], key=lambda each: each.median_ms)
+    if not timed:
         message = f"no time on the GPU was measured for {name}"
         raise GpuprofError(message)
+    best = timed[0]
+    _note(found, _unsteady(name, timed))
     slowed = ", ".join(best.throttle_reasons)
-    if slowed:
-        note = f"{name}: the GPU lowered its clocks: {slowed}"
-        if note not in found.notes:
-            found.notes.append(note)
+    _note(found, f"{name}: the GPU lowered its clocks: {slowed}" if slowed else "")
     return best.median_ms / 1e3
+
+
+def _spread(timed: list[BenchResult]) -> float:
+    """Return how far the second best run is from the best one, as a fraction."""
+    return timed[1].median_ms / timed[0].median_ms - 1.0 if len(timed) > 1 else math.inf
+
+
+def _unsteady(name: str, timed: list[BenchResult]) -> str:
+    if max(_spread(timed), timed[0].rel_precision) <= STEADY:
+        return ""
+    return (
+        f"{name}: its time was not steady, as where others use the GPU, and the peak may be too "
+        "low; measure again on a GPU that is idle"
+    )
+
+
+def _note(found: Measured, note: str) -> None:
+    if note and note not in found.notes:
+        found.notes.append(note)
 
 
 def _library(notes: list[str]) -> tuple[str, list[tuple[str, Product]]]:

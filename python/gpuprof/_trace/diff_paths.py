@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 NONE = -1  # in the place of a number
@@ -57,13 +58,14 @@ class Nested:
 
     def __init__(self, spans: Spans, names: list[str]) -> None:
         self.path: list[str] = [""] * len(spans)
+        self._parent = array("q", [NONE]) * len(spans)
         self._times: dict[int, list[float]] = {}
         self._open: dict[int, list[str]] = {}
         for track, places in spans.by_track().items():
             times: list[float] = []
             opened: list[str] = []
             self._times[track], self._open[track] = times, opened
-            stack: list[tuple[float, str]] = []
+            stack: list[tuple[float, str, int]] = []
             for place in places:
                 begin, name = spans.begin[place], names[spans.name[place]]
                 while stack and stack[-1][0] <= begin:
@@ -71,12 +73,20 @@ class Nested:
                     opened.append(stack[-1][1] if stack else "")
                 path = f"{stack[-1][1]}/{name}" if stack else name
                 self.path[place] = path
-                stack.append((spans.end[place], path))
+                if stack:
+                    self._parent[place] = stack[-1][2]
+                stack.append((spans.end[place], path, place))
                 times.append(max(begin, times[-1]) if times else begin)
                 opened.append(path)
             while stack:
                 times.append(max(stack.pop()[0], times[-1]))
                 opened.append(stack[-1][1] if stack else "")
+
+    def around(self, place: int) -> Iterator[int]:
+        """Yield the place of a range and those of the ranges around it, from the inside out."""
+        while place != NONE:
+            yield place
+            place = self._parent[place]
 
     def at(self, track: int, time: float) -> str:
         """Return the innermost path; one that begins there counts, one that ends there does not."""

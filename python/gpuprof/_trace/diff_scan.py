@@ -229,19 +229,20 @@ class Scan:
         number = self._devices[
             _rank_of(event), device if type(device) is int else str(event.get("pid"))
         ]
-        self._correlation.append(_correlation_of(event, args))
+        self._correlation.append(_number_of(event, "correlation"))
         self._work.add(begin, begin + size, name, number)
 
     def _take_call(self, event: Event, begin: float, size: float) -> None:
-        args, name = _args_of(event), str(event.get("name"))
-        correlation = _correlation_of(event, args)
+        name = str(event.get("name"))
+        correlation = _number_of(event, "correlation")
         if correlation == NONE or not _LAUNCHES.search(name):
             return
         before = self._launches.get(correlation)
         if before is not None and before.begin <= begin:
             return  # a driver's call inside of the runtime's
         if before is not None or len(self._launches) < self._most_work:
-            thread = args.get("thread")  # gpuprof draws the calls on a track beside the thread's
+            # gpuprof draws the calls on a track beside the thread's.
+            thread = _args_of(event).get("thread")
             track = self._track({**event, "tid": thread} if type(thread) is int else event)
             given = idle.launched_at(name, begin, begin + size)
             self._launches[correlation] = _Call(begin, given, track)
@@ -250,8 +251,8 @@ class Scan:
         if len(self._host) >= self._most_scopes:
             self._unkept_scopes += 1
             return
-        link = _args_of(event).get("External id")
-        if type(link) is int:
+        link = _number_of(event, "External id")
+        if link != NONE:
             self._external[link] = len(self._host)
         self._host.add(begin, begin + size, self._name(event), self._track(event))
 
@@ -263,8 +264,7 @@ class Scan:
         longer: Any = args.get("gpu_us")  # where the slice was cut to fit its track
         if type(longer) in (int, float) and longer >= 0:
             size = longer * 1000.0
-        link = args.get("External id")
-        self._gpu_link.append(link if type(link) is int and 0 <= link < 1 << 62 else NONE)
+        self._gpu_link.append(_number_of(event, "External id"))
         self._gpu_around.append(event["cat"] == GPU_ANNOTATION)
         self._gpu.add(begin, begin + size, self._name(event), self._track(event))
 
@@ -293,12 +293,7 @@ class Scan:
         rows: dict[str, dict[str, Figures]] = {kind: defaultdict(Figures) for kind in KINDS}
         for place, path in enumerate(host.path):
             rows["host"][path].add(self._host.end[place] - self._host.begin[place])
-        around: dict[str, Figures] = defaultdict(Figures)
-        for place, path in enumerate(self._gpu_paths(host, names)):
-            kind = around if self._gpu_around[place] else rows["gpu"]
-            kind[path].add(self._gpu.end[place] - self._gpu.begin[place])
-        # What lies around kernels is of the same scopes, where these were measured too.
-        rows["gpu"] = {**around, **rows["gpu"]}
+        rows["gpu"] = self._gpu_rows(host, names)
         for name, figures in self._kernels.items():
             rows["kernel"][names[name]] = figures
         calls = [self._launches.get(each) for each in self._correlation]
@@ -321,16 +316,52 @@ class Scan:
             notes=self._notes(),
         )
 
+    def _gpu_rows(self, host: Nested, names: list[str]) -> dict[str, Figures]:
+        """Return the GPU's time of scopes, those that were measured and drawn around kernels once.
+
+        Torch draws only the innermost annotation around each kernel. So a call of an annotation
+        gets the time from the first to the last of what is drawn for it and those inside of it.
+        """
+        measured: dict[tuple[int, str], Figures] = defaultdict(Figures)
+        drawn: dict[tuple[int, str], Figures] = defaultdict(Figures)
+        reach: dict[tuple[int, Any], tuple[float, float]] = {}  # by place in `_host`, and GPU
+        pids = [*(pid for pid, _ in self._tracks.of), ""]  # the last one is that of `NONE`
+        for place, path in enumerate(self._gpu_paths(host, names)):
+            begin, end = self._gpu.begin[place], self._gpu.end[place]
+            pid = pids[self._gpu.track[place]]
+            outside = self._annotation_of(place)
+            if self._gpu_around[place] and outside is not None:
+                for each in host.around(outside):
+                    first, last = reach.get((each, pid), (begin, end))
+                    reach[each, pid] = min(first, begin), max(last, end)
+            else:
+                kind = drawn if self._gpu_around[place] else measured
+                kind[_rank_of({"pid": pid}), path].add(end - begin)
+        for (place, pid), (begin, end) in reach.items():
+            drawn[_rank_of({"pid": pid}), host.path[place]].add(end - begin)
+        rows: dict[str, Figures] = defaultdict(Figures)
+        for (_, path), figures in {**drawn, **measured}.items():
+            rows[path].count += figures.count
+            rows[path].ns += figures.ns
+        return rows
+
+    def _annotation_of(self, place: int) -> int | None:
+        """Return the place in `_host` of the annotation that a scope on the GPU is of."""
+        outside = self._external.get(self._gpu_link[place])
+        if outside is None or self._host.name[outside] != self._gpu.name[place]:
+            return None
+        return outside
+
     def _gpu_paths(self, host: Nested, names: list[str]) -> list[str]:
         """Return the path of each scope on the GPU: by its launch, else by what is around it."""
         own = Nested(self._gpu, names)
         paths = []
         for place, path in enumerate(own.path):
             name = names[self._gpu.name[place]]
-            outside = self._external.get(self._gpu_link[place])
+            outside = self._annotation_of(place)
             flow = self._flow_to.get((self._gpu.track[place], self._gpu.begin[place]))
             found = path
-            if outside is not None and self._host.name[outside] == self._gpu.name[place]:
+            if outside is not None:
                 found = host.path[outside]
             elif flow is not None:
                 found = host.at(*self._flow_from[flow])
@@ -410,8 +441,9 @@ def _rank_of(event: Event) -> int:
     return pid // PID_STEP if type(pid) is int and 0 <= pid < 1 << 62 else 0
 
 
-def _correlation_of(event: Event, args: Event) -> int:
-    number = args.get("correlation")
+def _number_of(event: Event, member: str) -> int:
+    """Return a number of the event's args, which is another one in each rank; `NONE` without."""
+    number = _args_of(event).get(member)
     if type(number) is not int or not 0 < number < 1 << 32:
         return NONE
     rank = _rank_of(event)
