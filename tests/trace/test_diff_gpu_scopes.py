@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import gpuprof
-from gpuprof._trace.merge import PID_STEP
 from tests.fake_driver.control import FakeCuda
 from tests.support.gpu_records import Recording
 from tests.support.torch_traces import TorchTrace
@@ -15,6 +14,7 @@ from tests.support.trace_events import events
 from tests.support.trace_files import object_form, slice_event, written
 
 MS = 1_000_000
+PID_STEP = 1 << 22  # from the pids of one process to those of the next in a merged trace
 
 
 def gpu_rows(path: Path) -> dict[str, tuple[float, float]]:
@@ -78,16 +78,20 @@ def test_an_annotation_with_kernels_of_its_own_reaches_over_those_inside_too(
 
 
 def test_annotations_of_merged_ranks_are_not_mixed_up(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    trace.scope("step", 0, 90, **{"External id": 1})
-    trace.scope("mm", 10, 20, **{"External id": 2})
-    trace.gpu_scope("mm", 520, 100, **{"External id": 2})
-    second = [
-        {**event, "pid": event["pid"] + PID_STEP, "ts": event["ts"] + 1} for event in trace.events
-    ]
-    path = written(tmp_path / "t.json", object_form([*trace.events, *second]))
-    found = gpu_rows(path)
-    assert found == {"step": (2, 0.2), "step/mm": (2, 0.2)}
+    merged = []
+    for rank, outer in enumerate(("train", "serve")):
+        trace = TorchTrace()
+        trace.scope(outer, 0, 90, **{"External id": 1})
+        trace.scope("mm", 10, 20, **{"External id": 2})
+        trace.gpu_scope("mm", 520, 100 + rank, **{"External id": 2})
+        merged += [{**event, "pid": event["pid"] + rank * PID_STEP} for event in trace.events]
+    path = written(tmp_path / "t.json", object_form(merged))
+    assert gpu_rows(path) == {
+        "train": (1, 0.1),
+        "train/mm": (1, 0.1),
+        "serve": (1, 0.101),
+        "serve/mm": (1, 0.101),
+    }
 
 
 def test_a_scope_that_was_measured_and_drawn_around_its_kernels_counts_once(tmp_path: Path) -> None:
