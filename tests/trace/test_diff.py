@@ -11,7 +11,6 @@ import pytest
 
 import gpuprof
 from gpuprof._cli.main import main
-from gpuprof._trace.merge import PID_STEP
 from tests.fake_driver.control import FakeCuda
 from tests.support.torch_traces import TorchTrace, steps
 from tests.support.trace_files import object_form, own_metadata, slice_event, written
@@ -118,71 +117,6 @@ def test_kernels_belong_to_the_innermost_scope_of_their_launch(
         "decode/mlp": 0.011,
         "(no scope)": 0.021,
     }
-
-
-def test_gpu_annotations_of_torch_get_the_path_of_the_host(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    trace.scope("step", 0, 100, **{"External id": 1})
-    trace.scope("fwd", 10, 40, **{"External id": 2})
-    trace.gpu_scope("fwd", 500, 60, stream=20, **{"External id": 2})
-    trace.gpu_scope("step", 400, 300, **{"External id": 1})
-    trace.gpu_scope("alone", 1000, 20)
-    trace.gpu_scope("inner", 1005, 5)
-    path = saved(tmp_path / "t.json", trace)
-    found = rows(gpuprof.trace_diff(path, path), "gpu")
-    assert {name: row[2] for name, row in found.items()} == {
-        "step": 0.3,
-        "step/fwd": 0.06,
-        "alone": 0.02,
-        "alone/inner": 0.005,
-    }
-
-
-def test_an_annotation_reaches_over_those_inside_of_it_on_the_gpu(tmp_path: Path) -> None:
-    # Torch draws the innermost annotation around each kernel, and no other.
-    trace = TorchTrace()
-    for number in range(2):
-        links = [{"External id": 10 * number + each} for each in (1, 2, 3, 4)]
-        host, gpu = number * 100, 1000 + number * 1000
-        trace.scope("step", host, 90, **links[0])
-        trace.scope("mm", host + 10, 20, **links[1])
-        trace.scope("add", host + 40, 40, **links[2])
-        trace.scope("no kernels", host + 50, 10, **links[3])
-        trace.gpu_scope("mm", gpu, 100, **links[1])
-        trace.gpu_scope("add", gpu + 150, 50, stream=20, **links[2])
-        trace.gpu_scope("add", gpu + 160, 60, **links[2])
-    path = saved(tmp_path / "t.json", trace)
-    assert rows(gpuprof.trace_diff(path, path), "gpu") == {
-        "step": (2, 2, 0.44, 0.44),
-        "step/mm": (2, 2, 0.2, 0.2),
-        "step/add": (2, 2, 0.14, 0.14),
-    }
-
-
-def test_an_annotation_with_kernels_of_its_own_reaches_over_those_inside_too(
-    tmp_path: Path,
-) -> None:
-    trace = TorchTrace()
-    trace.scope("step", 0, 90, **{"External id": 1})
-    trace.scope("mm", 10, 20, **{"External id": 2})
-    trace.gpu_scope("step", 500, 10, **{"External id": 1})
-    trace.gpu_scope("mm", 520, 100, **{"External id": 2})
-    path = saved(tmp_path / "t.json", trace)
-    found = rows(gpuprof.trace_diff(path, path), "gpu")
-    assert found == {"step": (1, 1, 0.12, 0.12), "step/mm": (1, 1, 0.1, 0.1)}
-
-
-def test_annotations_of_merged_ranks_are_not_mixed_up(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    trace.scope("step", 0, 90, **{"External id": 1})
-    trace.scope("mm", 10, 20, **{"External id": 2})
-    trace.gpu_scope("mm", 520, 100, **{"External id": 2})
-    second = [
-        {**event, "pid": event["pid"] + PID_STEP, "ts": event["ts"] + 1} for event in trace.events
-    ]
-    path = written(tmp_path / "t.json", object_form([*trace.events, *second]))
-    found = rows(gpuprof.trace_diff(path, path), "gpu")
-    assert found == {"step": (2, 2, 0.2, 0.2), "step/mm": (2, 2, 0.2, 0.2)}
 
 
 def test_torchs_numbered_steps_are_one_scope(tmp_path: Path) -> None:
@@ -295,26 +229,6 @@ def test_calls_on_a_track_beside_their_thread_belong_to_that(tmp_path: Path) -> 
     trace.work("mm", 20, 5, call)
     path = saved(tmp_path / "t.json", trace)
     assert set(rows(gpuprof.trace_diff(path, path), "launched")) == {"step"}
-
-
-def test_a_scope_that_was_measured_and_drawn_around_its_kernels_counts_once(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    trace.gpu_scope("step", 100, 50)
-    trace.gpu_scope("inner", 110, 10)
-    measured = slice_event("step", 100, 55, tid=(1 << 28) + 1, cat="gpu")
-    path = written(tmp_path / "t.json", object_form([*trace.events, measured]))
-    found = rows(gpuprof.trace_diff(path, path), "gpu")
-    assert found == {"step": (1, 1, 0.055, 0.055), "step/inner": (1, 1, 0.01, 0.01)}
-
-
-def test_what_one_rank_measured_does_not_hide_what_another_one_drew(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    trace.gpu_scope("step", 100, 50)
-    second = [{**event, "pid": event["pid"] + PID_STEP} for event in trace.events]
-    measured = slice_event("step", 100, 55, tid=(1 << 28) + 1, cat="gpu")
-    path = written(tmp_path / "t.json", object_form([*trace.events, *second, measured]))
-    found = rows(gpuprof.trace_diff(path, path), "gpu")
-    assert found == {"step": (2, 2, 0.105, 0.105)}
 
 
 def test_launch_delays_are_percentiles_of_first_kernels(tmp_path: Path) -> None:
