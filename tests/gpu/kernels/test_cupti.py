@@ -127,11 +127,9 @@ def test_copies_and_memsets_have_their_bytes_and_torchs_names() -> None:
 
 def test_the_nodes_of_a_replay_are_named_by_cuptis_node_ids() -> None:
     check_cupti("""
-    spins = {}
+    spins = [Spin(device(), device().stream(), ns) for ns in (20_000, 40_000)]
     def body(stream):
-        for ns in (20_000, 40_000):
-            spins[ns] = Spin(device(), device().stream(), ns)
-        for spin in spins.values():
+        for spin in spins:
             parameters = spin._parameters
             device().call("cuLaunchKernel", device().spin_function, *[ctypes.c_uint(1)] * 6,
                           ctypes.c_uint(0), ctypes.c_void_p(stream), parameters, None)
