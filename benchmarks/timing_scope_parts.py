@@ -126,12 +126,10 @@ class Bench:
         rounds = Rounds()
         rounds.measure(contenders, self._rounds)
         parts = [each.name for each in contenders if each.name != name]
-        rest = f"the rest, {name}"
-        rounds.add_rest(rest, of=name, without=parts)
         return [
             rounds.row(name, to=floor, target=target),
             *(rounds.row(part) for part in parts),
-            rounds.row(rest),
+            rounds.rest(f"the rest, {name}", of=name, without=parts),
         ]
 
 

@@ -53,13 +53,13 @@ class Rounds:
         columns = [self._values[term] for term in terms]
         self._values[name] = [sum(values) for values in zip(*columns, strict=True)]
 
-    def add_rest(self, name: str, *, of: str, without: Sequence[str]) -> None:
-        """Add what is left of a contender when others are taken away, round by round."""
+    def rest(self, name: str, *, of: str, without: Sequence[str]) -> Row:
+        """Return what is left of a contender without its parts: best less bests; 0 for less."""
         columns = [self._values[term] for term in without]
         parts = [sum(values) for values in zip(*columns, strict=True)]
-        self._values[name] = [
-            max(whole - part, 0.0) for whole, part in zip(self._values[of], parts, strict=True)
-        ]
+        left = [whole - part for whole, part in zip(self._values[of], parts, strict=True)]
+        best = min(self._values[of]) - sum(min(column) for column in columns)
+        return Row(name, max(best, 0.0), "ns", max(statistics.median(left), 0.0))
 
     def row(
         self,

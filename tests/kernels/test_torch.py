@@ -291,3 +291,28 @@ def test_launches_of_graphs_that_torch_has_no_record_of_are_joined(
     assert {each.launch for each in k.records} == {"cuGraphLaunch", ""}
     cap.graph.close()
     fake.stream_destroy(stream)
+
+
+def test_kernels_of_a_known_graph_need_no_names(gpu: Gpu, fake: FakeCuda) -> None:
+    stream = fake.stream_create()
+    graphs = []
+    for first, second in (("fwd", "head"), ("encode", "decode")):
+        with gpuprof.capture(stream=stream) as cap:
+            with gpuprof.timer(first, stream=stream):
+                fake.kernel(stream, "gemm")
+            with gpuprof.timer(second, stream=stream):
+                fake.kernel(stream, "relu")
+        graphs.append(cap.graph)
+    with gpuprof.kernels() as k:
+        for graph in (graphs[1], graphs[0]):
+            graph.launch(stream)
+            now = time.monotonic_ns()
+            replay = gpu.unrecorded_call()
+            gpu.work("written otherwise", now + 9_000, 1_000, replay)
+            gpu.work("by another demangler", now + 12_000, 1_000, replay)
+            time.sleep(0.001)
+
+    assert [each.scope for each in k.records] == [("encode",), ("decode",), ("fwd",), ("head",)]
+    for graph in graphs:
+        graph.close()
+    fake.stream_destroy(stream)

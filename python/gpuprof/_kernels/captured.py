@@ -39,10 +39,10 @@ class CapturedLabels:
         with suppress(GpuprofError):  # nothing tells the numbers of nodes: names have to do
             by_graph = labels.labels_by_graph()
         names: dict[str, Path] = {}
-        graphs: list[list[LabelledNode]] = []
-        for nodes in _live_nodes():
+        graphs: dict[int, list[LabelledNode]] = {}
+        for number, (exec_, nodes) in enumerate(_live_nodes()):
             names |= {node.scope: node.scope_names for node in _all(nodes) if node.scope}
-            graphs.append(flat(nodes))
+            graphs[exec_ or -1 - number] = flat(nodes)  # an older torch does not tell its own
 
         def scope_of_node(graph: int, node: int) -> Path | None:
             of_graph = by_graph.get(graph or node >> 32, {})
@@ -52,10 +52,10 @@ class CapturedLabels:
         return GraphLabels(scope_of_node, lambda: graphs)
 
 
-def _live_nodes() -> Iterator[Sequence[GraphNode]]:
+def _live_nodes() -> Iterator[tuple[int, Sequence[GraphNode]]]:
     for graph in labels.live_graphs():
         try:
-            yield graph.nodes  # type: ignore[attr-defined]
+            yield graph.raw_exec, graph.nodes  # type: ignore[attr-defined]
         except GpuprofError:  # it was closed meanwhile
             continue
 

@@ -1,16 +1,17 @@
 """Which scope of the capture each kernel of a graph replay belongs to.
 
 By the ids of graph and node, where the records have them. Else, as with torch up to 2.11, by name:
-the work of one launch is compared with the nodes of each captured graph, by whole names or, where
-no graph fits, by the functions' names without their types. The n-th kernel of a name that began is
-the n-th node of that name, if the graph's edges order these nodes. Where they do not, or several
-graphs fit, the label is what the possible scopes have in common.
+the work of one launch is compared with the nodes of the graph that was launched, or of each
+captured graph where that is not known. Names are compared whole, else as the functions' names
+without their types, else, in a graph that is known, by their number alone. The n-th kernel of a
+name that began is the n-th node of that name, if the graph's edges order these nodes. Where they do
+not, or several graphs fit, the label is what the possible scopes have in common.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -49,18 +50,20 @@ class GraphLabels:
     scope_of_node : callable
         Takes the ids of a graph and of a node; returns the path, or None where it is not known.
     graphs : callable
-        Returns the nodes of each graph that is alive, in an order that its edges allow.
+        Returns the nodes of each graph that is alive, in an order that its edges allow, by the
+        handle of its executable graph.
     """
 
     def __init__(
         self,
         scope_of_node: Callable[[int, int], Path | None],
-        graphs: Callable[[], Iterable[Sequence[LabelledNode]]],
+        graphs: Callable[[], Mapping[int, Sequence[LabelledNode]]],
     ) -> None:
         self._scope_of_node = scope_of_node
         self._graphs = graphs
         self._by_id: dict[tuple[int, int], Label | None] = {}
-        self._plans: tuple[_Plans, ...] | None = None
+        self._nodes: Mapping[int, Sequence[LabelledNode]] | None = None
+        self._plans: dict[int, list[_Plans]] = {}  # by executable graph; 0: of all
 
     def of_replay(self, found: Collected, records: Sequence[int]) -> list[Label | None]:
         """Return a label for each record of one launch of a graph, given in the order of time."""
@@ -69,14 +72,24 @@ class GraphLabels:
             by_id = [self._of_node(work.graph_id[n], work.node_id[n]) for n in records]
             if any(by_id):
                 return by_id
-        if self._plans is None:
-            graphs = [nodes for nodes in self._graphs() if any(node.path for node in nodes)]
-            self._plans = (_Plans(graphs, _whole_name), _Plans(graphs, _function_name))
-        for plans in self._plans:
+        graph = found.replayed.get(work.correlation[records[0]], 0)
+        for plans in self._plans_of(graph):
             labels = plans.labels_of(found, records)
             if labels is not None:
                 return labels
         return [None] * len(records)
+
+    def _plans_of(self, graph: int) -> list[_Plans]:
+        """Return the plans of an executable graph, or of all where it is not known."""
+        if self._nodes is None:
+            self._nodes = self._graphs()
+        graph = graph if graph in self._nodes else 0
+        if graph not in self._plans:
+            nodes = [self._nodes[graph]] if graph else list(self._nodes.values())
+            labelled = [each for each in nodes if any(node.path for node in each)]
+            by = [_whole_name, _function_name, *([_no_name] if graph else [])]
+            self._plans[graph] = [_Plans(labelled, name_of) for name_of in by]
+        return self._plans[graph]
 
     def _of_node(self, graph: int, node: int) -> Label | None:
         ids = (graph, node)
@@ -94,6 +107,10 @@ def _function_name(name: str) -> str:
     """Return a function's name without types: demanglers differ in how they write long ones."""
     plain = name.replace("(anonymous namespace)", "{anonymous}")
     return plain.partition("<")[0].partition("(")[0].removeprefix("void ").strip()
+
+
+def _no_name(_name: str) -> str:
+    return ""  # for a graph that is known: its kernels are its own, whatever they are called
 
 
 class _Plans:

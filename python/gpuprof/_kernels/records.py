@@ -100,7 +100,8 @@ class Collected:
     """All that one source has collected, in the order of time.
 
     `totals` is of all work, also of what found no room in `work`: how often and how many
-    nanoseconds, by (kind, index of the name).
+    nanoseconds, by (kind, index of the name). `replayed` has the handle of the executable graph, by
+    the correlation of a launch, where it is known.
     """
 
     source: str
@@ -108,6 +109,7 @@ class Collected:
     work: Work = field(default_factory=Work)
     launches: Launches = field(default_factory=Launches)
     totals: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    replayed: dict[int, int] = field(default_factory=dict)
     dropped: int = 0
     clock_error_ns: int = 0
     notes: list[str] = field(default_factory=list)

@@ -62,6 +62,9 @@ def choose(max_records: int) -> Source:
     return CuptiSource(max_records)
 
 
+NotedLaunch = tuple[int, int, int, int]  # begin and end in ns, thread, executable graph
+
+
 class TorchSource:
     """torch's profiler."""
 
@@ -71,7 +74,7 @@ class TorchSource:
         self._collection: Any = None
         self._offsets: list[tuple[int, int]] = []
         self._gpu = gpu
-        self._noted: list[tuple[int, int, int]] = []
+        self._noted: list[NotedLaunch] = []
 
     def start(self) -> None:
         """Begin to collect.
@@ -147,8 +150,9 @@ class TorchSource:
         ended_ns = collection.stopped_ns - shift
         noted = [each for each in self._noted if each[0] < ended_ns]
         number = names.number(GRAPH_LAUNCH)
-        for correlation, (begin, end, thread) in launches_without_record(found, noted):
+        for correlation, (begin, end, thread, exec_) in launches_without_record(found, noted):
             _append(launches, (number, begin, end, thread, correlation))
+            found.replayed[correlation] = exec_
         found.notes += [
             *([f"ended early by {collection.ended_by}"] if collection.ended_by else []),
             *([collection.error] if collection.error else []),
@@ -158,14 +162,14 @@ class TorchSource:
 
 
 def launches_without_record(
-    found: Collected, noted: Sequence[tuple[int, int, int]]
-) -> list[tuple[int, tuple[int, int, int]]]:
+    found: Collected, noted: Sequence[NotedLaunch]
+) -> list[tuple[int, NotedLaunch]]:
     """Join work whose call has no record with the launches of graphs that gpuprof noted.
 
     torch's profiler does not record the driver's function that launches a graph. Correlations
     count up from call to call, so in their order they are the noted launches in the order of time:
     if there are as many. Launches that torch did record, as of its own graphs, are left out.
-    Returns (correlation, (begin, end, thread)).
+    Returns (correlation, (begin, end, thread, executable graph)).
     """
     launches = found.launches
     recorded = sorted(
@@ -174,9 +178,9 @@ def launches_without_record(
         if is_graph_launch(found.names[name])
     )
     own = sorted(
-        (begin, end, thread)
-        for begin, end, thread in noted
-        if (at := bisect_left(recorded, (begin, 0))) == len(recorded) or recorded[at][0] > end
+        each
+        for each in noted
+        if (at := bisect_left(recorded, (each[0], 0))) == len(recorded) or recorded[at][0] > each[1]
     )
     known = set(launches.correlation)
     orphans: dict[int, bool] = {}  # whether there is a kernel among the work

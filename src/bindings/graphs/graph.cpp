@@ -140,7 +140,10 @@ class PyGraph {
     if (!noted_launches.on) return launch_unnoted(self, on, at);
     const timing::HostNanoseconds begin = timing::host_now();
     const LaunchResult done = launch_unnoted(self, on, at);
-    if (done == LaunchResult::kLaunched) noted_launches.add(begin, timing::host_now());
+    const timing::HostNanoseconds end = timing::host_now();
+    if (done == LaunchResult::kLaunched && !graph_->closed()) {
+      noted_launches.add(begin, end, graph_->exec());
+    }
     return done;
   }
 

@@ -153,11 +153,11 @@ void note_launches(std::size_t limit) {
   noted_launches.all.clear();
 }
 
-py::typing::List<py::typing::Tuple<py::int_, py::int_, py::int_>> take_noted_launches() {
+py::typing::List<py::typing::Tuple<py::int_, py::int_, py::int_, py::int_>> take_noted_launches() {
   py::list result;
   noted_launches.on = false;
   for (const auto& each : std::exchange(noted_launches.all, {})) {
-    result.append(py::make_tuple(each.begin, each.end, each.thread));
+    result.append(py::make_tuple(each.begin, each.end, each.thread, each.exec));
   }
   return result;
 }
@@ -171,7 +171,7 @@ void bind_timing_statistics(py::module_& module) {
   module.def("_note_graph_launches", &note_launches, py::arg("limit"),
              "Note when graphs are launched, at most `limit` times.");
   module.def("_noted_graph_launches", &take_noted_launches,
-             "End that, and return (begin_ns, end_ns, thread_id) of each launch.");
+             "End that, and return (begin_ns, end_ns, thread_id, raw_exec) of each launch.");
   module.def("_open_scopes", &open_scope_list,
              "The named scopes that are open on any thread: (names, host_begin_ns, thread_id).");
   module.def("reset_stats", &timing::statistics::reset,
