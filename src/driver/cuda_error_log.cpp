@@ -25,6 +25,7 @@ Log& log_state() {
   static Log& storage = *new Log;
   return storage;
 }
+const bool log_state_fork_hook = (log_state(), true);  // a child may not make it
 
 std::string_view without_spaces(std::string_view line) {
   while (!line.empty() && (line.back() == ' ' || line.back() == '\r')) line.remove_suffix(1);

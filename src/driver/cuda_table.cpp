@@ -41,6 +41,7 @@ State& state() {
   static State& storage = *new State;  // never destroyed: read during exit
   return storage;
 }
+const bool driver_state_fork_hook = (state(), true);  // a child may not make it
 
 class Resolver {
  public:

@@ -28,6 +28,7 @@ Warnings& warnings() {
   static Warnings& storage = *new Warnings;
   return storage;
 }
+const bool warnings_fork_hook = (warnings(), true);  // a child may not make it
 
 std::atomic<bool> any_pending{false};
 

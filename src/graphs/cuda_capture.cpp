@@ -33,6 +33,7 @@ OpenCaptures& registry() {
   static OpenCaptures& storage = *new OpenCaptures;
   return storage;
 }
+const bool open_captures_fork_hook = (registry(), true);  // a child may not make it
 
 // Aborts the captures that an ending thread leaves open: a global one would refuse other threads'
 // allocations for ever.

@@ -58,6 +58,7 @@ Waiting& waiting() {
   static Waiting& storage = *new Waiting;
   return storage;
 }
+const bool deferred_release_fork_hook = (waiting(), true);  // a child may not make it
 
 // In a forked child, the parent's events and payloads must not be touched.
 bool is_of_this_process(const Entry& entry) noexcept {

@@ -47,6 +47,7 @@ Scalars& scalars_alive() {
   static Scalars& storage = *new Scalars;
   return storage;
 }
+const bool scalars_alive_fork_hook = (scalars_alive(), true);  // a child may not make it
 
 driver::EventAccess access_to(EventClock& clock) {
   if (const auto access = clock.try_access()) return *access;

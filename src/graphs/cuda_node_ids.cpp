@@ -25,6 +25,7 @@ KnownFunctions& known_functions() {
   static KnownFunctions& storage = *new KnownFunctions;
   return storage;
 }
+const bool known_functions_fork_hook = (known_functions(), true);  // a child may not make it
 
 // Those of a CUPTI that the process has loaded, such as torch's. Loads nothing.
 NodeIdFunctions look_for_cupti() noexcept {

@@ -41,6 +41,7 @@ Memory& memory() {
   static Memory& storage = *new Memory;
   return storage;
 }
+const bool scalar_memory_fork_hook = (memory(), true);  // a child may not make it
 
 // A context may have had several clocks.
 bool same_context(const EventClock& one, const EventClock& other) noexcept {

@@ -33,6 +33,7 @@ SlowStreams& slow_streams() {
   static SlowStreams& storage = *new SlowStreams;
   return storage;
 }
+const bool slow_streams_fork_hook = (slow_streams(), true);  // a child may not make it
 
 }  // namespace
 

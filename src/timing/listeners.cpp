@@ -18,6 +18,7 @@ Queues& queues() {
   static Queues& storage = *new Queues;
   return storage;
 }
+const bool queues_fork_hook = (queues(), true);  // a child may not make it
 
 std::atomic<HostNanoseconds> heard_at{0};
 std::atomic<HostNanoseconds> drained_at{0};

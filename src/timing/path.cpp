@@ -36,6 +36,7 @@ Paths& paths() {
   static Paths& storage = *new Paths;  // never destroyed: samples point into it
   return storage;
 }
+const bool paths_fork_hook = (paths(), true);  // a child may not make it
 
 }  // namespace
 
@@ -47,6 +48,10 @@ const Path& root_path() noexcept {
 const Path& other_path() noexcept {
   static const Path& other = *new Path{"(other)", ~std::uint64_t{0}, "(other)", &root_path()};
   return other;
+}
+
+namespace {
+const bool special_paths_fork_hook = (other_path(), true);  // a child may not make them
 }
 
 std::vector<const Path*> lineage(const Path& path) {

@@ -59,6 +59,7 @@ Pool& pool() {
   static Pool& storage = *new Pool;
   return storage;
 }
+const bool sample_pool_fork_hook = (pool(), true);  // a child may not make it
 
 // The free samples of one thread, so that the usual case takes no lock.
 struct Magazine {
@@ -89,6 +90,7 @@ Clocks& clocks() {
   static Clocks& storage = *new Clocks;
   return storage;
 }
+const bool clock_names_fork_hook = (clocks(), true);  // a child may not make it
 
 std::array<std::atomic<Sink>, 4> sinks{&statistics::add, nullptr, nullptr, nullptr};
 

@@ -84,6 +84,7 @@ Registry& registry() {
   static Registry& storage = *new Registry;
   return storage;
 }
+const bool statistics_fork_hook = (registry(), true);  // a child may not make it
 
 void count_details(Counts& counts, const Sample& sample) {
   counts.work.add(*sample.details,

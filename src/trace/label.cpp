@@ -22,6 +22,20 @@ Labels& labels() {
   static Labels& storage = *new Labels;  // never destroyed: events point into it
   return storage;
 }
+Labels& category_labels() {
+  static Labels& storage = *new Labels;
+  return storage;
+}
+const Label& other_category() {
+  static const Label& storage = *new Label{"\"(other)\""};
+  return storage;
+}
+const bool labels_fork_hook = [] {
+  labels();  // a child may not make them
+  category_labels();
+  other_category();
+  return true;
+}();
 
 constexpr bool is_continuation(unsigned char byte) noexcept { return (byte & 0xC0U) == 0x80U; }
 
@@ -103,10 +117,8 @@ const Label* find_or_make(Labels& among, std::string_view text, std::size_t most
 const Label* intern(std::string_view text) { return find_or_make(labels(), text, kMaxLabels); }
 
 const Label* intern_category(std::string_view text) {
-  static Labels& categories = *new Labels;
-  static const Label& other = *new Label{"\"(other)\""};
-  const Label* label = find_or_make(categories, text, kMaxCategories);
-  return label != nullptr ? label : &other;
+  const Label* label = find_or_make(category_labels(), text, kMaxCategories);
+  return label != nullptr ? label : &other_category();
 }
 
 void append_json(std::string& out, std::string_view text) {

@@ -23,6 +23,7 @@ Names& names() {
   static Names& storage = *new Names;
   return storage;
 }
+const bool trace_names_fork_hook = (names(), true);  // a child may not make it
 
 void set(NameOf what, std::int64_t first, std::uint64_t second, const std::string& name) noexcept {
   try {

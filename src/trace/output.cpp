@@ -48,6 +48,7 @@ const Label* category_of(GpuWork work) {
       return &scope;
   }
 }
+const bool gpu_categories_fork_hook = (category_of(GpuWork{}), true);  // a child may not make it
 
 // A line without its comma.
 std::string bare(const Text& line) {

@@ -232,21 +232,21 @@ class Writer {
     std::vector<Waiting> later;
     std::vector<GpuSpan> held_back;  // one of each track
     later.reserve(waiting_.size());
-    for (Waiting& waiting : waiting_) {
+    for (Waiting& each : waiting_) {
       HostNanoseconds begin = 0;
       HostNanoseconds error = 0;
-      const Event& event = waiting.event;
+      const Event& event = each.event;
       const bool has_to_wait =
           closing_.empty() &&
           std::any_of(held_back.begin(), held_back.end(),
-                      [&](const GpuSpan& first) { return waiting.shares_track_with(first); });
+                      [&](const GpuSpan& first) { return each.shares_track_with(first); });
       const GpuClock::Answer answer = has_to_wait
                                           ? GpuClock::Answer::kNotYet
-                                          : gpu_clock.place(waiting.extra->gpu.begin, begin, error);
+                                          : gpu_clock.place(each.extra->gpu.begin, begin, error);
       if (answer == GpuClock::Answer::kPlaced) {
         for (const auto& entry : entries_) {
           if (!entry->sink->wants(event)) continue;
-          entry->sink->add_gpu(event, waiting.tid, begin, error);
+          entry->sink->add_gpu(event, each.tid, begin, error);
         }
       } else if (answer == GpuClock::Answer::kNever) {
         count_unplaced(event);
@@ -254,8 +254,8 @@ class Writer {
         for (Entry* entry : closing_) {
           if (entry->sink->wants(event)) entry->sink->count_unplaced();
         }
-        if (!has_to_wait) held_back.push_back(waiting.extra->gpu);
-        later.push_back(std::move(waiting));
+        if (!has_to_wait) held_back.push_back(each.extra->gpu);
+        later.push_back(std::move(each));
       }
     }
     waiting_ = std::move(later);
@@ -350,6 +350,8 @@ std::uint32_t start(Make&& make) {
     number = s.next_number++;
   }
   const auto entry = std::make_shared<Entry>(make(number));
+  entry->state.open = true;  // what is asked for may come before the writer's first round is over
+  entry->sink->describe(entry->state);
   update_buffer_limit(s, entry->sink->buffer_bytes());
   if (!s.thread.joinable()) {
     s.thread = driver::start_service_thread("gpuprof-trace", [&s] { Writer(s).run(); });

@@ -278,6 +278,14 @@ def test_a_limit_is_of_gpu_time(fake: FakeCuda, stream: int, path: Path) -> None
     assert arrows == (2, 2)
 
 
+def test_what_stats_tells_is_complete_from_the_start(path: Path) -> None:
+    for _ in range(20):
+        with gpuprof.trace(path, keep_last="30s") as recorder:
+            stats = recorder.stats()
+        assert (stats["open"], stats["held"], stats["dumps"]) == (True, 0, 0)
+        assert stats["reaches_back_ns"] >= 0
+
+
 def test_limits_that_are_passed_again_and_again_do_not_fill_the_disk(path: Path) -> None:
     with gpuprof.trace(path, keep_last="1h", when={"slow": 0.0}) as recorder:
         measured("slow")

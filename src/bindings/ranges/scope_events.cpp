@@ -43,15 +43,17 @@ struct Categories {
   const Label* scope = trace::intern_category("scope");
   const Label* capture = trace::intern_category("capture");
   const Label* graph = trace::intern_category("graph");
+  const Label& unnamed = *new Label{"\"(unnamed)\""};
 };
 const Categories& categories() {
   static const Categories& all = *new Categories;
   return all;
 }
+const bool categories_fork_hook = (categories(), true);  // a child may not make them
 
 // The label of a sample's name; null where it has to be made.
 const Label* label_of(const timing::Path& path) {
-  static auto& cache = *new std::array<std::atomic<const Label*>, timing::kMaxPaths>{};
+  static std::array<std::atomic<const Label*>, timing::kMaxPaths> cache{};
   if (path.order >= cache.size()) return trace::intern(path.name);
   std::atomic<const Label*>& place = cache[path.order];
   const Label* label = place.load(std::memory_order_acquire);
@@ -65,9 +67,8 @@ const Label* label_of(const timing::Path& path) {
 // Never throws: for lack of memory the trace has one slice less.
 void note_sample(Event& event, const Sample& sample) noexcept {
   try {
-    static const Label& unnamed = *new Label{"\"(unnamed)\""};
     event.tid = sample.thread;
-    event.name = sample.counted ? label_of(*sample.path) : &unnamed;
+    event.name = sample.counted ? label_of(*sample.path) : &categories().unnamed;
     if (event.name == nullptr) set_name(event, sample.path->name);
   } catch (const std::exception&) {
     delete event.extra;

@@ -54,6 +54,7 @@ AllStacks& all_stacks() {
   static AllStacks& storage = *new AllStacks;
   return storage;
 }
+const bool all_stacks_fork_hook = (all_stacks(), true);  // a child may not make it
 
 }  // namespace
 
