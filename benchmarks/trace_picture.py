@@ -51,15 +51,21 @@ def read(path: Path) -> list[Slice]:
     events: list[dict[str, Any]] = json.loads(
         gzip.decompress(raw) if path.suffix == ".gz" else raw
     )["traceEvents"]
-    named: dict[str, dict[Any, str]] = {"thread_name": {}, "process_name": {}}
+    threads: dict[tuple[int, int], str] = {}
+    processes: dict[int, str] = {}
     for each in events:
-        if each["ph"] == "M" and each["name"] in named:
-            named[each["name"]][each["pid"], each["tid"]] = each["args"]["name"]
-    processes = {pid: name for (pid, _), name in named["process_name"].items()}
+        if each["ph"] != "M":
+            continue
+        if each["name"] == "thread_name":
+            threads[each["pid"], each["tid"]] = each["args"]["name"]
+        elif each["name"] == "process_labels":
+            processes[each["pid"]] = each["args"]["labels"]
+        elif each["name"] == "process_name":
+            processes.setdefault(each["pid"], each["args"]["name"])
     several = len({each["pid"] for each in events if each["ph"] == "X"}) > 1
 
     def track(pid: int, tid: int) -> str:
-        name = named["thread_name"].get((pid, tid), str(tid))
+        name = threads.get((pid, tid), str(tid))
         return f"{processes.get(pid, pid)}: {name}" if several else name
 
     return [
@@ -101,7 +107,7 @@ def draw(slices: Sequence[Slice], begin: float, end: float) -> str:
             (each for each in shown if each.track == track), key=lambda e: (e.begin, -e.end)
         )
         rows = _rows(own)
-        parts.append(f'<text x="4" y="{top + 14}">{escape(_short(track, 32))}</text>')
+        parts.append(f'<text x="4" y="{top + 14}">{escape(_cut(track, 32))}</text>')
         for each, row in zip(own, rows, strict=True):
             parts.append(_box(each, row, top, begin, end))
         top += (max(rows) + 1) * _ROW + _GAP
@@ -158,8 +164,11 @@ def _box(each: Slice, row: int, top: int, begin: float, end: float) -> str:
 
 def _short(text: str, letters: int) -> str:
     plain = text.removeprefix("void ").split("<")[0].split("(")[0] if "(" in text else text
-    plain = plain.strip() or text
-    return plain if len(plain) <= letters else plain[: max(letters - 1, 1)] + "…"
+    return _cut(plain.strip() or text, letters)
+
+
+def _cut(text: str, letters: int) -> str:
+    return text if len(text) <= letters else text[: max(letters - 1, 1)] + "…"
 
 
 def _axis(begin: float, end: float, bottom: int) -> list[str]:
