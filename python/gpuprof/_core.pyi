@@ -671,8 +671,8 @@ def _look_for_torch() -> None: ...
 def _note_graph_launches(limit: typing.SupportsInt | typing.SupportsIndex) -> None:
     """Note when graphs are launched, at most `limit` times."""
 
-def _noted_graph_launches() -> list[tuple[int, int, int]]:
-    """End that, and return (begin_ns, end_ns, thread_id) of each launch."""
+def _noted_graph_launches() -> list[tuple[int, int, int, int]]:
+    """End that, and return (begin_ns, end_ns, thread_id, raw_exec) of each launch."""
 
 def _open_captures() -> list[dict[str, typing.Any]]: ...
 
