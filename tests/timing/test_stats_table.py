@@ -14,7 +14,7 @@ import pytest
 import gpuprof
 from gpuprof import Row, Stats, Summary
 from gpuprof._common.text import shown_text
-from gpuprof._timing.stats_table import lines
+from gpuprof._display.tree import tree_lines
 from tests.support.processes import check_python
 
 HOSTILE = "a\x1b[31m\n\x85\u202e|`<b>&\"'[red]$x$"
@@ -38,7 +38,7 @@ def scopes_of(table: str) -> list[str]:
 
 
 def test_a_parent_stands_above_its_children_whatever_the_order_of_the_rows() -> None:
-    assert [(line.label, line.depth) for line in lines(NESTED.values())] == [
+    assert [(line.label, line.depth) for line in tree_lines(NESTED.values())] == [
         ("step", 0),
         ("fwd", 1),
         ("bwd", 1),
@@ -49,7 +49,7 @@ def test_a_parent_stands_above_its_children_whatever_the_order_of_the_rows() -> 
 
 def test_a_row_whose_parent_has_none_shows_the_rest_of_its_path() -> None:
     stats = Stats([row("step"), row("step/gone/inner"), row("a/b"), row("/x"), row("y//z")])
-    assert [(line.label, line.depth) for line in lines(stats.values())] == [
+    assert [(line.label, line.depth) for line in tree_lines(stats.values())] == [
         ("step", 0),
         ("gone/inner", 1),
         ("a/b", 0),
@@ -60,7 +60,7 @@ def test_a_row_whose_parent_has_none_shows_the_rest_of_its_path() -> None:
 
 def test_a_slash_in_a_name_does_not_indent() -> None:
     flat = dataclasses.replace(row("step/load"), names=("step/load",))
-    found = lines(Stats([row("step"), flat, row("step/load")]).values())
+    found = tree_lines(Stats([row("step"), flat, row("step/load")]).values())
     assert [(line.label, line.depth) for line in found] == [
         ("step", 0),
         ("load", 1),

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 
 from gpuprof._common.units import duration
 from gpuprof._display.table import Table
+from gpuprof._display.tree import tree_lines
 from gpuprof._distributed.rows import RankRow
 
 if TYPE_CHECKING:
-    from gpuprof._timing.rows import Names
+    pass
 
 MOST_RANGES = 16
 
 
 def table(rows: Sequence[RankRow], ranks: int, of: int, notes: Sequence[str]) -> Table:
     """Return the table of so many ranks; columns that would say nothing are left out."""
-    tree = _tree(rows)
+    tree = [(line.row, line.depth, line.label) for line in tree_lines(rows)]
     clocks = {row.clock for row, _, _ in tree}
     everywhere = max((len(row) for row, _, _ in tree), default=0)
     cells = []
@@ -71,24 +72,3 @@ def ranges(ranks: Iterable[int]) -> str:
             runs.append([rank, rank])
     shown = [f"{a}" if a == b else f"{a}-{b}" for a, b in runs[:MOST_RANGES]]
     return ", ".join(shown) + (", ..." if len(runs) > MOST_RANGES else "")
-
-
-def _tree(rows: Sequence[RankRow]) -> list[tuple[RankRow, int, str]]:
-    """Put the rows in the order of the tree, each with its depth and what is shown of its path."""
-    by_names: dict[Names, list[RankRow]] = {}
-    for row in rows:
-        by_names.setdefault(row.names, []).append(row)
-    inside: dict[Names, list[Names]] = {}
-    for names in by_names:
-        outer = names[:-1]
-        while outer and outer not in by_names:
-            outer = outer[:-1]
-        inside.setdefault(outer, []).append(names)
-    result = []
-    waiting = [(names, 0, 0) for names in reversed(inside.get((), []))]
-    while waiting:
-        names, depth, above = waiting.pop()
-        result += [(row, depth, "/".join(names[above:])) for row in by_names[names]]
-        below = reversed(inside.get(names, []))
-        waiting += [(child, depth + 1, len(names)) for child in below]
-    return result

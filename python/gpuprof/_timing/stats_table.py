@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
 from gpuprof._common.text import in_markdown, shown_text
 from gpuprof._common.units import NOTHING, byte_size, duration, rate
 from gpuprof._display.table import Table
-from gpuprof._timing.rows import Names, Row
+from gpuprof._display.tree import tree_lines
+from gpuprof._timing.rows import Row
 
 if TYPE_CHECKING:
     from gpuprof._frameworks.torch import TorchMemory
@@ -21,40 +22,6 @@ if TYPE_CHECKING:
 MAX_BARS = 40
 
 
-@dataclass(frozen=True)
-class Line:
-    """A row's place in the tree. `label` is what the lines above it do not say of its path."""
-
-    row: Row
-    depth: int
-    label: str
-
-
-def lines(rows: Iterable[Row]) -> list[Line]:
-    """Put the rows in the order of the tree: each path, then what is inside it.
-
-    A path stands below the closest path around it that has a row.
-    """
-    by_names: dict[Names, list[Row]] = {}
-    for row in rows:
-        by_names.setdefault(row.names, []).append(row)
-    inside: dict[Names, list[Names]] = {}
-    for names in by_names:
-        outer = names[:-1]
-        while outer and outer not in by_names:
-            outer = outer[:-1]
-        inside.setdefault(outer, []).append(names)
-    result = []
-    waiting = [(names, 0, 0) for names in reversed(inside.get((), []))]
-    while waiting:
-        names, depth, above = waiting.pop()
-        label = "/".join(names[above:])
-        result += [Line(row, depth, label) for row in by_names[names]]
-        below = reversed(inside.get(names, []))
-        waiting += [(child, depth + 1, len(names)) for child in below]
-    return result
-
-
 def table(
     rows: Sequence[Row],
     self_ms: Callable[[Row], float],
@@ -62,7 +29,7 @@ def table(
     notes: Sequence[str],
 ) -> Table:
     """Return the table of the rows; columns that would say nothing are left out."""
-    tree = lines(rows)
+    tree = tree_lines(rows)
     clocks = list(dict.fromkeys(row.clock for row in rows))
     cells = []
     for line in tree:
