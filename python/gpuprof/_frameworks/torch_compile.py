@@ -45,6 +45,12 @@ class TracedOutSample:
     failed = False
     dropped = False
     cuda_started_inside = False
+    host_begin_ns = 0
+    host_end_ns = 0
+    thread_id = 0
+    flops: float | None = None
+    nbytes: float | None = None
+    memory = None
 
     def try_ms(self) -> float:
         return self.ms
@@ -58,6 +64,9 @@ class TracedOutSample:
             "ms": None,
             "host_ms": None,
             "failed": self.failed,
+            "flops": self.flops,
+            "nbytes": self.nbytes,
+            "memory": self.memory,
         }
 
 
