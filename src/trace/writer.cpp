@@ -274,23 +274,19 @@ class Writer {
 
   void publish() noexcept {
     const HostNanoseconds cpu = thread_cpu_time();
-    const std::string* failure = nullptr;
-    {
-      const Lock lock(mutex());
-      for (std::size_t i = 0; i < entries_.size() && i < flushes_.size(); ++i) {
-        Entry& entry = *entries_[i];
-        if (entry.done) continue;
-        if (!entry.state.failed && entry.sink->failure() != nullptr)
-          failure = entry.sink->failure();
-        publish_state(entry, cpu);
-        entry.flushes_done = std::max(entry.flushes_done, flushes_[i]);
-        if (std::find(closing_.begin(), closing_.end(), &entry) == closing_.end()) continue;
-        entry.state.open = false;
-        entry.done = true;
-      }
-      s_.changed.notify_all();
+    const Lock lock(mutex());
+    for (std::size_t i = 0; i < entries_.size() && i < flushes_.size(); ++i) {
+      Entry& entry = *entries_[i];
+      if (entry.done) continue;
+      // Before who closes the trace goes on: it says what was noted.
+      if (!entry.state.failed && entry.sink->failure() != nullptr) warn_of(*entry.sink->failure());
+      publish_state(entry, cpu);
+      entry.flushes_done = std::max(entry.flushes_done, flushes_[i]);
+      if (std::find(closing_.begin(), closing_.end(), &entry) == closing_.end()) continue;
+      entry.state.open = false;
+      entry.done = true;
     }
-    if (failure != nullptr) warn_of(*failure);
+    s_.changed.notify_all();
   }
 
   static void publish_state(Entry& entry, HostNanoseconds cpu) noexcept {
