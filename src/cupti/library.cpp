@@ -27,7 +27,7 @@ constexpr std::uint32_t kFirstOfThirteen = 130000;
 
 struct Opened {
   std::mutex mutex;
-  Library library;
+  Library cupti;
   std::atomic<const Library*> ready{nullptr};
 };
 
@@ -247,10 +247,10 @@ const Library& load(const std::vector<std::string>& candidates) {
   if (const Library* ready = loaded_or_null(); ready != nullptr) return *ready;
   const std::lock_guard lock(state.mutex);
   if (state.ready.load(std::memory_order_relaxed) == nullptr) {
-    open_one(candidates, state.library);
-    state.ready.store(&state.library, std::memory_order_release);
+    open_one(candidates, state.cupti);
+    state.ready.store(&state.cupti, std::memory_order_release);
   }
-  return state.library;
+  return state.cupti;
 }
 
 const Library* loaded_or_null() noexcept { return opened().ready.load(std::memory_order_acquire); }

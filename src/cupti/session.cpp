@@ -109,7 +109,7 @@ struct State {
   std::mutex records;  // guards `collection`
   BufferPool buffers;
   std::unique_ptr<Collection> collection;
-  const Library* library = nullptr;
+  const Library* cupti = nullptr;
   std::unique_ptr<LaunchNames> launch_names;
   std::vector<int> enabled;  // kinds of records
   int thread_ids = 0;        // CUPTI's setting before
@@ -138,7 +138,7 @@ void refuse_forked(const State& state) {
 
 // Decodes what lies in a buffer. Called by CUPTI's callback.
 void decode(State& state, std::uint8_t* buffer, std::size_t valid_bytes) {
-  const Table& table = state.library->table;
+  const Table& table = state.cupti->table;
   const std::lock_guard lock(state.records);
   if (state.collection == nullptr) return;  // it came after the end
   Collection& collection = *state.collection;
@@ -261,15 +261,14 @@ void check_result(const Library& library, Result result, const char* call) {
 // With the control lock held. Leaves a note of each kind, to be disabled.
 void enable(State& state, int kind) {
   state.enabled.push_back(kind);
-  check_result(*state.library, state.library->table.cuptiActivityEnable(kind),
-               "cuptiActivityEnable");
+  check_result(*state.cupti, state.cupti->table.cuptiActivityEnable(kind), "cuptiActivityEnable");
 }
 
 // With the control lock held. Returns the first failure.
 Result disable_all(State& state) {
   Result failure = kSuccess;
   for (const int kind : state.enabled) {
-    const Result result = state.library->table.cuptiActivityDisable(kind);
+    const Result result = state.cupti->table.cuptiActivityDisable(kind);
     if (failure == kSuccess) failure = result;
   }
   state.enabled.clear();
@@ -278,7 +277,7 @@ Result disable_all(State& state) {
 
 void note_problem(State& state, Result result, const char* call) {
   if (result == kSuccess || !state.problem.empty()) return;
-  state.problem = error_of(*state.library, result, call).what();
+  state.problem = error_of(*state.cupti, result, call).what();
 }
 
 std::unique_ptr<Collection> take_collection(State& state) {
@@ -300,7 +299,7 @@ void start(std::size_t max_records, const std::vector<std::string>& candidates) 
   }
   const Library& library = load(candidates);
   const Table& table = library.table;
-  state.library = &library;
+  state.cupti = &library;
   state.generation.store(driver::fork_generation() + 1, std::memory_order_release);
   check_layouts(library);
   refuse_if_held(library);
@@ -353,7 +352,7 @@ bool poll_stop(driver::HostNanoseconds until) {
   State& state = session();
   if (!state.releases) return true;
   for (std::chrono::microseconds pause{50};; pause = std::min(2 * pause, kLongestPause)) {
-    const Result result = state.library->table.cuptiActivityFlushAll(0);
+    const Result result = state.cupti->table.cuptiActivityFlushAll(0);
     if (result != kSuccess || !state.buffers.is_missing_some()) return true;
     if (driver::host_now() >= until) return false;
     std::this_thread::sleep_for(pause);
@@ -363,7 +362,7 @@ bool poll_stop(driver::HostNanoseconds until) {
 Collected end_stop() {
   State& state = session();
   const std::lock_guard control(state.control);
-  const Table& table = state.library->table;
+  const Table& table = state.cupti->table;
   if (state.releases) {
     note_problem(state, table.cuptiActivityFlushAll(kForcedFlush), "cuptiActivityFlushAll");
     table.cuptiSetThreadIdType(state.thread_ids);
@@ -375,7 +374,7 @@ Collected end_stop() {
   const ClockPair& first = result.records->start();
   ClockPair last = first;
   try {
-    last = read_clocks(*state.library);
+    last = read_clocks(*state.cupti);
   } catch (const Error& error) {
     if (state.problem.empty()) state.problem = error.what();
   }

@@ -14,11 +14,7 @@ START = (
     SCOPES
     + """
 import signal, threading
-def until(holds):
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+from tests.support.recorders import until
 def recorded(number=signal.SIGUSR1, name="last", **options):
     return gpuprof.trace(f"{folder}/{name}.json", keep_last="30s", dump_on=number, **options)
 """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 import gpuprof
 from tests.fake_driver.control import FakeCuda
 from tests.support.processes import check_python
+from tests.support.recorders import first, measured, told, until
 from tests.support.trace_events import SCOPES, cpu_scope, events, files, load, metadata, names
 
 MS = 1_000_000
@@ -22,28 +22,6 @@ MS = 1_000_000
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "last.json"
-
-
-def measured(name: str) -> None:
-    with cpu_scope(name):
-        pass
-
-
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-def told(file: Path) -> dict[str, Any]:
-    """Return what a file says of the dump that it is."""
-    found: dict[str, Any] = metadata(file, "gpuprof")[-1]["args"]["dump"]
-    return found
-
-
-def first(path: Path) -> Path:
-    return path.with_name("last.1.json")
 
 
 # What is written, and when

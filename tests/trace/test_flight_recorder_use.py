@@ -7,8 +7,6 @@ import gc
 import os
 import pickle
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,8 @@ import pytest
 import gpuprof
 from gpuprof.errors import InvalidStateError
 from tests.support.processes import check_python, run_python
-from tests.support.trace_events import SCOPES, cpu_scope, events, files, metadata, names
+from tests.support.recorders import first, told
+from tests.support.trace_events import SCOPES, cpu_scope, events, files, names
 
 MS = 1_000_000
 
@@ -25,28 +24,6 @@ MS = 1_000_000
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "last.json"
-
-
-def measured(name: str) -> None:
-    with cpu_scope(name):
-        pass
-
-
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-def told(file: Path) -> dict[str, Any]:
-    """Return what a file says of the dump that it is."""
-    found: dict[str, Any] = metadata(file, "gpuprof")[-1]["args"]["dump"]
-    return found
-
-
-def first(path: Path) -> Path:
-    return path.with_name("last.1.json")
 
 
 # Exceptions
