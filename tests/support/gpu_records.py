@@ -11,24 +11,12 @@ import time
 from array import array
 from typing import TYPE_CHECKING, Any
 
+from tests.support.cupti import ACTIVITY_CODES, LAUNCH_CODES
+
 if TYPE_CHECKING:
     import pytest
 
 KERNEL, COPY, PEER_COPY, MEMSET = range(4)
-_ACTIVITIES = {
-    "kind": "B",
-    "name": "I",
-    "begin_ns": "q",
-    "end_ns": "q",
-    "device": "I",
-    "context": "I",
-    "stream": "I",
-    "correlation": "I",
-    "graph_id": "I",
-    "node_id": "Q",
-    "nbytes": "Q",
-}
-_LAUNCHES = {"name": "I", "begin_ns": "q", "end_ns": "q", "thread_id": "I", "correlation": "I"}
 
 
 class Recording:
@@ -74,7 +62,7 @@ class Recording:
 
     def work(self, name: str, correlation: int, begin: int, ns: int, **more: int) -> None:
         """Note work of the GPU."""
-        activity = dict.fromkeys(_ACTIVITIES, 0) | {"stream": 7, "context": 1}
+        activity = dict.fromkeys(ACTIVITY_CODES, 0) | {"stream": 7, "context": 1}
         activity |= {
             "name": self.name(name),
             "correlation": correlation,
@@ -111,8 +99,8 @@ class Recording:
         return {
             "version": 130001,
             "path": "/lib/libcupti.so.13",
-            "activities": _columns(self.activities[:limit], _ACTIVITIES),
-            "launches": _columns(self.launches[:limit], _LAUNCHES),
+            "activities": _columns(self.activities[:limit], ACTIVITY_CODES),
+            "launches": _columns(self.launches[:limit], LAUNCH_CODES),
             "names": self.names,
             "totals": totals,
             "count": len(self.activities),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.gpu.support.frameworks import torch_or_skip
+from tests.gpu.support.frameworks import two_gpus_or_skip
 from tests.support.processes import ROOT, environment
 from tests.support.trace_files import load
 
@@ -18,12 +18,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
 
 @pytest.fixture(autouse=True)
 def torch() -> Any:
-    torch = torch_or_skip()
-    if torch.cuda.device_count() < 2:
-        pytest.skip("torch finds one GPU, and two are needed")
-    if not torch.distributed.is_available() or not torch.distributed.is_nccl_available():
-        pytest.skip("this torch has no NCCL")
-    return torch
+    return two_gpus_or_skip()
 
 
 def run(name: str, folder: Path) -> None:

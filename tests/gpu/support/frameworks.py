@@ -36,3 +36,13 @@ def _import(module: str, name: str) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return pytest.importorskip(module, reason=f"{name} is not installed")
+
+
+def two_gpus_or_skip() -> Any:
+    """Return torch, if it has NCCL and finds two GPUs."""
+    torch = torch_or_skip()
+    if torch.cuda.device_count() < 2:
+        pytest.skip("torch finds one GPU, and two are needed")
+    if not torch.distributed.is_available() or not torch.distributed.is_nccl_available():
+        pytest.skip("this torch has no NCCL")
+    return torch
