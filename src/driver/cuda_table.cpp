@@ -200,8 +200,8 @@ std::string description_of(CUresult status) {
   return text != nullptr ? text : "";
 }
 
-// The error as a value. Changes nothing, and takes no lock.
-Error describe(const State& s, CUresult status, const char* call) {
+// The error as a value, with what the driver's log says of it. Changes nothing, and takes no lock.
+Error describe(const State& s, CUresult status, const char* call, const std::string& log) {
   if (status == kMissingEntry) {
     return {static_cast<int>(CUDA_ERROR_NOT_FOUND), "CUDA_ERROR_NOT_FOUND", call,
             "the driver " + s.opened.path + " (CUDA " + version_text(s.version) +
@@ -213,7 +213,7 @@ Error describe(const State& s, CUresult status, const char* call) {
                                   "driver has been taken down"};
   }
   std::string detail = description_of(status);
-  if (const std::string log = log_since_last_call(); !log.empty()) {
+  if (!log.empty()) {
     detail += detail.empty() ? "" : "; ";
     detail += "the driver's log says: " + log;
   }
@@ -248,7 +248,7 @@ std::string init_failure_of(const State& s, CUresult status, const char* call) {
   if (status == CUDA_ERROR_NO_DEVICE) {
     return s.opened.path + " finds no device (does CUDA_VISIBLE_DEVICES hide them?)";
   }
-  return describe(s, status, call).what();
+  return describe(s, status, call, {}).what();
 }
 
 // With the mutex held. Initialises CUDA, or returns why it cannot.
@@ -268,7 +268,6 @@ std::string initialise(State& s) {
     return failure;
   }
   driver_was_initialised();
-  start_log(s.table);
   s.is_ready.store(true, std::memory_order_release);
   return {};
 }
@@ -320,13 +319,16 @@ const Table& ready() {
   if (s.is_ready.load(std::memory_order_acquire)) return s.table;
   loaded();
   std::string failure;
+  bool initialised_here = false;
   {
     const std::lock_guard lock(s.mutex);
     if (!s.is_ready.load(std::memory_order_relaxed)) {
       failure = s.init_failure.empty() ? initialise(s) : s.init_failure;
+      initialised_here = failure.empty();
     }
   }
   if (!failure.empty()) throw Error(s.init_failure_kind, failure);
+  if (initialised_here) start_log(s.table);  // takes a ForkMutex of its own
   return s.table;
 }
 
@@ -365,7 +367,7 @@ Error blocked_error() {
 }
 
 Error error_of(CUresult status, const char* call) {
-  Error error = describe(state(), status, call);
+  Error error = describe(state(), status, call, log_since_last_call());
   if (status == CUDA_ERROR_DEINITIALIZED) blocked.fetch_or(kExiting);
   if (is_sticky(status)) remember_sticky(error);
   return error;
