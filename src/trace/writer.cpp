@@ -273,13 +273,12 @@ class Writer {
   }
 
   void publish() noexcept {
+    warn_of_failures();
     const HostNanoseconds cpu = thread_cpu_time();
     const Lock lock(mutex());
     for (std::size_t i = 0; i < entries_.size() && i < flushes_.size(); ++i) {
       Entry& entry = *entries_[i];
       if (entry.done) continue;
-      // Before who closes the trace goes on: it says what was noted.
-      if (!entry.state.failed && entry.sink->failure() != nullptr) warn_of(*entry.sink->failure());
       publish_state(entry, cpu);
       entry.flushes_done = std::max(entry.flushes_done, flushes_[i]);
       if (std::find(closing_.begin(), closing_.end(), &entry) == closing_.end()) continue;
@@ -287,6 +286,16 @@ class Writer {
       entry.done = true;
     }
     s_.changed.notify_all();
+  }
+
+  // Before the thread that closes the trace goes on, because it shows the warnings so far. Without
+  // the lock, because a warning takes one: until a trace is done, only this thread writes `failed`.
+  void warn_of_failures() noexcept {
+    for (std::size_t i = 0; i < entries_.size() && i < flushes_.size(); ++i) {
+      const Entry& entry = *entries_[i];
+      if (entry.done || entry.state.failed) continue;
+      if (const std::string* why = entry.sink->failure()) warn_of(*why);
+    }
   }
 
   static void publish_state(Entry& entry, HostNanoseconds cpu) noexcept {
