@@ -183,6 +183,7 @@ std::string load(State& s) {
 // Returns why there is no table; empty where there is one.
 std::string ensure_loaded(State& s) {
   if (s.has_table.load(std::memory_order_acquire)) return {};
+  library_choice();  // may warn, which takes a ForkMutex of its own
   const std::lock_guard lock(s.mutex);
   return s.has_table.load(std::memory_order_relaxed) ? std::string() : load(s);
 }
