@@ -88,7 +88,8 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 def run(options: argparse.Namespace) -> int:
     """Run the program, and raise what it raises."""
     from gpuprof._run import function_scopes, script
-    from gpuprof._run.session import Session, Wishes, expanded
+    from gpuprof._run.session import Session, Wishes
+    from gpuprof._trace.path import expand
 
     target = script.Target(options.program, options.is_module, tuple(options.arguments))
     complaint = target.complaint()
@@ -99,8 +100,10 @@ def run(options: argparse.Namespace) -> int:
         return USAGE
     try:
         wishes = Wishes(
-            target.name,
-            *(path and expanded(path) for path in (options.output, options.stats, options.html)),
+            program=target.name,
+            trace=options.output and expand(options.output),
+            stats=options.stats and expand(options.stats),
+            html=options.html and expand(options.html),
             depth=options.watch,
             patterns=tuple(options.scopes),
         )

@@ -1,8 +1,8 @@
 """Functions that match a pattern as scopes, through `sys.monitoring`.
 
-The start of every function is looked at once. One that matches has events of its own from then on;
-all others have none, and run at full speed. Only an exception that leaves a function cannot be asked
-for of some functions alone.
+The start of each function is looked at once. One that matches has events of its own from then on;
+all others have none, and run at full speed. Of exceptions that leave a function Python tells for all
+functions or for none.
 
 A coroutine is open from its start to its end, with its awaits. A generator is open while it runs:
 from each resume to the next yield.
@@ -23,7 +23,7 @@ import gpuprof._core as _core
 
 NEEDS = (3, 12)
 _NAME = "gpuprof"
-# 0 to 2 and 5 are for debuggers, coverage, profilers and optimizers, which a program may use itself.
+# 0 to 2 and 5 are for debuggers, coverage, profilers and optimizers, which a program may use.
 _TOOLS = (3, 4, 5, 2, 1, 0)
 _OWN = "gpuprof"
 _NO_FUNCTIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
@@ -65,7 +65,9 @@ class FunctionScopes:
             break
         else:
             tools = ", ".join(str(monitoring.get_tool(tool)) for tool in sorted(_TOOLS))
-            message = f"all tool ids of sys.monitoring are taken, by {tools}: switch one of them off"
+            message = (
+                f"--scopes: all tool ids of sys.monitoring are taken, by {tools}: switch one off"
+            )
             raise RuntimeError(message)
         events = monitoring.events
         for event, call in (

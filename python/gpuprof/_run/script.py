@@ -65,7 +65,7 @@ def run(target: Target) -> None:
         main = ModuleType("__main__")
         main.__dict__.update(program.names)
         sys.modules["__main__"] = main
-        exec(program.code, main.__dict__)  # noqa: S102 (it is what the user asked for)
+        exec(program.code, main.__dict__)
     except SystemExit:
         raise
     except _NotFoundError as error:
@@ -136,7 +136,7 @@ def _names(spec: Any, loader: Any, package: str | None, file: str, cached: Any) 
 
 
 def _set_first_path(folder: str, *, is_always: bool = False) -> None:
-    """Put the program's folder where that of the command is; there is none in Python's safe mode."""
+    """Put the program's folder where the command's is; Python's safe mode has none."""
     has_own = not getattr(sys.flags, "safe_path", sys.flags.isolated)
     if has_own and sys.path:
         sys.path[0] = folder

@@ -26,7 +26,6 @@ from gpuprof._run.torch_scopes import TorchScopes
 from gpuprof._timing import scope as timing
 from gpuprof._timing.stats import Stats
 from gpuprof._trace import registry
-from gpuprof._trace.path import expand
 from gpuprof._trace.writer import TraceWriter
 from gpuprof.errors import GpuprofError
 
@@ -58,11 +57,6 @@ class Wishes(NamedTuple):
         return None
 
 
-def expanded(path: str) -> str:
-    """Return the absolute path for one with ``%p``, ``%r`` and so on; a ValueError if it is none."""
-    return expand(path)
-
-
 def _can_report() -> bool:
     try:
         importlib.import_module(_HTML)
@@ -85,7 +79,7 @@ class Session:
         self._process = os.getpid()
         self._begin_s = time.monotonic()
         self._failure: BaseException | None = None
-        self._trace = None
+        self._trace: TraceWriter | None = None
         self._torch = TorchScopes(wishes.depth) if wishes.depth else None
         self._functions = FunctionScopes(wishes.patterns) if wishes.patterns else None
 
@@ -127,17 +121,15 @@ class Session:
 
     def _finish(self) -> None:
         seconds = time.monotonic() - self._begin_s
-        unmatched = ()
+        unmatched: tuple[str, ...] = ()
         if self._torch is not None:
             self._torch.detach()
         if self._functions is not None:
             self._functions.stop()
             unmatched = self._functions.unmatched()
         out = sys.__stderr__
-        try:
+        with contextlib.suppress(Exception):  # the interpreter flushes again, and says it
             sys.stdout.flush()  # what the program printed stands above the table
-        except Exception:  # noqa: S110 (the interpreter flushes again, and says it)
-            pass
         found = self._collect(out)
         _say(out, f"gpuprof: {self._wishes.program} ran for {seconds:.2f} s")
         for pattern in unmatched:
@@ -183,7 +175,8 @@ class Session:
             return
         try:
             write_report = importlib.import_module(_HTML).write_report
-            write_report(self._wishes.html, stats=found, title=f"gpuprof run {self._wishes.program}")
+            title = f"gpuprof run {self._wishes.program}"
+            write_report(self._wishes.html, stats=found, title=title)
         except Exception as error:
             text = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
             _say(out, f"gpuprof: cannot write the report {self._wishes.html}: {text}")
