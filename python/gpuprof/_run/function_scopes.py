@@ -1,7 +1,7 @@
 """Functions that match a pattern as scopes, through `sys.monitoring`.
 
 The start of each function is looked at once. One that matches has events of its own from then on;
-all others have none, and run at full speed. Of exceptions that leave a function Python tells for all
+all others have none, and run at full speed. Python tells of exceptions that leave a function for all
 functions or for none.
 
 A coroutine is open from its start to its end, with its awaits. A generator is open while it runs:

@@ -86,7 +86,7 @@ def _load(target: Target) -> _Program:
     path = os.path.abspath(target.name)  # noqa: PTH100 (links stay as they were given)
     importer = pkgutil.get_importer(path)
     if importer is not None:  # a folder, or an archive
-        _set_first_path(target.name, is_always=True)
+        _set_first_path(path, is_always=True)
         return _load_from(importer, target.name)
     _set_first_path(os.path.dirname(os.path.realpath(path)))  # noqa: PTH120
     loader: Any
