@@ -26,6 +26,7 @@ LAYERS = (
     {"_graphs", "_results"},
     {"_kernels"},
     {"_callable", "_benchmark", "_distributed", "_watch"},
+    {"_run"},
     {"_pytest", "_cli"},
     {"_probes", "distributed", "exporters", "torch"},
     {"__init__", "__main__"},

@@ -12,7 +12,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from gpuprof._cli import compare_command, trace_command
+from gpuprof._cli import compare_command, run_command, trace_command
 from gpuprof._cli.arguments import (
     EXIT_CODES,
     FAILED,
@@ -28,6 +28,7 @@ DEFAULT_STEPS, MAX_STEPS = 20, 100_000
 _MODULES = {
     "trace": trace_command,
     "compare": compare_command,
+    "run": run_command,
 }
 
 
@@ -97,8 +98,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code; None takes the arguments of the process."""
     from gpuprof.errors import GpuprofError
 
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    is_program = given[:1] == ["run"]
+    if is_program:
+        given, program_arguments = run_command.split(given)
     try:
-        options = _parser().parse_args(arguments)
+        options = _parser().parse_args(given)
+    except BrokenPipeError:
+        discard_output()
+        return OK
+    if is_program:  # what it raises is the program's
+        options.arguments = program_arguments
+        return run_command.run(options)
+    try:
         code = _run(options)
         sys.stdout.flush()
     except BrokenPipeError:

@@ -97,8 +97,10 @@ def trace(
     Returns
     -------
     TraceWriter, TraceWindows or FlightRecorder
-        A context manager that begins and closes it; its `~TraceWriter.start` does so too. Used
-        again, it writes another file.
+        A context manager, also for ``async with``, that begins and closes it; its
+        `~TraceWriter.start` does so too. Used again, it writes another file. A `TraceWriter` is a
+        decorator as well: each call of the function is such a use, so the second call writes
+        ``step.2.json``.
 
     Raises
     ------

@@ -228,6 +228,20 @@ class FlightRecorder(TraceWriter):
     def _release(self) -> None:
         """Nor is a file open."""
 
+    def __call__(self, function: Any) -> Any:
+        """A recorder is for a whole run, and so decorates nothing.
+
+        Raises
+        ------
+        TypeError
+            Always.
+        """
+        message = (
+            f"a flight recorder is for a whole run and cannot decorate {function!r}; use it in a "
+            "with statement, or decorate with gpuprof.trace(path) alone"
+        )
+        raise TypeError(message)
+
     def __exit__(
         self,
         kind: type[BaseException] | None,

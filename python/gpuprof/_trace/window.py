@@ -14,6 +14,7 @@ import gpuprof._core as _core
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry, settings
 from gpuprof._trace.checks import checked_args, checked_buffer, checked_path
+from gpuprof._trace.decorate import AsyncBlock
 from gpuprof._trace.writer import TraceWriter, warn_of_unused
 from gpuprof.errors import InvalidStateError, TraceError
 
@@ -74,7 +75,7 @@ class Window(TraceWriter):
             _core._trace_end(self._number)
 
 
-class TraceWindows:
+class TraceWindows(AsyncBlock):
     """Traces of windows of steps, each a file that is there as soon as its window is over.
 
     `gpuprof.trace` makes it of ``schedule=``. The steps go round as in ``torch.profiler.schedule``:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from weakref import finalize
 
 import gpuprof._core as _core
@@ -23,6 +23,7 @@ from gpuprof._trace.checks import (
     moment,
     series,
 )
+from gpuprof._trace.decorate import AsyncBlock, decorate
 from gpuprof.errors import GpuprofError, InvalidStateError, TraceError
 
 if TYPE_CHECKING:
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
-class TraceWriter(_core._TraceEvents):
+
+class TraceWriter(AsyncBlock, _core._TraceEvents):
     """A trace file that is being written: Chrome trace JSON, as Perfetto and Chrome read it.
 
     It takes the events that its methods are given, and with ``collect=True`` all that gpuprof sees:
@@ -39,8 +42,9 @@ class TraceWriter(_core._TraceEvents):
     with `start`; one that does not collect also with the first event that it is given. While it is
     open it is ``PATH.part``, which can be loaded at any moment; `close` makes it ``PATH``. It may
     then be used again, which writes ``PATH`` with the number of the use before its suffix: `path`
-    says where. Failures to write are one warning, and end the trace, not the program; `error` says
-    why.
+    says where. As a decorator it makes such a use of each call of the function, also of calls
+    inside of calls and on other threads. Failures to write are one warning, and end the trace, not
+    the program; `error` says why.
 
     Parameters
     ----------
@@ -132,10 +136,9 @@ class TraceWriter(_core._TraceEvents):
             raise InvalidStateError(message)
         self._say_unused.detach()
         path = self._expanded()
-        use = self._uses.get(path, 0) + 1
+        self._uses[path] = use = self._uses.get(path, 0) + 1
         self._last_state = None
         self._begin(self._path_of_use(path, use))
-        self._uses[path] = use
         self._open = True
         self._closed = False
         return self
@@ -395,6 +398,28 @@ class TraceWriter(_core._TraceEvents):
     ) -> None:
         self._entered = False
         self.close()
+
+    def __call__(self, function: _Function) -> _Function:
+        """Return the function with each call written to a trace of its own.
+
+        Raises
+        ------
+        TypeError
+            It is no function, or this writer takes nothing of what the program does.
+        """
+        if not self._collect:
+            message = "a TraceWriter that does not collect is no decorator; use gpuprof.trace(path)"
+            raise TypeError(message)
+        decorated: _Function = decorate(self._for_a_call, function)
+        self._say_unused.detach()
+        return decorated
+
+    def _for_a_call(self) -> TraceWriter:
+        fresh = TraceWriter(
+            self._pattern, collect=True, args=self._args, buffer_mib=self._buffer_mib
+        )
+        fresh._uses = self._uses  # so calls inside of calls have files of their own too
+        return fresh
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "not begun"

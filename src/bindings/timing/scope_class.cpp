@@ -320,6 +320,21 @@ void bind_timing_scope(py::module_& module) {
                                result["nbytes"] = options.nbytes;
                                return result;
                              })
+      .def(
+          "__aenter__",
+          [](const py::object& self) {
+            return ready_awaitable(py::reinterpret_steal<py::object>(self.cast<Scope&>().enter()));
+          },
+          "Start the clock; what is awaited is this entry's sample.")
+      .def(
+          "__aexit__",
+          [](Scope& self, const py::object& type, const py::object& /*value*/,
+             const py::object& /*traceback*/) {
+            self.exit(!type.is_none());
+            return ready_awaitable(py::none());
+          },
+          py::arg("type"), py::arg("value"), py::arg("traceback"),
+          "Stop the clock; never waits for the GPU.")
       .def("__reduce__",
            [](const py::object& self) { return reduce_by(Callback::kRemakeScope, self); })
       .def("__repr__", &describe_scope);

@@ -1,0 +1,145 @@
+"""``gpuprof run``: a script or a module, unchanged, with statistics and a trace.
+
+The exit status is the program's own: by its exit code, its exception, or the signal that ended it.
+Wrong usage of the command itself is 2, before the program has begun.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from gpuprof._cli.arguments import USAGE, Commands, complain
+
+RUN_EXIT_CODES = (
+    "exit codes: the program's own, also by a signal; 2 wrong usage, before the program has begun"
+)
+DEFAULT_DEPTH, MAX_DEPTH = 1, 100
+_WITH_VALUE = ("-o", "--output", "--stats", "--html", "--watch", "--scopes")
+
+
+def add_arguments(commands: Commands) -> None:
+    """Add the command. What comes after the program's name is the program's: see `split`."""
+    run = commands.add_parser(
+        "run",
+        help="run a script or a module, and show where its time goes",
+        usage="gpuprof run [-h] [-o TRACE] [--stats FILE] [--html FILE] [--watch DEPTH] "
+        "[--scopes PATTERN] (SCRIPT | -m MODULE) [ARGUMENTS ...]",
+        description="Run a Python script or module, unchanged, and show the table of its scopes on "
+        "standard error at its end, also after an exception or Ctrl-C. Options stand before the "
+        "program's name; what comes after it belongs to the program. Files may have %%p (process), "
+        "%%r (rank), %%h (host) and %%q{VARIABLE} in their names.",
+        epilog=RUN_EXIT_CODES,
+        allow_abbrev=False,
+    )
+    run.add_argument(
+        "-o",
+        "--output",
+        metavar="TRACE",
+        help="also write a trace of the whole run, for Perfetto; compressed if it ends in .gz",
+    )
+    run.add_argument("--stats", metavar="FILE", help="also write the statistics as JSON")
+    run.add_argument("--html", metavar="FILE", help="also write a report as HTML")
+    run.add_argument(
+        "--watch",
+        type=_depth,
+        default=DEFAULT_DEPTH,
+        metavar="DEPTH",
+        help="where torch is used: how many levels of calls of modules are scopes, beside "
+        "dataloader, backward and optimizer.step; 0 is none of them (default %(default)s)",
+    )
+    run.add_argument(
+        "--scopes",
+        type=_pattern,
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="also make scopes of functions whose MODULE.QUALNAME matches, as in 'mypkg.model.*' "
+        "or '__main__.step'; may be given several times; needs Python 3.12 or later",
+    )
+    run.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is a module's name")
+    run.add_argument("program", metavar="SCRIPT", help="the script, or a folder or an archive")
+    run.set_defaults(arguments=())
+
+
+def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the command's arguments, with the program's name, and the program's own.
+
+    `argparse` would read options that stand after the program's name, and lose a ``--`` there.
+    """
+    own = list(arguments[:1])
+    rest = list(arguments[1:])
+    is_module = False
+    while rest:
+        word = rest.pop(0)
+        if word == "--" or not word.startswith("-") or is_module:
+            name = rest.pop(0) if word == "--" and rest else word
+            return [*own, "--", name], rest
+        if word in _WITH_VALUE and rest:
+            # In one word, because a value may begin with a dash.
+            value = rest.pop(0)
+            own.append(f"{word}={value}" if word.startswith("--") else f"{word}{value}")
+            continue
+        is_module = word == "-m"
+        own.append(word)
+    return own, []
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the program, and raise what it raises."""
+    from gpuprof._run import function_scopes, script
+    from gpuprof._run.session import Session, Wishes
+    from gpuprof._trace.path import expand
+
+    target = script.Target(options.program, options.is_module, tuple(options.arguments))
+    complaint = target.complaint()
+    if options.scopes and not function_scopes.is_supported():
+        complaint = "--scopes needs Python 3.12 or later, which can tell of single functions"
+    if complaint is not None:
+        complain(complaint)
+        return USAGE
+    try:
+        wishes = Wishes(
+            program=target.name,
+            trace=options.output and expand(options.output),
+            stats=options.stats and expand(options.stats),
+            html=options.html and expand(options.html),
+            depth=options.watch,
+            patterns=tuple(options.scopes),
+        )
+    except ValueError as error:
+        complain(str(error))
+        return USAGE
+    complaint = wishes.complaint()
+    if complaint is None:
+        session = Session(wishes)
+        try:
+            session.start()
+        except RuntimeError as error:
+            complaint = str(error)
+    if complaint is not None:
+        complain(complaint)
+        return USAGE
+    try:
+        script.run(target)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        session.note_failure(error)
+        raise
+    return 0
+
+
+def _depth(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+    if not 0 <= number <= MAX_DEPTH:
+        message = f"{text!r}: expected a whole number from 0 to {MAX_DEPTH}"
+        raise argparse.ArgumentTypeError(message)
+    return number
+
+
+def _pattern(text: str) -> str:
+    if not text.strip():
+        message = f"{text!r}: expected a pattern such as 'mypkg.model.*'"
+        raise argparse.ArgumentTypeError(message)
+    return text

@@ -1,0 +1,204 @@
+"""Functions that match a pattern as scopes, through `sys.monitoring`.
+
+The start of each function is looked at once. One that matches has events of its own from then on;
+all others have none, and run at full speed. Python tells of exceptions that leave a function for all
+functions or for none.
+
+A coroutine is open from its start to its end, with its awaits. A generator is open while it runs:
+from each resume to the next yield.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import inspect
+import sys
+import threading
+import warnings
+from collections.abc import Sequence
+from types import CodeType, FrameType
+from typing import Any
+
+import gpuprof._core as _core
+
+NEEDS = (3, 12)
+_NAME = "gpuprof"
+# 0 to 2 and 5 are for debuggers, coverage, profilers and optimizers, which a program may use.
+_TOOLS = (3, 4, 5, 2, 1, 0)
+_OWN = "gpuprof"
+_NO_FUNCTIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
+_ASYNC_YIELD = "async_generator_wrapped_value"  # the class of what such a generator yields
+_NO_ERROR = (None, None, None)
+
+
+def is_supported() -> bool:
+    """Whether this Python tells of single functions."""
+    return sys.version_info >= NEEDS
+
+
+class FunctionScopes:
+    """The scopes of functions whose ``module.qualname`` matches one of some patterns.
+
+    Raises
+    ------
+    RuntimeError
+        At the start, that all of `sys.monitoring`'s numbers for tools are taken.
+    """
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = tuple(patterns)
+        self._matched: set[str] = set()
+        self._scopes: dict[CodeType, Any] = {}
+        self._open: dict[FrameType, Any] = {}
+        self._tool: int | None = None
+        self._stopping = threading.Lock()
+
+    def start(self) -> None:
+        """Look at functions from here on, in all threads."""
+        monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
+        for tool in _TOOLS:
+            try:
+                monitoring.use_tool_id(tool, _NAME)
+            except ValueError:
+                continue
+            self._tool = tool
+            break
+        else:
+            tools = ", ".join(str(monitoring.get_tool(tool)) for tool in sorted(_TOOLS))
+            message = (
+                f"--scopes: all tool ids of sys.monitoring are taken, by {tools}: switch one off"
+            )
+            raise RuntimeError(message)
+        events = monitoring.events
+        for event, call in (
+            (events.PY_START, self._on_start),
+            (events.PY_RESUME, self._on_resume),
+            (events.PY_THROW, self._on_throw),
+            (events.PY_YIELD, self._on_yield),
+            (events.PY_RETURN, self._on_return),
+            (events.PY_UNWIND, self._on_unwind),
+        ):
+            monitoring.register_callback(self._tool, event, call)
+        monitoring.set_events(self._tool, events.PY_START)
+
+    def stop(self) -> None:
+        """Look at functions no more. Idempotent."""
+        with self._stopping:
+            tool, self._tool = self._tool, None
+        if tool is None:
+            return
+        monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
+        monitoring.set_events(tool, 0)
+        for code in tuple(self._scopes):
+            monitoring.set_local_events(tool, code, 0)
+        for event in ("PY_START", "PY_RESUME", "PY_THROW", "PY_YIELD", "PY_RETURN", "PY_UNWIND"):
+            monitoring.register_callback(tool, getattr(monitoring.events, event), None)
+        monitoring.free_tool_id(tool)
+        self._open.clear()
+
+    def unmatched(self) -> tuple[str, ...]:
+        """Return the patterns that no function has matched so far."""
+        return tuple(each for each in self._patterns if each not in self._matched)
+
+    def _find(self, code: CodeType, module: object) -> Any:
+        """Return a scope for a function that matches, and None for any other."""
+        if code.co_name in _NO_FUNCTIONS or not code.co_flags & inspect.CO_OPTIMIZED:
+            return None  # no function: the body of a module or a class
+        if not isinstance(module, str) or module.partition(".")[0] == _OWN:
+            return None
+        name = f"{module}.{code.co_qualname}"  # type: ignore[attr-defined, unused-ignore]
+        found = [each for each in self._patterns if fnmatch.fnmatchcase(name, each)]
+        if not found:
+            return None
+        self._matched.update(found)
+        return _core.timer(name.removeprefix("__main__."))
+
+    # Events. What they raise would come out in the program. A tool's events are off in its own.
+
+    def _on_start(self, code: CodeType, _offset: int) -> Any:
+        monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
+        try:
+            scope = self._scopes.get(code)
+            frame = sys._getframe(1)
+            if scope is None:
+                scope = self._find(code, frame.f_globals.get("__name__"))
+                if scope is None:
+                    return monitoring.DISABLE
+                self._scopes[code] = scope
+                self._watch(code)
+            self._enter(frame, scope)
+        except Exception as error:
+            self._fail(error)
+        return None
+
+    def _watch(self, code: CodeType) -> None:
+        """Have a function's own events from now on, and those that it cannot have for itself."""
+        monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
+        events, tool = monitoring.events, self._tool
+        if tool is None:
+            return
+        local = events.PY_START | events.PY_RETURN
+        if code.co_flags & (
+            inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_COROUTINE
+        ):
+            local |= events.PY_YIELD | events.PY_RESUME
+        monitoring.set_local_events(tool, code, local)
+        wanted = events.PY_START | events.PY_UNWIND | events.PY_THROW
+        if monitoring.get_events(tool) != wanted:
+            monitoring.set_events(tool, wanted)
+
+    def _on_resume(self, code: CodeType, _offset: int) -> None:
+        self._go_on(code)
+
+    def _on_throw(self, code: CodeType, _offset: int, _error: BaseException) -> None:
+        self._go_on(code)
+
+    def _go_on(self, code: CodeType) -> None:
+        try:
+            scope = self._scopes.get(code)
+            if scope is not None:
+                frame = sys._getframe(2)
+                if frame not in self._open and not code.co_flags & inspect.CO_COROUTINE:
+                    self._enter(frame, scope)
+        except Exception as error:
+            self._fail(error)
+
+    def _on_yield(self, code: CodeType, _offset: int, value: object) -> None:
+        flags = code.co_flags
+        if flags & inspect.CO_COROUTINE:
+            return  # it waits
+        if flags & inspect.CO_ASYNC_GENERATOR and type(value).__name__ != _ASYNC_YIELD:
+            return
+        self._leave(sys._getframe(1), _NO_ERROR)
+
+    def _on_return(self, _code: CodeType, _offset: int, _value: object) -> None:
+        self._leave(sys._getframe(1), _NO_ERROR)
+
+    def _on_unwind(self, code: CodeType, _offset: int, error: BaseException) -> None:
+        if code not in self._scopes:
+            return
+        is_end = isinstance(error, GeneratorExit)  # closed, which is no failure
+        self._leave(
+            sys._getframe(1), _NO_ERROR if is_end else (type(error), error, error.__traceback__)
+        )
+
+    def _enter(self, frame: FrameType, scope: Any) -> None:
+        scope.__enter__()
+        self._open[frame] = scope
+
+    def _leave(self, frame: FrameType, error: tuple[Any, Any, Any]) -> None:
+        scope = self._open.pop(frame, None)
+        if scope is None:
+            return
+        try:
+            scope.__exit__(*error)
+        except Exception as failure:
+            self._fail(failure)
+
+    def _fail(self, error: Exception) -> None:
+        self.stop()
+        message = f"gpuprof run: --scopes has stopped: {type(error).__name__}: {error}"
+        try:
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
+        except RuntimeWarning:  # where warnings are errors
+            return

@@ -1,0 +1,232 @@
+"""What is measured while a program runs under ``gpuprof run``, and what is said at its end.
+
+The end is an exit handler that was there before the program's own, so it runs after those and after
+the last thread. A forked child has none of it: its copies are switched off.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+import gpuprof._core as _core
+import gpuprof._startup  # noqa: F401 (what the environment asks for)
+from gpuprof._common.files import replace_file
+from gpuprof._common.text import shown_text, write_text
+from gpuprof._run.function_scopes import FunctionScopes
+from gpuprof._run.torch_scopes import TorchScopes
+from gpuprof._timing import scope as timing
+from gpuprof._timing.stats import Stats
+from gpuprof._trace import registry
+from gpuprof._trace.writer import TraceWriter
+from gpuprof.errors import GpuprofError
+
+_HTML = "gpuprof._report.html"
+_PATIENCE_S = 5.0  # for a GPU whose program has failed
+_FORK_WARNING = r"This process \(pid=\d+\) is multi-threaded, use of fork"
+
+
+class Wishes(NamedTuple):
+    """What the user asked for. The paths are absolute, because a program may change its folder."""
+
+    program: str
+    trace: str | None = None
+    stats: str | None = None
+    html: str | None = None
+    depth: int = 1
+    patterns: tuple[str, ...] = ()
+
+    def complaint(self) -> str | None:
+        """Return why one of the paths cannot be written to, while there is no program to lose."""
+        for option, path in (("--stats", self.stats), ("--html", self.html)):
+            folder = Path(path).parent if path else None
+            if path and Path(path).is_dir():
+                return f"{option}: expected a file, got the folder {path}"
+            if folder and not (folder.is_dir() and os.access(folder, os.W_OK)):
+                return f"{option}: cannot write into {folder}: make that folder first"
+        if self.html and not _can_report():
+            return "--html: this build of gpuprof has no HTML report"
+        return None
+
+
+def _can_report() -> bool:
+    try:
+        importlib.import_module(_HTML)
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
+class Session:
+    """From before the first line of a program until after its last exit handler.
+
+    Raises
+    ------
+    RuntimeError
+        Functions are to be scopes, and all of `sys.monitoring`'s numbers for tools are taken.
+    """
+
+    def __init__(self, wishes: Wishes) -> None:
+        self._wishes = wishes
+        self._process = os.getpid()
+        self._begin_s = time.monotonic()
+        self._failure: BaseException | None = None
+        self._trace: TraceWriter | None = None
+        self._torch = TorchScopes(wishes.depth) if wishes.depth else None
+        self._functions = FunctionScopes(wishes.patterns) if wishes.patterns else None
+
+    def start(self) -> None:
+        """Open the trace, and let scopes come."""
+        if self._functions is not None:
+            self._functions.start()
+        if self._wishes.trace is not None:
+            if sys.version_info >= (3, 12):  # it is the thread that writes the trace
+                warnings.filterwarnings(
+                    "ignore", message=_FORK_WARNING, category=DeprecationWarning
+                )
+            self._trace = TraceWriter(self._wishes.trace, collect=True)
+            self._trace.start()
+        atexit.register(self.finish)  # after the trace's own, so it runs before that
+        os.register_at_fork(after_in_child=self._stop_in_child)
+        if self._torch is not None:
+            self._torch.attach()
+
+    def note_failure(self, error: BaseException) -> None:
+        """Say that the program ends by an exception: its GPU may never get done."""
+        self._failure = error
+
+    def _stop_in_child(self) -> None:
+        if self._torch is not None:
+            self._torch.detach()
+        if self._functions is not None:
+            self._functions.stop()
+
+    def finish(self) -> None:
+        """Close the trace and report. Nothing in here changes how the program ends."""
+        if self._process != os.getpid():
+            return
+        try:
+            self._finish()
+        finally:
+            if isinstance(self._failure, KeyboardInterrupt):
+                _end_by_interrupt()
+
+    def _finish(self) -> None:
+        seconds = time.monotonic() - self._begin_s
+        unmatched: tuple[str, ...] = ()
+        if self._torch is not None:
+            self._torch.detach()
+        if self._functions is not None:
+            self._functions.stop()
+            unmatched = self._functions.unmatched()
+        out = sys.__stderr__
+        with contextlib.suppress(Exception):  # the interpreter flushes again, and says it
+            sys.stdout.flush()  # what the program printed stands above the table
+        found = self._collect(out)
+        _say(out, f"gpuprof: {self._wishes.program} ran for {seconds:.2f} s")
+        for pattern in unmatched:
+            _say(out, f"gpuprof: no function that ran matches --scopes {pattern!r}")
+        _show(out, found)
+        self._write(out, "the statistics", self._wishes.stats, found.to_json)
+        self._write_report(out, found)
+        if self._trace is not None and self._trace.error is None:
+            _say(out, f"gpuprof: the trace is {self._trace.path}")
+
+    def _collect(self, out: TextIO | None) -> Stats:
+        """Wait for the GPU, close the trace and return the statistics."""
+        if self._failure is not None and not _gpu_gets_done():
+            _say(out, f"gpuprof: the GPU was not done {_PATIENCE_S:.0f} s after the program failed")
+            if self._trace is not None:  # to close it would wait for the GPU
+                self._trace.flush()
+                registry.forget(self._trace)
+                _say(out, f"gpuprof: the trace stays {self._trace.path}.part")
+                self._trace = None
+            return timing.stats(wait=False)
+        if self._trace is not None:
+            self._trace.close()
+        try:
+            return timing.stats()
+        except GpuprofError as error:  # a driver that is gone: what was read before it is good
+            _say(out, f"gpuprof: some times could not be read: {error}")
+            return timing.stats(wait=False)
+
+    def _write(
+        self, out: TextIO | None, what: str, path: str | None, text: Callable[[], str]
+    ) -> None:
+        if path is None:
+            return
+        try:
+            replace_file(Path(os.path.realpath(path)), text().encode() + b"\n")
+        except OSError as error:
+            _say(out, f"gpuprof: cannot write {what} to {path}: {error.strerror or error}")
+        else:
+            _say(out, f"gpuprof: {what} are in {path}")
+
+    def _write_report(self, out: TextIO | None, found: Stats) -> None:
+        if self._wishes.html is None:
+            return
+        try:
+            write_report = importlib.import_module(_HTML).write_report
+            title = f"gpuprof run {self._wishes.program}"
+            write_report(self._wishes.html, stats=found, title=title)
+        except Exception as error:
+            text = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+            _say(out, f"gpuprof: cannot write the report {self._wishes.html}: {text}")
+        else:
+            _say(out, f"gpuprof: the report is {self._wishes.html}")
+
+
+def _end_by_interrupt() -> None:
+    """Have the interpreter end the process by SIGINT, as it does after a Ctrl-C.
+
+    It forgets that wish whenever it runs code from a text, as the import of a dataclass does, and
+    takes it from such code too.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")
+
+
+def _gpu_gets_done() -> bool:
+    """Wait a while for what is pending. A wait of the driver's has no end on a GPU that hangs."""
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            if not any(row.pending for row in timing.stats(wait=False).values()):
+                return True
+        except GpuprofError:
+            return True  # a broken driver makes nobody wait
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+
+
+def _show(out: TextIO | None, found: Stats) -> None:
+    if found:
+        try:
+            found.print(out) if out is not None else None
+        except (OSError, ValueError):  # closed, or its reader is gone
+            return
+    elif _core._is_set("GPUPROF_DISABLE"):
+        _say(out, "gpuprof: GPUPROF_DISABLE is set, so nothing was measured")
+    else:
+        _say(
+            out,
+            "gpuprof: the program entered no scope: name functions with --scopes 'MODULE.*', or "
+            "write `with gpuprof.timer(...)`",
+        )
+
+
+def _say(out: TextIO | None, text: str) -> None:
+    try:
+        if out is not None:
+            write_text(out, shown_text(text) + "\n")
+    except (OSError, ValueError):  # closed, or its reader is gone
+        return

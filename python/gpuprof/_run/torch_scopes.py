@@ -1,0 +1,340 @@
+"""Scopes in a program that uses torch and does not know of gpuprof.
+
+Calls of modules down to a depth, ``optimizer.step``, ``backward``, and ``dataloader``, which is the
+time that the program waits for its next batch. They come with torch's import, through torch's hooks
+for all modules and optimizers, and stand around two functions that have no hook. Nothing here
+imports torch. A failure ends the scopes, not the program.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import gpuprof._core as _core
+from gpuprof._common.imports import when_imported
+from gpuprof._frameworks import loaded
+from gpuprof._frameworks.torch_modules import inside
+
+_NO_ERROR = (None, None, None)
+_ENDED = (RuntimeError, None, None)  # what a scope is told that nobody has left
+_IN_MODULE = ("DataParallel", "DistributedDataParallel")  # call the one in their `module`
+_HOOK_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
+
+
+class _Entry:
+    """A scope that is open on this thread."""
+
+    __slots__ = ("again", "frame", "handled", "inner", "level", "owner", "scope")
+
+    def __init__(self, owner: Any, scope: Any, level: int, frame: Any, inner: Any) -> None:
+        self.owner = owner
+        self.inner = inner  # the module that a wrapper stands around, else the owner
+        self.scope = scope
+        self.level = level  # how many modules, with this one; 0 is an optimizer's step
+        self.frame = frame
+        self.again = 0  # calls of the same owner inside of it, which are a part of it
+        self.handled = id(sys.exc_info()[1])  # the exception that is being handled around it
+
+    def leave(self, error: tuple[Any, Any, Any]) -> None:
+        raised = error[1] is not None and id(error[1]) != self.handled
+        self.scope.__exit__(*(error if raised else _NO_ERROR))
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[_Entry] = []
+        self.is_loading = False  # a batch: modules of the data's transforms are a part of it
+
+
+class TorchScopes:
+    """What is hooked into torch, once it is imported."""
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self.is_on = True
+        self._local = _Local()
+        self._names = _Names()
+        self._undo: list[Callable[[], None]] = []
+        self._is_in_backward: Callable[[], bool] = lambda: False
+
+    def attach(self) -> None:
+        """Hook into torch now, or when the program has imported it."""
+        if loaded.whole_torch() is not None:
+            self._attach()
+        else:
+            when_imported("torch", self._attach)
+
+    def _attach(self) -> None:
+        if not self.is_on:
+            return
+        try:
+            self._hook_modules(loaded.torch())
+            self._hook_optimizers(loaded.torch_part("optim.optimizer"))
+            self._stand_around_backward(loaded.torch())
+            if loaded.torch_part("utils.data.dataloader") is not None:
+                self._hook_loader()
+            else:
+                when_imported("torch.utils.data.dataloader", self._hook_loader)
+        except Exception as error:  # torch's own import must not fail for it
+            self._fail(error)
+
+    def detach(self) -> None:
+        """Take everything out of torch again. Idempotent."""
+        self.is_on = False
+        while self._undo:
+            self._undo.pop()()
+
+    def _fail(self, error: Exception) -> None:
+        self.detach()
+        message = f"gpuprof run: torch has no scopes any more: {type(error).__name__}: {error}"
+        try:
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
+        except RuntimeWarning:  # where warnings are errors
+            return
+
+    # Modules
+
+    def _hook_modules(self, torch: Any) -> None:
+        module_hooks = loaded.torch_part("nn.modules.module")
+        is_compiling = torch.compiler.is_compiling
+        task_number = getattr(torch._C, "_current_graph_task_id", None)
+        if task_number is not None:
+            self._is_in_backward = lambda: task_number() != -1
+
+        # torch.compile traces these two, and leaves them out of what it compiles.
+        def before(module: Any, _inputs: Any) -> None:
+            if not is_compiling():
+                self._enter(module, sys._getframe(1))
+
+        def after(module: Any, _inputs: Any, _result: Any) -> None:
+            if not is_compiling():
+                self._leave(module, sys.exc_info())
+
+        first = module_hooks.register_module_forward_pre_hook(before)
+        self._undo.append(first.remove)
+        last = module_hooks.register_module_forward_hook(after, always_call=True)
+        self._undo.append(last.remove)
+        # It fires once more for the wrapper of a compiled module, and that is what is wanted.
+        warnings.filterwarnings("ignore", message=_HOOK_WARNING, category=UserWarning)
+
+    def _enter(self, module: Any, frame: Any) -> None:
+        local = self._local
+        stack = local.stack
+        if local.is_loading or not self.is_on:
+            return
+        top = None
+        if stack:
+            top = stack[-1]
+            if top.level >= self.depth and not any(each.owner is module for each in stack):
+                if top.inner is module:
+                    top.again += 1
+                return
+            self._drop_ended(frame)
+            top = stack[-1] if stack else None
+        if top is not None and (module is top.owner or module is top.inner):
+            top.again += 1
+            return
+        if top is not None and top.level >= self.depth:
+            return
+        if top is None and self._is_in_backward():
+            return  # a checkpoint runs it again
+        try:
+            inner = _inside(module)
+            name = self._names.of(inner, top.inner if top is not None and top.level else None)
+            level = 1 if top is None else top.level + 1
+            self._open(_Entry(module, _core.timer(name), level, frame, inner))
+        except Exception as error:
+            self._fail(error)
+
+    def _leave(self, module: Any, error: tuple[Any, Any, Any]) -> None:
+        stack = self._local.stack
+        if not stack or self._local.is_loading:
+            return
+        top = stack[-1]
+        if module is not top.owner and module is not top.inner:
+            return  # below the depth
+        if top.again:
+            top.again -= 1
+            return
+        self._close(error)
+
+    # What is open
+
+    def _open(self, entry: _Entry) -> None:
+        entry.scope.__enter__()
+        self._local.stack.append(entry)
+
+    def _close(self, error: tuple[Any, Any, Any]) -> None:
+        entry = self._local.stack.pop()
+        try:
+            entry.leave(error)
+        except Exception as failure:
+            self._fail(failure)
+
+    def _drop_ended(self, frame: Any) -> None:
+        """Close what an exception has ended of which torch tells no hook, such as Ctrl-C."""
+        stack = self._local.stack
+        while stack:
+            caller = frame
+            while caller is not None and caller is not stack[-1].frame:
+                caller = caller.f_back
+            if caller is not None:
+                return
+            entry = stack.pop()
+            entry.scope.__exit__(*_ENDED)  # as one that failed, it counts in no row
+
+    # Optimizers
+
+    def _hook_optimizers(self, optimizers: Any) -> None:
+        is_compiling = loaded.torch().compiler.is_compiling
+
+        def before(optimizer: Any, _arguments: Any, _options: Any) -> None:
+            if not is_compiling():
+                self._begin_step(optimizer, sys._getframe(1))
+
+        def after(optimizer: Any, _arguments: Any, _options: Any) -> None:
+            if not is_compiling():
+                self._end_step(optimizer)
+
+        first = optimizers.register_optimizer_step_pre_hook(before)
+        self._undo.append(first.remove)
+        last = optimizers.register_optimizer_step_post_hook(after)
+        self._undo.append(last.remove)
+
+    def _begin_step(self, optimizer: Any, frame: Any) -> None:
+        if not self.is_on:
+            return
+        try:
+            self._drop_ended(frame)
+            stack = self._local.stack
+            if stack and stack[-1].level == 0:  # a wrapper calls the optimizer that it holds
+                stack[-1].again += 1
+                return
+            scope = _core.timer("optimizer.step")
+            self._open(_Entry(optimizer, scope, 0, frame, optimizer))
+        except Exception as error:
+            self._fail(error)
+
+    def _end_step(self, optimizer: Any) -> None:
+        stack = self._local.stack
+        if not stack or stack[-1].level:
+            return
+        if stack[-1].again:
+            stack[-1].again -= 1
+        elif stack[-1].owner is optimizer:
+            self._close(_NO_ERROR)
+
+    # Functions without a hook
+
+    def _stand_around_backward(self, torch: Any) -> None:
+        original = torch.autograd.backward
+        is_compiling = torch.compiler.is_compiling
+        scope = _core.timer("backward")
+
+        @functools.wraps(original)
+        def backward(*arguments: Any, **options: Any) -> Any:
+            if is_compiling() or not self.is_on or self._is_in_backward():
+                return original(*arguments, **options)
+            self._drop_ended(sys._getframe())
+            with scope:
+                return original(*arguments, **options)
+
+        self._replace(torch.autograd, "backward", backward)
+
+    def _hook_loader(self) -> None:
+        if not self.is_on:
+            return
+        try:
+            batches = loaded.torch_part("utils.data.dataloader")._BaseDataLoaderIter
+            original = batches.__next__
+        except AttributeError as error:  # another torch than those that are known
+            self._fail(error)
+            return
+        scope = _core.timer("dataloader", backend="cpu")
+        local = self._local
+
+        @functools.wraps(original)
+        def wait_for_batch(batches: Any) -> Any:
+            if not self.is_on or local.is_loading:
+                return original(batches)
+            self._drop_ended(sys._getframe())
+            local.is_loading = True
+            try:
+                with scope:
+                    try:
+                        return original(batches)
+                    except StopIteration as error:  # the end of the batches, no failure
+                        end = error
+            finally:
+                local.is_loading = False
+            raise end
+
+        self._replace(batches, "__next__", wait_for_batch)
+
+    def _replace(self, owner: Any, name: str, wrapper: Any) -> None:
+        original = vars(owner)[name]
+
+        def restore() -> None:
+            if vars(owner).get(name) is wrapper:  # else somebody stands around it in turn
+                setattr(owner, name, original)
+
+        setattr(owner, name, wrapper)
+        self._undo.append(restore)
+
+
+def _inside(module: Any) -> Any:
+    """Return the module that a wrapper of torch's stands around, else the same one."""
+    for _ in range(8):
+        found = inside(module)
+        if found is module and type(module).__name__ in _IN_MODULE:
+            found = module._modules.get("module", module)
+        if found is module:
+            break
+        module = found
+    return module
+
+
+class _Names:
+    """Names of modules: the class at the top, the attribute of the module around it below."""
+
+    def __init__(self) -> None:
+        self._tops: dict[int, tuple[Any, str]] = {}
+        self._of_class: dict[str, list[Any]] = {}
+        self._children: dict[int, tuple[Any, dict[int, tuple[Any, str]]]] = {}
+
+    def of(self, module: Any, parent: Any) -> str:
+        """Return the name of a module that `parent` has called, or nobody."""
+        if parent is None:
+            return self._of_top(module)
+        found = self._children.get(id(parent))
+        names = {} if found is None or found[0]() is not parent else found[1]
+        known = names.get(id(module))
+        if known is None or known[0]() is not module:
+            names = {
+                id(child): (weakref.ref(child), path)
+                for path, child in parent.named_modules()
+                if path
+            }
+            self._children[id(parent)] = weakref.ref(parent), names
+            known = names.get(id(module))
+        return type(module).__name__ if known is None else known[1]
+
+    def _of_top(self, module: Any) -> str:
+        known = self._tops.get(id(module))
+        if known is not None and known[0]() is module:
+            return known[1]
+        kind = type(module).__name__
+        alive = self._of_class.setdefault(kind, [])
+        reference = weakref.ref(module)
+        # The number of one that is gone, so that a module that is made in each step has one name.
+        place = next((i for i, each in enumerate(alive) if each() is None), len(alive))
+        alive[place : place + 1] = [reference]
+        name = kind if place == 0 else f"{kind}#{place + 1}"
+        self._tops[id(module)] = reference, name
+        return name

@@ -1,0 +1,166 @@
+"""The options of ``gpuprof run``, the files that it writes, and wrong usage."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.programs import counts, measured, script
+
+WORK = """
+import sys
+import gpuprof
+for _ in range(3):
+    with gpuprof.timer("work"):
+        pass
+if sys.argv[1:]:
+    raise ValueError("wrong")
+"""
+
+
+@pytest.mark.parametrize("failing", [(), ("fail",)])
+def test_the_trace_and_the_statistics_are_there_at_the_end(
+    tmp_path: Path, failing: tuple[str, ...]
+) -> None:
+    name = script(tmp_path, WORK)
+    done = measured(tmp_path, "-o", "t.json.gz", "--stats", "s.json", name, *failing, program=name)
+    assert done.status == len(failing)
+    assert counts(tmp_path / "s.json") == {"work": 3}
+    with gzip.open(tmp_path / "t.json.gz", "rt") as file:
+        events = json.load(file)["traceEvents"]
+    assert sum(event.get("name") == "work" for event in events) == 3
+    assert not list(tmp_path.glob("*.part"))
+    assert "s.json" in done.report
+    assert "t.json.gz" in done.report
+
+
+def test_files_are_named_by_patterns_and_stay_where_the_run_began(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    name = script(tmp_path, WORK + "import os\nos.chdir('elsewhere')\n")
+    done = measured(
+        tmp_path,
+        "-o",
+        "t.%r.json",
+        "--stats=s.%q{KIND}.json",
+        name,
+        program=name,
+        RANK="2",
+        KIND="x",
+    )
+    assert done.status == 0
+    assert counts(tmp_path / "s.x.json") == {"work": 3}
+    assert (tmp_path / "t.2.json").is_file()
+
+
+def test_a_program_without_scopes_is_told_how_to_have_some(tmp_path: Path) -> None:
+    name = script(tmp_path, "pass\n")
+    done = measured(tmp_path, name, program=name)
+    assert "--scopes" in done.report
+    done = measured(tmp_path, name, program=name, GPUPROF_DISABLE="1")
+    assert "GPUPROF_DISABLE is set" in done.report
+
+
+def test_what_cannot_be_written_at_the_end_leaves_the_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    name = script(tmp_path, WORK + "import shutil\nshutil.rmtree('folder')\nsys.exit(4)\n")
+    done = measured(tmp_path, "--stats", "folder/s.json", name, program=name)
+    assert done.status == 4
+    assert "cannot write the statistics to" in done.report
+    assert "No such file" in done.report
+
+
+def test_a_trace_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+    name = script(tmp_path, WORK)
+    done = measured(tmp_path, "-o", "missing/t.json", name, program=name)
+    assert done.status == 0
+    assert "cannot write the trace" in done.err
+    assert "work" in done.report
+    assert "the trace is" not in done.report
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["missing.py"], "can't open file 'missing.py': [Errno 2] No such file or directory"),
+        (["--stats", "missing/s.json", "script.py"], "make that folder first"),
+        (["--stats", ".", "script.py"], "expected a file, got the folder"),
+        (["-o", "%x.json", "script.py"], "'%x' in '%x.json' is no pattern"),
+        (["--watch", "-1", "script.py"], "expected a whole number from 0 to 100"),
+        (["--watch", "many", "script.py"], "expected a whole number from 0 to 100"),
+        (["--scopes", "", "script.py"], "expected a pattern such as"),
+        (["--unknown", "script.py"], "unrecognized arguments: --unknown"),
+        ([], "SCRIPT"),
+        (["-m"], "SCRIPT"),
+        (["-o"], "-o"),
+    ],
+)
+def test_wrong_usage_ends_before_the_program_begins(
+    tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    script(tmp_path, "print('it ran')\n")
+    done = measured(tmp_path, *arguments, program="nobody")
+    assert done.status == 2
+    assert done.out == ""
+    assert said in " ".join(done.err.split())
+
+
+def test_a_module_that_is_not_there_is_said_as_python_says_it(tmp_path: Path) -> None:
+    done = measured(tmp_path, "-m", "no_such_module", program="no_such_module")
+    assert done.status == 1
+    assert done.err == f"{sys.executable}: No module named no_such_module\n"
+
+
+def test_options_end_at_the_name_of_the_program(tmp_path: Path) -> None:
+    script(tmp_path, "import sys\nprint(sys.argv)\n", "-odd.py")
+    done = measured(tmp_path, "--", "-odd.py", "--", "-h", program="-odd.py")
+    assert (done.status, done.out) == (0, "['-odd.py', '--', '-h']\n")
+
+
+def test_the_help_is_that_of_the_command(tmp_path: Path) -> None:
+    done = measured(tmp_path, "--help", program="nobody")
+    assert done.status == 0
+    for option in ("--stats", "--html", "--watch", "--scopes", "-m"):
+        assert option in done.out
+
+
+def test_the_report_stands_after_what_the_program_printed(tmp_path: Path) -> None:
+    name = script(tmp_path, WORK + "print('the last line')\n")
+    out = tmp_path / "all.txt"
+    with out.open("w") as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpuprof", "run", name],
+            cwd=tmp_path,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    assert done.returncode == 0
+    text = out.read_text()
+    assert text.index("the last line") < text.index("ran for")
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("gpuprof._report") is not None, reason="Python build has the report"
+)
+def test_without_a_report_the_option_says_so(tmp_path: Path) -> None:
+    done = measured(tmp_path, "--html", "r.html", script(tmp_path, WORK), program="nobody")
+    assert done.status == 2
+    assert "no HTML report" in done.err
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("gpuprof._report") is None, reason="Python build without the report"
+)
+def test_the_report_is_a_page(tmp_path: Path) -> None:
+    name = script(tmp_path, WORK)
+    done = measured(tmp_path, "--html", "r.html", name, program=name)
+    assert done.status == 0
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "<html" in text
+    assert "work" in text
