@@ -2,7 +2,7 @@
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. For the commands on traces, 1 also
 means that a trace has faults, and 2 that an input cannot be read as a trace; those of ``compare``
-are in `_cli.compare`. A reader that goes away early, as ``head`` does, is no failure.
+are in `_cli.comparison`. A reader that goes away early, as ``head`` does, is no failure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from gpuprof._cli import compare_command, run_command, trace_command
+from gpuprof._cli import ab_command, compare_command, run_command, trace_command
 from gpuprof._cli.arguments import (
     EXIT_CODES,
     FAILED,
@@ -29,6 +29,7 @@ _MODULES = {
     "trace": trace_command,
     "compare": compare_command,
     "run": run_command,
+    "ab": ab_command,
 }
 
 

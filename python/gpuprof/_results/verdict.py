@@ -90,15 +90,15 @@ def judge(
         side = "no baseline run has" if not base else "no new run has"
         return Decision(Verdict.NODATA, rule=f"{side} a result of this benchmark")
     warnings: list[str] = []
-    alike = [run for run in base if _difference(run, new[-1]) is None]
-    odd = next((run for run in new if _difference(run, new[-1]) is not None), None)
+    alike = [run for run in base if difference(run, new[-1]) is None]
+    odd = next((run for run in new if difference(run, new[-1]) is not None), None)
     if odd is not None:
-        rule = f"the new runs cannot be taken together: {_difference(odd, new[-1])}"
+        rule = f"the new runs cannot be taken together: {difference(odd, new[-1])}"
         return Decision(Verdict.INCOMPARABLE, rule=rule)
     if not alike:
-        return Decision(Verdict.INCOMPARABLE, rule=_difference(base[-1], new[-1]) or "")
+        return Decision(Verdict.INCOMPARABLE, rule=difference(base[-1], new[-1]) or "")
     if len(alike) < len(base):
-        reason = next(filter(None, (_difference(run, new[-1]) for run in base)))
+        reason = next(filter(None, (difference(run, new[-1]) for run in base)))
         left_out = _of(len(base) - len(alike), len(base), "baseline run")
         warnings.append(f"{left_out} left out: {reason}")
     old = _usable("baseline run", alike, warnings)
@@ -366,7 +366,7 @@ def _clock(runs: list[BenchResult]) -> float:
     return statistics.median([statistics.median(run.clock_mhz) for run in runs])
 
 
-def _difference(base: BenchResult, new: BenchResult) -> str | None:
+def difference(base: BenchResult, new: BenchResult) -> str | None:
     """Return why two results are not comparable, or None."""
     facts = [("gpu", "GPU"), ("sms", "number of SMs")]
     if new.clock == "cpu":  # which GPU is beside it does not matter

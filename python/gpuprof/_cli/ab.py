@@ -1,0 +1,267 @@
+"""``gpuprof ab``: two commands run in turns, process by process, and are judged name by name.
+
+Blocks of four runs are ABBA or BAAB, by a coin of the seed that is shown. A command that fails ends
+it all: nothing is compared. Exit codes: those of `comparison`; 2 for a command that cannot be
+started; 3 also for one that failed; 128 and the signal's number when stopped, with what there is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import secrets
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from gpuprof._cli import ab_readings
+from gpuprof._cli.ab_processes import Command, Ended, Stop, run_once
+from gpuprof._cli.ab_readings import Reading, ReadingError, Time
+from gpuprof._cli.comparison import Comparison, Line, Side, exit_code, text_of
+from gpuprof._common.text import shown_text
+from gpuprof._common.units import duration
+from gpuprof._display.progress import Progress
+from gpuprof._results.decision import Decision, Verdict
+from gpuprof._results.memory_verdict import judge_memory
+from gpuprof._results.process_verdict import judge_processes_all
+
+SIDES = ("A", "B")
+_SIGNALLED = 128
+
+
+class CommandError(Exception):
+    """A command cannot be started; the text says which and why."""
+
+
+class RunError(Exception):
+    """A run failed or left nothing to read; the text has the end of what it wrote."""
+
+
+@dataclass
+class Runs:
+    """What the runs of both commands measured, in the order in which they ran."""
+
+    measure: str | None
+    order: list[str] = field(default_factory=list)
+    readings: dict[str, list[Reading]] = field(default_factory=lambda: {"A": [], "B": []})
+    seconds: dict[str, list[float]] = field(default_factory=lambda: {"A": [], "B": []})
+    signal: int | None = None
+
+    @property
+    def pairs(self) -> int:
+        """How many runs both commands have."""
+        return min(map(len, self.readings.values()))
+
+
+def run(options: argparse.Namespace) -> tuple[int, str]:
+    """Run both commands in turns; return the exit code and the text to print.
+
+    Raises CommandError and RunError.
+    """
+    seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
+    commands = {
+        side: Command(
+            side,
+            options.command_a if side == "A" else options.command_b,
+            options.cwd_a if side == "A" else options.cwd_b,
+            dict([*options.env, *(options.env_a if side == "A" else options.env_b)]),
+            options.shell,
+        )
+        for side in SIDES
+    }
+    for command in commands.values():
+        try:
+            command.words("out")
+        except ValueError as error:
+            what = f"command {command.side}, {command.text!r}, cannot be split into words"
+            message = f"{what}: {error}"
+            raise CommandError(message) from error
+    plan = ["A", "B"] * options.warmup + order(options.runs, seed)
+    with Stop() as stop, tempfile.TemporaryDirectory(prefix="gpuprof-ab-") as folder:
+        found = _run_all(commands, plan, options, stop, Path(folder))
+    comparison = compare(found, commands, seed, options)
+    code = exit_code(comparison, options.fail_on)
+    if found.signal is not None:
+        code = _SIGNALLED + found.signal
+    return code, text_of(comparison, options.format)
+
+
+def order(pairs: int, seed: int) -> list[str]:
+    """Return whose turn it is, for that many runs of both: blocks of ABBA or BAAB by a coin."""
+    coin = random.Random(seed)
+    turns: list[str] = []
+    while len(turns) < 2 * pairs:
+        first, second = coin.choice(("AB", "BA"))
+        turns += [first, second, second, first]
+    return turns[: 2 * pairs]
+
+
+def _run_all(
+    commands: Mapping[str, Command],
+    plan: Sequence[str],
+    options: argparse.Namespace,
+    stop: Stop,
+    folder: Path,
+) -> Runs:
+    found = Runs(options.measure)
+    out = folder / "run.json"  # for both the same: the length of a path can change a program's time
+    with Progress("gpuprof ab", None) as progress:
+        for place, side in enumerate(plan):
+            warming = place < 2 * options.warmup
+            progress.update(place / len(plan), f"{side}{' (warm-up)' * warming}")
+            ended = _run(commands[side], out, options.timeout, stop)
+            if stop.signals:
+                found.signal = stop.signals[0]
+                break
+            reading = _reading(commands[side], out, options.measure, ended)
+            found.measure = _same_measure(commands[side], reading, found.measure)
+            if not warming:
+                found.order.append(side)
+                found.readings[side].append(reading)
+                found.seconds[side].append(ended.seconds)
+    return found
+
+
+def _run(command: Command, out: Path, timeout_s: float | None, stop: Stop) -> Ended:
+    out.unlink(missing_ok=True)
+    try:
+        return run_once(command, str(out), timeout_s, stop)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in a word
+        message = f"command {command.side}, {command.text!r}, cannot be started: {error}"
+        raise CommandError(message) from error
+
+
+def _reading(command: Command, out: Path, measure: str | None, ended: Ended) -> Reading:
+    if ended.failed:
+        if ended.timed_out:
+            how = f"was ended after {duration(1e3 * ended.seconds)}, when its time was up"
+        elif ended.status < 0:
+            how = f"was ended by signal {-ended.status}"
+        else:
+            how = f"failed with exit code {ended.status}"
+        raise RunError(_failure(command, how, ended))
+    try:
+        return ab_readings.read(out, measure, ended.seconds)
+    except ReadingError as error:
+        raise RunError(_failure(command, f"cannot be read: {error}", ended)) from error
+
+
+def _same_measure(command: Command, reading: Reading, measure: str | None) -> str:
+    """Return what is measured; RunError if this run left something else than those before it."""
+    if measure is None or measure == reading.measure:
+        return reading.measure
+    left = "no file" if reading.measure == ab_readings.WALL else f"a file of {reading.measure}"
+    how = (
+        f"left {left}, where the runs before it gave {measure}: choose with --measure what is "
+        "compared"
+    )
+    raise RunError(_failure(command, how, None))
+
+
+def _failure(command: Command, how: str, ended: Ended | None) -> str:
+    lines = [f"command {command.side} {how}; nothing was compared", f"  {command.text}"]
+    for what, text in () if ended is None else _tails(ended):
+        lines += [f"the end of its {what}:", *(f"  {line}" for line in text.splitlines())]
+    return "\n".join(map(shown_text, lines))
+
+
+def _tails(ended: Ended) -> list[tuple[str, str]]:
+    tails = [("standard error", ended.error_tail), ("standard output", ended.output_tail)]
+    return [(what, text) for what, text in tails if text.strip()]
+
+
+def compare(
+    found: Runs, commands: Mapping[str, Command], seed: int, options: argparse.Namespace
+) -> Comparison:
+    """Judge each name that runs of both commands have."""
+    base, new = (found.readings[side][: found.pairs] for side in SIDES)
+    known = [
+        list(dict.fromkeys(name for each in side for name in each.times)) for side in (base, new)
+    ]
+    shared = [name for name in known[0] if name in known[1]]
+    pairs: dict[str, tuple[list[float], list[float]]] = {}
+    ticks: dict[str, float] = {}
+    decisions: dict[str, Decision] = {}
+    times: dict[str, list[tuple[Time, Time]]] = {}
+    for name in shared:
+        both = [
+            (old.times[name], now.times[name])
+            for old, now in zip(base, new, strict=True)
+            if name in old.times and name in now.times
+        ]
+        times[name] = both
+        reason = _unlike(both)
+        if reason is not None:
+            decisions[name] = Decision(Verdict.INCOMPARABLE, runs=len(both), rule=reason)
+            continue
+        pairs[name] = [old.ms for old, _ in both], [now.ms for _, now in both]
+        ticks[name] = max((time.tick_ms for pair in both for time in pair), default=0.0)
+    decisions |= judge_processes_all(pairs, threshold=options.threshold, ticks=ticks)
+    lines = [
+        Line(name, "", _with_memory(decisions[name], times[name], options.memory_threshold))
+        for name in shared
+    ]
+    sides = [
+        Side(f"{shown_text(commands[side].text)}{_where(commands[side])}", len(readings))
+        for side, readings in zip(SIDES, (base, new), strict=True)
+    ]
+    return Comparison(
+        sides[0],
+        sides[1],
+        lines,
+        [name for name in known[0] if name not in known[1]],
+        [name for name in known[1] if name not in known[0]],
+        notes=_notes(found, options),
+        names=("A", "B"),
+        facts=_facts(found, seed),
+        data={
+            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "seed": seed,
+            "measure": found.measure,
+            "order": "".join(found.order),
+            "wall_s": found.seconds,
+            "times_ms": {
+                name: {"A": [old.ms for old, _ in both], "B": [now.ms for _, now in both]}
+                for name, both in times.items()
+            },
+        },
+    )
+
+
+def _unlike(pairs: Sequence[tuple[Time, Time]]) -> str | None:
+    """Return why the times of a name cannot be compared, or None."""
+    if not pairs:
+        return None
+    last = pairs[-1][1]
+    return next(filter(None, (time.difference(last) for pair in pairs for time in pair)), None)
+
+
+def _with_memory(
+    decision: Decision, pairs: Sequence[tuple[Time, Time]], threshold: float | None
+) -> Decision:
+    old = [old.result for old, _ in pairs if old.result is not None]
+    now = [now.result for _, now in pairs if now.result is not None]
+    if not old or not now:
+        return decision
+    return replace(decision, memory=judge_memory(old, now, threshold=threshold))
+
+
+def _where(command: Command) -> str:
+    return "" if command.folder is None else f" in {shown_text(command.folder)}"
+
+
+def _facts(found: Runs, seed: int) -> list[str]:
+    blocks = ["".join(found.order[place : place + 4]) for place in range(0, len(found.order), 4)]
+    taken = math.fsum(second for side in found.seconds.values() for second in side)
+    said = ab_readings.SAID.get(found.measure or "", "nothing")
+    facts = [f"compared: {said}; the runs took {duration(1e3 * taken)}"]
+    return [*facts, f"order: {' '.join(blocks) or 'no run'} (--seed {seed})"]
+
+
+def _notes(found: Runs, options: argparse.Namespace) -> list[str]:
+    if found.signal is None:
+        return []
+    return [f"stopped by signal {found.signal} after {found.pairs} of {options.runs} pairs of runs"]

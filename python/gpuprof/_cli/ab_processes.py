@@ -1,0 +1,207 @@
+"""Running a command of ``gpuprof ab`` once, as a process group of its own.
+
+What it writes goes to files, so that no pipe can fill up; their ends are shown if it fails. The
+group is ended when the command has ended, when its time is up, or when gpuprof is told to stop: a
+process that is left behind would disturb the next run.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shlex
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic, sleep
+from types import FrameType
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+PLACEHOLDER = "{out}"
+VARIABLE = "GPUPROF_AB_OUT"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_GRACE_S = 2.0  # that a process has to end after a signal, before it gets the next one
+_POLL_S = 0.002
+_TAIL_BYTES = 16 << 10
+_TAIL_LINES = 20
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command as the user gave it, where it runs, and its environment."""
+
+    side: str
+    text: str
+    folder: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    in_shell: bool = False
+
+    def words(self, out: str) -> list[str]:
+        """Return the words of one run, whose results go to the file `out`.
+
+        ValueError says what is wrong with the text.
+        """
+        if self.in_shell:
+            return ["/bin/sh", "-c", self.text.replace(PLACEHOLDER, shlex.quote(out))]
+        words = shlex.split(self.text)
+        if not words:
+            message = "it is empty"
+            raise ValueError(message)
+        return [word.replace(PLACEHOLDER, out) for word in words]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How one run ended: its exit status (below 0 the signal), and its wall time."""
+
+    status: int
+    seconds: float
+    timed_out: bool = False
+    stopped: bool = False
+    error_tail: str = ""
+    output_tail: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is nothing to read."""
+        return self.status != 0 or self.timed_out or self.stopped
+
+
+class Stop:
+    """Notices SIGINT, SIGTERM and SIGHUP, and wakes up whoever waits for a run.
+
+    No exception interrupts the start of a process: it would be left behind. Handlers are those of
+    the main thread; in another one, nothing is noticed.
+    """
+
+    def __init__(self) -> None:
+        self.signals: list[int] = []
+        self._old: dict[int, Any] = {}
+        self.descriptor, self._write_end = -1, -1
+
+    def __enter__(self) -> Self:
+        self.descriptor, self._write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                old = signal.getsignal(number)
+                if old is not signal.SIG_IGN and old is not None:  # nohup: hanging up is ignored
+                    self._old[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, old in self._old.items():
+            signal.signal(number, old)
+        os.close(self.descriptor)
+        os.close(self._write_end)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self.signals.append(number)
+        with suppress(BlockingIOError):
+            os.write(self._write_end, b"!")
+
+    def clear(self) -> None:
+        """Empty the pipe, so that the next wait waits for the next signal."""
+        with suppress(BlockingIOError):
+            os.read(self.descriptor, 4096)
+
+
+def run_once(command: Command, out: str, timeout_s: float | None, stop: Stop) -> Ended:
+    """Run a command, and return how it ended. OSError: it cannot be started."""
+    environment = {**os.environ, VARIABLE: out, **command.environment}
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        began = monotonic()
+        process = subprocess.Popen(
+            command.words(out),
+            cwd=command.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            start_new_session=True,
+        )
+        waiter = _Waiter(process, stop)
+        try:
+            over = waiter.wait(timeout_s)
+            seconds = monotonic() - began
+            if not over:
+                waiter.end()
+        finally:
+            status = waiter.reap()
+        stopped = bool(stop.signals)
+        failed = status != 0 or not over
+        tails = (_tail(errors), _tail(output)) if failed else ("", "")
+    return Ended(status, seconds, not over and not stopped, stopped, *tails)
+
+
+class _Waiter:
+    """Waits for a process without reaping it: until then its process group is surely its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], stop: Stop) -> None:
+        self._process, self._stop = process, stop
+        self._descriptor = -1
+        with suppress(OSError):  # Linux before 5.3, and sandboxes without the call
+            self._descriptor = os.pidfd_open(process.pid)
+
+    def wait(self, seconds: float | None) -> bool:
+        """Return whether the process has ended; False when the time is up, or at a signal."""
+        until = None if seconds is None else monotonic() + seconds
+        while True:
+            if self._ended():
+                return True
+            left = None if until is None else until - monotonic()
+            if self._stop.signals or (left is not None and left <= 0.0):
+                return False
+            self._sleep(left)
+
+    def _ended(self) -> bool:
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self._process.pid, flags) is not None
+
+    def _sleep(self, seconds: float | None) -> None:
+        if self._descriptor < 0:
+            sleep(_POLL_S if seconds is None else min(_POLL_S, seconds))
+            return
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        poll.register(self._stop.descriptor, select.POLLIN)
+        poll.poll(None if seconds is None else max(1.0, 1e3 * seconds))
+
+    def end(self) -> None:
+        """End the process group: ask, insist, kill; a second signal of the user kills at once."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signals = len(self._stop.signals)
+            self._signal(number)
+            until = monotonic() + _GRACE_S
+            self._stop.clear()
+            while monotonic() < until and len(self._stop.signals) == signals:
+                if self._ended():
+                    return
+                self._sleep(until - monotonic())
+            if len(self._stop.signals) > signals:
+                return
+
+    def reap(self) -> int:
+        """Kill what is left of the group, and return the exit status."""
+        self._signal(signal.SIGKILL)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        return self._process.wait()
+
+    def _signal(self, number: int) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+
+def _tail(file: IO[bytes]) -> str:
+    """Return the last lines of a file."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _TAIL_BYTES))
+    lines = file.read().decode("utf-8", "replace").splitlines()
+    return "\n".join(lines[-_TAIL_LINES:])

@@ -1,0 +1,142 @@
+"""What one run of a command left behind: results of benchmarks, statistics of scopes, or neither.
+
+The file is one of ``--gpu-benchmark-json``, of `BenchResult.to_json` or of `Stats.to_json`; a run
+without a file has its wall time. Each name has one time a run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuprof._common.files import open_regular
+from gpuprof._results.baselines import load_kind
+from gpuprof._results.result import BenchResult
+from gpuprof._results.verdict import difference
+from gpuprof._timing.stats import FORMAT as STATS_FORMAT
+from gpuprof._timing.stats import Stats
+from gpuprof.errors import BaselineError
+
+WALL, JSON, STATS = "wall", "json", "stats"
+MEASURES = (WALL, JSON, STATS)
+WALL_NAME = "wall time"
+SAID = {
+    WALL: "wall time of the processes",
+    JSON: "the median of each benchmark of a run",
+    STATS: "the median of each scope of a run",
+}
+_MAX_BYTES = 256 << 20
+
+
+class ReadingError(Exception):
+    """A run left nothing that can be read; the text says what was expected."""
+
+
+@dataclass(frozen=True)
+class Time:
+    """The time of one name in one run, with what it has to have in common with the others."""
+
+    ms: float
+    clock: str
+    result: BenchResult | None = None
+
+    @property
+    def tick_ms(self) -> float:
+        """The smallest step of the time."""
+        return self.result.tick_ms if self.result is not None else 0.0
+
+    def difference(self, other: Time) -> str | None:
+        """Return why this one, of the base, cannot be compared with the new one; None if it can."""
+        if self.result is not None and other.result is not None:
+            return difference(self.result, other.result)
+        if self.clock != other.clock:
+            return f"the baseline has another clock: {self.clock}, not {other.clock}"
+        return None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All times of one run."""
+
+    measure: str
+    times: Mapping[str, Time]
+
+
+def read(path: Path, measure: str | None, seconds: float) -> Reading:
+    """Read what a run that took `seconds` left at `path`; None for `measure` finds out what."""
+    there = measure != WALL and _size(path) > 0
+    if measure == WALL or (measure is None and not there):
+        return Reading(WALL, {WALL_NAME: Time(1e3 * seconds, "wall")})
+    if not there:
+        wanted = "--gpu-benchmark-json={out}" if measure == JSON else "--stats {out}"
+        message = (
+            f"it left no file: give it the file's name with {{out}} in the command, as in "
+            f"{wanted}, or let it write to the path in the variable GPUPROF_AB_OUT"
+        )
+        raise ReadingError(message)
+    data = _stats_data(path)
+    found = STATS if data is not None else JSON
+    if measure is not None and found != measure:
+        what = {STATS: "statistics of scopes", JSON: "results of benchmarks"}
+        message = f"it left {what[found]}, where --measure {measure} expects {what[measure]}"
+        raise ReadingError(message)
+    times = _of_results(path) if data is None else _of_stats(data)
+    if not times:
+        message = "it left a file in which nothing was measured"
+        raise ReadingError(message)
+    return Reading(found, times)
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
+
+
+def _stats_data(path: Path) -> dict[str, Any] | None:
+    """Return the content of a file of statistics; None for any other."""
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            raw = file.read(_MAX_BYTES + 1)
+        data = json.loads(raw) if len(raw) <= _MAX_BYTES else None
+    except (OSError, ValueError, RecursionError):
+        return None  # the reader of results says what is wrong
+    return data if isinstance(data, dict) and data.get("format") == STATS_FORMAT else None
+
+
+def _of_stats(data: Mapping[str, Any]) -> dict[str, Time]:
+    try:
+        stats = Stats.from_dict(data)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        message = f"its statistics cannot be read: {error!r}"
+        raise ReadingError(message) from error
+    found = {}
+    for key, row in stats.items():
+        if not row.time.count:
+            continue
+        if isinstance(key, str):
+            name = key
+        else:
+            which, clock = key
+            name = f"{which if isinstance(which, str) else ' > '.join(which)} ({clock})"
+        found[name] = Time(row.time.p50, row.clock)
+    return found
+
+
+def _of_results(path: Path) -> dict[str, Time]:
+    try:
+        _, runs = load_kind(path)
+    except BaselineError as error:
+        raise ReadingError(str(error)) from error
+    if len(runs) != 1:
+        message = f"it left a file with {len(runs)} runs; expected that of one run"
+        raise ReadingError(message)
+    return {
+        name: Time(result.median_ms, result.clock, result)
+        for name, result in runs[0].results.items()
+    }
