@@ -37,10 +37,10 @@ _FLAGS = (
 )
 # Chromium reads commands from descriptor 3 and answers on 4.
 _WITH_PIPES = """
-import os, sys
-commands, answers = int(sys.argv[1]), int(sys.argv[2])
-os.dup2(os.dup(answers) if answers == 3 else answers, 4)
+import fcntl, os, sys
+commands, answers = (fcntl.fcntl(int(each), fcntl.F_DUPFD, 10) for each in sys.argv[1:3])
 os.dup2(commands, 3)
+os.dup2(answers, 4)
 os.execv(sys.argv[3], sys.argv[3:])
 """
 

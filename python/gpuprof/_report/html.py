@@ -41,7 +41,7 @@ def write_report(
         The file, written whole or not at all.
     stats : Stats, optional
         Statistics of scopes; several as a list, or as a dict whose keys are their headings.
-    results : BenchResult or CompareResult, optional
+    results : BenchResult, CompareResult or SweepResult, optional
         What benchmarks found; several as a list or a dict. A pair of a result and its `Decision`
         is shown with the verdict.
     graphs : CapturedGraph, optional
@@ -103,8 +103,7 @@ def _of_stats(given: Any) -> list[tuple[str, str]]:
     expected = "Stats, or a list or dict of them"
     pairs = _named("stats", given, (Stats,), expected)
     return [
-        (f"Scopes: {name}" if name else "Scopes", sections.stats_part(each))
-        for name, each in pairs
+        (f"Scopes: {name}" if name else "Scopes", sections.stats_part(each)) for name, each in pairs
     ]
 
 
@@ -113,8 +112,10 @@ def _of_results(given: Any) -> list[tuple[str, str]]:
     expected = "a BenchResult, a CompareResult, a (BenchResult, Decision) pair, or a list or dict"
     alone: list[tuple[BenchResult, Decision | None]] = []
     compared = []
-    if _is_pair(given):
-        given = [given]
+    if isinstance(given, tuple):
+        given = [given] if _is_pair(given) else [*given]
+    elif not isinstance(given, CompareResult):
+        given = getattr(given, "results", given)  # of a sweep
     for name, each in _named("results", given, (BenchResult, CompareResult, tuple), expected):
         if isinstance(each, CompareResult):
             heading = f"Comparison: {name}" if name else "Comparison"

@@ -35,6 +35,8 @@ th,td{padding:.25rem .6rem;border-bottom:1px solid var(--line);text-align:right;
 vertical-align:top;white-space:nowrap}
 th{background:var(--card)}.left{text-align:left}
 td.name{white-space:normal;min-width:9rem;max-width:26rem}
+.sorted td.name,.sorted th:first-child{position:sticky;left:0}
+.sorted td.name{background:var(--back)}
 th button{all:unset;cursor:pointer;font-weight:600}
 th button:focus-visible{outline:2px solid var(--bar)}
 th[aria-sort=descending] button::after{content:" \\2193"}
@@ -45,7 +47,7 @@ min-width:1px}
 .ambiguous,.nodata,.incomparable{color:var(--doubt);font-weight:600}
 details{border:1px solid var(--line);border-radius:6px;padding:.4rem .7rem;margin:.4rem 0;
 overflow-x:auto}
-summary{cursor:pointer}
+summary{cursor:pointer}details td{white-space:normal}
 svg{max-width:100%;height:auto}
 .drawing{overflow-x:auto}.drawing svg{background:#fff;color:#1c2126}
 ul{padding-left:1.2rem}
@@ -121,12 +123,16 @@ def table(
     tree.
     """
     kept = [
-        place for place in range(len(columns)) if not place or any(line[place].text for line in lines)
+        place
+        for place in range(len(columns))
+        if not place or any(line[place].text for line in lines)
     ]
-    numeric = [any(line[place].value is not None for line in lines) for place in range(len(columns))]
+    numeric = [
+        any(line[place].value is not None for line in lines) for place in range(len(columns))
+    ]
     head = "".join(
         f'<th scope="col" data-kind="{"number" if numeric[place] else "text"}"'
-        f'{"" if numeric[place] else _LEFT}>'
+        f"{'' if numeric[place] else _LEFT}>"
         f'<button type="button">{escaped(columns[place])}</button></th>'
         for place in kept
     )
@@ -163,7 +169,9 @@ def _cell(cell: Cell, *, is_name: bool, numeric: bool, depth: int) -> str:
     if cell.style:
         content = f'<span class="{cell.style}">{content}</span>'
     if cell.bar is not None:
-        content += f'<span class="bar" style="width:{100 * min(max(cell.bar, 0.0), 1.0):.1f}%"></span>'
+        content += (
+            f'<span class="bar" style="width:{100 * min(max(cell.bar, 0.0), 1.0):.1f}%"></span>'
+        )
     return f"<td {' '.join(attributes)}>{content}</td>" if attributes else f"<td>{content}</td>"
 
 

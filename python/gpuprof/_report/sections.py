@@ -11,7 +11,7 @@ from gpuprof._display.tree import tree_lines
 from gpuprof._report.page import Cell, details, escaped, notes, table
 from gpuprof._results.comparison import CompareResult
 from gpuprof._results.decision import Decision
-from gpuprof._results.result import BenchResult, cells, headline
+from gpuprof._results.result import BenchResult, cells
 from gpuprof._timing.rows import Row, Summary
 from gpuprof._timing.stats import Stats
 
@@ -152,7 +152,7 @@ def comparison_part(found: CompareResult) -> str:
 
 
 def _histograms(results: Sequence[BenchResult]) -> str:
-    parts = [details(headline(each), each._repr_html_()) for each in results[:MOST_DETAILS]]
+    parts = [details(each.name, each._repr_html_()) for each in results[:MOST_DETAILS]]
     left = len(results) - len(parts)
     more = [f"{left:,} more results have no histogram here"] if left > 0 else []
     return "".join(parts) + notes(more)
