@@ -69,6 +69,9 @@ def write_report(
         from gpuprof._timing.scope import stats as own_stats
 
         stats = own_stats()
+    if history is not None and not hasattr(history, "to_svg"):
+        message = f"history: expected a History, got {type(history).__name__}"
+        raise TypeError(message)
     found = [
         *_of_stats(stats),
         *_of_results(results),
