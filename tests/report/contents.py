@@ -8,6 +8,7 @@ from gpuprof import CompareResult, Decision, Row, Stats, Summary, Verdict
 from tests.support.benchmark_results import bench, wavering
 
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\">&amp;\u202e\n'\"<b>"
+SHOWN = HOSTILE.replace("\u202e", r"\u202e").replace("\n", r"\x0a")  # as people see it
 LONG = "a_name_without_a_place_to_break_" * 8
 
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof._common.text import shown_text
 from tests.fake_driver.control import FakeCuda
-from tests.report.contents import EVERYTHING, HOSTILE, LONG
+from tests.report.contents import EVERYTHING, HOSTILE, LONG, SHOWN
 from tests.support import chromium
 from tests.support.chromium import Chromium
 
@@ -104,7 +103,7 @@ def test_it_opens_without_a_network_and_without_an_error(browser: Chromium, repo
     page = opened(browser, report)
     assert requests(page) == [report.as_uri()]
     assert complaints(page) == []
-    assert page.evaluate("document.title") == f"Nightly {shown_text(HOSTILE)}"
+    assert page.evaluate("document.title") == f"Nightly {SHOWN}"
 
 
 def test_its_policy_stops_what_is_not_its_own(browser: Chromium, report: Path) -> None:
@@ -115,7 +114,7 @@ def test_its_policy_stops_what_is_not_its_own(browser: Chromium, report: Path) -
         <script src="http://127.0.0.1:9/x.js"></script>"""
     report.write_text(text.replace("<main>", injected), "utf-8")
     page = opened(browser, report)
-    assert page.evaluate("document.title") == f"Nightly {shown_text(HOSTILE)}"
+    assert page.evaluate("document.title") == f"Nightly {SHOWN}"
     blocked = [
         event["params"].get("blockedReason")
         for event in page.events
@@ -130,7 +129,7 @@ def test_names_stay_text(browser: Chromium, report: Path) -> None:
     assert page.evaluate("document.querySelectorAll('img').length") == 0
     assert page.evaluate("document.scripts.length") == 1
     names = column(page, "scope")
-    assert names[:5] == ["step", "fwd", "bwd", shown_text(HOSTILE), "eval"]
+    assert names[:5] == ["step", "fwd", "bwd", SHOWN, "eval"]
     assert LONG in names
 
 
@@ -145,7 +144,7 @@ def test_a_click_sorts_within_the_tree_and_a_third_one_restores(
     browser: Chromium, report: Path
 ) -> None:
     page = opened(browser, report)
-    hostile, before = shown_text(HOSTILE), column(page, "scope")
+    hostile, before = SHOWN, column(page, "scope")
     assert click(page, "total") == "descending"
     assert column(page, "scope") == (["eval", "step", "bwd", "fwd", hostile, LONG, "load", "later"])
     assert click(page, "total") == "ascending"

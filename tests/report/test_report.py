@@ -11,7 +11,6 @@ import pytest
 
 import gpuprof
 from gpuprof import Stats
-from gpuprof._common.text import shown_text
 from tests.fake_driver.control import FakeCuda
 from tests.report.contents import (
     COMPARED,
@@ -20,6 +19,7 @@ from tests.report.contents import (
     HOSTILE,
     LONG,
     RESULTS,
+    SHOWN,
     STATS,
     History,
 )
@@ -74,7 +74,7 @@ def test_a_report_has_the_figures_of_each_scope_in_its_tree(tmp_path: Path) -> N
     assert head[:6] == ["scope", "clock", "total", "self", "% parent", "count"]
     assert head[6:10] == ["GPU p50", "GPU mean", "GPU p99", "GPU max"]
     scopes = {line[0]: dict(zip(head, line, strict=True)) for line in body}
-    assert [*scopes] == (["step", "fwd", "bwd", shown_text(HOSTILE), "eval", LONG, "later", "load"])
+    assert [*scopes] == (["step", "fwd", "bwd", SHOWN, "eval", LONG, "later", "load"])
     assert scopes["fwd"]["GPU p99"] == "3.00 ms"
     assert scopes["fwd"]["% parent"] == "25.0"
     assert scopes["step"]["self"] == "2.50 ms"
@@ -99,11 +99,11 @@ def test_a_cpu_only_report_has_no_gpu_columns(tmp_path: Path) -> None:
 def test_results_have_their_verdicts_rules_and_histograms(tmp_path: Path) -> None:
     page = written(tmp_path / "r.html", results=RESULTS)
     head, *body = page.tables[0]
-    assert [line[0] for line in body] == ["quick", shown_text(HOSTILE), LONG]
+    assert [line[0] for line in body] == ["quick", SHOWN, LONG]
     assert [line[head.index("verdict")] for line in body] == ["", "SLOW", ""]
     assert body[0][head.index("median")] == "524 µs"
     assert sum(tag == "svg" for tag, _ in page.elements) == 3
-    assert any(f"slower {shown_text(HOSTILE)}" in text for text in page.text)
+    assert any(f"slower {SHOWN}" in text for text in page.text)
 
 
 def test_a_comparison_has_ratios_and_verdicts(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_graph_is_drawn_or_listed(fake: FakeCuda, tmp_path: Path) -> None:
         fake.work(PER_THREAD_STREAM, 1)
     page = written(tmp_path / "r.html", graphs={"decode <b>": cap.graph})
     assert "decode <b>" in page.text
-    assert shown_text(HOSTILE) in page.text
+    assert SHOWN in page.text
     cap.graph.close()
     assert any("closed" in text for text in written(tmp_path / "r.html", graphs=cap.graph).text)
 
@@ -126,7 +126,7 @@ def test_a_graph_is_drawn_or_listed(fake: FakeCuda, tmp_path: Path) -> None:
 def test_a_history_has_a_plot_for_each_series(tmp_path: Path) -> None:
     page = written(tmp_path / "r.html", history=History())
     assert sum(tag == "svg" for tag, _ in page.elements) == 2
-    assert shown_text(HOSTILE) in page.text
+    assert SHOWN in page.text
 
 
 def test_sections_are_named_by_the_keys_that_are_given(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_sections_are_named_by_the_keys_that_are_given(tmp_path: Path) -> None:
     links = [found["href"] for tag, found in page.elements if tag == "a"]
     assert links == [f"#part{place}" for place in range(5)]
     assert page.text.count("Scopes: train") == 2  # in the link, and as the heading
-    assert page.text.count(f"Scopes: {shown_text(HOSTILE)}") == 2
+    assert page.text.count(f"Scopes: {SHOWN}") == 2
     assert page.text.count("Comparison") == 2
 
 

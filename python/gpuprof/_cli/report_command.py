@@ -1,4 +1,7 @@
-"""``gpuprof report``: files of results as one HTML page."""
+"""``gpuprof report``: files of results as one HTML page.
+
+Exit codes: 0 written, 1 the page cannot be written, 2 wrong usage or an input that cannot be shown.
+"""
 
 from __future__ import annotations
 
