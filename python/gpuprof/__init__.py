@@ -74,6 +74,7 @@ _NAMES = {
     "_benchmark.api": "benchmark",
     "_benchmark.compare": "compare",
     "_benchmark.sweep": "sweep | SweepPoint SweepResult",
+    "_report.html": "write_report",
     "_results.comparison": "| CompareResult CompareRow",
     "_results.decision": "| Decision MemoryDecision Verdict",
     "_results.result": "| BenchResult",

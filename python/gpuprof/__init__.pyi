@@ -118,6 +118,7 @@ from gpuprof._benchmark.compare import compare as compare
 from gpuprof._benchmark.sweep import SweepPoint as SweepPoint
 from gpuprof._benchmark.sweep import SweepResult as SweepResult
 from gpuprof._benchmark.sweep import sweep as sweep
+from gpuprof._report.html import write_report as write_report
 from gpuprof._results.comparison import CompareResult as CompareResult
 from gpuprof._results.comparison import CompareRow as CompareRow
 from gpuprof._results.decision import Decision as Decision
@@ -165,6 +166,7 @@ __all__ = [
     "trace",
     "trace_diff",
     "watch",
+    "write_report",
 ]
 
 def __dir__() -> list[str]: ...

@@ -79,10 +79,9 @@ def test_the_demo_without_a_driver_times_the_cpu_and_says_why(no_driver: Path) -
     assert first.startswith("CPU clock: ")
     assert str(no_driver) in first
     assert "no GPU time was measured" in title
-    assert [column for column in COLUMNS if column not in header] == []
+    assert [column for column in COLUMNS if column not in header] == ["GPU p50"]
     found = figures(text)
     assert list(found)[4:9] == ["step", "tokenise", "count", "sort", "hash"]
-    assert all(found[name][0] == "-" for name in ("step", "sort"))
     *_, cost, following = text.splitlines()
     assert "ns of host time on the cpu clock" in cost
     assert following.startswith("next: ")

@@ -26,11 +26,13 @@ def test_plain_text_is_aligned_and_long_cells_are_cut() -> None:
     assert second == f"{'c' * 59}…  20 ms"
 
 
-def test_the_lines_of_a_tree_are_indented_and_not_cut() -> None:
-    title, head, _, _, inner, note = TREE.plain()
+def test_the_lines_of_a_tree_are_indented_and_cut_in_the_middle() -> None:
+    title, head, rule, outer, inner, note = TREE.plain()
     assert (title, note) == ("title", "a note")
     assert head == f"scope{' ' * 55}  time"
-    assert inner == f"  {'x' * 70}     1"
+    assert outer == f"step{' ' * 56}     2"
+    assert inner == f"  {'x' * 29}…{'x' * 28}     1"
+    assert len(rule) == len(head)
 
 
 def test_markdown_has_whole_cells_and_paths_and_a_list_of_notes() -> None:

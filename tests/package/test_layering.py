@@ -25,7 +25,7 @@ LAYERS = (
     {"nvtx", "_timing"},
     {"_graphs", "_results"},
     {"_kernels"},
-    {"_callable", "_benchmark", "_distributed", "_watch"},
+    {"_callable", "_benchmark", "_distributed", "_report", "_watch"},
     {"_run"},
     {"_pytest", "_cli"},
     {"_probes", "distributed", "exporters", "torch"},

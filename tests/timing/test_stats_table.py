@@ -8,8 +8,10 @@ import pickle
 import sys
 import unicodedata
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 import gpuprof
 from gpuprof import Row, Stats, Summary
@@ -107,7 +109,11 @@ def test_a_clock_column_appears_only_with_several_clocks() -> None:
 def test_host_time_is_never_shown_as_gpu_time() -> None:
     text = repr(Stats([row("step", clock="cpu")]))
     assert "no GPU time was measured" in text
-    assert text.splitlines()[3].split()[1] == "-"
+    assert "GPU p50" not in text
+    mixed = repr(Stats([row("step", clock="cpu"), row("other")]))
+    assert mixed.splitlines()[3].split()[2] == "-"
+    waiting = repr(Stats([Row("step", "cuda", None, None, pending=1)]))
+    assert "GPU p50" in waiting
 
 
 def test_empty_statistics_say_how_to_fill_them() -> None:
@@ -149,6 +155,75 @@ def test_wide_characters_keep_the_columns_aligned() -> None:
     header, _, wide, narrow = repr(Stats([row("計測"), row("abcd")])).splitlines()[1:]
     assert header.startswith("scope  ")
     assert wide.replace("計測 ", "") == narrow.replace("abcd ", "")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["x" * 200, "計測" * 60, "e\u0301" * 100, "a\tb\nc" * 30, "\u200b한\u1161글" * 40, "😀" * 80],
+)
+@pytest.mark.parametrize("depth", [0, 1, 30, 60])
+def test_names_of_any_length_and_width_keep_the_columns_straight(name: str, depth: int) -> None:
+    outer = tuple(f"s{place}" for place in range(depth))
+    rows = [dataclasses.replace(row("short"), names=outer[: place + 1]) for place in range(depth)]
+    rows.append(dataclasses.replace(row("long"), names=(*outer, name)))
+    _, header, rule, *body = repr(Stats(rows)).splitlines()
+    # rich measures text with tables of its own.
+    assert {cell_len(line) for line in body} == {cell_len(header)} == {len(rule)}
+    assert len(rule) < 220
+
+
+def test_names_that_differ_at_their_ends_are_told_apart() -> None:
+    first, second = (f"{'a' * 70}{end}" for end in ("fwd", "bwd"))
+    text = repr(Stats([row(first), row(second)]))
+    assert "aaafwd " in text
+    assert "aaabwd " in text
+    assert f"{'a' * 60}" not in text
+
+
+def headings(text: str) -> list[str]:
+    return [each for each in text.splitlines()[1].split("  ") if each]
+
+
+def test_columns_are_those_that_are_asked_for() -> None:
+    asked = "mean, p99,max,host_min,self,count"
+    text = NESTED.table(columns=asked)
+    assert [each.strip() for each in headings(text)] == (
+        ["scope", "mean", "p99", "max", "host min", "self", "count"]
+    )
+    assert text.splitlines()[3].split() == (
+        ["step", "4.00", "ms", "4.00", "ms", "8.00", "ms", "400", "µs", "0", "ns", "10"]
+    )
+    assert NESTED.table(columns=["mean", "p99", "max", "host_min", "self", "count"]) == text
+    out = io.StringIO()
+    NESTED.print(out, columns=asked)
+    assert out.getvalue() == f"{text}\n"
+    assert "| mean | p99 |" in NESTED.to_markdown(columns="mean,p99")
+
+
+def test_a_column_of_the_gpu_that_is_asked_for_is_shown_on_any_clock() -> None:
+    text = Stats([row("step", clock="cpu")]).table(columns="gpu_mean,mean")
+    assert text.splitlines()[3].split()[:2] == ["step", "-"]
+
+
+def test_clocks_and_notes_are_shown_beside_any_columns() -> None:
+    text = Stats([row("a", dropped=3), row("b", clock="cpu")]).table(columns=["max"])
+    assert [each.strip() for each in headings(text)] == ["scope", "clock", "max", "notes"]
+
+
+@pytest.mark.parametrize("wrong", ["median", "mean,", ["mean", 3], "GPU p50"])
+def test_an_unknown_column_names_those_there_are(wrong: Any) -> None:
+    with pytest.raises(ValueError, match=r"columns is .*; expected one of 'count', 'mean'"):
+        NESTED.table(columns=wrong)
+    with pytest.raises(ValueError, match="sort is 'median'; expected one of 'path'"):
+        NESTED.table(sort="median")
+
+
+def test_sorting_keeps_the_tree() -> None:
+    assert scopes_of(NESTED.table(sort="total")) == ["step", "  bwd", "  fwd", "eval"]
+    assert scopes_of(NESTED.table(sort="path")) == ["eval", "step", "  bwd", "  fwd"]
+    stats = Stats([Row("later", "cuda", None, None, pending=1), row("a"), row("b", 2.0)])
+    assert scopes_of(stats.table(sort="gpu_max")) == ["b", "a", "later"]
+    assert scopes_of(stats.table(sort="gpu_max", columns="count")) == ["b", "a", "later"]
 
 
 def cells_of(line: str) -> list[str]:

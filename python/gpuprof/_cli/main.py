@@ -12,7 +12,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from gpuprof._cli import ab_command, compare_command, run_command, trace_command
+from gpuprof._cli import ab_command, compare_command, report_command, run_command, trace_command
 from gpuprof._cli.arguments import (
     EXIT_CODES,
     FAILED,
@@ -30,6 +30,7 @@ _MODULES = {
     "compare": compare_command,
     "run": run_command,
     "ab": ab_command,
+    "report": report_command,
 }
 
 

@@ -5,6 +5,7 @@ Values come from files as well as from callers, so they are shortened in the tex
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -92,3 +93,19 @@ def level_outside() -> int:
         frame = frame.f_back
         level += 1
     return level
+
+
+def json_object(text: str | bytes) -> Mapping[str, Any]:
+    """Return the object that JSON text holds; ValueError says what it is instead."""
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        message = f"the text is no JSON: {error}"
+        raise ValueError(message) from None
+    except TypeError:
+        message = f"text is {shortened(text)}; expected what to_json() returns"
+        raise ValueError(message) from None
+    if not isinstance(data, Mapping):
+        message = f"the text holds {shortened(data)}; expected an object, as to_json() writes one"
+        raise ValueError(message)
+    return data

@@ -46,18 +46,44 @@ def shown_text(text: str) -> str:
     return output_text(text).translate(_VISIBLE)
 
 
-def cut(text: str, columns: int = MAX_NAME_COLUMNS) -> str:
-    """Return the beginning of `text`, with an ellipsis where it is longer."""
-    return text if len(text) <= columns else f"{text[: columns - 1]}…"
+def cut(text: str, columns: int = MAX_NAME_COLUMNS, *, middle: bool = False) -> str:
+    """Return what of `text` fits into so many columns, with an ellipsis where it is longer.
+
+    That is its beginning, or with `middle` both of its ends: paths and kernels differ late.
+    """
+    if width(text) <= columns:
+        return text
+    end = _fitting(text[::-1], (columns - 1) // 2)[::-1] if middle else ""
+    while end and not width(end[0]):  # a mark without the character that it is drawn with
+        end = end[1:]
+    return f"{_fitting(text, columns - 1 - width(end))}…{end}"
+
+
+def _fitting(text: str, columns: int) -> str:
+    """Return the longest beginning of `text` that has at most so many columns."""
+    room = columns
+    for place, character in enumerate(text):
+        room -= width(character)
+        if room < 0:
+            return text[:place]
+    return text
 
 
 def width(text: str) -> int:
-    """Return how many columns a terminal gives `text`."""
+    """Return how many columns a terminal gives `text`, which holds no control character."""
     if text.isascii():
         return len(text)
-    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
-    marks = sum(unicodedata.combining(character) != 0 for character in text)
-    return len(text) + wide - marks
+    return sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    if unicodedata.east_asian_width(character) in "WF":
+        return 2
+    # Marks and joiners are drawn with the character before them; so are the later parts of a
+    # Hangul syllable. The soft hyphen is the one formatting character that terminals draw.
+    code = ord(character)
+    joins = unicodedata.category(character) in {"Mn", "Me", "Cf"} and code != 0xAD
+    return 0 if joins or 0x1160 <= code <= 0x11FF else 1
 
 
 def in_markdown(text: str) -> str:

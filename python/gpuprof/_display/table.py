@@ -14,9 +14,18 @@ from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
 from gpuprof._common.checks import choice
-from gpuprof._common.text import MAX_NAME_COLUMNS, cut, in_markdown, shown_text, width, write_text
+from gpuprof._common.text import (
+    MAX_NAME_COLUMNS,
+    MAX_TEXT_BYTES,
+    cut,
+    in_markdown,
+    shown_text,
+    width,
+    write_text,
+)
 
 MAX_INDENT = 40
+_LEAST_LABEL = 24  # columns of a name that stay, however deep it is nested
 _RICH_LABEL, _RICH_TEXT = 8, 10  # columns of a terminal that these get at least
 STYLES = ("auto", "rich", "plain")
 
@@ -27,8 +36,9 @@ class Table:
 
     The columns named in `left` are left-aligned, the others right-aligned.
 
-    With `depths`, one for each line, it is a tree: the first cell of each line is indented, and no
-    cell is cut. Forms that do not indent show `paths` in place of the first cells.
+    With `depths`, one for each line, it is a tree: the first cell of each line is indented. Forms
+    that do not indent show `paths` in place of the first cells. Plain text cuts long cells so that
+    the columns stay below each other; the other forms have them whole.
     """
 
     columns: Sequence[str]
@@ -84,15 +94,15 @@ class Table:
             yield self._rich_grid(options.max_width)
         yield from (text(shown_text(note), style="dim") for note in self.notes)
 
-    def _cells(self) -> list[list[str]]:
-        """Return all cells as plain text shows them, the head first."""
-        if not self.depths:
-            return [
-                [cut(shown_text(cell)) for cell in line] for line in (self.columns, *self.lines)
-            ]
+    def _cells(self, label: int = MAX_NAME_COLUMNS) -> list[list[str]]:
+        """Return all cells as text, the head first; the labels of a tree in so many columns."""
         grid = [[shown_text(cell) for cell in line] for line in (self.columns, *self.lines)]
+        if not self.depths:
+            return [[*map(cut, line)] for line in grid]
         for line, depth in zip(grid[1:], self.depths, strict=True):
-            line[0] = "  " * min(depth, MAX_INDENT) + line[0]
+            indent = "  " * min(depth, MAX_INDENT)
+            room = max(label - len(indent), _LEAST_LABEL)
+            line[0] = indent + cut(line[0], room, middle=True)
         return grid
 
     def _plain_grid(self) -> list[str]:
@@ -100,8 +110,6 @@ class Table:
             return []
         grid = self._cells()
         widths = [max(map(width, column)) for column in zip(*grid, strict=True)]
-        if self.depths:  # a longer name pushes its own line only
-            widths[0] = min(widths[0], MAX_NAME_COLUMNS)
         text = []
         for line in grid:
             padded = []
@@ -142,7 +150,7 @@ class Table:
             show_edge=False,
             collapse_padding=True,
         )
-        head, *body = self._cells()
+        head, *body = self._cells(MAX_TEXT_BYTES)  # which rich folds
         for place, cells in enumerate(zip(*body, strict=True)):
             column = head[place]
             # Headings on two lines leave a narrow terminal's width to the figures.

@@ -5,13 +5,11 @@ Names are escaped: whatever a kernel is called, the text describes the same node
 
 from __future__ import annotations
 
-import errno
 import html
 import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuprof._common.text import shown_text
@@ -27,7 +25,7 @@ from gpuprof._graphs.nodes import (
     scope_text,
     short_name,
 )
-from gpuprof._trace.files import writing
+from gpuprof._trace.files import write_whole
 
 if TYPE_CHECKING:
     from gpuprof._core import GraphNode
@@ -106,23 +104,7 @@ def _escaped(text: str) -> str:
 
 def write_dot(path: str | os.PathLike[str], text: str) -> None:
     """Write `text` to `path`, whole or not at all. Raises OSError that names `path`."""
-    name: object = os.fspath(path) if isinstance(path, os.PathLike) else path
-    if not isinstance(name, str):
-        message = f"path: expected a str or os.PathLike of str, got {name!r}"
-        raise TypeError(message)
-    if not name or "\0" in name:
-        message = f"path: expected the name of a file to write, got {name!r}"
-        raise ValueError(message)
-    target = Path(name)
-    if target.is_dir():
-        reason = "is a directory; expected the name of a file to write"
-        raise IsADirectoryError(errno.EISDIR, reason, name)
-    try:
-        with writing(target) as file:
-            file.write(text.encode(errors="replace"))
-    except OSError as error:
-        # The original one may name the temporary file, or nothing.
-        raise OSError(error.errno, error.strerror or str(error), name) from error
+    write_whole(path, text)
 
 
 def html_view(nodes: Nodes, edges: Edges, name: str, facts: Mapping[str, str]) -> str:

@@ -205,7 +205,7 @@ def _failed(path: Path, what: str, error: OSError) -> BaselineError:
 
 def read(path: Path) -> list[Run]:
     """Read a baseline file; BaselineError if it is missing, damaged or of another format."""
-    data = _load(path)
+    data = load_data(path)
     try:
         return _baseline(data)
     except ValueError as error:
@@ -224,7 +224,7 @@ def load_file(path: str | Path) -> list[Run]:
 def load_kind(path: str | Path) -> tuple[str, list[Run]]:
     """Read a file as `load_file` does, and return its format with the runs."""
     path = Path(path)
-    data = _load(path)
+    data = load_data(path)
     try:
         kind = data.get("format") if isinstance(data, dict) else None
         if kind == FORMAT:
@@ -261,7 +261,8 @@ def encode(runs: Sequence[Run]) -> bytes:
     return "\n".join([head, ",\n".join(parts), "]}", ""]).encode("ascii")
 
 
-def _load(path: Path) -> Any:
+def load_data(path: Path) -> Any:
+    """Read a file as JSON of bounded size and depth; BaselineError says why it cannot be."""
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             raw = file.read(MAX_BYTES + 1)

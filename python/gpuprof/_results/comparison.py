@@ -5,18 +5,20 @@ It holds no function or event, never waits, and can be pickled, sent elsewhere a
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
+from gpuprof._common.checks import shortened
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration
+from gpuprof._display.records import Cell, Records
 from gpuprof._display.table import Table
 from gpuprof._results import statistics
 from gpuprof._results.decision import Decision, Verdict
+from gpuprof._results.export import Exports, records_of
 from gpuprof._results.result import LEFT, BenchResult, cells, headline, how, warnings_of
 
 FORMAT = "gpuprof-comparison"
@@ -57,6 +59,17 @@ class CompareRow:
         said = "" if self.decision is None else f"; {_ratio(self)} {self.decision}"
         return shown_text(headline(self.result)) + said
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CompareRow:
+        """Build one from what `to_dict` returned; ValueError says what is wrong."""
+        ratio, interval, decision = data["ratio"], data["interval"], data["decision"]
+        return cls(
+            BenchResult.from_dict(data["result"]),
+            math.nan if ratio is None else float(ratio),
+            None if interval is None else (float(interval[0]), float(interval[1])),
+            None if decision is None else Decision.from_dict(decision),
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain data."""
         return {
@@ -67,7 +80,7 @@ class CompareRow:
         }
 
 
-class CompareResult(Mapping[str, CompareRow]):
+class CompareResult(Exports, Mapping[str, CompareRow]):
     """What `compare` found: for each name its row, in the order given.
 
     The first function is what the others are compared with.
@@ -168,9 +181,36 @@ class CompareResult(Mapping[str, CompareRow]):
             "rows": [row.to_dict() for row in self._rows.values()],
         }
 
-    def to_json(self, indent: int | None = None) -> str:
-        """Return `to_dict` as strict JSON, in ASCII."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+    @classmethod
+    def from_dict(cls, data: Any) -> CompareResult:
+        """Build one from what `to_dict` returned, with the verdicts that it holds.
+
+        Raises
+        ------
+        ValueError
+            If `data` is something else, or of a version that this one cannot read.
+        """
+        found = (data.get("format"), data.get("version")) if isinstance(data, Mapping) else data
+        if found != (FORMAT, VERSION) or "rows" not in data or not data["rows"]:
+            message = (
+                f"data has format and version {shortened(found)}; expected {FORMAT!r} and "
+                f"{VERSION}: pass what CompareResult.to_dict() of a matching gpuprof returned"
+            )
+            raise ValueError(message)
+        self = cls.__new__(cls)
+        try:
+            rows = [CompareRow.from_dict(row) for row in data["rows"]]
+            self.threshold, self.seed = data["threshold"], data["seed"]
+            self.warnings, self.created = tuple(data["warnings"]), str(data["created"])
+            self.rounds, self.confidence = data["rounds"], data["confidence"]
+        except (KeyError, TypeError, IndexError) as error:
+            message = f"the comparison is damaged: {type(error).__name__}: {error}"
+            raise ValueError(message) from None
+        self._rows = {row.result.name: row for row in rows}
+        return self
+
+    def _records(self, samples: bool) -> Records:
+        return records_of(self.results, samples, [_judged(row) for row in self._rows.values()])
 
     def to_markdown(self) -> str:
         """Return a Markdown table, a line for each function."""
@@ -251,6 +291,21 @@ def _ratio(row: CompareRow) -> str:
     if row.interval is None:
         return f"{row.ratio:.3f}"
     return f"{row.ratio:.3f} ({row.interval[0]:.3f} to {row.interval[1]:.3f})"
+
+
+def _judged(row: CompareRow) -> dict[str, Cell]:
+    """Return what a comparison adds to the record of a result."""
+    low, high = row.interval or (None, None)
+    decision = row.decision
+    return {
+        "ratio": row.ratio,
+        "ratio_low": low,
+        "ratio_high": high,
+        "verdict": None if decision is None else decision.verdict.value,
+        "p_value": None if decision is None else decision.p_value,
+        "floor": None if decision is None else decision.floor,
+        "rule": None if decision is None else decision.rule,
+    }
 
 
 def joint_confidence(ratios: int) -> float:

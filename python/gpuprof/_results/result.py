@@ -7,7 +7,6 @@ driver; it can be pickled, written as JSON, read elsewhere and shown there. Time
 from __future__ import annotations
 
 import html
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -19,8 +18,10 @@ from gpuprof._common.text import plain_data, shown_text
 from gpuprof._common.units import duration, interval_text
 from gpuprof._display import histogram
 from gpuprof._display.histogram import Bin
+from gpuprof._display.records import Records
 from gpuprof._display.table import Table, aligned, html_list
 from gpuprof._results import statistics, texts
+from gpuprof._results.export import Exports, records_of
 from gpuprof._results.fields import CHECKS
 
 FORMAT = "gpuprof-result"
@@ -31,7 +32,7 @@ _NEWER = frozenset({"noise", "memory", "peaks"})  # fields that older results do
 
 
 @dataclass(frozen=True)
-class BenchResult:
+class BenchResult(Exports):
     """What `benchmark` measured: the time of one call, sample by sample.
 
     Attributes
@@ -308,9 +309,8 @@ class BenchResult:
             "summary": {name: plain_data(getattr(self, name)) for name in _SUMMARY},
         }
 
-    def to_json(self, indent: int | None = None) -> str:
-        """Return `to_dict` as strict JSON, in ASCII."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+    def _records(self, samples: bool) -> Records:
+        return records_of([self], samples)
 
     def to_markdown(self) -> str:
         """Return a Markdown table of the figures, with the warnings below."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -203,24 +204,108 @@ class Stats(Mapping[Key, Row]):
         """Return `to_dict` as strict JSON, in ASCII."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
-    def _table(self) -> Table:
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Stats:
+        """Build one from what `to_json` returned; ValueError if `text` is something else."""
+        from gpuprof._common.checks import json_object
+
+        return cls.from_dict(json_object(text))
+
+    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
+        """Return all rows as CSV (RFC 4180), or write them to a file.
+
+        Units are in the head: ``gpu_mean_ms``. What was not measured is empty.
+
+        Parameters
+        ----------
+        path
+            The file, in UTF-8, written whole or not at all. None returns the text.
+        """
+        from gpuprof._timing.stats_export import to_csv
+
+        return to_csv(self, path)
+
+    def to_frame(self) -> Any:
+        """Return the columns of `to_csv` as a pandas DataFrame.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            Without pandas; it comes with ``pip install 'gpuprof[pandas]'``.
+        """
+        from gpuprof._timing.stats_export import to_frame
+
+        return to_frame(self)
+
+    def merge(self, *others: Stats) -> Stats:
+        """Return the statistics of several processes, such as workers, as one.
+
+        Rows of the same names and clock become one row: counts, totals, dropped samples and the
+        like are added up, means follow from these, `min` and `max` are those of all. What cannot
+        be known from summaries is NaN where several parts have samples: the quantiles, and
+        `first`. Torch's memory is left out, because devices of several processes may be the same.
+
+        Parameters
+        ----------
+        *others
+            What is merged; this object and they stay as they are.
+        """
+        from gpuprof._timing.stats_merge import merged
+
+        parts = (self, *others)
+        dropped = sum(part.dropped for part in parts)
+        created = max(part.created for part in parts)
+        return Stats(merged(part.values() for part in parts), dropped=dropped, created=created)
+
+    def _table(self, sort: str | None = None, columns: str | Iterable[str] | None = None) -> Table:
         # Imported where something is shown: the first scope of a program imports this module.
         from gpuprof._timing import stats_table
 
         footers = stats_table.footers(self.dropped, self.memory)
-        return stats_table.table(list(self.values()), self.self_ms, self.share, footers)
+        return stats_table.table(self, footers, sort=sort, columns=columns)
 
-    def to_markdown(self) -> str:
-        """Return a Markdown table, a line for each row."""
+    def to_markdown(
+        self, *, sort: str | None = None, columns: str | Iterable[str] | None = None
+    ) -> str:
+        """Return a Markdown table, a line for each row; `sort` and `columns` are as in `table`."""
         from gpuprof._timing.stats_table import markdown
 
-        return markdown(self._table())
+        return markdown(self._table(sort, columns))
 
     def tree(self) -> str:
         """Return the table as plain text, indented by nesting."""
-        return "\n".join(self._table().plain())
+        return self.table()
 
-    def print(self, file: TextIO | None = None, *, style: str = "auto") -> None:
+    def table(self, *, sort: str | None = None, columns: str | Iterable[str] | None = None) -> str:
+        """Return the tree table as plain text, with the columns and in the order asked for.
+
+        Parameters
+        ----------
+        sort
+            A column, whose largest value comes first among the rows of one parent, or ``"path"``.
+            None is the order of the first entries.
+        columns
+            Which columns, in a list or separated by commas: ``mean``, ``min``, ``p50``, ``p90``,
+            ``p99``, ``max``, ``first``, ``total`` and ``count`` of the row's clock, the same with
+            ``gpu_`` or ``host_`` before them; ``self``, ``share``, ``flops_per_s``,
+            ``bytes_per_s``, ``peak_share``, ``peak_memory``, ``memory_change``. None is a choice
+            of these that suits the rows.
+
+        Raises
+        ------
+        ValueError
+            There is no such column; it names those there are.
+        """
+        return "\n".join(self._table(sort, columns).plain())
+
+    def print(
+        self,
+        file: TextIO | None = None,
+        *,
+        style: str = "auto",
+        sort: str | None = None,
+        columns: str | Iterable[str] | None = None,
+    ) -> None:
         """Write the tree table.
 
         Parameters
@@ -230,10 +315,12 @@ class Stats(Mapping[Key, Row]):
         style
             ``"plain"``, ``"rich"``, or ``"auto"``: rich on a terminal. Where rich is not installed
             the table is plain.
+        sort, columns
+            As in `table`.
         """
         from gpuprof._display.table import write
 
-        write(self._table(), file, style)
+        write(self._table(sort, columns), file, style)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the median of each row as a bar, with a whisker up to its 90th percentile.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import gpuprof._core as _core
+from gpuprof._common.checks import choice
 from gpuprof._common.text import in_markdown, shown_text
 from gpuprof._common.units import NOTHING, byte_size, duration, rate
 from gpuprof._display.table import Table
@@ -16,40 +17,72 @@ from gpuprof._timing.rows import Row
 
 if TYPE_CHECKING:
     from gpuprof._frameworks.torch import TorchMemory
-    from gpuprof._timing.memory import MemoryUse
     from gpuprof._timing.work import Work
 
 MAX_BARS = 40
 
 
+# The columns that are shown unless others are asked for.
+DEFAULT = (
+    "gpu_p50",
+    "host_p50",
+    "count",
+    "total",
+    "self",
+    "share",
+    "first",
+    "flops_per_s",
+    "bytes_per_s",
+    "peak_share",
+    "peak_memory",
+    "memory_change",
+)
+_TIMES = ("mean", "min", "p50", "p90", "p99", "max", "first", "total")
+_HEADINGS = {
+    "self": "self",
+    "share": "% parent",
+    "first": "first call",
+    "flops_per_s": "FLOP/s",
+    "bytes_per_s": "bytes/s",
+    "peak_share": "% of peak",
+    "peak_memory": "peak memory",
+    "memory_change": "memory change",
+}
+_CLOCKS = {"": "", "gpu_": "GPU ", "host_": "host "}
+# What can be asked for, with the heading of each.
+HEADINGS = {
+    **{
+        f"{clock}{figure}": f"{shown}{_HEADINGS.get(figure, figure) if not clock else figure}"
+        for clock, shown in _CLOCKS.items()
+        for figure in ("count", *_TIMES)
+    },
+    **_HEADINGS,
+}
+Columns: TypeAlias = "str | Iterable[str] | None"
+
+
+class Rows(Protocol):
+    """Statistics: all rows, and what each of them is among the others."""
+
+    def values(self) -> Iterable[Row]: ...
+    def self_ms(self, row: Row, /) -> float: ...
+    def share(self, row: Row, /) -> float | None: ...
+
+
 def table(
-    rows: Sequence[Row],
-    self_ms: Callable[[Row], float],
-    share: Callable[[Row], float | None],
-    notes: Sequence[str],
+    stats: Rows, notes: Sequence[str], *, sort: str | None = None, columns: Columns = None
 ) -> Table:
     """Return the table of the rows; columns that would say nothing are left out."""
-    tree = tree_lines(rows)
+    rows = list(stats.values())
+    wanted = _default(rows) if columns is None else _wanted(columns)
+    tree = tree_lines(sorted_rows(stats, sort))
     clocks = list(dict.fromkeys(row.clock for row in rows))
     cells = []
     for line in tree:
-        row, part = line.row, share(line.row)
-        cells.append(
-            {
-                "scope": line.label,
-                "clock": row.clock if len(clocks) > 1 else "",
-                "GPU p50": duration(row.gpu.p50),
-                "host p50": duration(row.host.p50),
-                "count": f"{row.time.count:,}",
-                "total": duration(row.time.total) if row.time.count else NOTHING,
-                "self": duration(self_ms(row)) if row.time.count else NOTHING,
-                "% parent": NOTHING if part is None else f"{100 * part:.1f}",
-                "first call": duration(row.time.first),
-                **_work_cells(row.work),
-                **_memory_cells(row.memory),
-                "notes": _notes(row),
-            }
-        )
+        row = line.row
+        figures = {HEADINGS[name]: _cell(stats, row, name) for name in wanted}
+        clock = row.clock if len(clocks) > 1 else ""
+        cells.append({"scope": line.label, "clock": clock, **figures, "notes": _notes(row)})
     return Table(
         [*cells[0]] if cells else [],
         [[*line.values()] for line in cells],
@@ -61,25 +94,90 @@ def table(
     ).without_empty()
 
 
-def _work_cells(work: Work | None) -> dict[str, str]:
-    """Return the rates, and the larger of the shares: what limits the row, if anything does."""
+def _default(rows: Sequence[Row]) -> list[str]:
+    """Return the columns that say something of these rows."""
+    on_gpu = any(row.on_gpu for row in rows)
+    wanted = [name for name in DEFAULT if on_gpu or not name.startswith("gpu_")]
+    measured = [row.time for row in rows if row.time.count]
+    if any(math.isnan(time.p50) for time in measured):  # merged: see `Stats.merge`
+        wanted = [name.replace("p50", "mean") for name in wanted]
+    if measured and all(math.isnan(time.first) for time in measured):
+        wanted.remove("first")
+    return wanted
+
+
+def _wanted(columns: str | Iterable[str]) -> list[str]:
+    """Return the columns that are asked for, each once; ValueError names those there are."""
+    asked = columns.split(",") if isinstance(columns, str) else [*columns]
+    names = [each.strip() if isinstance(each, str) else each for each in asked]
+    return [*dict.fromkeys(choice("columns", each, HEADINGS) for each in names)]
+
+
+def sorted_rows(stats: Rows, sort: str | None) -> list[Row]:
+    """Return the rows with the largest of a column first, or by ``"path"``; None: as they are."""
+    rows = list(stats.values())
+    if sort is None:
+        return rows
+    choice("sort", sort, ("path", *HEADINGS))
+    if sort == "path":
+        return sorted(rows, key=lambda row: row.names)
+    values = {id(row): value(stats, row, sort) for row in rows}
+    known = {place: each for place, each in values.items() if math.isfinite(each)}
+    return sorted(rows, key=lambda row: -known.get(id(row), -math.inf))
+
+
+def value(stats: Rows, row: Row, column: str) -> float:
+    """Return what a column holds of a row: a time in milliseconds, or NaN for nothing."""
+    work, memory = row.work, row.memory
+    if column == "self":
+        return stats.self_ms(row) if row.time.count else math.nan
+    if column == "share":
+        return _number(stats.share(row))
+    if column in {"flops_per_s", "bytes_per_s"}:
+        return _number(getattr(work, column, None))
+    if column == "peak_share":
+        shares = (work.flops_share, work.bytes_share) if work else ()
+        known = [share for share in shares if share is not None]
+        return max(known, default=math.nan)
+    if column in {"peak_memory", "memory_change"}:
+        return _number(getattr(memory, column.replace("memory", "").strip("_"), None))
+    clock, _, figure = column.rpartition("_")
+    summary = getattr(row, clock or "time")
+    number: float = getattr(summary, figure)
+    return number if summary.count else math.nan
+
+
+def _number(found: float | None) -> float:
+    return math.nan if found is None else found
+
+
+def _cell(stats: Rows, row: Row, column: str) -> str:
+    """Return the text of a column."""
+    number = value(stats, row, column)
+    if column == "count":
+        return f"{row.time.count:,}"
+    if column in {"flops_per_s", "bytes_per_s"}:
+        return "" if math.isnan(number) else rate(number, "FLOP" if column[0] == "f" else "B")
+    if column == "peak_share":
+        return _peak_share(row.work)
+    if column == "peak_memory":
+        return "" if math.isnan(number) else byte_size(round(number))
+    if column == "memory_change":
+        return "" if math.isnan(number) else _signed_size(round(number))
+    if math.isnan(number):
+        return NOTHING
+    if column == "share":
+        return f"{100 * number:.1f}"
+    return f"{number:,.0f}" if column.endswith("count") else duration(number)
+
+
+def _peak_share(work: Work | None) -> str:
+    """Return the larger of the shares: what limits the row, if anything does."""
     if work is None:
-        return dict.fromkeys(("FLOP/s", "bytes/s", "% of peak"), "")
+        return ""
     shares = [(work.flops_share, work.peak_dtype), (work.bytes_share, "memory")]
     share, of = max(shares, key=lambda each: -1.0 if each[0] is None else each[0])
-    return {
-        "FLOP/s": rate(work.flops_per_s, "FLOP"),
-        "bytes/s": rate(work.bytes_per_s, "B"),
-        "% of peak": "" if share is None else f"{100 * share:.1f} {of}",
-    }
-
-
-def _memory_cells(memory: MemoryUse | None) -> dict[str, str]:
-    peak, change = (memory.peak, memory.change) if memory else (math.nan, math.nan)
-    return {
-        "peak memory": byte_size(round(peak)) if math.isfinite(peak) else "",
-        "memory change": _signed_size(round(change)) if math.isfinite(change) else "",
-    }
+    return "" if share is None else f"{100 * share:.1f} {of}"
 
 
 def _signed_size(size: int) -> str:

@@ -8,6 +8,7 @@ a `TraceError`; what is wrong with an output stays an `OSError`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import importlib
 import os
@@ -222,6 +223,38 @@ def writing(path: Path) -> Iterator[BinaryIO]:
                 yield cast("BinaryIO", packed)
         else:
             yield file
+
+
+def write_whole(path: str | os.PathLike[str], text: str) -> None:
+    """Write `text` as UTF-8 to `path`, whole or not at all.
+
+    Raises OSError that names `path`, TypeError and ValueError for what is no name of a file.
+    """
+    name: object = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(name, str):
+        message = f"path: expected a str or os.PathLike of str, got {name!r}"
+        raise TypeError(message)
+    if not name or "\0" in name:
+        message = f"path: expected the name of a file to write, got {name!r}"
+        raise ValueError(message)
+    target = Path(name)
+    if target.is_dir():
+        reason = "is a directory; expected the name of a file to write"
+        raise IsADirectoryError(errno.EISDIR, reason, name)
+    try:
+        with writing(target) as file:
+            file.write(text.encode(errors="replace"))
+    except OSError as error:
+        # The original one may name the temporary file, or nothing.
+        raise OSError(error.errno, error.strerror or str(error), name) from error
+
+
+def text_or_file(text: str, path: str | os.PathLike[str] | None) -> str | None:
+    """Return `text`, or None after it was written to `path` as by `write_whole`."""
+    if path is None:
+        return text
+    write_whole(path, text)
+    return None
 
 
 def _opened(path: Path) -> contextlib.AbstractContextManager[BinaryIO]:

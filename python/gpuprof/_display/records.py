@@ -1,0 +1,64 @@
+"""Records as CSV text and as a data frame, for programs: full precision, and one unit a column.
+
+A cell is text, a number, a truth value, or None. None, NaN and infinite numbers are figures that do
+not exist: an empty field, and NaN in a data frame.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from gpuprof._common.imports import need_extra
+from gpuprof._common.text import output_text
+
+Cell: TypeAlias = "str | int | float | bool | None"
+
+
+@dataclass(frozen=True)
+class Records:
+    """Columns, and a line of cells for each record."""
+
+    columns: Sequence[str]
+    lines: Sequence[Sequence[Cell]]
+
+    def csv(self) -> str:
+        """Return CSV as in RFC 4180: a head, lines that end in CR LF, quotes where needed.
+
+        Text stays as it is, line breaks in it too; NUL and lone surrogates are replaced.
+        """
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\r\n")
+        writer.writerow(self.columns)
+        writer.writerows([_field(cell) for cell in line] for line in self.lines)
+        return out.getvalue()
+
+    def frame(self, what: str) -> Any:
+        """Return a pandas DataFrame; a ModuleNotFoundError says that `what` needs pandas."""
+        pandas = need_extra("pandas", "pandas", what)
+        columns = zip(*self.lines, strict=True) if self.lines else ([] for _ in self.columns)
+        cells = {name: _column(column) for name, column in zip(self.columns, columns, strict=True)}
+        return pandas.DataFrame(cells)
+
+
+def _field(cell: Cell) -> str:
+    if isinstance(cell, str):
+        return output_text(cell)
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    return "" if _is_missing(cell) else repr(cell)
+
+
+def _column(cells: Sequence[Cell]) -> list[Cell]:
+    """Return a column of one type: without text, what is missing is NaN."""
+    if any(isinstance(cell, str) for cell in cells):
+        return [output_text(cell) if isinstance(cell, str) else cell for cell in cells]
+    return [math.nan if _is_missing(cell) else cell for cell in cells]
+
+
+def _is_missing(cell: Cell) -> bool:
+    return cell is None or (isinstance(cell, float) and not math.isfinite(cell))

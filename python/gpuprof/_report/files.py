@@ -1,0 +1,80 @@
+"""What a report is made of, read from files: statistics, results, comparisons, test sessions.
+
+Files are not trusted: they are read as baselines are, whose reader bounds size, depth and memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpuprof._results import comparison
+from gpuprof._results.baselines import load_data, load_kind
+from gpuprof._results.comparison import CompareResult
+from gpuprof._results.decision import Decision
+from gpuprof._results.result import BenchResult
+from gpuprof._timing import stats as timing_stats
+from gpuprof._timing.stats import Stats
+from gpuprof.errors import BaselineError
+
+Judged = tuple[BenchResult, "Decision | None"]
+_DAMAGE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+
+
+@dataclass
+class Contents:
+    """What files hold: statistics by the name of their file, and results in their order."""
+
+    stats: dict[str, Stats] = field(default_factory=dict)
+    results: list[Judged | CompareResult] = field(default_factory=list)
+
+
+def read(paths: Iterable[str]) -> Contents:
+    """Read files of any kind that a report can show; BaselineError says what is wrong with one."""
+    found = Contents()
+    for path in paths:
+        _add(found, Path(path))
+    return found
+
+
+def _add(found: Contents, path: Path) -> None:
+    data = load_data(path)
+    kind = data.get("format") if isinstance(data, dict) else None
+    try:
+        if kind == timing_stats.FORMAT:
+            name = path.stem if path.stem not in found.stats else str(path)
+            found.stats[name] = Stats.from_dict(data)
+            repr(found.stats[name])  # which reads all of it: damage shows here
+        elif kind == comparison.FORMAT and "rounds" in data:
+            found.results.append(CompareResult.from_dict(data))
+        elif isinstance(data, dict) and isinstance(data.get("benchmarks"), list):
+            found.results += _session(path, data["benchmarks"])
+        else:
+            found.results += _results(path)
+    except _DAMAGE as error:
+        what = type(error).__name__
+        reason = str(error) if what == "ValueError" else f"it is damaged: {what}: {error}"
+        message = f"{path} cannot be used: {reason}"
+        raise BaselineError(message) from None
+
+
+def _session(path: Path, entries: list[Any]) -> list[Judged]:
+    """Return the results of a test session with the verdicts in it."""
+    results = load_kind(path)[1][0].results  # which also checks them
+    decisions = {}
+    for entry in entries:
+        decision = entry["gpuprof"].get("decision")
+        name = str(entry.get("fullname") or entry["gpuprof"]["result"]["name"])
+        decisions[name] = None if decision is None else Decision.from_dict(decision)
+    return [(result, decisions.get(name)) for name, result in results.items()]
+
+
+def _results(path: Path) -> list[Judged]:
+    """Return the results of the last run in a baseline, or of a file with one result."""
+    _, runs = load_kind(path)
+    if not runs:
+        message = "it holds no run"
+        raise ValueError(message)
+    return [(result, None) for result in runs[-1].results.values()]

@@ -1,0 +1,154 @@
+"""A report as one HTML file that needs no network: what was measured, to be passed on and kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+import gpuprof._core as _core
+from gpuprof._common.checks import text as check_text
+from gpuprof._report import sections
+from gpuprof._report.page import document
+from gpuprof._results.comparison import CompareResult
+from gpuprof._results.decision import Decision
+from gpuprof._results.result import BenchResult
+from gpuprof._timing.stats import Stats
+from gpuprof._trace.files import write_whole
+
+TITLE = "gpuprof report"
+
+
+def write_report(
+    path: str | os.PathLike[str],
+    *,
+    stats: Any = None,
+    results: Any = None,
+    graphs: Any = None,
+    history: Any = None,
+    title: str | None = None,
+) -> None:
+    """Write a report as one HTML file that opens without a network.
+
+    It has tables that a click sorts, histograms and drawings, follows the reader's choice of dark
+    or light, and fits a phone. Nothing is loaded: its Content-Security-Policy forbids that. Names
+    are shown as text, whatever they hold.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file, written whole or not at all.
+    stats : Stats, optional
+        Statistics of scopes; several as a list, or as a dict whose keys are their headings.
+    results : BenchResult, CompareResult or SweepResult, optional
+        What benchmarks found; several as a list or a dict. A pair of a result and its `Decision`
+        is shown with the verdict.
+    graphs : CapturedGraph, optional
+        Graphs to be drawn; several as a list or a dict.
+    history : History, optional
+        Runs of benchmarks over time.
+    title : str, optional
+        The title of the page.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written.
+    TypeError
+        One of the arguments is something else; the text says what.
+
+    Notes
+    -----
+    With nothing to show, it is the statistics of this process. Graphs are drawn where Graphviz is
+    installed, and listed elsewhere.
+    """
+    if title is not None:
+        check_text("title", title)
+    if all(each is None for each in (stats, results, graphs, history)):
+        from gpuprof._timing.scope import stats as own_stats
+
+        stats = own_stats()
+    if history is not None and not hasattr(history, "to_svg"):
+        message = f"history: expected a History, got {type(history).__name__}"
+        raise TypeError(message)
+    found = [
+        *_of_stats(stats),
+        *_of_results(results),
+        *_of_graphs(graphs),
+        *([] if history is None else [("History", sections.history_part(history))]),
+    ]
+    created = datetime.now(timezone.utc).isoformat(" ", "seconds")
+    facts = f"written {created} by gpuprof {_core.build_info()['version']}"
+    write_whole(path, document(title or TITLE, facts, found))
+
+
+def _named(what: str, given: Any, kinds: tuple[type, ...], expected: str) -> list[tuple[str, Any]]:
+    """Return what is given as pairs of a name, empty where there is none, and a value."""
+    if given is None:
+        return []
+    if isinstance(given, kinds):
+        return [("", given)]
+    if isinstance(given, Mapping):
+        pairs = [(str(name), each) for name, each in given.items()]
+    elif isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
+        pairs = [("", each) for each in given]
+    else:
+        pairs = [("", given)]
+    for _, each in pairs:
+        if not isinstance(each, kinds):
+            message = f"{what}: expected {expected}, got {type(each).__name__}"
+            raise TypeError(message)
+    return pairs
+
+
+def _of_stats(given: Any) -> list[tuple[str, str]]:
+    expected = "Stats, or a list or dict of them"
+    pairs = _named("stats", given, (Stats,), expected)
+    return [
+        (f"Scopes: {name}" if name else "Scopes", sections.stats_part(each)) for name, each in pairs
+    ]
+
+
+def _of_results(given: Any) -> list[tuple[str, str]]:
+    """Return a section for all results, and one for each comparison."""
+    expected = "a BenchResult, a CompareResult, a (BenchResult, Decision) pair, or a list or dict"
+    alone: list[tuple[BenchResult, Decision | None]] = []
+    compared = []
+    if isinstance(given, tuple):
+        given = [given] if _is_pair(given) else [*given]
+    elif not isinstance(given, CompareResult):
+        given = getattr(given, "results", given)  # of a sweep
+    for name, each in _named("results", given, (BenchResult, CompareResult, tuple), expected):
+        if isinstance(each, CompareResult):
+            heading = f"Comparison: {name}" if name else "Comparison"
+            compared.append((heading, sections.comparison_part(each)))
+        elif isinstance(each, BenchResult):
+            alone.append((each, None))
+        elif _is_pair(each):
+            alone.append(each)
+        else:
+            message = f"results: expected {expected}, got a tuple of {len(each)}"
+            raise TypeError(message)
+    parts = [("Benchmarks", sections.results_part(alone))] if alone else []
+    return parts + compared
+
+
+def _is_pair(given: Any) -> bool:
+    return (
+        isinstance(given, tuple)
+        and len(given) == 2
+        and isinstance(given[0], BenchResult)
+        and isinstance(given[1], (Decision, type(None)))
+    )
+
+
+def _of_graphs(given: Any) -> list[tuple[str, str]]:
+    if given is None:
+        return []
+    from gpuprof._graphs.graph import CapturedGraph
+
+    expected = "a CapturedGraph, or a list or dict of them"
+    pairs = _named("graphs", given, (CapturedGraph,), expected)
+    named = [(name or f"graph {place}", each) for place, (name, each) in enumerate(pairs)]
+    return [("Graphs", sections.graphs_part(named))] if named else []

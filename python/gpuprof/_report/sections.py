@@ -1,0 +1,175 @@
+"""The parts of a report: statistics, results, comparisons, graphs and histories, as HTML."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from gpuprof._common.units import byte_size, duration, interval_text
+from gpuprof._display.tree import tree_lines
+from gpuprof._report.page import Cell, details, escaped, notes, table
+from gpuprof._results.comparison import CompareResult
+from gpuprof._results.decision import Decision
+from gpuprof._results.result import BenchResult, cells
+from gpuprof._timing.rows import Row, Summary
+from gpuprof._timing.stats import Stats
+
+MOST_DETAILS = 300  # histograms; each takes some 5 KB
+_MEDIAN = "median"
+_RESULT_TEXTS = ("mode", "clock", "L2", "bytes", "flops")
+
+
+def stats_part(stats: Stats) -> str:
+    """Return the tree of scopes, each with a bar: its share of all time on the same clock."""
+    shown = stats._table()
+    lines = tree_lines(stats.values())
+    roots: dict[str, float] = {}
+    for line in lines:
+        if not line.depth:
+            roots[line.row.clock] = roots.get(line.row.clock, 0.0) + line.row.time.total
+    on_gpu = any(line.row.on_gpu for line in lines)
+    several = len({line.row.clock for line in lines}) > 1
+    columns = ["scope", "clock", "total", "self", "% parent", "count"]
+    columns += [f"{clock}{figure}" for clock in _clocks(on_gpu) for figure in _FIGURES]
+    columns += ["first call", "notes"]
+    body = []
+    for line in lines:
+        row, share = line.row, stats.share(line.row)
+        has = bool(row.time.count)
+        whole = roots.get(row.clock, 0.0)
+        part = row.time.total / whole if whole > 0 else 0.0
+        body.append(
+            [
+                Cell(line.label, bar=part),
+                Cell(row.clock if several else ""),
+                _time(row.time.total if has else math.nan),
+                _time(stats.self_ms(row) if has else math.nan),
+                Cell("-" if share is None else f"{100 * share:.1f}", _known(share)),
+                Cell(f"{row.time.count:,}", row.time.count),
+                *(cell for clock in _clocks(on_gpu) for cell in _summary(_of(row, clock))),
+                _time(row.time.first),
+                Cell(_notes(row)),
+            ]
+        )
+    heading = f'<div class="faint">{escaped(shown.title)}</div>'
+    grid = table(columns, body, [line.depth for line in lines]) if body else ""
+    return f"{heading}{grid}{notes(shown.notes)}"
+
+
+_FIGURES = ("p50", "mean", "p99", "max")
+
+
+def _clocks(on_gpu: bool) -> tuple[str, ...]:
+    return ("GPU ", "host ") if on_gpu else ("host ",)
+
+
+def _of(row: Row, clock: str) -> Summary:
+    return row.gpu if clock == "GPU " else row.host
+
+
+def _summary(summary: Summary) -> list[Cell]:
+    return [_time(getattr(summary, figure)) for figure in _FIGURES]
+
+
+def _notes(row: Row) -> str:
+    counts = {what: getattr(row, what) for what in ("dropped", "pending", "failed", "skipped")}
+    found = [f"{count:,} {what}" for what, count in counts.items() if count]
+    return ", ".join([*found, *(["host-bound"] if row.host_bound else [])])
+
+
+def _time(ms: float) -> Cell:
+    return Cell(duration(ms), ms)
+
+
+def _known(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def results_part(results: Sequence[tuple[BenchResult, Decision | None]]) -> str:
+    """Return a table of results with their verdicts, and the histogram of each."""
+    lines = []
+    for result, decision in results:
+        lines.append([*_figures(result), _verdict(decision), *_texts(result)])
+    grid = table([*_COLUMNS, "verdict", *_RESULT_TEXTS], lines)
+    rules = [
+        f"{result.name}: {text}"
+        for result, decision in results
+        if decision is not None
+        for text in (decision.rule, *decision.warnings)
+        if text
+    ]
+    return grid + notes(rules) + _histograms([result for result, _ in results])
+
+
+_COLUMNS = ("name", _MEDIAN, "95 % interval", "min", "mean", "p90", "max", "samples", "memory")
+
+
+def _figures(result: BenchResult) -> list[Cell]:
+    low, high = result.interval_ms
+    peak = result.peak_bytes
+    return [
+        Cell(result.name),
+        _time(result.median_ms),
+        Cell(interval_text(low, high), high - low),
+        *(_time(ms) for ms in (result.min_ms, result.mean_ms, result.p90_ms, result.max_ms)),
+        Cell(f"{result.count:,}", result.count),
+        Cell("" if peak is None else byte_size(peak, precise=True), _known(peak)),
+    ]
+
+
+def _texts(result: BenchResult) -> list[Cell]:
+    shown = cells(result)
+    return [Cell(shown[name]) for name in _RESULT_TEXTS]
+
+
+def _verdict(decision: Decision | None) -> Cell:
+    if decision is None:
+        return Cell("")
+    grew = decision.memory is not None and decision.memory.grew
+    text = f"{decision.verdict}, MEMORY" if grew else str(decision.verdict)
+    return Cell(text, style="memory" if grew else decision.verdict.value)
+
+
+def comparison_part(found: CompareResult) -> str:
+    """Return a comparison: its table with ratios and verdicts, and the histograms."""
+    lines = []
+    for row in found.values():
+        ratio, interval = "", ""
+        if row.decision is not None:
+            ratio = f"{row.ratio:.3f}"
+            interval = "" if row.interval is None else " to ".join(f"{x:.3f}" for x in row.interval)
+        figures = _figures(row.result)
+        added = [
+            Cell(ratio, row.ratio if ratio else math.nan),
+            Cell(interval),
+            _verdict(row.decision),
+        ]
+        lines.append([*figures[:2], *added, *figures[2:], *_texts(row.result)])
+    columns = [*_COLUMNS[:2], f"ratio to {found.base}", "interval of the ratio", "verdict"]
+    grid = table([*columns, *_COLUMNS[2:], *_RESULT_TEXTS], lines)
+    return grid + notes(found._notes()) + _histograms(found.results)
+
+
+def _histograms(results: Sequence[BenchResult]) -> str:
+    parts = [details(each.name, each._repr_html_()) for each in results[:MOST_DETAILS]]
+    left = len(results) - len(parts)
+    more = [f"{left:,} more results have no histogram here"] if left > 0 else []
+    return "".join(parts) + notes(more)
+
+
+def graphs_part(graphs: Iterable[tuple[str, Any]]) -> str:
+    """Return the drawing, or the table of nodes, of each graph."""
+    return "".join(
+        f'<h3>{escaped(name)}</h3><div class="drawing">{graph._repr_html_()}</div>'
+        for name, graph in graphs
+    )
+
+
+def history_part(history: Any) -> str:
+    """Return the plot of each series of a history."""
+    series = history.series
+    names = [*series] if isinstance(series, Mapping) else [each.name for each in series]
+    return "".join(
+        f'<h3>{escaped(name)}</h3><div class="plot">{history.to_svg(name)}</div>' for name in names
+    )

@@ -1,0 +1,141 @@
+"""``gpuprof report``: the files it reads, the page it writes, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpuprof
+from gpuprof._cli.main import main
+from tests.report.contents import COMPARED, CPU_ONLY, RESULTS, STATS
+from tests.support.processes import environment
+from tests.support.pytest_projects import Project
+
+TEST = """
+def test_a(gpu_benchmark):
+    gpu_benchmark(sum, [1])
+
+def test_b(gpu_benchmark):
+    gpu_benchmark(sum, [1])
+"""
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def page_of(*arguments: str, output: str = "report.html") -> str:
+    assert main(["report", *arguments]) == 0
+    return Path(output).read_text(encoding="utf-8")
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["report", *arguments]) == 2
+    out, error = capsys.readouterr()
+    assert not out
+    assert not Path("report.html").exists()
+    return error
+
+
+def test_files_of_every_kind_become_one_page(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("train.json").write_text(STATS.to_json())
+    Path("eval.json").write_text(CPU_ONLY.to_json())
+    Path("result.json").write_text(RESULTS[0].to_json())
+    Path("compared.json").write_text(COMPARED.to_json())
+    files = ("train.json", "eval.json", "result.json", "compared.json")
+    text = page_of(*files, "-o", "out.html", "--title", "Nightly <1>", output="out.html")
+    for expected in ("Scopes: train", "Scopes: eval", ">quick<", "ratio to base", ">SLOW<"):
+        assert expected in text
+    assert "<title>Nightly &lt;1&gt;</title>" in text
+    out, error = capsys.readouterr()
+    assert not out
+    assert error.startswith("gpuprof: wrote out.html (")
+
+
+def test_files_of_one_name_are_told_apart() -> None:
+    for place in ("a", "b"):
+        Path(place).mkdir()
+        Path(place, "stats.json").write_text(CPU_ONLY.to_json())
+    text = page_of("a/stats.json", "b/stats.json")
+    assert "Scopes: stats<" in text
+    assert "Scopes: b/stats.json<" in text
+
+
+def test_a_session_of_tests_is_shown_with_its_verdicts(project: Project) -> None:
+    project.on_gpu(1.0)
+    project.pytester.makepyfile(test_it=TEST)
+    project.run("--gpu-benchmark-json=out.json").assert_outcomes(passed=2)
+    assert ">SLOW<" not in page_of("out.json")
+    project.save_runs()
+    project.times(1.0, fields=project.plan()["fields"], test_b=[1.6, 1.5])
+    project.run("--gpu-benchmark-compare=main", "--gpu-benchmark-json=out.json")
+    text = page_of("out.json")
+    assert text.count(">SLOW<") == text.count(">SAME<") == 1
+    assert "test_it.py::test_b" in text
+    (stored,) = Path(".gpuprof/baselines/main").glob("*.json")
+    assert "test_it.py::test_b" in page_of(str(stored))
+
+
+def test_the_page_can_go_to_the_standard_output(tmp_path: Path) -> None:
+    Path("stats.json").write_text(CPU_ONLY.to_json())
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuprof", "report", "stats.json", "-o", "-"],
+        env=environment(None),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.startswith("<!DOCTYPE html>")
+    assert done.stdout.endswith("</html>\n")
+    assert not done.stderr
+
+
+def damaged(change: dict[str, Any]) -> str:
+    return json.dumps({**STATS.to_dict(), **change})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "cannot be used"),
+        ("[]", "neither a baseline, nor a file of --gpu-benchmark-json, nor a result"),
+        ('{"format": "other"}', "its format is 'other'"),
+        (damaged({"version": 9}), "version 9"),
+        (damaged({"rows": [{}]}), "it is damaged: KeyError: 'gpu'"),
+        (damaged({"rows": 3}), "it is damaged: TypeError"),
+        (damaged({"memory": [{}]}), "it is damaged: KeyError: 'delta_bytes'"),
+        (json.dumps({**COMPARED.to_dict(), "rows": [{}]}), "KeyError: 'ratio'"),
+        ('{"benchmarks": []}', "it holds no benchmark"),
+        ('{"benchmarks": [3]}', "benchmarks[0] has no object 'gpuprof'"),
+        ('{"format": "gpuprof-baseline", "version": 1, "runs": []}', "it holds no run"),
+        ('{"format": "gpuprof-comparison", "version": 1, "base": {}}', "its format is 'gpuprof-c"),
+        ("[" * 100_000, "nested deeper"),
+    ],
+)
+def test_a_file_that_cannot_be_shown_is_named(
+    text: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("good.json").write_text(STATS.to_json())
+    Path("bad.json").write_text(text)
+    error = complaint(capsys, "good.json", "bad.json")
+    assert "bad.json" in error
+    assert why in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "missing.json' cannot be read" in complaint(capsys, "missing.json")
+
+
+def test_an_output_that_cannot_be_written_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("stats.json").write_text(gpuprof.Stats([]).to_json())
+    assert main(["report", "stats.json", "-o", "missing/out.html"]) == 1
+    assert "missing/out.html" in capsys.readouterr().err

@@ -1,0 +1,145 @@
+"""Results and comparisons as JSON, CSV and data frames."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprof import BenchResult, CompareResult, Verdict
+from tests.support.benchmark_results import bench, wavering
+
+HOSTILE = 'x,"y"\r\n=z'
+RESULT = bench(
+    HOSTILE,
+    [1.0, 2.0, 1 / 3],
+    clock_mhz=(1980.0, 1975.0, 1980.0),
+    params={"n": 3},
+    flops=10**9,
+    memory={"peak_bytes": 4096, "change_bytes": 0},
+    machine={"gpu": "NVIDIA H200"},
+    warnings=("one", "two"),
+)
+COMPARED = CompareResult([bench("a", wavering(1.0)), bench("b", wavering(2.0))], seed=7)
+
+
+def lines_of(text: str | None) -> list[dict[str, str]]:
+    assert text is not None
+    return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+
+
+def test_a_result_is_one_line_with_units_in_the_head() -> None:
+    (line,) = lines_of(RESULT.to_csv())
+    assert line["name"] == HOSTILE
+    assert float(line["median_ms"]) == 1.0
+    assert float(line["min_ms"]) == 1 / 3
+    assert (float(line["interval_low_ms"]), float(line["interval_high_ms"])) == RESULT.interval_ms
+    assert float(line["tflops_per_s"]) == pytest.approx(1.0)
+    assert (line["peak_bytes"], line["machine"]) == ("4096", "NVIDIA-H200")
+    assert json.loads(line["params"]) == {"n": 3}
+    assert line["warnings"] == "one; two"
+    assert (line["host_ms"], line["gbytes_per_s"]) == ("", "")
+
+
+def test_all_samples_are_lines_on_request() -> None:
+    lines = lines_of(RESULT.to_csv(samples=True))
+    assert [float(line["ms"]) for line in lines] == [1.0, 2.0, 1 / 3]
+    assert [line["sample"] for line in lines] == ["0", "1", "2"]
+    assert [float(line["clock_mhz"]) for line in lines] == [1980.0, 1975.0, 1980.0]
+    both = lines_of(COMPARED.to_csv(samples=True))
+    assert [line["name"] for line in both] == ["a"] * 40 + ["b"] * 40
+    assert both[0]["clock_mhz"] == ""
+
+
+def test_a_comparison_is_a_line_for_each_function_with_its_verdict() -> None:
+    base, new = lines_of(COMPARED.to_csv())
+    assert (base["name"], base["verdict"], base["ratio_low"]) == ("a", "", "")
+    assert (new["name"], new["verdict"]) == ("b", "slow")
+    row = COMPARED["b"]
+    assert row.interval is not None
+    assert (float(new["ratio_low"]), float(new["ratio_high"])) == row.interval
+    assert float(new["ratio"]) == row.ratio
+    assert row.decision is not None
+    assert new["rule"] == row.decision.rule
+    assert float(new["p_value"]) == row.decision.p_value
+
+
+def test_a_file_is_written_in_place_of_text(tmp_path: Path) -> None:
+    path = tmp_path / "compared.csv"
+    assert COMPARED.to_csv(path) is None
+    assert path.read_bytes().decode() == COMPARED.to_csv()
+    with pytest.raises(IsADirectoryError):
+        RESULT.to_csv(tmp_path)
+
+
+def test_data_frames_have_the_columns_of_the_csv() -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = COMPARED.to_frame()
+    assert list(frame.columns) == list(lines_of(COMPARED.to_csv())[0])
+    assert frame["verdict"].tolist()[1] == "slow"
+    assert frame["ratio_low"].isna().tolist() == [True, False]
+    samples = RESULT.to_frame(samples=True)
+    assert samples["ms"].tolist() == [1.0, 2.0, 1 / 3]
+    assert samples["sample"].dtype == "int64"
+
+
+@pytest.mark.parametrize(("found", "name"), [(RESULT, "BenchResult"), (COMPARED, "CompareResult")])
+def test_without_pandas_the_error_says_what_to_install(
+    found: BenchResult | CompareResult, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    expected = rf"{name}.to_frame\(\) needs pandas.*pip install 'gpuprof\[pandas\]'"
+    with pytest.raises(ModuleNotFoundError, match=expected):
+        found.to_frame()
+
+
+def test_results_come_back_from_json() -> None:
+    assert BenchResult.from_json(RESULT.to_json()).to_dict() == RESULT.to_dict()
+
+
+def test_a_comparison_comes_back_with_the_verdicts_that_it_held() -> None:
+    data = json.loads(COMPARED.to_json())
+    # Another version may have judged otherwise: what was said then is kept.
+    data["rows"][1]["decision"]["verdict"] = "ambiguous"
+    found = CompareResult.from_json(json.dumps(data))
+    assert found["b"].verdict is Verdict.AMBIGUOUS
+    assert found.to_dict() == data
+    assert (found.base, found.rounds, found.seed, found.threshold) == ("a", 40, 7, 0.01)
+    again = CompareResult.from_dict(COMPARED.to_dict())
+    assert repr(again) == repr(COMPARED)
+
+
+def test_a_ratio_that_does_not_exist_stays_none() -> None:
+    compared = CompareResult([bench("a", [0.0] * 8), bench("b", [1.0] * 8)])
+    assert math.isnan(compared["b"].ratio)
+    assert math.isnan(CompareResult.from_json(compared.to_json())["b"].ratio)
+    assert lines_of(compared.to_csv())[1]["ratio"] == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"format": "other"}, "data has format and version .'other', 1.; expected 'gpuprof-comp"),
+        ({"version": 2}, "version"),
+        ({"rows": []}, "pass what CompareResult.to_dict"),
+        ({"rows": [{}]}, "damaged: KeyError: 'ratio'"),
+        ({"rows": 3}, "damaged: TypeError"),
+        ({"warnings": None}, "damaged: TypeError"),
+    ],
+)
+def test_what_is_no_comparison_is_refused(change: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        CompareResult.from_dict({**COMPARED.to_dict(), **change})
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{}", "3"])
+@pytest.mark.parametrize("kind", [BenchResult, CompareResult])
+def test_other_text_is_refused(kind: type[BenchResult | CompareResult], text: str) -> None:
+    with pytest.raises(ValueError, match=r"^(the text (is no JSON|holds)|data has)"):
+        kind.from_json(text)

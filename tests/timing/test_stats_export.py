@@ -1,0 +1,262 @@
+"""Statistics in files, in data frames, and merged with those of other processes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpuprof
+from gpuprof import MemoryUse, Row, Stats, Summary, Work
+from tests.support.processes import check_python
+
+HOSTILE = 'a,"b"\r\nc\n\t=1+1;\u202e計'
+PEAK = 1e15
+
+
+def summary(*samples: float) -> Summary:
+    """What gpuprof says of these samples; all quantiles are the median here."""
+    ordered = sorted(samples)
+    middle = ordered[len(ordered) // 2]
+    return Summary(
+        len(samples),
+        math.fsum(samples),
+        math.fsum(samples) / len(samples),
+        ordered[0],
+        middle,
+        middle,
+        middle,
+        ordered[-1],
+        samples[0],
+    )
+
+
+def gpu_row(path: str, *samples: float, **more: Any) -> Row:
+    return Row(path, "cuda", summary(*samples), summary(*(ms / 2 for ms in samples)), **more)
+
+
+def cpu_row(path: str, *samples: float, **more: Any) -> Row:
+    return Row(path, "cpu", None, summary(*samples), **more)
+
+
+STATS = Stats(
+    [
+        gpu_row("step", 4.0, 6.0, dropped=2),
+        gpu_row("step/fwd", 1.0, 2.0, work=Work(2, flops=1e9, flops_per_s=1e12)),
+        cpu_row("load", 5.0, memory=MemoryUse(1, 30, 130, -10)),
+    ],
+    dropped=2,
+)
+
+
+def lines_of(text: str | None) -> list[dict[str, str]]:
+    assert text is not None
+    return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+
+
+def test_csv_has_a_line_for_each_row_and_units_in_its_head() -> None:
+    text = STATS.to_csv()
+    step, forward, load = lines_of(text)
+    assert text is not None
+    assert text.count("\r\n") == 4
+    assert step["path"] == "step"
+    assert float(step["gpu_mean_ms"]) == 5.0
+    assert float(step["gpu_max_ms"]) == 6.0
+    assert float(step["host_total_ms"]) == 5.0
+    assert float(step["self_ms"]) == 7.0
+    assert (step["dropped"], step["depth"], step["host_bound"]) == ("2", "0", "false")
+    assert float(forward["share_of_parent"]) == 0.3
+    assert float(forward["flops_per_s"]) == 1e12
+    assert (load["gpu_count"], load["gpu_mean_ms"], load["share_of_parent"]) == ("0", "", "")
+    assert float(load["memory_change_bytes"]) == -10
+
+
+def test_csv_has_the_same_columns_whatever_is_measured() -> None:
+    assert Stats([]).to_csv() == (STATS.to_csv() or "").partition("\r\n")[0] + "\r\n"
+
+
+def test_csv_keeps_every_digit_and_every_name() -> None:
+    stats = Stats([cpu_row(HOSTILE, 1 / 3, names=(HOSTILE, "a/b"))])
+    (line,) = lines_of(stats.to_csv())
+    assert float(line["host_min_ms"]) == 1 / 3
+    assert line["path"] == HOSTILE
+    assert json.loads(line["names"]) == [HOSTILE, "a/b"]
+
+
+@given(st.lists(st.text(min_size=1), min_size=1, unique=True))
+def test_any_names_come_back_from_csv(names: list[str]) -> None:
+    stats = Stats([cpu_row(name, 1.0, names=(name,)) for name in names])
+    found = [line["path"] for line in lines_of(stats.to_csv())]
+    assert found == [name.replace("\0", "\ufffd") for name in names]
+
+
+def test_text_without_a_utf_8_form_does_not_keep_a_file_from_being_written(tmp_path: Path) -> None:
+    Stats([cpu_row("a\ud800\0b", 1.0)]).to_csv(tmp_path / "a.csv")
+    assert "a\ufffd\ufffdb" in (tmp_path / "a.csv").read_text("utf-8")
+
+
+def test_csv_is_written_whole_to_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "stats.csv"
+    assert STATS.to_csv(path) is None
+    assert path.read_bytes().decode() == STATS.to_csv()
+    with pytest.raises(OSError, match=r"missing/stats\.csv"):
+        STATS.to_csv(tmp_path / "missing" / "stats.csv")
+    with pytest.raises(TypeError, match="path: expected a str"):
+        STATS.to_csv(3)  # type: ignore[arg-type]
+
+
+def test_a_data_frame_has_a_type_for_each_column() -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = STATS.to_frame()
+    assert list(frame.columns) == list(lines_of(STATS.to_csv())[0])
+    assert frame.set_index("path")["gpu_mean_ms"]["step"] == 5.0
+    assert frame["gpu_mean_ms"].dtype == "float64"
+    assert frame["flops"].isna().tolist() == [True, False, True]
+    assert frame["gpu_count"].dtype == "int64"
+    assert frame["host_bound"].dtype == "bool"
+    assert list(Stats([]).to_frame().columns) == list(frame.columns)
+
+
+def test_without_pandas_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'gpuprof\[pandas\]'"):
+        STATS.to_frame()
+
+
+def test_statistics_come_back_from_json() -> None:
+    found = Stats.from_json(STATS.to_json())
+    assert found.to_dict() == STATS.to_dict()
+    assert Stats.from_json(STATS.to_json().encode()).to_dict() == STATS.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "the text is no JSON"),
+        ("[]", r"the text holds \[\]; expected an object"),
+        ("{}", "data has format None"),
+        (None, "text is None"),
+    ],
+)
+def test_other_text_is_refused(text: Any, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        Stats.from_json(text)
+
+
+# Merging
+
+
+def test_what_adds_up_is_added_and_the_ends_are_those_of_all() -> None:
+    samples = (4.0, 6.0, 1.0, 9.0, 2.0)
+    found = Stats([gpu_row("step", *samples[:2], dropped=1, failed=2)], dropped=1).merge(
+        Stats([gpu_row("step", *samples[2:4], pending=3)], dropped=4),
+        Stats([gpu_row("step", samples[4], skipped=5)]),
+    )
+    row, whole = found["step"], summary(*samples)
+    assert (row.gpu.count, row.gpu.total) == (5, pytest.approx(whole.total))
+    assert row.gpu.mean == pytest.approx(whole.mean)
+    assert (row.gpu.min, row.gpu.max) == (whole.min, whole.max)
+    assert row.host.max == whole.max / 2
+    assert (row.dropped, row.failed, row.pending, row.skipped) == (1, 2, 3, 5)
+    assert found.dropped == 5
+
+
+def test_what_summaries_do_not_tell_is_not_claimed() -> None:
+    # Both parts have the same p90 by linear interpolation, 9; the whole has another, 10.
+    row = Stats([gpu_row("a", 0.5, 10.0)]).merge(Stats([gpu_row("a", 0.5, 10.0)]))["a"]
+    assert all(math.isnan(each) for each in (row.gpu.p50, row.gpu.p90, row.gpu.p99, row.gpu.first))
+    assert not row.host_bound
+    assert row.to_dict()["gpu"]["p50"] is None
+
+
+def test_what_one_part_alone_measured_stays_whole() -> None:
+    other = Stats([gpu_row("other", 1.0)])
+    found = STATS.merge(other, Stats([]))
+    assert [row.path for row in found.values()] == ["step", "step/fwd", "load", "other"]
+    assert found["step"].to_dict() == STATS["step"].to_dict()
+    empty = Stats([Row("step", "cuda", None, None, pending=7)])
+    assert STATS.merge(empty)["step"].gpu == STATS["step"].gpu
+    assert STATS.merge(empty)["step"].pending == 7
+    assert STATS.merge().to_dict()["rows"] == STATS.to_dict()["rows"]
+
+
+def test_clocks_and_names_with_slashes_are_kept_apart() -> None:
+    flat = cpu_row("step/fwd", 1.0, names=("step/fwd",))
+    found = Stats([gpu_row("step/fwd", 1.0)]).merge(Stats([flat]), Stats([cpu_row("step/fwd", 2)]))
+    assert len(found) == 3
+
+
+def test_merged_statistics_travel_and_show_means() -> None:
+    found = STATS.merge(STATS)
+    again = Stats.from_json(found.to_json())
+    assert again.to_dict() == found.to_dict()
+    header = repr(again).splitlines()[1]
+    assert "GPU mean" in header
+    assert "p50" not in header
+    assert "first call" not in header
+    assert again.self_ms(again["step"]) == pytest.approx(14.0)
+
+
+@pytest.mark.parametrize("known", [PEAK, None])
+def test_work_of_one_kind_is_merged_with_its_rate(known: float | None) -> None:
+    def row(count: int, flops: float, per_s: float) -> Row:
+        share = None if known is None else per_s / known
+        work = Work(count, flops, None, per_s, None, share, None, "float16" if known else "")
+        return gpu_row("a", 1.0, work=work)
+
+    work = Stats([row(2, 1e9, 1e12)]).merge(Stats([row(6, 2e9, 4e12)]))["a"].work
+    assert work is not None
+    assert work.count == 8
+    assert work.flops == pytest.approx(14e9 / 8)
+    per_s = 14e9 / (2e9 / 1e12 + 12e9 / 4e12)
+    assert work.flops_per_s == pytest.approx(per_s)
+    assert work.flops_share == (None if known is None else pytest.approx(per_s / known))
+    assert work.nbytes is work.bytes_per_s is None
+
+
+def test_work_of_both_kinds_has_no_known_weights() -> None:
+    both = Work(4, 1e9, 1e6, 1e12, 1e9)
+    work = Stats([gpu_row("a", 1.0, work=both)]).merge(Stats([gpu_row("a", 1.0, work=both)]))
+    assert work["a"].work == Work(8)
+
+
+def test_memory_is_merged_by_its_peaks_and_its_mean_change() -> None:
+    parts = [
+        Stats([cpu_row("a", 1.0, memory=MemoryUse(1, 30, 130, 10))]),
+        Stats([cpu_row("a", 1.0, memory=MemoryUse(3, 20, 900, -10, "read late"))]),
+        Stats([cpu_row("a", 1.0, memory=MemoryUse(0, math.nan, math.nan, math.nan, "no GPU"))]),
+        Stats([cpu_row("a", 1.0)]),
+    ]
+    assert parts[0].merge(*parts[1:])["a"].memory == MemoryUse(4, 30, 900, -5, "read late; no GPU")
+
+
+def test_statistics_of_worker_processes_become_one(tmp_path: Path) -> None:
+    for worker in range(2):
+        check_python(
+            f"""
+            import gpuprof
+            for _ in range({worker + 1}):
+                with gpuprof.timer("load", backend="cpu"):
+                    pass
+            with open({str(tmp_path / f"{worker}.json")!r}, "w") as file:
+                file.write(gpuprof.stats().to_json())
+            """
+        )
+    first, *others = (Stats.from_json(path.read_text()) for path in tmp_path.iterdir())
+    assert first.merge(*others)["load"].host.count == 3
+
+
+def test_the_statistics_of_a_process_are_exported_as_they_are() -> None:
+    with gpuprof.timer("exported", backend="cpu"):
+        pass
+    lines = {line["path"]: line for line in lines_of(gpuprof.stats().to_csv())}
+    assert int(lines["exported"]["host_count"]) >= 1
+    assert float(lines["exported"]["host_total_ms"]) > 0
