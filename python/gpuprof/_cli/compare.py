@@ -1,6 +1,6 @@
-"""``gpuprof compare``: whether saved benchmarks became slower or take more memory.
+"""``gpuprof compare``: whether saved benchmarks became slower, take more memory or launch more.
 
-Exit codes: 0 nothing failed, 1 SLOW or MEMORY, or what ``--fail-on`` names, 2 wrong usage or an
+Exit codes: 0 nothing failed, 1 SLOW, MEMORY or LAUNCHES, or what ``--fail-on`` names, 2 wrong usage or an
 input that cannot be read, 3 nothing could be compared. A speed-up never fails. A reader that goes
 away early changes none of this.
 """
@@ -23,6 +23,7 @@ from gpuprof._common.units import NOTHING, duration, percent
 from gpuprof._display.table import Table, markdown_list
 from gpuprof._results.baselines import Baselines, Run, load_kind
 from gpuprof._results.decision import Decision, MemoryDecision, Verdict
+from gpuprof._results.launch_verdict import launch_notes
 from gpuprof._results.memory_verdict import NO_MEMORY, without_memory
 from gpuprof._results.result import FORMAT as RESULT_FORMAT
 from gpuprof._results.result import BenchResult
@@ -98,9 +99,8 @@ class Line:
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """The verdict on the time, and the one on the memory if that grew."""
-        memory = self.decision.memory
-        return [self.decision.verdict, *([memory.verdict] if memory and memory.grew else [])]
+        """The verdict on the time, and those on what there is more of."""
+        return [self.decision.verdict, *(each.verdict for each in self.decision.grown)]
 
 
 @dataclass(frozen=True)
@@ -271,12 +271,10 @@ def _reasons(found: Comparison) -> list[str]:
     """Return why, for each line whose verdict needs a reason."""
     reasons = []
     for line in found.lines:
-        decision, memory = line.decision, line.decision.memory
-        name = _called(found, line)
+        decision, name = line.decision, _called(found, line)
         if decision.verdict in _EXPLAINED:
             reasons.append(f"{decision.verdict} {name}: {decision.rule}")
-        if memory is not None and memory.grew:
-            reasons.append(f"{memory.verdict} {name}: {memory.rule}")
+        reasons += [f"{each.verdict} {name}: {each.rule}" for each in decision.grown]
     return reasons
 
 
@@ -289,7 +287,7 @@ def _notes(found: Comparison) -> list[str]:
     """Return the warnings, each once with the benchmarks it is about, and what was not compared."""
     concerned: dict[str, list[str]] = {}
     for line in found.lines:
-        for warning in line.decision.warnings:
+        for warning in (*line.decision.warnings, *launch_notes(line.decision)):
             concerned.setdefault(warning, []).append(_called(found, line))
         if without_memory(line.decision):
             concerned.setdefault(NO_MEMORY, []).append(_called(found, line))

@@ -221,6 +221,8 @@ class GpuBenchmark:
         for name, value in self._arguments.items():
             if value is not None and name not in _FOR_JUDGING:
                 options[name] = value
+        if self._settings.save or self._settings.compare:
+            options.setdefault("launches", True)  # also where counting them takes more calls
         if rounds is None:
             return _without_idle_gpu(api.benchmark(fn, args, kwargs, **options))
         options["rel_precision"] = _ANY_PRECISION
