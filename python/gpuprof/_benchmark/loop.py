@@ -72,6 +72,8 @@ def measure(harness: Harness) -> BenchResult:
     warm_up(harness)
     if harness.noise:
         harness.noise.restart()
+    if harness.instructions:
+        harness.instructions.restart()
     taken = Samples()
     name = options.name or _name_of(harness.work.fn)
     with Clocks(_uuid(harness)) as clocks, Progress(name, options.progress) as bar:
@@ -230,6 +232,7 @@ def report(harness: Harness, taken: Samples, duration_s: float = 0.0) -> BenchRe
         memory=memory_of_call(harness.work, options) if on_gpu else {},
         peaks=peaks_for(harness.work, options, harness.device) if on_gpu else {},
         launches=launches,
+        instructions=harness.instructions.found() if harness.instructions else None,
         warnings=tuple(harness.work.warnings),
         params=dict(options.params),
         machine=machine.describe(harness.device),

@@ -48,7 +48,7 @@ def _is_text(value: object) -> bool:
 _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "setup": (lambda value: value is None or callable(value), "a function or None"),
     "scopes": (lambda value: isinstance(value, bool), "True or False"),
-    "launches": (lambda value: value in {None, True, False}, "True, False or None"),
+    "launches": (lambda value: value is None or isinstance(value, bool), "True, False or None"),
     "params": (_is_text_mapping, "a mapping of text to values, or None"),
     "name": (lambda value: value is None or _is_text(value), "text that is not empty"),
 }

@@ -121,8 +121,11 @@ class Comparison:
 
     @property
     def compared(self) -> bool:
-        """Whether any line was compared."""
-        return any(line.decision.verdict not in _NOT_COMPARED for line in self.lines)
+        """Whether any line was compared: its time, or what it launches."""
+        decisions = [line.decision for line in self.lines]
+        verdicts = [each.verdict for each in decisions]
+        verdicts += [each.launches.verdict for each in decisions if each.launches]
+        return any(verdict not in _NOT_COMPARED for verdict in verdicts)
 
 
 def run(options: argparse.Namespace) -> tuple[int, str]:

@@ -202,12 +202,12 @@ def _totals(base: Launches, new: Launches) -> str:
 
 def _telling(keys: Iterable[Key]) -> dict[Key, str]:
     """Return a short form of each name; where two would be the same, with what tells them apart."""
-    by_short: dict[str, list[Key]] = {}
+    by_short: dict[Key, list[Key]] = {}
     for kind, name in keys:
         short = _brief(name) if kind == "kernel" and name != UNNAMED else name
-        by_short.setdefault(short, []).append((kind, name))
+        by_short.setdefault((kind, short), []).append((kind, name))
     found = {}
-    for short, alike in by_short.items():
+    for (_, short), alike in by_short.items():
         if len(alike) == 1:
             found[alike[0]] = short
             continue

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import gpuprof._core as _core
 from gpuprof._common import checks
 from gpuprof._pytest import device_lock
+from gpuprof._pytest.launches import LaunchChecks
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _GPU_FACTS = ("gpu", "gpu_uuid", "sms", "cc", "gpu_memory", "driver", "cuda")
 _FOR_JUDGING = ("threshold", "memory_threshold", "max_ms", "group")
 
 
-class GpuBenchmark:
+class GpuBenchmark(LaunchChecks):
     """The fixture ``gpu_benchmark`` of one test; pytest makes it.
 
     Attributes

@@ -87,6 +87,23 @@ class Judge:
             decision = self._with_the_rest(self._of_time(new), both)
         return Judgement(decision, self._failure(decision, both))
 
+    def decide_launches(self, result: BenchResult) -> Judgement:
+        """Decide on the launches alone; their verdict is the decision's."""
+        if self.settings.compare is None:
+            return Judgement(None)
+        from gpuprof._results.launch_verdict import judge_launches
+
+        base = self._base(result)
+        found = judge_launches(base, [result]) if base else None
+        decision = self._new()
+        if found is not None:
+            decision = Decision(found.verdict, rule=found.rule, runs=found.runs, launches=found)
+        return Judgement(decision, self._failure(decision, [result]))
+
+    def _new(self) -> Decision:
+        rule = f"a new benchmark: the baseline {self.settings.compare!r} does not have it yet"
+        return Decision(Verdict.NODATA, rule=rule)
+
     def _fails(self, decision: Decision) -> bool:
         """Return whether a test fails for its time by this decision."""
         return decision.verdict.value in self.settings.fail_on
@@ -111,8 +128,7 @@ class Judge:
         if self.settings.compare is None:
             return None
         if not self._base(new[-1]):
-            rule = f"a new benchmark: the baseline {self.settings.compare!r} does not have it yet"
-            return Decision(Verdict.NODATA, rule=rule)
+            return self._new()
         return self._with_the_rest(self._of_time(new), new)
 
     def _of_time(self, new: Sequence[BenchResult]) -> Decision:
@@ -166,7 +182,7 @@ class Judge:
 
     def _failure(self, decision: Decision | None, results: list[BenchResult]) -> str | None:
         parts = []
-        if decision and self._fails(decision):
+        if decision and decision.verdict is not Verdict.LAUNCHES and self._fails(decision):
             parts.append(self._of_verdict(decision))
         name = self.key.rpartition("::")[2]
         parts += [f"{each.verdict}: {name}: {each.rule}" for each in self._beside(decision)]
@@ -175,9 +191,8 @@ class Judge:
             parts.append(f"TOO SLOW: {taken}, and max_ms allows {duration(self.max_ms)}")
         if not parts:
             return None
-        return "\n".join(
-            [*parts, "", *self._grid(decision, results), "", *self._facts(decision, results)]
-        )
+        grid = [] if _is_of_launches(decision) else ["", *self._grid(decision, results)]
+        return "\n".join([*parts, *grid, "", *self._facts(decision, results)])
 
     def _of_verdict(self, decision: Decision) -> str:
         if decision.ratio is None:
@@ -214,7 +229,8 @@ class Judge:
                 facts.append(("ratio", text))
             if decision.floor is not None:
                 facts.append(("noise floor", percent(decision.floor)))
-            facts.append(("decided by", decision.rule))
+            if not _is_of_launches(decision):
+                facts.append(("decided by", decision.rule))
             memory, launches, instructions = (
                 decision.memory,
                 decision.launches,
@@ -234,6 +250,12 @@ class Judge:
         facts.append(("measured", f"{how(last)}, on {place(last)}"))
         facts += [("note", text) for text in dict.fromkeys(warnings)]
         return [line for heading, text in facts for line in _fact(heading, text)]
+
+
+def _is_of_launches(decision: Decision | None) -> bool:
+    """Return whether the launches alone were judged, and not the time."""
+    launches = decision and decision.launches
+    return bool(launches and decision and decision.rule == launches.rule)
 
 
 def _fact(heading: str, text: str) -> list[str]:

@@ -69,7 +69,7 @@ def judge_launches(base: Sequence[BenchResult], new: Sequence[BenchResult]) -> L
 def launch_notes(decision: Decision) -> list[str]:
     """Return what to say of launches that are no reason to fail: fewer, or not compared."""
     found = decision.launches
-    if found is None or found.grew or decision.base_ms is None:
+    if found is None or found.grew or decision.verdict is Verdict.INCOMPARABLE:
         return []
     if found.verdict is Verdict.SAME:
         return [found.rule] if found.changes else []
