@@ -41,6 +41,8 @@ from gpuprof.errors import StreamMismatchError as StreamMismatchError
 from gpuprof.errors import TraceError as TraceError
 from gpuprof.nvtx import RangeCatalog as RangeCatalog
 from gpuprof.nvtx import RangeSpec as RangeSpec
+from gpuprof._common.instructions import Instructions as Instructions
+from gpuprof._common.launches import Launches as Launches
 from gpuprof._common.peaks import Peaks as Peaks
 from gpuprof._common.peaks import device_peaks as device_peaks
 from gpuprof._common.peaks import set_peaks as set_peaks
@@ -85,6 +87,7 @@ from gpuprof._graphs.diff import GraphDiff as GraphDiff
 from gpuprof._graphs.diff import NodeChange as NodeChange
 from gpuprof._graphs.graph import CapturedGraph as CapturedGraph
 from gpuprof._graphs.guard import GraphCaptureGuard as GraphCaptureGuard
+from gpuprof._graphs.signature import GraphSignature as GraphSignature
 from gpuprof._graphs.timings import GraphTimings as GraphTimings
 from gpuprof._graphs.timings import SpanTiming as SpanTiming
 from gpuprof._graphs.types import CaptureInfo as CaptureInfo
@@ -122,6 +125,8 @@ from gpuprof._report.html import write_report as write_report
 from gpuprof._results.comparison import CompareResult as CompareResult
 from gpuprof._results.comparison import CompareRow as CompareRow
 from gpuprof._results.decision import Decision as Decision
+from gpuprof._results.decision import InstructionDecision as InstructionDecision
+from gpuprof._results.decision import LaunchDecision as LaunchDecision
 from gpuprof._results.decision import MemoryDecision as MemoryDecision
 from gpuprof._results.decision import Verdict as Verdict
 from gpuprof._results.result import BenchResult as BenchResult

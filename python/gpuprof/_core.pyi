@@ -178,6 +178,17 @@ class _Gate:
     def closed(self) -> bool:
         """Whether nobody has opened it yet."""
 
+class _InstructionCounter:
+    """The instructions of this thread, and of those that it starts, in user space."""
+    def __init__(self, *, task_clock: bool=False) -> None: ...
+    def __reduce__(self) -> str | tuple[typing.Any, ...]: ...
+    def close(self) -> None: ...
+    def read(self) -> tuple:
+        """(instructions, nanoseconds since it was opened, those in which it counted)."""
+    @property
+    def error(self) -> int:
+        """0, or the number of the error that kept it from being opened."""
+
 class _SampleQueue:
     """Finished samples that wait for one listener."""
     def __init__(self, name: str, paths: collections.abc.Sequence[str], capacity:

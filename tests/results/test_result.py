@@ -16,6 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuprof._common.instructions import Instructions
+from gpuprof._common.launches import Launches
 from gpuprof._results.result import BenchResult, bins_of
 
 HOSTILE = "a\x1b[31m\n\u202e|`<b>&\"'$x$\0\ud800"
@@ -50,6 +52,8 @@ FULL = result(
         "source": "measured",
         "date": "2026-01-01",
     },
+    launches=Launches({"gemm": 2}, 1, source="graph", versions={"torch": "2.11.0"}),
+    instructions=Instructions((1e6, 1.1e6)),
     warnings=("the clocks are not locked",),
     params={"n": 1024},
     extra_info={"note": "first"},
@@ -161,6 +165,7 @@ def test_the_integers_and_floats_of_numpy_stay_numbers() -> None:
     assert type(data["params"]["n"]) is int
 
 
+LAUNCHES = Launches({"k": 2}, 1)
 BAD: dict[str, list[Any]] = {
     "name": [None, 3],
     "mode": ["fast", None, ["graph"]],
@@ -179,6 +184,8 @@ BAD: dict[str, list[Any]] = {
     "flops": [-1, "1"],
     "memory": [None, [], {"peak_bytes": 1}, {"peak_bytes": -1, "change_bytes": 0}, {"x": 1}],
     "peaks": [None, {"bytes_per_s": 0}, {"flops_per_s": "1"}, {"dtype": 3}, {"cores": 1.0}],
+    "launches": [3, {"kernels": {"k": 0}}, {**LAUNCHES.to_dict(), "copies": -1}, {"x": 1}],
+    "instructions": [[1.0], {"per_call": [-1.0], "reason": ""}, {"per_call": []}, {"x": 1}],
     "warnings": ["text", [None]],
     "params": [None, [], "x"],
     "extra_info": [3],
@@ -201,14 +208,14 @@ def test_a_wrong_value_is_an_error_that_names_the_field(name: str, value: Any) -
         BenchResult.from_dict(data)
 
 
-NEWER = {"noise", "memory", "peaks"}
+NEWER = {"noise", "memory", "peaks", "launches", "instructions"}
 
 
 @pytest.mark.parametrize("name", sorted(NEWER))
 def test_an_older_result_without_a_newer_field_can_be_read(name: str) -> None:
     data = result().to_dict()
     del data[name]
-    assert getattr(BenchResult.from_dict(data), name) == {}
+    assert not getattr(BenchResult.from_dict(data), name)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpuprof._common.instructions import Instructions
+from gpuprof._common.launches import Launches
 from gpuprof._results.result import BenchResult
 
 if TYPE_CHECKING:
@@ -78,6 +80,10 @@ class _Measuring:
         if peaks:
             memory = {"peak_bytes": peaks[min(turn, len(peaks) - 1)], "change_bytes": 0}
             plan["fields"]["memory"] = memory
+        for field in ("launches", "instructions"):
+            planned = plan.get(field, {}).get(test, [])
+            if planned:
+                plan["fields"][field] = planned[min(turn, len(planned) - 1)]
         self._taken[test] = self._taken.get(test, 0) + 1
 
         def call() -> None:
@@ -155,6 +161,31 @@ class Project:
             for name, peaks in tests.items()
         }
         (self.path / TIMES).write_text(json.dumps(plan), encoding="utf-8")
+
+    def launches(self, *, versions: dict[str, str] | None = None, **tests: Any) -> None:
+        """Say which kernels the tests launch, by name; a list for the first and later times."""
+        plan = self.plan()
+        plan["launches"] = {
+            name: [
+                Launches(kernels, versions=versions or {}).to_dict()
+                for kernels in (times if isinstance(times, list) else [times])
+            ]
+            for name, times in tests.items()
+        }
+        (self.path / TIMES).write_text(json.dumps(plan), encoding="utf-8")
+
+    def instructions(self, **tests: Any) -> None:
+        """Say how many instructions the tests take, or why that is not known; or a list of both."""
+        plan = self.plan()
+        plan["instructions"] = {
+            name: [
+                Instructions(reason=each) if isinstance(each, str) else Instructions((each,) * 9)
+                for each in (times if isinstance(times, list) else [times])
+            ]
+            for name, times in tests.items()
+        }
+        text = json.dumps(plan, default=lambda value: value.to_dict())
+        (self.path / TIMES).write_text(text, encoding="utf-8")
 
     def on_gpu(self, *every: float, mode: str = "graph", l2: str = "hot", **machine: Any) -> None:
         """Let the tests be measured on a GPU."""

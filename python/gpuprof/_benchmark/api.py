@@ -30,6 +30,7 @@ def benchmark(
     setup: Callable[[], Any] | None = None,
     stream: object = None,
     scopes: bool = False,
+    launches: bool | None = None,
     nbytes: int | None = None,
     flops: int | None = None,
     flops_dtype: object = None,
@@ -70,6 +71,10 @@ def benchmark(
         Whether the scopes and ranges of `fn` are on while it is measured. They are off without
         this, so that they neither cost time nor add to statistics and traces; those of other
         threads stay on.
+    launches : bool, optional
+        Whether to count what a call launches: kernels by name, copies, memsets. None counts in
+        graph mode, where it costs nothing. True counts in the other modes as well, after the
+        samples: two more calls are captured, or run under `kernels` if they cannot be captured.
     nbytes : int, optional
         How many bytes a call moves, read and written ones together, for the rate in the result and
         its share of the device's peak.
@@ -130,6 +135,7 @@ def benchmark(
         setup=setup,
         stream=stream,
         scopes=scopes,
+        launches=launches,
         nbytes=nbytes,
         flops=flops,
         flops_dtype=flops_dtype,

@@ -14,8 +14,10 @@ from time import get_clock_info, perf_counter_ns
 from typing import TYPE_CHECKING, Any, Literal
 
 import gpuprof._core as _core
+from gpuprof._benchmark import launches as counting
 from gpuprof._benchmark import samplers
 from gpuprof._benchmark.gate import MAX_ENTRIES, HeldStream
+from gpuprof._benchmark.instructions import InstructionReadings
 from gpuprof._benchmark.noise import Noise
 from gpuprof._benchmark.options import Options
 from gpuprof._benchmark.probe import ProbeResult, probe, reading_ns
@@ -28,6 +30,7 @@ from gpuprof.errors import EmptyGraphError, InvalidStateError
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from gpuprof._common.launches import Launches
     from gpuprof._graphs.graph import CapturedGraph
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
@@ -65,8 +68,12 @@ class Harness:
         self.work = Work(fn, args, kwargs, options.setup)
         self.host_ms = math.nan
         self.noise: Noise | None = None  # on the CPU's clock
+        self.instructions: InstructionReadings | None = None  # there as well
         self._clock_tick_ms = get_clock_info("perf_counter").resolution * 1e3
         self.device: int | None = None
+        self._launches: Launches | None = None  # where the captured graphs have told them
+        self._held: HeldStream | None = None  # of a function with GPU work
+        self._capturable: StreamRef | None = None  # the stream, if its calls can be captured
         self._backend: Literal["auto", "driver"] = "auto"
         self._undo = ExitStack()
         try:
@@ -103,8 +110,23 @@ class Harness:
         """Return the time of one call, in milliseconds."""
         return self.sampler.sample()
 
+    def launches(self) -> Launches | None:
+        """Return what a call launches, as `BenchResult.launches`: to be asked after the samples.
+
+        Where no captured graph has told, and if the options ask for it, it is counted now.
+        """
+        if self._launches is None and self.options.launches and self._held is not None:
+            where = self._capturable
+            capture = None if where is None else lambda: self._captured(where, 1)[0]
+            try:
+                self._launches = counting.of_calls(self.work, capture, self._held.synchronize)
+            except Exception as error:  # of the function, of a profiler: the times are there
+                self.work.warn(counting.why_not(error))
+        return counting.completed(self._launches, self.device)
+
     def close(self) -> None:
         """Release everything; idempotent."""
+        self._held = None
         self._undo.close()
 
     def __enter__(self) -> Self:
@@ -125,9 +147,11 @@ class Harness:
         self.host_ms = probed.host_ms
         if not probed.uses_gpu:
             return self._on_cpu(_NO_GPU_WORK)
+        self._held = held
         if probed.elsewhere:
             self.work.warn(_ELSEWHERE)
             return self._synchronized(held, probed)
+        self._capturable = where
         sampler = self._on_gpu_clock(where, held, probed)
         if sampler.clock == "cuda":
             self._clock_tick_ms = probed.calibration.tick_ns * 1e-6
@@ -155,7 +179,8 @@ class Harness:
         if self.work.setup is None:
             calls = self._calls or _cpu_calls(self.work)
         self.noise = Noise()
-        return samplers.CpuSampler(self.work, calls, self.noise)
+        self.instructions = InstructionReadings()
+        return samplers.CpuSampler(self.work, calls, self.noise, self.instructions)
 
     def _sizes(self, call_ms: float, most: int) -> tuple[int, int]:
         """Return how many calls the two sides of a slope have, for calls of about `call_ms`."""
@@ -176,10 +201,12 @@ class Harness:
             try:
                 return self._graph(where, probed)
             except EmptyGraphError:
+                self._capturable = None
                 if held.state == "ungated":  # then no other sign of GPU work has been seen
                     return self._on_cpu(_NO_GPU_WORK)
                 self.work.warn(_NOT_CAPTURED + "its work is not on the stream that was captured")
             except Exception as error:  # whatever the function raises where it is captured
+                self._capturable = None
                 self.work.warn(_NOT_CAPTURED + first_line(error))
         return self._batched(held, probed)
 
@@ -212,6 +239,8 @@ class Harness:
                 raise _TooManyCallsError(sum(sizes), self.work.clones)
             few = self._captured(where, sizes[0])[0]
             graphs.callback(few.close)
+            if self.options.launches is not False:
+                self._launches = counting.of_graphs(once, few, sizes[0])
             many = self._captured(where, sizes[1])[0]
             graphs.callback(many.close)
             sampler = samplers.GraphSampler(self.work, held, (few, many), sizes)

@@ -72,6 +72,8 @@ def measure(harness: Harness) -> BenchResult:
     warm_up(harness)
     if harness.noise:
         harness.noise.restart()
+    if harness.instructions:
+        harness.instructions.restart()
     taken = Samples()
     name = options.name or _name_of(harness.work.fn)
     with Clocks(_uuid(harness)) as clocks, Progress(name, options.progress) as bar:
@@ -210,6 +212,7 @@ def report(harness: Harness, taken: Samples, duration_s: float = 0.0) -> BenchRe
     _warn_of_quality(harness, taken)
     on_gpu = sampler.clock != "cpu"
     host_ms = statistics.median(samples) if sampler.mode == "cpu" else harness.host_ms
+    launches = harness.launches() if on_gpu else None
     return BenchResult(
         name=options.name or _name_of(harness.work.fn),
         mode=sampler.mode,
@@ -228,6 +231,8 @@ def report(harness: Harness, taken: Samples, duration_s: float = 0.0) -> BenchRe
         flops=options.flops,
         memory=memory_of_call(harness.work, options) if on_gpu else {},
         peaks=peaks_for(harness.work, options, harness.device) if on_gpu else {},
+        launches=launches,
+        instructions=harness.instructions.found() if harness.instructions else None,
         warnings=tuple(harness.work.warnings),
         params=dict(options.params),
         machine=machine.describe(harness.device),

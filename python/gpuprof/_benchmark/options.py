@@ -23,6 +23,7 @@ class Options:
     setup: Callable[[], Any] | None = None
     stream: object = None
     scopes: bool = False
+    launches: bool | None = None
     warmup_s: float = 0.2
     min_samples: int = 30
     min_time_s: float = 0.1
@@ -47,6 +48,7 @@ def _is_text(value: object) -> bool:
 _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "setup": (lambda value: value is None or callable(value), "a function or None"),
     "scopes": (lambda value: isinstance(value, bool), "True or False"),
+    "launches": (lambda value: value is None or isinstance(value, bool), "True, False or None"),
     "params": (_is_text_mapping, "a mapping of text to values, or None"),
     "name": (lambda value: value is None or _is_text(value), "text that is not empty"),
 }

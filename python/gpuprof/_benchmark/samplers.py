@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import gpuprof._core as _core
 from gpuprof._benchmark.gate import HeldStream
+from gpuprof._benchmark.instructions import InstructionReadings
 from gpuprof._benchmark.noise import Noise
 from gpuprof._benchmark.work import Work
 from gpuprof._timing.calibration import Calibration
@@ -229,9 +230,12 @@ class CpuSampler(Sampler):
     mode = "cpu"
     clock = "cpu"
 
-    def __init__(self, work: Work, calls: int, noise: Noise) -> None:
+    def __init__(
+        self, work: Work, calls: int, noise: Noise, instructions: InstructionReadings
+    ) -> None:
         self._work = work
         self._noise = noise
+        self._instructions = instructions
         self.calls = calls
 
     def sample(self) -> float:
@@ -241,13 +245,18 @@ class CpuSampler(Sampler):
         try:
             if collecting:  # if it is off, another thread's sample may turn it on again at any time
                 gc.disable()
+            self._instructions.begin()
             on_cpu = thread_time_ns()
             begin = perf_counter_ns()
             self._work.call_times(self.calls)
             end = perf_counter_ns()
             on_cpu = thread_time_ns() - on_cpu
+            self._instructions.end(self.calls)
         finally:
             if collecting:
                 gc.enable()
         self._noise.add_sample(end - begin, on_cpu)
         return (end - begin) * 1e-6 / self.calls
+
+    def close(self) -> None:
+        self._instructions.close()

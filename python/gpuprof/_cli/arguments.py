@@ -15,7 +15,8 @@ OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 EXIT_CODES = "exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted"
 STORAGE = ".gpuprof"
 NEVER = "never"
-MAY_FAIL = ("slow", "memory", "ambiguous", "nodata", "incomparable")
+MAY_FAIL = ("slow", "memory", "launches", "instructions", "ambiguous", "nodata", "incomparable")
+FAIL_BY_DEFAULT = ("slow", "memory", "launches")
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]

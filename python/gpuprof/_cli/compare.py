@@ -1,4 +1,4 @@
-"""``gpuprof compare``: whether saved benchmarks became slower or take more memory.
+"""``gpuprof compare``: whether saved benchmarks became slower, take more memory or launch more.
 
 Exit codes: those of `comparison`, and 2 for wrong usage or an input that cannot be read. A reader
 that goes away early changes none of this.

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from gpuprof._cli.arguments import (
+    FAIL_BY_DEFAULT,
     MAY_FAIL,
     NEVER,
     STORAGE,
@@ -19,8 +20,8 @@ from gpuprof._cli.arguments import (
 )
 
 COMPARE_EXIT_CODES = (
-    "exit codes: 0 nothing failed, 1 SLOW, MEMORY, or what --fail-on names, 2 wrong usage or an "
-    "input that cannot be read, 3 nothing could be compared, 130 interrupted; a speed-up never "
+    "exit codes: 0 nothing failed, 1 SLOW, MEMORY, LAUNCHES, or what --fail-on names, 2 wrong "
+    "usage or an input that cannot be read, 3 nothing could be compared, 130 interrupted; a speed-up never "
     "fails"
 )
 
@@ -47,10 +48,10 @@ def add_arguments(commands: Commands) -> None:
     compare.add_argument(
         "--fail-on",
         type=fail_on,
-        default=frozenset({"slow", "memory"}),
+        default=frozenset(FAIL_BY_DEFAULT),
         metavar="VERDICTS",
         help=f"which verdicts end with 1: some of {','.join(MAY_FAIL)}, or {NEVER} "
-        "(default slow,memory)",
+        f"(default {','.join(FAIL_BY_DEFAULT)})",
     )
     compare.add_argument(
         "--memory-threshold",

@@ -1,8 +1,8 @@
 """A comparison of two sides, name by name: its exit code, and how it is printed.
 
 `gpuprof compare` has saved runs on its sides, `gpuprof ab` two commands. Exit codes: 0 nothing
-failed, 1 SLOW or MEMORY, or what ``--fail-on`` names, 3 nothing could be compared. A speed-up never
-fails.
+failed, 1 SLOW, MEMORY or LAUNCHES, or what ``--fail-on`` names, 3 nothing could be compared. A
+speed-up never fails.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from gpuprof._common.text import MAX_NAME_COLUMNS, output_text, plain_data, show
 from gpuprof._common.units import NOTHING, duration, percent
 from gpuprof._display.table import Table, markdown_list
 from gpuprof._results.decision import Decision, MemoryDecision, Verdict
+from gpuprof._results.launch_verdict import launch_notes
 from gpuprof._results.memory_verdict import NO_MEMORY, without_memory
 from gpuprof._results.texts import peak_text
 
@@ -53,9 +54,8 @@ class Line:
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """The verdict on the time, and the one on the memory if that grew."""
-        memory = self.decision.memory
-        return [self.decision.verdict, *([memory.verdict] if memory and memory.grew else [])]
+        """The verdict on the time, and those on what there is more of."""
+        return [self.decision.verdict, *(each.verdict for each in self.decision.grown)]
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,11 @@ class Comparison:
 
     @property
     def compared(self) -> bool:
-        """Whether any line was compared."""
-        return any(line.decision.verdict not in _NOT_COMPARED for line in self.lines)
+        """Whether any line was compared: its time, or what it launches."""
+        decisions = [line.decision for line in self.lines]
+        verdicts = [each.verdict for each in decisions]
+        verdicts += [each.launches.verdict for each in decisions if each.launches]
+        return any(verdict not in _NOT_COMPARED for verdict in verdicts)
 
 
 def exit_code(found: Comparison, fail_on: frozenset[str]) -> int:
@@ -172,12 +175,10 @@ def _reasons(found: Comparison) -> list[str]:
     """Return why, for each line whose verdict needs a reason."""
     reasons = []
     for line in found.lines:
-        decision, memory = line.decision, line.decision.memory
-        name = _called(found, line)
+        decision, name = line.decision, _called(found, line)
         if decision.verdict in _EXPLAINED:
             reasons.append(f"{decision.verdict} {name}: {decision.rule}")
-        if memory is not None and memory.grew:
-            reasons.append(f"{memory.verdict} {name}: {memory.rule}")
+        reasons += [f"{each.verdict} {name}: {each.rule}" for each in decision.grown]
     return reasons
 
 
@@ -190,7 +191,7 @@ def _notes(found: Comparison) -> list[str]:
     """Return the warnings, each once with the benchmarks it is about, and what was not compared."""
     concerned: dict[str, list[str]] = {}
     for line in found.lines:
-        for warning in line.decision.warnings:
+        for warning in (*line.decision.warnings, *launch_notes(line.decision)):
             concerned.setdefault(warning, []).append(_called(found, line))
         if without_memory(line.decision):
             concerned.setdefault(NO_MEMORY, []).append(_called(found, line))

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from gpuprof._common.kernel_name import around, short_name
 from gpuprof._common.text import shown_text
 from gpuprof._graphs.nodes import (
     FIELDS,
-    MAX_NAME,
     Edges,
     Nodes,
     details,
@@ -26,7 +26,6 @@ from gpuprof._graphs.nodes import (
     in_order,
     plural,
     scope_text,
-    short_name,
     title,
     value_text,
 )
@@ -228,13 +227,7 @@ def _telling_names(node: GraphNode, other: GraphNode) -> tuple[str, str]:
         return short
     whole = (node.name, other.name) if node.name != other.name else (node.symbol, other.symbol)
     same = next((i for i, (x, y) in enumerate(zip(*whole, strict=False)) if x != y), 0)
-    return _around(whole[0], same), _around(whole[1], same)
-
-
-def _around(name: str, place: int) -> str:
-    """Cut a long name to what stands around a place in it."""
-    begin, end = max(0, place - MAX_NAME // 3), place + MAX_NAME
-    return f"{'…' if begin else ''}{name[begin:end]}{'…' if end < len(name) else ''}"
+    return around(whole[0], same), around(whole[1], same)
 
 
 def _node_change(node: GraphNode, other: GraphNode, scopes: bool) -> NodeChange | None:

@@ -12,18 +12,17 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gpuprof._common.kernel_name import cut, short_name
 from gpuprof._common.text import shown_text
 from gpuprof._display.table import Table
 from gpuprof._graphs.nodes import (
     Edges,
     Nodes,
     count_by,
-    cut,
     details,
     edges_of,
     plural,
     scope_text,
-    short_name,
 )
 from gpuprof._trace.files import write_whole
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpuprof._frameworks.torch_graph import TorchParts
     from gpuprof._graphs.diff import GraphDiff
     from gpuprof._graphs.pool import CapturePool
+    from gpuprof._graphs.signature import GraphSignature
 
 
 class CapturedGraph(_core.GraphBase):
@@ -283,14 +284,15 @@ class CapturedGraph(_core.GraphBase):
 
         return list(view.kernel_names(self.nodes))
 
-    def signature(self) -> str:
+    def signature(self) -> GraphSignature:
         """Return a text that two graphs share if they launch the same kernels in the same order.
 
-        Names, grids, blocks and dependencies count; arguments and addresses do not.
+        Names, grids, blocks and dependencies count; arguments and addresses do not. It also has
+        ``launches``, and ``diff(other)`` says in words what another graph launches more.
         """
-        from gpuprof._graphs import view
+        from gpuprof._graphs import signature
 
-        return view.signature(self.nodes)
+        return signature.signature_of(self.nodes)
 
     def diff(self, other: CapturedGraph) -> GraphDiff:
         """Describe how another graph differs from this one.

@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from gpuprof._common.kernel_name import MAX_NAME, cut, short_name
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import byte_size
 
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 Nodes: TypeAlias = "Sequence[GraphNode]"
 Edges: TypeAlias = "Sequence[tuple[int, int]]"
 
-MAX_NAME = 60
-_ANONYMOUS = ("(anonymous namespace)", "{anonymous}")
-_CLOSES = {"<": ">", "(": ")", "[": "]", "{": "}"}
 # What a node does, by field. Not addresses, kernel arguments or events: they differ between
 # captures of the same work.
 FIELDS = ("type", "symbol", "grid", "block", "shared_memory", "nbytes", "value", "element_size")
@@ -62,49 +60,6 @@ def kernels_in_order(nodes: Nodes) -> list[GraphNode]:
             found.append(node)
         found += kernels_in_order(node.children)
     return found
-
-
-def short_name(name: str) -> str:
-    """Cut a kernel's name to what tells it from others: no result, arguments or long templates."""
-    plain = shown_text(name)
-    return cut(_without_types(plain.replace(*_ANONYMOUS)) or plain, MAX_NAME)
-
-
-def _without_types(name: str) -> str:
-    """Drop the result and the parameters, and what stands in angle and square brackets."""
-    kept: list[str] = []
-    closers: list[str] = []
-    for character in name:
-        if closers:
-            if character == closers[-1]:
-                closers.pop()
-            elif character in _CLOSES:
-                closers.append(_CLOSES[character])
-            elif closers[0] != "}":
-                continue
-            if closers == [] and character == ">":
-                kept.append("<...>")
-            elif character == "}" or (closers and closers[0] == "}"):
-                kept.append(character)
-        elif character == "(":
-            break
-        elif character in _CLOSES:
-            closers.append(_CLOSES[character])
-            if character == "{":
-                kept.append(character)
-        elif character == " ":
-            kept.clear()
-        else:
-            kept.append(character)
-    return "".join(kept)
-
-
-def cut(text: str, most: int) -> str:
-    """Cut `text` in the middle, so that both of its ends can be read."""
-    if len(text) <= most:
-        return text
-    tail = most // 3
-    return f"{text[: most - tail - 1]}…{text[-tail:]}"
 
 
 def title(node: GraphNode) -> str:

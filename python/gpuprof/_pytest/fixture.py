@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import gpuprof._core as _core
 from gpuprof._common import checks
 from gpuprof._pytest import device_lock
+from gpuprof._pytest.launches import LaunchChecks
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _GPU_FACTS = ("gpu", "gpu_uuid", "sms", "cc", "gpu_memory", "driver", "cuda")
 _FOR_JUDGING = ("threshold", "memory_threshold", "max_ms", "group")
 
 
-class GpuBenchmark:
+class GpuBenchmark(LaunchChecks):
     """The fixture ``gpu_benchmark`` of one test; pytest makes it.
 
     Attributes
@@ -221,6 +222,8 @@ class GpuBenchmark:
         for name, value in self._arguments.items():
             if value is not None and name not in _FOR_JUDGING:
                 options[name] = value
+        if self._settings.save or self._settings.compare:
+            options.setdefault("launches", True)  # also where counting them takes more calls
         if rounds is None:
             return _without_idle_gpu(api.benchmark(fn, args, kwargs, **options))
         options["rel_precision"] = _ANY_PRECISION

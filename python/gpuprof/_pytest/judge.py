@@ -1,4 +1,4 @@
-"""Decides whether a test fails for its time or memory, and writes the text of the failure.
+"""Decides whether a test fails for what it measured, and writes the text of the failure.
 
 A test fails for a verdict that ``--gpu-benchmark-fail-on`` names, or for a median above the
 marker's ``max_ms``. Before a failure that may be chance, the test is measured a second time, and
@@ -16,7 +16,7 @@ from gpuprof._common import machine
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration, percent
 from gpuprof._display.table import Table
-from gpuprof._results.decision import Decision, MemoryDecision, Verdict
+from gpuprof._results.decision import BesideTime, Decision, LaunchDecision, Verdict
 from gpuprof._results.result import cells, how
 from gpuprof._results.texts import peak_text
 
@@ -55,33 +55,54 @@ class Judge:
     def decide(self, result: BenchResult) -> Judgement:
         """Decide on the first measurement."""
         decision = self._judge([result])
-        if self._may_be_chance(decision, result) or self._takes_more(decision):
+        chance = any(not isinstance(each, LaunchDecision) for each in self._beside(decision))
+        if chance or self._may_be_chance(decision, result):
             return Judgement(decision, again=True)
         return Judgement(decision, self._failure(decision, [result]))
 
     def decide_again(self, first: BenchResult, again: BenchResult) -> Judgement:
         """Decide on both measurements."""
-        decision = self._judge([first])
-        if decision and decision.verdict is Verdict.SLOW:
+        both = [first, again]
+        before = self._judge([first])
+        decision = before
+        if before and before.verdict is Verdict.SLOW:
             from gpuprof._results.verdict import confirm
 
-            decision = confirm(
+            time = confirm(
                 self._base(again),
                 first,
                 again,
                 threshold=self.threshold,
                 comparisons=self.comparisons,
             )
-        elif decision:
+            decision = self._with_the_rest(time, both)
+        elif before:
             alone = self._judge([again])
             assert alone is not None
+            new = [first]
             if not self._fails(alone):
-                decision = alone
-            elif self._may_be_chance(decision, first):
-                decision = self._judge([first, again])
-        if decision:
-            decision = replace(decision, memory=self._memory([first, again]))
-        return Judgement(decision, self._failure(decision, [first, again]))
+                new = [again]
+            elif self._may_be_chance(before, first):
+                new = both
+            decision = self._with_the_rest(self._of_time(new), both)
+        return Judgement(decision, self._failure(decision, both))
+
+    def decide_launches(self, result: BenchResult) -> Judgement:
+        """Decide on the launches alone; their verdict is the decision's."""
+        if self.settings.compare is None:
+            return Judgement(None)
+        from gpuprof._results.launch_verdict import judge_launches
+
+        base = self._base(result)
+        found = judge_launches(base, [result]) if base else None
+        decision = self._new()
+        if found is not None:
+            decision = Decision(found.verdict, rule=found.rule, runs=found.runs, launches=found)
+        return Judgement(decision, self._failure(decision, [result]))
+
+    def _new(self) -> Decision:
+        rule = f"a new benchmark: the baseline {self.settings.compare!r} does not have it yet"
+        return Decision(Verdict.NODATA, rule=rule)
 
     def _fails(self, decision: Decision) -> bool:
         """Return whether a test fails for its time by this decision."""
@@ -93,31 +114,54 @@ class Judge:
             return True
         return decision is not None and self._fails(decision) and decision.verdict in _BY_CHANCE
 
-    def _takes_more(self, decision: Decision | None) -> bool:
-        """Return whether a test fails for its memory by this decision."""
-        memory = decision and decision.memory
-        return bool(memory and memory.grew and memory.verdict.value in self.settings.fail_on)
+    def _beside(self, decision: Decision | None) -> list[BesideTime]:
+        """Return what a test fails for besides its time by this decision."""
+        if decision is None:
+            return []
+        found = [each for each in decision.grown if each.verdict.value in self.settings.fail_on]
+        launches, not_compared = decision.launches, Verdict.INCOMPARABLE
+        if decision.verdict is not not_compared and not_compared.value in self.settings.fail_on:
+            found += [launches] if launches and launches.verdict is not_compared else []
+        return found
 
     def _judge(self, new: Sequence[BenchResult]) -> Decision | None:
         if self.settings.compare is None:
             return None
+        if not self._base(new[-1]):
+            return self._new()
+        return self._with_the_rest(self._of_time(new), new)
+
+    def _of_time(self, new: Sequence[BenchResult]) -> Decision:
         from gpuprof._results.verdict import judge
 
         base = self._base(new[-1])
-        if not base:
-            rule = f"a new benchmark: the baseline {self.settings.compare!r} does not have it yet"
-            return Decision(Verdict.NODATA, rule=rule)
-        decision = judge(base, new, threshold=self.threshold, comparisons=self.comparisons)
-        return replace(decision, memory=self._memory(new))
+        return judge(base, new, threshold=self.threshold, comparisons=self.comparisons)
 
-    def _memory(self, new: Sequence[BenchResult]) -> MemoryDecision | None:
-        """Judge the smallest of the peaks: what is allocated beside one of them is chance."""
+    def _with_the_rest(self, decision: Decision, new: Sequence[BenchResult]) -> Decision:
+        """Add what is said of the memory, the launches and the CPU's instructions.
+
+        Of two measurements the one with the smaller peak counts, and the one with fewer
+        instructions: what comes on top of that is chance.
+        """
+        from gpuprof._results import instruction_verdict
+        from gpuprof._results.launch_verdict import judge_launches
         from gpuprof._results.memory_verdict import judge_memory
 
         base = self._base(new[-1])
         measured = [result for result in new if result.peak_bytes is not None]
         least = min(measured, key=lambda result: result.peak_bytes or 0, default=new[-1])
-        return judge_memory(base, [least], threshold=self.memory_threshold) if base else None
+        decision = replace(
+            decision,
+            memory=judge_memory(base, [least], threshold=self.memory_threshold),
+            launches=judge_launches(base, new),
+        )
+        fewest = instruction_verdict.fewest(new)
+        return instruction_verdict.with_instructions(
+            decision,
+            instruction_verdict.judge_instructions(base, [fewest]),
+            decides=self.settings.cpu_metric == "instructions" and fewest.clock == "cpu",
+            missing=instruction_verdict.missing_reason(fewest),
+        )
 
     def _base(self, new: BenchResult) -> list[BenchResult]:
         """Return the stored results of this machine, else of another to say what differs."""
@@ -138,19 +182,17 @@ class Judge:
 
     def _failure(self, decision: Decision | None, results: list[BenchResult]) -> str | None:
         parts = []
-        if decision and self._fails(decision):
+        if decision and decision.verdict is not Verdict.LAUNCHES and self._fails(decision):
             parts.append(self._of_verdict(decision))
-        if decision and decision.memory and self._takes_more(decision):
-            name = self.key.rpartition("::")[2]
-            parts.append(f"{decision.memory.verdict}: {name}: {decision.memory.rule}")
+        name = self.key.rpartition("::")[2]
+        parts += [f"{each.verdict}: {name}: {each.rule}" for each in self._beside(decision)]
         if all(self._is_above(result) for result in results):
             taken = duration(min(result.median_ms for result in results))
             parts.append(f"TOO SLOW: {taken}, and max_ms allows {duration(self.max_ms)}")
         if not parts:
             return None
-        return "\n".join(
-            [*parts, "", *self._grid(decision, results), "", *self._facts(decision, results)]
-        )
+        grid = [] if _is_of_launches(decision) else ["", *self._grid(decision, results)]
+        return "\n".join([*parts, *grid, "", *self._facts(decision, results)])
 
     def _of_verdict(self, decision: Decision) -> str:
         if decision.ratio is None:
@@ -187,9 +229,19 @@ class Judge:
                 facts.append(("ratio", text))
             if decision.floor is not None:
                 facts.append(("noise floor", percent(decision.floor)))
-            facts.append(("decided by", decision.rule))
-            if decision.memory and decision.memory.base_bytes is not None:
-                facts.append(("memory", decision.memory.rule))
+            if not _is_of_launches(decision):
+                facts.append(("decided by", decision.rule))
+            memory, launches, instructions = (
+                decision.memory,
+                decision.launches,
+                decision.instructions,
+            )
+            if memory and memory.base_bytes is not None:
+                facts.append(("memory", memory.rule))
+            if launches and launches.base_total is not None:
+                facts.append(("launches", launches.rule))
+            if instructions and instructions.ratio is not None:
+                facts.append(("instructions", instructions.rule))
             warnings += decision.warnings
             runs = self._runs(last)
             if runs:
@@ -198,6 +250,12 @@ class Judge:
         facts.append(("measured", f"{how(last)}, on {place(last)}"))
         facts += [("note", text) for text in dict.fromkeys(warnings)]
         return [line for heading, text in facts for line in _fact(heading, text)]
+
+
+def _is_of_launches(decision: Decision | None) -> bool:
+    """Return whether the launches alone were judged, and not the time."""
+    launches = decision and decision.launches
+    return bool(launches and decision and decision.rule == launches.rule)
 
 
 def _fact(heading: str, text: str) -> list[str]:

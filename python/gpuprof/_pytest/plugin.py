@@ -49,7 +49,8 @@ _OPTIONS = (
     (
         "compare",
         "NAME",
-        "compare with the stored baseline NAME; a test that got slower or takes more memory fails",
+        "compare with the stored baseline NAME; a test that got slower, takes more memory or "
+        "launches more fails",
     ),
     ("storage", "DIR", f"where baselines are kept; default: {DEFAULT_STORAGE} in the root folder"),
     ("json", "FILE", "write everything that was measured, in pytest-benchmark's form"),
@@ -63,6 +64,12 @@ _OPTIONS = (
         "memory-threshold",
         "5%",
         "by how much a test's peak memory may grow; default: 5%, and always 1 MiB",
+    ),
+    (
+        "cpu-metric",
+        "METRIC",
+        "what decides on the CPU's clock: time (the default), or instructions where they were "
+        "counted on both sides",
     ),
 )
 

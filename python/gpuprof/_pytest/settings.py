@@ -20,8 +20,9 @@ FIXTURE = "gpu_benchmark"
 # The attribute of a test's report that carries the measurement from worker to controller.
 REPORTED = "gpuprof_benchmark"
 WORKER_STORAGE = "gpuprof_storage"
-FAIL_ON = ("slow", "memory", "ambiguous", "nodata", "incomparable")
-FAIL_ON_BY_DEFAULT = "slow,memory"
+FAIL_ON = ("slow", "memory", "launches", "instructions", "ambiguous", "nodata", "incomparable")
+FAIL_ON_BY_DEFAULT = "slow,memory,launches"
+CPU_METRICS = ("time", "instructions")
 NEVER = "never"
 DEFAULT_STORAGE = ".gpuprof"
 MODES = ("auto", "graph", "batched", "isolated")
@@ -34,6 +35,7 @@ MARKER_ARGUMENTS: dict[str, Any] = {
     "mode": "auto",
     "cold_l2": False,
     "scopes": False,
+    "launches": None,
     "warmup_s": None,
     "min_samples": None,
     "min_time_s": None,
@@ -56,6 +58,7 @@ class Settings:
     disabled: bool
     fail_on: frozenset[str]
     memory_threshold: float | None = None
+    cpu_metric: str = "time"
 
     @cached_property
     def baseline(self) -> dict[str, list[Run]]:
@@ -77,6 +80,9 @@ def read_settings(config: pytest.Config) -> Settings:
 
     compare = _given(config, "compare")[0]
     fail_on = _fail_on(_given(config, "fail_on")[0])
+    cpu_metric = _cpu_metric(_given(config, "cpu_metric")[0])
+    if cpu_metric == "instructions":
+        fail_on |= {"instructions"} if "slow" in fail_on else set()
     disable = "gpu_benchmark_disable"
     variable = os.environ.get("GPUPROF_DISABLE", "").strip().lower()
     worker = getattr(config, "workerinput", {})
@@ -90,6 +96,7 @@ def read_settings(config: pytest.Config) -> Settings:
         or variable in {"1", "true", "on", "yes"},
         fail_on=fail_on if compare else frozenset(),
         memory_threshold=_fraction(_given(config, "memory_threshold")[0]),
+        cpu_metric=cpu_metric,
     )
 
 
@@ -121,6 +128,14 @@ def _fail_on(text: str | None) -> frozenset[str]:
         )
         raise pytest.UsageError(message)
     return frozenset(names) - {NEVER}
+
+
+def _cpu_metric(text: str | None) -> str:
+    name = (text or CPU_METRICS[0]).strip().lower()
+    if name not in CPU_METRICS:
+        message = f"--gpu-benchmark-cpu-metric is {text!r}; expected {' or '.join(CPU_METRICS)}"
+        raise pytest.UsageError(message)
+    return name
 
 
 def _fraction(text: str | None) -> float | None:
@@ -175,6 +190,8 @@ def _expected(name: str, value: Any) -> str | None:
         return "milliseconds above 0"
     if name == "group" and not isinstance(value, str):
         return "text"
+    if name == "launches" and not isinstance(value, bool):
+        return "True, False or None"
     if name == "mode" and value not in MODES:
         return f"one of {', '.join(map(repr, MODES))}"
     return None

@@ -13,6 +13,7 @@ from gpuprof._common.units import duration, percent
 from gpuprof._display.table import Table
 from gpuprof._pytest.judge import place
 from gpuprof._results.decision import Verdict
+from gpuprof._results.launch_verdict import launch_notes
 from gpuprof._results.memory_verdict import NO_MEMORY, without_memory
 from gpuprof._results.result import bins_of, cells, warnings_of
 from gpuprof._results.statistics import MIN_FOR_INTERVAL
@@ -32,6 +33,8 @@ _SHOWN = ("min", "IQR", "samples", "mode", "L2", "bytes", "flops", "memory")
 _MARKUP = {
     Verdict.SLOW: {"red": True, "bold": True},
     Verdict.MEMORY: {"red": True, "bold": True},
+    Verdict.LAUNCHES: {"red": True, "bold": True},
+    Verdict.INSTRUCTIONS: {"red": True, "bold": True},
     Verdict.FAST: {"green": True},
     Verdict.AMBIGUOUS: {"yellow": True},
     Verdict.INCOMPARABLE: {"yellow": True},
@@ -94,25 +97,23 @@ def _counts(records: Sequence[Record]) -> str:
 
 
 def _verdicts(record: Record) -> list[Verdict]:
-    """Return the verdict on the time, and the one on the memory where that grew."""
+    """Return the verdict on the time, and those on what there is more of."""
     decision = record.decision
     if decision is None:
         return []
-    memory = [decision.memory.verdict] if decision.memory and decision.memory.grew else []
-    return [decision.verdict, *memory]
+    return [*dict.fromkeys((decision.verdict, *(each.verdict for each in decision.grown)))]
 
 
 def _reasons(records: Sequence[Record]) -> list[str]:
-    """Return why tests are undecided or take more memory: each text once, with its tests."""
+    """Return why tests are undecided or take more of a thing: each text once, with its tests."""
     found: dict[tuple[str, str], list[str]] = {}
     for record in records:
         decision = record.decision
         if decision and decision.verdict in _UNDECIDED:
             reason = decision.verdict.name, decision.rule
             found.setdefault(reason, []).append(record.data["key"])
-        if decision and decision.memory and decision.memory.grew:
-            reason = decision.memory.verdict.name, decision.memory.rule
-            found.setdefault(reason, []).append(record.data["key"])
+        for each in decision.grown if decision else ():
+            found.setdefault((each.verdict.name, each.rule), []).append(record.data["key"])
     return [
         shown_text(f"{verdict} {', '.join(keys)}: {rule}")
         for (verdict, rule), keys in found.items()
@@ -132,7 +133,8 @@ def _warnings(record: Record) -> list[str]:
     decision = record.decision
     if decision is None:
         return []
-    return [*decision.warnings, *([NO_MEMORY] if without_memory(decision) else [])]
+    memory = [NO_MEMORY] if without_memory(decision) else []
+    return [*decision.warnings, *memory, *launch_notes(decision)]
 
 
 def _table(records: Sequence[Record], out: _Lines) -> None:
@@ -145,7 +147,7 @@ def _table(records: Sequence[Record], out: _Lines) -> None:
     out.line(grid[0])
     out.line(grid[1])
     for text, record in zip(grid[2:], records, strict=True):
-        # The verdict on the memory, if there is one, is red; the last one wins.
+        # The verdicts besides the time's are red; the last one wins.
         markup = [_MARKUP[verdict] for verdict in _verdicts(record) if verdict in _MARKUP]
         out.line(text, **(markup[-1] if markup else {}))
 

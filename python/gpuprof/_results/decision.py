@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Verdict(str, Enum):
@@ -28,6 +31,10 @@ class Verdict(str, Enum):
         Measured on another GPU or in another way.
     MEMORY
         Of the memory, not of the time: its peak grew by more than the threshold.
+    LAUNCHES
+        Of what a call launches: more kernels, copies or memsets, or as many and other ones.
+    INSTRUCTIONS
+        Of the CPU's instructions, not of the time: a call takes more, by more than they vary.
     """
 
     __module__ = "gpuprof"
@@ -39,13 +46,48 @@ class Verdict(str, Enum):
     NODATA = "nodata"
     INCOMPARABLE = "incomparable"
     MEMORY = "memory"
+    LAUNCHES = "launches"
+    INSTRUCTIONS = "instructions"
 
     def __str__(self) -> str:
         return self.value.upper()
 
 
+class BesideTime:
+    """What decisions have in common that stand beside the one on the time."""
+
+    verdict: Verdict
+    rule: str
+    _GREW: ClassVar[Verdict]
+
+    @property
+    def grew(self) -> bool:
+        """Whether there is more than there was, so that a test may fail for it."""
+        return self.verdict is self._GREW
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plain form, for JSON."""
+        data = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        return {**data, "verdict": self.verdict.value}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Build one from what `to_dict` returned.
+
+        Raises
+        ------
+        ValueError
+            If a field is missing, unknown or no verdict; it names the field.
+        """
+        _check_names(cls, data)
+        return cls(**{**data, "verdict": Verdict(data["verdict"])})
+
+    def __str__(self) -> str:
+        return f"{self.verdict}: {self.rule}"
+
+
 @dataclass(frozen=True)
-class MemoryDecision:
+class MemoryDecision(BesideTime):
     """Whether the peak of the memory grew.
 
     Attributes
@@ -64,6 +106,7 @@ class MemoryDecision:
     """
 
     __module__ = "gpuprof"
+    _GREW = Verdict.MEMORY
 
     verdict: Verdict
     base_bytes: int | None = None
@@ -72,30 +115,68 @@ class MemoryDecision:
     runs: int = 0
     rule: str = ""
 
-    @property
-    def grew(self) -> bool:
-        """Whether the verdict is ``MEMORY``."""
-        return self.verdict is Verdict.MEMORY
+@dataclass(frozen=True)
+class LaunchDecision(BesideTime):
+    """Whether a call launches more on the GPU than it did, or other kernels.
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain form, for JSON."""
-        data = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {**data, "verdict": self.verdict.value}
+    Attributes
+    ----------
+    verdict : Verdict
+        ``LAUNCHES`` if it launches more, or as many and other ones; ``SAME`` if not, also for
+        fewer; ``NODATA`` where one side was not counted, or two calls of the same function differ;
+        ``INCOMPARABLE`` for another GPU or another version of a library that chooses kernels.
+    base_total, new_total : int or None
+        How many kernels, copies and memsets were compared.
+    changes : str
+        What differs, such as ``"+2 elementwise_kernel, 14 -> 16 kernels"``; empty for nothing.
+    runs : int
+        How many baseline runs can be compared.
+    rule : str
+        The sentence that decided.
+    """
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> MemoryDecision:
-        """Build one from what `to_dict` returned.
+    __module__ = "gpuprof"
+    _GREW = Verdict.LAUNCHES
 
-        Raises
-        ------
-        ValueError
-            If a field is missing, unknown or no verdict; it names the field.
-        """
-        _check_names(cls, data)
-        return cls(**{**data, "verdict": Verdict(data["verdict"])})
+    verdict: Verdict
+    base_total: int | None = None
+    new_total: int | None = None
+    changes: str = ""
+    runs: int = 0
+    rule: str = ""
 
-    def __str__(self) -> str:
-        return f"{self.verdict}: {self.rule}"
+
+@dataclass(frozen=True)
+class InstructionDecision(BesideTime):
+    """Whether a call takes more instructions on the CPU than it did.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        ``INSTRUCTIONS`` if it takes more, ``SAME`` if not, ``NODATA`` where one side was not
+        counted, ``INCOMPARABLE`` for another CPU or another Python.
+    base_count, new_count : float or None
+        The medians that were compared, of instructions a call.
+    ratio : float or None
+        New over base.
+    floor : float or None
+        How much they may differ without being more, as a fraction.
+    runs : int
+        How many baseline runs were used.
+    rule : str
+        The sentence that decided, with its figures.
+    """
+
+    __module__ = "gpuprof"
+    _GREW = Verdict.INSTRUCTIONS
+
+    verdict: Verdict
+    base_count: float | None = None
+    new_count: float | None = None
+    ratio: float | None = None
+    floor: float | None = None
+    runs: int = 0
+    rule: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,6 +207,10 @@ class Decision:
         What else to know.
     memory : MemoryDecision or None
         What is said of the memory, besides the time; None where that was not compared.
+    launches : LaunchDecision or None
+        What is said of the launches; None where nothing was counted.
+    instructions : InstructionDecision or None
+        What is said of the CPU's instructions; None where they were not counted.
     """
 
     __module__ = "gpuprof"
@@ -141,12 +226,27 @@ class Decision:
     rule: str = ""
     warnings: tuple[str, ...] = ()
     memory: MemoryDecision | None = None
+    launches: LaunchDecision | None = None
+    instructions: InstructionDecision | None = None
+
+    @property
+    def beside(self) -> list[BesideTime]:
+        """The decisions that stand beside the one on the time."""
+        found: tuple[BesideTime | None, ...] = (self.memory, self.launches, self.instructions)
+        return [each for each in found if each is not None]
+
+    @property
+    def grown(self) -> list[BesideTime]:
+        """Those of them that say that there is more than there was."""
+        return [each for each in self.beside if each.grew]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plain form, for JSON."""
         data = {each.name: getattr(self, each.name) for each in fields(self)}
         data["verdict"] = self.verdict.value
-        data["memory"] = None if self.memory is None else self.memory.to_dict()
+        for name in _BESIDE:
+            found = data[name]
+            data[name] = None if found is None else found.to_dict()
         data["interval"] = None if self.interval is None else list(self.interval)
         data["warnings"] = list(self.warnings)
         return data
@@ -160,26 +260,33 @@ class Decision:
         ValueError
             If a field is missing, unknown or no verdict; it names the field.
         """
-        data = {"memory": None, **data}  # older ones have none
+        data = {**dict.fromkeys(_BESIDE), **data}  # older ones have none
         _check_names(cls, data)
-        interval, memory = data["interval"], data["memory"]
+        interval = data["interval"]
+        beside = {name: data[name] and kind.from_dict(data[name]) for name, kind in _BESIDE.items()}
         return cls(
             **{
                 **data,
                 "verdict": Verdict(data["verdict"]),
                 "interval": None if interval is None else (interval[0], interval[1]),
                 "warnings": tuple(data["warnings"]),
-                "memory": None if memory is None else MemoryDecision.from_dict(memory),
+                **beside,
             }
         )
 
     def __str__(self) -> str:
-        memory = [str(self.memory)] if self.memory is not None and self.memory.grew else []
         notes = [f"note: {text}" for text in self.warnings]
-        return "\n".join([f"{self.verdict}: {self.rule}", *memory, *notes])
+        return "\n".join([f"{self.verdict}: {self.rule}", *map(str, self.grown), *notes])
 
 
-def _check_names(kind: type[Decision | MemoryDecision], data: Mapping[str, Any]) -> None:
+_BESIDE: dict[str, Any] = {
+    "memory": MemoryDecision,
+    "launches": LaunchDecision,
+    "instructions": InstructionDecision,
+}
+
+
+def _check_names(kind: type[Any], data: Mapping[str, Any]) -> None:
     names = {each.name for each in fields(kind)}
     wrong = sorted(names ^ set(data))
     if wrong:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gpuprof._common import checks
+from gpuprof._common.instructions import Instructions
+from gpuprof._common.launches import Launches
 
 MODES = ("graph", "batched", "isolated", "synchronized", "cpu")
 REQUESTED_MODES = ("auto", "graph", "batched", "isolated")
@@ -78,6 +80,18 @@ def _peaks(name: str, value: Any) -> dict[str, Any]:
     return found
 
 
+def _launches(_name: str, value: Any) -> Launches | None:
+    if value is None or isinstance(value, Launches):
+        return value
+    return Launches.from_dict(value)
+
+
+def _instructions(_name: str, value: Any) -> Instructions | None:
+    if value is None or isinstance(value, Instructions):
+        return value
+    return Instructions.from_dict(value)
+
+
 CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "name": checks.text,
     "mode": _one_of(*MODES),
@@ -96,6 +110,8 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "flops": _amount,
     "memory": _memory,
     "peaks": _peaks,
+    "launches": _launches,
+    "instructions": _instructions,
     "warnings": _each(checks.text),
     "params": checks.mapping,
     "extra_info": checks.mapping,

@@ -10,10 +10,11 @@ import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from typing import Any
 
 from gpuprof._common.checks import shortened, whole
+from gpuprof._common.instructions import Instructions
+from gpuprof._common.launches import Launches
 from gpuprof._common.text import plain_data, shown_text
 from gpuprof._common.units import duration, interval_text
 from gpuprof._display import histogram
@@ -23,16 +24,17 @@ from gpuprof._display.table import Table, aligned, html_list
 from gpuprof._results import statistics, texts
 from gpuprof._results.export import Exports, records_of
 from gpuprof._results.fields import CHECKS
+from gpuprof._results.figures import SampleFigures
 
 FORMAT = "gpuprof-result"
 VERSION = 1
 LEFT = frozenset({"name", "mode", "clock", "L2", "verdict", "error"})
 
-_NEWER = frozenset({"noise", "memory", "peaks"})  # fields that older results do not have
+_NEWER = frozenset({"noise", "memory", "peaks", "launches", "instructions"})  # fields that older results do not have
 
 
 @dataclass(frozen=True)
-class BenchResult(Exports):
+class BenchResult(SampleFigures, Exports):
     """What `benchmark` measured: the time of one call, sample by sample.
 
     Attributes
@@ -84,6 +86,12 @@ class BenchResult(Exports):
     peaks : mapping of str to float or str
         What the device can do, for the shares: ``"bytes_per_s"``, ``"flops_per_s"`` for data of
         type ``"dtype"``, their ``"source"`` and ``"date"``. Empty if that was not known.
+    launches : Launches or None
+        What one call launches on the GPU: kernels by name, copies, memsets. None if that was not
+        counted.
+    instructions : Instructions or None
+        The instructions that a call takes on the CPU, or why they were not counted; None on other
+        clocks than the CPU's.
     warnings : tuple of str
         What lessens the result's worth, and what was measured otherwise than asked for.
     params : mapping
@@ -117,6 +125,8 @@ class BenchResult(Exports):
     flops: int | None = None
     memory: Mapping[str, int] = field(default_factory=dict)
     peaks: Mapping[str, Any] = field(default_factory=dict)
+    launches: Launches | None = None
+    instructions: Instructions | None = None
     warnings: tuple[str, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
     extra_info: Mapping[str, Any] = field(default_factory=dict)
@@ -134,96 +144,6 @@ class BenchResult(Exports):
                 "expected one for each sample, or none"
             )
             raise ValueError(message)
-
-    @property
-    def count(self) -> int:
-        """How many samples there are."""
-        return len(self.samples_ms)
-
-    @cached_property
-    def _sorted(self) -> list[float]:
-        return sorted(self.samples_ms)
-
-    @cached_property
-    def median_ms(self) -> float:
-        """The median: the figure to quote."""
-        return statistics.median(self._sorted)
-
-    @property
-    def min_ms(self) -> float:
-        """The smallest sample. It hides what happens only sometimes; quote the median."""
-        return self._sorted[0]
-
-    @property
-    def max_ms(self) -> float:
-        """The largest sample."""
-        return self._sorted[-1]
-
-    @cached_property
-    def mean_ms(self) -> float:
-        """The mean."""
-        return math.fsum(self.samples_ms) / self.count
-
-    @cached_property
-    def stddev_ms(self) -> float:
-        """The standard deviation; 0 of a single sample."""
-        return statistics.stddev(self.samples_ms)
-
-    @property
-    def q1_ms(self) -> float:
-        """The first quartile."""
-        return statistics.quantile(self._sorted, 0.25)
-
-    @property
-    def q3_ms(self) -> float:
-        """The third quartile."""
-        return statistics.quantile(self._sorted, 0.75)
-
-    @property
-    def iqr_ms(self) -> float:
-        """The distance between the quartiles."""
-        return self.q3_ms - self.q1_ms
-
-    @cached_property
-    def mad_ms(self) -> float:
-        """The median absolute deviation from the median, not scaled."""
-        return statistics.mad(self._sorted)
-
-    @property
-    def p10_ms(self) -> float:
-        """The 10th percentile."""
-        return statistics.quantile(self._sorted, 0.1)
-
-    @property
-    def p90_ms(self) -> float:
-        """The 90th percentile."""
-        return statistics.quantile(self._sorted, 0.9)
-
-    @cached_property
-    def interval_ms(self) -> tuple[float, float]:
-        """The 95 % interval of the median, by order statistics: exact for independent samples.
-
-        It is as wide as that of `independent_samples`, and reaches at least a tick to both sides of
-        the median. With fewer than 6 it is from the smallest to the largest. It says how well this
-        run knows its median; another run of the same code may differ by more.
-        """
-        return statistics.median_interval(
-            self._sorted, tick=self.tick_ms, independent=self.independent_samples
-        )
-
-    @cached_property
-    def independent_samples(self) -> float:
-        """How many independent samples would say as much about the median as these.
-
-        It is fewer than `count` where samples that follow each other are alike.
-        """
-        return statistics.independent_count(self.samples_ms)
-
-    @property
-    def rel_precision(self) -> float:
-        """Half the interval over the median; infinite if the median is not above 0."""
-        low, high = self.interval_ms
-        return (high - low) / 2 / self.median_ms if self.median_ms > 0 else math.inf
 
     @property
     def gbytes_per_s(self) -> float | None:
@@ -301,6 +221,9 @@ class BenchResult(Exports):
         repeats the figures that follow from the samples, for other readers.
         """
         plain = {each.name: plain_data(getattr(self, each.name)) for each in fields(self)}
+        for name in ("launches", "instructions"):
+            found = getattr(self, name)
+            plain[name] = found and plain_data(found.to_dict())
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -457,7 +380,12 @@ def _facts(result: BenchResult) -> list[tuple[str, str]]:
         facts.append(("rate", ", ".join(rates)))
     has_bytes, has_flops = bool(shown["bytes"]), bool(shown["flops"])
     peaks = texts.peaks_text(result.peaks, has_bytes=has_bytes, has_flops=has_flops)
-    said = (("peak", peaks), ("memory", texts.memory_text(result.memory)))
+    said = (
+        ("peak", peaks),
+        ("memory", texts.memory_text(result.memory)),
+        ("launches", texts.launches_text(result.launches)),
+        ("instructions", texts.instructions_text(result.instructions)),
+    )
     facts += [each for each in said if each[1]]
     if result.clock_mhz:
         low, high = min(result.clock_mhz), max(result.clock_mhz)

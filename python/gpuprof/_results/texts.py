@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gpuprof._common.instructions import Instructions
+from gpuprof._common.launches import Launches
 from gpuprof._common.units import byte_size, duration, percent, rate
 
 CLOCKS = {
@@ -70,3 +72,17 @@ def memory_text(memory: Mapping[str, int]) -> str:
     keeps = f"; {byte_size(left, precise=True)} stay allocated after it" if left > 0 else ""
     frees = f"; {byte_size(-left, precise=True)} less are allocated after it" if left < 0 else ""
     return f"peak {peak} above the level before a call{keeps}{frees}"
+
+
+def launches_text(launches: Launches | None) -> str:
+    """Say what a call launches; no text if that was not counted."""
+    if launches is None:
+        return ""
+    return f"{launches}; {launches.varies}" if launches.varies else str(launches)
+
+
+def instructions_text(instructions: Instructions | None) -> str:
+    """Say how many instructions a call takes; no text if they were not counted."""
+    if instructions is None or not instructions.per_call:
+        return ""
+    return f"{instructions} a call, on this thread and those it starts"

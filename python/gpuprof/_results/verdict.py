@@ -58,6 +58,8 @@ from gpuprof._common.checks import whole
 from gpuprof._common.units import percent, percent_change
 from gpuprof._results import noise_floor, statistics
 from gpuprof._results.decision import Decision, Verdict, check_threshold
+from gpuprof._results.instruction_verdict import judge_instructions, with_instructions
+from gpuprof._results.launch_verdict import judge_launches
 from gpuprof._results.memory_verdict import judge_memory
 from gpuprof._results.noise_floor import P_LIMIT, TICKS, Floor, exp, floor_of, least_floor
 from gpuprof._results.result import BenchResult
@@ -146,7 +148,7 @@ def judge_all(
 ) -> dict[str, Decision]:
     """Decide on many benchmarks together, each with its runs of the baseline and its new runs.
 
-    Each decision has one on the memory.
+    Each decision has one on the memory, on the launches and on the CPU's instructions.
 
     The test on the samples is corrected for their number by Holm's method, which loses less than
     Bonferroni's but needs all of them at once.
@@ -161,9 +163,25 @@ def judge_all(
             rule += f", corrected for {len(tested)} comparisons"
             decisions[name] = replace(found, verdict=Verdict.AMBIGUOUS, rule=rule)
     return {
-        name: replace(decision, memory=judge_memory(*pairs[name], threshold=memory_threshold))
+        name: beside_time(decision, *pairs[name], memory_threshold=memory_threshold)
         for name, decision in decisions.items()
     }
+
+
+def beside_time(
+    decision: Decision,
+    base: Sequence[BenchResult],
+    new: Sequence[BenchResult],
+    *,
+    memory_threshold: float | None = None,
+) -> Decision:
+    """Add the decisions on the memory, the launches and the instructions."""
+    decision = replace(
+        decision,
+        memory=judge_memory(base, new, threshold=memory_threshold),
+        launches=judge_launches(base, new),
+    )
+    return with_instructions(decision, judge_instructions(base, new))
 
 
 def judge_paired(

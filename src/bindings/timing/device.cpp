@@ -5,6 +5,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cerrno>
 #include <memory>
 
 #include "bindings/bind.hpp"
@@ -12,6 +13,7 @@
 #include "bindings/python/objects.hpp"
 #include "graphs/device_scalar.hpp"
 #include "timing/gate.hpp"
+#include "timing/instructions.hpp"
 #include "timing/l2_flush_buffer.hpp"
 #include "timing/timeline.hpp"
 #include "timing/timer.hpp"
@@ -67,6 +69,33 @@ void bind_timeline(py::module_& module) {
       .def("stop", &PlacedSpan::stop)
       .def("elapsed_ms", &PlacedSpan::elapsed_ms)
       .def("place", &PlacedSpan::place, py::arg("end") = false);
+}
+
+py::tuple read_counter(const timing::InstructionCounter& counter) {
+  timing::CounterReading reading;
+  if (const int error = counter.read(reading); error != 0) {
+    errno = error;
+    PyErr_SetFromErrno(PyExc_OSError);
+    throw py::error_already_set();
+  }
+  return py::make_tuple(reading.value, reading.enabled_ns, reading.running_ns);
+}
+
+void bind_instructions(py::module_& module) {
+  py::class_<timing::InstructionCounter>(
+      module, "_InstructionCounter",
+      "The instructions of this thread, and of those that it starts, in user space.")
+      .def(py::init([](bool task_clock) {
+             return std::make_unique<timing::InstructionCounter>(
+                 task_clock ? timing::CounterEvent::kTaskClock
+                            : timing::CounterEvent::kInstructions);
+           }),
+           py::kw_only(), py::arg("task_clock") = false)
+      .def_property_readonly("error", &timing::InstructionCounter::error,
+                             "0, or the number of the error that kept it from being opened.")
+      .def("read", &read_counter,
+           "(instructions, nanoseconds since it was opened, those in which it counted).")
+      .def("close", &timing::InstructionCounter::close);
 }
 
 void bind_gate(py::module_& module) {
@@ -158,6 +187,7 @@ void bind_timing_device(py::module_& module) {
       .def("copy", &timing::DeviceBuffer::copy, py::arg("repeats"), py::arg("stream") = 0,
            "Copy its first half onto the second, as `fill` writes.");
   bind_gate(module);
+  bind_instructions(module);
 }
 
 }  // namespace gpuprof::bindings

@@ -1,0 +1,138 @@
+"""How many instructions a call takes on the CPU, as plain data, or why that is not known.
+
+They are those that the CPU's counter saw retired in user space, by the calling thread and by the
+threads and processes that it starts meanwhile. Threads that were there before, as in the pools of
+torch and of BLAS libraries, are not in it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from gpuprof._common import checks
+from gpuprof._common.units import percent
+
+PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
+ALLOWED_PARANOID = 2  # up to which the system lets anybody count in user space
+_MOST = 1e18
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """The instructions that a call takes on the CPU.
+
+    Attributes
+    ----------
+    per_call : tuple of float
+        How many a call took, sample by sample. Empty if they were not counted.
+    reason : str
+        Why they were not counted; empty if they were.
+    """
+
+    __module__ = "gpuprof"
+
+    per_call: tuple[float, ...] = ()
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        given = checks.sequence("instructions.per_call", self.per_call)
+        values = tuple(
+            checks.number_within(f"instructions.per_call[{place}]", value, 0, _MOST)
+            for place, value in enumerate(given)
+        )
+        object.__setattr__(self, "per_call", values)
+        checks.text("instructions.reason", self.reason)
+
+    @cached_property
+    def median(self) -> float | None:
+        """The median; None if they were not counted."""
+        return _quantile(self.per_call, 0.5) if self.per_call else None
+
+    @cached_property
+    def spread(self) -> float | None:
+        """Half the distance of the quartiles over the median; None if they were not counted."""
+        if not self.median:
+            return None
+        low, high = (_quantile(self.per_call, share) for share in (0.25, 0.75))
+        return (high - low) / 2 / self.median
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, ready for JSON."""
+        return {"per_call": list(self.per_call), "reason": self.reason}
+
+    @classmethod
+    def from_dict(cls, data: object) -> Instructions:
+        """Build one from what `to_dict` returned.
+
+        Raises
+        ------
+        ValueError
+            If `data` is something else; it names the field that is wrong.
+        """
+        found = checks.mapping("instructions", data)
+        odd = sorted(found.keys() ^ {"per_call", "reason"})
+        if odd:
+            message = f"instructions: wrong field {odd[0]!r}; expected per_call and reason"
+            raise ValueError(message)
+        return cls(**found)
+
+    def __str__(self) -> str:
+        if self.median is None:
+            return f"not counted: {self.reason}"
+        return f"{amount(self.median)} (± {percent(self.spread or 0.0, 2)})"
+
+
+def amount(count: float) -> str:
+    """Write a number of instructions, such as ``1.23 M``."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= size:
+            return f"{count / size:.4g} {unit}"
+    return f"{count:.4g}"
+
+
+def reason_of(error: int, paranoid: Path = PARANOID) -> str:
+    """Say why a counter could not be opened, and what to do, from the error's number."""
+    name = errno.errorcode.get(error, f"error {error}")
+    if error == errno.ENOSYS:
+        return f"{name}: this system has no perf_event_open, as in a sandbox such as gVisor"
+    if error in {errno.EPERM, errno.EACCES}:
+        return f"{name}: {_not_permitted(paranoid)}"
+    if error in {errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV}:
+        return (
+            f"{name}: there is no hardware counter of instructions; a virtual machine has one only "
+            "if its host passes it on"
+        )
+    if error == errno.EMFILE:
+        return f"{name}: the process has too many open files"
+    return f"{name}: perf_event_open failed: {os.strerror(error)}"
+
+
+def _not_permitted(paranoid: Path) -> str:
+    try:
+        level: int | None = int(paranoid.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        level = None
+    if level is not None and level > ALLOWED_PARANOID:
+        return (
+            f"perf_event_paranoid is {level}, and counting in user space takes {ALLOWED_PARANOID} "
+            f"or less: sudo sysctl kernel.perf_event_paranoid={ALLOWED_PARANOID}"
+        )
+    known = "" if level is None else f" although perf_event_paranoid is {level}"
+    return (
+        f"perf_event_open is not permitted{known}: a container's seccomp profile forbids it; start "
+        "it with --cap-add PERFMON, or a profile that allows perf_event_open"
+    )
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])

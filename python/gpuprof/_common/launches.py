@@ -1,0 +1,236 @@
+"""What a step launches, as plain data: its kernels by name, its copies and its memsets.
+
+Two counts are compared exactly: there is no noise in them. Kernels are compared by their whole
+names, and shown by short ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from gpuprof._common import checks
+from gpuprof._common.kernel_name import cut, short_name
+from gpuprof._common.text import MAX_TEXT_BYTES, output_text, shown_text
+
+UNNAMED = "(kernel without a name)"
+COPY, MEMSET = "memory copy", "memset"
+MAX_SHOWN = 8  # of the names in a difference
+MAX_PART = 40  # characters of what tells two names apart
+_MOST = 2**53  # of launches
+Key = tuple[str, str]  # the kind, and the kernel's whole name
+_PLURALS = {COPY: "memory copies", MEMSET: "memsets", "kernel": "kernels"}
+
+
+@dataclass(frozen=True)
+class Launches:
+    """What one call, or one replay of a graph, launches on the GPU.
+
+    Attributes
+    ----------
+    kernels : mapping of str to int
+        How often each kernel is launched, by its whole name.
+    copies : int
+        How many memory copies there are.
+    memsets : int
+        How many memsets.
+    source : str
+        How they were counted: ``"graph"``, the nodes of a captured graph, or what collected
+        `gpuprof.kernels`, such as ``"torch.profiler"``. Counts of two sources are not compared.
+    varies : str
+        How two calls of the same function differ, in words; empty if they do not.
+    versions : mapping of str to str
+        What chooses kernels: the GPU and the versions of the libraries, as far as they are known.
+    """
+
+    __module__ = "gpuprof"
+
+    kernels: Mapping[str, int] = field(default_factory=dict)
+    copies: int = 0
+    memsets: int = 0
+    source: str = "graph"
+    varies: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        kernels = checks.mapping("launches.kernels", self.kernels)
+        for name, count in kernels.items():
+            checks.whole(f"launches.kernels[{name!r}]", count, 1, _MOST)
+        versions = checks.mapping("launches.versions", self.versions)
+        for name, value in versions.items():
+            checks.text(f"launches.versions[{name!r}]", value)
+        object.__setattr__(self, "kernels", kernels)
+        object.__setattr__(self, "versions", versions)
+        for name in ("copies", "memsets"):
+            checks.whole(f"launches.{name}", getattr(self, name), 0, _MOST)
+        for name in ("source", "varies"):
+            checks.text(f"launches.{name}", getattr(self, name))
+
+    @property
+    def num_kernels(self) -> int:
+        """How many kernels are launched."""
+        return sum(self.kernels.values())
+
+    @property
+    def total(self) -> int:
+        """How many kernels, copies and memsets there are together."""
+        return self.num_kernels + self.copies + self.memsets
+
+    def same(self, other: Launches) -> bool:
+        """Return whether both launch the same, however and wherever they were counted."""
+        return self._counts() == other._counts()
+
+    def diff(self, other: Launches) -> str:
+        """Say in words how another count differs from this one.
+
+        Parameters
+        ----------
+        other : Launches
+
+        Returns
+        -------
+        str
+            Such as ``"+2 elementwise_kernel, -1 sgemm, 14 -> 15 kernels"``; empty if both are the
+            same.
+
+        Raises
+        ------
+        TypeError
+            `other` is no `Launches`.
+        """
+        if not isinstance(other, Launches):
+            message = f"other: expected a Launches, got {type(other).__name__}"
+            raise TypeError(message)
+        own, others = self._counts(), other._counts()
+        changes = {
+            key: others.get(key, 0) - own.get(key, 0)
+            for key in {**own, **others}
+            if others.get(key, 0) != own.get(key, 0)
+        }
+        if not changes:
+            return ""
+        ordered = sorted(changes.items(), key=lambda each: (each[1] < 0, -abs(each[1]), each[0]))
+        shown = _telling(key for key, _ in ordered)
+        words = [f"{change:+,} {shown[key]}" for key, change in ordered[:MAX_SHOWN]]
+        if len(ordered) > MAX_SHOWN:
+            words.append(f"and {len(ordered) - MAX_SHOWN:,} more names")
+        return ", ".join([*words, _totals(self, other)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, ready for JSON."""
+        data = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**data, "kernels": dict(self.kernels), "versions": dict(self.versions)}
+
+    @classmethod
+    def from_dict(cls, data: object) -> Launches:
+        """Build one from what `to_dict` returned.
+
+        Raises
+        ------
+        ValueError
+            If `data` is something else; it names the field that is wrong.
+        """
+        found = checks.mapping("launches", data)
+        known = {each.name for each in fields(cls)}
+        odd = sorted(map(str, found.keys() ^ known))
+        if odd:
+            message = f"launches: wrong field {odd[0]!r}; expected {', '.join(sorted(known))}"
+            raise ValueError(message)
+        return cls(**found)
+
+    def __str__(self) -> str:
+        parts = [_count(self.num_kernels, "kernel")]
+        parts += [
+            _count(count, what)
+            for what, count in ((COPY, self.copies), (MEMSET, self.memsets))
+            if count
+        ]
+        return ", ".join(parts)
+
+    def __repr__(self) -> str:
+        shown = _telling(self._counts())
+        most = sorted(self._counts().items(), key=lambda each: (-each[1], each[0]))
+        lines = [f"{count:>6,}  {shown[key]}" for key, count in most]
+        return "\n".join([f"<gpuprof.Launches: {self}>", *lines])
+
+    def _counts(self) -> dict[Key, int]:
+        counts: dict[Key, int] = {("kernel", name): count for name, count in self.kernels.items()}
+        return counts | {
+            (what, what): count
+            for what, count in ((COPY, self.copies), (MEMSET, self.memsets))
+            if count
+        }
+
+
+def counted(names: Iterable[str]) -> dict[str, int]:
+    """Count kernels by name, in the order in which they first come."""
+    found: dict[str, int] = {}
+    for name in names:
+        stored = _stored(name) if name else UNNAMED
+        found[stored] = found.get(stored, 0) + 1
+    return found
+
+
+def _stored(name: str) -> str:
+    """Return a name as files hold it; a very long one ends with a digest of the whole."""
+    text = output_text(name)
+    if not text.endswith("…"):
+        return text
+    digest = hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=8).hexdigest()
+    return f"{name[: MAX_TEXT_BYTES // 8]}… {digest}"
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what if count == 1 else _PLURALS[what]}"
+
+
+def _totals(base: Launches, new: Launches) -> str:
+    """Say how many there were and are, of each kind whose number changed; at least of kernels."""
+    pairs = [
+        ("kernel", base.num_kernels, new.num_kernels),
+        (COPY, base.copies, new.copies),
+        (MEMSET, base.memsets, new.memsets),
+    ]
+    changed = [pair for pair in pairs if pair[1] != pair[2]] or pairs[:1]
+    return ", ".join(
+        _count(now, what) if before == now else f"{before:,} -> {now:,} {_PLURALS[what]}"
+        for what, before, now in changed
+    )
+
+
+def _telling(keys: Iterable[Key]) -> dict[Key, str]:
+    """Return a short form of each name; where two would be the same, with what tells them apart."""
+    by_short: dict[Key, list[Key]] = {}
+    for kind, name in keys:
+        short = _brief(name) if kind == "kernel" and name != UNNAMED else name
+        by_short.setdefault((kind, short), []).append((kind, name))
+    found = {}
+    for (_, short), alike in by_short.items():
+        if len(alike) == 1:
+            found[alike[0]] = short
+            continue
+        names = [name for _, name in alike]
+        place = next(
+            (at for at, letters in enumerate(zip(*names, strict=False)) if len({*letters}) > 1),
+            min(map(len, names)),
+        )
+        found |= {key: f"{short} ({_part_at(key[1], place)})" for key in alike}
+    return found
+
+
+def _brief(name: str) -> str:
+    """Shorten a kernel's name to its last part, without namespaces and templates."""
+    short = short_name(name)
+    last = short.rpartition("::")[2].removesuffix("<...>")
+    return short if not last or last.startswith("operator") else last
+
+
+def _part_at(name: str, place: int) -> str:
+    """Return the template argument around a place in a name, cut where it is long."""
+    begin = place
+    while begin and (name[begin - 1].isalnum() or name[begin - 1] == "_"):
+        begin -= 1
+    part = name[begin:].partition(",")[0].partition("(")[0].strip() or name[begin:]
+    return cut(shown_text(part), MAX_PART)

@@ -1,0 +1,247 @@
+"""Launches in tests: a test that launches more fails, in words; what does not fail, and how."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.pytest_projects import Project
+
+COMPARE = "--gpu-benchmark-compare=main"
+STEP = {"sgemm": 2, "add_k": 12}
+MORE = {**STEP, "add_k": 14}
+GREW = "LAUNCHES: test_b: launches more: +2 add_k, 14 -> 16 kernels"
+TWO_TESTS = """
+def test_a(gpu_benchmark):
+    gpu_benchmark(sum, [1])
+
+def test_b(gpu_benchmark):
+    gpu_benchmark(sum, [1])
+"""
+CHECKS = """
+def test_b(gpu_benchmark):
+    assert gpu_benchmark.check_launches(sum, [1]).num_kernels >= 14
+"""
+
+
+@pytest.fixture
+def stored(project: Project) -> Project:
+    """A project with a baseline of five runs."""
+    project.pytester.makepyfile(test_it=TWO_TESTS)
+    project.on_gpu(1.0)
+    project.launches(test_a=STEP, test_b=STEP)
+    project.save_runs()
+    return project
+
+
+def test_the_test_that_launches_more_fails_by_name_and_in_words(stored: Project) -> None:
+    stored.launches(test_a=STEP, test_b=MORE)
+    done = stored.run(COMPARE)
+    done.assert_outcomes(passed=1, failed=1)
+    assert len(stored.calls()) == 2, "there is no chance in it, so it is not measured again"
+    done.stdout.fnmatch_lines(
+        [
+            "*_ test_b _*",
+            GREW,
+            "*launches     launches more: +2 add_k, 14 -> 16 kernels",
+            "test_a *SAME",
+            "test_b *SAME, LAUNCHES",
+            "LAUNCHES test_it.py::test_b: launches more: +2 add_k, 14 -> 16 kernels",
+            "*: 2 SAME, 1 LAUNCHES",
+            "FAILED test_it.py::test_b - Failed: LAUNCHES: test_b: launches more: +2*",
+        ]
+    )
+
+
+def test_the_same_launches_pass(stored: Project) -> None:
+    done = stored.run(COMPARE)
+    done.assert_outcomes(passed=2)
+    assert "LAUNCHES" not in done.stdout.str()
+    assert "note:" not in done.stdout.str()
+
+
+def test_fewer_launches_pass_and_are_said(stored: Project) -> None:
+    stored.launches(test_a=STEP, test_b={"fused_k": 1, "sgemm": 2})
+    done = stored.run(COMPARE)
+    done.assert_outcomes(passed=2)
+    less = "launches less: +1 fused_k, -12 add_k, 14 -> 3 kernels"
+    done.stdout.fnmatch_lines([f"note: test_it.py::test_b: {less}", "*: 2 SAME"])
+
+
+def test_as_many_and_other_kernels_fail(stored: Project) -> None:
+    stored.launches(test_a=STEP, test_b={"sgemm": 1, "hgemm": 1, "add_k": 12})
+    done = stored.run(COMPARE)
+    done.assert_outcomes(passed=1, failed=1)
+    words = "LAUNCHES: test_b: launches other work: +1 hgemm, -1 sgemm, 14 kernels"
+    done.stdout.fnmatch_lines([words])
+
+
+@pytest.mark.parametrize(
+    ("options", "failed"),
+    [
+        (("--gpu-benchmark-fail-on=launches",), 1),
+        (("--gpu-benchmark-fail-on=slow,memory",), 0),
+        (("--gpu-benchmark-fail-on=never",), 0),
+    ],
+)
+def test_which_verdicts_fail_is_an_option(
+    stored: Project, options: tuple[str, ...], failed: int
+) -> None:
+    stored.launches(test_a=STEP, test_b=MORE)
+    done = stored.run(COMPARE, *options)
+    done.assert_outcomes(passed=2 - failed, failed=failed)
+    done.stdout.fnmatch_lines(["*: 2 SAME, 1 LAUNCHES"])
+
+
+def test_another_version_of_a_library_is_not_compared(project: Project) -> None:
+    project.pytester.makepyfile(test_it=TWO_TESTS)
+    project.on_gpu(1.0)
+    project.launches(versions={"torch": "2.10.0"}, test_a=STEP, test_b=STEP)
+    project.save_runs()
+    project.launches(versions={"torch": "2.11.0"}, test_a=STEP, test_b=MORE)
+    done = project.run(COMPARE)
+    done.assert_outcomes(passed=2)
+    why = "launches were not compared: the baseline has torch 2.10.0, now it is 2.11.0"
+    done.stdout.fnmatch_lines([f"note: test_it.py::test_a, test_it.py::test_b: {why}"])
+    done = project.run(COMPARE, "--gpu-benchmark-fail-on=incomparable")
+    done.assert_outcomes(failed=2)
+    done.stdout.fnmatch_lines([f"INCOMPARABLE: test_a: {why}"])
+
+
+def test_a_baseline_without_launches_is_no_failure_and_a_note(project: Project) -> None:
+    project.pytester.makepyfile(test_it=TWO_TESTS)
+    project.on_gpu(1.0)
+    project.save_runs()
+    for path in (project.path / ".gpuprof" / "baselines" / "main").glob("*.json"):
+        content = json.loads(path.read_text())
+        for run in content["runs"]:
+            for result in run["results"].values():  # as gpuprof wrote before it counted
+                del result["launches"], result["instructions"]
+        path.write_text(json.dumps(content))
+    project.launches(test_a=STEP, test_b=STEP)
+    done = project.run(COMPARE, "--gpu-benchmark-fail-on=launches,nodata,incomparable")
+    done.assert_outcomes(passed=2)
+    done.stdout.fnmatch_lines(
+        ["note: *test_a, *test_b: launches were not compared: no baseline run has them; save new*"]
+    )
+
+
+def test_a_second_measurement_that_launches_other_work_is_a_note(stored: Project) -> None:
+    stored.times(1.0, fields=stored.plan()["fields"], test_b=1.5)
+    stored.launches(test_a=STEP, test_b=[MORE, STEP])
+    done = stored.run(COMPARE)
+    done.assert_outcomes(passed=1, failed=1)
+    done.stdout.fnmatch_lines(
+        ["SLOW: 1.50 times*", "note: test_it.py::test_b: calls differ in what they launch, *"]
+    )
+    assert "LAUNCHES" not in done.stdout.str()
+
+
+def test_the_measurer_is_asked_for_launches_where_there_is_a_baseline(stored: Project) -> None:
+    stored.run(COMPARE)
+    assert [call["launches"] for call in stored.calls()] == [True, True]
+    stored.run()
+    assert not any("launches" in call for call in stored.calls())
+
+
+def test_the_marker_turns_counting_off(stored: Project) -> None:
+    marked = TWO_TESTS.replace("def", "@pytest.mark.gpu_benchmark(launches=False)\ndef")
+    stored.pytester.makepyfile(test_it=f"import pytest\n{marked}")
+    stored.run(COMPARE)
+    assert [call["launches"] for call in stored.calls()] == [False, False]
+
+
+@pytest.mark.parametrize("value", ["1", "'yes'"])
+def test_a_wrong_marker_fails_its_test(project: Project, value: str) -> None:
+    marked = TWO_TESTS.replace("def", f"@pytest.mark.gpu_benchmark(launches={value})\ndef")
+    project.pytester.makepyfile(test_it=f"import pytest\n{marked}")
+    done = project.run()
+    done.assert_outcomes(failed=2)
+    done.stdout.fnmatch_lines([f"*has launches={value}; expected True, False or None*"])
+
+
+def test_the_file_has_the_launches_and_their_decision(stored: Project) -> None:
+    stored.launches(test_a=STEP, test_b=MORE)
+    stored.run(COMPARE, "--gpu-benchmark-json=out.json")
+    first, second = (each["gpuprof"] for each in stored.written()["benchmarks"])
+    assert first["decision"]["launches"]["verdict"] == "same"
+    assert second["decision"]["launches"]["verdict"] == "launches"
+    assert second["decision"]["launches"]["changes"] == "+2 add_k, 14 -> 16 kernels"
+    assert second["result"]["launches"]["kernels"] == MORE
+
+
+# Without the time
+
+
+@pytest.fixture
+def checked(project: Project) -> Project:
+    project.pytester.makepyfile(test_it=CHECKS)
+    project.on_gpu(1.0)
+    project.launches(test_b=STEP)
+    project.save_runs(1)
+    return project
+
+
+def test_launches_alone_are_checked_against_a_single_run(checked: Project) -> None:
+    checked.times(9.0, fields=checked.plan()["fields"])  # which nobody looks at
+    checked.launches(test_b=STEP)
+    done = checked.run(COMPARE)
+    done.assert_outcomes(passed=1)
+    done.stdout.fnmatch_lines(["*: 1 SAME"])
+    checked.launches(test_b=MORE)
+    done = checked.run(COMPARE)
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*_ test_b _*", GREW, "*: 1 LAUNCHES"])
+    assert done.stdout.str().count(GREW) == 2, "the text of the failure, and its line at the end"
+
+
+def test_fewer_and_incomparable_launches_are_said(checked: Project) -> None:
+    checked.launches(test_b={"sgemm": 14})
+    checked.run(COMPARE).assert_outcomes(failed=1)
+    checked.pytester.makepyfile(test_it=CHECKS.replace("14", "1"))
+    checked.launches(test_b={"fused_k": 1})
+    done = checked.run(COMPARE)
+    done.assert_outcomes(passed=1)
+    done.stdout.fnmatch_lines(["note: *test_b: launches less: +1 fused_k, -12 add_k, -2 sgemm, *"])
+
+
+def test_a_new_check_passes(checked: Project) -> None:
+    checked.pytester.makepyfile(test_new=CHECKS.replace("test_b", "test_new"))
+    checked.launches(test_b=STEP, test_new=STEP)
+    done = checked.run(COMPARE)
+    done.assert_outcomes(passed=2)
+    done.stdout.fnmatch_lines(["*: 1 SAME, 1 NODATA"])
+
+
+def test_a_check_that_cannot_count_is_an_error(project: Project) -> None:
+    project.pytester.makepyfile(test_it=CHECKS)
+    done = project.run()
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*InvalidStateError: check_launches: it gives no GPU any work*"])
+
+
+def test_a_check_is_the_one_use_of_the_fixture(checked: Project) -> None:
+    checked.pytester.makepyfile(
+        test_it="""
+        def test_b(gpu_benchmark):
+            gpu_benchmark.check_launches(sum, [1])
+            gpu_benchmark(sum, [1])
+        """
+    )
+    done = checked.run()
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*gpu_benchmark was used twice in one test*"])
+
+
+def test_a_disabled_check_calls_once(checked: Project) -> None:
+    checked.pytester.makepyfile(
+        test_it="""
+        def test_b(gpu_benchmark):
+            calls = []
+            assert gpu_benchmark.check_launches(calls.append, 1) is None
+            assert calls == [1]
+        """
+    )
+    checked.run("--gpu-benchmark-disable").assert_outcomes(passed=1)
+    assert not checked.calls()
