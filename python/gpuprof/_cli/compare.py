@@ -8,6 +8,8 @@ away early changes none of this.
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import json
 import math
 import os
@@ -49,6 +51,20 @@ _COLUMNS = (
     "verdict",
 )
 _LEFT = frozenset({"benchmark", "machine", "verdict"})
+_CSV_COLUMNS = (
+    "benchmark",
+    "machine",
+    "base_ms",
+    "new_ms",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "floor",
+    "base_bytes",
+    "new_bytes",
+    "verdict",
+    "rule",
+)
 
 
 class InputError(Exception):
@@ -132,7 +148,7 @@ def run(options: argparse.Namespace) -> tuple[int, str]:
     """
     base, new = load(options.base, options.storage), load(options.new, options.storage)
     found = compare(base, new, options.threshold, options.memory_threshold)
-    write = {"json": _json, "md": _markdown, "table": _plain}[options.format]
+    write = {"json": _json, "md": _markdown, "csv": _csv, "table": _plain}[options.format]
     return exit_code(found, options.fail_on), write(found)
 
 
@@ -219,6 +235,33 @@ def _json(found: Comparison) -> str:
         ],
     }
     return json.dumps(content, indent=2, allow_nan=False)
+
+
+def _csv(found: Comparison) -> str:
+    """Return a line for each benchmark; what only one side has is a line with its times missing."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_CSV_COLUMNS)
+    for line in found.lines:
+        decision, memory = line.decision, line.decision.memory
+        cells: list[object] = [
+            output_text(line.name),
+            output_text(line.machine),
+            decision.base_ms,
+            decision.new_ms,
+            decision.ratio,
+            *(decision.interval or ("", "")),
+            decision.floor,
+            *((memory.base_bytes, memory.new_bytes) if memory else ("", "")),
+            " ".join(verdict.value for verdict in line.verdicts),
+            output_text(decision.rule),
+        ]
+        writer.writerow(["" if cell is None else cell for cell in cells])
+    for names in (found.only_base, found.only_new):
+        rule = "only in base" if names is found.only_base else "only in new"
+        empty = [""] * (len(_CSV_COLUMNS) - 3)
+        writer.writerows([output_text(name), *empty, Verdict.NODATA.value, rule] for name in names)
+    return out.getvalue().removesuffix("\n")
 
 
 def _table(found: Comparison, longest: int | None) -> Table:

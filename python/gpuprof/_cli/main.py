@@ -12,7 +12,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from gpuprof._cli import compare_command, trace_command
+from gpuprof._cli import compare_command, list_command, trace_command
 from gpuprof._cli.arguments import (
     EXIT_CODES,
     FAILED,
@@ -28,6 +28,7 @@ DEFAULT_STEPS, MAX_STEPS = 20, 100_000
 _MODULES = {
     "trace": trace_command,
     "compare": compare_command,
+    "list": list_command,
 }
 
 

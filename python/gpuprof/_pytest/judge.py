@@ -55,7 +55,8 @@ class Judge:
     def decide(self, result: BenchResult) -> Judgement:
         """Decide on the first measurement."""
         decision = self._judge([result])
-        if self._may_be_chance(decision, result) or self._takes_more(decision):
+        regressed = self._regressions(decision, [result])
+        if regressed or self._may_be_chance(decision, result) or self._takes_more(decision):
             return Judgement(decision, again=True)
         return Judgement(decision, self._failure(decision, [result]))
 
@@ -98,6 +99,17 @@ class Judge:
         memory = decision and decision.memory
         return bool(memory and memory.grew and memory.verdict.value in self.settings.fail_on)
 
+    def _regressions(self, decision: Decision | None, results: Sequence[BenchResult]) -> list[str]:
+        """Return what the expressions say that fail for all the results."""
+        # Times of other GPUs or in other modes say nothing about the code.
+        if decision is None or decision.verdict is Verdict.INCOMPARABLE:
+            return []
+        base, name = self._base(results[-1]), str(self.settings.compare)
+        if not base:
+            return []
+        found = [each.failure(base, results, name) for each in self.settings.fail_expressions]
+        return [text for text in found if text is not None]
+
     def _judge(self, new: Sequence[BenchResult]) -> Decision | None:
         if self.settings.compare is None:
             return None
@@ -137,7 +149,7 @@ class Judge:
         return self.max_ms is not None and result.median_ms > self.max_ms
 
     def _failure(self, decision: Decision | None, results: list[BenchResult]) -> str | None:
-        parts = []
+        parts = self._regressions(decision, results)
         if decision and self._fails(decision):
             parts.append(self._of_verdict(decision))
         if decision and decision.memory and self._takes_more(decision):
