@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from gpuprof._pytest import json_file
 from gpuprof._results.baselines import load_file
 from gpuprof._results.decision import Decision, Verdict
+from gpuprof._results.figures import figures
 from tests.support.pytest_projects import Project, made_up
 
 TESTS = """
@@ -74,7 +74,7 @@ def test_a_benchmark_has_names_parameters_and_seconds(written: Any) -> None:
 
 def test_the_figures_are_those_of_the_samples() -> None:
     result = made_up(3.0, 45, calls_per_sample=5)
-    stats = json_file.stats(result)
+    stats = figures(result)
     data = [ms / 1e3 for ms in result.samples_ms]
     assert stats["data"] == data
     assert stats["rounds"] == 45
@@ -97,7 +97,7 @@ def test_outliers_are_counted_as_pytest_benchmark_does() -> None:
     theirs = Stats()
     for ms in result.samples_ms:
         theirs.update(ms / 1e3)
-    ours = json_file.stats(result)
+    ours = figures(result)
     for name in ("outliers", "ld15iqr", "hd15iqr", "min", "max", "median", "mean", "stddev"):
         expected = getattr(theirs, name)
         assert ours[name] == (expected if name == "outliers" else pytest.approx(expected))

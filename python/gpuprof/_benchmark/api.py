@@ -167,6 +167,10 @@ class Measurer(Harness):
         """Return the time of one call, in milliseconds, with the scopes paused."""
         return paused(self.options, super().sample)
 
+    def measure(self, least: int = 0) -> BenchResult:
+        """Measure as `benchmark` does; take `least` samples even beyond `max_time_s`."""
+        return paused(self.options, measure, self, least)
+
     def result(self, samples_ms: Sequence[float]) -> BenchResult:
         """Make the result of samples that were taken, after a call whose memory is measured."""
         return paused(self.options, report, self, Samples(samples_ms))

@@ -65,8 +65,11 @@ def warm_up(harness: Harness) -> None:
             return
 
 
-def measure(harness: Harness) -> BenchResult:
-    """Warm up, take samples until they are precise enough or the time is over, and report."""
+def measure(harness: Harness, least: int = 0) -> BenchResult:
+    """Warm up, take samples until they are precise enough or the time is over, and report.
+
+    It takes `least` samples even if that takes longer than `max_time_s`.
+    """
     options = harness.options
     begun = perf_counter()
     warm_up(harness)
@@ -78,12 +81,13 @@ def measure(harness: Harness) -> BenchResult:
     name = options.name or _name_of(harness.work.fn)
     with Clocks(_uuid(harness)) as clocks, Progress(name, options.progress) as bar:
         started = perf_counter()
-        check_at, most = options.min_samples, max(MAX_SAMPLES, options.min_samples)
+        check_at = max(options.min_samples, least)
+        most = max(MAX_SAMPLES, check_at)
         while True:
             taken.add_chunk(harness, clocks, started + options.max_time_s)
             count, spent = len(taken.samples), perf_counter() - started
             bar.update(spent / options.max_time_s, f"{count} samples")
-            if count and (spent >= options.max_time_s or count >= most):
+            if count >= max(least, 1) and (spent >= options.max_time_s or count >= most):
                 break
             if count >= check_at and spent >= options.min_time_s:
                 if _precision(taken.samples) <= options.rel_precision:

@@ -61,9 +61,9 @@ def add_arguments(commands: Commands) -> None:
     )
     compare.add_argument(
         "--format",
-        choices=("table", "md", "json"),
+        choices=("table", "md", "csv", "json"),
         default="table",
-        help="how to print (default table)",
+        help="how to print (default table); the times of csv and json are milliseconds",
     )
     compare.add_argument(
         "--storage",

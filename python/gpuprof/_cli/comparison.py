@@ -16,6 +16,7 @@ from typing import Any
 
 from gpuprof._common.text import MAX_NAME_COLUMNS, output_text, plain_data, shown_text
 from gpuprof._common.units import NOTHING, duration, percent
+from gpuprof._display.records import Cell, Records
 from gpuprof._display.table import Table, markdown_list
 from gpuprof._results.decision import Decision, MemoryDecision, Verdict
 from gpuprof._results.launch_verdict import launch_notes
@@ -28,6 +29,20 @@ VERSION = 1
 MOST_NAMES = 20
 _NOT_COMPARED = (Verdict.NODATA, Verdict.INCOMPARABLE)
 _EXPLAINED = (Verdict.SLOW, Verdict.AMBIGUOUS, *_NOT_COMPARED)
+_CSV_COLUMNS = (
+    "benchmark",
+    "machine",
+    "base_ms",
+    "new_ms",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "floor",
+    "base_bytes",
+    "new_bytes",
+    "verdict",
+    "rule",
+)
 _LEFT = frozenset({"benchmark", "machine", "verdict"})
 
 
@@ -97,8 +112,8 @@ def exit_code(found: Comparison, fail_on: frozenset[str]) -> int:
 
 
 def text_of(found: Comparison, form: str) -> str:
-    """Return the text to print; `form` is ``table``, ``md`` or ``json``."""
-    return {"json": _json, "md": _markdown, "table": _plain}[form](found)
+    """Return the text to print; `form` is ``table``, ``md``, ``csv`` or ``json``."""
+    return {"json": _json, "md": _markdown, "csv": _csv, "table": _plain}[form](found)
 
 
 def _json(found: Comparison) -> str:
@@ -120,6 +135,22 @@ def _json(found: Comparison) -> str:
         **plain_data(found.data),
     }
     return json.dumps(content, indent=2, allow_nan=False)
+
+
+def _csv(found: Comparison) -> str:
+    """Return a line for each benchmark; what only one side has is a line without times."""
+    lines: list[list[Cell]] = []
+    for line in found.lines:
+        decision, memory = line.decision, line.decision.memory
+        low, high = decision.interval or (None, None)
+        sizes = (memory.base_bytes, memory.new_bytes) if memory else (None, None)
+        verdicts = " ".join(verdict.value for verdict in line.verdicts)
+        times = (decision.base_ms, decision.new_ms, decision.ratio, low, high, decision.floor)
+        lines.append([line.name, line.machine, *times, *sizes, verdicts, decision.rule])
+    for names, rule in ((found.only_base, "only in base"), (found.only_new, "only in new")):
+        empty = [None] * (len(_CSV_COLUMNS) - 3)
+        lines += [[name, *empty, Verdict.NODATA.value, rule] for name in names]
+    return Records(_CSV_COLUMNS, lines).csv().removesuffix("\r\n")
 
 
 def _table(found: Comparison, longest: int | None) -> Table:

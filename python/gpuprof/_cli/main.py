@@ -12,7 +12,14 @@ import json
 import sys
 from collections.abc import Sequence
 
-from gpuprof._cli import ab_command, compare_command, report_command, run_command, trace_command
+from gpuprof._cli import (
+    ab_command,
+    compare_command,
+    list_command,
+    report_command,
+    run_command,
+    trace_command,
+)
 from gpuprof._cli.arguments import (
     EXIT_CODES,
     FAILED,
@@ -31,6 +38,7 @@ _MODULES = {
     "run": run_command,
     "ab": ab_command,
     "report": report_command,
+    "list": list_command,
 }
 
 

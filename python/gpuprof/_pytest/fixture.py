@@ -6,31 +6,29 @@ needs the test's context managers and arguments. The test fails only after its b
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._common import checks
-from gpuprof._pytest import device_lock
+from gpuprof._pytest import device_lock, event_loop
 from gpuprof._pytest.launches import LaunchChecks
+from gpuprof._pytest.pedantic import DEFAULT_ROUNDS, Steps, checked_counts, measure_rounds
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
-    import pytest
-
+    from gpuprof._pytest.fixture_stats import FixtureStats
     from gpuprof._pytest.settings import Settings
     from gpuprof._results.decision import Decision
     from gpuprof._results.result import BenchResult
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
-DEFAULT_ROUNDS = 30  # as many samples as a verdict needs
-_ANY_PRECISION = 1e9  # for `pedantic`, where the number of rounds is given
 _GPU_FACTS = ("gpu", "gpu_uuid", "sms", "cc", "gpu_memory", "driver", "cuda")
-_FOR_JUDGING = ("threshold", "memory_threshold", "max_ms", "group")
+# Arguments of the marker that `gpuprof.benchmark` does not take.
+_OWN = ("threshold", "memory_threshold", "max_ms", "group", "min_rounds", "disable_gc")
 
 
 class GpuBenchmark(LaunchChecks):
@@ -56,6 +54,7 @@ class GpuBenchmark(LaunchChecks):
         warn: Callable[[Warning], None],
         say: Callable[[str], None],
         refused: str | None = None,
+        test: Mapping[str, Any] | None = None,
     ) -> None:
         self.result: BenchResult | None = None
         self.decision: Decision | None = None
@@ -66,7 +65,10 @@ class GpuBenchmark(LaunchChecks):
         self._first: BenchResult | None = None
         self._key = key
         self._settings = settings
-        self._arguments = arguments
+        given = {name: value for name, value in arguments.items() if value is not None}
+        self._arguments = {**arguments, **settings.measuring, **given}
+        self._test = {"name": key.rpartition("::")[2], "fullname": key, **(test or {})}
+        self._stats: FixtureStats | None = None
         self._comparisons = comparisons
         self._warn = warn
         self._say = say
@@ -81,6 +83,51 @@ class GpuBenchmark(LaunchChecks):
     def __repr__(self) -> str:
         measured = "nothing measured yet" if self.result is None else f"{self.result.median_ms} ms"
         return f"<gpuprof.GpuBenchmark of {self._key!r}, {measured}>"
+
+    @property
+    def name(self) -> str:
+        """The test's name, with its parameters in brackets."""
+        return str(self._test["name"])
+
+    @property
+    def fullname(self) -> str:
+        """The test's identity in baselines: its file, its class and its name."""
+        return self._key
+
+    @property
+    def param(self) -> str | None:
+        """What stands for the parameters in the name; None without any."""
+        return self._test.get("param")
+
+    @property
+    def params(self) -> dict[str, Any] | None:
+        """The test's parameters by name; None without any."""
+        return self._test.get("params")
+
+    @property
+    def enabled(self) -> bool:
+        """Whether it measures; without, it calls the function once."""
+        return not self._settings.disabled
+
+    @property
+    def disabled(self) -> bool:
+        """Whether it calls the function once and measures nothing."""
+        return self._settings.disabled
+
+    @property
+    def stats(self) -> FixtureStats | None:
+        """The figures of the result under pytest-benchmark's names, in seconds.
+
+        ``stats["min"]`` and ``stats.stats.min`` are the same. None before anything is measured.
+        """
+        if self.result is None:
+            return None
+        if self._stats is None:
+            from gpuprof._pytest.fixture_stats import FixtureStats
+
+            test = {**self._test, "group": self._group, "extra_info": self._extra_info}
+            self._stats = FixtureStats(self.result, test)
+        return self._stats
 
     @property
     def extra_info(self) -> dict[str, Any]:
@@ -124,36 +171,47 @@ class GpuBenchmark(LaunchChecks):
         Raises
         ------
         TypeError
-            If `fn` is no function.
+            If `fn` is no function, or returns a coroutine.
         InvalidStateError
-            On a second use in one test.
-        """
-        return self._measure(fn, args, kwargs)
+            On a second use in one test; for a coroutine function where an event loop runs.
 
-    def pedantic(
+        Notes
+        -----
+        A coroutine function is run to its end by each call, in an event loop of its own.
+        """
+        self._begin(fn)
+        return self._measure(fn, args, kwargs, Steps())
+
+    def pedantic(  # noqa: PLR0917 (pytest-benchmark's order)
         self,
-        fn: Callable[..., Any],
+        target: Callable[..., Any],
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
         setup: Callable[[], Any] | None = None,
-        *,
+        teardown: Callable[..., Any] | None = None,
         rounds: int = DEFAULT_ROUNDS,
         warmup_rounds: int = 0,
+        iterations: int | None = None,
     ) -> Any:
-        """Measure with a given number of rounds, and a set-up step before each of them.
+        """Measure with a given number of rounds, and with steps before and after each of them.
 
         Parameters
         ----------
-        fn : callable
+        target : callable
             The function.
         args, kwargs
             Its arguments.
         setup : callable, optional
             Called before each round, untimed. It may return ``(args, kwargs)`` for that round.
+        teardown : callable, optional
+            Called with the arguments of a round after it, untimed.
         rounds : int
             The number of samples; a verdict needs 30.
         warmup_rounds : int
             The number of calls before them, besides the first, whose value is returned.
+        iterations : int, optional
+            Over how many calls a sample is taken; None leaves that to gpuprof, and with `setup` or
+            `teardown` it is one.
 
         Returns
         -------
@@ -163,74 +221,88 @@ class GpuBenchmark(LaunchChecks):
         Raises
         ------
         TypeError
-            If `fn` is no function.
+            If `target` is no function, or `setup` returns arguments besides those given.
         ValueError
-            If a number of rounds is too small.
+            If a number is too small, or `iterations` is above 1 with a step.
         InvalidStateError
-            On a second use in one test.
+            As for a call of the fixture.
         """
-        checks.whole("rounds", rounds)
-        checks.whole("warmup_rounds", warmup_rounds, least=0)
-        call = fn, tuple(args), dict(kwargs or {}), setup
-        return self._measure(*call, warmup_rounds=warmup_rounds, rounds=rounds)
+        has_steps = setup is not None or teardown is not None
+        iterations = checked_counts(rounds, warmup_rounds, iterations, has_steps=has_steps)
+        self._begin(target)
+        steps = Steps(tuple(args), kwargs, setup, teardown)
+        if steps.step is not None:
+            args, kwargs = (), None
+        counts = warmup_rounds, rounds, iterations
+        return self._measure(target, tuple(args), dict(kwargs or {}), steps, counts)
 
     def _measure(
         self,
         fn: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        setup: Callable[[], Any] | None = None,
-        *,
-        warmup_rounds: int = 0,
-        rounds: int | None = None,
+        steps: Steps,
+        counts: tuple[int, int, int | None] | None = None,
     ) -> Any:
+        """Call once, measure and judge; `counts` are warm-up rounds, rounds and iterations."""
         from gpuprof._benchmark.work import Work
 
-        self._begin(fn)
+        with event_loop.as_function(fn) as function:
 
-        def call() -> Any:
-            work = Work(fn, args, kwargs, setup)  # a new one each time: no arguments are kept
-            work.set_up()
-            return work.call()
+            def call() -> Any:
+                work = Work(function, args, kwargs, steps.step)  # a new one: no arguments are kept
+                work.set_up()
+                value = work.call()
+                event_loop.refuse_coroutine(value)
+                return value
 
-        def measure() -> BenchResult:
-            return self._benchmark(fn, args, kwargs, setup, rounds)
+            def measure() -> BenchResult:
+                with _collector_off(bool(self._arguments["disable_gc"])):
+                    return self._benchmark(function, args, kwargs, steps, counts)
 
-        if self._settings.disabled:
-            return call()
-        with device_lock.measuring(self._warn_of, self._say) as place_may_have_changed:
-            value = call()
-            place_may_have_changed()
-            for _ in range(warmup_rounds):
-                call() if self._arguments["scopes"] else _core._paused(call)
-            self.result = measure()
-            self._judge(self.result, measure)
-        return value
+            if self._settings.disabled:
+                value = call()
+                steps.tear_down()
+                return value
+            with device_lock.measuring(self._warn_of, self._say) as place_may_have_changed:
+                value = call()
+                place_may_have_changed()
+                for _ in range(counts[0] if counts else 0):
+                    call() if self._arguments["scopes"] else _core._paused(call)
+                self.result = measure()
+                self._judge(self.result, measure)
+                steps.tear_down()
+            return value
 
     def _benchmark(
         self,
         fn: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        setup: Callable[[], Any] | None,
-        rounds: int | None,
+        steps: Steps,
+        counts: tuple[int, int, int | None] | None,
     ) -> BenchResult:
         """Measure once: until the result is precise enough, or for a number of rounds."""
         from gpuprof._benchmark import api
 
-        options: dict[str, Any] = {"name": self._key, "setup": setup}
+        options: dict[str, Any] = {"name": self._key, "setup": steps.step}
         for name, value in self._arguments.items():
-            if value is not None and name not in _FOR_JUDGING:
+            if value is not None and name not in _OWN:
                 options[name] = value
         if self._settings.save or self._settings.compare:
             options.setdefault("launches", True)  # also where counting them takes more calls
-        if rounds is None:
-            return _without_idle_gpu(api.benchmark(fn, args, kwargs, **options))
-        options["rel_precision"] = _ANY_PRECISION
-        begun = perf_counter()
-        with api.prepare(fn, args, kwargs, **options) as measurer:
-            result = measurer.result([measurer.sample() for _ in range(rounds)])
-        return _without_idle_gpu(replace(result, duration_s=perf_counter() - begun))
+        least = self._arguments["min_rounds"]
+        if counts is not None:
+            _, rounds, iterations = counts
+            result = measure_rounds((fn, args, kwargs), options, rounds, iterations)
+        elif least is not None:
+            # Fewer samples than a verdict needs are taken only where time is short.
+            options["min_samples"] = max(least, options.get("min_samples", DEFAULT_ROUNDS))
+            with api.prepare(fn, args, kwargs, **options) as measurer:
+                result = measurer.measure(least)
+        else:
+            result = api.benchmark(fn, args, kwargs, **options)
+        return _without_idle_gpu(result)
 
     def _begin(self, fn: object) -> None:
         if self._refused is not None:
@@ -242,12 +314,6 @@ class GpuBenchmark(LaunchChecks):
             message = (
                 f"gpu_benchmark got {type(fn).__name__}, which cannot be called: pass a function "
                 "and its arguments, gpu_benchmark(f, x), not gpu_benchmark(f(x))"
-            )
-            raise TypeError(message)
-        if inspect.iscoroutinefunction(fn):
-            message = (
-                "gpu_benchmark got a coroutine function, whose call does no work: pass a function "
-                "that runs it, such as lambda: asyncio.run(f())"
             )
             raise TypeError(message)
         if self.used:
@@ -285,18 +351,17 @@ class GpuBenchmark(LaunchChecks):
 
         self._warn(pytest.PytestWarning(f"gpu_benchmark: {text}"))
 
-    def record(self, item: pytest.Item) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """Return everything as plain data for the test's report."""
         assert self.result is not None
-        call = getattr(item, "callspec", None)
         results = [self.result] if self._first is None else [self._first, self.result]
         extra = _plain(self.extra_info)
         return {
             "key": self._key,
-            "name": item.name,
+            "name": self.name,
             "group": self._group,
-            "params": _plain(call.params) if call else None,
-            "param": call.id if call else None,
+            "params": None if self.params is None else _plain(self.params),
+            "param": self.param,
             "options": _plain(self._arguments),
             "failure": self.failure,
             "decision": self.decision and _plain(self.decision.to_dict()),
@@ -315,6 +380,19 @@ def _plain(values: Mapping[Any, Any]) -> dict[str, Any]:
         except Exception:  # the object's own repr failed: keep the rest
             plain[str(name)] = object.__repr__(value)
     return plain
+
+
+@contextmanager
+def _collector_off(is_off: bool) -> Iterator[None]:
+    """Keep the garbage collector off, if `is_off`; leave it as it was found."""
+    was_on = is_off and gc.isenabled()
+    if was_on:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _without_idle_gpu(result: BenchResult) -> BenchResult:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpuprof._core import build_info
 from gpuprof._pytest.settings import REPORTED
-from gpuprof._results import statistics
 from gpuprof._results.decision import Decision
+from gpuprof._results.figures import figures
 from gpuprof._results.result import BenchResult
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 FORMAT = "gpuprof-pytest"
 VERSION = 1
 _GIT_TIMEOUT_S = 10.0
-# Tukey's fences: further from the quartiles than this many times their distance is an outlier.
-_FENCE = 1.5
 
 
 @dataclass
@@ -74,7 +72,7 @@ def _benchmark(record: Record) -> dict[str, Any]:
         "param": data["param"],
         "extra_info": result["extra_info"],
         "options": data["options"],
-        "stats": stats(record.result),
+        "stats": figures(record.result),
         "gpuprof": {
             "result": result,
             "earlier": earlier,
@@ -82,37 +80,6 @@ def _benchmark(record: Record) -> dict[str, Any]:
             "outcome": record.outcome,
             "failure": data["failure"],
         },
-    }
-
-
-def stats(result: BenchResult) -> dict[str, Any]:
-    """Return the figures that pytest-benchmark knows, in seconds."""
-    data = [ms / 1e3 for ms in result.samples_ms]
-    low, high = statistics.quantile(data, 0.25), statistics.quantile(data, 0.75)
-    mean, sigma = result.mean_ms / 1e3, result.stddev_ms / 1e3
-    reach = _FENCE * (high - low)
-    inside = [value for value in data if low - reach <= value <= high + reach]
-    beyond_sigma = sum(abs(value - mean) > sigma for value in data)
-    beyond_fence = len(data) - len(inside)
-    return {
-        "min": min(data),
-        "max": max(data),
-        "mean": mean,
-        "stddev": sigma,
-        "rounds": len(data),
-        "median": result.median_ms / 1e3,
-        "iqr": high - low,
-        "q1": low,
-        "q3": high,
-        "iqr_outliers": beyond_fence,
-        "stddev_outliers": beyond_sigma,
-        "outliers": f"{beyond_sigma};{beyond_fence}",
-        "ld15iqr": min(inside),
-        "hd15iqr": max(inside),
-        "ops": 1 / mean if mean > 0 else 0.0,
-        "total": sum(data),
-        "data": data,
-        "iterations": result.calls_per_sample,
     }
 
 

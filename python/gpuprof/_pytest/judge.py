@@ -55,8 +55,9 @@ class Judge:
     def decide(self, result: BenchResult) -> Judgement:
         """Decide on the first measurement."""
         decision = self._judge([result])
+        regressed = self._regressions(decision, [result])
         chance = any(not isinstance(each, LaunchDecision) for each in self._beside(decision))
-        if chance or self._may_be_chance(decision, result):
+        if regressed or chance or self._may_be_chance(decision, result):
             return Judgement(decision, again=True)
         return Judgement(decision, self._failure(decision, [result]))
 
@@ -124,6 +125,17 @@ class Judge:
             found += [launches] if launches and launches.verdict is not_compared else []
         return found
 
+    def _regressions(self, decision: Decision | None, results: Sequence[BenchResult]) -> list[str]:
+        """Return what the expressions say that fail for all the results."""
+        # Times of other GPUs or in other modes say nothing about the code.
+        if decision is None or decision.verdict is Verdict.INCOMPARABLE:
+            return []
+        base, name = self._base(results[-1]), str(self.settings.compare)
+        if not base:
+            return []
+        found = [each.failure(base, results, name) for each in self.settings.fail_expressions]
+        return [text for text in found if text is not None]
+
     def _judge(self, new: Sequence[BenchResult]) -> Decision | None:
         if self.settings.compare is None:
             return None
@@ -181,7 +193,7 @@ class Judge:
         return self.max_ms is not None and result.median_ms > self.max_ms
 
     def _failure(self, decision: Decision | None, results: list[BenchResult]) -> str | None:
-        parts = []
+        parts = self._regressions(decision, results)
         if decision and decision.verdict is not Verdict.LAUNCHES and self._fails(decision):
             parts.append(self._of_verdict(decision))
         name = self.key.rpartition("::")[2]

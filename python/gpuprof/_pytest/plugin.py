@@ -13,6 +13,7 @@ PYTEST_DONT_REWRITE: this module has no assertions of tests.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -21,14 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpuprof._pytest.options import add_options
 from gpuprof._pytest.settings import (
-    DEFAULT_STORAGE,
-    FAIL_ON,
-    FAIL_ON_BY_DEFAULT,
     FIXTURE,
     MARKER_ARGUMENTS,
-    NEVER,
     REPORTED,
+    WORKER_COMPARE,
     WORKER_STORAGE,
     MarkerError,
     Settings,
@@ -44,35 +43,6 @@ _MARKER_HELP = (
     f"{FIXTURE}({', '.join(f'{name}={value!r}' for name, value in MARKER_ARGUMENTS.items())}): "
     "how the test's gpu_benchmark measures and judges; every test that uses the fixture has it"
 )
-_OPTIONS = (
-    ("save", "NAME", "append this run's times to the stored baseline NAME"),
-    (
-        "compare",
-        "NAME",
-        "compare with the stored baseline NAME; a test that got slower, takes more memory or "
-        "launches more fails",
-    ),
-    ("storage", "DIR", f"where baselines are kept; default: {DEFAULT_STORAGE} in the root folder"),
-    ("json", "FILE", "write everything that was measured, in pytest-benchmark's form"),
-    (
-        "fail-on",
-        "VERDICTS",
-        f"which verdicts fail a test that is compared: {', '.join(FAIL_ON)}, separated by commas, "
-        f"or {NEVER}; default: {FAIL_ON_BY_DEFAULT}",
-    ),
-    (
-        "memory-threshold",
-        "5%",
-        "by how much a test's peak memory may grow; default: 5%, and always 1 MiB",
-    ),
-    (
-        "cpu-metric",
-        "METRIC",
-        "what decides on the CPU's clock: time (the default), or instructions where they were "
-        "counted on both sides",
-    ),
-)
-
 SETTINGS = pytest.StashKey[Settings]()
 # Of an item: its identity in baselines, and its fixture once that is set up.
 KEY = pytest.StashKey[str]()
@@ -83,15 +53,7 @@ COMPARISONS = pytest.StashKey[int]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--gpu-benchmark-*`` and an ini key for each."""
-    group = parser.getgroup("gpu-benchmark", "benchmarks with gpuprof")
-    for name, metavar, text in _OPTIONS:
-        escaped = text.replace("%", "%%")
-        group.addoption(f"--gpu-benchmark-{name}", metavar=metavar, help=escaped)
-        key = f"gpu_benchmark_{name.replace('-', '_')}"
-        parser.addini(key, f"{text} (as --gpu-benchmark-{name})", default=None)
-    text = "call each benchmarked function once and measure nothing, as GPUPROF_DISABLE=1 does"
-    group.addoption("--gpu-benchmark-disable", action="store_true", default=None, help=text)
-    parser.addini("gpu_benchmark_disable", f"{text} (as the option)", type="bool", default=False)
+    add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -106,7 +68,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Report a missing baseline, or one that cannot be written, before any test runs."""
     config = session.config
     settings = config.stash[SETTINGS]
-    asked = settings.compare or settings.save or settings.json
+    asked = settings.compare or settings.save or settings.json or settings.histogram
     if asked and not settings.disabled and not hasattr(config, "workerinput"):
         from gpuprof._pytest.session import check
 
@@ -115,8 +77,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker of pytest-xdist where the baselines are: its working folder may differ."""
-    node.workerinput[WORKER_STORAGE] = str(node.config.stash[SETTINGS].storage)
+    """Tell a worker of pytest-xdist what to compare with; its working folder may differ."""
+    settings = node.config.stash[SETTINGS]
+    node.workerinput[WORKER_STORAGE] = str(settings.storage)
+    # What was saved last may change meanwhile.
+    node.workerinput[WORKER_COMPARE] = settings.compare
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -126,6 +91,18 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.stash[KEY] = item.nodeid
         if item.get_closest_marker(FIXTURE) is None:
             item.add_marker(FIXTURE)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip the benchmarks or all other tests, if that is asked for."""
+    settings = config.stash[SETTINGS]
+    if not (settings.only or settings.skip):
+        return
+    option = "only" if settings.only else "skip"
+    reason = f"--gpu-benchmark-{option} is given"
+    for item in items:
+        if (KEY in item.stash) == settings.skip:
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -141,7 +118,11 @@ def gpu_benchmark(request: pytest.FixtureRequest) -> GpuBenchmark:
     """
     from gpuprof._pytest.fixture import GpuBenchmark
 
+    settings = request.config.stash[SETTINGS]
+    if settings.skip:  # a test may ask for the fixture while it runs
+        pytest.skip("--gpu-benchmark-skip is given")
     item, refused = request.node, None
+    call = getattr(item, "callspec", None)
     arguments = MARKER_ARGUMENTS
     try:
         arguments = marker_arguments(item)
@@ -149,12 +130,13 @@ def gpu_benchmark(request: pytest.FixtureRequest) -> GpuBenchmark:
         refused = str(error)  # the test fails for it, not its set-up
     benchmark = GpuBenchmark(
         key=item.stash.get(KEY, item.nodeid),
-        settings=request.config.stash[SETTINGS],
+        settings=settings,
         arguments=arguments,
         comparisons=max(1, request.config.stash.get(COMPARISONS, 1)),
         warn=item.warn,
         say=partial(_say, request.config),
         refused=refused,
+        test={"name": item.name, "param": call and call.id, "params": call and dict(call.params)},
     )
     item.stash[BENCHMARK] = benchmark
     return benchmark
@@ -166,6 +148,18 @@ def _say(config: pytest.Config, text: str) -> None:
     with capture.global_and_fixture_disabled() if capture else nullcontext():
         sys.stderr.write(f"\n{FIXTURE}: {text}\n")
         sys.stderr.flush()
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine function, unless another plugin is there for such tests."""
+    test = pyfuncitem.obj
+    if KEY not in pyfuncitem.stash or not inspect.iscoroutinefunction(test):
+        return None
+    from gpuprof._pytest.event_loop import run_test
+
+    names = pyfuncitem._fixtureinfo.argnames
+    run_test(test, {name: pyfuncitem.funcargs[name] for name in names})
+    return True
 
 
 @pytest.hookimpl(trylast=True)
@@ -191,7 +185,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     outcome = yield
     benchmark = item.stash.get(BENCHMARK, None)
     if call.when == "call" and benchmark is not None and benchmark.result is not None:
-        setattr(outcome.get_result(), REPORTED, benchmark.record(item))  # type: ignore[attr-defined]
+        setattr(outcome.get_result(), REPORTED, benchmark.record())  # type: ignore[attr-defined]
 
 
 class _Controller:

@@ -15,7 +15,7 @@ import pytest
 
 from gpuprof._common import machine
 from gpuprof._common.files import replace_file
-from gpuprof._pytest import json_file
+from gpuprof._pytest import histograms, json_file
 from gpuprof._pytest.json_file import Record
 from gpuprof._pytest.settings import REPORTED, Settings
 from gpuprof._results.baselines import Baselines, Run, check_name
@@ -43,6 +43,7 @@ def check(settings: Settings) -> None:
         message = f"--gpu-benchmark-json is {str(settings.json)!r}, {what}; expected a file"
         raise pytest.UsageError(message)
     folders = {"json": settings.json and Path(os.path.realpath(settings.json)).parent}
+    folders["histogram"] = settings.histogram and settings.histogram.parent
     folders["save"] = settings.storage / "baselines" / settings.save if settings.save else None
     for option, folder in folders.items():
         if folder is not None and not _can_be_written(folder):
@@ -69,7 +70,7 @@ class Results:
         self._root = root
         self._records: dict[str, Record] = {}
         self._keys: dict[str, str] = {}
-        self.notes: list[str] = []
+        self.notes: list[str] = [*settings.notes]
         self.problems: list[str] = []
 
     @property
@@ -97,6 +98,12 @@ class Results:
                 self.notes.append(f"wrote {_shown(self.settings.json)}")
             except (OSError, ValueError) as error:  # ValueError: a value that JSON cannot hold
                 self.problems.append(f"the JSON file was not written: {error}")
+        if self.settings.histogram and self.records:
+            try:
+                drawn = histograms.write(self.settings.histogram, self.records, self.settings.view)
+                self.notes.append(f"drew {', '.join(map(_shown, drawn))}")
+            except (OSError, ValueError) as error:
+                self.problems.append(f"the histograms were not written: {error}")
         if self.settings.save and not self.settings.disabled:
             if complete:
                 self._save(self.settings.save, commit.get("id"))

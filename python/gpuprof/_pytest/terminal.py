@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gpuprof._common.text import encodable, shown_text
 from gpuprof._common.units import duration, percent
 from gpuprof._display.table import Table
+from gpuprof._pytest import columns
 from gpuprof._pytest.judge import place
 from gpuprof._results.decision import Verdict
 from gpuprof._results.launch_verdict import launch_notes
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from gpuprof._pytest.json_file import Record
     from gpuprof._pytest.session import Results
+    from gpuprof._pytest.view import View
     from gpuprof._results.result import BenchResult
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -49,13 +51,11 @@ def show(results: Results, reporter: pytest.TerminalReporter) -> None:
     out = _Lines(reporter)
     if records or results.problems or results.notes:
         reporter.section(_title(records), sep="-", yellow=True)
-    by_group: dict[str | None, list[Record]] = {}
-    for record in records:
-        by_group.setdefault(record.data["group"], []).append(record)
-    for group, members in sorted(by_group.items(), key=lambda each: each[0] or ""):
+    view = results.settings.view
+    for group, members in columns.grouped(records, view):
         if group is not None:
             out.line(f"group {shown_text(group)}")
-        _table(members, out)
+        _table(members, out, view)
         out.line("")
     measured = [record.result for record in records]
     warnings = _reasons(records) + warnings_of(measured) + _notes(records)
@@ -137,13 +137,14 @@ def _warnings(record: Record) -> list[str]:
     return [*decision.warnings, *memory, *launch_notes(decision)]
 
 
-def _table(records: Sequence[Record], out: _Lines) -> None:
-    names = Counter(record.data["name"] for record in records)
-    lines = []
-    for record in records:
-        name = record.data["name"]
-        lines.append(_line(name if names[name] == 1 else record.data["key"], record, out))
-    grid = Table([*lines[0]], [[*line.values()] for line in lines], _LEFT).without_empty().plain()
+def _table(records: Sequence[Record], out: _Lines, view: View) -> None:
+    names = columns.names_of(records, view.names)
+    lines = [
+        columns.arranged(_line(name, record, out), record, view)
+        for name, record in zip(names, records, strict=True)
+    ]
+    table = Table([*lines[0]], [[*line.values()] for line in lines], _LEFT)
+    grid = (table if view.columns else table.without_empty()).plain()
     out.line(grid[0])
     out.line(grid[1])
     for text, record in zip(grid[2:], records, strict=True):

@@ -127,6 +127,19 @@ class Baselines:
             entry.name for entry in entries if _NAME.fullmatch(entry.name) and _files(entry)
         )
 
+    def latest(self) -> str | None:
+        """Return the name under which a run was saved last; None if nothing is saved.
+
+        A BaselineError says that a file is damaged: it may be the one.
+        """
+        found = [
+            (runs[-1].created, path.stat().st_mtime_ns, name)
+            for name in self.names()
+            for path in _files(self._folder / name)
+            if (runs := read(path))
+        ]
+        return max(found)[2] if found else None
+
     def append(self, name: str, run: Run) -> Path:
         """Add a run to a baseline, which is made if needed; return the file of the run's machine.
 

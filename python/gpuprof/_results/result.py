@@ -24,7 +24,7 @@ from gpuprof._display.table import Table, aligned, html_list
 from gpuprof._results import statistics, texts
 from gpuprof._results.export import Exports, records_of
 from gpuprof._results.fields import CHECKS
-from gpuprof._results.figures import SampleFigures
+from gpuprof._results.sample_figures import SampleFigures
 
 FORMAT = "gpuprof-result"
 VERSION = 1

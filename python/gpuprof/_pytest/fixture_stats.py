@@ -1,0 +1,65 @@
+"""``gpu_benchmark.stats``: the figures of the result as pytest-benchmark's fixture gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpuprof._results.figures import FIGURES, figures
+
+if TYPE_CHECKING:
+    from gpuprof._results.result import BenchResult
+
+
+class FixtureStats:
+    """Figures in seconds: ``stats["min"]``, ``stats.stats.min``, ``stats.get("min")``.
+
+    Besides those in `gpuprof._results.figures` there are ``data``, the samples, and what the test
+    is called.
+    """
+
+    def __init__(self, result: BenchResult, test: Mapping[str, Any]) -> None:
+        self._figures = figures(result)
+        self._test = dict(test)
+
+    @property
+    def stats(self) -> FixtureStats:
+        """Itself: pytest-benchmark has the figures one level down, too."""
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # a copy that is being made has no figures yet
+            raise AttributeError(name)
+        for found in (self._figures, self._test):
+            if name in found:
+                return found[name]
+        message = f"there is no figure {name!r}; there are {', '.join(self._names())}"
+        raise AttributeError(message)
+
+    def __getitem__(self, name: str) -> Any:
+        for found in (self._figures, self._test):
+            if name in found:
+                return found[name]
+        message = f"there is no figure {name!r}; there are {', '.join(self._names())}"
+        raise KeyError(message)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a figure, or `default` if there is none of that name."""
+        return self._figures.get(name, self._test.get(name, default))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figures without the samples."""
+        return {name: self._figures[name] for name in FIGURES}
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._names()})
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={self._figures[name]:.6g}" for name in ("min", "mean", "median"))
+        return f"<stats of {self._test.get('fullname')!r} in seconds: {shown}>"
+
+    def _names(self) -> list[str]:
+        return [*self._figures, *self._test]

@@ -1,0 +1,117 @@
+"""The steps around each round of ``gpu_benchmark.pedantic``: a set-up before it, a teardown after.
+
+The measurement knows a set-up step only. The teardown of a round therefore runs at the beginning of
+the next set-up, and that of the last round at the end: outside of the measured time, and one for
+each set-up, whatever the measurement calls besides the rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from gpuprof._common import checks
+
+if TYPE_CHECKING:
+    from gpuprof._results.result import BenchResult
+
+__tracebackhide__ = True  # pytest shows the frames of the test and of its function
+
+DEFAULT_ROUNDS = 30  # as many samples as a verdict needs
+_ANY_PRECISION = 1e9  # because the number of rounds is given
+
+_Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class Steps:
+    """A set-up and a teardown step, either of which may be None.
+
+    `step` is what to give as the set-up to what measures: None if there is no step at all.
+    """
+
+    def __init__(
+        self,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        setup: Callable[[], Any] | None = None,
+        teardown: Callable[..., Any] | None = None,
+    ) -> None:
+        self._given: _Arguments = args, dict(kwargs or {})
+        self._setup = setup
+        self._teardown = teardown
+        self._open: _Arguments | None = None  # arguments of a round without its teardown
+        self.step = None if setup is None and teardown is None else self._set_up
+
+    def _set_up(self) -> Any:
+        self.tear_down()
+        made = None if self._setup is None else self._setup()
+        if made is not None and any(self._given):
+            message = (
+                "setup returned arguments, and pedantic was given args or kwargs, too: leave them "
+                "out, or let setup return None"
+            )
+            raise TypeError(message)
+        if self._teardown is not None:
+            self._open = self._given if made is None else _as_arguments(made)
+        return self._given if made is None else made
+
+    def tear_down(self) -> None:
+        """Run the teardown of the round before, if there is one that has had none yet."""
+        if self._open is None or self._teardown is None:
+            return
+        (args, kwargs), self._open = self._open, None
+        self._teardown(*args, **kwargs)
+
+
+def _as_arguments(made: Any) -> _Arguments | None:
+    """Return what a set-up step returned; None if that is wrong, which `Work` then reports."""
+    try:
+        args, kwargs = made
+        return tuple(args), dict(kwargs)
+    except (TypeError, ValueError):
+        return None
+
+
+def checked_counts(
+    rounds: Any, warmup_rounds: Any, iterations: Any, *, has_steps: bool
+) -> int | None:
+    """Check the numbers that `pedantic` was given, and return `iterations`.
+
+    Raises ValueError for one that is too small, and for several iterations with a step.
+    """
+    checks.whole("rounds", rounds)
+    checks.whole("warmup_rounds", warmup_rounds, least=0)
+    if iterations is None:
+        return None
+    if checks.whole("iterations", iterations) > 1 and has_steps:
+        message = (
+            f"iterations is {iterations}, and setup and teardown are steps of a single call: leave "
+            "the steps out, or give iterations=1"
+        )
+        raise ValueError(message)
+    return int(iterations)
+
+
+def measure_rounds(
+    call: tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]],
+    options: Mapping[str, Any],
+    rounds: int,
+    iterations: int | None,
+) -> BenchResult:
+    """Take that many samples, of so many calls each; None leaves that to the measurement."""
+    from gpuprof._benchmark import api
+
+    begun = perf_counter()
+    given = {**options, "rel_precision": _ANY_PRECISION, "calls": iterations}
+    with api.prepare(*call, **given) as m:
+        result = m.result([m.sample() for _ in range(rounds)])
+    result = replace(result, duration_s=perf_counter() - begun)
+    taken = result.calls_per_sample
+    if iterations is None or taken == iterations:
+        return result
+    warning = (
+        f"a sample is over {taken} calls in {result.mode} mode, not over iterations={iterations}"
+    )
+    return replace(result, warnings=(*result.warnings, warning))
