@@ -21,5 +21,5 @@ for version in 3.10 3.12 3.13 3.14; do
   "$venv/bin/pip" install -q . 'pytest>=8.0' 'pytest-timeout>=2.3' 'pybind11-stubgen>=2.5'
   "$venv/bin/gpuprof" demo
   "$venv/bin/python" -m pytest -q -p no:cacheprovider tests/package/test_stubs.py tests/timing/test_scope.py \
-    tests/trace/test_writer.py tests/benchmark/test_benchmark.py tests/benchmark/test_modes.py
+    tests/trace/test_writer.py tests/run tests/benchmark/test_benchmark.py tests/benchmark/test_modes.py
 done

@@ -101,6 +101,11 @@ class Sample:
 
 class Scope:
     """A named span of code, timed each time it is entered."""
+    def __aenter__(self) -> typing.Any:
+        """Start the clock; what is awaited is this entry's sample."""
+    def __aexit__(self, type: typing.Any, value: typing.Any, traceback:
+        typing.Any) -> typing.Any:
+        """Stop the clock; never waits for the GPU."""
     def __call__(self, function: _Function) -> _Function:
         """Call self as a function."""
     def __enter__(self) -> Sample:

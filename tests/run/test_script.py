@@ -92,7 +92,8 @@ def test_what_is_defined_in_main_can_be_pickled_and_given_to_spawned_processes(
             return number * 2
 
         if __name__ == "__main__":
-            print(pickle.loads(pickle.dumps(Thing())).value, pickle.loads(pickle.dumps(work)) is work)
+            print(pickle.loads(pickle.dumps(Thing())).value)
+            print(pickle.loads(pickle.dumps(work)) is work)
             for method in ("spawn", "fork"):
                 with multiprocessing.get_context(method).Pool(1) as pool:
                     print(method, pool.map(work, [1, 2]))
@@ -286,7 +287,9 @@ def test_the_installed_command_runs_programs_too(tmp_path: Path) -> None:
     entry = textwrap.dedent(
         """
         import sys
-        from gpuprof._cli.main import main
+        from importlib.metadata import entry_points
+        (command,) = entry_points(group="console_scripts", name="gpuprof")
+        main = command.load()
         if __name__ == "__main__":
             sys.exit(main())
         """

@@ -1,8 +1,8 @@
 """Functions that match a pattern as scopes, through `sys.monitoring`.
 
 The start of each function is looked at once. One that matches has events of its own from then on;
-all others have none, and run at full speed. Python tells of exceptions that leave a function for all
-functions or for none.
+all others have none, and run at full speed. Only exceptions that leave a function are told of all
+functions or of none.
 
 A coroutine is open from its start to its end, with its awaits. A generator is open while it runs:
 from each resume to the next yield.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from gpuprof._frameworks.torch_modules import inside
 _NO_ERROR = (None, None, None)
 _ENDED = (RuntimeError, None, None)  # what a scope is told that nobody has left
 _IN_MODULE = ("DataParallel", "DistributedDataParallel")  # call the one in their `module`
-_HOOK_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
+_CHECK_EVERY_NS = 10_000_000
 
 
 class _Entry:
@@ -49,6 +50,7 @@ class _Entry:
 class _Local(threading.local):
     def __init__(self) -> None:
         self.stack: list[_Entry] = []
+        self.checked_ns = 0  # when the stack was last compared with what runs
         self.is_loading = False  # a batch: modules of the data's transforms are a part of it
 
 
@@ -120,8 +122,18 @@ class TorchScopes:
         self._undo.append(first.remove)
         last = module_hooks.register_module_forward_hook(after, always_call=True)
         self._undo.append(last.remove)
-        # It fires once more for the wrapper of a compiled module, and that is what is wanted.
-        warnings.filterwarnings("ignore", message=_HOOK_WARNING, category=UserWarning)
+
+        # torch warns that the hooks of all modules fire once more for a compiled module. That is
+        # what is wanted of these two.
+        def has_any_other() -> bool:
+            others = {*module_hooks._global_forward_pre_hooks, *module_hooks._global_forward_hooks}
+            backward = (
+                module_hooks._global_backward_pre_hooks or module_hooks._global_backward_hooks
+            )
+            return bool(backward or others - {first.id, last.id})
+
+        if hasattr(module_hooks, "_has_any_global_hook"):
+            self._replace(module_hooks, "_has_any_global_hook", has_any_other)
 
     def _enter(self, module: Any, frame: Any) -> None:
         local = self._local
@@ -131,7 +143,11 @@ class TorchScopes:
         top = None
         if stack:
             top = stack[-1]
-            if top.level >= self.depth and not any(each.owner is module for each in stack):
+            if (
+                top.level >= self.depth
+                and time.monotonic_ns() - local.checked_ns < _CHECK_EVERY_NS
+                and not any(each.owner is module for each in stack)
+            ):
                 if top.inner is module:
                     top.again += 1
                 return
@@ -179,6 +195,7 @@ class TorchScopes:
 
     def _drop_ended(self, frame: Any) -> None:
         """Close what an exception has ended of which torch tells no hook, such as Ctrl-C."""
+        self._local.checked_ns = time.monotonic_ns()
         stack = self._local.stack
         while stack:
             caller = frame
