@@ -12,7 +12,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from gpuprof._cli import ab_command, compare_command, trace_command
+from gpuprof._cli import ab_command, compare_command, history_command, trace_command
 from gpuprof._cli.arguments import (
     EXIT_CODES,
     FAILED,
@@ -29,6 +29,7 @@ _MODULES = {
     "trace": trace_command,
     "compare": compare_command,
     "ab": ab_command,
+    "history": history_command,
 }
 
 
