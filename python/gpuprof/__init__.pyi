@@ -124,11 +124,16 @@ from gpuprof._benchmark.sweep import sweep as sweep
 from gpuprof._report.html import write_report as write_report
 from gpuprof._results.comparison import CompareResult as CompareResult
 from gpuprof._results.comparison import CompareRow as CompareRow
+from gpuprof._results.change_point import HistoryChange as HistoryChange
 from gpuprof._results.decision import Decision as Decision
 from gpuprof._results.decision import InstructionDecision as InstructionDecision
 from gpuprof._results.decision import LaunchDecision as LaunchDecision
 from gpuprof._results.decision import MemoryDecision as MemoryDecision
 from gpuprof._results.decision import Verdict as Verdict
+from gpuprof._results.history import History as History
+from gpuprof._results.history import HistoryPoint as HistoryPoint
+from gpuprof._results.history import HistorySeries as HistorySeries
+from gpuprof._results.history import history as history
 from gpuprof._results.result import BenchResult as BenchResult
 from gpuprof._pytest.fixture import GpuBenchmark as GpuBenchmark
 from gpuprof._cli.ipython import load_ipython_extension as load_ipython_extension
@@ -156,6 +161,7 @@ __all__ = [
     "errors",
     "exporters",
     "flush",
+    "history",
     "kernels",
     "make_graphed_callable",
     "mark",

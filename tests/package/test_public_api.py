@@ -68,6 +68,15 @@ TIMES = gpuprof.ModuleTimes(
     ],
     clocks=("cuda",),
 )
+SERIES = gpuprof.HistorySeries(
+    "test_a",
+    "test_a",
+    "main",
+    "NVIDIA-H200",
+    tuple(gpuprof.HistoryPoint("2026-11-01", ms, ms, ms, "c1", "NVIDIA H200") for ms in (1.0, 2.0)),
+    gpuprof.HistoryChange(1, 0.001),
+    ("a note",),
+)
 OPEN = gpuprof.OpenCapture(7, 2, gpuprof.CaptureMode.GLOBAL, 1, 2)
 
 
@@ -287,6 +296,10 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda b: (b.name, b.synchronize),
     ),
     "BenchResult": (lambda: RESULT, lambda r: r),
+    "History": (lambda: gpuprof.History([SERIES]), lambda history: history.to_dict()),
+    "HistoryChange": (lambda: gpuprof.HistoryChange(1, 0.001), lambda change: change),
+    "HistoryPoint": (lambda: SERIES.points[0], lambda point: point),
+    "HistorySeries": (lambda: SERIES, lambda series: series),
     "CompareResult": (
         lambda: gpuprof.compare({"a": int, "b": int}, rounds=6, warmup_s=0.0),
         lambda c: c.to_dict(),

@@ -161,6 +161,9 @@ def test_it_says_the_machine_and_the_commit(project: Project) -> None:
     assert written["commit_info"]["dirty"] is False
     assert written["machine_info"]["gpuprof"]["cpu"] == "Test CPU"
     assert project.saved()["cpu-Test-CPU"][0].commit == head
+    project.pytester.makepyfile(f"{TESTS}\n# changed")
+    project.run("--gpu-benchmark-save=main")
+    assert project.saved()["cpu-Test-CPU"][1].commit == f"{head}-dirty"
 
 
 def test_it_is_written_though_nothing_was_measured(project: Project) -> None:

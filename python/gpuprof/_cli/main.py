@@ -20,6 +20,7 @@ from gpuprof._cli import (
     run_command,
     trace_command,
 )
+from gpuprof._cli import ab_command, compare_command, history_command, trace_command
 from gpuprof._cli.arguments import (
     EXIT_CODES,
     FAILED,
@@ -39,6 +40,7 @@ _MODULES = {
     "ab": ab_command,
     "report": report_command,
     "list": list_command,
+    "history": history_command,
 }
 
 

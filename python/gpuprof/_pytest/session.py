@@ -18,7 +18,7 @@ from gpuprof._common.files import replace_file
 from gpuprof._pytest import histograms, json_file
 from gpuprof._pytest.json_file import Record
 from gpuprof._pytest.settings import REPORTED, Settings
-from gpuprof._results.baselines import Baselines, Run, check_name
+from gpuprof._results.baselines import Baselines, Run, check_name, commit_of
 from gpuprof._results.result import BenchResult
 from gpuprof._trace.path import output_path
 from gpuprof.errors import BaselineError
@@ -106,7 +106,7 @@ class Results:
                 self.problems.append(f"the histograms were not written: {error}")
         if self.settings.save and not self.settings.disabled:
             if complete:
-                self._save(self.settings.save, commit.get("id"))
+                self._save(self.settings.save, commit_of(commit))
             elif self.records:
                 self.notes.append("nothing was saved: the run was cut short")
 

@@ -53,7 +53,7 @@ class Run:
     """The results of one run of a program, by the name of the benchmark.
 
     `created` is ISO 8601 text in UTC, `machine` describes where it was measured, and `commit` is
-    the version of the measured code.
+    the version of the measured code; it ends in ``-dirty`` where tracked files were changed.
     """
 
     created: str
@@ -366,9 +366,15 @@ def _session(data: Mapping[str, Any]) -> Run:
     if not results:
         message = "it holds no benchmark"
         raise ValueError(message)
-    commit = data.get("commit_info")
-    found = commit.get("id") if isinstance(commit, dict) else None
-    return _run_of(results, found if isinstance(found, str) else None)
+    return _run_of(results, commit_of(data.get("commit_info")))
+
+
+def commit_of(info: object) -> str | None:
+    """Return the commit of a file's ``commit_info``, with ``-dirty`` where files were changed."""
+    found = info.get("id") if isinstance(info, dict) else None
+    if not isinstance(found, str) or not isinstance(info, dict):
+        return None
+    return f"{found}-dirty" if info.get("dirty") is True else found
 
 
 def _run_of(results: dict[str, BenchResult], commit: str | None = None) -> Run:

@@ -1,0 +1,387 @@
+"""The runs of saved benchmarks in the order of time, and where they changed."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
+from os import PathLike, fspath
+from typing import Any
+
+from gpuprof._common.text import output_text, plain_data, shown_text
+from gpuprof._common.units import duration, interval_text, percent_change
+from gpuprof._display import series_plot
+from gpuprof._display.series_plot import Mark
+from gpuprof._results import statistics
+from gpuprof._results.baselines import DEFAULT_ROOT, Baselines, Run
+from gpuprof._results.change_point import HistoryChange, change_point
+from gpuprof._results.decision import check_threshold
+from gpuprof._results.result import BenchResult
+from gpuprof._results.verdict import difference
+
+FORMAT = "gpuprof-history"
+VERSION = 1
+THRESHOLD = 0.01
+_COMMIT_CHARACTERS = 10
+_DIRTY = "-dirty"
+# Facts of the machine that are named where they changed together with the times.
+_FACTS = ("driver", "cuda", "torch", "cupy", "python", "os", "gpuprof")
+_COLUMNS = ("benchmark", "baseline", "machine", "time", "value_ms", "low_ms", "high_ms", "commit")
+
+
+@dataclass(frozen=True)
+class HistoryPoint:
+    """One run of a benchmark.
+
+    Attributes
+    ----------
+    time : str
+        When it was saved, as ISO 8601 text in UTC.
+    value : float
+        The median, in milliseconds.
+    low, high : float
+        The 95 % interval of the median within this run.
+    commit : str or None
+        The version of the measured code; it ends in ``-dirty`` where files were changed.
+    machine : str
+        The GPU, or the CPU where no GPU was measured.
+    compared : bool
+        Whether it was measured as the last run was; others are shown, but a change is not looked
+        for among them.
+    """
+
+    __module__ = "gpuprof"
+
+    time: str
+    value: float
+    low: float
+    high: float
+    commit: str | None
+    machine: str
+    compared: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plain form, for JSON."""
+        return {
+            "time": output_text(self.time),
+            "value": self.value,
+            "low": self.low,
+            "high": self.high,
+            "commit": None if self.commit is None else output_text(self.commit),
+            "machine": output_text(self.machine),
+            "compared": self.compared,
+        }
+
+
+@dataclass(frozen=True)
+class HistorySeries:
+    """The runs of one benchmark in one baseline on one kind of machine.
+
+    Attributes
+    ----------
+    name : str
+        The name of the benchmark; with baseline and machine where several series have it.
+    benchmark : str
+        The name of the benchmark.
+    baseline : str
+        The name under which the runs were saved.
+    machine : str
+        The kind of machine, as in the name of the baseline's file.
+    points : tuple of HistoryPoint
+        The runs, oldest first.
+    change : HistoryChange or None
+        The first point after the change, and its p value; None where nothing changed.
+    notes : tuple of str
+        What else to know.
+    unit : str
+        Of the values: ``"ms"``.
+    """
+
+    __module__ = "gpuprof"
+
+    name: str
+    benchmark: str
+    baseline: str
+    machine: str
+    points: tuple[HistoryPoint, ...]
+    change: HistoryChange | None = None
+    notes: tuple[str, ...] = ()
+    unit: str = "ms"
+
+    @property
+    def label(self) -> str:
+        """The name, the baseline and the machine."""
+        return f"{self.benchmark} (baseline {self.baseline!r}, {self.machine})"
+
+    @property
+    def ratio(self) -> float | None:
+        """The median of the runs from the change on over that of those before; None without one."""
+        if self.change is None:
+            return None
+        before = [each.value for each in self.points[: self.change.index] if each.compared]
+        after = [each.value for each in self.points[self.change.index :] if each.compared]
+        return statistics.median(after) / statistics.median(before)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plain form, for JSON."""
+        return {
+            "name": output_text(self.name),
+            "benchmark": output_text(self.benchmark),
+            "baseline": self.baseline,
+            "machine": output_text(self.machine),
+            "unit": self.unit,
+            "points": [point.to_dict() for point in self.points],
+            "change": None if self.change is None else asdict(self.change),
+            "ratio": self.ratio,
+            "notes": [output_text(note) for note in self.notes],
+        }
+
+    def facts(self) -> list[str]:
+        """Return what is known of the series as sentences: first the change, then the notes."""
+        count = len(self.points)
+        if self.change is None:
+            said = f"no change found in {count} run{'s' * (count != 1)}"
+        else:
+            at = self.points[self.change.index]
+            said = (
+                f"changed at run {self.change.index + 1} of {count}, {at.time}, "
+                f"{short_commit(at.commit)}, {at.machine}: takes "
+                f"{percent_change(self.ratio or 1.0)} time from there on "
+                f"(p {self.change.p:.2g})"
+            )
+        return [said, *self.notes]
+
+    def text(self) -> str:
+        """Return a plot for a terminal, with what was found below."""
+        index = None if self.change is None else self.change.index
+        plot = series_plot.text(self._marks(), index, self._ends())
+        return "\n".join([shown_text(self.label), *plot, *map(shown_text, self.facts())])
+
+    def to_svg(self) -> str:
+        """Return a plot as an SVG element, without scripts."""
+        return self._svg(0.0)
+
+    def _svg(self, top: float) -> str:
+        index = None if self.change is None else self.change.index
+        return series_plot.svg(self._marks(), index, self._ends(), self.label, top)
+
+    def _marks(self) -> list[Mark]:
+        return [
+            Mark(
+                point.value,
+                point.low,
+                point.high,
+                f"{duration(point.value)} ({interval_text(point.low, point.high)}), {point.time}, "
+                f"{short_commit(point.commit)}, {point.machine}",
+                not point.compared,
+            )
+            for point in self.points
+        ]
+
+    def _ends(self) -> tuple[str, str]:
+        first, last = self.points[0], self.points[-1]
+        return _end(first), _end(last)
+
+
+class History:
+    """The series of benchmarks that were saved, with the run where each changed.
+
+    Parameters
+    ----------
+    series : iterable of HistorySeries
+        In the order in which they are shown.
+    """
+
+    __module__ = "gpuprof"
+
+    def __init__(self, series: Iterable[HistorySeries]) -> None:
+        self.series = tuple(series)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the benchmarks, each once."""
+        return list(dict.fromkeys(each.benchmark for each in self.series))
+
+    def __len__(self) -> int:
+        return len(self.series)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as dicts, lists, text, finite numbers and None."""
+        series = [each.to_dict() for each in self.series]
+        return {"format": FORMAT, "version": VERSION, "unit": "ms", "series": plain_data(series)}
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return `to_dict` as strict JSON, in ASCII."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def to_csv(self) -> str:
+        """Return a line for each run; ``changed`` is 1 at the first run after a change."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([*_COLUMNS, "compared", "changed"])
+        for each in self.series:
+            for place, point in enumerate(each.points):
+                changed = each.change is not None and each.change.index == place
+                cells = [each.benchmark, each.baseline, point.machine, point.time]
+                figures = [point.value, point.low, point.high]
+                ends = [point.commit or "", int(point.compared), int(changed)]
+                writer.writerow([*map(shown_text, cells), *figures, *ends])
+        return out.getvalue()
+
+    def to_svg(self, name: str | None = None) -> str:
+        """Return the plots of a benchmark below each other, as one SVG document.
+
+        Parameters
+        ----------
+        name : str, optional
+            The name of a benchmark, or of one series; None is all of them.
+
+        Raises
+        ------
+        KeyError
+            If there is no such series.
+        """
+        chosen = [each for each in self.series if name in (None, each.name, each.benchmark)]
+        if not chosen and name is not None:
+            message = f"no series is called {name!r}; there are {', '.join(map(repr, self.names))}"
+            raise KeyError(message)
+        tall = series_plot.height()
+        return series_plot.stacked([each._svg(tall * n) for n, each in enumerate(chosen)])
+
+    def __str__(self) -> str:
+        return "\n\n".join(each.text() for each in self.series) or "no saved runs"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        parts = []
+        for each in self.series:
+            facts = "".join(f"<div>{html.escape(shown_text(fact))}</div>" for fact in each.facts())
+            parts.append(f"<div>{each.to_svg()}{facts}</div>")
+        return f"<div>{''.join(parts) or 'no saved runs'}</div>"
+
+
+def history(
+    storage: str | PathLike[str] = DEFAULT_ROOT,
+    name: str | None = None,
+    *,
+    baseline: str | None = None,
+    threshold: float = THRESHOLD,
+) -> History:
+    """Read the runs of saved benchmarks, and find out where each changed.
+
+    Parameters
+    ----------
+    storage : str or path
+        The folder in which ``--gpu-benchmark-save`` and ``Baselines`` keep runs.
+    name : str, optional
+        The name of a benchmark, or a pattern with ``*`` and ``?``; None is all of them.
+    baseline : str, optional
+        Only the runs that were saved under this name; None is all of them.
+    threshold : float
+        The smallest change to speak of, as a fraction.
+
+    Returns
+    -------
+    History
+        A series for each benchmark, baseline and kind of machine. Times are milliseconds.
+
+    Raises
+    ------
+    BaselineError
+        If a file is damaged, or if there is no baseline of that name.
+    ValueError
+        If `threshold` is no fraction.
+    """
+    check_threshold(threshold)
+    stored = Baselines(fspath(storage))
+    series = []
+    for each in stored.names() if baseline is None else [baseline]:
+        for machine, runs in stored.runs(each).items():
+            names = dict.fromkeys(key for run in runs for key in run.results)
+            for key in names:
+                if name is None or key == name or fnmatchcase(key, name):
+                    series.append(_series(key, each, machine, runs, threshold))
+    counts = Counter(each.benchmark for each in series)
+    named = [
+        each if counts[each.benchmark] == 1 else replace(each, name=each.label) for each in series
+    ]
+    return History(sorted(named, key=lambda each: each.benchmark))
+
+
+def _series(
+    name: str, baseline: str, machine: str, runs: Sequence[Run], threshold: float
+) -> HistorySeries:
+    found = sorted((run for run in runs if name in run.results), key=lambda run: run.created)
+    results = [run.results[name] for run in found]
+    reasons = [difference(result, results[-1]) for result in results]
+    points = tuple(
+        _point(run, run.results[name], compared=reason is None)
+        for run, reason in zip(found, reasons, strict=True)
+    )
+    notes = []
+    left_out = [reason for reason in reasons if reason is not None]
+    if left_out:
+        others = f"{len(left_out)} of {len(points)} runs"
+        notes.append(f"{others} left out of the search for a change: {left_out[-1]}")
+    series = HistorySeries(name, name, baseline, machine, points)
+    change = _change(points)
+    if change is not None:
+        series = replace(series, change=change)
+        size = abs(math.log(series.ratio or 1.0))
+        if size < math.log1p(threshold):
+            series = replace(series, change=None)
+        else:
+            notes += _changed_facts(found, change.index)
+    return replace(series, notes=tuple(notes))
+
+
+def _point(run: Run, result: BenchResult, *, compared: bool) -> HistoryPoint:
+    low, high = result.interval_ms
+    where = result.machine.get("cpu" if result.clock == "cpu" else "gpu")
+    usable = compared and result.median_ms > 0.0
+    return HistoryPoint(
+        run.created,
+        result.median_ms,
+        low,
+        high,
+        run.commit,
+        str(where or "unknown machine"),
+        usable,
+    )
+
+
+def _change(points: Sequence[HistoryPoint]) -> HistoryChange | None:
+    """Return the change among the points that are compared, its index among all of them."""
+    places = [place for place, point in enumerate(points) if point.compared]
+    found = change_point([math.log(points[place].value) for place in places])
+    return None if found is None else replace(found, index=places[found.index])
+
+
+def _end(point: HistoryPoint) -> str:
+    """Return what stands below the first or the last point."""
+    return f"{point.time[:10]} {short_commit(point.commit)}"
+
+
+def _changed_facts(runs: Sequence[Run], index: int) -> list[str]:
+    """Return what of the machine changed together with the times."""
+    before, at = runs[index - 1].machine, runs[index].machine
+    return [
+        f"{key} changed in that run: {before.get(key) or 'none'}, then {at.get(key) or 'none'}"
+        for key in _FACTS
+        if before.get(key) != at.get(key)
+    ]
+
+
+def short_commit(commit: str | None) -> str:
+    """Return a commit as people write it."""
+    if not commit:
+        return "no commit"
+    dirty = _DIRTY if commit.endswith(_DIRTY) else ""
+    return commit.removesuffix(_DIRTY)[:_COMMIT_CHARACTERS] + dirty
