@@ -188,6 +188,11 @@ def test_what_one_part_alone_measured_stays_whole() -> None:
     assert STATS.merge().to_dict()["rows"] == STATS.to_dict()["rows"]
 
 
+def test_only_statistics_can_be_merged() -> None:
+    with pytest.raises(TypeError, match="merge: expected Stats, got dict"):
+        STATS.merge(STATS.to_dict())  # type: ignore[arg-type]
+
+
 def test_clocks_and_names_with_slashes_are_kept_apart() -> None:
     flat = cpu_row("step/fwd", 1.0, names=("step/fwd",))
     found = Stats([gpu_row("step/fwd", 1.0)]).merge(Stats([flat]), Stats([cpu_row("step/fwd", 2)]))

@@ -249,9 +249,19 @@ class Stats(Mapping[Key, Row]):
         ----------
         *others
             What is merged; this object and they stay as they are.
+
+        Raises
+        ------
+        TypeError
+            One of them is something else.
         """
         from gpuprof._timing.stats_merge import merged
 
+        given: tuple[object, ...] = others
+        for other in given:
+            if not isinstance(other, Stats):
+                message = f"merge: expected Stats, got {type(other).__name__}"
+                raise TypeError(message)
         parts = (self, *others)
         dropped = sum(part.dropped for part in parts)
         created = max(part.created for part in parts)
