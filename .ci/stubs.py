@@ -111,7 +111,7 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "push": ("(name: str, cat: str, dur_ms: float, tid: int | None = None) -> None",),
     "range_end": ("(id: int, /) -> None",),
     "range_start": (f"(name: str, {_RANGE_OPTIONS}) -> int",),
-    "stats_snapshot": ("(wait: bool) -> dict[str, typing.Any]",),
+    "stats_snapshot": ("(wait: bool, bins: bool = False) -> dict[str, typing.Any]",),
     "timer": (
         f"(name: str | None = None, {_TIMER_OPTIONS}) -> Scope",
         f"(name: _Function, {_TIMER_OPTIONS}) -> _Function",

@@ -1019,8 +1019,8 @@ def reset_stats() -> None:
 def set_enabled(on: bool) -> None:
     """Switch scopes that follow the global switch on or off."""
 
-def stats_snapshot(wait: bool) -> dict[str, typing.Any]:
-    """All rows as plain data. wait: first wait for what is pending now."""
+def stats_snapshot(wait: bool, bins: bool = False) -> dict[str, typing.Any]:
+    """All rows as plain data. wait: first wait for what is pending now. bins: each summary also has its bins."""
 
 def stream_handle(stream: typing.Any=None) -> int:
     """The CUDA handle, as an int, of what a `stream=` argument means."""

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 
 namespace gpuprof::timing {
 namespace {
@@ -77,6 +78,20 @@ double Quantiles::at(double q) const {
     if (seen > wanted) break;
   }
   return value_of(bin);
+}
+
+BinCounts Quantiles::bin_counts() const {
+  BinCounts found;
+  if (bins_.empty()) {
+    std::map<std::uint32_t, std::uint64_t> counts;
+    for (const double value : kept_) ++counts[static_cast<std::uint32_t>(bin_of(value))];
+    found.assign(counts.begin(), counts.end());
+    return found;
+  }
+  for (std::size_t bin = 0; bin < bins_.size(); ++bin) {
+    if (bins_[bin] != 0) found.emplace_back(static_cast<std::uint32_t>(bin), bins_[bin]);
+  }
+  return found;
 }
 
 }  // namespace gpuprof::timing

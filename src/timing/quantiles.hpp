@@ -7,9 +7,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace gpuprof::timing {
+
+// Bins that have values, each with how many; the lowest first. Bin b begins at
+// 2^(b / 64 - 30) * (1 + (b % 64) / 64), whole divisions, and ends where the next one begins.
+using BinCounts = std::vector<std::pair<std::uint32_t, std::uint64_t>>;
 
 class Quantiles {
  public:
@@ -19,6 +24,9 @@ class Quantiles {
 
   // The value at rank `q`, between 0 and 1; nan if nothing was added. Sorts the kept values.
   [[nodiscard]] double at(double q) const;
+
+  // All values as counts of bins, from which quantiles of several of these can be made.
+  [[nodiscard]] BinCounts bin_counts() const;
 
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
   [[nodiscard]] bool exact() const noexcept { return bins_.empty(); }

@@ -28,13 +28,21 @@ struct Series {
     quantiles.add(value);
   }
 
-  [[nodiscard]] Summary summary() const {
+  [[nodiscard]] Summary summary(bool with_bins) const {
     const std::uint64_t count = quantiles.count();
     if (count == 0) return {};
     // A bin's middle may lie outside of what was measured.
     const auto at = [this](double q) { return std::clamp(quantiles.at(q), min, max); };
-    return {count, total, total / static_cast<double>(count), min, at(0.5), at(0.9), at(0.99),
-            max,   first};
+    return {count,
+            total,
+            total / static_cast<double>(count),
+            min,
+            at(0.5),
+            at(0.9),
+            at(0.99),
+            max,
+            first,
+            with_bins ? quantiles.bin_counts() : BinCounts{}};
   }
 };
 
@@ -143,16 +151,16 @@ void add_memory(const Sample& sample, const MemoryUse& use) noexcept {
   }
 }
 
-std::vector<Row> rows() {
+std::vector<Row> rows(bool with_bins) {
   auto& r = registry();
   std::vector<Row> result;
   {
     const std::lock_guard lock(r.mutex);
     result.reserve(r.counts.size());
     for (const auto& [key, counts] : r.counts) {
-      result.push_back({key.path, key.clock, key.clock == kCudaClock, counts.device.summary(),
-                        counts.host.summary(), counts.dropped, counts.failed, counts.skipped,
-                        counts.work, counts.memory});
+      result.push_back({key.path, key.clock, key.clock == kCudaClock,
+                        counts.device.summary(with_bins), counts.host.summary(with_bins),
+                        counts.dropped, counts.failed, counts.skipped, counts.work, counts.memory});
     }
   }
   std::sort(result.begin(), result.end(), [](const Row& a, const Row& b) {

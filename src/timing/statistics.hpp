@@ -25,6 +25,7 @@ struct Summary {
   double p99 = 0.0;
   double max = 0.0;
   double first = 0.0;
+  BinCounts bins;  // where they are asked for
 };
 
 struct Row {
@@ -53,8 +54,8 @@ void add(const Sample* const* samples, std::size_t count) noexcept;
 // the memory is known at the exit, the GPU time when the GPU has come to it.
 void add_memory(const Sample& sample, const MemoryUse& use) noexcept;
 
-// A copy of all rows, in the order of their paths' first entries.
-std::vector<Row> rows();
+// A copy of all rows, in the order of their paths' first entries. with_bins: and their bins.
+std::vector<Row> rows(bool with_bins = false);
 
 // Deletes all rows and begins a new epoch.
 void reset() noexcept;

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import math
+import pickle
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -177,6 +180,73 @@ def test_what_summaries_do_not_tell_is_not_claimed() -> None:
     assert row.to_dict()["gpu"]["p50"] is None
 
 
+def binned(samples: list[float]) -> Stats:
+    """Statistics with bins, counted here by the rule that the documentation gives."""
+    counts: dict[int, int] = {}
+    for ms in samples:
+        mantissa, exponent = math.frexp(ms)
+        place = (exponent - 1 + 30) * 64 + int((2 * mantissa - 1) * 64)
+        counts[place] = counts.get(place, 0) + 1
+    bins = tuple(sorted(counts.items()))
+    return Stats([Row("a", "cpu", None, dataclasses.replace(summary(*samples), bins=bins))])
+
+
+@given(st.integers(0, 2**32), st.lists(st.integers(1, 200), min_size=2, max_size=4))
+def test_with_bins_quantiles_are_those_of_all_samples(seed: int, counts: list[int]) -> None:
+    chance = random.Random(seed)
+    parts = [[chance.lognormvariate(0, 3) for _ in range(count)] for count in counts]
+    first, *others = map(binned, parts)
+    found = first.merge(*others)["a"].host
+    ordered = sorted(ms for part in parts for ms in part)
+    for figure, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
+        expected = ordered[int(q * (len(ordered) - 1))]
+        assert getattr(found, figure) == pytest.approx(expected, rel=1 / 128)
+        assert found.min <= getattr(found, figure) <= found.max
+    one = Stats([])
+    for part in parts:
+        one = one.merge(binned(part))
+    assert one["a"].host.bins == found.bins
+
+
+def test_a_part_without_bins_leaves_quantiles_unknown() -> None:
+    without = Stats([cpu_row("a", 1.0)])
+    found = binned([1.0, 2.0]).merge(without)["a"].host
+    assert math.isnan(found.p50)
+    assert found.bins is None
+
+
+def test_bins_are_kept_where_they_are_asked_for() -> None:
+    for _ in range(3):
+        with gpuprof.timer("binned", backend="cpu"):
+            pass
+    assert gpuprof.stats()["binned"].host.bins is None
+    assert "bins" not in gpuprof.stats()["binned"].to_dict()["host"]
+    stats = gpuprof.stats(bins=True)
+    host = stats["binned"].host
+    assert host.bins is not None
+    assert sum(count for _, count in host.bins) == host.count
+    low, high = (
+        math.ldexp(1 + place % 64 / 64, place // 64 - 30)
+        for place in (host.bins[0][0], host.bins[-1][0] + 1)
+    )
+    assert low <= host.min <= host.max < high
+    assert Stats.from_json(stats.to_json())["binned"].host == host
+    assert pickle.loads(pickle.dumps(stats))["binned"].host == host
+
+
+def test_bins_of_more_samples_than_are_kept_one_by_one() -> None:
+    scope = gpuprof.timer("many binned", backend="cpu")
+    for _ in range(5000):
+        with scope:
+            pass
+    stats = gpuprof.stats(bins=True)
+    host, merged = stats["many binned"].host, stats.merge(stats)["many binned"].host
+    assert sum(count for _, count in merged.bins or ()) == 2 * host.count
+    for figure in ("p50", "p90", "p99"):
+        # A rank of twice the samples may lie in the bin beside.
+        assert getattr(merged, figure) == pytest.approx(getattr(host, figure), rel=1 / 32)
+
+
 def test_what_one_part_alone_measured_stays_whole() -> None:
     other = Stats([gpu_row("other", 1.0)])
     found = STATS.merge(other, Stats([]))
@@ -186,6 +256,11 @@ def test_what_one_part_alone_measured_stays_whole() -> None:
     assert STATS.merge(empty)["step"].gpu == STATS["step"].gpu
     assert STATS.merge(empty)["step"].pending == 7
     assert STATS.merge().to_dict()["rows"] == STATS.to_dict()["rows"]
+
+
+def test_only_statistics_can_be_merged() -> None:
+    with pytest.raises(TypeError, match="merge: expected Stats, got dict"):
+        STATS.merge(STATS.to_dict())  # type: ignore[arg-type]
 
 
 def test_clocks_and_names_with_slashes_are_kept_apart() -> None:
@@ -247,11 +322,13 @@ def test_statistics_of_worker_processes_become_one(tmp_path: Path) -> None:
                 with gpuprof.timer("load", backend="cpu"):
                     pass
             with open({str(tmp_path / f"{worker}.json")!r}, "w") as file:
-                file.write(gpuprof.stats().to_json())
+                file.write(gpuprof.stats(bins=True).to_json())
             """
         )
     first, *others = (Stats.from_json(path.read_text()) for path in tmp_path.iterdir())
-    assert first.merge(*others)["load"].host.count == 3
+    host = first.merge(*others)["load"].host
+    assert host.count == 3
+    assert host.min <= host.p50 <= host.max
 
 
 def test_the_statistics_of_a_process_are_exported_as_they_are() -> None:

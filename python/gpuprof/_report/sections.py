@@ -12,10 +12,13 @@ from gpuprof._report.page import Cell, details, escaped, notes, table
 from gpuprof._results.comparison import CompareResult
 from gpuprof._results.decision import Decision
 from gpuprof._results.result import BenchResult, cells
-from gpuprof._timing.rows import Row, Summary
+from gpuprof._timing import stats_table
 from gpuprof._timing.stats import Stats
 
 MOST_DETAILS = 300  # histograms; each takes some 5 KB
+_SHARES = ("total", "self", "share", "count")
+_FIGURES = ("p50", "mean", "p99", "max")
+_OTHERS = ("first", "flops_per_s", "bytes_per_s", "peak_share", "peak_memory", "memory_change")
 _MEDIAN = "median"
 _RESULT_TEXTS = ("mode", "clock", "L2", "bytes", "flops")
 
@@ -28,54 +31,24 @@ def stats_part(stats: Stats) -> str:
     for line in lines:
         if not line.depth:
             roots[line.row.clock] = roots.get(line.row.clock, 0.0) + line.row.time.total
+    clocks = [*dict.fromkeys(line.row.clock for line in lines)]
     on_gpu = any(line.row.on_gpu for line in lines)
-    several = len({line.row.clock for line in lines}) > 1
-    columns = ["scope", "clock", "total", "self", "% parent", "count"]
-    columns += [f"{clock}{figure}" for clock in _clocks(on_gpu) for figure in _FIGURES]
-    columns += ["first call", "notes"]
+    times = [f"{of}_{figure}" for of in ("gpu", "host")[not on_gpu :] for figure in _FIGURES]
+    columns = [*_SHARES, *times, *_OTHERS]
     body = []
     for line in lines:
-        row, share = line.row, stats.share(line.row)
-        has = bool(row.time.count)
-        whole = roots.get(row.clock, 0.0)
-        part = row.time.total / whole if whole > 0 else 0.0
-        body.append(
-            [
-                Cell(line.label, bar=part),
-                Cell(row.clock if several else ""),
-                _time(row.time.total if has else math.nan),
-                _time(stats.self_ms(row) if has else math.nan),
-                Cell("-" if share is None else f"{100 * share:.1f}", _known(share)),
-                Cell(f"{row.time.count:,}", row.time.count),
-                *(cell for clock in _clocks(on_gpu) for cell in _summary(_of(row, clock))),
-                _time(row.time.first),
-                Cell(_notes(row)),
-            ]
+        row, whole = line.row, roots.get(line.row.clock, 0.0)
+        name = Cell(line.label, bar=row.time.total / whole if whole > 0 else 0.0)
+        clock = Cell(row.clock if len(clocks) > 1 else "")
+        figures = (
+            Cell(stats_table.cell_text(stats, row, each), stats_table.value(stats, row, each))
+            for each in columns
         )
+        body.append([name, clock, *figures, Cell(stats_table.notes_of(row))])
+    headings = ["scope", "clock", *(stats_table.HEADINGS[each] for each in columns), "notes"]
     heading = f'<div class="faint">{escaped(shown.title)}</div>'
-    grid = table(columns, body, [line.depth for line in lines]) if body else ""
+    grid = table(headings, body, [line.depth for line in lines]) if body else ""
     return f"{heading}{grid}{notes(shown.notes)}"
-
-
-_FIGURES = ("p50", "mean", "p99", "max")
-
-
-def _clocks(on_gpu: bool) -> tuple[str, ...]:
-    return ("GPU ", "host ") if on_gpu else ("host ",)
-
-
-def _of(row: Row, clock: str) -> Summary:
-    return row.gpu if clock == "GPU " else row.host
-
-
-def _summary(summary: Summary) -> list[Cell]:
-    return [_time(getattr(summary, figure)) for figure in _FIGURES]
-
-
-def _notes(row: Row) -> str:
-    counts = {what: getattr(row, what) for what in ("dropped", "pending", "failed", "skipped")}
-    found = [f"{count:,} {what}" for what, count in counts.items() if count]
-    return ", ".join([*found, *(["host-bound"] if row.host_bound else [])])
 
 
 def _time(ms: float) -> Cell:

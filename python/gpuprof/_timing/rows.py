@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gpuprof._common.text import output_text
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 HOST_BOUND_RATIO = 0.9
 
+TIMES = ("total", "mean", "min", "p50", "p90", "p99", "max", "first")
+
 Names: TypeAlias = tuple[str, ...]
+Bins: TypeAlias = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,10 @@ class Summary:
 
     With a `count` of 0, `total` is 0 and the rest is NaN. `first` is the first sample, which
     usually pays for compilation and lazy loading; the other figures include it.
+
+    `bins`, of ``gpuprof.stats(bins=True)``, is how the samples are distributed: pairs of a bin and
+    its count, the lowest first. Bin b begins at ``2 ** (b // 64 - 30) * (1 + b % 64 / 64)``
+    milliseconds and ends where the next one begins. None where that was not asked for.
     """
 
     __module__ = "gpuprof"
@@ -37,6 +44,7 @@ class Summary:
     p99: float
     max: float
     first: float
+    bins: Bins | None = field(default=None, repr=False)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Summary:
@@ -44,25 +52,31 @@ class Summary:
         count = int(data["count"])
         if count == 0:
             return EMPTY
-        times = (data[field.name] for field in fields(cls) if field.name != "count")
-        return cls(count, *(math.nan if value is None else float(value) for value in times))
+        rest: list[Any] = [math.nan if data[name] is None else float(data[name]) for name in TIMES]
+        if data.get("bins") is not None:
+            rest.append(tuple((int(place), int(number)) for place, number in data["bins"]))
+        return cls(count, *rest)
 
-    def to_dict(self) -> dict[str, int | float | None]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the plain form, with None for what is not a finite number."""
-        values = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return {name: value if math.isfinite(value) else None for name, value in values}
+        values = ((name, getattr(self, name)) for name in TIMES)
+        times = {name: value if math.isfinite(value) else None for name, value in values}
+        bins = {} if self.bins is None else {"bins": [[*each] for each in self.bins]}
+        return {"count": self.count, **times, **bins}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _summary, tuple(getattr(self, field.name) for field in fields(self))
+        times = (getattr(self, name) for name in TIMES)
+        return _summary, (self.count, *times, *([] if self.bins is None else [self.bins]))
 
 
-def _summary(count: int, *times: float) -> Summary:
+def _summary(count: int, *rest: Any) -> Summary:
     # One object for all that are empty: its NaNs are equal to nothing but themselves.
-    return Summary(count, *times) if count else EMPTY
+    return Summary(count, *rest) if count else EMPTY
 
 
 _COUNTS = ("dropped", "pending", "failed", "skipped")
-EMPTY = Summary(0, 0.0, *[math.nan] * 7)
+_NO_TIMES: list[Any] = [math.nan] * 7
+EMPTY = Summary(0, 0.0, *_NO_TIMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +197,9 @@ def _details(work: Any, memory: Any) -> tuple[Work | None, MemoryUse | None]:
 
 def _restore(self: Row, state: list[Any]) -> None:
     """Fill a row from a pickle, which an older gpuprof may have made without the last fields."""
-    for index, field in enumerate(fields(Row)):
-        value = state[index] if index < len(state) else field.default
-        object.__setattr__(self, field.name, value)
+    for index, each in enumerate(fields(Row)):
+        value = state[index] if index < len(state) else each.default
+        object.__setattr__(self, each.name, value)
 
 
 # A dataclass with slots makes its own, also over one in its body on Python 3.10.

@@ -104,20 +104,23 @@ def _check_options(
         raise ValueError(message)
 
 
-def stats(wait: bool = True) -> timing_stats.Stats:
+def stats(wait: bool = True, *, bins: bool = False) -> timing_stats.Stats:
     """Return what the scopes have measured, a row for each path and clock.
 
     Parameters
     ----------
     wait : bool
         First wait for what was pending at the call. False never waits.
+    bins : bool
+        Also keep how the times are distributed, so that `Stats.merge` can tell quantiles of
+        several processes: some 1 KB for each row.
 
     Returns
     -------
     Stats
         A mapping from paths to rows; its ``repr`` is a table.
     """
-    return timing_stats.Stats.from_snapshot(_core.stats_snapshot(bool(wait)))
+    return timing_stats.Stats.from_snapshot(_core.stats_snapshot(bool(wait), bool(bins)))
 
 
 def flush() -> None:

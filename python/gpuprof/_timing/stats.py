@@ -242,16 +242,27 @@ class Stats(Mapping[Key, Row]):
 
         Rows of the same names and clock become one row: counts, totals, dropped samples and the
         like are added up, means follow from these, `min` and `max` are those of all. What cannot
-        be known from summaries is NaN where several parts have samples: the quantiles, and
-        `first`. Torch's memory is left out, because devices of several processes may be the same.
+        be known is NaN where several parts have samples: `first`, and the quantiles unless all
+        parts have bins, from ``gpuprof.stats(bins=True)``. With these, quantiles are within 0.8 %.
+        Torch's memory is left out, because devices of several processes may be the same.
 
         Parameters
         ----------
         *others
             What is merged; this object and they stay as they are.
+
+        Raises
+        ------
+        TypeError
+            One of them is something else.
         """
         from gpuprof._timing.stats_merge import merged
 
+        given: tuple[object, ...] = others
+        for other in given:
+            if not isinstance(other, Stats):
+                message = f"merge: expected Stats, got {type(other).__name__}"
+                raise TypeError(message)
         parts = (self, *others)
         dropped = sum(part.dropped for part in parts)
         created = max(part.created for part in parts)

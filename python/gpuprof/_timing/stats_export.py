@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import fields
 from typing import Any
 
 from gpuprof._display.records import Cell, Records
-from gpuprof._timing.rows import EMPTY, Row, Summary
+from gpuprof._timing.rows import EMPTY, TIMES, Row, Summary
 from gpuprof._timing.stats_table import Rows, value
 from gpuprof._trace.files import text_or_file
 
@@ -58,9 +57,8 @@ def _record(row: Row, self_ms: float | None, share: float | None) -> dict[str, C
 
 
 def _summary(clock: str, summary: Summary) -> dict[str, Cell]:
-    figures = [field.name for field in fields(summary) if field.name != "count"]
     times = {
         f"{clock}_{name}_ms": getattr(summary, name) if summary.count else math.nan
-        for name in figures
+        for name in TIMES
     }
     return {f"{clock}_count": summary.count, **times}

@@ -80,9 +80,9 @@ def table(
     cells = []
     for line in tree:
         row = line.row
-        figures = {HEADINGS[name]: _cell(stats, row, name) for name in wanted}
+        figures = {HEADINGS[name]: cell_text(stats, row, name) for name in wanted}
         clock = row.clock if len(clocks) > 1 else ""
-        cells.append({"scope": line.label, "clock": clock, **figures, "notes": _notes(row)})
+        cells.append({"scope": line.label, "clock": clock, **figures, "notes": notes_of(row)})
     return Table(
         [*cells[0]] if cells else [],
         [[*line.values()] for line in cells],
@@ -151,8 +151,8 @@ def _number(found: float | None) -> float:
     return math.nan if found is None else found
 
 
-def _cell(stats: Rows, row: Row, column: str) -> str:
-    """Return the text of a column."""
+def cell_text(stats: Rows, row: Row, column: str) -> str:
+    """Return what a column shows of a row."""
     number = value(stats, row, column)
     if column == "count":
         return f"{row.time.count:,}"
@@ -184,7 +184,8 @@ def _signed_size(size: int) -> str:
     return f"{'+' if size > 0 else ''}{byte_size(size)}"
 
 
-def _notes(row: Row) -> str:
+def notes_of(row: Row) -> str:
+    """Return what else there is to say of a row."""
     counts = {what: getattr(row, what) for what in ("dropped", "pending", "failed", "skipped")}
     notes = [f"{count:,} {what}" for what, count in counts.items() if count]
     notes += ["host-bound"] if row.host_bound else []

@@ -48,7 +48,7 @@ void flush_and_call_listeners() {
   call_listeners_after_read();
 }
 
-py::object summary_dict(const Summary& summary) {
+py::object summary_dict(const Summary& summary, bool bins) {
   if (summary.count == 0) return py::none();
   py::dict result;
   result["count"] = summary.count;
@@ -60,6 +60,11 @@ py::object summary_dict(const Summary& summary) {
   result["p99"] = summary.p99;
   result["max"] = summary.max;
   result["first"] = summary.first;
+  if (bins) {
+    py::list counts;
+    for (const auto& [bin, count] : summary.bins) counts.append(py::make_tuple(bin, count));
+    result["bins"] = counts;
+  }
   return result;
 }
 
@@ -71,7 +76,7 @@ PendingByPath pending_by_path() {
   return pending;
 }
 
-py::dict row_dict(const timing::Row& row, std::uint64_t pending) {
+py::dict row_dict(const timing::Row& row, std::uint64_t pending, bool bins) {
   py::dict result;
   result["path"] = path_text(*row.path);
   result["names"] = path_names(*row.path);
@@ -80,14 +85,14 @@ py::dict row_dict(const timing::Row& row, std::uint64_t pending) {
   result["pending"] = pending;
   result["failed"] = row.failed;
   result["skipped"] = row.skipped;
-  result["gpu"] = row.has_device ? summary_dict(row.device) : py::none();
-  result["host"] = summary_dict(row.host);
+  result["gpu"] = row.has_device ? summary_dict(row.device, bins) : py::none();
+  result["host"] = summary_dict(row.host, bins);
   result["work"] = work_dict(row.work);
   result["memory"] = memory_dict(row.memory);
   return result;
 }
 
-py::dict snapshot(bool wait) {
+py::dict snapshot(bool wait, bool bins) {
   if (wait) {
     flush();
   } else {
@@ -97,7 +102,7 @@ py::dict snapshot(bool wait) {
   PendingByPath pending = pending_by_path();
   py::list rows;
   std::uint64_t dropped = 0;
-  for (const timing::Row& row : timing::statistics::rows()) {
+  for (const timing::Row& row : timing::statistics::rows(bins)) {
     std::uint64_t waiting = 0;
     if (row.clock == timing::kCudaClock) {
       if (const auto found = pending.find(row.path); found != pending.end()) {
@@ -106,10 +111,10 @@ py::dict snapshot(bool wait) {
       }
     }
     dropped += row.dropped;
-    rows.append(row_dict(row, waiting));
+    rows.append(row_dict(row, waiting, bins));
   }
   for (const auto& [path, count] : pending) {  // entered, but nothing measured yet
-    rows.append(row_dict({path, timing::kCudaClock, true, {}, {}, 0, 0, 0}, count));
+    rows.append(row_dict({path, timing::kCudaClock, true, {}, {}, 0, 0, 0}, count, bins));
   }
   py::dict result;
   result["rows"] = rows;
@@ -165,8 +170,9 @@ py::typing::List<py::typing::Tuple<py::int_, py::int_, py::int_, py::int_>> take
 }  // namespace
 
 void bind_timing_statistics(py::module_& module) {
-  module.def("stats_snapshot", &snapshot, py::arg("wait"),
-             "All rows as plain data. wait: first wait for what is pending now.");
+  module.def("stats_snapshot", &snapshot, py::arg("wait"), py::arg("bins") = false,
+             "All rows as plain data. wait: first wait for what is pending now. bins: each summary "
+             "also has its bins.");
   module.def("flush", &flush_and_call_listeners, "Wait for what is pending now and count it.");
   module.def("_note_graph_launches", &note_launches, py::arg("limit"),
              "Note when graphs are launched, at most `limit` times.");

@@ -50,6 +50,17 @@ TEST(Quantiles, InterpolateBetweenTwoValues) {
   EXPECT_DOUBLE_EQ(quantiles.at(1.0), 2.0);
 }
 
+TEST(Quantiles, GiveTheirBinsBeforeAndAfterTheLimit) {
+  EXPECT_TRUE(Quantiles().bin_counts().empty());
+  const BinCounts few = quantiles_of({1.0, 2.0, 1.001, 0.0}).bin_counts();
+  // 2^0 is the first bin of its octave, the 30th above the lowest.
+  EXPECT_EQ(few, (BinCounts{{0U, 1U}, {1920U, 2U}, {1984U, 1U}}));
+  Quantiles many;
+  for (std::size_t i = 0; i < 2 * Quantiles::kExact; ++i) many.add(i % 2 == 0 ? 1.0 : 2.0);
+  EXPECT_FALSE(many.exact());
+  EXPECT_EQ(many.bin_counts(), (BinCounts{{1920U, Quantiles::kExact}, {1984U, Quantiles::kExact}}));
+}
+
 TEST(Quantiles, FollowValuesAddedAfterAQuestion) {
   Quantiles quantiles = quantiles_of({1.0, 3.0});
   EXPECT_DOUBLE_EQ(quantiles.at(0.5), 2.0);
