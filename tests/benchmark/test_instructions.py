@@ -128,22 +128,26 @@ def test_comparisons_have_them_too(counter: Callable[..., FakeCounter]) -> None:
 
 
 def test_the_system_counts_or_says_why_not() -> None:
-    counter = _core._InstructionCounter()
-    if counter.error == 0:
-        before = counter.read()[0]
-        sum(range(100_000))
-        assert counter.read()[0] - before > 100_000
+    def counted(count: int) -> gpuprof.Instructions:
+        found = gpuprof.benchmark(lambda: sum(range(count)), **QUICK).instructions
+        assert found is not None
+        return found
+
+    few, many = counted(100_000), counted(200_000)
+    error = _core._InstructionCounter().error
+    if few.median is None or many.median is None:
+        assert few.reason == many.reason == reason_of(error)
+        assert few.reason.startswith(errno.errorcode[error])
     else:
-        assert reason_of(counter.error).startswith(errno.errorcode[counter.error])
-        with pytest.raises(OSError, match=r"."):
-            counter.read()
-    counter.close()
+        assert error == 0
+        assert 1.8 < many.median / few.median < 2.2
 
 
 def test_the_call_itself_works_with_a_counter_that_every_machine_has() -> None:
     counter = _core._InstructionCounter(task_clock=True)
-    if counter.error:
-        pytest.skip(reason_of(counter.error))
+    if counter.error:  # as where a container forbids the call
+        assert counter.error in {errno.EPERM, errno.EACCES, errno.ENOSYS}
+        return
     before = counter.read()
     sum(range(1_000_000))
     after = counter.read()
@@ -152,14 +156,3 @@ def test_the_call_itself_works_with_a_counter_that_every_machine_has() -> None:
     counter.close()
     with pytest.raises(OSError, match=r"[Bb]ad file"):
         counter.read()
-
-
-@pytest.mark.skipif(_core._InstructionCounter().error != 0, reason="no counter of instructions")
-def test_twice_the_work_takes_twice_the_instructions() -> None:
-    def counted(count: int) -> float:
-        found = gpuprof.benchmark(lambda: sum(range(count)), **QUICK).instructions
-        assert found is not None
-        assert found.median is not None
-        return found.median
-
-    assert 1.8 < counted(200_000) / counted(100_000) < 2.2

@@ -159,7 +159,7 @@ class Library:
 
         self.cudnnGetVersion = ask
 
-    def cublasGetProperty(self, part: int, value: Any) -> int:  # noqa: N802
+    def cublasGetProperty(self, part: int, value: Any) -> int:
         value._obj.value = (13, 1, 2)[part]
         return 0
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpuprof._core import GraphNode
 from gpuprof._common.kernel_name import short_name
+from gpuprof._core import GraphNode
 from gpuprof._graphs import diff as graphs_diff
 from gpuprof._graphs import view
 from tests.support.graph_nodes import HOSTILE, Spec, chain, edges_of, make

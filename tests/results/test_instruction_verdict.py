@@ -1,4 +1,4 @@
-"""Whether a call takes more instructions: how much is more, and what it does to the time's verdict."""
+"""Whether a call takes more instructions: how much is more, and what it does to the verdict."""
 
 from __future__ import annotations
 
