@@ -245,3 +245,34 @@ def test_a_disabled_check_calls_once(checked: Project) -> None:
     )
     checked.run("--gpu-benchmark-disable").assert_outcomes(passed=1)
     assert not checked.calls()
+
+
+# Assertions
+
+
+def test_an_assertion_on_two_signatures_or_counts_says_the_difference(project: Project) -> None:
+    project.pytester.makepyfile(
+        """
+        import gpuprof
+        from tests.support.graph_nodes import chain
+        from gpuprof._graphs.signature import signature_of
+
+        def test_counts():
+            assert gpuprof.Launches({"a": 1, "b": 2}) == gpuprof.Launches({"a": 1})
+
+        def test_signatures():
+            assert signature_of(chain("a", "a")) == signature_of(chain("a"))
+
+        def test_text():
+            assert signature_of(chain("a")) == "1234"
+        """
+    )
+    done = project.run()
+    done.assert_outcomes(failed=3)
+    done.stdout.fnmatch_lines(
+        [
+            "E*assert 3 kernels == 1 kernel",
+            "E*the first, by the second: +2 b, 1 -> 3 kernels",
+            "E*the first, by the second: +1 a, 1 -> 2 kernels",
+        ]
+    )

@@ -1,8 +1,8 @@
 """``gpuprof compare``: whether saved benchmarks became slower, take more memory or launch more.
 
-Exit codes: 0 nothing failed, 1 SLOW, MEMORY or LAUNCHES, or what ``--fail-on`` names, 2 wrong usage or an
-input that cannot be read, 3 nothing could be compared. A speed-up never fails. A reader that goes
-away early changes none of this.
+Exit codes: 0 nothing failed, 1 SLOW, MEMORY or LAUNCHES, or what ``--fail-on`` names, 2 wrong usage
+or an input that cannot be read, 3 nothing could be compared. A speed-up never fails. A reader that
+goes away early changes none of this.
 """
 
 from __future__ import annotations
