@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +12,9 @@ import gpuprof
 from gpuprof._benchmark import launches
 from gpuprof._frameworks import gpu_libraries
 from tests.fake_driver.control import FakeCuda
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 US = 1_000
 QUICK: dict[str, Any] = {
@@ -92,18 +96,36 @@ def test_calls_that_differ_are_said(fake: FakeCuda, stream: int, mode: str) -> N
     assert "variant_" in found.varies
 
 
-def test_what_cannot_be_captured_is_collected(
-    step: Step, stream: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    collected = gpuprof.Launches({"gemm": 1}, source="CUPTI")
+class Kernels:
+    """Stands for what `kernels()` collects of a call."""
+
+    source = "CUPTI 13.0"
+
+    def __init__(self, records: list[tuple[str, str]]) -> None:
+        self.records = [SimpleNamespace(name=name, kind=kind) for name, kind in records]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None: ...
+
+
+def test_what_cannot_be_captured_is_collected_in_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    work: Any = SimpleNamespace(
+        set_up=lambda: done.append("set up"), call=lambda: done.append("call")
+    )
+    records = [("gemm", "kernel"), ("Memcpy DtoH", "memcpy"), ("Memset", "memset")]
+    monkeypatch.setattr("gpuprof._kernels.api.kernels", lambda: Kernels(records))
 
     def fails() -> gpuprof.CapturedGraph:
         raise RuntimeError
 
-    monkeypatch.setattr(launches, "_collected", lambda work, synchronize: collected)
-    work = type("Work", (), {"set_up": lambda self: None})()
-    assert launches.of_calls(work, fails, lambda: None) == collected
-    assert launches.of_calls(work, None, lambda: None) == collected
+    for capture in (fails, None):
+        found = launches.of_calls(work, capture, lambda: done.append("wait"))
+        assert found == gpuprof.Launches({"gemm": 1}, 1, 1, source="CUPTI")
+    once = ["set up", "wait", "call"]
+    assert done == ["set up", *once, *once, *once, *once]
 
 
 def test_where_neither_works_it_is_said(

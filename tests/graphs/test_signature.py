@@ -40,7 +40,9 @@ def test_copies_memsets_and_child_graphs_count() -> None:
 def test_the_same_launches_in_another_shape_are_said_to_be_that() -> None:
     base = signature_of(make(Spec("add", grid=(8, 1, 1))))
     new = signature_of(make(Spec("add", grid=(9, 1, 1))))
-    assert base.diff(new).startswith("the same kernels, copies and memsets by name, but other grids")
+    assert base.diff(new).startswith(
+        "the same kernels, copies and memsets by name, but other grids"
+    )
 
 
 def test_it_is_text_in_every_respect() -> None:
@@ -58,7 +60,9 @@ def test_it_is_text_in_every_respect() -> None:
 
 def test_digits_alone_do_not_tell_what_differs() -> None:
     signature = signature_of(chain("gemm"))
-    with pytest.raises(TypeError, match=r"expected what signature\(\) of a graph returned, got str"):
+    with pytest.raises(
+        TypeError, match=r"expected what signature\(\) of a graph returned, got str"
+    ):
         signature.diff(str(signature))  # type: ignore[arg-type]
 
 

@@ -13,9 +13,7 @@ import gpuprof._core as _core
 from gpuprof._common.instructions import Instructions, reason_of
 
 MAX_READINGS = 64  # the count hardly varies: more would only fill the files
-_SHARED = (
-    "the counter took turns with others, as where perf counts as well, or this core has none"
-)
+_SHARED = "the counter took turns with others, as where perf counts as well, or this core has none"
 
 
 class Counter(Protocol):

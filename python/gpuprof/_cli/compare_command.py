@@ -21,8 +21,8 @@ from gpuprof._cli.arguments import (
 
 COMPARE_EXIT_CODES = (
     "exit codes: 0 nothing failed, 1 SLOW, MEMORY, LAUNCHES, or what --fail-on names, 2 wrong "
-    "usage or an input that cannot be read, 3 nothing could be compared, 130 interrupted; a speed-up never "
-    "fails"
+    "usage or an input that cannot be read, 3 nothing could be compared, 130 interrupted; a "
+    "speed-up never fails"
 )
 
 

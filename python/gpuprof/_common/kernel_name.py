@@ -32,7 +32,7 @@ def _without_types(name: str) -> str:
                 continue
             if closers == [] and character == ">":
                 kept.append("<...>")
-            elif character == "}" or (closers and closers[0] == "}"):
+            elif closers[0] == "}" if closers else character == "}":
                 kept.append(character)
         elif character == "(":
             break

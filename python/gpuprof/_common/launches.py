@@ -100,9 +100,7 @@ class Launches:
         TypeError
             `other` is no `Launches`.
         """
-        if not isinstance(other, Launches):
-            message = f"other: expected a Launches, got {type(other).__name__}"
-            raise TypeError(message)
+        _check_type(other)
         own, others = self._counts(), other._counts()
         changes = {
             key: others.get(key, 0) - own.get(key, 0)
@@ -162,6 +160,12 @@ class Launches:
             for what, count in ((COPY, self.copies), (MEMSET, self.memsets))
             if count
         }
+
+
+def _check_type(other: object) -> None:
+    if not isinstance(other, Launches):
+        message = f"other: expected a Launches, got {type(other).__name__}"
+        raise TypeError(message)
 
 
 def counted(names: Iterable[str]) -> dict[str, int]:

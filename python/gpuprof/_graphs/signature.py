@@ -38,11 +38,8 @@ class GraphSignature(str):
         made.launches = launches
         return made
 
-    def __getnewargs__(self) -> tuple[str, Launches]:
-        return str(self), self.launches
-
     def __reduce_ex__(self, _protocol: Any) -> tuple[Any, ...]:
-        return type(self), self.__getnewargs__()
+        return type(self), (str(self), self.launches)
 
     def diff(self, other: GraphSignature) -> str:
         """Say in words how another graph differs.
@@ -62,16 +59,20 @@ class GraphSignature(str):
         TypeError
             `other` is no signature: its digits alone do not tell what differs.
         """
-        if not isinstance(other, GraphSignature):
-            message = (
-                f"other: expected what signature() of a graph returned, got "
-                f"{type(other).__name__}; to compare with a graph of another process, store "
-                "signature().launches.to_dict(), and use launches.diff()"
-            )
-            raise TypeError(message)
+        _check_type(other)
         if self == other:
             return ""
         return self.launches.diff(other.launches) or _ELSEWHERE
+
+
+def _check_type(other: object) -> None:
+    if not isinstance(other, GraphSignature):
+        message = (
+            f"other: expected what signature() of a graph returned, got {type(other).__name__}; "
+            "to compare with a graph of another process, store signature().launches.to_dict(), "
+            "and use launches.diff()"
+        )
+        raise TypeError(message)
 
 
 def signature_of(nodes: Nodes) -> GraphSignature:

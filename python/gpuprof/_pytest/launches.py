@@ -64,7 +64,7 @@ class LaunchChecks:
             Nothing was counted: the text says why. Or a second use in one test.
         """
         graph = _graph(what, args or kwargs)
-        fn = what if graph is None else graph.launch
+        fn: Any = what if graph is None else graph.launch
         self._begin(fn)
         if self._settings.disabled:
             if graph is None:

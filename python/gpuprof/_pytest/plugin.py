@@ -110,6 +110,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     session.config.stash[COMPARISONS] = sum(KEY in item.stash for item in session.items)
 
 
+def pytest_assertrepr_compare(op: str, left: Any, right: Any) -> list[str] | None:
+    """Say in words what two signatures of graphs, or two counts of launches, differ in."""
+    kinds = {"GraphSignature", "Launches"}
+    if op != "==" or type(left) is not type(right) or type(left).__name__ not in kinds:
+        return None
+    if type(left).__module__ != "gpuprof":
+        return None
+    return [f"{left} == {right}", f"the first, by the second: {right.diff(left)}"]
+
+
 @pytest.fixture
 def gpu_benchmark(request: pytest.FixtureRequest) -> GpuBenchmark:
     """Measure a function, once a test: ``value = gpu_benchmark(fn, *args, **kwargs)``.

@@ -115,6 +115,7 @@ class MemoryDecision(BesideTime):
     runs: int = 0
     rule: str = ""
 
+
 @dataclass(frozen=True)
 class LaunchDecision(BesideTime):
     """Whether a call launches more on the GPU than it did, or other kernels.

@@ -25,7 +25,9 @@ CHOOSERS = {
 }
 
 
-def judge_launches(base: Sequence[BenchResult], new: Sequence[BenchResult]) -> LaunchDecision | None:
+def judge_launches(
+    base: Sequence[BenchResult], new: Sequence[BenchResult]
+) -> LaunchDecision | None:
     """Decide whether the new runs launch more than the baseline's, or other work.
 
     A run that launches as much as any comparable run of the baseline, by name, is the same. Else it

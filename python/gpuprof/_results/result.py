@@ -30,7 +30,9 @@ FORMAT = "gpuprof-result"
 VERSION = 1
 LEFT = frozenset({"name", "mode", "clock", "L2", "verdict", "error"})
 
-_NEWER = frozenset({"noise", "memory", "peaks", "launches", "instructions"})  # fields that older results do not have
+_NEWER = frozenset(
+    {"noise", "memory", "peaks", "launches", "instructions"}
+)  # fields that older results do not have
 
 
 @dataclass(frozen=True)

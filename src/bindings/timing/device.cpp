@@ -6,7 +6,9 @@
 #include <pybind11/pybind11.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <memory>
+#include <tuple>
 
 #include "bindings/bind.hpp"
 #include "bindings/python/gil.hpp"
@@ -71,14 +73,15 @@ void bind_timeline(py::module_& module) {
       .def("place", &PlacedSpan::place, py::arg("end") = false);
 }
 
-py::tuple read_counter(const timing::InstructionCounter& counter) {
+std::tuple<std::uint64_t, std::uint64_t, std::uint64_t> read_counter(
+    const timing::InstructionCounter& counter) {
   timing::CounterReading reading;
   if (const int error = counter.read(reading); error != 0) {
     errno = error;
     PyErr_SetFromErrno(PyExc_OSError);
     throw py::error_already_set();
   }
-  return py::make_tuple(reading.value, reading.enabled_ns, reading.running_ns);
+  return {reading.value, reading.enabled_ns, reading.running_ns};
 }
 
 void bind_instructions(py::module_& module) {
