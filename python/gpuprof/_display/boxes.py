@@ -20,6 +20,8 @@ _FONT = 'font-family="sans-serif" font-size="12"'
 _PLOT, _ROW, _BOX, _LETTER, _MARGIN = 560, 26, 14, 7.0, 12
 _TOP, _BOTTOM = 36, 44
 _TICKS = 6
+_LEAST_MS = 1e-9  # of the axis: a picosecond
+_LEAST_SHARE = 1e-6
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 _Point = tuple[float, float]
@@ -74,7 +76,7 @@ class _Axis:
             time for box in boxes for time in (box.low, box.high, box.mark) if time is not None
         ]
         low, high = min(times), max(times)
-        span = high - low or abs(high) or 1.0
+        span = max(high - low, _LEAST_SHARE * high, _LEAST_MS)
         exponent = math.floor(math.log10(span / _TICKS))
         wanted = span / _TICKS / 10.0**exponent
         step = next(each for each in _STEPS if each >= wanted - 1e-9)

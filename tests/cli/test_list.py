@@ -1,0 +1,170 @@
+"""``gpuprof list``, and ``gpuprof compare --format csv``: what is saved, for people and programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuprof._cli.main import main
+from gpuprof._results.baselines import Baselines, Run
+from gpuprof._results.result import BenchResult
+from tests.support.pytest_projects import GPU_MACHINE, made_up
+
+Call = Callable[..., tuple[int, str, str]]
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def call(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Call:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        try:
+            code = main(arguments)
+        except SystemExit as error:
+            code = int(error.code or 0)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Baselines:
+    """Two baselines, the first of two kinds of machine, saved after the second."""
+    found = Baselines(tmp_path / ".gpuprof")
+    for day in (1, 2):
+        append(found, "main", day, made_up(1.0, name="a"), made_up(2.0, name="b"), commit=COMMIT)
+    on_gpu = made_up(0.5, name="a", mode="graph", clock="cuda", l2="hot", machine=GPU_MACHINE)
+    append(found, "main", 4, on_gpu)
+    odd = made_up(3.0, name='=1+1 \x1b[31m,"\n', extra_info={"dtype": "int8"}, params={"n": 3})
+    append(found, "odd", 3, odd)
+    return found
+
+
+def append(
+    store: Baselines, name: str, day: int, *results: BenchResult, commit: str | None = None
+) -> None:
+    machine = dict(results[0].machine)
+    created = f"2026-11-{day:02d}T00:00:00+00:00"
+    by_name = {each.name: each for each in results}
+    store.append(name, Run(created, machine, by_name, commit))
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_the_baselines_are_listed_the_last_saved_at_the_end(store: Baselines, call: Call) -> None:
+    code, out, err = call("list")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].split() == ["baseline", "machine", "runs", "benchmarks", "saved", "commit"]
+    assert [line.split()[:4] for line in lines[2:]] == [
+        ["main", "cpu-Test-CPU", "2", "2"],
+        ["odd", "cpu-Test-CPU", "1", "1"],
+        ["main", "Test-GPU", "1", "1"],
+    ]
+    assert lines[2].split()[4:] == ["2026-11-02T00:00:00+00:00", COMMIT[:12]]
+    assert store.latest() == "main"
+
+
+def test_a_baseline_has_a_line_for_each_benchmark_of_each_run(store: Baselines, call: Call) -> None:
+    code, out, _ = call("list", "main")
+    assert code == 0
+    found = [line.split() for line in out.splitlines()[2:]]
+    assert [(line[0], line[1], line[2]) for line in found] == [
+        ("a", "1", "500"),
+        ("a", "1", "1.00"),
+        ("a", "2", "1.00"),
+        ("b", "1", "2.00"),
+        ("b", "2", "2.00"),
+    ]
+    _, markdown, _ = call("list", "main", "--format", "md")
+    assert markdown.startswith("| benchmark | run |")
+
+
+def test_csv_has_the_figures_in_seconds_and_a_column_for_each_parameter(
+    store: Baselines, call: Call
+) -> None:
+    (odd,) = rows(call("list", "odd", "--format", "csv")[1])
+    assert odd["benchmark"] == '=1+1 \x1b[31m,"\n'
+    assert (odd["param:n"], odd["extra_info:dtype"]) == ("3", "int8")
+    assert float(odd["median"]) == made_up(3.0).median_ms / 1e3
+    assert (odd["rounds"], odd["iterations"], odd["mode"]) == ("45", "1", "cpu")
+    assert (odd["commit"], odd["machine"]) == ("", "cpu-Test-CPU")
+    main_rows = rows(call("list", "main", "--format", "csv")[1])
+    assert [row["run"] for row in main_rows] == ["1", "1", "2", "1", "2"]
+    assert main_rows[1]["commit"] == COMMIT
+    baselines = rows(call("list", "--format", "csv")[1])
+    assert [row["runs"] for row in baselines] == ["2", "1", "1"]
+
+
+def test_json_has_the_same(store: Baselines, call: Call) -> None:
+    found = json.loads(call("list", "odd", "--format", "json")[1])
+    assert (found["format"], found["version"], found["unit"]) == ("gpuprof-list", 1, "s")
+    (row,) = found["rows"]
+    assert row["params"] == {"n": 3}
+    assert row["median"] == made_up(3.0).median_ms / 1e3
+    (name, *_) = json.loads(call("list", "--format", "json")[1])["rows"]
+    assert name["baseline"] == "main"
+
+
+def test_a_file_is_listed_as_compare_reads_it(call: Call) -> None:
+    Path("one.json").write_text(made_up(1.0).to_json(), encoding="utf-8")
+    (row,) = rows(call("list", "one.json", "--format", "csv")[1])
+    assert row["benchmark"] == "made up"
+
+
+@pytest.mark.parametrize("form", ["table", "md", "csv", "json"])
+def test_nothing_saved_is_no_error(call: Call, form: str) -> None:
+    code, out, err = call("list", "--format", form)
+    assert (code, err) == (0, "")
+    if form == "csv":
+        assert out == "baseline,machine,runs,benchmarks,saved,commit\n"
+    elif form == "json":
+        assert json.loads(out)["rows"] == []
+    else:
+        assert out == "no baseline is saved in .gpuprof\n"
+
+
+def test_an_unknown_name_and_a_damaged_file_are_wrong_usage(store: Baselines, call: Call) -> None:
+    code, out, err = call("list", "mian")
+    assert (code, out) == (2, "")
+    assert "'mian' is neither a file nor a baseline" in err
+    assert "'main'" in err
+    (file,) = store.root.glob("baselines/odd/*.json")
+    file.write_text("{", encoding="utf-8")
+    for arguments in (["list"], ["list", "odd"]):
+        code, out, err = call(*arguments)
+        assert (code, out) == (2, "")
+        assert "cannot be used" in err
+    assert call("list", "main")[0] == 0
+
+
+def test_another_storage_folder_and_no_empty_one(store: Baselines, call: Call) -> None:
+    assert call("list", "--storage", str(store.root))[1].count("\n") == 5
+    assert call("list", "--storage", "")[0] == 2
+
+
+def test_compare_writes_csv(store: Baselines, call: Call) -> None:
+    pytest.importorskip("scipy")
+    append(store, "new", 5, made_up(2.0, name="a"), made_up(2.0, name="c\x1b,"))
+    code, out, err = call("compare", "main", "new", "--format", "csv")
+    assert (code, err) == (1, "")
+    found = {row["benchmark"]: row for row in rows(out)}
+    assert list(found) == ["a", "b", "c\x1b,"]
+    assert found["a"]["verdict"] == "slow"
+    assert float(found["a"]["base_ms"]) == made_up(1.0).median_ms
+    assert float(found["a"]["ratio"]) == pytest.approx(2.0)
+    assert float(found["a"]["ratio_low"]) < 2.0 < float(found["a"]["ratio_high"])
+    assert found["a"]["machine"] == "cpu-Test-CPU"
+    assert (found["b"]["verdict"], found["b"]["rule"]) == ("nodata", "only in base")
+    assert (found["c\x1b,"]["base_ms"], found["c\x1b,"]["rule"]) == ("", "only in new")

@@ -1,0 +1,99 @@
+"""``gpu_benchmark`` on a real GPU: rounds with their steps, coroutine functions, expressions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.gpu.support.frameworks import torch_or_skip
+from tests.support.processes import environment
+
+pytestmark = pytest.mark.gpu
+
+TESTS = """
+    import asyncio
+    import pytest
+    import torch
+
+    pytestmark = pytest.mark.gpu_benchmark(max_time=1.0)
+
+
+    @pytest.fixture
+    def x():
+        return torch.randn(1024, 1024, device="cuda")
+
+
+    def test_steps(gpu_benchmark, x):
+        opened, closed = [], []
+
+        def setup():
+            opened.append(x.clone())
+            return (opened[-1],), {}
+
+        gpu_benchmark.pedantic(torch.Tensor.sort, setup=setup, teardown=closed.append, rounds=8)
+        assert gpu_benchmark.result.clock == "cuda"
+        assert gpu_benchmark.result.mode == "isolated"
+        assert gpu_benchmark.result.count == gpu_benchmark.stats["rounds"] == 8
+        assert len(closed) == len(opened) > 8
+        assert all(one is other for one, other in zip(opened, closed))
+
+
+    @pytest.mark.parametrize("iterations", [1, 20])
+    def test_iterations(gpu_benchmark, x, iterations):
+        gpu_benchmark.pedantic(torch.matmul, (x, x), rounds=10, iterations=iterations)
+        assert gpu_benchmark.result.mode == "graph"
+        assert gpu_benchmark.result.calls_per_sample == iterations
+        assert gpu_benchmark.stats["iterations"] == iterations
+
+
+    def test_coroutine_function(gpu_benchmark, x):
+        async def multiply():
+            await asyncio.sleep(0)
+            return x @ x
+
+        assert gpu_benchmark(multiply).shape == (1024, 1024)
+        assert gpu_benchmark.result.clock == "cuda"
+
+
+    @pytest.mark.gpu_benchmark(min_rounds=40, max_time=0.001, disable_gc=True)
+    def test_min_rounds(gpu_benchmark, x):
+        gpu_benchmark(torch.matmul, x, x)
+        assert gpu_benchmark.result.count >= 40
+
+
+    async def test_async(gpu_benchmark, x):
+        await asyncio.sleep(0)
+        gpu_benchmark(torch.relu, x)
+        assert gpu_benchmark.result.clock == "cuda"
+"""
+
+
+def run_pytest(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    return subprocess.run(
+        [*command, "-p", "gpuprof._pytest.plugin", *options],
+        cwd=folder,
+        env=environment(None, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_what_pytest_benchmarks_tests_use_works_on_the_gpus_clock(tmp_path: Path) -> None:
+    torch_or_skip()
+    (tmp_path / "test_it.py").write_text(textwrap.dedent(TESTS), encoding="utf-8")
+    drawn = "--gpu-benchmark-histogram=drawn"
+    first = run_pytest(tmp_path, "--gpu-benchmark-autosave", "--gpu-benchmark-compare", drawn)
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "6 passed" in first.stdout
+    assert (tmp_path / "drawn.svg").exists()
+    # Twenty times the time is no noise.
+    limit = "--gpu-benchmark-compare-fail=median:2000%"
+    again = run_pytest(tmp_path, "--gpu-benchmark-compare", limit, "-k", "iterations")
+    assert again.returncode == 0, again.stdout + again.stderr

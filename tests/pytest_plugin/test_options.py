@@ -1,0 +1,286 @@
+"""Options that pytest-benchmark has: which tests run, how long they measure, what is refused."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuprof._benchmark.options import Options
+from gpuprof._pytest.options import OPTIONS, REFUSED
+from gpuprof._pytest.settings import WARM_UP_S
+from tests.support.pytest_projects import Project
+
+TESTS = """
+import pytest
+
+def test_a(gpu_benchmark):
+    gpu_benchmark(sum, [1])
+
+def test_late(request):
+    request.getfixturevalue("gpu_benchmark")(sum, [1])
+
+def test_other():
+    pass
+"""
+ONE_TEST = "def test_a(gpu_benchmark): gpu_benchmark(sum, [1])"
+
+
+@pytest.mark.parametrize("how", ["options", "ini keys"])
+def test_only_and_skip_choose_the_tests(project: Project, how: str) -> None:
+    def run(*switches: str) -> pytest.RunResult:
+        if how == "options":
+            return project.run(*(f"--gpu-benchmark-{switch}" for switch in switches), "-rs")
+        keys = (("-o", f"gpu_benchmark_{switch}=true") for switch in switches)
+        return project.run(*(part for key in keys for part in key), "-rs")
+
+    project.pytester.makepyfile(TESTS)
+    only = run("only")
+    only.assert_outcomes(passed=1, skipped=2)
+    only.stdout.fnmatch_lines(["SKIPPED*--gpu-benchmark-only is given"])
+    # A test that asks for the fixture while it runs is not known before.
+    skip = run("skip")
+    skip.assert_outcomes(passed=1, skipped=2)
+    skip.stdout.fnmatch_lines(["SKIPPED*--gpu-benchmark-skip is given"])
+    run("only", "skip").assert_outcomes(passed=1, skipped=2)
+    assert len(project.calls()) == 2
+
+
+def test_enable_undoes_disable_and_not_the_environment(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.pytester.makepyfile(ONE_TEST)
+    project.pytester.makeini("[pytest]\ngpu_benchmark_disable = true\n")
+    project.run("--gpu-benchmark-enable").assert_outcomes(passed=1)
+    assert len(project.calls()) == 1
+    monkeypatch.setenv("GPUPROF_DISABLE", "1")
+    project.run("--gpu-benchmark-enable").assert_outcomes(passed=1)
+    assert project.calls() == []
+
+
+def test_only_and_disable_contradict_each_other(project: Project) -> None:
+    project.pytester.makepyfile(ONE_TEST)
+    both = ("--gpu-benchmark-only", "--gpu-benchmark-disable")
+    done = project.run(*both)
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines(["*--gpu-benchmark-only and --gpu-benchmark-disable contradict*"])
+    project.run(*both, "--gpu-benchmark-enable").assert_outcomes(passed=1)
+
+
+def test_options_say_how_long_to_measure_and_the_marker_wins(project: Project) -> None:
+    project.pytester.makepyfile(
+        """
+        import gc
+        import pytest
+
+        def test_plain(gpu_benchmark):
+            gpu_benchmark(sum, [1])
+
+        @pytest.mark.gpu_benchmark(
+            min_rounds=50, max_time=2, warmup=True, precision=0.1, disable_gc=False
+        )
+        def test_marked(gpu_benchmark):
+            seen = []
+            gpu_benchmark(lambda: seen.append(gc.isenabled()))
+            assert all(seen)
+            assert gpu_benchmark.result.count == 50
+
+        def test_collector(gpu_benchmark):
+            seen = []
+            gpu_benchmark(lambda: seen.append(gc.isenabled()))
+            assert seen == [True, False]  # the first call is not measured
+            assert gc.isenabled()
+        """
+    )
+    switches = ("min-rounds=7", "max-time=0.5", "warmup=off", "precision=0.02", "disable-gc")
+    done = project.run(*(f"--gpu-benchmark-{switch}" for switch in switches))
+    done.assert_outcomes(passed=3)
+    plain, marked, _ = project.calls()
+    plain.pop("name")
+    assert plain == {
+        "mode": "auto",
+        "cold_l2": False,
+        "scopes": False,
+        "warmup_s": 0.0,
+        "max_time_s": 0.5,
+        "rel_precision": 0.02,
+        "min_samples": 30,  # as many as a verdict needs, where there is time for them
+    }
+    assert (marked["min_samples"], marked["max_time_s"]) == (50, 2)
+    assert (marked["warmup_s"], marked["rel_precision"]) == (WARM_UP_S, 0.1)
+
+
+def test_a_warm_up_that_is_on_is_the_usual_one() -> None:
+    assert Options().warmup_s == WARM_UP_S
+
+
+def test_min_rounds_are_taken_even_beyond_the_time(tmp_path: Path) -> None:
+    import time
+
+    from gpuprof._benchmark import api
+
+    with api.prepare(time.sleep, (0.002,), warmup_s=0.0, max_time_s=0.001) as measurer:
+        assert measurer.measure(3).count == 3
+        assert measurer.measure().count == 1
+
+
+WRONG = {
+    "min-rounds=0": "--gpu-benchmark-min-rounds is '0'; expected a whole number from 1",
+    "max-time=-1": "--gpu-benchmark-max-time is '-1'; expected seconds above 0",
+    "max-time=nan": "--gpu-benchmark-max-time is 'nan'; expected seconds above 0",
+    "precision=2": "--gpu-benchmark-precision is '2'; expected a fraction between 0 and 1",
+    "warmup=maybe": "--gpu-benchmark-warmup is 'maybe'; expected one of on, off, auto",
+    "sort=slowest": "--gpu-benchmark-sort is 'slowest'; expected one of min, max, mean,",
+    "columns=min,best": "--gpu-benchmark-columns is 'best'; expected some of min, max, mean,",
+    "columns=,": "--gpu-benchmark-columns is ','; expected names separated by commas",
+    "group-by=param:": "--gpu-benchmark-group-by is 'param:'; expected some of group, name,",
+    "name=trial": "--gpu-benchmark-name is 'trial'; expected one of short, normal, long",
+    "time-unit=m": "--gpu-benchmark-time-unit is 'm'; expected one of ns, us, ms, s, auto",
+}
+
+
+@pytest.mark.parametrize("option", WRONG)
+@pytest.mark.parametrize("how", ["option", "ini key"])
+def test_a_wrong_value_is_a_usage_error(project: Project, option: str, how: str) -> None:
+    project.pytester.makepyfile(ONE_TEST)
+    if how == "option":
+        done = project.run(f"--gpu-benchmark-{option}")
+    else:
+        name, _, value = option.partition("=")
+        done = project.run("-o", f"gpu_benchmark_{name.replace('-', '_')}={value}")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    assert WRONG[option] in done.stderr.str()
+    assert project.calls() == []
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_mean_the_same_is_refused_and_says_what_to_use(
+    project: Project, name: str
+) -> None:
+    project.pytester.makepyfile(ONE_TEST)
+    for given in (f"--gpu-benchmark-{name}", f"--gpu-benchmark-{name}=5"):
+        done = project.run(given)
+        assert done.ret == pytest.ExitCode.USAGE_ERROR
+        assert f"--gpu-benchmark-{name} cannot mean what pytest-benchmark's" in done.stderr.str()
+        assert REFUSED[name] in done.stderr.str()
+
+
+WRONG_MARKERS = {
+    "timer=len": "has the argument 'timer' of pytest-benchmark's marker",
+    "min_time=0.1": "has the argument 'min_time' of pytest-benchmark's marker",
+    "min_rounds=0": "has min_rounds=0; expected a whole number from 1",
+    "min_rounds=2.0": "has min_rounds=2.0; expected a whole number from 1",
+    "disable_gc=1": "has disable_gc=1; expected True or False",
+    "warmup='hot'": "has warmup='hot'; expected True, False, or one of 'on', 'off', 'auto'",
+    "max_time=1, max_time_s=2": "has 'max_time_s' under two names",
+}
+
+
+@pytest.mark.parametrize("arguments", WRONG_MARKERS)
+def test_a_wrong_marker_says_what_is_expected(project: Project, arguments: str) -> None:
+    project.pytester.makepyfile(
+        f"import pytest\n@pytest.mark.gpu_benchmark({arguments})\n{ONE_TEST}"
+    )
+    done = project.run()
+    done.assert_outcomes(failed=1)
+    assert f"the marker gpu_benchmark {WRONG_MARKERS[arguments]}" in done.stdout.str()
+
+
+def test_compare_without_a_name_takes_what_was_saved_last(project: Project) -> None:
+    project.pytester.makepyfile(ONE_TEST)
+    first = project.run("--gpu-benchmark-compare")
+    assert first.ret == 0
+    first.stdout.fnmatch_lines(["nothing to compare with: no baseline is saved in *.gpuprof yet"])
+    project.save_runs(name="early")
+    _set_created(project, "early", "2026-01-01T00:00:00+00:00")
+    project.times(2.0)
+    project.save_runs(name="late")
+    for given in ("--gpu-benchmark-compare", "--gpu-benchmark-compare=@latest"):
+        done = project.run(given)
+        done.assert_outcomes(passed=1)
+        done.stdout.fnmatch_lines(["compared with the baseline 'late': 1 SAME"])
+    project.run("--gpu-benchmark-compare=early").assert_outcomes(failed=1)
+
+
+def test_a_damaged_baseline_stops_a_comparison_with_the_latest(project: Project) -> None:
+    project.pytester.makepyfile(ONE_TEST)
+    project.save_runs()
+    (file,) = (project.path / ".gpuprof").glob("baselines/main/*.json")
+    file.write_text("{", encoding="utf-8")
+    done = project.run("--gpu-benchmark-compare")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines(["*--gpu-benchmark-compare: *cannot be used*"])
+
+
+def _set_created(project: Project, name: str, created: str) -> None:
+    for file in (project.path / ".gpuprof" / "baselines" / name).glob("*.json"):
+        text = re.sub(
+            r'"created": "[^"]*", "commit"',
+            f'"created": "{created}", "commit"',
+            file.read_text(encoding="utf-8"),
+        )
+        file.write_text(text, encoding="utf-8")
+
+
+def test_autosave_names_the_baseline_after_the_commit(project: Project) -> None:
+    project.pytester.makepyfile(ONE_TEST)
+
+    def git(*arguments: str) -> str:
+        who = ("-c", "user.name=A", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
+        command = ["git", *who, *arguments]
+        return subprocess.check_output(command, cwd=project.path, text=True).strip()
+
+    def names() -> list[str]:
+        folder = project.path / ".gpuprof" / "baselines"
+        return sorted(path.name for path in folder.iterdir())
+
+    project.run("--gpu-benchmark-autosave").assert_outcomes(passed=1)
+    (name,) = names()
+    assert re.fullmatch(r"unversioned_\d{8}_\d{6}", name)
+    git("init", "--quiet")
+    git("add", "tox.ini")
+    git("commit", "--quiet", "-m", "first")
+    for _ in range(2):
+        project.run("--gpu-benchmark-autosave").assert_outcomes(passed=1)
+    commit = git("rev-parse", "HEAD")
+    (runs,) = project.saved(commit).values()
+    assert len(runs) == 2
+    (project.path / "tox.ini").write_text("[pytest]\nminversion = 1\n", encoding="utf-8")
+    project.run("-o", "gpu_benchmark_autosave=true").assert_outcomes(passed=1)
+    (changed,) = set(names()) - {name, commit}
+    assert re.fullmatch(rf"{commit}_\d{{8}}_\d{{6}}_uncommitted-changes", changed)
+    project.run("--gpu-benchmark-autosave", "--gpu-benchmark-save=given")
+    assert len(names()) == 4
+
+
+def test_every_option_has_an_ini_key_and_help(project: Project) -> None:
+    shown = project.run("--help").stdout.str()
+    for option in OPTIONS:
+        assert option.flag in shown
+        assert f"{option.key} " in shown
+    assert "--gpu-benchmark-timer" not in shown
+
+
+def test_workers_take_the_same_options(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    workers = ("-p", "xdist.plugin", "-p", "xdist.looponfail", "-n2")
+    project.pytester.makepyfile(TESTS)
+    project.save_runs()
+    done = project.run(
+        *workers,
+        "--gpu-benchmark-only",
+        "--gpu-benchmark-compare",
+        "--gpu-benchmark-compare-fail",
+        "min:5%",
+        "mean:0.5",
+        "--gpu-benchmark-columns=mean,baseline,verdict",
+        "--gpu-benchmark-histogram=drawn",
+        "--gpu-benchmark-min-rounds=31",
+    )
+    done.assert_outcomes(passed=1, skipped=2)
+    done.stdout.fnmatch_lines(["benchmark * mean  baseline  verdict", "test_a * 1.00 ms * SAME"])
+    assert (project.path / "drawn.svg").exists()
+    (call,) = project.calls()
+    assert call["min_samples"] == 31

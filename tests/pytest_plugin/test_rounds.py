@@ -1,0 +1,290 @@
+"""``pedantic`` with all its steps, coroutine functions, and the figures of the fixture."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.pytest_projects import Project
+
+
+def test_each_set_up_has_one_teardown_with_the_same_arguments(project: Project) -> None:
+    project.pytester.makepyfile(
+        """
+        def test_a(gpu_benchmark):
+            did = []
+
+            def setup():
+                did.append("setup")
+                return (len(did),), {"by": 2}
+
+            def target(number, by):
+                did.append(("call", number))
+                return number
+
+            def teardown(number, by):
+                did.append(("teardown", number))
+
+            value = gpu_benchmark.pedantic(
+                target, setup=setup, teardown=teardown, rounds=5, warmup_rounds=2
+            )
+            assert value == 1
+            rounds = [did[place : place + 3] for place in range(0, len(did), 3)]
+            assert len(rounds) == 1 + 2 + 5
+            for place, each in enumerate(rounds):
+                number = 3 * place + 1
+                assert each == ["setup", ("call", number), ("teardown", number)]
+        """
+    )
+    project.run().assert_outcomes(passed=1)
+
+
+def test_a_teardown_without_a_set_up_gets_the_arguments_given(project: Project) -> None:
+    project.pytester.makepyfile(
+        """
+        import pytest
+
+        def test_a(gpu_benchmark):
+            torn = []
+            gpu_benchmark.pedantic(
+                target=sorted,
+                args=([2, 1],),
+                kwargs={"reverse": True},
+                teardown=lambda values, reverse: torn.append((values, reverse)),
+                rounds=3,
+            )
+            assert torn == [([2, 1], True)] * 4
+
+        def test_positions(gpu_benchmark):
+            torn = []
+            # In pytest-benchmark's order.
+            gpu_benchmark.pedantic(sum, ([1],), {}, None, torn.append, 2, 1, 1)
+            assert torn == [[1]] * 4
+
+        def test_raises(gpu_benchmark):
+            torn = []
+            with pytest.raises(ZeroDivisionError):
+                gpu_benchmark.pedantic(lambda: 1 / 0, teardown=lambda: torn.append(1))
+            assert torn == []
+
+        def test_its_own_error(gpu_benchmark):
+            with pytest.raises(KeyError):
+                gpu_benchmark.pedantic(sum, ([1],), teardown=lambda values: {}["missing"])
+        """
+    )
+    project.run().assert_outcomes(passed=4)
+    project.run("--gpu-benchmark-disable", "-k", "test_raises or its_own").assert_outcomes(
+        passed=2, deselected=2
+    )
+
+
+def test_arguments_come_from_one_place(project: Project) -> None:
+    project.pytester.makepyfile(
+        """
+        import pytest
+
+        def test_a(gpu_benchmark):
+            with pytest.raises(TypeError, match="^setup returned arguments, and pedantic was"):
+                gpu_benchmark.pedantic(sum, ([1],), setup=lambda: (([2],), {}))
+
+        def test_none(gpu_benchmark):
+            assert gpu_benchmark.pedantic(sum, ([1],), setup=lambda: None) == 1
+
+        def test_wrong(gpu_benchmark):
+            with pytest.raises(TypeError, match="^setup: expected it to return None or"):
+                gpu_benchmark.pedantic(sum, setup=lambda: 5, teardown=print)
+        """
+    )
+    project.run().assert_outcomes(passed=3)
+
+
+def test_iterations_are_the_calls_of_a_sample(project: Project) -> None:
+    project.pytester.makepyfile(
+        """
+        import pytest
+
+        def test_a(gpu_benchmark):
+            gpu_benchmark.pedantic(sum, ([1],), rounds=6, iterations=10)
+            (warning,) = gpu_benchmark.result.warnings
+            assert warning == "a sample is over 1 calls in cpu mode, not over iterations=10"
+
+        @pytest.mark.parametrize("step", ["setup", "teardown"])
+        def test_steps(gpu_benchmark, step):
+            with pytest.raises(ValueError, match="^iterations is 2, and setup and teardown are"):
+                gpu_benchmark.pedantic(sum, ([1],), **{step: print}, iterations=2)
+            gpu_benchmark.pedantic(sum, ([1],), **{step: lambda *_: None}, iterations=1)
+
+        @pytest.mark.parametrize("wrong", [0, 1.5, True, "2"])
+        def test_wrong(gpu_benchmark, wrong):
+            with pytest.raises(ValueError, match="^iterations is .*; expected a whole number"):
+                gpu_benchmark.pedantic(sum, ([1],), iterations=wrong)
+            gpu_benchmark(sum, [1])
+        """
+    )
+    project.run().assert_outcomes(passed=7)
+    assert [call.get("calls") for call in project.calls()] == [10, 1, 1, None, None, None, None]
+
+
+def test_a_coroutine_function_runs_to_its_end_in_each_call(project: Project) -> None:
+    project.pytester.makepyfile(
+        """
+        import asyncio
+        from functools import partial
+        import pytest
+
+        loops = set()
+
+        async def double(value, *, by=2):
+            loops.add(asyncio.get_running_loop())
+            await asyncio.sleep(0)
+            return value * by
+
+        class Doubling:
+            async def __call__(self, value):
+                return await double(value)
+
+        def test_function(gpu_benchmark):
+            loops.clear()
+            assert gpu_benchmark(double, 3) == 6
+            (loop,) = loops
+            assert loop.is_closed()
+
+        def test_object(gpu_benchmark):
+            assert gpu_benchmark(Doubling(), 3) == 6
+
+        def test_partial(gpu_benchmark):
+            assert gpu_benchmark.pedantic(partial(double, by=3), (2,), rounds=3) == 6
+
+        def test_left_over(gpu_benchmark):
+            tasks = []
+            async def start():
+                tasks.append(asyncio.create_task(asyncio.sleep(60)))
+            gpu_benchmark(start)
+            assert all(task.cancelled() for task in tasks)
+
+        def test_raises(gpu_benchmark):
+            async def fail():
+                raise LookupError("of the function")
+            with pytest.raises(LookupError, match="of the function"):
+                gpu_benchmark(fail)
+        """
+    )
+    switches = ("-W", "error", "-p", "no:asyncio", "-p", "no:anyio")
+    project.run(*switches).assert_outcomes(passed=5)
+    project.run(*switches, "--gpu-benchmark-disable").assert_outcomes(passed=5)
+
+
+def test_an_async_test_runs_and_says_what_to_do_about_its_loop(project: Project) -> None:
+    project.pytester.makepyfile(
+        """
+        import asyncio
+        import pytest
+
+        async def nothing():
+            pass
+
+        async def test_a(gpu_benchmark, tmp_path):
+            await asyncio.sleep(0)
+            assert tmp_path.exists()
+            assert gpu_benchmark(sum, [1, 2]) == 3
+
+        async def test_b(gpu_benchmark):
+            with pytest.raises(RuntimeError, match="make the test a plain function, def and not"):
+                gpu_benchmark(nothing)
+
+        class TestAll:
+            async def test_c(self, gpu_benchmark):
+                gpu_benchmark(sum, [1])
+
+        async def test_fails(gpu_benchmark):
+            gpu_benchmark(sum, [1])
+            await asyncio.sleep(0)
+            raise LookupError("of the test")
+        """
+    )
+    done = project.run("-W", "error", "-p", "no:asyncio", "-p", "no:anyio")
+    done.assert_outcomes(passed=3, failed=1)
+    done.stdout.fnmatch_lines(["E *LookupError: of the test", "FAILED *::test_fails*"])
+
+
+def test_the_fixture_has_the_attributes_of_pytest_benchmarks(project: Project) -> None:
+    project.times(2.0)
+    project.pytester.makepyfile(
+        test_it="""
+        import copy
+        import pytest
+
+        @pytest.mark.parametrize("size", [4])
+        def test_a(gpu_benchmark, size):
+            assert gpu_benchmark.stats is None
+            assert (gpu_benchmark.name, gpu_benchmark.param) == ("test_a[4]", "4")
+            assert gpu_benchmark.fullname == "test_it.py::test_a[4]"
+            assert gpu_benchmark.params == {"size": 4}
+            assert (gpu_benchmark.enabled, gpu_benchmark.disabled) == (True, False)
+            gpu_benchmark.group = "one"
+            gpu_benchmark.extra_info["note"] = "text"
+            gpu_benchmark(sum, [size])
+            stats = gpu_benchmark.stats
+            assert stats is gpu_benchmark.stats
+            assert stats["median"] == stats.stats.median == stats.get("median") == 0.002
+            assert stats["min"] < stats["mean"] < stats["max"]
+            assert stats["rounds"] == len(stats.stats.data) == 45
+            assert (stats["name"], stats.group) == ("test_a[4]", "one")
+            assert stats.extra_info == {"note": "text"}
+            assert stats.get("nothing") is None
+            assert "data" not in stats.as_dict()
+            assert set(stats.as_dict()) < set(dir(stats))
+            with pytest.raises(KeyError, match="there is no figure 'best'; there are min, max"):
+                stats["best"]
+            with pytest.raises(AttributeError, match="no figure 'best'"):
+                stats.best
+            assert copy.copy(stats)["median"] == 0.002
+
+        def test_plain(gpu_benchmark):
+            assert (gpu_benchmark.name, gpu_benchmark.param) == ("test_plain", None)
+            assert gpu_benchmark.params is None
+            gpu_benchmark(sum, [1])
+        """
+    )
+    project.run().assert_outcomes(passed=2)
+
+
+def test_switched_off_it_has_no_figures(project: Project) -> None:
+    project.pytester.makepyfile(
+        """
+        def test_a(gpu_benchmark):
+            torn = []
+            gpu_benchmark.pedantic(sum, ([1],), teardown=torn.append, rounds=9)
+            assert (gpu_benchmark.stats, gpu_benchmark.enabled) == (None, False)
+            assert torn == [[1]]
+        """
+    )
+    project.run("--gpu-benchmark-disable").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("option", ["--gpu-benchmark-disable-gc", "--gpu-benchmark-min-rounds=3"])
+def test_the_collector_is_as_before_also_after_an_error(project: Project, option: str) -> None:
+    project.pytester.makepyfile(
+        """
+        import gc
+        import pytest
+
+        def test_a(gpu_benchmark):
+            calls = []
+            def fail():
+                calls.append(1)
+                if len(calls) == 2:
+                    raise LookupError
+            with pytest.raises(LookupError):
+                gpu_benchmark(fail)
+            assert gc.isenabled()
+
+        def test_off_before(gpu_benchmark):
+            gc.disable()
+            try:
+                gpu_benchmark(sum, [1])
+                assert not gc.isenabled()
+            finally:
+                gc.enable()
+        """
+    )
+    project.run(option).assert_outcomes(passed=2)
