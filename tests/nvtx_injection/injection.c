@@ -4,7 +4,8 @@
  * (else the depth, as some tools count it); INJECTION_QUIET=1 notes nothing, for measuring.
  *
  * Built with -DREFUSES it declines, with -DNO_ENTRY it has no entry point, with -DWITH_EXTENSION it
- * answers whether a domain is enabled: all but the one that INJECTION_DISABLED_DOMAIN names.
+ * answers whether a domain is enabled: all but the one that INJECTION_DISABLED_DOMAIN names; and it
+ * registers schemas of payloads, and copies the payloads that have one.
  */
 #define _GNU_SOURCE
 #include <nvtx3/nvToolsExt.h>
@@ -17,7 +18,19 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum kind { DOMAIN_CREATE, REGISTER, NAME_CATEGORY, PUSH, POP, MARK, START, END };
+enum kind {
+  DOMAIN_CREATE,
+  REGISTER,
+  NAME_CATEGORY,
+  PUSH,
+  POP,
+  MARK,
+  START,
+  END,
+  SCHEMA,      /* id: the schema; category: its kind; color: its entries; payload: the last type */
+  NAME_THREAD, /* id: the thread */
+  NAME_STREAM  /* id: the stream */
+};
 
 struct event {
   int32_t kind;
@@ -30,8 +43,10 @@ struct event {
   uint32_t color;
   int32_t payload_type;
   uint32_t unused;
-  uint64_t payload;
+  uint64_t payload; /* of an array: its schema */
   uint64_t id;
+  uint64_t size; /* of an array, in bytes */
+  const uint8_t* bytes;
 };
 
 struct text {
@@ -71,6 +86,14 @@ static void note(enum kind kind, nvtxDomainHandle_t domain, const nvtxEventAttri
     event->color = a->color;
     event->payload_type = a->payloadType;
     event->payload = a->payload.ullValue;
+    if (a->payloadType == NVTX_PAYLOAD_TYPE_EXT && a->reserved0 == 1) {
+      const nvtxPayloadData_t* data = (const nvtxPayloadData_t*)(uintptr_t)a->payload.ullValue;
+      uint8_t* copy = malloc(data->size ? data->size : 1);
+      memcpy(copy, data->payload, data->size);
+      event->payload = data->schemaId;
+      event->size = data->size;
+      event->bytes = copy;
+    }
     event->message_type = a->messageType;
     if (a->messageType == NVTX_MESSAGE_TYPE_ASCII) {
       event->text = strdup(a->message.ascii);
@@ -131,6 +154,22 @@ static nvtxRangeId_t range_start(nvtxDomainHandle_t domain, const nvtxEventAttri
 
 static void range_end(nvtxDomainHandle_t domain, nvtxRangeId_t id) { note(END, domain, NULL, id); }
 
+static void name_thread(uint32_t thread, const char* name) {
+  pthread_mutex_lock(&mutex);
+  struct event* event = add(NAME_THREAD, NULL);
+  event->id = thread;
+  event->text = strdup(name);
+  pthread_mutex_unlock(&mutex);
+}
+
+static void name_stream(void* stream, const char* name) {
+  pthread_mutex_lock(&mutex);
+  struct event* event = add(NAME_STREAM, NULL);
+  event->id = (uint64_t)(uintptr_t)stream;
+  event->text = strdup(name);
+  pthread_mutex_unlock(&mutex);
+}
+
 #ifndef NO_ENTRY
 static void put(NvtxFunctionTable table, unsigned size, unsigned id, void (*function)(void)) {
   if (id < size && table[id]) *table[id] = (NvtxFunctionPointer)function;
@@ -155,6 +194,10 @@ EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get) {
   put(table, size, NVTX_CBID_CORE2_DomainMarkEx, (void (*)(void))mark);
   put(table, size, NVTX_CBID_CORE2_DomainRangeStartEx, (void (*)(void))range_start);
   put(table, size, NVTX_CBID_CORE2_DomainRangeEnd, (void (*)(void))range_end);
+  if (callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &table, &size))
+    put(table, size, NVTX_CBID_CORE_NameOsThreadA, (void (*)(void))name_thread);
+  if (callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CUDA, &table, &size))
+    put(table, size, NVTX_CBID_CUDA_NameCuStreamA, (void (*)(void))name_stream);
   const char* result = getenv("INJECTION_PUSH_RESULT");
   has_push_result = result != NULL;
   push_result = result ? atoi(result) : 0;
@@ -170,12 +213,25 @@ static uint8_t domain_is_enabled(nvtxDomainHandle_t domain) {
   return !disabled || !domain || strcmp((const char*)domain, disabled) != 0;
 }
 
+static uint64_t register_schema(nvtxDomainHandle_t domain, const nvtxPayloadSchemaAttr_t* schema) {
+  static uint64_t last = NVTX_PAYLOAD_SCHEMA_ID_DYNAMIC_START;
+  pthread_mutex_lock(&mutex);
+  struct event* event = add(SCHEMA, domain);
+  const uint64_t id = event->id = ++last;
+  event->category = (uint32_t)schema->type;
+  event->color = (uint32_t)schema->numEntries;
+  event->payload = schema->entries[schema->numEntries - 1].type;
+  pthread_mutex_unlock(&mutex);
+  return id;
+}
+
 EXPORT int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module) {
   if (module->moduleId != NVTX_EXT_PAYLOAD_MODULEID || module->segmentsCount == 0) return 0;
   nvtxExtModuleSegment_t* segment = &module->segments[0];
   if (NVTX3EXT_CBID_nvtxDomainIsEnabled < segment->slotCount) {
     segment->functionSlots[NVTX3EXT_CBID_nvtxDomainIsEnabled] = (intptr_t)domain_is_enabled;
   }
+  segment->functionSlots[NVTX3EXT_CBID_nvtxPayloadSchemaRegister] = (intptr_t)register_schema;
   return 1;
 }
 #endif
