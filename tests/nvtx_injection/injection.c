@@ -55,19 +55,20 @@ struct text {
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct event* events;
-static size_t count, room;
+/* In blocks that never move: a process may read while it is told more. */
+enum { BLOCK = 1024, BLOCKS = 65536 };
+static struct event* blocks[BLOCKS];
+static size_t count;
 static int quiet, push_result, has_push_result;
 static uint64_t last_range;
 static __thread int depth;
 
 static struct event* add(enum kind kind, nvtxDomainHandle_t domain) {
-  if (count == room) {
-    room = room ? 2 * room : 1024;
-    events = realloc(events, room * sizeof *events);
-    if (!events) abort();
-  }
-  struct event* event = memset(&events[count++], 0, sizeof *events);
+  struct event** block = &blocks[count / BLOCK];
+  if (count / BLOCK == BLOCKS) abort();
+  if (!*block) *block = calloc(BLOCK, sizeof **block);
+  if (!*block) abort();
+  struct event* event = &(*block)[count++ % BLOCK];
   event->kind = kind;
   event->tid = (uint32_t)syscall(SYS_gettid);
   event->domain = (const char*)domain; /* a domain's handle is its name */
@@ -238,4 +239,6 @@ EXPORT int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module) {
 
 EXPORT size_t injection_count(void) { return count; }
 
-EXPORT const struct event* injection_event(size_t index) { return &events[index]; }
+EXPORT const struct event* injection_event(size_t index) {
+  return &blocks[index / BLOCK][index % BLOCK];
+}
