@@ -1,6 +1,7 @@
 # Made by `python .ci/door_stub.py` from __init__.py: do not edit, run it again.
 # ruff: noqa: I001
 
+from gpuprof import compat as compat
 from gpuprof import distributed as distributed
 from gpuprof import errors as errors
 from gpuprof import exporters as exporters

@@ -11,9 +11,10 @@ _Function = typing.TypeVar("_Function", bound=typing.Callable[..., typing.Any])
 __all__: list[str] = ['Annotation', 'ArrayDesc', 'CallBase', 'DeviceBuffer', 'GraphBase',
     'GraphNode', 'Sample', 'Scope', 'Timer', 'annotate', 'build_info', 'calibrate',
     'cuda_device', 'cuda_in_use', 'devices', 'driver_info', 'flush', 'is_enabled', 'mark',
-    'nvtx_is_enabled', 'nvtx_last_push_result', 'nvtx_set_enabled', 'nvtx_tool_listens',
-    'nvtx_valid_label', 'nvtx_warn_no_tool', 'push', 'range_end', 'range_start', 'require_cuda',
-    'reset_stats', 'set_enabled', 'stats_snapshot', 'stream_handle', 'timer']
+    'nvtx_is_enabled', 'nvtx_last_push_result', 'nvtx_name_stream', 'nvtx_name_thread',
+    'nvtx_set_enabled', 'nvtx_tool_listens', 'nvtx_valid_label', 'nvtx_warn_no_tool', 'push',
+    'range_end', 'range_start', 'require_cuda', 'reset_stats', 'set_enabled', 'stats_snapshot',
+    'stream_handle', 'timer']
 
 class Sample:
     """One measured span: what entering a scope gives."""
@@ -150,6 +151,27 @@ class Timer:
     @property
     def streams(self) -> tuple[int, ...]:
         """The handles of the streams of the marks that are set."""
+
+class _Event:
+    """One event, recorded and read by hand."""
+    def __init__(self) -> None: ...
+    def __reduce__(self) -> str | tuple[typing.Any, ...]: ...
+    def elapsed_ms(self, end: _Event) -> float:
+        """Milliseconds from this event to another; both must be reached."""
+    def query(self) -> bool:
+        """Whether it is reached, or was never recorded."""
+    def record(self, stream: typing.Any=None) -> None:
+        """Record it on a stream; None is the framework's current one."""
+    def synchronize(self) -> None:
+        """Wait until it is reached."""
+    def wait(self, stream: typing.Any=None) -> None:
+        """Let later work of a stream wait for it."""
+    @property
+    def clock(self) -> str:
+        """What was recorded: 'cuda', 'cpu' or nothing yet."""
+    @property
+    def handle(self) -> int:
+        """The CUDA event; 0 where there is none."""
 
 class _PlacedSpan:
     def __init__(self, stream: typing.SupportsInt | typing.SupportsIndex) -> None: ...
@@ -818,10 +840,11 @@ def annotate(name: str | None = None, *, color: str | int | None = None, categor
         A name (``'green'``), ``'#rrggbb'``, ``'#aarrggbb'``, or a number 0xAARRGGBB; for NVTX.
     category : str, optional
         A group of ranges; in traces ``'annotation'`` without one.
-    payload : int or float, optional
-        A number beside the name.
+    payload : int, float or array, optional
+        A number beside the name, or several: a list, tuple, range, bytes or an array in host memory
+        (NumPy, `array.array`), copied now. Traces show up to 64 numbers.
     domain : str, optional
-        The NVTX domain; None is ``'gpuprof'``.
+        The NVTX domain; None is ``'gpuprof'``, ``''`` the one of ranges that name none.
     args : dict, optional
         More values for traces, by names; what is not plain is written as its ``repr``.
 
@@ -882,10 +905,11 @@ def mark(name: str, *, color: str | int | None = None, category: str | None = No
         As for `annotate`, like the rest.
     category : str, optional
         A group of ranges.
-    payload : int or float, optional
-        A number beside the name.
+    payload : int, float or array, optional
+        A number beside the name, or several: a list, tuple, range, bytes or an array in host memory
+        (NumPy, `array.array`), copied now. Traces show up to 64 numbers.
     domain : str, optional
-        The NVTX domain; None is ``'gpuprof'``.
+        The NVTX domain; None is ``'gpuprof'``, ``''`` the one of ranges that name none.
     args : dict, optional
         More values for traces, by names.
 
@@ -907,6 +931,12 @@ def mark(name: str, *, color: str | int | None = None, category: str | None = No
 def nvtx_is_enabled() -> bool: ...
 
 def nvtx_last_push_result() -> int: ...
+
+def nvtx_name_stream(stream: typing.SupportsInt | typing.SupportsIndex, name: str) -> None:
+    """Name a CUDA stream in tools, where NVTX is on."""
+
+def nvtx_name_thread(tid: typing.SupportsInt | typing.SupportsIndex, name: str) -> None:
+    """Name a thread in tools, where NVTX is on."""
 
 def nvtx_set_enabled(on: bool) -> None: ...
 
@@ -986,10 +1016,11 @@ def range_start(name: str, *, color: str | int | None = None, category: str | No
         As for `annotate`, like the rest.
     category : str, optional
         A group of ranges.
-    payload : int or float, optional
-        A number beside the name.
+    payload : int, float or array, optional
+        A number beside the name, or several: a list, tuple, range, bytes or an array in host memory
+        (NumPy, `array.array`), copied now. Traces show up to 64 numbers.
     domain : str, optional
-        The NVTX domain; None is ``'gpuprof'``.
+        The NVTX domain; None is ``'gpuprof'``, ``''`` the one of ranges that name none.
     args : dict, optional
         More values for traces, by names.
 

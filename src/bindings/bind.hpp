@@ -11,6 +11,7 @@ void bind_streams(pybind11::module_& module);
 void bind_timing_sample(pybind11::module_& module);
 void bind_timing_scope(pybind11::module_& module);
 void bind_timing_timer(pybind11::module_& module);
+void bind_timing_event(pybind11::module_& module);
 void bind_timing_statistics(pybind11::module_& module);
 void bind_timing_device(pybind11::module_& module);
 void bind_timing_listeners(pybind11::module_& module);

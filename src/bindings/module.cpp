@@ -79,6 +79,7 @@ PYBIND11_MODULE(_core_main, module) {
   bind_timing_sample(module);
   bind_timing_scope(module);
   bind_timing_timer(module);
+  bind_timing_event(module);
   bind_timing_statistics(module);
   bind_timing_device(module);
   bind_timing_listeners(module);

@@ -14,6 +14,8 @@ Domain& default_domain() {
   return domain;
 }
 
+Domain& unnamed_domain() { return default_domain(); }
+
 Domain& domain_named(std::string_view /*name*/) { return default_domain(); }
 
 bool tool_listens(Domain& /*domain*/) { return false; }
@@ -34,6 +36,10 @@ void Range::mark() {}
 void pop(Domain& /*domain*/) noexcept {}
 
 void end(Domain& /*domain*/, std::uint64_t /*number*/) noexcept {}
+
+void name_thread(std::uint32_t /*tid*/, const std::string& /*name*/) {}
+
+void name_stream(std::uintptr_t /*stream*/, const std::string& /*name*/) {}
 
 int last_push_result() noexcept { return kNoTracking; }
 

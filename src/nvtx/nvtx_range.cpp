@@ -1,6 +1,8 @@
 #include <nvtx3/nvToolsExt.h>
+#include <nvtx3/nvToolsExtCuda.h>
 #include <nvtx3/nvToolsExtPayload.h>
 
+#include <array>
 #include <atomic>
 #include <unordered_map>
 #include <utility>
@@ -13,7 +15,10 @@ namespace gpuprof::nvtx {
 
 class Domain {
  public:
-  explicit Domain(std::string name) : name_(std::move(name)) {}
+  // The domain without a name is NVTX's own: its handle is null, and it is never made.
+  explicit Domain(std::string name) : name_(std::move(name)), made_(name_.empty()) {}
+
+  [[nodiscard]] bool is_unnamed() const noexcept { return name_.empty(); }
 
   nvtxDomainHandle_t handle() {
     if (!made_) {
@@ -44,12 +49,45 @@ class Domain {
     return number;
   }
 
+  // The schema of arrays of these elements: their number, then as many. 0 without a tool, and under
+  // one that knows no schemas.
+  std::uint64_t array_schema(Element element) {
+    std::uint64_t& schema = schemas_[static_cast<std::size_t>(element)];
+    if (schema != 0) return schema;
+    std::array<nvtxPayloadSchemaEntry_t, 2> entries{};
+    entries[0].type = NVTX_PAYLOAD_ENTRY_TYPE_UINT64;
+    entries[0].name = "size";
+    entries[1].flags = NVTX_PAYLOAD_ENTRY_FLAG_ARRAY_LENGTH_INDEX;
+    entries[1].type = entry_type(element);
+    entries[1].name = "data";
+    entries[1].arrayOrUnionDetail = 0;  // the entry that has the length
+    nvtxPayloadSchemaAttr_t attributes{};
+    attributes.fieldMask = NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_TYPE |
+                           NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_ENTRIES |
+                           NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NUM_ENTRIES;
+    attributes.type = NVTX_PAYLOAD_SCHEMA_TYPE_DYNAMIC;
+    attributes.entries = entries.data();
+    attributes.numEntries = entries.size();
+    schema = nvtxPayloadSchemaRegister(handle(), &attributes);
+    return schema;
+  }
+
  private:
+  static constexpr std::size_t kElementCount = static_cast<std::size_t>(Element::kFloat64) + 1;
   static inline std::size_t texts_in_all = 0;
+
+  static std::uint64_t entry_type(Element element) noexcept {
+    if (element >= Element::kFloat16) {
+      return NVTX_PAYLOAD_ENTRY_TYPE_FLOAT16 + static_cast<std::uint64_t>(element) -
+             static_cast<std::uint64_t>(Element::kFloat16);
+    }
+    return NVTX_PAYLOAD_ENTRY_TYPE_INT8 + static_cast<std::uint64_t>(element);
+  }
 
   std::string name_;
   nvtxDomainHandle_t handle_ = nullptr;
   bool made_ = false;
+  std::array<std::uint64_t, kElementCount> schemas_{};
   std::unordered_map<std::string, nvtxStringHandle_t> texts_;
   std::unordered_map<std::string, std::uint32_t> categories_;
 };
@@ -68,7 +106,9 @@ Domains& domains() {
   return storage;
 }
 
-void set_payload(nvtxEventAttributes_t& attributes, const Payload& payload) {
+// An array needs its domain and `data`, which must live as long as the attributes.
+void set_payload(nvtxEventAttributes_t& attributes, const Payload& payload, Domain& domain,
+                 nvtxPayloadData_t& data) {
   switch (payload.kind) {
     case Payload::Kind::kNone:
       return;
@@ -83,12 +123,28 @@ void set_payload(nvtxEventAttributes_t& attributes, const Payload& payload) {
     case Payload::Kind::kReal:
       attributes.payloadType = NVTX_PAYLOAD_TYPE_DOUBLE;
       attributes.payload.dValue = payload.real_value;
+      return;
+    case Payload::Kind::kArray:
+      break;
   }
+  if (payload.array->count == 0) return;
+  data.schemaId = domain.array_schema(payload.array->element);
+  if (data.schemaId == 0) return;
+  data.size = payload.array->bytes.size();
+  data.payload = payload.array->bytes.data();
+  attributes.payloadType = NVTX_PAYLOAD_TYPE_EXT;
+  attributes.reserved0 = 1;  // how many payloads there are
+  attributes.payload.ullValue = NVTX_POINTER_AS_PAYLOAD_ULLVALUE(&data);
 }
 
 }  // namespace
 
 Domain& default_domain() { return domains().of_gpuprof; }
+
+Domain& unnamed_domain() {
+  static Domain& domain = *new Domain("");  // never destroyed
+  return domain;
+}
 
 Domain& domain_named(std::string_view name) {
   const std::string key(name);
@@ -109,12 +165,16 @@ Domain& domain_named(std::string_view name) {
 // NVTX calls a domain enabled even where NVTX_INJECTION64_PATH names a library that is no tool; no
 // domain has a handle then.
 bool tool_listens(Domain& domain) {
+  if (domain.is_unnamed()) {
+    return default_domain().handle() != nullptr && nvtxDomainIsEnabled(nullptr) != 0;
+  }
   return domain.handle() != nullptr && nvtxDomainIsEnabled(domain.handle()) != 0;
 }
 
 struct Range::Prepared {
   nvtxEventAttributes_t attributes{};
   nvtxDomainHandle_t domain = nullptr;
+  nvtxPayloadData_t array{};
 };
 
 Range::Range(Domain& domain, std::string label, Attributes attributes)
@@ -133,7 +193,7 @@ void Range::prepare() {
     attributes.colorType = NVTX_COLOR_ARGB;
     attributes.color = *attributes_.argb;
   }
-  set_payload(attributes, attributes_.payload);
+  set_payload(attributes, attributes_.payload, *domain_, prepared->array);
   attributes.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
   attributes.message.registered = domain_->text(label_);
   if (attributes.message.registered == nullptr) {
@@ -164,6 +224,14 @@ void pop(Domain& domain) noexcept { nvtxDomainRangePop(domain.handle()); }
 
 void end(Domain& domain, std::uint64_t number) noexcept {
   nvtxDomainRangeEnd(domain.handle(), number);
+}
+
+void name_thread(std::uint32_t tid, const std::string& name) {
+  nvtxNameOsThreadA(tid, name.c_str());
+}
+
+void name_stream(std::uintptr_t stream, const std::string& name) {
+  nvtxNameCuStreamA(reinterpret_cast<CUstream>(stream), name.c_str());
 }
 
 int last_push_result() noexcept { return last_push.load(std::memory_order_relaxed); }

@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gpuprof::nvtx {
 
@@ -31,19 +32,45 @@ class Domain;
 // The domain of ranges without one: "gpuprof".
 Domain& default_domain();
 
+// NVTX's own domain, of ranges that name none: what torch.cuda.nvtx and PyPI's nvtx use.
+Domain& unnamed_domain();
+
 // The domain of that name; past kMaxDomains the default one, with one warning.
 Domain& domain_named(std::string_view name);
 
 // Whether a tool listens to this domain.
 bool tool_listens(Domain& domain = default_domain());
 
-// A number beside a range.
+// The elements of an array, in the order of NVTX's types from INT8 on.
+enum class Element : std::uint8_t {
+  kInt8,
+  kUint8,
+  kInt16,
+  kUint16,
+  kInt32,
+  kUint32,
+  kInt64,
+  kUint64,
+  kFloat16,
+  kFloat32,
+  kFloat64,
+};
+
+// An array beside a range: the number of its elements as 64 bits, then the elements.
+struct ArrayPayload {
+  Element element = Element::kUint8;
+  std::size_t count = 0;
+  std::vector<unsigned char> bytes;
+};
+
+// A number, or an array, beside a range.
 struct Payload {
-  enum class Kind : std::uint8_t { kNone, kSigned, kUnsigned, kReal };
+  enum class Kind : std::uint8_t { kNone, kSigned, kUnsigned, kReal, kArray };
   Kind kind = Kind::kNone;
   std::int64_t signed_value = 0;
   std::uint64_t unsigned_value = 0;
   double real_value = 0.0;
+  std::shared_ptr<const ArrayPayload> array;
 };
 
 // What a tool shows of a range besides its label.
@@ -84,6 +111,10 @@ class Range {
 
 void pop(Domain& domain) noexcept;
 void end(Domain& domain, std::uint64_t number) noexcept;
+
+// Gives a thread, by the kernel's number, or a CUDA stream a name in tools.
+void name_thread(std::uint32_t tid, const std::string& name);
+void name_stream(std::uintptr_t stream, const std::string& name);
 
 // The result of the last push on any thread; kNoTracking before the first.
 int last_push_result() noexcept;

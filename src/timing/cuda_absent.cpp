@@ -2,6 +2,7 @@
 #include "timing/device.hpp"
 #include "timing/gate.hpp"
 #include "timing/l2_flush_buffer.hpp"
+#include "timing/single_event.hpp"
 #include "timing/slow_streams.hpp"
 #include "timing/timeline.hpp"
 
@@ -56,6 +57,16 @@ Placement place(const GpuMark& /*mark*/, HostMoment& /*moment*/) noexcept {
 }
 
 }  // namespace timeline
+
+void SingleEvent::give_back() noexcept {}
+void SingleEvent::record(std::uintptr_t /*stream*/, int /*ordinal*/) { device::require(); }
+bool SingleEvent::is_reached() const { return true; }
+bool SingleEvent::wait(HostNanoseconds /*until*/) const { return true; }
+void SingleEvent::let_wait(std::uintptr_t /*stream*/, int /*ordinal*/) const {}
+double SingleEvent::elapsed_ms(const SingleEvent& /*end*/) const {
+  device::require();
+  return 0.0;
+}
 
 DeviceBuffer::DeviceBuffer(std::size_t /*bytes*/) { device::require(); }
 DeviceBuffer::~DeviceBuffer() = default;

@@ -37,8 +37,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"category": 3}, TypeError, "category: expected a str or None, got int"),
     ({"category": ""}, ValueError, "category: expected a non-empty str"),
     ({"domain": b"x"}, TypeError, "domain: expected a str or None, got bytes"),
-    ({"domain": ""}, ValueError, "domain: expected a non-empty str"),
-    ({"payload": "3"}, TypeError, "payload: expected an int, a float or None"),
+    ({"payload": "3"}, TypeError, "payload: expected an int, a float, an array of numbers"),
     ({"args": [1]}, TypeError, "args: expected a dict or None, got list"),
     ({"args": {1: 2}}, TypeError, "args: expected a dict whose keys are str, got int"),
     ({"colour": "red"}, TypeError, "has no argument 'colour'; it takes name, color, category"),
@@ -114,8 +113,8 @@ class FakeArray:
         raise AssertionError("the array was read")
 
 
-def test_an_array_is_no_payload_because_reading_it_could_wait() -> None:
-    with pytest.raises(TypeError, match="payload: expected an int, a float or None"):
+def test_an_array_on_a_gpu_is_no_payload_because_reading_it_would_wait() -> None:
+    with pytest.raises(TypeError, match=r"payload: expected .* in host memory"):
         gpuprof.annotate("x", payload=FakeArray())  # type: ignore[call-overload]
 
 

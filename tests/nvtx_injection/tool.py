@@ -7,11 +7,17 @@ import os
 import struct
 from dataclasses import dataclass
 
-KINDS = ("domain", "register", "category", "push", "pop", "mark", "start", "end")
+KINDS = (
+    *("domain", "register", "category", "push", "pop", "mark", "start", "end"),
+    *("schema", "thread", "stream"),
+)
 _REGISTERED = 3
 _ARGB = 1
 # Payload types to how struct reads the eight bytes.
 _PAYLOADS = {1: "<Q", 2: "<q", 3: "<d"}
+_ARRAY = 0xDFBD0009 - (1 << 32)  # NVTX_PAYLOAD_TYPE_EXT
+# NVTX's types of elements, from INT8 on and from FLOAT16 on; 32 is a byte.
+_ELEMENTS = dict(enumerate("bBhHiIqQ", 11)) | {42: "e", 43: "f", 44: "d", 32: "B"}
 
 
 class _Event(ctypes.Structure):
@@ -28,6 +34,8 @@ class _Event(ctypes.Structure):
         ("unused", ctypes.c_uint32),
         ("payload", ctypes.c_uint64),
         ("id", ctypes.c_uint64),
+        ("size", ctypes.c_uint64),
+        ("bytes", ctypes.POINTER(ctypes.c_uint8)),
     ]
 
 
@@ -42,7 +50,7 @@ class Event:
     registered: bool
     category: int
     color: int | None
-    payload: int | float | None
+    payload: int | float | list[int | float] | None
     id: int
 
 
@@ -58,7 +66,10 @@ class Tool:
     def events(self, *kinds: str) -> list[Event]:
         """Return all calls so far, or those of some kinds."""
         count = self._library.injection_count()
-        found = [_read(self._library.injection_event(i).contents) for i in range(count)]
+        raw = [self._library.injection_event(i).contents for i in range(count)]
+        schema = KINDS.index("schema")
+        schemas = {event.id: event.payload for event in raw if event.kind == schema}
+        found = [_read(event, schemas) for event in raw]
         return [event for event in found if not kinds or event.kind in kinds]
 
     def calls(self) -> list[str]:
@@ -73,9 +84,21 @@ def _text(raw: bytes | None) -> str | None:
     return None if raw is None else raw.decode("utf-8")  # strict: what is given must be UTF-8
 
 
-def _read(event: _Event) -> Event:
-    payload: int | float | None = None
-    if event.payload_type:
+def _array(event: _Event, schemas: dict[int, int]) -> list[int | float]:
+    """Decode an array payload: the number of its elements, then the elements."""
+    element = event.payload
+    while element in schemas:
+        element = schemas[element]
+    content = bytes(event.bytes[: event.size])
+    (count,) = struct.unpack_from("<Q", content)
+    return list(struct.unpack(f"<{count}{_ELEMENTS[element]}", content[8:]))
+
+
+def _read(event: _Event, schemas: dict[int, int]) -> Event:
+    payload: int | float | list[int | float] | None = None
+    if event.payload_type == _ARRAY:
+        payload = _array(event, schemas)
+    elif event.payload_type:
         form = _PAYLOADS[event.payload_type]
         (payload,) = struct.unpack(form, struct.pack("<Q", event.payload))
     return Event(

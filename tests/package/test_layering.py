@@ -28,7 +28,7 @@ LAYERS = (
     {"_callable", "_benchmark", "_distributed", "_report", "_watch"},
     {"_run"},
     {"_pytest", "_cli"},
-    {"_probes", "distributed", "exporters", "torch"},
+    {"_probes", "compat", "distributed", "exporters", "torch"},
     {"__init__", "__main__"},
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
@@ -47,6 +47,8 @@ MAY_INCLUDE = {
     "cupti": {"driver"},
     "bindings": {"graphs", "timing", "nvtx", "trace", "cupti", "driver"},
 }
+# Packages that users import from; all others have an underscore, and an empty `__init__`.
+PUBLIC_PACKAGES = {"compat", "nvtx"}
 MAX_LINES = 500
 # A shorter file joins a neighbour, unless it is a package's `__init__`. A C++ header and its source
 # count as one. small_files.txt lists those that were there before the rule, and tables; what is not
@@ -192,22 +194,33 @@ def test_a_circle_would_be_found() -> None:
 
 
 def badly_named(paths: Iterable[Path]) -> list[str]:
-    """Return the packages without, and the modules of packages with, an underscore before them."""
+    """Return the packages without, and the modules of packages with, an underscore before them.
+
+    Public packages have none; ``__init__`` and ``__main__`` are Python's names.
+    """
     found = []
     for path in paths:
         *packages, name = path.parts
-        found += [str(path) for package in packages if not package.startswith("_")]
-        found += [str(path)] if packages and name.startswith("_") and name != "__init__.py" else []
+        found += [
+            str(path)
+            for package in packages
+            if package.startswith("_") == (package in PUBLIC_PACKAGES)
+        ]
+        is_pythons = name in {"__init__.py", "__main__.py"}
+        found += [str(path)] if packages and name.startswith("_") and not is_pythons else []
     return found
 
 
 def test_packages_have_an_underscore_and_their_files_have_none() -> None:
     assert not badly_named(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
-    inits = [path for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE]
+    inits = list(PACKAGE.glob("_*/**/__init__.py"))
     assert not [path for path in inits if path.read_text(encoding="utf-8")]
 
 
-@pytest.mark.parametrize("name", ["_timing/_scope.py", "timing/scope.py", "_timing/more/x.py"])
+@pytest.mark.parametrize(
+    "name",
+    ["_timing/_scope.py", "timing/scope.py", "_timing/more/x.py", "nvtx/_x.py", "_nvtx/_y.py"],
+)
 def test_a_bad_name_would_be_found(name: str) -> None:
     assert badly_named([Path(name)])
 

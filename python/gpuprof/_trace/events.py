@@ -72,7 +72,7 @@ def push(name: str, cat: str, dur_ms: float, tid: int | None = None) -> None:
 
 
 def name_stream(stream: object, name: str, device: int | None = None) -> None:
-    """Give a CUDA stream a name in traces.
+    """Give a CUDA stream a name in traces and, where NVTX is on, in tools.
 
     Parameters
     ----------
@@ -91,4 +91,7 @@ def name_stream(stream: object, name: str, device: int | None = None) -> None:
         The stream is being captured.
     """
     ordinal = max(_core.cuda_device(), 0) if device is None else device
-    _core._trace_name_stream(ordinal, _core.stream_handle(stream), checked_text("name", name))
+    handle = _core.stream_handle(stream)
+    text = checked_text("name", name)
+    _core._trace_name_stream(ordinal, handle, text)
+    _core.nvtx_name_stream(handle, text)

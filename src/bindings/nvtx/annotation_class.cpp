@@ -100,10 +100,11 @@ color : str or int, optional
     A name (``'green'``), ``'#rrggbb'``, ``'#aarrggbb'``, or a number 0xAARRGGBB; for NVTX.
 category : str, optional
     A group of ranges; in traces ``'annotation'`` without one.
-payload : int or float, optional
-    A number beside the name.
+payload : int, float or array, optional
+    A number beside the name, or several: a list, tuple, range, bytes or an array in host memory
+    (NumPy, `array.array`), copied now. Traces show up to 64 numbers.
 domain : str, optional
-    The NVTX domain; None is ``'gpuprof'``.
+    The NVTX domain; None is ``'gpuprof'``, ``''`` the one of ranges that name none.
 args : dict, optional
     More values for traces, by names; what is not plain is written as its ``repr``.
 

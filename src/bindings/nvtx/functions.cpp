@@ -103,10 +103,11 @@ color : str or int, optional
     As for `annotate`, like the rest.
 category : str, optional
     A group of ranges.
-payload : int or float, optional
-    A number beside the name.
+payload : int, float or array, optional
+    A number beside the name, or several: a list, tuple, range, bytes or an array in host memory
+    (NumPy, `array.array`), copied now. Traces show up to 64 numbers.
 domain : str, optional
-    The NVTX domain; None is ``'gpuprof'``.
+    The NVTX domain; None is ``'gpuprof'``, ``''`` the one of ranges that name none.
 args : dict, optional
     More values for traces, by names.
 
@@ -141,10 +142,11 @@ color : str or int, optional
     As for `annotate`, like the rest.
 category : str, optional
     A group of ranges.
-payload : int or float, optional
-    A number beside the name.
+payload : int, float or array, optional
+    A number beside the name, or several: a list, tuple, range, bytes or an array in host memory
+    (NumPy, `array.array`), copied now. Traces show up to 64 numbers.
 domain : str, optional
-    The NVTX domain; None is ``'gpuprof'``.
+    The NVTX domain; None is ``'gpuprof'``, ``''`` the one of ranges that name none.
 args : dict, optional
     More values for traces, by names.
 
@@ -204,6 +206,20 @@ void bind_nvtx_functions(py::module_& module) {
   module.def(
       "nvtx_tool_listens", [] { return nvtx::tool_listens(); },
       "Whether a tool listens to the domain 'gpuprof', asked of NVTX.");
+  module.def(
+      "nvtx_name_thread",
+      [](std::uint32_t tid, const std::string& name) {
+        if (!listens(kNvtx)) return;
+        nvtx::name_thread(tid, nvtx::shown_label(without_nul(name)));
+      },
+      py::arg("tid"), py::arg("name"), "Name a thread in tools, where NVTX is on.");
+  module.def(
+      "nvtx_name_stream",
+      [](std::uintptr_t stream, const std::string& name) {
+        if (!listens(kNvtx)) return;
+        nvtx::name_stream(stream, nvtx::shown_label(without_nul(name)));
+      },
+      py::arg("stream"), py::arg("name"), "Name a CUDA stream in tools, where NVTX is on.");
   module.def("nvtx_last_push_result", &nvtx::last_push_result);
   module.def("_look_for_torch", &torch_profiler::look);
   module.def(

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "bindings/ranges/array_payload.hpp"
 #include "nvtx/attributes.hpp"
 
 namespace gpuprof::bindings {
@@ -49,15 +50,15 @@ std::uint32_t checked_color(const py::object& value) {
   return static_cast<std::uint32_t>(number);
 }
 
-// The number itself, also of NumPy's scalars. Not of arrays: to read one could wait for the GPU.
-py::object checked_number(const py::object& value) {
+// The number itself, also of NumPy's scalars; null for what is none. Not of arrays: to read one
+// could wait for the GPU.
+py::object as_number(const py::object& value) {
   PyObject* number = value.ptr();
   if (PyLong_Check(number) || PyFloat_Check(number)) return value;
-  const bool is_array = py::hasattr(value, "__dlpack__");
   const PyNumberMethods* methods = Py_TYPE(number)->tp_as_number;
-  if (is_array || methods == nullptr ||
-      (methods->nb_index == nullptr && methods->nb_float == nullptr)) {
-    wrong_type("payload", "an int, a float or None (other values go into args)", value);
+  if (methods == nullptr || (methods->nb_index == nullptr && methods->nb_float == nullptr) ||
+      py::hasattr(value, "__dlpack__")) {
+    return {};
   }
   PyObject* plain = methods->nb_index != nullptr ? PyNumber_Index(number) : PyNumber_Float(number);
   if (plain == nullptr) throw py::error_already_set();
@@ -90,6 +91,23 @@ nvtx::Payload payload_of(const py::object& number) {
     payload.real_value = overflow > 0 ? HUGE_VAL : -HUGE_VAL;
   }
   return payload;
+}
+
+void read_payload(RangeArguments& into) {
+  if (const py::object number = as_number(into.payload)) {
+    into.payload = number;
+    into.attributes.payload = payload_of(number);
+    return;
+  }
+  auto array = array_payload_of(into.payload);
+  if (!array) {
+    wrong_type("payload",
+               "an int, a float, an array of numbers in host memory, a list of them or None (a GPU "
+               "array is copied first: x.cpu().numpy(); other values go into args)",
+               into.payload);
+  }
+  into.attributes.payload.kind = nvtx::Payload::Kind::kArray;
+  into.attributes.payload.array = std::move(array);
 }
 
 py::object checked_args(const py::object& value) {
@@ -153,11 +171,11 @@ RangeArguments read_range_arguments(const char* function, PyObject* const* argum
   if (!result.color.is_none()) result.attributes.argb = checked_color(result.color);
   if (!result.category.is_none())
     result.attributes.category = checked_text("category", result.category);
-  if (!result.payload.is_none()) {
-    result.payload = checked_number(result.payload);
-    result.attributes.payload = payload_of(result.payload);
-  }
-  if (!result.domain.is_none()) result.domain_name = checked_text("domain", result.domain);
+  if (!result.payload.is_none()) read_payload(result);
+  const bool is_unnamed =
+      PyUnicode_Check(result.domain.ptr()) && PyUnicode_GET_LENGTH(result.domain.ptr()) == 0;
+  if (!result.domain.is_none() && !is_unnamed)
+    result.domain_name = checked_text("domain", result.domain);
   if (!result.args.is_none()) result.args = checked_args(result.args);
   return result;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bindings/python/objects.hpp"
+#include "bindings/ranges/array_payload.hpp"
 #include "bindings/ranges/json_args.hpp"
 #include "bindings/ranges/scope_events.hpp"
 #include "driver/error.hpp"
@@ -20,8 +21,16 @@ namespace {
 
 constexpr const char* kPlainCategory = "annotation";
 
-nvtx::Domain& domain_of(const std::string& name) {
-  return name.empty() ? nvtx::default_domain() : nvtx::domain_named(name);
+nvtx::Domain& domain_of(const RangeArguments& arguments) {
+  if (arguments.domain.is_none()) return nvtx::default_domain();
+  if (arguments.domain_name.empty()) return nvtx::unnamed_domain();
+  return nvtx::domain_named(arguments.domain_name);
+}
+
+// What traces show of the payload.
+py::object shown_payload(const RangeArguments& arguments) {
+  const nvtx::Payload& payload = arguments.attributes.payload;
+  return payload.array ? shown_array(*payload.array) : arguments.payload;
 }
 
 bool is_label(const std::string& text) {
@@ -31,15 +40,17 @@ bool is_label(const std::string& text) {
 }  // namespace
 
 RangeAttributes::RangeAttributes(const RangeArguments& arguments)
-    : payload_(arguments.payload), args_(arguments.args), category_(arguments.attributes.category) {
+    : payload_(shown_payload(arguments)),
+      args_(arguments.args),
+      category_(arguments.attributes.category) {
   const std::string text = utf8(arguments.name.ptr());
   if (!is_label(text)) return;
   std::string label = nvtx::shown_label(text);
   // Also where the name has a lone surrogate, which torch could not show.
   const bool is_shown_as_given = label == text && PyUnicode_IS_ASCII(arguments.name.ptr()) != 0;
   name_ = is_shown_as_given ? arguments.name : py::object(from_utf8(label));
-  range_ = std::make_unique<nvtx::Range>(domain_of(arguments.domain_name), std::move(label),
-                                         arguments.attributes);
+  range_ =
+      std::make_unique<nvtx::Range>(domain_of(arguments), std::move(label), arguments.attributes);
 }
 
 RangeAttributes::RangeAttributes(const std::string& name)

@@ -13,9 +13,12 @@ from typing import Any
 
 import gpuprof._core as _core
 from gpuprof._startup import enable_nvtx
+from gpuprof.nvtx.calls import Profile
+from gpuprof.nvtx.stack import name_thread, pop, push
 
 __all__ = [
     "CATALOG",
+    "Profile",
     "RangeCatalog",
     "RangeSpec",
     "catalogs",
@@ -24,6 +27,9 @@ __all__ = [
     "is_enabled",
     "is_tool_attached",
     "last_push_result",
+    "name_thread",
+    "pop",
+    "push",
     "valid_label",
 ]
 

@@ -1,0 +1,64 @@
+"""What scripts for other packages call, with the signatures that they know.
+
+A script moves by one import: ``from gpuprof.compat import do_bench`` in place of ``from
+triton.testing import do_bench``. Each of the modules `triton`, `torch`, `nvtx` and `warp` here
+stands for one package, and is imported when a name of it is first used; the package itself is never
+imported. See docs/compat.md.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
+
+if TYPE_CHECKING:
+    from gpuprof.compat import nvtx, torch, triton, warp
+    from gpuprof.compat.nvtx import annotate
+    from gpuprof.compat.torch import CUDAGraph, Event, graph, graph_pool_handle
+    from gpuprof.compat.triton import do_bench, do_bench_cudagraph
+    from gpuprof.compat.warp import ScopedTimer
+
+__all__ = [
+    "CUDAGraph",
+    "Event",
+    "ScopedTimer",
+    "annotate",
+    "do_bench",
+    "do_bench_cudagraph",
+    "graph",
+    "graph_pool_handle",
+    "nvtx",
+    "torch",
+    "triton",
+    "warp",
+]
+
+_MODULE_OF = {
+    "CUDAGraph": "torch",
+    "Event": "torch",
+    "ScopedTimer": "warp",
+    "annotate": "nvtx",
+    "do_bench": "triton",
+    "do_bench_cudagraph": "triton",
+    "graph": "torch",
+    "graph_pool_handle": "torch",
+}
+_MODULES = frozenset({"nvtx", "torch", "triton", "warp"})
+
+
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return importlib.import_module(f"gpuprof.compat.{name}")
+    module = _MODULE_OF.get(name)
+    if module is None:
+        message = f"module 'gpuprof.compat' has no attribute {name!r}; it has {', '.join(__all__)}"
+        raise AttributeError(message)
+    value = getattr(importlib.import_module(f"gpuprof.compat.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,187 @@
+"""`do_bench` and `do_bench_cudagraph` as in ``triton.testing``, on `gpuprof.benchmark`."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from gpuprof._benchmark.api import benchmark
+
+__all__ = ["do_bench", "do_bench_cudagraph"]
+
+_MODES: dict[str, Callable[[Sequence[float]], float]] = {
+    "min": min,
+    "max": max,
+    "mean": statistics.fmean,
+    "median": statistics.median,
+}
+_RETURN_MODES = (*_MODES, "all")
+
+
+def do_bench(
+    fn: Callable[[], Any],
+    warmup: float = 25,
+    rep: float = 100,
+    grad_to_none: Iterable[Any] | None = None,
+    quantiles: Sequence[float] | None = None,
+    return_mode: str = "mean",
+) -> Any:
+    """Measure how long `fn` takes, in milliseconds: ``triton.testing.do_bench``.
+
+    The L2 cache is flushed before each call, and each call is a sample, as in Triton. An empty
+    interval is taken off, which Triton leaves in. Where `fn` uses no GPU the time is the CPU's.
+
+    Parameters
+    ----------
+    fn : callable
+        What is measured, called without arguments.
+    warmup : float
+        Milliseconds to run before samples count.
+    rep : float
+        Milliseconds to take samples for.
+    grad_to_none : iterable of torch.Tensor, optional
+        Tensors whose ``grad`` is set to None before each call.
+    quantiles : sequence of float, optional
+        Return these quantiles; `return_mode` is ignored then.
+    return_mode : {'mean', 'min', 'max', 'median', 'all'}
+        What is returned of the samples.
+
+    Returns
+    -------
+    float or list of float
+        A list for ``return_mode="all"`` and for more than one quantile.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is not what is listed above.
+    As `gpuprof.benchmark`.
+    """
+    _check(return_mode, quantiles, rep, warmup)
+    result = benchmark(
+        fn,
+        mode="isolated",
+        cold_l2=True,
+        setup=_forget_gradients(grad_to_none),
+        warmup_s=warmup / 1e3,
+        min_samples=1,
+        min_time_s=rep / 1e3,
+        max_time_s=rep / 1e3,
+        progress=False,
+    )
+    return _summary(result.samples_ms, quantiles, return_mode)
+
+
+def do_bench_cudagraph(
+    fn: Callable[[], Any],
+    rep: float = 20,
+    grad_to_none: Iterable[Any] | None = None,
+    quantiles: Sequence[float] | None = None,
+    return_mode: str = "mean",
+) -> Any:
+    """Measure how long `fn` takes in a CUDA graph: ``triton.testing.do_bench_cudagraph``.
+
+    A sample is the difference between graphs of many and of few calls, so launch overhead is not
+    in it. Where `fn` uses no GPU the time is the CPU's.
+
+    Parameters
+    ----------
+    fn : callable
+        What is captured, called without arguments.
+    rep : float
+        Milliseconds to take samples for.
+    grad_to_none : iterable of torch.Tensor, optional
+        Tensors whose ``grad`` is set to None before each call.
+    quantiles : sequence of float, optional
+        As for `do_bench`.
+    return_mode : {'mean', 'min', 'max', 'median', 'all'}
+        As for `do_bench`.
+
+    Returns
+    -------
+    float or list of float
+        As for `do_bench`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is not what is listed above.
+    As `gpuprof.benchmark`.
+    """
+    _check(return_mode, quantiles, rep)
+    forget = _forget_gradients(grad_to_none)
+    measured = fn
+    if forget is not None:
+        forget_gradients = forget  # for the closure: never None
+
+        def measured() -> Any:
+            forget_gradients()
+            return fn()
+
+    result = benchmark(
+        measured,
+        mode="graph" if _uses_cuda() else "auto",
+        min_samples=1,
+        min_time_s=rep / 1e3,
+        progress=False,
+    )
+    return _summary(result.samples_ms, quantiles, return_mode)
+
+
+def _uses_cuda() -> bool:
+    import gpuprof._core as _core
+
+    return _core.cuda_in_use()
+
+
+def _check(return_mode: object, quantiles: object, *milliseconds: object) -> None:
+    if return_mode not in _RETURN_MODES:
+        message = f"return_mode: expected one of {', '.join(_RETURN_MODES)}; got {return_mode!r}"
+        raise ValueError(message)
+    for given in milliseconds:
+        if isinstance(given, bool) or not isinstance(given, (int, float)):
+            message = f"warmup, rep: expected milliseconds, got {type(given).__name__}"
+            raise TypeError(message)
+        if not (math.isfinite(given) and given >= 0):
+            message = f"warmup, rep: expected milliseconds from 0 on, got {given}"
+            raise ValueError(message)
+    if quantiles is None:
+        return
+    for quantile in quantiles:  # type: ignore[attr-defined]
+        if not 0 <= quantile <= 1:
+            message = f"quantiles: expected numbers from 0 to 1, got {quantile}"
+            raise ValueError(message)
+
+
+def _forget_gradients(tensors: Iterable[Any] | None) -> Callable[[], None] | None:
+    if tensors is None:
+        return None
+    kept = tuple(tensors)
+
+    def forget() -> None:
+        for tensor in kept:
+            tensor.grad = None
+
+    return forget
+
+
+def _summary(
+    samples: Sequence[float], quantiles: Sequence[float] | None, return_mode: str
+) -> float | list[float]:
+    if quantiles is not None:
+        ordered = sorted(samples)
+        found = [_quantile(ordered, quantile) for quantile in quantiles]
+        return found[0] if len(found) == 1 else found
+    if return_mode == "all":
+        return list(samples)
+    return _MODES[return_mode](samples)
+
+
+def _quantile(ordered: Sequence[float], quantile: float) -> float:
+    """Return a quantile by linear interpolation, as NumPy and Triton do."""
+    point = quantile * (len(ordered) - 1)
+    lower = math.floor(point)
+    upper = math.ceil(point)
+    return ordered[lower] + (ordered[upper] - ordered[lower]) * (point - lower)

@@ -1,0 +1,236 @@
+#include "bindings/ranges/array_payload.hpp"
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+
+namespace {
+
+using nvtx::ArrayPayload;
+using nvtx::Element;
+
+constexpr std::size_t kShownElements = 64;
+
+struct ElementInfo {
+  Element element;
+  std::size_t size;
+  const char* name;
+};
+
+constexpr std::array<ElementInfo, 11> kElements{{{Element::kInt8, 1, "int8"},
+                                                 {Element::kUint8, 1, "uint8"},
+                                                 {Element::kInt16, 2, "int16"},
+                                                 {Element::kUint16, 2, "uint16"},
+                                                 {Element::kInt32, 4, "int32"},
+                                                 {Element::kUint32, 4, "uint32"},
+                                                 {Element::kInt64, 8, "int64"},
+                                                 {Element::kUint64, 8, "uint64"},
+                                                 {Element::kFloat16, 2, "float16"},
+                                                 {Element::kFloat32, 4, "float32"},
+                                                 {Element::kFloat64, 8, "float64"}}};
+
+const ElementInfo& info_of(Element element) { return kElements[static_cast<std::size_t>(element)]; }
+
+// The element of a format of the struct module; C's types have the sizes of this machine.
+std::optional<Element> element_of(const char* format, Py_ssize_t size) {
+  if (format == nullptr) return Element::kUint8;  // plain bytes
+  if (*format == '@' || *format == '=' || *format == '<') ++format;
+  if (format[0] == '\0' || format[1] != '\0') return {};
+  const auto sized = [size](Element first) -> std::optional<Element> {
+    int step = -1;
+    for (Py_ssize_t bytes = 1; bytes <= size && bytes <= 8; bytes *= 2) ++step;
+    return static_cast<Element>(static_cast<int>(first) + 2 * step);
+  };
+  switch (*format) {
+    case 'b':
+    case 'h':
+    case 'i':
+    case 'l':
+    case 'q':
+    case 'n':
+      return sized(Element::kInt8);
+    case '?':
+    case 'c':
+    case 'B':
+    case 'H':
+    case 'I':
+    case 'L':
+    case 'Q':
+    case 'N':
+      return sized(Element::kUint8);
+    case 'e':
+      return Element::kFloat16;
+    case 'f':
+      return Element::kFloat32;
+    case 'd':
+      return Element::kFloat64;
+    default:
+      return {};
+  }
+}
+
+// Room for `count` elements behind their number, which the tool reads first.
+std::shared_ptr<ArrayPayload> room_for(Element element, std::size_t count) {
+  auto payload = std::make_shared<ArrayPayload>();
+  payload->element = element;
+  payload->count = count;
+  payload->bytes.resize(sizeof(std::uint64_t) + count * info_of(element).size);
+  const std::uint64_t number = count;
+  std::memcpy(payload->bytes.data(), &number, sizeof number);
+  return payload;
+}
+
+class Buffer {
+ public:
+  explicit Buffer(PyObject* object) {
+    if (PyObject_GetBuffer(object, &view_, PyBUF_FULL_RO) != 0) throw py::error_already_set();
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() { PyBuffer_Release(&view_); }
+  Py_buffer* operator->() { return &view_; }
+  Py_buffer* get() { return &view_; }
+
+ private:
+  Py_buffer view_{};
+};
+
+std::shared_ptr<const ArrayPayload> from_buffer(PyObject* object) {
+  Buffer buffer(object);
+  const auto element = element_of(buffer->format, buffer->itemsize);
+  if (!element) {
+    throw py::type_error(std::string("payload: expected an array of numbers, got elements of the "
+                                     "format '") +
+                         buffer->format + "' of the struct module");
+  }
+  const auto count = static_cast<std::size_t>(buffer->len / buffer->itemsize);
+  auto payload = room_for(*element, count);
+  if (buffer->len > 0 && PyBuffer_ToContiguous(payload->bytes.data() + sizeof(std::uint64_t),
+                                               buffer.get(), buffer->len, 'C') != 0) {
+    throw py::error_already_set();
+  }
+  return payload;
+}
+
+[[noreturn]] void refuse_item(PyObject* item) {
+  throw py::type_error(std::string("payload: expected a list of int or float, got one of ") +
+                       Py_TYPE(item)->tp_name);
+}
+
+// Integers of 64 bits where all are, else doubles.
+std::shared_ptr<const ArrayPayload> from_items(const py::object& value) {
+  const auto items = py::reinterpret_steal<py::tuple>(PySequence_Tuple(value.ptr()));
+  if (!items) throw py::error_already_set();
+  bool is_integral = true;
+  for (const py::handle item : items) {
+    if (PyFloat_Check(item.ptr())) {
+      is_integral = false;
+    } else if (PyLong_Check(item.ptr())) {
+      int overflow = 0;
+      static_cast<void>(PyLong_AsLongLongAndOverflow(item.ptr(), &overflow));
+      if (overflow != 0) is_integral = false;
+    } else {
+      refuse_item(item.ptr());
+    }
+  }
+  auto payload = room_for(is_integral ? Element::kInt64 : Element::kFloat64, items.size());
+  unsigned char* place = payload->bytes.data() + sizeof(std::uint64_t);
+  for (const py::handle item : items) {
+    if (is_integral) {
+      const std::int64_t number = PyLong_AsLongLong(item.ptr());
+      std::memcpy(place, &number, sizeof number);
+    } else {
+      double number = PyFloat_AsDouble(item.ptr());
+      if (PyErr_Occurred() != nullptr) {  // an int beyond doubles
+        PyErr_Clear();
+        number = PyObject_RichCompareBool(item.ptr(), py::int_(0).ptr(), Py_LT) == 1 ? -HUGE_VAL
+                                                                                     : HUGE_VAL;
+      }
+      std::memcpy(place, &number, sizeof number);
+    }
+    place += 8;
+  }
+  return payload;
+}
+
+template <typename T>
+T read_as(const unsigned char* place) {
+  T value{};
+  std::memcpy(&value, place, sizeof value);
+  return value;
+}
+
+double half_at(const unsigned char* place) {
+  const auto bits = read_as<std::uint16_t>(place);
+  const int exponent = (bits >> 10) & 0x1F;
+  const int fraction = bits & 0x3FF;
+  double value = 0.0;
+  if (exponent == 0x1F) {
+    value = fraction == 0 ? HUGE_VAL : std::nan("");
+  } else if (exponent == 0) {
+    value = std::ldexp(fraction, -24);
+  } else {
+    value = std::ldexp(1024 + fraction, exponent - 25);
+  }
+  return (bits & 0x8000) != 0 ? -value : value;
+}
+
+py::object object_at(Element element, const unsigned char* place) {
+  switch (element) {
+    case Element::kInt8:
+      return py::int_(read_as<std::int8_t>(place));
+    case Element::kUint8:
+      return py::int_(read_as<std::uint8_t>(place));
+    case Element::kInt16:
+      return py::int_(read_as<std::int16_t>(place));
+    case Element::kUint16:
+      return py::int_(read_as<std::uint16_t>(place));
+    case Element::kInt32:
+      return py::int_(read_as<std::int32_t>(place));
+    case Element::kUint32:
+      return py::int_(read_as<std::uint32_t>(place));
+    case Element::kInt64:
+      return py::int_(read_as<std::int64_t>(place));
+    case Element::kUint64:
+      return py::int_(read_as<std::uint64_t>(place));
+    case Element::kFloat16:
+      return py::float_(half_at(place));
+    case Element::kFloat32:
+      return py::float_(static_cast<double>(read_as<float>(place)));
+    case Element::kFloat64:
+      return py::float_(read_as<double>(place));
+  }
+  return py::none();
+}
+
+}  // namespace
+
+std::shared_ptr<const ArrayPayload> array_payload_of(const py::object& value) {
+  PyObject* object = value.ptr();
+  if (PyObject_CheckBuffer(object) != 0) return from_buffer(object);
+  const bool has_items =
+      PyList_Check(object) || PyTuple_Check(object) || PyRange_Check(object) != 0;
+  return has_items ? from_items(value) : nullptr;
+}
+
+py::object shown_array(const ArrayPayload& payload) {
+  const ElementInfo& info = info_of(payload.element);
+  if (payload.count > kShownElements) {
+    return py::str(std::to_string(payload.count) + " x " + info.name);
+  }
+  py::list shown;
+  for (std::size_t i = 0; i < payload.count; ++i) {
+    shown.append(
+        object_at(payload.element, payload.bytes.data() + sizeof(std::uint64_t) + i * info.size));
+  }
+  return shown;
+}
+
+}  // namespace gpuprof::bindings

@@ -1,0 +1,106 @@
+// The single event below gpuprof.compat.Event: CUDA's, or a moment of the host's clock.
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "bindings/bind.hpp"
+#include "bindings/interop/streams.hpp"
+#include "bindings/python/errors.hpp"
+#include "bindings/python/gil.hpp"
+#include "driver/error.hpp"
+#include "driver/host_clock.hpp"
+#include "timing/device.hpp"
+#include "timing/single_event.hpp"
+
+namespace gpuprof::bindings {
+
+namespace py = pybind11;
+
+namespace {
+
+CurrentStream stream_of(py::handle stream) {
+  return stream.is_none() ? current_stream() : CurrentStream{stream_handle(stream.ptr()), 0};
+}
+
+// Asked anew each time, unlike a scope's answer, which may be some milliseconds old.
+bool uses_cuda() {
+  return timing::device::poisoned() || timing::device::current_on_this_thread() ||
+         framework_is_live();
+}
+
+// A process that does not use CUDA gets the host's clock, decided at each record; an event of the
+// GPU stays one, so that a forked child is told.
+class PyEvent {
+ public:
+  void record(py::handle stream) {
+    if (!event_.recorded() && !uses_cuda()) {
+      recorded_at_ = timing::host_now();
+      return;
+    }
+    const CurrentStream on = stream_of(stream);
+    recorded_at_ = 0;
+    record_with_gil_policy(on.handle, [&] { event_.record(on.handle, on.ordinal); });
+  }
+
+  [[nodiscard]] bool query() const { return recorded_at_ != 0 || event_.is_reached(); }
+
+  void synchronize() const {
+    if (recorded_at_ != 0) return;
+    wait_without_gil([&](timing::HostNanoseconds until) { return event_.wait(until); });
+  }
+
+  void wait(py::handle stream) const {
+    if (recorded_at_ != 0 || !event_.recorded()) return;
+    const CurrentStream on = stream_of(stream);
+    event_.let_wait(on.handle, on.ordinal);
+  }
+
+  [[nodiscard]] double elapsed_ms(const PyEvent& end) const {
+    if (recorded_at_ != 0 && end.recorded_at_ != 0) {
+      return timing::milliseconds(end.recorded_at_ - recorded_at_);
+    }
+    const bool differ = (recorded_at_ != 0 && end.event_.recorded()) ||
+                        (end.recorded_at_ != 0 && event_.recorded());
+    if (differ) {
+      throw driver::Error(
+          driver::ErrorKind::kInvalidState,
+          "one event has the host's time and the other the GPU's, because CUDA came "
+          "into use between them; record both again");
+    }
+    return event_.elapsed_ms(end.event_);
+  }
+
+  [[nodiscard]] std::uintptr_t handle() const noexcept {
+    return recorded_at_ != 0 ? 0 : event_.handle();
+  }
+
+  [[nodiscard]] const char* clock() const noexcept {
+    if (recorded_at_ != 0) return "cpu";
+    return event_.recorded() ? "cuda" : "";
+  }
+
+ private:
+  timing::SingleEvent event_;
+  timing::HostNanoseconds recorded_at_ = 0;  // on the host's clock; 0: not there
+};
+
+}  // namespace
+
+void bind_timing_event(py::module_& module) {
+  py::class_<PyEvent>(module, "_Event", "One event, recorded and read by hand.")
+      .def(py::init<>())
+      .def("record", &PyEvent::record, py::arg("stream") = py::none(),
+           "Record it on a stream; None is the framework's current one.")
+      .def("query", &PyEvent::query, "Whether it is reached, or was never recorded.")
+      .def("synchronize", &PyEvent::synchronize, "Wait until it is reached.")
+      .def("wait", &PyEvent::wait, py::arg("stream") = py::none(),
+           "Let later work of a stream wait for it.")
+      .def("elapsed_ms", &PyEvent::elapsed_ms, py::arg("end"),
+           "Milliseconds from this event to another; both must be reached.")
+      .def_property_readonly("handle", &PyEvent::handle, "The CUDA event; 0 where there is none.")
+      .def_property_readonly("clock", &PyEvent::clock,
+                             "What was recorded: 'cuda', 'cpu' or nothing yet.");
+}
+
+}  // namespace gpuprof::bindings

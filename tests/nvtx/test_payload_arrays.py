@@ -1,0 +1,163 @@
+"""Arrays as payloads of ranges: what a tool reads, what traces show, what is refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpuprof
+from tests.nvtx_injection.build import build
+from tests.nvtx_injection.processes import check_under_tool
+
+
+@pytest.fixture(scope="module")
+def tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("nvtx"), "extension")
+
+
+def payloads(tool: Path, *expressions: str) -> list[Any]:
+    """Return what a tool read of these payloads, each given to a range."""
+    code = f"""
+    import array, json, math
+    import numpy as np
+    for payload in [{", ".join(expressions)}]:
+        with gpuprof.annotate("x", payload=payload):
+            pass
+    print(json.dumps([e.payload for e in tool.events("push")]))
+    """
+    found: list[Any] = json.loads(check_under_tool(tool, code))
+    return found
+
+
+CASES: dict[str, Any] = {
+    "[1, -2, 3]": [1, -2, 3],
+    "(1, 2.5)": [1.0, 2.5],
+    "range(3)": [0, 1, 2],
+    "[True, False]": [1, 0],
+    "b'ab'": [97, 98],
+    "bytearray(b'c')": [99],
+    "memoryview(b'abcd')[::2]": [97, 99],
+    "array.array('H', [1, 65535])": [1, 65535],
+    "array.array('d', [0.5])": [0.5],
+    "np.arange(3, dtype='int8')": [0, 1, 2],
+    "np.arange(3, dtype='uint64') + 2**63": [2**63, 2**63 + 1, 2**63 + 2],
+    "np.array([1.5, -2], 'float16')": [1.5, -2.0],
+    "np.array([1.5, -2], 'float32')": [1.5, -2.0],
+    "np.array([[1, 2], [3, 4]], 'int32')": [1, 2, 3, 4],
+    "np.array([[1, 2], [3, 4]], 'int32').T": [1, 3, 2, 4],
+    "np.arange(10)[::-3]": [9, 6, 3, 0],
+    "np.array([True, False])": [1, 0],
+    "np.array(7)": [7],
+    "np.float32(2.5)": 2.5,
+    "np.int16(3)": 3,
+    "[10**400, -(10**400)]": [float("inf"), float("-inf")],
+    "[]": None,
+    "np.zeros((0, 3))": None,
+    "b''": None,
+}
+
+
+def test_a_tool_reads_the_numbers_of_an_array(tool: Path) -> None:
+    found = payloads(tool, *CASES)
+    assert dict(zip(CASES, found, strict=True)) == CASES
+
+
+def test_the_layout_is_registered_once_for_a_domain_and_a_type(tool: Path) -> None:
+    out = check_under_tool(
+        tool,
+        """
+        for domain in (None, "model", ""):
+            for payload in ([1], [2, 3], [0.5], b"a"):
+                gpuprof.mark("x", payload=payload, domain=domain)
+        schemas = tool.events("schema")
+        print(len(schemas), {e.domain for e in schemas} == {"gpuprof", "model", None})
+        print({(e.category, e.color) for e in schemas})
+        """,
+    )
+    # Nine: three types in three domains. Of a dynamic size, with two entries.
+    assert out.splitlines() == ["9 True", "{(2, None)}"]
+
+
+def test_a_tool_that_knows_no_layouts_sees_the_range_without_the_array(
+    tmp_path: Path,
+) -> None:
+    out = check_under_tool(
+        build(tmp_path, "plain"),
+        """
+        with gpuprof.annotate("x", payload=[1, 2]):
+            pass
+        print(tool.calls(), tool.events("push")[0].payload)
+        """,
+    )
+    assert out.strip() == "['push x', 'pop'] None"
+
+
+def test_the_numbers_are_those_of_when_the_annotation_was_made(tool: Path) -> None:
+    out = check_under_tool(
+        tool,
+        """
+        values = [1, 2]
+        annotation = gpuprof.annotate("x", payload=values)
+        values[0] = 9
+        for _ in range(2):
+            with annotation:
+                pass
+        gpuprof.range_end(gpuprof.range_start("y", payload=values))
+        print([e.payload for e in tool.events("push", "start")])
+        """,
+    )
+    assert out.strip() == "[[1, 2], [1, 2], [9, 2]]"
+
+
+def test_traces_show_short_arrays_whole_and_long_ones_by_their_size(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    with gpuprof.trace(path):
+        gpuprof.mark("short", payload=(1.5, 2))
+        gpuprof.mark("long", payload=range(1000))
+        gpuprof.mark("bytes", payload=b"ab")
+    events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+    shown = {each["name"]: each["args"]["payload"] for each in events if each.get("ph") == "i"}
+    assert shown == {"short": [1.5, 2.0], "long": "1000 x int64", "bytes": [97, 98]}
+
+
+WRONG = [
+    (["a"], "payload: expected a list of int or float, got one of str"),
+    ([[1]], "payload: expected a list of int or float, got one of list"),
+    ([None], "payload: expected a list of int or float, got one of NoneType"),
+    (memoryview(b"abcd").cast("c"), None),
+    ({1, 2}, "payload: expected an int, a float, an array of numbers in host memory"),
+    ({"a": 1}, "payload: expected an int, a float, an array of numbers in host memory"),
+    ("text", "payload: expected an int, a float, an array of numbers in host memory"),
+]
+
+
+@pytest.mark.parametrize(("payload", "message"), WRONG, ids=repr)
+def test_what_is_no_array_of_numbers_is_refused(payload: Any, message: str | None) -> None:
+    if message is None:
+        gpuprof.annotate("x", payload=payload)
+        return
+    with pytest.raises(TypeError, match=message):
+        gpuprof.annotate("x", payload=payload)
+
+
+def test_structured_and_complex_elements_are_refused_by_their_format() -> None:
+    numpy = pytest.importorskip("numpy", reason="the original package is not installed")
+    for given in (numpy.zeros(2, "complex64"), numpy.zeros(2, [("a", "i4")]), numpy.array(["x"])):
+        with pytest.raises(TypeError, match="payload: expected an array of numbers, got elements"):
+            gpuprof.annotate("x", payload=given)
+
+
+def test_an_array_on_a_gpu_is_refused_and_the_way_out_is_named() -> None:
+    torch_like = type("OnGpu", (), {"__dlpack__": lambda _: None})()
+    with pytest.raises(TypeError, match=r"a GPU array is copied first: x.cpu\(\).numpy\(\)"):
+        gpuprof.annotate("x", payload=torch_like)
+
+
+def test_an_annotation_with_an_array_pickles(tool: Path) -> None:
+    before = gpuprof.annotate("x", payload=[1, 2, 3])
+    after = pickle.loads(pickle.dumps(before))
+    assert after._options == before._options
