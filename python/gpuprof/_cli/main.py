@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from gpuprof._cli import (
     ab_command,
     compare_command,
+    history_command,
     list_command,
     report_command,
     run_command,
     trace_command,
 )
-from gpuprof._cli import ab_command, compare_command, history_command, trace_command
 from gpuprof._cli.arguments import (
     EXIT_CODES,
     FAILED,
