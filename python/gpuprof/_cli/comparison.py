@@ -150,7 +150,7 @@ def _csv(found: Comparison) -> str:
     for names, rule in ((found.only_base, "only in base"), (found.only_new, "only in new")):
         empty = [None] * (len(_CSV_COLUMNS) - 3)
         lines += [[name, *empty, Verdict.NODATA.value, rule] for name in names]
-    return Records(_CSV_COLUMNS, lines).csv().removesuffix("\r\n")
+    return Records(_CSV_COLUMNS, lines).csv("\n").removesuffix("\n")
 
 
 def _table(found: Comparison, longest: int | None) -> Table:

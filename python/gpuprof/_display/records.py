@@ -26,13 +26,14 @@ class Records:
     columns: Sequence[str]
     lines: Sequence[Sequence[Cell]]
 
-    def csv(self) -> str:
+    def csv(self, line_end: str = "\r\n") -> str:
         """Return CSV as in RFC 4180: a head, lines that end in CR LF, quotes where needed.
 
+        Commands print lines that end as all of their output does.
         Text stays as it is, line breaks in it too; NUL and lone surrogates are replaced.
         """
         out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\r\n")
+        writer = csv.writer(out, lineterminator=line_end)
         writer.writerow(self.columns)
         writer.writerows([_field(cell) for cell in line] for line in self.lines)
         return out.getvalue()
