@@ -72,15 +72,15 @@ def save_stats(path: str, **times_ms: float) -> None:
 
 
 def test_the_slower_process_fails_by_its_wall_time(call: Ab) -> None:
-    code, out, err = call("true", "sleep 0.05", "--runs", 8, "--warmup", 0)
+    code, out, err = call("true", "sleep 0.1", "--runs", 8, "--warmup", 0)
     assert (code, err) == (1, "")
     assert "SLOW wall time: takes" in out
     assert out.splitlines()[0] == "A: true (8 runs)"
-    assert out.splitlines()[1] == "B: sleep 0.05 (8 runs)"
+    assert out.splitlines()[1] == "B: sleep 0.1 (8 runs)"
 
 
 def test_a_speed_up_does_not_fail(call: Ab) -> None:
-    code, found = as_json(call, "sleep 0.05", "true", "--runs", 8, "--warmup", 0)
+    code, found = as_json(call, "sleep 0.1", "true", "--runs", 8, "--warmup", 0)
     assert (code, verdicts(found)) == (0, {"wall time": "fast"})
 
 
@@ -139,7 +139,7 @@ def test_sides_without_a_common_name_are_not_compared(call: Ab) -> None:
 
 
 def test_too_few_runs_have_no_verdict(call: Ab) -> None:
-    code, out, _ = call("true", "sleep 0.05", "--runs", 7, "--warmup", 0)
+    code, out, _ = call("true", "sleep 0.1", "--runs", 7, "--warmup", 0)
     assert code == 3
     assert "NODATA wall time: 7 pairs of runs; a verdict needs 8" in out
 
@@ -270,7 +270,7 @@ def test_without_pidfd_runs_are_waited_for_all_the_same(
         raise OSError
 
     monkeypatch.setattr(os, "pidfd_open", refuse)
-    code, _, _ = call("true", "sleep 0.05", "--runs", 8, "--warmup", 0, "--timeout", 30)
+    code, _, _ = call("true", "sleep 0.1", "--runs", 8, "--warmup", 0, "--timeout", 30)
     assert code == 1
 
 

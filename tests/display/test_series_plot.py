@@ -34,6 +34,17 @@ def test_text_shows_intervals_the_change_and_what_is_not_compared() -> None:
     assert sum("|" in line.partition("|")[2] for line in lines[:8]) == 7  # less the value itself
 
 
+def test_one_wide_interval_does_not_squeeze_the_values() -> None:
+    found = [*marks(1.0, 1.5), Mark(1.2, 0.5, 70.0), *marks(2.0)]
+    lines = text(found, None, ENDS)
+    assert lines[0].split()[:2] == ["2.5", "ms"]
+    rows = [number for number, line in enumerate(lines) if "o" in line]
+    assert rows[-1] - rows[0] >= 3
+    root = ElementTree.fromstring(svg(found, None, ENDS, "title"))
+    heights = [float(each.get("y1", "nan")) for each in root.findall(f".//{SVG}g/{SVG}line")]
+    assert min(heights) >= 28.0
+
+
 @pytest.mark.parametrize("values", [[1.0], [1.0, 1.0], [0.0], [1e-9, 5e5], [1.0] * 100])
 def test_any_values_can_be_drawn(values: list[float]) -> None:
     lines = text(marks(*values), None, ENDS)

@@ -2,7 +2,7 @@
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. For the commands on traces, 1 also
 means that a trace has faults, and 2 that an input cannot be read as a trace; those of ``compare``
-are in `_cli.comparison`. A reader that goes away early, as ``head`` does, is no failure.
+and ``ab`` are in `_cli.comparison`. A reader that goes away early, as ``head`` does, is no failure.
 """
 
 from __future__ import annotations

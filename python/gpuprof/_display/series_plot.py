@@ -43,7 +43,7 @@ def text(marks: Sequence[Mark], change: int | None, ends: tuple[str, str]) -> li
     grid = [[" "] * columns for _ in range(_ROWS)]
 
     def row(value: float) -> int:
-        return round((high - value) / (high - low) * (_ROWS - 1))
+        return round((high - min(max(value, low), high)) / (high - low) * (_ROWS - 1))
 
     for place, mark in enumerate(marks):
         column = step * place + step // 2
@@ -76,7 +76,7 @@ def svg(
         return _LEFT + step * (place + 0.5)
 
     def y_of(value: float) -> float:
-        return _TOP + (high - value) / (high - low) * (base - _TOP)
+        return _TOP + (high - min(max(value, low), high)) / (high - low) * (base - _TOP)
 
     parts = [_text((4, 16), "start", title, 'font-weight="bold"')]
     for label, y in zip(_labels(low, high), (_TOP, base), strict=True):
@@ -122,8 +122,16 @@ def height() -> int:
 
 
 def _range(marks: Sequence[Mark]) -> tuple[float, float]:
-    """Return the values at the bottom and at the top; they differ."""
-    low, high = min(mark.low for mark in marks), max(mark.high for mark in marks)
+    """Return the values at the bottom and at the top; they differ.
+
+    All values lie between them. Intervals are cut off where they would take more than half of the
+    height: those of one disturbed run must not squeeze all others into a line.
+    """
+    values = [mark.value for mark in marks]
+    lowest, highest = min(values), max(values)
+    room = (highest - lowest) / 2 or highest / 50
+    low = max(min(mark.low for mark in marks), lowest - room)
+    high = min(max(mark.high for mark in marks), highest + room)
     if low < high:
         return low, high
     return (low * 0.99, high * 1.01) if low else (0.0, 1.0)

@@ -278,7 +278,7 @@ def history(
 
     Parameters
     ----------
-    storage : str or path
+    storage : str or os.PathLike
         The folder in which ``--gpu-benchmark-save`` and ``Baselines`` keep runs.
     name : str, optional
         The name of a benchmark, or a pattern with ``*`` and ``?``; None is all of them.
