@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from gpuprof import CompareResult, Decision, Row, Stats, Summary, Verdict
@@ -44,16 +45,28 @@ COMPARED = CompareResult(
 )
 
 
+@dataclass
+class Series:
+    """The runs of one benchmark."""
+
+    name: str
+
+    def facts(self) -> list[str]:
+        """Return what was found."""
+        return [f"changed at run 3 of {self.name}"]
+
+
 class History:
     """A history with two series, as wide as plots are."""
 
     def __init__(self) -> None:
-        self.series: dict[str, list[Any]] = {"quick": [], HOSTILE: []}
+        self.series = (Series("quick"), Series(HOSTILE))
 
     def to_svg(self, name: str) -> str:
         """Return a plot of a series."""
-        place = [*self.series].index(name)
+        place = [each.name for each in self.series].index(name)
         return (
+            '<?xml version="1.0"?>\n'
             '<svg xmlns="http://www.w3.org/2000/svg" width="900" height="120" '
             f'viewBox="0 0 900 120"><text x="5" y="50" fill="currentColor">{place}</text></svg>'
         )

@@ -127,6 +127,8 @@ def test_a_history_has_a_plot_for_each_series(tmp_path: Path) -> None:
     page = written(tmp_path / "r.html", history=History())
     assert sum(tag == "svg" for tag, _ in page.elements) == 2
     assert SHOWN in page.text
+    assert f"changed at run 3 of {SHOWN}" in page.text
+    assert "<?xml" not in (tmp_path / "r.html").read_text("utf-8")
 
 
 def test_sections_are_named_by_the_keys_that_are_given(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import gpuprof
 from gpuprof import MemoryUse, Row, Stats, Summary, Work
+from tests.fake_driver.control import FakeCuda
 from tests.support.processes import check_python
 
 HOSTILE = 'a,"b"\r\nc\n\t=1+1;\u202e計'
@@ -232,6 +233,19 @@ def test_bins_are_kept_where_they_are_asked_for() -> None:
     assert low <= host.min <= host.max < high
     assert Stats.from_json(stats.to_json())["binned"].host == host
     assert pickle.loads(pickle.dumps(stats))["binned"].host == host
+
+
+def test_gpu_and_host_times_have_bins_of_their_own(fake: FakeCuda) -> None:
+    stream = fake.stream_create()
+    with gpuprof.timer("on the GPU", stream=stream):
+        fake.work(stream, 3_000_000)
+    row = gpuprof.stats(bins=True)["on the GPU"]
+    assert row.gpu.bins is not None
+    assert row.host.bins is not None
+    ((place, count),) = row.gpu.bins
+    assert count == 1
+    assert math.ldexp(1 + place % 64 / 64, place // 64 - 30) == pytest.approx(3.0, rel=1 / 64)
+    fake.stream_destroy(stream)
 
 
 def test_bins_of_more_samples_than_are_kept_one_by_one() -> None:

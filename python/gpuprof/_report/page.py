@@ -34,7 +34,7 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{padding:.25rem .6rem;border-bottom:1px solid var(--line);text-align:right;
 vertical-align:top;white-space:nowrap}
 th{background:var(--card)}.left{text-align:left}
-td.name{white-space:normal;min-width:9rem;max-width:26rem}
+td.name{white-space:normal;min-width:15rem;max-width:26rem}
 .sorted td.name,.sorted th:first-child{position:sticky;left:0}
 .sorted td.name{background:var(--back)}
 th button{all:unset;cursor:pointer;font-weight:600}
@@ -49,9 +49,10 @@ details{border:1px solid var(--line);border-radius:6px;padding:.4rem .7rem;margi
 overflow-x:auto}
 summary{cursor:pointer}details td{white-space:normal}
 svg{max-width:100%;height:auto}
-.drawing{overflow-x:auto}.drawing svg{background:#fff;color:#1c2126}
+.drawing{overflow-x:auto}.drawing svg{max-width:none}
+.drawing svg,.plot svg{background:#fff;color:#1c2126}
 ul{padding-left:1.2rem}
-@media (max-width:40rem){body{padding:.6rem}td.name{max-width:11rem}}
+@media (max-width:40rem){body{padding:.6rem}td.name{min-width:9rem;max-width:11rem}}
 """
 
 # Rows are sorted among those of one parent, by the number or the text of a cell; cells without

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpuprof._common.units import byte_size, duration, interval_text
@@ -140,9 +140,11 @@ def graphs_part(graphs: Iterable[tuple[str, Any]]) -> str:
 
 
 def history_part(history: Any) -> str:
-    """Return the plot of each series of a history."""
-    series = history.series
-    names = [*series] if isinstance(series, Mapping) else [each.name for each in series]
-    return "".join(
-        f'<h3>{escaped(name)}</h3><div class="plot">{history.to_svg(name)}</div>' for name in names
-    )
+    """Return the plot of each series of a history, with what was found below it."""
+    parts = []
+    for each in history.series:
+        # What comes before the element is a declaration, which has no place inside a page.
+        _, begin, rest = history.to_svg(each.name).partition("<svg")
+        plot = f'<div class="plot">{begin}{rest}</div>'
+        parts.append(f"<h3>{escaped(each.name)}</h3>{plot}{notes(each.facts())}")
+    return "".join(parts)
