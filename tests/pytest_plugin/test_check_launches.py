@@ -40,7 +40,7 @@ def fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
             arguments=MARKER_ARGUMENTS,
             comparisons=1,
             warn=lambda warning: pytest.fail(str(warning)),
-            say=lambda text: None,
+            say=print,
         )
 
     return make
