@@ -38,7 +38,7 @@ class InstructionCounter {
   void close() noexcept;
 
  private:
-  int file_ = -1;
+  [[maybe_unused]] int file_ = -1;  // of Linux alone
   int error_ = 0;
 };
 

@@ -18,6 +18,7 @@ import pytest
 import gpuprof
 from gpuprof import errors
 from gpuprof._graphs import view
+from gpuprof._graphs.signature import signature_of
 from tests.fake_driver.control import FakeCuda
 from tests.support.graph_nodes import chain
 from tests.support.processes import check_python
@@ -265,6 +266,20 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "GraphStats": (lambda: STATS.graphs[0], lambda each: each.to_dict()),
     "GraphTimings": (lambda: gpuprof.GraphTimings([(("a",), 1.0), (("b",), None)]), dict),
     "GraphedStats": (lambda: STATS, lambda stats: stats.to_dict()),
+    "GraphSignature": (
+        lambda: signature_of(nodes_of_a_graph()),
+        lambda signature: (str(signature), signature.launches),
+    ),
+    "InstructionDecision": (
+        lambda: gpuprof.InstructionDecision(gpuprof.Verdict.SAME, 1e6, 1e6, 1.0, 0.03, 3, "rule"),
+        lambda decision: decision.to_dict(),
+    ),
+    "Instructions": (lambda: gpuprof.Instructions((1.0, 2.0)), lambda found: found.to_dict()),
+    "LaunchDecision": (
+        lambda: gpuprof.LaunchDecision(gpuprof.Verdict.LAUNCHES, 1, 2, "+1 k", 3, "rule"),
+        lambda decision: decision.to_dict(),
+    ),
+    "Launches": (lambda: gpuprof.Launches({"k": 2}, 1), lambda launches: launches.to_dict()),
     "MemoryDecision": (
         lambda: gpuprof.MemoryDecision(gpuprof.Verdict.MEMORY, 1, 2, 0.05, 3, "rule"),
         lambda decision: decision.to_dict(),

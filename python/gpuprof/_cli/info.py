@@ -16,6 +16,7 @@ from typing import Any
 import gpuprof._core as _core
 from gpuprof._common import nvml as common_nvml
 from gpuprof._common import peaks as common_peaks
+from gpuprof._common.instructions import reason_of
 from gpuprof._common.machine import FRAMEWORKS, cuda_version, driver_release, installed
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import byte_size, rate
@@ -45,6 +46,7 @@ def collect() -> dict[str, Any]:
             "version": VERSION,
             "gpuprof": _or_reason(lambda: dict(_core.build_info())),
             "python": _python(),
+            "instructions": _or_reason(_instructions),
             "driver": driver,
             "devices": devices,
             "nvml": _or_reason(lambda: _nvml_section(devices if isinstance(devices, list) else [])),
@@ -96,6 +98,13 @@ def _python() -> dict[str, Any]:
     }
 
 
+def _instructions() -> dict[str, Any]:
+    counter = _core._InstructionCounter()
+    counter.close()
+    reason = reason_of(counter.error) if counter.error else ""
+    return {"available": not reason, "reason": reason}
+
+
 def _nvml_section(devices: list[dict[str, Any]]) -> dict[str, Any]:
     try:
         nvml = common_nvml.opened()
@@ -143,6 +152,7 @@ def render(info: dict[str, Any]) -> str:
     entries = [
         ("gpuprof", _build_line(info["gpuprof"])),
         ("python", _python_line(info["python"])),
+        ("instructions", _instruction_line(info["instructions"])),
         *_driver_lines(info["driver"]),
         *_device_lines(info["devices"]),
         *_nvml_lines(info["nvml"]),
@@ -170,6 +180,11 @@ def _build_line(build: dict[str, Any]) -> str:
 def _python_line(python: dict[str, Any]) -> str:
     gil = "" if python["gil"] else ", free-threaded"
     return f"{python['version']} ({python['implementation']}{gil}, {python['platform']})"
+
+
+def _instruction_line(counter: dict[str, Any]) -> str:
+    text = "counted by benchmarks on the CPU's clock"
+    return _unknown(counter) or (f"not counted: {counter['reason']}" if counter["reason"] else text)
 
 
 def _driver_lines(driver: dict[str, Any]) -> list[tuple[str, str]]:

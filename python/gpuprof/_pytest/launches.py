@@ -96,8 +96,9 @@ class LaunchChecks:
             result = replace(result, launches=counted)
         if result.launches is None:
             why = [text for text in result.warnings if text.startswith(_NOT_COUNTED)]
-            reason = why or list(result.warnings) or ["it gives no GPU any work"]
-            message = f"check_launches: {'; '.join(reason)}"
+            on_cpu = result.clock == "cpu"
+            reason = why or ["it gives no GPU any work" if on_cpu else "its graph tells nothing"]
+            message = f"check_launches: {reason[0]}"
             raise InvalidStateError(message)
         return replace(result, warnings=())  # they are about the time
 
