@@ -10,7 +10,7 @@ BENCHMARKS := timing_scope_overhead timing_scope_parts timing_import timing_accu
   graphs_callable graphs_training graphs_breaks kernels_attribution benchmark_accuracy \
   benchmark_verdicts
 
-.PHONY: build test lint gpu gpu-build gpu-test docs clean
+.PHONY: build test lint gpu gpu-build gpu-test docs notebook clean
 
 build:
 	$(PYTHON) -m pip install '.[test]'
@@ -47,6 +47,11 @@ gpu: gpu-build
 
 docs:
 	$(PYTHON) -m sphinx -W --keep-going -b html docs docs/_build
+
+# Runs docs/notebook.ipynb with the installed gpuprof and keeps its output; best on a GPU.
+notebook:
+	cd docs && $(PYTHON) -c 'from nbclient.cli import main; main()' --inplace notebook.ipynb
+	rm -f docs/notebook.json.gz
 
 clean:
 	rm -rf build docs/_build .pytest_cache .mypy_cache .ruff_cache

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import gpuprof
+from gpuprof import compat
 from tests.support.callables import twice
 from tests.support.scenarios import Stage, scenario
 from tests.support.stand_in_cupy import installed
@@ -169,3 +170,22 @@ def graphed_calls(stage: Stage) -> None:
         fast = gpuprof.make_graphed_callable(out.copy, ())
         assert fast().tolist() == [6]
         fast.launch()
+
+
+@scenario
+def events_and_graphs_of_torchs_names(stage: Stage) -> None:
+    start, end = compat.Event(enable_timing=True), compat.Event(enable_timing=True)
+    g = compat.CUDAGraph()
+    try:
+        start.record(stage.stream)
+        stage.work()
+        end.record(stage.stream)
+        end.wait(stage.stream)
+        end.synchronize()
+        assert end.query()
+        assert start.elapsed_time(end) > 0.019
+        with compat.graph(g, stream=stage.stream):
+            stage.work()
+        g.replay()
+    finally:
+        g.reset()

@@ -59,14 +59,17 @@ def push(
     TypeError, ValueError
         An argument is not what `gpuprof.annotate` takes.
     """
-    _check_name(name)
+    if type(name) is not str:
+        _check_name(name)
     if color is None and category is None and payload is None and domain is None and args is None:
         annotation = _core.annotate(name)  # one object for each name
     else:
         annotation = _core.annotate(
             name, color=color, category=category, payload=payload, domain=domain, args=args
         )
-    ranges = _pushed.of.setdefault(domain, [])
+    ranges = _pushed.of.get(domain)
+    if ranges is None:
+        ranges = _pushed.of[domain] = []
     annotation.__enter__()
     ranges.append(annotation)
     return len(ranges) - 1
@@ -91,10 +94,7 @@ def pop(domain: str | None = None) -> int:
         _warn_of_pop(domain)
         return -1
     ranges.pop().__exit__(None, None, None)
-    depth = len(ranges)
-    if not ranges:  # domains may be many
-        _pushed.of.pop(domain, None)
-    return depth
+    return len(ranges)
 
 
 def _check_name(name: object) -> None:
