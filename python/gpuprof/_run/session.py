@@ -46,7 +46,7 @@ class Wishes(NamedTuple):
 
     def complaint(self) -> str | None:
         """Return why one of the paths cannot be written to, while there is no program to lose."""
-        for option, path in (("--stats", self.stats), ("--html", self.html)):
+        for option, path in (("-o", self.trace), ("--stats", self.stats), ("--html", self.html)):
             folder = Path(path).parent if path else None
             if path and Path(path).is_dir():
                 return f"{option}: expected a file, got the folder {path}"
@@ -130,8 +130,8 @@ class Session:
         out = sys.__stderr__
         with contextlib.suppress(Exception):  # the interpreter flushes again, and says it
             sys.stdout.flush()  # what the program printed stands above the table
-        found = self._collect(out)
         _say(out, f"gpuprof: {self._wishes.program} ran for {seconds:.2f} s")
+        found = self._collect(out)
         for pattern in unmatched:
             _say(out, f"gpuprof: no function that ran matches --scopes {pattern!r}")
         _show(out, found)
