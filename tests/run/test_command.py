@@ -5,13 +5,15 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.programs import counts, measured, script
+from tests.support.processes import SETUP_CUDA
+from tests.support.programs import counts, measured, rows, script
 
 WORK = """
 import sys
@@ -76,8 +78,9 @@ def test_what_cannot_be_written_at_the_end_leaves_the_exit_code(tmp_path: Path) 
 
 
 def test_a_trace_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "t.json")
     name = script(tmp_path, WORK)
-    done = measured(tmp_path, "-o", "missing/t.json", name, program=name)
+    done = measured(tmp_path, "-o", "t.json", name, program=name)
     assert done.status == 0
     assert "cannot write the trace" in done.err
     assert "work" in done.report
@@ -89,6 +92,7 @@ def test_a_trace_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     [
         (["missing.py"], "can't open file 'missing.py': [Errno 2] No such file or directory"),
         (["--stats", "missing/s.json", "script.py"], "make that folder first"),
+        (["-o", "missing/t.json", "script.py"], "make that folder first"),
         (["--stats", ".", "script.py"], "expected a file, got the folder"),
         (["-o", "%x.json", "script.py"], "'%x' in '%x.json' is no pattern"),
         (["--watch", "-1", "script.py"], "expected a whole number from 0 to 100"),
@@ -164,3 +168,33 @@ def test_the_report_is_a_page(tmp_path: Path) -> None:
     text = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "<html" in text
     assert "work" in text
+
+
+def test_a_gpu_that_is_never_done_is_not_waited_for_after_a_failure(
+    tmp_path: Path, fake_path: Path
+) -> None:
+    root = Path(__file__).parents[2]
+    setup = f"import sys\nsys.path.insert(0, {str(root)!r})\n{SETUP_CUDA}"
+    body = """
+with gpuprof.timer("done", stream=stream):
+    pass
+fake.complete(stream)
+with gpuprof.timer("hangs", stream=stream):
+    fake.work(stream, 10**15)
+raise ValueError("the program fails")
+"""
+    name = script(tmp_path, setup + body)
+    done = measured(
+        tmp_path,
+        *("-o", "t.json", "--stats", "s.json", name),
+        program=name,
+        GPUPROF_CUDA_DRIVER=str(fake_path),
+    )
+    assert done.status == 1
+    assert "the program fails" in done.err
+    found = rows(tmp_path / "s.json")
+    assert found["done"]["gpu"]["count"] == 1
+    assert found["hangs"]["pending"] == 1
+    assert not (tmp_path / "t.json").exists()
+    assert (tmp_path / "t.json.part").is_file()
+    assert "t.json.part" in done.report

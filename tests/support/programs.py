@@ -35,7 +35,12 @@ def start(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[s
     return subprocess.Popen(
         [sys.executable, *arguments],
         cwd=folder,
-        env=environment(None, PYTHONIOENCODING="utf-8", CUDA_VISIBLE_DEVICES="", **variables),
+        env=environment(
+            variables.pop("GPUPROF_CUDA_DRIVER", None),
+            PYTHONIOENCODING="utf-8",
+            CUDA_VISIBLE_DEVICES="",
+            **variables,
+        ),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

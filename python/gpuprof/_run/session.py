@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import importlib
+import importlib.util
 import os
 import sys
 import time
@@ -46,23 +46,22 @@ class Wishes(NamedTuple):
 
     def complaint(self) -> str | None:
         """Return why one of the paths cannot be written to, while there is no program to lose."""
-        for option, path in (("--stats", self.stats), ("--html", self.html)):
+        for option, path in (("-o", self.trace), ("--stats", self.stats), ("--html", self.html)):
             folder = Path(path).parent if path else None
             if path and Path(path).is_dir():
                 return f"{option}: expected a file, got the folder {path}"
             if folder and not (folder.is_dir() and os.access(folder, os.W_OK)):
                 return f"{option}: cannot write into {folder}: make that folder first"
-        if self.html and not _can_report():
+        if self.html and not _has_report():
             return "--html: this build of gpuprof has no HTML report"
         return None
 
 
-def _can_report() -> bool:
+def _has_report() -> bool:
     try:
-        importlib.import_module(_HTML)
+        return importlib.util.find_spec(_HTML) is not None
     except ModuleNotFoundError:
         return False
-    return True
 
 
 class Session:
@@ -115,6 +114,8 @@ class Session:
             return
         try:
             self._finish()
+        except Exception as error:  # a traceback here would look like the program's own
+            _say(sys.__stderr__, f"gpuprof: no report: {type(error).__name__}: {error}")
         finally:
             if isinstance(self._failure, KeyboardInterrupt):
                 _end_by_interrupt()
@@ -130,8 +131,8 @@ class Session:
         out = sys.__stderr__
         with contextlib.suppress(Exception):  # the interpreter flushes again, and says it
             sys.stdout.flush()  # what the program printed stands above the table
-        found = self._collect(out)
         _say(out, f"gpuprof: {self._wishes.program} ran for {seconds:.2f} s")
+        found = self._collect(out)
         for pattern in unmatched:
             _say(out, f"gpuprof: no function that ran matches --scopes {pattern!r}")
         _show(out, found)

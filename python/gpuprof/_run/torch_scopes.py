@@ -118,6 +118,7 @@ class TorchScopes:
             if not is_compiling():
                 self._leave(module, sys.exc_info())
 
+        _keep_from_compiler(before, after, *_METHODS)
         first = module_hooks.register_module_forward_pre_hook(before)
         self._undo.append(first.remove)
         last = module_hooks.register_module_forward_hook(after, always_call=True)
@@ -219,6 +220,7 @@ class TorchScopes:
             if not is_compiling():
                 self._end_step(optimizer)
 
+        _keep_from_compiler(before, after)
         first = optimizers.register_optimizer_step_pre_hook(before)
         self._undo.append(first.remove)
         last = optimizers.register_optimizer_step_post_hook(after)
@@ -262,6 +264,7 @@ class TorchScopes:
             with scope:
                 return original(*arguments, **options)
 
+        _keep_from_compiler(backward)
         self._replace(torch.autograd, "backward", backward)
 
     def _hook_loader(self) -> None:
@@ -292,6 +295,7 @@ class TorchScopes:
                 local.is_loading = False
             raise end
 
+        _keep_from_compiler(wait_for_batch)
         self._replace(batches, "__next__", wait_for_batch)
 
     def _replace(self, owner: Any, name: str, wrapper: Any) -> None:
@@ -303,6 +307,18 @@ class TorchScopes:
 
         setattr(owner, name, wrapper)
         self._undo.append(restore)
+
+
+def _keep_from_compiler(*functions: Callable[..., Any]) -> None:
+    """Have torch.compile not compile what runs of these between the graphs of a region.
+
+    It would ask whether it is compiling while it does so, and leave the scopes out.
+    """
+    frames = getattr(getattr(loaded.torch()._C, "_dynamo", None), "eval_frame", None)
+    skip = getattr(frames, "skip_code", None)
+    if skip is not None:
+        for function in functions:
+            skip(function.__code__)
 
 
 def _inside(module: Any) -> Any:
@@ -355,3 +371,14 @@ class _Names:
         name = kind if place == 0 else f"{kind}#{place + 1}"
         self._tops[id(module)] = reference, name
         return name
+
+
+_METHODS: tuple[Any, ...] = (
+    _inside,
+    *(
+        function
+        for owner in (_Entry, _Names, TorchScopes)
+        for function in vars(owner).values()
+        if hasattr(function, "__code__")
+    ),
+)
