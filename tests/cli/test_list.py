@@ -1,4 +1,4 @@
-"""``gpuprof list``, and ``gpuprof compare --format csv``: what is saved, for people and programs."""
+"""``gpuprof list``, and ``gpuprof compare --format csv``: for people and for programs."""
 
 from __future__ import annotations
 

@@ -372,7 +372,7 @@ def finished_guard(fake: FakeCuda) -> gpuprof.GraphCaptureGuard:
 
 
 def fixture_of_a_test() -> gpuprof.GpuBenchmark:
-    settings: Any = SimpleNamespace(compare=None, disabled=True)
+    settings: Any = SimpleNamespace(compare=None, disabled=True, measuring={})
     return gpuprof.GpuBenchmark(
         key="test_a",
         settings=settings,

@@ -112,6 +112,17 @@ def test_new_tests_and_other_machines_are_not_checked(project: Project) -> None:
     project.run(COMPARE, expression, "test_new.py").assert_outcomes(passed=2)
 
 
+def test_runs_of_another_mode_in_the_baseline_are_left_out(project: Project) -> None:
+    project.pytester.makepyfile(TESTS)
+    project.on_gpu(0.1, mode="isolated")
+    project.save_runs(3)
+    project.on_gpu(1.0)
+    project.run("--gpu-benchmark-save=main").assert_outcomes(passed=2)
+    project.run(COMPARE, "--gpu-benchmark-compare-fail=min:5%").assert_outcomes(passed=2)
+    project.on_gpu(1.2)
+    project.run(COMPARE, "--gpu-benchmark-compare-fail=min:5%").assert_outcomes(failed=2)
+
+
 def test_without_something_to_compare_with_it_is_a_usage_error(project: Project) -> None:
     project.pytester.makepyfile(TESTS)
     for more, said in (

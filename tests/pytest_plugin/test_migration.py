@@ -16,7 +16,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.processes import environment
+from gpuprof._pytest.options import OPTIONS, REFUSED
+from gpuprof._pytest.view import COLUMNS as VIEW_COLUMNS
+from gpuprof._pytest.view import SORT
+from tests.support.processes import ROOT, environment
 
 TESTS = '''
 """How long waiting takes."""
@@ -73,6 +76,7 @@ def test_without_a_benchmark():
 '''
 ALL = 5
 COLUMNS = ["min", "max", "mean", "stddev", "median", "iqr", "outliers", "ops", "rounds"]
+PYTEST_BENCHMARKS_COLUMNS = {*COLUMNS, "iterations", "name", "fullname"}
 
 
 @dataclass
@@ -224,6 +228,22 @@ def test_both_fail_for_the_same_regression(suites: tuple[Suite, Suite]) -> None:
         assert counted(passes) == ["2 passed", "3 deselected"]
         without = suite.run("--benchmark-compare-fail=min:50%", "-k", "test_sum")
         assert without.returncode == 4
+
+
+def test_each_of_pytest_benchmarks_options_is_taken_or_refused_and_on_the_page(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("pytest_benchmark")
+    done = run_pytest(tmp_path, "-p", "pytest_benchmark.plugin", "--help")
+    theirs = set(re.findall(r"--benchmark-([a-z-]+)", done.stdout))
+    assert len(theirs) > 30
+    assert theirs <= {*(option.name for option in OPTIONS), *REFUSED}
+    page = (ROOT / "docs" / "coming_from_pytest_benchmark.md").read_text(encoding="utf-8")
+    table = page.partition("## The options")[2].partition("## The command")[0]
+    for name in theirs:
+        assert f"`{name}" in table or name.startswith("cprofile-"), name
+    for name in (*VIEW_COLUMNS, *SORT):
+        assert f"`{name}`" in table or name in PYTEST_BENCHMARKS_COLUMNS, name
 
 
 def test_both_plugins_work_in_one_session(tmp_path: Path) -> None:

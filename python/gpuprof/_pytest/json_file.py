@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._core import build_info
+from gpuprof._pytest.options import time_text
 from gpuprof._pytest.settings import REPORTED
 from gpuprof._results.decision import Decision
 from gpuprof._results.figures import figures
@@ -120,3 +121,11 @@ def commit_info(folder: Path) -> dict[str, Any]:
         found["branch"] = git("rev-parse", "--abbrev-ref", "HEAD")
         found["dirty"] = bool(git("status", "--porcelain", "--untracked-files=no"))
     return found
+
+
+def name_of_commit(folder: Path) -> str:
+    """Name a baseline: a commit's runs share one, those of uncommitted changes have one each."""
+    commit, now = commit_info(folder), time_text()
+    if commit["id"] is None:
+        return f"unversioned_{now}"
+    return f"{commit['id']}_{now}_uncommitted-changes" if commit["dirty"] else str(commit["id"])

@@ -127,11 +127,13 @@ class Judge:
 
     def _regressions(self, decision: Decision | None, results: Sequence[BenchResult]) -> list[str]:
         """Return what the expressions say that fail for all the results."""
-        # Times of other GPUs or in other modes say nothing about the code.
-        if decision is None or decision.verdict is Verdict.INCOMPARABLE:
+        if decision is None or not self.settings.fail_expressions:
             return []
-        base, name = self._base(results[-1]), str(self.settings.compare)
-        if not base:
+        from gpuprof._results.verdict import comparable
+
+        # Times of other GPUs or in other modes say nothing about the code.
+        base, name = comparable(self._base(results[-1]), results[-1]), str(self.settings.compare)
+        if not base or decision.verdict is Verdict.INCOMPARABLE:
             return []
         found = [each.failure(base, results, name) for each in self.settings.fail_expressions]
         return [text for text in found if text is not None]

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -59,9 +60,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Read the settings; on the controller, listen to the tests' reports."""
     config.addinivalue_line("markers", _MARKER_HELP)
-    config.stash[SETTINGS] = read_settings(config)
+    config.stash[SETTINGS] = read_settings(config, _name_of_commit)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Controller(config), "gpuprof-results")
+
+
+def _name_of_commit(folder: Path) -> str:
+    from gpuprof._pytest.json_file import name_of_commit
+
+    return name_of_commit(folder)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

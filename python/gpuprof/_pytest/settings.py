@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -94,8 +94,11 @@ class Settings:
         return Baselines(self.storage).runs(self.compare) if self.compare else {}
 
 
-def read_settings(config: pytest.Config) -> Settings:
-    """Read options and ini keys; raise a usage error if one has an invalid value."""
+def read_settings(config: pytest.Config, name_of_commit: Callable[[Path], str]) -> Settings:
+    """Read options and ini keys; raise a usage error if one has an invalid value.
+
+    `name_of_commit` names a baseline after the commit of a folder.
+    """
 
     def path(name: str) -> Path | None:
         value, start = options.text(config, name)
@@ -109,7 +112,7 @@ def read_settings(config: pytest.Config) -> Settings:
     save = options.text(config, "save")[0]
     # Only the controller saves, and only at the end: workers need no name.
     if save is None and options.switch(config, "autosave") and not worker and not disabled:
-        save = _name_of_commit(config.rootpath)
+        save = name_of_commit(config.rootpath)
     expressions, fail_on = _expressions(config), options.text(config, "fail-on")[0]
     # Those who name a figure mean that figure; a verdict fails besides if it is named, too.
     verdicts = _fail_on(NEVER if expressions and fail_on is None else fail_on)
@@ -156,16 +159,6 @@ def _is_disabled(config: pytest.Config) -> bool:
         raise pytest.UsageError(message)
     variable = os.environ.get("GPUPROF_DISABLE", "").strip().lower()
     return disabled or variable in {"1", "true", "on", "yes"}
-
-
-def _name_of_commit(folder: Path) -> str:
-    """Name a baseline: a commit's runs share one, those of uncommitted changes have one each."""
-    from gpuprof._pytest.json_file import commit_info
-
-    commit, now = commit_info(folder), options.time_text()
-    if commit["id"] is None:
-        return f"unversioned_{now}"
-    return f"{commit['id']}_{now}_uncommitted-changes" if commit["dirty"] else str(commit["id"])
 
 
 def _saved_last(storage: Path) -> str | None:

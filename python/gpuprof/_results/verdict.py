@@ -92,7 +92,7 @@ def judge(
         side = "no baseline run has" if not base else "no new run has"
         return Decision(Verdict.NODATA, rule=f"{side} a result of this benchmark")
     warnings: list[str] = []
-    alike = [run for run in base if difference(run, new[-1]) is None]
+    alike = comparable(base, new[-1])
     odd = next((run for run in new if difference(run, new[-1]) is not None), None)
     if odd is not None:
         rule = f"the new runs cannot be taken together: {difference(odd, new[-1])}"
@@ -110,6 +110,11 @@ def judge(
             return Decision(Verdict.NODATA, rule=_why_unusable(side, runs))
     warnings += _changes(old, now)
     return _decide(old, now, threshold, P_LIMIT / comparisons, warnings)
+
+
+def comparable(base: Sequence[BenchResult], new: BenchResult) -> list[BenchResult]:
+    """Return the baseline's results that were measured as `new` was, on a machine of its kind."""
+    return [run for run in base if difference(run, new) is None]
 
 
 def confirm(
