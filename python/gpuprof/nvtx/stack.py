@@ -111,7 +111,7 @@ def _warn_of_pop(domain: str | None) -> None:
         f"{'gpuprof' if domain is None else domain!r}; call push() first, on the same thread"
     )
     _warnings.append(message)
-    warnings.warn(message, RuntimeWarning, stacklevel=4)
+    warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
 def name_thread(name: str, tid: int | None = None) -> None:

@@ -19,6 +19,7 @@ _PROGRAM = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
 import gpuprof
+from gpuprof.compat.torch import nvtx
 from tests.gpu.support.kernels import Spin, device
 gpu = device()
 stream = gpu.stream()
@@ -32,6 +33,11 @@ with gpuprof.annotate("around"):
     launch(30)
 with gpuprof.timer("chosen by a scope", stream=stream):
     launch(40)
+nvtx.range_push("pushed as in torch")
+launch(50)
+nvtx.range_pop()
+with gpuprof.annotate("with an array", payload=[1, 2, 3]):
+    launch(60)
 print("is a tool attached:", gpuprof.nvtx.is_tool_attached())
 """
 
@@ -62,9 +68,14 @@ def profiled(include: str) -> list[dict[str, str]]:
     return [row for row in rows if row.get("Kernel Name")]  # the line of units has none
 
 
-@pytest.mark.parametrize("name", ["chosen", "chosen by a scope"])
+@pytest.mark.parametrize("name", ["chosen", "chosen by a scope", "with an array"])
 def test_a_kernel_is_selected_by_the_range_around_its_launch(name: str) -> None:
     (row,) = profiled(f"gpuprof@{name}/")
+    assert row["Kernel Name"].startswith("spin")
+
+
+def test_a_kernel_is_selected_by_a_range_of_torchs_names_in_the_domain_without_a_name() -> None:
+    (row,) = profiled("pushed as in torch/")
     assert row["Kernel Name"].startswith("spin")
 
 
