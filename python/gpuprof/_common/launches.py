@@ -7,6 +7,7 @@ names, and shown by short ones.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -171,9 +172,9 @@ def _check_type(other: object) -> None:
 def counted(names: Iterable[str]) -> dict[str, int]:
     """Count kernels by name, in the order in which they first come."""
     found: dict[str, int] = {}
-    for name in names:
+    for name, count in Counter(names).items():
         stored = _stored(name) if name else UNNAMED
-        found[stored] = found.get(stored, 0) + 1
+        found[stored] = found.get(stored, 0) + count
     return found
 
 

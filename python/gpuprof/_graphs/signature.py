@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuprof._common.launches import Launches, counted
 from gpuprof._graphs import view
-from gpuprof._graphs.nodes import Nodes, in_order
+from gpuprof._graphs.nodes import Nodes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -92,6 +92,6 @@ def launches_of(nodes: Nodes) -> Launches:
 
 
 def _all(nodes: Nodes) -> Iterator[GraphNode]:
-    for node in in_order(nodes):
+    for node in nodes:
         yield node
         yield from _all(node.children)
