@@ -198,3 +198,43 @@ raise ValueError("the program fails")
     assert not (tmp_path / "t.json").exists()
     assert (tmp_path / "t.json.part").is_file()
     assert "t.json.part" in done.report
+
+
+def test_after_a_broken_driver_what_was_read_before_is_there(
+    tmp_path: Path, fake_path: Path
+) -> None:
+    root = Path(__file__).parents[2]
+    setup = f"import sys\nsys.path.insert(0, {str(root)!r})\n{SETUP_CUDA}"
+    body = """
+with gpuprof.timer("good", stream=stream):
+    fake.work(stream, 1000)
+gpuprof.flush()
+with gpuprof.timer("bad", stream=stream):
+    fake.trap(stream)
+    try:
+        fake.stream_synchronize(stream)  # which tells the program
+    except AssertionError:
+        pass
+raise ValueError("the program fails")
+"""
+    name = script(tmp_path, setup + body)
+    done = measured(
+        tmp_path,
+        *("-o", "t.json", "--stats", "s.json", name),
+        program=name,
+        GPUPROF_CUDA_DRIVER=str(fake_path),
+    )
+    assert done.status == 1
+    found = rows(tmp_path / "s.json")
+    assert found["good"]["gpu"]["count"] == 1
+    assert found["bad"]["failed"] == 1
+    assert (tmp_path / "t.json").is_file()
+
+
+def test_a_torch_that_is_not_known_is_a_warning(tmp_path: Path) -> None:
+    script(tmp_path, "get_default_dtype = nn = None\n", "torch.py")
+    name = script(tmp_path, WORK + "import torch\nprint(torch.nn)\n")
+    done = measured(tmp_path, name, program=name)
+    assert (done.status, done.out) == (0, "None\n")
+    assert done.err.count("torch has no scopes any more") == 1
+    assert "work" in done.report

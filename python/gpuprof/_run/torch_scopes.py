@@ -8,6 +8,7 @@ imports torch. A failure ends the scopes, not the program.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
@@ -94,6 +95,9 @@ class TorchScopes:
 
     def _fail(self, error: Exception) -> None:
         self.detach()
+        while self._local.stack:
+            with contextlib.suppress(Exception):
+                self._local.stack.pop().scope.__exit__(*_ENDED)
         message = f"gpuprof run: torch has no scopes any more: {type(error).__name__}: {error}"
         try:
             warnings.warn(message, RuntimeWarning, stacklevel=3)
