@@ -1,0 +1,218 @@
+"""The rule of a verdict on stored runs, applied to one level of a run: its median or lower decile.
+
+`_results.verdict` says what the rule is, and which level decides.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gpuprof._common.units import percent, percent_change
+from gpuprof._results import noise_floor, statistics
+from gpuprof._results.decision import Decision, Verdict
+from gpuprof._results.level import (
+    CONFIDENCE,
+    MEDIAN,
+    half_of,
+    interval_ms,
+    level_log,
+    level_ms,
+    share_near,
+)
+from gpuprof._results.noise_floor import Floor, exp, floor_of, least_floor
+from gpuprof._results.result import BenchResult
+from gpuprof._results.statistics import mann_whitney, student_quantile
+
+_IS_A_STATE = 0.2  # of a baseline run's samples
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the rule says of one level; `raised` tells that noise raised the floor."""
+
+    decision: Decision
+    raised: bool
+
+
+def look(
+    base: list[BenchResult],
+    new: list[BenchResult],
+    threshold: float | None,
+    p_limit: float,
+    quantile: float = MEDIAN,
+) -> Look:
+    """Apply the rule to this quantile of the runs."""
+    base_logs = [level_log(run, quantile) for run in base]
+    middle = statistics.median(base_logs)
+    least, named, refused = least_floor(base, threshold, quantile)
+    change = statistics.median([level_log(run, quantile) for run in new]) - middle
+    seen = floor_of(base, new, base_logs, change, least=(least, named), quantile=quantile)
+    quiet = _without_the_machine(base, new, (least, named), quantile)
+    # What the machine did may have spread the runs of the baseline, too.
+    used = min(seen, *quiet, key=lambda each: each.floor) if quiet else seen
+    floor, limit, why = used.floor, used.limit, f"{percent(used.floor)} ({used.why})"
+    p_value = mann_whitney(
+        _samples(base, used.share, quantile), _samples(new, used.share, quantile)
+    )
+    ratio = exp(change)
+    in_cycles = _change_in_cycles(base, new, quantile) if abs(change) > limit else None
+    nearest = _nearest(new, change, quantile) - middle
+    taken = f"{_OF[quantile == MEDIAN]} {percent_change(ratio)} time"
+    if abs(change) < limit / 2 or change == 0.0:
+        verdict = Verdict.SAME
+        rule = f"{taken}: less than half the noise floor of {why}"
+    elif abs(change) <= limit:
+        verdict = Verdict.AMBIGUOUS
+        rule = f"{taken}: between half and all of the noise floor of {why}"
+    elif p_value >= p_limit:
+        verdict, rule = Verdict.AMBIGUOUS, vetoed(ratio, floor, p_value, p_limit)
+    elif in_cycles is not None and abs(in_cycles) < limit / 2:
+        verdict = Verdict.AMBIGUOUS
+        rule = (
+            f"clock: {taken} but {percent_change(exp(in_cycles))} cycles, for the SM clock was "
+            f"{_clock(new):,.0f} MHz in place of {_clock(base):,.0f} MHz"
+        )
+    elif quiet and math.copysign(1.0, change) * quiet[-1].change <= limit:
+        verdict = Verdict.AMBIGUOUS
+        rule = (
+            f"the machine: {taken}, but "
+            f"{percent_change(exp(quiet[-1].change))} without what the machine did: "
+            f"{noise_floor.in_words(base, new)}"
+        )
+    elif _wander(new) and math.copysign(1.0, change) * nearest < limit / 2:
+        verdict = Verdict.AMBIGUOUS
+        rule = (
+            f"{taken}, more than the noise floor of {why}, but the "
+            f"samples of the new run wander: the interval of its {_NAMES[quantile == MEDIAN]} "
+            f"begins at {percent_change(exp(nearest))}"
+        )
+    elif quantile != MEDIAN and _is_a_state(base, middle + change, limit / 2):
+        verdict = Verdict.AMBIGUOUS
+        rule = (
+            f"{taken}, more than the noise floor of {why}, but a run of the baseline "
+            "has been as slow or fast for part of its samples"
+        )
+    else:
+        verdict = Verdict.SLOW if change > 0 else Verdict.FAST
+        rule = f"{taken}: more than the noise floor of {why}"
+    warnings = [refused] if refused else []
+    raised = floor > least
+    if floor > 2 * least:
+        warnings.append(f"the baseline is noisy: only changes above {percent(floor)} can be told")
+    decision = Decision(
+        verdict,
+        math.exp(middle),
+        math.exp(middle + change),
+        ratio,
+        _interval(base, new, base_logs, change, quantile),
+        floor,
+        p_value,
+        len(base),
+        rule,
+        tuple(warnings),
+    )
+    return Look(decision, raised)
+
+
+_OF = {True: "takes", False: "its lower decile takes"}
+_NAMES = {True: "median", False: "lower decile"}
+
+
+def vetoed(ratio: float, floor: float, p_value: float, limit: float) -> str:
+    return (
+        f"takes {percent_change(ratio)} time, more than the noise floor of {percent(floor)}, "
+        f"but the samples overlap: Mann-Whitney p is {p_value:.2g}, not below {limit:.2g}"
+    )
+
+
+def _is_a_state(base: list[BenchResult], log: float, reach: float) -> bool:
+    """Return whether a baseline run has spent a good part of its time at this level."""
+    return any(share_near(run, log, reach) >= _IS_A_STATE for run in base)
+
+
+def _without_the_machine(
+    base: list[BenchResult], new: list[BenchResult], least: tuple[float, str], quantile: float
+) -> list[Floor]:
+    """Return floors and changes of what is left without shares of what the machine added."""
+    found: list[Floor] = []
+    if base[-1].clock != "cpu" or not noise_floor.are_alike([*base, *new]):
+        return found
+    for share in noise_floor.SHARES:
+        old = noise_floor.levels(base, share, quantile)
+        now = noise_floor.levels(new, share, quantile)
+        if old is None or now is None:
+            return []
+        change = statistics.median(now) - statistics.median(old)
+        floor = floor_of(base, new, old, change, least=least, share=share, quantile=quantile)
+        found.append(floor)
+    return found
+
+
+def _interval(
+    base: list[BenchResult],
+    new: list[BenchResult],
+    base_logs: list[float],
+    change: float,
+    quantile: float,
+) -> tuple[float, float]:
+    """Return the 95 % interval of the ratio: by how runs differ, and never less than in the runs.
+
+    Of a single baseline run it is that of the samples alone, which does not know of drift.
+    """
+    within = max(_half_width(run, quantile) for run in base)
+    within += max(_half_width(run, quantile) for run in new)
+    between = 0.0
+    if len(base) > 1:
+        student = student_quantile(len(base) - 1, 0.5 + CONFIDENCE / 2)
+        # Two new runs are a measurement and its repetition in one process: they count as one.
+        new_runs = len(new) if len(new) > 2 else 1
+        between = statistics.stddev(base_logs) * math.sqrt(1 / len(base) + 1 / new_runs) * student
+    half = max(within, between)
+    return exp(change - half), exp(change + half)
+
+
+def _samples(runs: list[BenchResult], share: float, quantile: float) -> list[float]:
+    """Return all samples, each run's without a share of what the machine added."""
+    found: list[float] = []
+    for run in runs:
+        factor = exp(-share * (noise_floor.took_longer(run) or 0.0)) if share else 1.0
+        found += [factor * sample for sample in half_of(run.samples_ms, quantile)]
+    return found
+
+
+def _half_width(run: BenchResult, quantile: float) -> float:
+    low, high = interval_ms(run, quantile)
+    middle = level_ms(run, quantile)
+    return max(middle - low, high - middle) / middle
+
+
+def _nearest(runs: list[BenchResult], change: float, quantile: float) -> float:
+    """Return the end of the runs' intervals that is the nearer one to the baseline."""
+    ends = [interval_ms(run, quantile)[0 if change > 0 else 1] for run in runs]
+    return statistics.median([math.log(end) if end > 0.0 else -math.inf for end in ends])
+
+
+def _wander(runs: list[BenchResult]) -> bool:
+    return any(run.independent_samples < run.count / 2 for run in runs)
+
+
+def _change_in_cycles(
+    base: list[BenchResult], new: list[BenchResult], quantile: float
+) -> float | None:
+    """Return the change of the levels in clock cycles; None if a clock was not recorded."""
+    levels = []
+    for runs in (base, new):
+        if not all(run.clock_mhz and min(run.clock_mhz) > 0 for run in runs):
+            return None
+        levels.append(statistics.median([math.log(_cycles(run, quantile)) for run in runs]))
+    return levels[1] - levels[0]
+
+
+def _cycles(run: BenchResult, quantile: float) -> float:
+    pairs = zip(run.samples_ms, run.clock_mhz, strict=True)
+    return max(statistics.quantile([ms * mhz for ms, mhz in pairs], quantile), math.ulp(0.0))
+
+
+def _clock(runs: list[BenchResult]) -> float:
+    return statistics.median([statistics.median(run.clock_mhz) for run in runs])
