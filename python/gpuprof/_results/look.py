@@ -24,7 +24,11 @@ from gpuprof._results.noise_floor import Floor, exp, floor_of, least_floor
 from gpuprof._results.result import BenchResult
 from gpuprof._results.statistics import mann_whitney, student_quantile
 
-_IS_A_STATE = 0.2  # of a baseline run's samples
+_VISIT = 0.2  # of a run's samples
+_VISITS = 2
+_BLOCKS = 5
+_STRETCH = 0.05  # of a run's samples
+_BY_CHANCE = 0.001
 
 
 @dataclass(frozen=True)
@@ -41,8 +45,12 @@ def look(
     threshold: float | None,
     p_limit: float,
     quantile: float = MEDIAN,
+    all_of_base: list[BenchResult] | None = None,
 ) -> Look:
-    """Apply the rule to this quantile of the runs."""
+    """Apply the rule to this quantile of the runs.
+
+    `all_of_base` has the runs in other states, too, which no new run differs from.
+    """
     base_logs = [level_log(run, quantile) for run in base]
     middle = statistics.median(base_logs)
     least, named, refused = least_floor(base, threshold, quantile)
@@ -87,11 +95,17 @@ def look(
             f"samples of the new run wander: the interval of its {_NAMES[quantile == MEDIAN]} "
             f"begins at {percent_change(exp(nearest))}"
         )
-    elif quantile != MEDIAN and _is_a_state(base, middle + change, limit / 2):
+    elif any(_changed_within(run, middle, change, limit) for run in new):
         verdict = Verdict.AMBIGUOUS
         rule = (
-            f"{taken}, more than the noise floor of {why}, but a run of the baseline "
-            "has been as slow or fast for part of its samples"
+            f"{taken}, more than the noise floor of {why}, but the new run changed while it was "
+            "measured: a stretch of its samples agrees with the baseline"
+        )
+    elif _is_a_state(all_of_base or base, middle, change, limit):
+        verdict = Verdict.AMBIGUOUS
+        rule = (
+            f"{taken}, more than the noise floor of {why}, but that is a state that runs of the "
+            f"baseline were in, too, for {percent(_VISIT)} of their samples or more"
         )
     else:
         verdict = Verdict.SLOW if change > 0 else Verdict.FAST
@@ -126,9 +140,27 @@ def vetoed(ratio: float, floor: float, p_value: float, limit: float) -> str:
     )
 
 
-def _is_a_state(base: list[BenchResult], log: float, reach: float) -> bool:
-    """Return whether a baseline run has spent a good part of its time at this level."""
-    return any(share_near(run, log, reach) >= _IS_A_STATE for run in base)
+def _changed_within(run: BenchResult, middle: float, change: float, limit: float) -> bool:
+    """Return whether samples at the baseline's level lie together, with few on the way from it."""
+    low, high = exp(middle - limit / 2), exp(middle + limit / 2)
+    there = [low <= sample <= high for sample in run.samples_ms]
+    share = sum(there) / run.count
+    on_the_way = share_near(run, middle + change / 2, abs(change) / 4)
+    clear = share >= _STRETCH and share > 2 * on_the_way
+    return clear and statistics.runs_test(there) < _BY_CHANCE
+
+
+def _is_a_state(base: list[BenchResult], middle: float, change: float, limit: float) -> bool:
+    """Return whether runs of the baseline have been at the new level, and not just on the way.
+
+    It is a state if two runs spent a fifth of their samples there, and less half-way to it.
+    """
+    reach = min(limit / 2, abs(change) / 4)
+    visits = 0
+    for run in base:
+        there = share_near(run, middle + change, reach)
+        visits += there >= _VISIT and there > 2 * share_near(run, middle + change / 2, reach)
+    return visits >= _VISITS
 
 
 def _without_the_machine(
@@ -188,9 +220,35 @@ def _half_width(run: BenchResult, quantile: float) -> float:
 
 
 def _nearest(runs: list[BenchResult], change: float, quantile: float) -> float:
-    """Return the end of the runs' intervals that is the nearer one to the baseline."""
-    ends = [interval_ms(run, quantile)[0 if change > 0 else 1] for run in runs]
-    return statistics.median([math.log(end) if end > 0.0 else -math.inf for end in ends])
+    """Return the end of the runs' intervals that is the nearer one to the baseline.
+
+    Of a few independent samples the order statistics are the smallest and the largest one, which
+    says little; the interval of blocks is narrower then.
+    """
+    sign = math.copysign(1.0, change)
+    ends = []
+    for run in runs:
+        end = interval_ms(run, quantile)[0 if change > 0 else 1]
+        by_order = math.log(end) if end > 0.0 else -math.inf
+        ends.append(sign * max(sign * by_order, sign * _end_of_blocks(run, sign, quantile)))
+    return statistics.median(ends)
+
+
+def _end_of_blocks(run: BenchResult, sign: float, quantile: float) -> float:
+    """Return the end of the 95 % interval from the levels of consecutive blocks of a run.
+
+    These are the batch means of simulations (A. M. Law, "Simulation Modeling and Analysis", section
+    9.5), with quantiles in place of means.
+    """
+    size = run.count // _BLOCKS
+    blocks = [run.samples_ms[size * place : size * (place + 1)] for place in range(_BLOCKS)]
+    values = [statistics.quantile(block, quantile) for block in blocks]
+    if min(values) <= 0.0:
+        return -sign * math.inf
+    logs = [math.log(value) for value in values]
+    error = statistics.stddev(logs) / math.sqrt(_BLOCKS)
+    reach = student_quantile(_BLOCKS - 1, 0.5 + CONFIDENCE / 2) * error
+    return math.fsum(logs) / _BLOCKS - sign * reach
 
 
 def _wander(runs: list[BenchResult]) -> bool:

@@ -64,6 +64,7 @@ from gpuprof._results.look import look, vetoed
 from gpuprof._results.memory_verdict import judge_memory
 from gpuprof._results.noise_floor import P_LIMIT, TICKS, exp
 from gpuprof._results.result import BenchResult
+from gpuprof._results.states import main_state
 from gpuprof._results.statistics import holm, sign_test
 
 __all__ = ["Decision", "Verdict", "confirm", "holm", "judge", "judge_all", "judge_paired"]
@@ -119,9 +120,9 @@ def confirm(
     threshold: float | None = None,
     comparisons: int = 1,
 ) -> Decision:
-    """Decide after a benchmark that was SLOW has been measured again.
+    """Decide after a benchmark that was SLOW, or FAST, has been measured again.
 
-    It stays SLOW if the second measurement is SLOW by itself, with the figures of both together;
+    It stays so if the second measurement is by itself, with the figures of both together;
     otherwise it is AMBIGUOUS. That catches what disturbs one measurement, but no state that lasts
     as long as the process.
     """
@@ -130,6 +131,8 @@ def confirm(
     if second.verdict is Verdict.SLOW:
         return judge(base, [first, again], **options)  # type: ignore[arg-type]
     once = judge(base, [first], **options)  # type: ignore[arg-type]
+    if second.verdict is once.verdict is Verdict.FAST:
+        return judge(base, [first, again], **options)  # type: ignore[arg-type]
     if once.ratio is None or second.ratio is None:
         return second
     rule = (
@@ -241,5 +244,9 @@ def _second_look(
     """Apply the rule to the lower decile, of baselines large enough to know how it varies."""
     if len(base) < noise_floor.ENOUGH_RUNS or min(run.p10_ms for run in (*base, *new)) <= 0.0:
         return None
-    found = look(base, new, threshold, p_limit, LOWER).decision
+    gap = math.log1p(noise_floor.least_floor(base, threshold, LOWER)[0])
+    main = main_state(base, gap)
+    if len(main) < noise_floor.ENOUGH_RUNS:
+        return None
+    found = look(main, new, threshold, p_limit, LOWER, base).decision
     return None if found.verdict is Verdict.SAME else found
