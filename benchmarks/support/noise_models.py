@@ -30,6 +30,7 @@ class Model:
 
     name: str
     fill: Fill
+    must_find: bool = False  # a slow-down of 10 %, in 80 of 100 cases
 
 
 def _quiet(random: Any, processes: int, samples: int) -> Any:
@@ -146,14 +147,18 @@ def _periodic(random: Any, processes: int, samples: int) -> Any:
     return _quiet(random, processes, samples) * (1.0 + 0.04 * wave)
 
 
-BIMODAL = Model("10 % of samples in a second mode, by measurement", in_shares(0.05, 0.45))
+BIMODAL = Model("10 % of samples in a second mode, by measurement", in_shares(0.05, 0.45), True)
 ALIKE = Model("samples alike (AR(1) 0.99)", correlated(0.99, 0.03))
+LONG = Model("10 % of samples in a second mode, in stretches of 100", in_stretches(0.1, 100))
+STEADY_MODES = Model("10 % of samples in a second mode, each by chance", mixed(0.1), True)
+# Not the code's time changes, but how often it takes the slower way.
+SHIFTED = tuple(Model(f"{share:.0%}".replace("%", " %"), mixed(share)) for share in (0.2, 0.4, 0.8))
 MODELS = (
     BIMODAL,
     Model("10 % of samples in a second mode, in stretches of 25", in_stretches(0.1, 25)),
-    Model("10 % of samples in a second mode, in stretches of 100", in_stretches(0.1, 100)),
+    LONG,
     Model("40 % of samples in a second mode, in stretches of 25", in_stretches(0.4, 25)),
-    Model("10 % of samples in a second mode, each by chance", mixed(0.1)),
+    STEADY_MODES,
     Model("45 % of samples in a second mode, each by chance", mixed(0.45)),
     Model("10 % of samples in a faster mode, in stretches of 25", in_stretches(0.1, 25, -0.2)),
     ALIKE,

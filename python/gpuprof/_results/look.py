@@ -1,6 +1,12 @@
 """The rule of a verdict on stored runs, applied to one level of a run: its median or lower decile.
 
 `_results.verdict` says what the rule is, and which level decides.
+
+Two kinds of noise look like slower code in a single run: the machine changed its state during or
+before the run, and the state may be one that the baseline knows. So the order of the new run's
+samples counts (the runs test, and the means of blocks where samples are alike), and so does where
+the samples of the baseline are: a new level at which two of its runs spent a fifth of their samples
+is no news, unless they were as often half-way to it, as those of one broad distribution are.
 """
 
 from __future__ import annotations
@@ -44,6 +50,7 @@ def look(
     new: list[BenchResult],
     threshold: float | None,
     p_limit: float,
+    *,
     quantile: float = MEDIAN,
     all_of_base: list[BenchResult] | None = None,
 ) -> Look:
@@ -153,14 +160,15 @@ def _changed_within(run: BenchResult, middle: float, change: float, limit: float
 def _is_a_state(base: list[BenchResult], middle: float, change: float, limit: float) -> bool:
     """Return whether runs of the baseline have been at the new level, and not just on the way.
 
-    It is a state if two runs spent a fifth of their samples there, and less half-way to it.
+    It is a state if two runs, or the only one, spent a fifth of their samples there, and less
+    half-way to it.
     """
     reach = min(limit / 2, abs(change) / 4)
     visits = 0
     for run in base:
         there = share_near(run, middle + change, reach)
         visits += there >= _VISIT and there > 2 * share_near(run, middle + change / 2, reach)
-    return visits >= _VISITS
+    return visits >= min(_VISITS, len(base))
 
 
 def _without_the_machine(

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from gpuprof._common.imports import need_extra
@@ -189,7 +190,7 @@ def runs_test(flags: Sequence[bool]) -> float:
     false = count - true
     if not true or not false:
         return 1.0
-    runs = 1 + sum(one != other for one, other in zip(flags, flags[1:], strict=False))
+    runs = 1 + sum(one != other for one, other in pairwise(flags))
     ways = 0
     for each in range(2, runs + 1):
         half = each // 2

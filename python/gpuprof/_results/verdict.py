@@ -27,10 +27,16 @@ weigh the same:
 4. AMBIGUOUS is also a change that has another explanation: the SM clock was recorded, and in clock
    cycles the change is less than half the floor; on the CPU clock, the change is within the floor
    once what the machine did (`_results.noise_floor`) is taken off, also off the baseline's spread
-   where that makes it smaller; or the samples of the new run drift so far that their median may be
-   within half the floor.
+   where that makes it smaller; the samples of the new run drift so far that their median may be
+   within half the floor, or a stretch of them agrees with the baseline; or the new level is that of
+   a state in which runs of the baseline were, too (`_results.look`).
 5. If the medians of 8 or more baseline runs rise or fall steadily, the last 5 are the baseline: the
    spread of a trend would hide nearly any change.
+6. If noise raised the floor above the threshold, and the medians show no change, the rule is
+   applied again to the lower deciles of 5 or more runs, without those that were in a rarer state
+   throughout (`_results.states`). Where that floor is lower, and there is a change, it decides. Its
+   floor has as many standard deviations as 99 of 100 further runs stay below: a spread that was
+   chosen for being small needs more room.
 
 The spread is the plain standard deviation together with the range, not the median absolute
 deviation (MAD). MAD ignores outliers, but a slow run of unchanged code is what the floor must
@@ -248,5 +254,5 @@ def _second_look(
     main = main_state(base, gap)
     if len(main) < noise_floor.ENOUGH_RUNS:
         return None
-    found = look(main, new, threshold, p_limit, LOWER, base).decision
+    found = look(main, new, threshold, p_limit, quantile=LOWER, all_of_base=base).decision
     return None if found.verdict is Verdict.SAME else found
