@@ -139,7 +139,7 @@ PIVOTS: Mapping[str, tuple[Pivot, ...]] = {
         Pivot(
             "5 baseline runs of 50 samples: called SLOW or FAST though unchanged, and missed "
             "though 10 % slower or faster; beside it the minimum against the minimum of the latest run:",
-            r"(.+?): (?:false|missed|minimum).*",
+            r"((?!AR).+?): (?:false|missed|minimum).*",
             {
                 "false SLOW": "{}: false SLOW, 5 runs",
                 "false FAST": "{}: false FAST",

@@ -28,10 +28,9 @@ from gpuprof._results.level import (
 )
 from gpuprof._results.noise_floor import Floor, exp, floor_of, least_floor
 from gpuprof._results.result import BenchResult
+from gpuprof._results.states import VISIT, is_a_state
 from gpuprof._results.statistics import mann_whitney, student_quantile
 
-_VISIT = 0.2  # of a run's samples
-_VISITS = 2
 _BLOCKS = 5
 _STRETCH = 0.05  # of a run's samples
 _BY_CHANCE = 0.001
@@ -108,11 +107,11 @@ def look(
             f"{taken}, more than the noise floor of {why}, but the new run changed while it was "
             "measured: a stretch of its samples agrees with the baseline"
         )
-    elif _is_a_state(all_of_base or base, middle, change, limit):
+    elif is_a_state(all_of_base or base, middle, change, limit):
         verdict = Verdict.AMBIGUOUS
         rule = (
             f"{taken}, more than the noise floor of {why}, but that is a state that runs of the "
-            f"baseline were in, too, for {percent(_VISIT)} of their samples or more"
+            f"baseline were in, too, for {percent(VISIT)} of their samples or more"
         )
     else:
         verdict = Verdict.SLOW if change > 0 else Verdict.FAST
@@ -155,20 +154,6 @@ def _changed_within(run: BenchResult, middle: float, change: float, limit: float
     on_the_way = share_near(run, middle + change / 2, abs(change) / 4)
     clear = share >= _STRETCH and share > 2 * on_the_way
     return clear and statistics.runs_test(there) < _BY_CHANCE
-
-
-def _is_a_state(base: list[BenchResult], middle: float, change: float, limit: float) -> bool:
-    """Return whether runs of the baseline have been at the new level, and not just on the way.
-
-    It is a state if two runs, or the only one, spent a fifth of their samples there, and less
-    half-way to it.
-    """
-    reach = min(limit / 2, abs(change) / 4)
-    visits = 0
-    for run in base:
-        there = share_near(run, middle + change, reach)
-        visits += there >= _VISIT and there > 2 * share_near(run, middle + change / 2, reach)
-    return visits >= min(_VISITS, len(base))
 
 
 def _without_the_machine(

@@ -11,8 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from gpuprof._results.level import share_near
 from gpuprof._results.result import BenchResult
 
+VISIT = 0.2  # of a run's samples
 _VISITS = 2
 _LEAST_SHARE = 0.6  # of the runs, in the main state
 
@@ -46,3 +48,17 @@ def main_state(base: Sequence[BenchResult], gap: float) -> list[BenchResult]:
         if len({place for _, place in group}) < _VISITS:
             kept |= members  # an outlier is noise
     return [run for place, run in enumerate(base) if place in kept]
+
+
+def is_a_state(base: list[BenchResult], middle: float, change: float, limit: float) -> bool:
+    """Return whether runs of the baseline have been at the new level, and not just on the way.
+
+    It is a state if two runs, or the only one, spent a fifth of their samples there, and less
+    half-way to it.
+    """
+    reach = min(limit / 2, abs(change) / 4)
+    visits = 0
+    for run in base:
+        there = share_near(run, middle + change, reach)
+        visits += there >= VISIT and there > 2 * share_near(run, middle + change / 2, reach)
+    return visits >= min(_VISITS, len(base))
