@@ -41,7 +41,7 @@ class Case:
     ratio: float = _SLOWER
 
 
-_CASES = (Case(1, 50, 400, 1.2), Case(5, 50, 1000), Case(20, 50, 300))
+_CASES = (Case(1, 50, 200, 1.2), Case(5, 50, 600), Case(20, 50, 150))
 
 
 def taken(samples: Any) -> BenchResult:
@@ -133,7 +133,7 @@ def alike_rows(count: int, part: int) -> list[Row]:
     """Return the rows of AR(1) 0.99 with that many samples a run; 0: as many as are taken."""
     take, samples = (taken, count) if count else (taken_by_loop, MAX_SAMPLES)
     case, said = Case(5, samples, 0), f"{count:,} samples" if count else "as `benchmark` takes them"
-    false = shares(ALIKE, case, 1.0, trials=max(200 // part, 10), take=take)
+    false = shares(ALIKE, case, 1.0, trials=max(150 // part, 10), take=take)
     slower = shares(ALIKE, case, _SLOWER, trials=max(100 // part, 10), take=take)
     target = None if count else _MISSED_TARGET
     return [

@@ -138,7 +138,8 @@ PIVOTS: Mapping[str, tuple[Pivot, ...]] = {
     "verdict_power": (
         Pivot(
             "5 baseline runs of 50 samples: called SLOW or FAST though unchanged, and missed "
-            "though 10 % slower or faster; beside it the minimum against the minimum of the latest run:",
+            "though 10 % slower or faster; beside it the minimum against the minimum of "
+            "the latest run:",
             r"((?!AR).+?): (?:false|missed|minimum).*",
             {
                 "false SLOW": "{}: false SLOW, 5 runs",

@@ -93,7 +93,7 @@ def test_the_second_simulation_finds_what_the_page_says(benchmark_scripts: Path)
     models = importlib.import_module("support.noise_models")
     few = power.Case(5, 50, 0)
     assert power.shares(models.STEADY_MODES, few, 1.1, trials=10)["SLOW"] == 100.0
-    unchanged = power.shares(models.BIMODAL, few, 1.0, trials=20)
+    unchanged = power.shares(models.STEADY_MODES, few, 1.0, trials=10)
     assert unchanged["SLOW"] == unchanged["FAST"] == 0.0
     # What the minimum is not good at must show.
     assert power.shares(models.ALIKE, few, 1.0, trials=60)["minimum"] > 0.0
@@ -110,7 +110,8 @@ def test_samples_of_the_second_simulation_are_as_many_as_the_loop_takes(
     random = numpy.random.default_rng(1)
     quiet = models.mixed(0.0)(random, 1, 5000)[0]
     assert power.taken_by_loop(quiet).count == 100
-    assert power.taken_by_loop(models.ALIKE.fill(random, 1, 5000)[0]).count > 500
+    alike = [power.taken_by_loop(each).count for each in models.ALIKE.fill(random, 9, 5000)]
+    assert sorted(alike)[4] > 500
 
 
 def test_wilsons_interval_is_that_of_the_textbooks(benchmark_scripts: Path) -> None:

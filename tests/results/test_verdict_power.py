@@ -126,7 +126,7 @@ def test_a_lower_decile_of_zero_is_not_compared() -> None:
 
 
 def test_a_state_of_the_baseline_is_no_change_even_for_a_whole_run() -> None:
-    mostly_fast = moded(*[0.3] * 5)
+    mostly_fast = moded(*[0.4] * 5)
     found = judged(mostly_fast, 1.0, 1.0)
     assert found.verdict is Verdict.AMBIGUOUS
     assert "a state that runs of the baseline were in" in found.rule

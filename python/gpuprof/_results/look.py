@@ -5,7 +5,7 @@
 Two kinds of noise look like slower code in a single run: the machine changed its state during or
 before the run, and the state may be one that the baseline knows. So the order of the new run's
 samples counts (the runs test, and the means of blocks where samples are alike), and so does where
-the samples of the baseline are: a new level at which two of its runs spent a fifth of their samples
+the samples of the baseline are: a new level at which two of its runs spent 3 in 10 of their samples
 is no news, unless they were as often half-way to it, as those of one broad distribution are.
 """
 

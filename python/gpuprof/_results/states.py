@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from gpuprof._results.level import share_near
 from gpuprof._results.result import BenchResult
 
-VISIT = 0.2  # of a run's samples
+# Of a run's samples: fewer do not bring its median there by chance, as those of a pause do not.
+VISIT = 0.3
 _VISITS = 2
 _LEAST_SHARE = 0.6  # of the runs, in the main state
 
@@ -53,7 +54,7 @@ def main_state(base: Sequence[BenchResult], gap: float) -> list[BenchResult]:
 def is_a_state(base: list[BenchResult], middle: float, change: float, limit: float) -> bool:
     """Return whether runs of the baseline have been at the new level, and not just on the way.
 
-    It is a state if two runs, or the only one, spent a fifth of their samples there, and less
+    It is a state if two runs, or the only one, spent 3 in 10 of their samples there, and less
     half-way to it.
     """
     reach = min(limit / 2, abs(change) / 4)
