@@ -112,6 +112,7 @@ SCRIPTS: Mapping[str, tuple[str, str | None]] = {
     "benchmark_accuracy": ("How far a benchmark is from the hardware profiler", "accuracy.md"),
     "benchmark_verdicts": ("How often a verdict is wrong", "verdicts.md"),
     "benchmark_verdicts_noise": ("Verdicts under other kinds of noise", "verdicts.md"),
+    "verdict_power": ("What verdicts find under noise of many makes", "verdicts.md"),
     "benchmark_verdicts_busy": ("Verdicts on a busy machine", "verdicts.md"),
 }
 
@@ -134,6 +135,44 @@ _CASE = r"(.+?): .+"
 # The rest of a name that has no further figure of the same case behind it.
 _WHOLE = r"(?!.*(?:, beside .*|, latency|, host time|, GPU time|, loss .*)$).+)"
 PIVOTS: Mapping[str, tuple[Pivot, ...]] = {
+    "verdict_power": (
+        Pivot(
+            "5 baseline runs of 50 samples: called SLOW or FAST though unchanged, and missed "
+            "though 10 % slower or faster; beside it the minimum against the minimum of "
+            "the latest run:",
+            r"((?!AR).+?): (?:false|missed|minimum).*",
+            {
+                "false SLOW": "{}: false SLOW, 5 runs",
+                "false FAST": "{}: false FAST",
+                "missed": "{}: missed, 5 runs",
+                "missed FAST": "{}: missed FAST",
+                "false, by the minimum": "{}: minimum, false",
+                "missed, by the minimum": "{}: minimum, missed",
+            },
+        ),
+        Pivot(
+            "Other baselines: 20 runs, and 1 run, where what is looked for is 20 %, because the "
+            "threshold is 10 %:",
+            r"(.+?): (?:false|missed).* runs?",
+            {
+                "false SLOW, 20 runs": "{}: false SLOW, 20 runs",
+                "missed, 20 runs": "{}: missed, 20 runs",
+                "false SLOW, 1 run": "{}: false SLOW, 1 run",
+                "20 % missed, 1 run": "{}: missed, 1 run",
+            },
+        ),
+        Pivot(
+            "Samples that are alike, by how many are taken, 5 runs:",
+            r"(AR\(1\) 0\.99, .+): .+",
+            {"false SLOW": "{}: false SLOW", "missed": "{}: missed"},
+        ),
+        Pivot(
+            "A second mode, 30 % slower, that more samples are in than before, each mode as fast "
+            "as it was:",
+            r"(from .+): .+",
+            {verdict: f"{{}}: {verdict}" for verdict in ("SLOW", "AMBIGUOUS", "SAME")},
+        ),
+    ),
     "benchmark_accuracy": (
         Pivot(
             "What CUPTI says one call takes:",

@@ -12,7 +12,16 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["readme", "measurements", "accuracy", "callable", "training", "verdicts", "breaks"]
+PAGES = [
+    "readme",
+    "measurements",
+    "accuracy",
+    "callable",
+    "training",
+    "verdicts",
+    "power",
+    "breaks",
+]
 
 
 @pytest.fixture

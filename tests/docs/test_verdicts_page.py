@@ -86,3 +86,35 @@ def test_the_pages_sections_come_in_the_order_of_their_scripts(page: Any, result
     busy = replace(result, script="benchmark_verdicts_busy", date="2026-02-01")
     shown = page.render([busy, result])
     assert shown.index("2026-01-31") < shown.index("2026-02-01")
+
+
+def test_the_second_simulation_finds_what_the_page_says(benchmark_scripts: Path) -> None:
+    power = importlib.import_module("verdict_power")
+    models = importlib.import_module("support.noise_models")
+    few = power.Case(5, 50, 0)
+    assert power.shares(models.STEADY_MODES, few, 1.1, trials=10)["SLOW"] == 100.0
+    unchanged = power.shares(models.STEADY_MODES, few, 1.0, trials=10)
+    assert unchanged["SLOW"] == unchanged["FAST"] == 0.0
+    # What the minimum is not good at must show.
+    assert power.shares(models.ALIKE, few, 1.0, trials=60)["minimum"] > 0.0
+    assert len({model.name for model in models.MODELS}) == len(models.MODELS)
+
+
+def test_samples_of_the_second_simulation_are_as_many_as_the_loop_takes(
+    benchmark_scripts: Path,
+) -> None:
+    import numpy
+
+    power = importlib.import_module("verdict_power")
+    models = importlib.import_module("support.noise_models")
+    random = numpy.random.default_rng(1)
+    quiet = models.mixed(0.0)(random, 1, 5000)[0]
+    assert power.taken_by_loop(quiet).count == 100
+    alike = [power.taken_by_loop(each).count for each in models.ALIKE.fill(random, 9, 5000)]
+    assert sorted(alike)[4] > 500
+
+
+def test_wilsons_interval_is_that_of_the_textbooks(benchmark_scripts: Path) -> None:
+    power = importlib.import_module("verdict_power")
+    assert power.wilson(0.0, 1000) == pytest.approx((0.0, 0.38), abs=0.005)
+    assert power.wilson(50.0, 100) == pytest.approx((40.4, 59.6), abs=0.05)

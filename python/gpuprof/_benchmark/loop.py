@@ -34,6 +34,8 @@ MAX_DISCARDED = 0.5  # of the samples, for growing memory
 MIN_DISCARDED = 1000
 NOISY = 0.1  # IQR over median
 DEPENDENT = 0.5  # of the samples
+MIN_INDEPENDENT = 20
+EXTENDED = 0.1  # of max_time_s, in which that many independent samples are waited for
 FEW_TICKS = 50
 CLOCK_VARIES = 0.02
 _ALLOCATIONS = "num_device_alloc"  # of torch's statistics; older ones count segments only
@@ -90,9 +92,10 @@ def measure(harness: Harness, least: int = 0) -> BenchResult:
             if count >= max(least, 1) and (spent >= options.max_time_s or count >= most):
                 break
             if count >= check_at and spent >= options.min_time_s:
-                if _precision(taken.samples) <= options.rel_precision:
+                extended = spent >= EXTENDED * options.max_time_s
+                if are_enough(taken.samples, options.rel_precision, extended=extended):
                     break
-                check_at = count + max(10, count // 5)
+                check_at = next_check(count)
     if statistics.MIN_FOR_INTERVAL <= len(taken.samples) < options.min_samples:
         harness.work.warn(
             f"{len(taken.samples):,} of the {options.min_samples:,} samples of min_samples were "
@@ -243,6 +246,26 @@ def report(harness: Harness, taken: Samples, duration_s: float = 0.0) -> BenchRe
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         duration_s=duration_s,
     )
+
+
+def are_enough(samples: list[float], rel_precision: float, *, extended: bool = False) -> bool:
+    """Return whether the median is known well enough to stop.
+
+    Samples that are alike also need to be so many that `MIN_INDEPENDENT` independent ones would say
+    as much, unless that has `extended` the run for long enough: of fewer, the time for which they
+    stay alike comes out too short, and their interval too narrow (A. Sokal, "Monte Carlo methods in
+    statistical mechanics", 1996, section 3, asks for hundreds of such times).
+    """
+    if _precision(samples) > rel_precision:
+        return False
+    independent = statistics.independent_count(samples)
+    alike = independent < DEPENDENT * len(samples)
+    return extended or not alike or independent >= MIN_INDEPENDENT
+
+
+def next_check(count: int) -> int:
+    """Return after how many samples to look again."""
+    return count + max(10, count // 5)
 
 
 def _limit(samples: list[float]) -> str:

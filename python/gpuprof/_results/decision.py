@@ -189,7 +189,8 @@ class Decision:
     verdict : Verdict
         What the comparison says.
     base_ms, new_ms : float or None
-        The medians, over the medians of the runs, that were compared.
+        The medians, over the medians of the runs, that were compared; over their lower deciles
+        where `rule` says so.
     ratio : float or None
         New over base: 1.1 takes a tenth more time.
     interval : tuple of float or None

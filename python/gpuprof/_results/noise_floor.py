@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from gpuprof._common.units import percent, percent_change
 from gpuprof._results import statistics
+from gpuprof._results.level import MEDIAN, level_log
 from gpuprof._results.result import BenchResult
 
 ENOUGH_RUNS = 5
@@ -55,12 +56,14 @@ def floor_of(
     *,
     least: tuple[float, str],
     share: float = 0.0,
+    quantile: float = MEDIAN,
 ) -> Floor:
     """Return the noise floor for that change of runs at these levels."""
     runs = in_runs(base)
     terms = [least]
-    reach = _sigmas(base) * statistics.stddev(base_logs)
-    terms.append((exp(reach) - 1.0, f"{_sigmas(base):.2g} standard deviations of {runs}"))
+    sigmas = _sigmas(base, quantile)
+    reach = sigmas * statistics.stddev(base_logs)
+    terms.append((exp(reach) - 1.0, f"{sigmas:.2g} standard deviations of {runs}"))
     middle = statistics.median(base_logs)
     reach, which = max(base_logs) - middle, "slowest"
     if change < 0:
@@ -72,13 +75,14 @@ def floor_of(
     return Floor(min(floor, exp(math.inf)), why, change, share)
 
 
-def _sigmas(base: list[BenchResult]) -> float:
+def _sigmas(base: list[BenchResult], quantile: float) -> float:
     """Return by how many standard deviations of the baseline's runs unchanged code may differ.
 
-    On the CPU clock, where runs differ a lot, 99 of 100 further runs stay below it.
+    On the CPU clock, where runs differ a lot, 99 of 100 further runs stay below it; and of the
+    lower decile, which is compared where its spread came out smaller than the median's.
     """
     count = len(base)
-    if base[-1].clock != "cpu" or count < 2:
+    if count < 2 or (base[-1].clock != "cpu" and quantile == MEDIAN):
         return SIGMAS
     return min(max(SIGMAS, _prediction(count)), MOST_SIGMAS)
 
@@ -87,7 +91,9 @@ def _prediction(count: int) -> float:
     return statistics.student_quantile(count - 1, 1.0 - P_LIMIT) * math.sqrt(1.0 + 1.0 / count)
 
 
-def least_floor(base: list[BenchResult], threshold: float | None) -> tuple[float, str, str]:
+def least_floor(
+    base: list[BenchResult], threshold: float | None, quantile: float = MEDIAN
+) -> tuple[float, str, str]:
     """Return the floor of a baseline without noise, its name, and why it is not the threshold."""
     count = len(base)
     if threshold is None:
@@ -97,20 +103,20 @@ def least_floor(base: list[BenchResult], threshold: float | None) -> tuple[float
         least, named = threshold, "the threshold"
     if base[-1].clock != "cpu" or least >= CPU_FLOOR:
         return least, named, ""
-    refused = "" if threshold is None else _not_carried(base, threshold)
+    refused = "" if threshold is None else _not_carried(base, threshold, quantile)
     if threshold is not None and not refused:
         return least, named, ""
     return CPU_FLOOR, "the least on the CPU clock", refused
 
 
-def _not_carried(base: list[BenchResult], threshold: float) -> str:
+def _not_carried(base: list[BenchResult], threshold: float, quantile: float) -> str:
     """Return why runs on the CPU clock cannot show a change as small as the threshold."""
     count = len(base)
     if count < ENOUGH_RUNS:
         why = f"there are {in_runs(base)}, and it takes {ENOUGH_RUNS}"
     else:
-        logs = [math.log(run.median_ms) for run in base]
-        without = [levels(base, share) for share in SHARES]
+        logs = [level_log(run, quantile) for run in base]
+        without = [levels(base, share, quantile) for share in SHARES]
         spread = min(statistics.stddev(each) for each in (logs, *without) if each)
         needed = _prediction(count) * spread
         if needed <= math.log1p(threshold):
@@ -145,14 +151,16 @@ def took_longer(run: BenchResult) -> float | None:
     return math.log(noise["loop_ms"]) - math.log1p(-lost)
 
 
-def levels(runs: Sequence[BenchResult], share: float = 1.0) -> list[float] | None:
-    """Return the medians without a share of what the machine added; None if a run lacks it."""
+def levels(
+    runs: Sequence[BenchResult], share: float = 1.0, quantile: float = MEDIAN
+) -> list[float] | None:
+    """Return the levels without a share of what the machine added; None if a run lacks it."""
     found = []
     for run in runs:
         added = took_longer(run)
         if added is None:
             return None
-        found.append(math.log(run.median_ms) - share * added)
+        found.append(level_log(run, quantile) - share * added)
     return found
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from gpuprof._common.imports import need_extra
@@ -177,6 +178,28 @@ def sign_test(logs: Sequence[float]) -> float:
     count = above + below
     ways = sum(math.comb(count, k) for k in range(min(above, below) + 1))
     return min(1.0, 2 * ways / (1 << count))
+
+
+def runs_test(flags: Sequence[bool]) -> float:
+    """Return the chance that flags in random order lie together in as few runs, or fewer.
+
+    Exact, one-sided: A. Wald and J. Wolfowitz, "On a test whether two samples are from the same
+    population", Annals of Mathematical Statistics 11 (1940).
+    """
+    count, true = len(flags), sum(flags)
+    false = count - true
+    if not true or not false:
+        return 1.0
+    runs = 1 + sum(one != other for one, other in pairwise(flags))
+    ways = 0
+    for each in range(2, runs + 1):
+        half = each // 2
+        if each % 2:
+            ways += math.comb(true - 1, half) * math.comb(false - 1, half - 1)
+            ways += math.comb(true - 1, half - 1) * math.comb(false - 1, half)
+        else:
+            ways += 2 * math.comb(true - 1, half - 1) * math.comb(false - 1, half - 1)
+    return ways / math.comb(count, true)
 
 
 def student_quantile(freedom: int, probability: float) -> float:
