@@ -15,8 +15,8 @@ from typing import Any
 
 from gpuprof._common.files import open_regular
 from gpuprof._results.baselines import load_kind
-from gpuprof._results.result import BenchResult
 from gpuprof._results.eligible import difference
+from gpuprof._results.result import BenchResult
 from gpuprof._timing.stats import FORMAT as STATS_FORMAT
 from gpuprof._timing.stats import Stats
 from gpuprof.errors import BaselineError

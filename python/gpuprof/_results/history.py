@@ -22,8 +22,8 @@ from gpuprof._results import statistics
 from gpuprof._results.baselines import DEFAULT_ROOT, Baselines, Run
 from gpuprof._results.change_point import HistoryChange, change_point
 from gpuprof._results.decision import check_threshold
-from gpuprof._results.result import BenchResult
 from gpuprof._results.eligible import difference
+from gpuprof._results.result import BenchResult
 
 FORMAT = "gpuprof-history"
 VERSION = 1
