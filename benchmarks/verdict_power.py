@@ -41,7 +41,7 @@ class Case:
     ratio: float = _SLOWER
 
 
-_CASES = (Case(1, 50, 200, 1.2), Case(5, 50, 600), Case(20, 50, 150))
+_CASES = (Case(1, 50, 200, 1.2), Case(5, 50, 600), Case(20, 50, 300))
 
 
 def taken(samples: Any) -> BenchResult:
