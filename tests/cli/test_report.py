@@ -12,7 +12,7 @@ import pytest
 
 import gpuprof
 from gpuprof._cli.main import main
-from tests.report.contents import COMPARED, CPU_ONLY, RESULTS, STATS
+from tests.report.contents import COMPARED, CPU_ONLY, HISTORY, RESULTS, STATS
 from tests.support.processes import environment
 from tests.support.pytest_projects import Project
 
@@ -56,6 +56,19 @@ def test_files_of_every_kind_become_one_page(capsys: pytest.CaptureFixture[str])
     out, error = capsys.readouterr()
     assert not out
     assert error.startswith("gpuprof: wrote out.html (")
+
+
+def test_histories_are_shown_as_the_command_prints_them(project: Project) -> None:
+    project.on_gpu(1.0)
+    project.pytester.makepyfile(test_it=TEST)
+    project.save_runs()
+    done = project.pytester.run(sys.executable, "-m", "gpuprof", "history", "test_it*", "--json")
+    assert done.ret == 0
+    Path("runs.json").write_text("\n".join(done.outlines))
+    Path("others.json").write_text(HISTORY.to_json())
+    text = page_of("runs.json", "others.json")
+    for expected in ("History: runs<", "History: others<", "test_it.py::test_b</h3>", "<circle"):
+        assert expected in text
 
 
 def test_files_of_one_name_are_told_apart() -> None:
@@ -117,6 +130,8 @@ def damaged(change: dict[str, Any]) -> str:
         ('{"benchmarks": [3]}', "benchmarks[0] has no object 'gpuprof'"),
         ('{"format": "gpuprof-baseline", "version": 1, "runs": []}', "it holds no run"),
         ('{"format": "gpuprof-comparison", "version": 1, "base": {}}', "its format is 'gpuprof-c"),
+        (json.dumps({**HISTORY.to_dict(), "series": [3]}), "series[0] is 3; expected a mapping"),
+        (json.dumps({**HISTORY.to_dict(), "version": 2}), "version ('gpuprof-history', 2)"),
         ("[" * 100_000, "nested deeper"),
     ],
 )

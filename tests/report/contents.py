@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from gpuprof import CompareResult, Decision, Row, Stats, Summary, Verdict
+from gpuprof import (
+    CompareResult,
+    Decision,
+    History,
+    HistoryChange,
+    HistoryPoint,
+    HistorySeries,
+    InstructionDecision,
+    Instructions,
+    LaunchDecision,
+    Launches,
+    MemoryDecision,
+    Row,
+    Stats,
+    Summary,
+    Verdict,
+)
 from tests.support.benchmark_results import bench, wavering
 
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\">&amp;\u202e\n'\"<b>"
@@ -45,36 +60,61 @@ COMPARED = CompareResult(
 )
 
 
-@dataclass
-class Series:
-    """The runs of one benchmark."""
+LAUNCHED = Launches({f"void {HOSTILE}<float>": 2, "sgemm": 1}, copies=1)
+GROWN = Decision(
+    Verdict.SAME,
+    1.0,
+    1.0,
+    1.0,
+    (0.99, 1.01),
+    0.01,
+    0.5,
+    5,
+    "no change",
+    memory=MemoryDecision(Verdict.MEMORY, 1 << 20, 3 << 20, 0.05, 5, f"peak grew {HOSTILE}"),
+    launches=LaunchDecision(Verdict.LAUNCHES, 3, 4, "+1 sgemm", 5, f"launches more: {HOSTILE}"),
+    instructions=InstructionDecision(Verdict.SAME, 1e6, 1e6, 1.0, 0.01, 5, "as many"),
+)
+FEWER = Decision(
+    Verdict.SAME,
+    rule="no change",
+    launches=LaunchDecision(Verdict.SAME, 5, 4, "-1 sgemm", 5, "launches less: -1 sgemm"),
+)
+BESIDE_TIME = [
+    (bench("few", wavering(1.0), launches=Launches({"sgemm": 30})), FEWER),
+    (
+        bench(
+            "grown",
+            wavering(1.0),
+            launches=LAUNCHED,
+            instructions=Instructions((1.5e6, 1.5e6)),
+            memory={"peak_bytes": 3 << 20, "change_bytes": 0},
+        ),
+        GROWN,
+    ),
+]
 
-    name: str
 
-    def facts(self) -> list[str]:
-        """Return what was found."""
-        return [f"changed at run 3 of {self.name}"]
+def runs(name: str, times_ms: list[float], change: HistoryChange | None = None) -> HistorySeries:
+    """Return a series of daily runs, whose machine and commits are markup."""
+    points = [
+        HistoryPoint(f"2026-11-{day:02d}T08:00:00+00:00", ms, 0.9 * ms, 1.1 * ms, HOSTILE, HOSTILE)
+        for day, ms in enumerate(times_ms, 1)
+    ]
+    return HistorySeries(name, name, "main", "NVIDIA-H200", tuple(points), change, (HOSTILE,))
 
 
-class History:
-    """A history with two series, as wide as plots are."""
-
-    def __init__(self) -> None:
-        self.series = (Series("quick"), Series(HOSTILE))
-
-    def to_svg(self, name: str) -> str:
-        """Return a plot of a series."""
-        place = [each.name for each in self.series].index(name)
-        return (
-            '<?xml version="1.0"?>\n'
-            '<svg xmlns="http://www.w3.org/2000/svg" width="900" height="120" '
-            f'viewBox="0 0 900 120"><text x="5" y="50" fill="currentColor">{place}</text></svg>'
-        )
-
+HISTORY = History(
+    [
+        runs("quick", [1.0] * 6),
+        runs(HOSTILE, [1.0, 1.0, 1.0, 2.0, 2.0, 2.0], HistoryChange(3, 0.001)),
+        runs(LONG, [3.0]),
+    ]
+)
 
 EVERYTHING: dict[str, Any] = {
     "stats": {"train": STATS, HOSTILE: CPU_ONLY},
     "results": [*RESULTS, COMPARED],
-    "history": History(),
+    "history": HISTORY,
     "title": f"Nightly {HOSTILE}",
 }

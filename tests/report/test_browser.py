@@ -10,7 +10,7 @@ import pytest
 
 import gpuprof
 from tests.fake_driver.control import FakeCuda
-from tests.report.contents import EVERYTHING, HOSTILE, LONG, SHOWN
+from tests.report.contents import BESIDE_TIME, EVERYTHING, HISTORY, HOSTILE, LONG, SHOWN
 from tests.support import chromium
 from tests.support.chromium import Chromium
 
@@ -138,6 +138,53 @@ def test_tables_show_figures_and_verdicts(browser: Chromium, report: Path) -> No
     assert column(page, "GPU mean")[:3] == ["4.00 ms", "1.00 ms", "2.50 ms"]
     assert column(page, "verdict", 2) == ["", "SLOW", ""]
     assert column(page, "verdict", 3) == ["", "SAME", "SLOW"]
+
+
+def test_what_grew_beside_the_time_is_red_and_sorted_as_numbers(
+    browser: Chromium, tmp_path: Path
+) -> None:
+    path = tmp_path / "grown.html"
+    gpuprof.write_report(path, results=BESIDE_TIME)
+    page = opened(browser, path)
+    assert column(page, "verdict") == ["SAME", "SAME, MEMORY, LAUNCHES"]
+    same_colour = page.evaluate(
+        """((style) => style(".launches").color == style(".same").color)(
+          (name) => getComputedStyle(document.querySelector("td " + name)))"""
+    )
+    assert same_colour is False
+    assert click(page, "launches") == "descending"
+    assert column(page, "launches") == ["30 kernels", "3 kernels, 1 memory copy"]
+    assert click(page, "memory") == "descending"
+    assert column(page, "memory") == ["3.00 MiB", ""]
+    assert click(page, "instructions") == "descending"
+    assert column(page, "instructions") == ["1.5 M", ""]
+
+
+def test_each_history_is_drawn_within_the_page(browser: Chromium, report: Path) -> None:
+    page = opened(browser, report, 400)
+    boxes = page.evaluate(
+        """[...document.querySelectorAll(".plot svg")].map((plot) => {
+          const {width, height} = plot.getBoundingClientRect();
+          return [plot.querySelectorAll("circle").length, width > 200, width <= innerWidth,
+                  Math.abs(width / height - 3.6) < 0.1];
+        })"""
+    )
+    assert boxes == [[len(each.points), True, True, True] for each in HISTORY.series]
+    inside = page.evaluate(
+        """[...document.querySelectorAll(".plot circle")].every((dot) => {
+          const outer = dot.closest("svg").getBoundingClientRect();
+          const inner = dot.getBoundingClientRect();
+          return inner.top >= outer.top && inner.bottom <= outer.bottom
+            && inner.left >= outer.left && inner.right <= outer.right;
+        })"""
+    )
+    assert inside
+    # What stands beside the pointer is text, whatever the commit and the machine are.
+    title = page.evaluate(
+        "document.querySelector('.plot circle').parentNode.firstChild.textContent"
+    )
+    assert SHOWN in title
+    assert complaints(page) == []
 
 
 def test_a_click_sorts_within_the_tree_and_a_third_one_restores(

@@ -13,15 +13,16 @@ import gpuprof
 from gpuprof import Stats
 from tests.fake_driver.control import FakeCuda
 from tests.report.contents import (
+    BESIDE_TIME,
     COMPARED,
     CPU_ONLY,
     EVERYTHING,
+    HISTORY,
     HOSTILE,
     LONG,
     RESULTS,
     SHOWN,
     STATS,
-    History,
 )
 from tests.support.benchmark_results import bench, wavering
 from tests.support.processes import check_python
@@ -124,11 +125,31 @@ def test_a_graph_is_drawn_or_listed(fake: FakeCuda, tmp_path: Path) -> None:
 
 
 def test_a_history_has_a_plot_for_each_series(tmp_path: Path) -> None:
-    page = written(tmp_path / "r.html", history=History())
-    assert sum(tag == "svg" for tag, _ in page.elements) == 2
-    assert SHOWN in page.text
-    assert f"changed at run 3 of {SHOWN}" in page.text
-    assert "<?xml" not in (tmp_path / "r.html").read_text("utf-8")
+    page = written(tmp_path / "r.html", history=HISTORY)
+    plots = [found for tag, found in page.elements if tag == "svg"]
+    assert [found["aria-label"] for found in plots] == [
+        f"{name} (baseline 'main', NVIDIA-H200)" for name in ("quick", SHOWN, LONG)
+    ]
+    assert sum(tag == "circle" for tag, _ in page.elements) == 6 + 6 + 1
+    assert sum("stroke-dasharray" in found for _, found in page.elements) == 1
+    assert any(text.startswith("changed at run 4 of 6") for text in page.text)
+    page = written(tmp_path / "r.html", history={"main": HISTORY, "other": gpuprof.History([])})
+    assert page.text.count("History: other") == 2
+    assert "no saved runs" in page.text
+
+
+def test_what_grew_beside_the_time_is_in_the_verdict_with_its_reason(tmp_path: Path) -> None:
+    page = written(tmp_path / "r.html", results=BESIDE_TIME)
+    head, few, grown = page.tables[0]
+    verdict = head.index("verdict")
+    assert (few[verdict], grown[verdict]) == ("SAME", "SAME, MEMORY, LAUNCHES")
+    figures = dict(zip(head, grown, strict=True))
+    assert figures["memory"] == "3.00 MiB"
+    assert figures["launches"] == "3 kernels, 1 memory copy"
+    assert figures["instructions"] == "1.5 M"
+    assert f"grown: MEMORY: peak grew {SHOWN}" in page.text
+    assert f"grown: LAUNCHES: launches more: {SHOWN}" in page.text
+    assert "few: launches less: -1 sgemm" in page.text
 
 
 def test_sections_are_named_by_the_keys_that_are_given(tmp_path: Path) -> None:
@@ -205,7 +226,8 @@ def test_statistics_without_rows_and_merged_ones_are_shown(tmp_path: Path) -> No
         ({"results": (1, 2, 3)}, "results: expected a BenchResult, .* got int"),
         ({"results": [(1, 2)]}, "results: expected a BenchResult, .* got a tuple of 2"),
         ({"graphs": [3]}, "graphs: expected a CapturedGraph, .* got int"),
-        ({"history": 3}, "history: expected a History, got int"),
+        ({"history": 3}, "history: expected a History, or a list or dict of them, got int"),
+        ({"history": HISTORY.series}, "history: expected a History, .* got HistorySeries"),
     ],
 )
 def test_other_arguments_are_refused_and_nothing_is_written(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpuprof import BenchResult, CompareResult, Verdict
+from gpuprof import BenchResult, CompareResult, Instructions, Launches, Verdict
 from tests.support.benchmark_results import bench, wavering
 
 HOSTILE = 'x,"y"\r\n=z'
@@ -45,6 +45,22 @@ def test_a_result_is_one_line_with_units_in_the_head() -> None:
     assert json.loads(line["params"]) == {"n": 3}
     assert line["warnings"] == "one; two"
     assert (line["host_ms"], line["gbytes_per_s"]) == ("", "")
+
+
+def test_counts_are_columns_also_where_nothing_was_counted() -> None:
+    counted = bench(
+        "a",
+        wavering(1.0),
+        launches=Launches({"sgemm": 2, "add": 1}, copies=4),
+        instructions=Instructions((100.0, 300.0, 200.0)),
+    )
+    refused = bench("b", wavering(1.0), instructions=Instructions((), "not permitted"))
+    found = lines_of(CompareResult([counted, refused]).to_csv())
+    names = ("kernels", "copies", "memsets", "instructions")
+    assert [[line[name] for name in names] for line in found] == [
+        ["3", "4", "0", "200.0"],
+        [""] * 4,
+    ]
 
 
 def test_all_samples_are_lines_on_request() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -50,6 +52,12 @@ def store(tmp_path: Path) -> Baselines:
 def only(found: gpuprof.History) -> gpuprof.HistorySeries:
     (series,) = found.series
     return series
+
+
+def lines_of(found: gpuprof.History) -> list[dict[str, str]]:
+    text = found.to_csv()
+    assert text is not None
+    return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
 
 
 def test_a_series_has_each_run_with_its_commit_and_machine(store: Baselines) -> None:
@@ -179,8 +187,8 @@ def test_all_forms_have_the_change(store: Baselines) -> None:
     assert data["change"]["index"] == 7
     assert data["ratio"] == pytest.approx(1.1, rel=0.01)
     assert len(data["points"]) == 14
-    rows = list(csv.DictReader(found.to_csv().splitlines()))
-    assert [row["changed"] for row in rows] == ["0"] * 7 + ["1"] + ["0"] * 6
+    rows = lines_of(found)
+    assert [row["changed"] for row in rows] == ["false"] * 7 + ["true"] + ["false"] * 6
     assert float(rows[0]["value_ms"]) == pytest.approx(1.0, rel=0.01)
     assert rows[0]["commit"] == "01" * 20
     assert "changed at run 8 of 14" in str(found)
@@ -196,8 +204,67 @@ def test_odd_names_are_safe_in_every_form(store: Baselines) -> None:
     name = 'test_<b>&\n,"x"\'[\x1b]'
     save(store, [1.0, 2.0], name=name)
     found = gpuprof.history(store.root, name)
-    assert len(list(csv.reader(found.to_csv().splitlines()))) == 3
+    assert [line["benchmark"] for line in lines_of(found)] == [name, name]
     assert "<b>" not in found._repr_html_()
     assert "\x1b" not in str(found)
     ElementTree.fromstring(found.to_svg())
     ElementTree.fromstring(found._repr_html_())
+
+
+def test_it_is_read_back_from_json_as_it_was(store: Baselines) -> None:
+    save(store, steps(14, 7), name="test_<b>\n")
+    save(store, [1.0, 2.0])
+    found = gpuprof.history(store.root)
+    again = gpuprof.History.from_json(found.to_json())
+    assert again.series == found.series
+    assert again.to_svg() == found.to_svg()
+    assert gpuprof.History.from_json(gpuprof.History([]).to_json()).series == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"version": 9}, "pass what History.to_dict"),
+        ({"series": 3}, "series is 3; expected a list"),
+        ({"series": [{}]}, "it has no 'points'"),
+        ({"points": []}, r"series\[0\].points is \[\]; expected at least one run"),
+        ({"change": {"index": 14, "p": 0.0}}, r"change.index is 14; expected .*13"),
+        ({"change": {"index": 0, "p": 0.0}}, r"change.index is 0"),
+        ({"machine": None}, r"series\[0\].machine is None; expected text"),
+        ({"value": None}, r"points\[3\].value is None; expected a number"),
+        ({"value": -1.0}, r"points\[3\].value is -1.0"),
+        ({"compared": 1}, r"points\[3\].compared is 1; expected true or false"),
+    ],
+)
+def test_a_damaged_form_is_refused_and_the_field_named(
+    change: dict[str, Any], why: str, store: Baselines
+) -> None:
+    save(store, steps(14, 7))
+    data = gpuprof.history(store.root).to_dict()
+    (series,) = data["series"]
+    ((key, value),) = change.items()
+    for part in (data, series, series["points"][3]):
+        if key in part:
+            part[key] = value
+            break
+    with pytest.raises(ValueError, match=why):
+        gpuprof.History.from_dict(data)
+
+
+def test_it_is_a_file_and_a_data_frame(store: Baselines, tmp_path: Path) -> None:
+    save(store, steps(14, 7))
+    found = gpuprof.history(store.root)
+    assert found.to_csv(tmp_path / "runs.csv") is None
+    assert (tmp_path / "runs.csv").read_bytes().decode() == found.to_csv()
+    frame = pytest.importorskip("pandas") and found.to_frame()
+    assert list(frame["changed"]).index(True) == 7
+    assert frame["value_ms"].dtype == float
+    assert list(frame["benchmark"]) == ["test_step"] * 14
+    with pytest.raises(ModuleNotFoundError, match=r"gpuprof\[pandas\]"):
+        without_pandas(found)
+
+
+def without_pandas(found: gpuprof.History) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "pandas", None)
+        found.to_frame()

@@ -21,7 +21,8 @@ def add_arguments(commands: Commands) -> None:
         help="show statistics and benchmarks as one HTML page",
         description="Write one HTML page that opens without a network, of files that hold "
         "statistics (Stats.to_json), benchmarks (--gpu-benchmark-json, BenchResult.to_json, a "
-        "stored baseline) or comparisons (CompareResult.to_json).",
+        "stored baseline), comparisons (CompareResult.to_json) or histories (gpuprof history "
+        "--json).",
         epilog=EXIT_CODES,
         allow_abbrev=False,
     )
@@ -54,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
         options.output,
         stats=found.stats or None,
         results=found.results or None,
+        history=found.history or None,
         title=options.title,
     )
     if options.output != STANDARD:

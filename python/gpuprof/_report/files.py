@@ -1,19 +1,20 @@
-"""What a report is made of, read from files: statistics, results, comparisons, test sessions.
+"""What a report is made of, read from files: statistics, results, comparisons, histories.
 
 Files are not trusted: they are read as baselines are, whose reader bounds size, depth and memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuprof._results import comparison
+from gpuprof._results import comparison, history
 from gpuprof._results.baselines import load_data, load_kind
 from gpuprof._results.comparison import CompareResult
 from gpuprof._results.decision import Decision
+from gpuprof._results.history import History
 from gpuprof._results.result import BenchResult
 from gpuprof._timing import stats as timing_stats
 from gpuprof._timing.stats import Stats
@@ -25,10 +26,11 @@ _DAMAGE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 
 @dataclass
 class Contents:
-    """What files hold: statistics by the name of their file, and results in their order."""
+    """What files hold: statistics and histories by the name of their file, results in order."""
 
     stats: dict[str, Stats] = field(default_factory=dict)
     results: list[Judged | CompareResult] = field(default_factory=list)
+    history: dict[str, History] = field(default_factory=dict)
 
 
 def read(paths: Iterable[str]) -> Contents:
@@ -44,9 +46,11 @@ def _add(found: Contents, path: Path) -> None:
     kind = data.get("format") if isinstance(data, dict) else None
     try:
         if kind == timing_stats.FORMAT:
-            name = path.stem if path.stem not in found.stats else str(path)
+            name = _name(path, found.stats)
             found.stats[name] = Stats.from_dict(data)
             repr(found.stats[name])  # which reads all of it: damage shows here
+        elif kind == history.FORMAT:
+            found.history[_name(path, found.history)] = History.from_dict(data)
         elif kind == comparison.FORMAT and "rounds" in data:
             found.results.append(CompareResult.from_dict(data))
         elif isinstance(data, dict) and isinstance(data.get("benchmarks"), list):
@@ -58,6 +62,10 @@ def _add(found: Contents, path: Path) -> None:
         reason = str(error) if what == "ValueError" else f"it is damaged: {what}: {error}"
         message = f"{path} cannot be used: {reason}"
         raise BaselineError(message) from None
+
+
+def _name(path: Path, taken: Container[str]) -> str:
+    return path.stem if path.stem not in taken else str(path)
 
 
 def _session(path: Path, entries: list[Any]) -> list[Judged]:

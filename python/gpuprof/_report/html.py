@@ -13,6 +13,7 @@ from gpuprof._report import sections
 from gpuprof._report.page import document
 from gpuprof._results.comparison import CompareResult
 from gpuprof._results.decision import Decision
+from gpuprof._results.history import History
 from gpuprof._results.result import BenchResult
 from gpuprof._timing.stats import Stats
 from gpuprof._trace.files import write_whole
@@ -47,7 +48,7 @@ def write_report(
     graphs : CapturedGraph, optional
         Graphs to be drawn; several as a list or a dict.
     history : History, optional
-        Runs of benchmarks over time.
+        Runs of benchmarks over time; several as a list or a dict.
     title : str, optional
         The title of the page.
 
@@ -69,14 +70,11 @@ def write_report(
         from gpuprof._timing.scope import stats as own_stats
 
         stats = own_stats()
-    if history is not None and not hasattr(history, "to_svg"):
-        message = f"history: expected a History, got {type(history).__name__}"
-        raise TypeError(message)
     found = [
         *_of_stats(stats),
         *_of_results(results),
         *_of_graphs(graphs),
-        *([] if history is None else [("History", sections.history_part(history))]),
+        *_of_history(history),
     ]
     created = datetime.now(timezone.utc).isoformat(" ", "seconds")
     facts = f"written {created} by gpuprof {_core.build_info()['version']}"
@@ -152,3 +150,11 @@ def _of_graphs(given: Any) -> list[tuple[str, str]]:
     pairs = _named("graphs", given, (CapturedGraph,), expected)
     named = [(name or f"graph {place}", each) for place, (name, each) in enumerate(pairs)]
     return [("Graphs", sections.graphs_part(named))] if named else []
+
+
+def _of_history(given: Any) -> list[tuple[str, str]]:
+    expected = "a History, or a list or dict of them"
+    return [
+        (f"History: {name}" if name else "History", sections.history_part(each))
+        for name, each in _named("history", given, (History,), expected)
+    ]

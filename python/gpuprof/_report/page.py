@@ -43,7 +43,8 @@ th[aria-sort=descending] button::after{content:" \\2193"}
 th[aria-sort=ascending] button::after{content:" \\2191"}
 .bar{display:block;height:.3rem;margin-top:.15rem;background:var(--bar);border-radius:2px;
 min-width:1px}
-.slow,.memory{color:var(--slow);font-weight:600}.fast{color:var(--fast);font-weight:600}
+.slow,.memory,.launches,.instructions{color:var(--slow);font-weight:600}
+.fast{color:var(--fast);font-weight:600}
 .ambiguous,.nodata,.incomparable{color:var(--doubt);font-weight:600}
 details{border:1px solid var(--line);border-radius:6px;padding:.4rem .7rem;margin:.4rem 0;
 overflow-x:auto}

@@ -6,12 +6,17 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpuprof._common.units import byte_size, duration, interval_text
+from gpuprof._common.instructions import amount
+from gpuprof._common.units import duration, interval_text
 from gpuprof._display.tree import tree_lines
 from gpuprof._report.page import Cell, details, escaped, notes, table
 from gpuprof._results.comparison import CompareResult
 from gpuprof._results.decision import Decision
+from gpuprof._results.history import History
+from gpuprof._results.launch_verdict import launch_notes
+from gpuprof._results.memory_verdict import NO_MEMORY, without_memory
 from gpuprof._results.result import BenchResult, cells
+from gpuprof._results.texts import peak_text
 from gpuprof._timing import stats_table
 from gpuprof._timing.stats import Stats
 
@@ -69,25 +74,47 @@ def results_part(results: Sequence[tuple[BenchResult, Decision | None]]) -> str:
         f"{result.name}: {text}"
         for result, decision in results
         if decision is not None
-        for text in (decision.rule, *decision.warnings)
+        for text in _reasons(decision)
         if text
     ]
     return grid + notes(rules) + _histograms([result for result, _ in results])
 
 
-_COLUMNS = ("name", _MEDIAN, "95 % interval", "min", "mean", "p90", "max", "samples", "memory")
+def _reasons(decision: Decision) -> list[str]:
+    """Return what decided on the time and on the rest, and what else to know."""
+    beside = [f"{each.verdict}: {each.rule}" for each in decision.grown]
+    memory = [NO_MEMORY] if without_memory(decision) else []
+    return [decision.rule, *beside, *decision.warnings, *memory, *launch_notes(decision)]
+
+
+_COLUMNS = (
+    "name",
+    _MEDIAN,
+    "95 % interval",
+    "min",
+    "mean",
+    "p90",
+    "max",
+    "samples",
+    "memory",
+    "launches",
+    "instructions",
+)
 
 
 def _figures(result: BenchResult) -> list[Cell]:
     low, high = result.interval_ms
-    peak = result.peak_bytes
+    peak, launches = result.peak_bytes, result.launches
+    count = result.instructions.median if result.instructions else None
     return [
         Cell(result.name),
         _time(result.median_ms),
         Cell(interval_text(low, high), high - low),
         *(_time(ms) for ms in (result.min_ms, result.mean_ms, result.p90_ms, result.max_ms)),
         Cell(f"{result.count:,}", result.count),
-        Cell("" if peak is None else byte_size(peak, precise=True), _known(peak)),
+        Cell(peak_text(peak), _known(peak)),
+        Cell("") if launches is None else Cell(str(launches), launches.total),
+        Cell("" if count is None else amount(count), _known(count)),
     ]
 
 
@@ -99,9 +126,9 @@ def _texts(result: BenchResult) -> list[Cell]:
 def _verdict(decision: Decision | None) -> Cell:
     if decision is None:
         return Cell("")
-    grew = decision.memory is not None and decision.memory.grew
-    text = f"{decision.verdict}, MEMORY" if grew else str(decision.verdict)
-    return Cell(text, style="memory" if grew else decision.verdict.value)
+    verdicts = [decision.verdict, *(each.verdict for each in decision.grown)]
+    text = ", ".join(map(str, dict.fromkeys(verdicts)))
+    return Cell(text, style=verdicts[-1].value)
 
 
 def comparison_part(found: CompareResult) -> str:
@@ -139,12 +166,9 @@ def graphs_part(graphs: Iterable[tuple[str, Any]]) -> str:
     )
 
 
-def history_part(history: Any) -> str:
+def history_part(history: History) -> str:
     """Return the plot of each series of a history, with what was found below it."""
-    parts = []
-    for each in history.series:
-        # What comes before the element is a declaration, which has no place inside a page.
-        _, begin, rest = history.to_svg(each.name).partition("<svg")
-        plot = f'<div class="plot">{begin}{rest}</div>'
-        parts.append(f"<h3>{escaped(each.name)}</h3>{plot}{notes(each.facts())}")
-    return "".join(parts)
+    return "".join(
+        f'<h3>{escaped(each.name)}</h3><div class="plot">{each.to_svg()}</div>{notes(each.facts())}'
+        for each in history.series
+    ) or notes(["no saved runs"])

@@ -111,12 +111,17 @@ def records_of(
 
 def _figures(result: Any) -> dict[str, Cell]:
     low, high = result.interval_ms
+    launches = result.launches
     return {
         **{name: getattr(result, name) for name in _HOW},
         "median_ms": result.median_ms,
         "interval_low_ms": low,
         "interval_high_ms": high,
         **{name: getattr(result, name) for name in _FIGURES},
+        "kernels": launches and launches.num_kernels,
+        "copies": launches and launches.copies,
+        "memsets": launches and launches.memsets,
+        "instructions": result.instructions and result.instructions.median,
         "machine": machine.key(result.machine) if result.machine else None,
         "params": _as_json(result.params),
         "warnings": "; ".join(result.warnings),

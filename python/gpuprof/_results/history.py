@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import html
-import io
 import json
 import math
 from collections import Counter
@@ -14,9 +12,11 @@ from fnmatch import fnmatchcase
 from os import PathLike, fspath
 from typing import Any
 
+from gpuprof._common.checks import json_object
 from gpuprof._common.text import output_text, plain_data, shown_text
 from gpuprof._common.units import duration, interval_text, percent_change
 from gpuprof._display import series_plot
+from gpuprof._display.records import Records
 from gpuprof._display.series_plot import Mark
 from gpuprof._results import statistics
 from gpuprof._results.baselines import DEFAULT_ROOT, Baselines, Run
@@ -24,6 +24,7 @@ from gpuprof._results.change_point import HistoryChange, change_point
 from gpuprof._results.decision import check_threshold
 from gpuprof._results.eligible import difference
 from gpuprof._results.result import BenchResult
+from gpuprof._trace.files import text_or_file
 
 FORMAT = "gpuprof-history"
 VERSION = 1
@@ -32,7 +33,6 @@ _COMMIT_CHARACTERS = 10
 _DIRTY = "-dirty"
 # Facts of the machine that are named where they changed together with the times.
 _FACTS = ("driver", "cuda", "torch", "cupy", "python", "os", "gpuprof")
-_COLUMNS = ("benchmark", "baseline", "machine", "time", "value_ms", "low_ms", "high_ms", "commit")
 
 
 @dataclass(frozen=True)
@@ -220,19 +220,51 @@ class History:
         """Return `to_dict` as strict JSON, in ASCII."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
-    def to_csv(self) -> str:
-        """Return a line for each run; ``changed`` is 1 at the first run after a change."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow([*_COLUMNS, "compared", "changed"])
-        for each in self.series:
-            for place, point in enumerate(each.points):
-                changed = each.change is not None and each.change.index == place
-                cells = [each.benchmark, each.baseline, point.machine, point.time]
-                figures = [point.value, point.low, point.high]
-                ends = [point.commit or "", int(point.compared), int(changed)]
-                writer.writerow([*map(shown_text, cells), *figures, *ends])
-        return out.getvalue()
+    @classmethod
+    def from_dict(cls, data: Any) -> History:
+        """Build one from what `to_dict` returned.
+
+        Raises
+        ------
+        ValueError
+            If `data` is something else, or of a version that this one cannot read; it names the
+            field.
+        """
+        from gpuprof._results.history_data import read
+
+        return read(data)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> History:
+        """Build one from what `to_json` returned; ValueError if `text` is something else."""
+        return cls.from_dict(json_object(text))
+
+    def to_csv(self, path: str | PathLike[str] | None = None) -> str | None:
+        """Return CSV (RFC 4180), a line for each run, or write it to a file.
+
+        Units are in the head: ``value_ms``. ``changed`` is true at the first run after a change.
+
+        Parameters
+        ----------
+        path : str or os.PathLike, optional
+            The file, in UTF-8, written whole or not at all. None returns the text.
+        """
+        return text_or_file(self._records().csv(), path)
+
+    def to_frame(self) -> Any:
+        """Return the columns of `to_csv` as a pandas DataFrame.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            Without pandas; it comes with ``pip install 'gpuprof[pandas]'``.
+        """
+        return self._records().frame("History.to_frame()")
+
+    def _records(self) -> Records:
+        from gpuprof._results.history_data import records
+
+        return records(self)
 
     def to_svg(self, name: str | None = None) -> str:
         """Return the plots of a benchmark below each other, as one SVG document.
