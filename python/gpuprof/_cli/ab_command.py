@@ -18,9 +18,9 @@ from gpuprof._cli.arguments import (
 
 MAX_RUNS, MAX_WARMUP = 10_000, 100
 EXIT_CODES = (
-    "exit codes: 0 nothing failed, 1 SLOW, MEMORY, LAUNCHES, or what --fail-on names, 2 wrong usage "
-    "or a command that cannot be started, 3 a command failed or nothing could be compared, 130 "
-    "interrupted; a speed-up never fails"
+    "exit codes: 0 nothing failed, 1 SLOW, MEMORY, LAUNCHES, or what --fail-on names, 2 wrong "
+    "usage or a command that cannot be started, 3 a command failed or nothing could be compared, "
+    "130 interrupted; a speed-up never fails"
 )
 
 
