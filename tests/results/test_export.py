@@ -7,12 +7,13 @@ import io
 import json
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuprof import BenchResult, CompareResult, Verdict
+from gpuprof import BenchResult, CompareResult, Instructions, Launches, Verdict
 from tests.support.benchmark_results import bench, wavering
 
 HOSTILE = 'x,"y"\r\n=z'
@@ -45,6 +46,15 @@ def test_a_result_is_one_line_with_units_in_the_head() -> None:
     assert json.loads(line["params"]) == {"n": 3}
     assert line["warnings"] == "one; two"
     assert (line["host_ms"], line["gbytes_per_s"]) == ("", "")
+
+
+def test_what_a_call_launches_and_its_instructions_are_columns() -> None:
+    launches = Launches({"gemm": 2, "add": 1}, copies=1)
+    counted = replace(RESULT, launches=launches, instructions=Instructions((1e6, 3e6, 2e6)))
+    (line,) = lines_of(counted.to_csv())
+    assert (line["launches"], float(line["instructions"])) == ("4", 2e6)
+    (line,) = lines_of(replace(RESULT, instructions=Instructions(reason="no")).to_csv())
+    assert (line["launches"], line["instructions"]) == ("", "")
 
 
 def test_all_samples_are_lines_on_request() -> None:

@@ -117,6 +117,8 @@ def _figures(result: Any) -> dict[str, Cell]:
         "interval_low_ms": low,
         "interval_high_ms": high,
         **{name: getattr(result, name) for name in _FIGURES},
+        "launches": result.launches and result.launches.total,
+        "instructions": result.instructions and result.instructions.median,
         "machine": machine.key(result.machine) if result.machine else None,
         "params": _as_json(result.params),
         "warnings": "; ".join(result.warnings),
