@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,11 @@ from tests.support.benchmark_results import bench
 H200: dict[str, Any] = {"gpu": "NVIDIA H200", "sms": 132, "driver": "580.1"}
 H100: dict[str, Any] = {"gpu": "NVIDIA H100", "sms": 132, "driver": "580.1"}
 WAVES = (0.0, 0.004, -0.003, 0.002, -0.004, 0.001, 0.003)
+
+
+def lines_of(text: str | None) -> list[dict[str, str]]:
+    assert text is not None
+    return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
 
 
 def save(
@@ -179,7 +185,7 @@ def test_all_forms_have_the_change(store: Baselines) -> None:
     assert data["change"]["index"] == 7
     assert data["ratio"] == pytest.approx(1.1, rel=0.01)
     assert len(data["points"]) == 14
-    rows = list(csv.DictReader(found.to_csv().splitlines()))
+    rows = lines_of(found.to_csv())
     assert [row["changed"] for row in rows] == ["0"] * 7 + ["1"] + ["0"] * 6
     assert float(rows[0]["value_ms"]) == pytest.approx(1.0, rel=0.01)
     assert rows[0]["commit"] == "01" * 20
@@ -192,11 +198,49 @@ def test_all_forms_have_the_change(store: Baselines) -> None:
         found.to_svg("other")
 
 
+def test_it_is_read_back_from_json(store: Baselines) -> None:
+    save(store, steps(14, 7), machine={**H200, "driver": "590"})
+    found = gpuprof.history(store.root)
+    again = gpuprof.History.from_json(found.to_json())
+    assert again.series == found.series
+    assert again.to_csv() == found.to_csv()
+    assert again.to_svg() == found.to_svg()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format": "gpuprof-stats"}, "data is no history of this version"),
+        ({"series": None}, "series is None; expected a list"),
+        ({"series": [{}]}, "the history is damaged: KeyError: 'points'"),
+        ({"series": [3]}, "series is 3; expected a mapping"),
+    ],
+)
+def test_what_is_no_history_is_refused(store: Baselines, change: dict[str, Any], said: str) -> None:
+    save(store, [1.0])
+    data = gpuprof.history(store.root).to_dict()
+    with pytest.raises(ValueError, match=said):
+        gpuprof.History.from_dict({**data, **change})
+
+
+def test_csv_files_and_data_frames_have_the_same_columns(store: Baselines, tmp_path: Path) -> None:
+    pytest.importorskip("pandas", reason="needs pandas")
+    save(store, [1.0, 2.0])
+    found = gpuprof.history(store.root)
+    path = tmp_path / "history.csv"
+    assert found.to_csv(path) is None
+    assert path.read_bytes().decode() == found.to_csv()
+    frame = found.to_frame()
+    assert list(frame.columns) == list(lines_of(found.to_csv())[0])
+    assert frame["value_ms"].tolist() == [point.value for point in found.series[0].points]
+    assert gpuprof.History([]).to_frame().empty
+
+
 def test_odd_names_are_safe_in_every_form(store: Baselines) -> None:
     name = 'test_<b>&\n,"x"\'[\x1b]'
     save(store, [1.0, 2.0], name=name)
     found = gpuprof.history(store.root, name)
-    assert len(list(csv.reader(found.to_csv().splitlines()))) == 3
+    assert [row["benchmark"] for row in lines_of(found.to_csv())] == [name, name]
     assert "<b>" not in found._repr_html_()
     assert "\x1b" not in str(found)
     ElementTree.fromstring(found.to_svg())

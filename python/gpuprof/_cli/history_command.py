@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         write_text(sys.stdout, found.to_json(indent=2) + "\n")
     elif options.csv:
-        write_text(sys.stdout, found.to_csv())
+        write_text(sys.stdout, found._records().csv("\n"))
     elif options.svg is None:
         write_text(sys.stdout, f"{found}\n")
     return OK

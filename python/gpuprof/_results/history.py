@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import html
-import io
 import json
 import math
 from collections import Counter
@@ -14,9 +12,11 @@ from fnmatch import fnmatchcase
 from os import PathLike, fspath
 from typing import Any
 
+from gpuprof._common import checks
 from gpuprof._common.text import output_text, plain_data, shown_text
 from gpuprof._common.units import duration, interval_text, percent_change
 from gpuprof._display import series_plot
+from gpuprof._display.records import Cell, Records
 from gpuprof._display.series_plot import Mark
 from gpuprof._results import statistics
 from gpuprof._results.baselines import DEFAULT_ROOT, Baselines, Run
@@ -24,15 +24,20 @@ from gpuprof._results.change_point import HistoryChange, change_point
 from gpuprof._results.decision import check_threshold
 from gpuprof._results.eligible import difference
 from gpuprof._results.result import BenchResult
+from gpuprof._trace.files import text_or_file
 
 FORMAT = "gpuprof-history"
 VERSION = 1
 THRESHOLD = 0.01
 _COMMIT_CHARACTERS = 10
 _DIRTY = "-dirty"
+_NAMES = ("name", "benchmark", "baseline", "machine")  # of a series
 # Facts of the machine that are named where they changed together with the times.
 _FACTS = ("driver", "cuda", "torch", "cupy", "python", "os", "gpuprof")
-_COLUMNS = ("benchmark", "baseline", "machine", "time", "value_ms", "low_ms", "high_ms", "commit")
+_COLUMNS = (
+    *("benchmark", "baseline", "machine", "time", "value_ms", "low_ms", "high_ms", "commit"),
+    *("compared", "changed"),
+)
 
 
 @dataclass(frozen=True)
@@ -220,19 +225,59 @@ class History:
         """Return `to_dict` as strict JSON, in ASCII."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
-    def to_csv(self) -> str:
-        """Return a line for each run; ``changed`` is 1 at the first run after a change."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow([*_COLUMNS, "compared", "changed"])
+    @classmethod
+    def from_dict(cls, data: Any) -> History:
+        """Build one from what `to_dict` returned; ValueError if `data` is something else."""
+        found = checks.mapping("history", data)
+        if (found.get("format"), found.get("version")) != (FORMAT, VERSION):
+            message = (
+                f"data is no history of this version ({FORMAT} {VERSION}): pass what "
+                "History.to_dict() of a matching gpuprof returned"
+            )
+            raise ValueError(message)
+        try:
+            return cls(map(_series_of, checks.sequence("series", found["series"])))
+        except (KeyError, TypeError, IndexError) as error:
+            message = f"the history is damaged: {type(error).__name__}: {error}"
+            raise ValueError(message) from None
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> History:
+        """Build one from what `to_json` returned; ValueError if `text` is something else."""
+        return cls.from_dict(checks.json_object(text))
+
+    def to_csv(self, path: str | PathLike[str] | None = None) -> str | None:
+        """Return CSV (RFC 4180), or write it to a file: a line for each run.
+
+        ``changed`` is 1 at the first run after a change.
+
+        Parameters
+        ----------
+        path : str or os.PathLike, optional
+            The file, in UTF-8, written whole or not at all. None returns the text.
+        """
+        return text_or_file(self._records().csv(), path)
+
+    def to_frame(self) -> Any:
+        """Return the columns of `to_csv` as a pandas DataFrame.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            Without pandas; it comes with ``pip install 'gpuprof[pandas]'``.
+        """
+        return self._records().frame("History.to_frame()")
+
+    def _records(self) -> Records:
+        """Return a record for each run."""
+        lines: list[list[Cell]] = []
         for each in self.series:
             for place, point in enumerate(each.points):
                 changed = each.change is not None and each.change.index == place
-                cells = [each.benchmark, each.baseline, point.machine, point.time]
+                what = [each.benchmark, each.baseline, point.machine, point.time]
                 figures = [point.value, point.low, point.high]
-                ends = [point.commit or "", int(point.compared), int(changed)]
-                writer.writerow([*map(shown_text, cells), *figures, *ends])
-        return out.getvalue()
+                lines.append([*what, *figures, point.commit, int(point.compared), int(changed)])
+        return Records(_COLUMNS, lines)
 
     def to_svg(self, name: str | None = None) -> str:
         """Return the plots of a benchmark below each other, as one SVG document.
@@ -265,6 +310,38 @@ class History:
             facts = "".join(f"<div>{html.escape(shown_text(fact))}</div>" for fact in each.facts())
             parts.append(f"<div>{each.to_svg()}{facts}</div>")
         return f"<div>{''.join(parts) or 'no saved runs'}</div>"
+
+
+def _series_of(data: Any) -> HistorySeries:
+    """Build a series from its plain form; KeyError or ValueError for what is missing or wrong."""
+    found = checks.mapping("series", data)
+    points = tuple(map(_point_of, checks.sequence("points", found["points"])))
+    change = found["change"]
+    if change is not None:
+        place = checks.whole("change.index", change["index"], 0, len(points) - 1)
+        change = HistoryChange(place, checks.number("change.p", change["p"]))
+    name, benchmark, baseline, machine = (checks.text(key, found[key]) for key in _NAMES)
+    notes = tuple(checks.text("note", note) for note in found["notes"])
+    unit = checks.text("unit", found["unit"])
+    return HistorySeries(name, benchmark, baseline, machine, points, change, notes, unit)
+
+
+def _point_of(data: Any) -> HistoryPoint:
+    found = checks.mapping("point", data)
+    low, high = (
+        math.nan if found[name] is None else checks.number(name, found[name])
+        for name in ("low", "high")
+    )
+    commit = found["commit"]
+    return HistoryPoint(
+        checks.text("time", found["time"]),
+        checks.number("value", found["value"]),
+        low,
+        high,
+        None if commit is None else checks.text("commit", commit),
+        checks.text("machine", found["machine"]),
+        bool(found["compared"]),
+    )
 
 
 def history(
