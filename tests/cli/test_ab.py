@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import shlex
@@ -18,6 +19,8 @@ import pytest
 
 from gpuprof._cli import ab, ab_processes
 from gpuprof._cli.main import main
+from gpuprof._common.instructions import Instructions
+from gpuprof._common.launches import Launches
 from gpuprof._results.result import BenchResult
 from gpuprof._timing.rows import EMPTY, Row, Summary
 from gpuprof._timing.stats import Stats
@@ -110,6 +113,29 @@ def test_memory_that_grew_fails(call: Ab) -> None:
     assert code == 1
     assert "MEMORY add: peak memory 10.0 MiB -> 20.0 MiB" in out
     assert "A memory" in out
+
+
+def test_more_launches_fail_and_more_instructions_if_asked(call: Ab) -> None:
+    result = bench("add", [1.0] * 40, machine={**GPU, "cpu": "Test CPU", "python": "3"})
+    for path, kernels, count in (("a.json", 2, 1e6), ("b.json", 3, 1.5e6)):
+        counted = Instructions((count,) * 9)
+        save(path, replace(result, launches=Launches({"gemm": kernels}), instructions=counted))
+    code, out, _ = call(*COMMANDS, "--runs", 8)
+    assert code == 1
+    assert "LAUNCHES add: launches more: +1 gemm, 2 -> 3 kernels" in out
+    assert "INSTRUCTIONS add: takes 50.0 % more instructions, 1 M -> 1.5 M" in out
+    assert call(*COMMANDS, "--runs", 8, "--fail-on", "slow,memory")[0] == 0
+    assert call(*COMMANDS, "--runs", 8, "--fail-on", "instructions")[0] == 1
+
+
+def test_csv_has_a_line_for_each_name(call: Ab) -> None:
+    save("a.json", bench("add", [1.0] * 40), bench("old", [1.0] * 40))
+    save("b.json", bench("add", [1.2] * 40))
+    code, out, _ = call(*COMMANDS, "--runs", 8, "--format", "csv")
+    add, old = csv.DictReader(out.splitlines())
+    assert (code, add["benchmark"], add["verdict"]) == (1, "add", "slow")
+    assert float(add["ratio"]) == pytest.approx(1.2)
+    assert (old["verdict"], old["rule"]) == ("nodata", "only in A")
 
 
 def test_results_of_other_modes_are_not_compared(call: Ab) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -22,10 +23,14 @@ WHEN = "2026-11-20T00:00:00+00:00"
 
 
 def result(
-    name: str, kernels: dict[str, int], instructions: float | None, count: int = 40
+    name: str,
+    kernels: dict[str, int],
+    instructions: float | None,
+    count: int = 40,
+    torch: str = "2.11.0",
 ) -> BenchResult:
     samples = [1.0 + (place * 7 % 40 - 20) / 10_000 for place in range(count)]
-    counted = {"launches": Launches(kernels, versions={"torch": "2.11.0"})}
+    counted = {"launches": Launches(kernels, versions={"torch": torch})}
     if instructions:
         counted["instructions"] = Instructions((instructions,) * 9)  # type: ignore[assignment]
     return bench(name, samples, **counted, machine=H200, created=WHEN)
@@ -43,11 +48,13 @@ def compare(
         *options: str,
         instructions: tuple[float, float] | None = None,
         count: int = 40,
+        torch: tuple[str, str] = ("2.11.0", "2.11.0"),
     ) -> tuple[int, str]:
         before, now = instructions or (None, None)
-        for name, kernels, figure in (("main", base, before), ("branch", new, now)):
+        sides = (("main", base, before, torch[0]), ("branch", new, now, torch[1]))
+        for name, kernels, figure, version in sides:
             for _ in range(5):
-                results = {"add": result("add", kernels, figure, count)}
+                results = {"add": result("add", kernels, figure, count, version)}
                 Baselines(tmp_path / ".gpuprof").append(name, Run(WHEN, dict(H200), results))
         code = main(["compare", "main", "branch", *options])
         return code, capsys.readouterr().out
@@ -106,3 +113,20 @@ def test_the_json_has_the_decisions(compare: Compare) -> None:
     (row,) = content["rows"]
     assert row["launches"]["changes"] == "+1 gemm, 2 -> 3 kernels"
     assert row["instructions"]["verdict"] == "same"
+
+
+def test_the_csv_has_the_counts(compare: Compare) -> None:
+    _, out = compare({"gemm": 2}, {"gemm": 3}, "--format=csv", instructions=(1e6, 2e6))
+    (line,) = csv.DictReader(out.splitlines())
+    assert (line["base_launches"], line["new_launches"]) == ("2", "3")
+    assert (float(line["base_instructions"]), float(line["new_instructions"])) == (1e6, 2e6)
+    assert line["verdict"] == "same launches instructions"
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--fail-on", "incomparable"), 1)])
+def test_launches_of_another_torch_fail_as_incomparable_if_asked(
+    compare: Compare, options: tuple[str, ...], code: int
+) -> None:
+    found, out = compare({"gemm": 2}, {"gemm": 3}, *options, torch=("2.10.0", "2.11.0"))
+    assert found == code
+    assert "launches were not compared: the baseline has torch 2.10.0, now it is 2.11.0" in out

@@ -13,7 +13,7 @@ import random
 import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -25,8 +25,8 @@ from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration
 from gpuprof._display.progress import Progress
 from gpuprof._results.decision import Decision, Verdict
-from gpuprof._results.memory_verdict import judge_memory
 from gpuprof._results.process_verdict import judge_processes_all
+from gpuprof._results.verdict import beside_time
 
 SIDES = ("A", "B")
 _SIGNALLED = 128
@@ -201,7 +201,7 @@ def compare(
         ticks[name] = max((time.tick_ms for pair in both for time in pair), default=0.0)
     decisions |= judge_processes_all(pairs, threshold=options.threshold, ticks=ticks)
     lines = [
-        Line(name, "", _with_memory(decisions[name], times[name], options.memory_threshold))
+        Line(name, "", _with_the_rest(decisions[name], times[name], options.memory_threshold))
         for name in shared
     ]
     sides = [
@@ -239,14 +239,15 @@ def _unlike(pairs: Sequence[tuple[Time, Time]]) -> str | None:
     return next(filter(None, (time.difference(last) for pair in pairs for time in pair)), None)
 
 
-def _with_memory(
+def _with_the_rest(
     decision: Decision, pairs: Sequence[tuple[Time, Time]], threshold: float | None
 ) -> Decision:
+    """Add what is said of the memory, the launches and the CPU's instructions."""
     old = [old.result for old, _ in pairs if old.result is not None]
     now = [now.result for _, now in pairs if now.result is not None]
     if not old or not now:
         return decision
-    return replace(decision, memory=judge_memory(old, now, threshold=threshold))
+    return beside_time(decision, old, now, memory_threshold=threshold)
 
 
 def _where(command: Command) -> str:

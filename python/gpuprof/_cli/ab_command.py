@@ -7,22 +7,20 @@ import math
 import sys
 
 from gpuprof._cli.arguments import (
-    MAY_FAIL,
-    NEVER,
     USAGE,
     Commands,
+    add_verdict_options,
     complain,
     discard_output,
-    fail_on,
     threshold,
     up_to,
 )
 
 MAX_RUNS, MAX_WARMUP = 10_000, 100
 EXIT_CODES = (
-    "exit codes: 0 nothing failed, 1 SLOW, MEMORY, or what --fail-on names, 2 wrong usage or a "
-    "command that cannot be started, 3 a command failed or nothing could be compared, 130 "
-    "interrupted; a speed-up never fails"
+    "exit codes: 0 nothing failed, 1 SLOW, MEMORY, LAUNCHES, or what --fail-on names, 2 wrong "
+    "usage or a command that cannot be started, 3 a command failed or nothing could be compared, "
+    "130 interrupted; a speed-up never fails"
 )
 
 
@@ -67,26 +65,7 @@ def add_arguments(commands: Commands) -> None:
         metavar="2%",
         help="the smallest change to speak of (default 2%%)",
     )
-    ab.add_argument(
-        "--memory-threshold",
-        type=threshold,
-        metavar="5%",
-        help="by how much the peak memory may grow (default 5%%, and always 1 MiB)",
-    )
-    ab.add_argument(
-        "--fail-on",
-        type=fail_on,
-        default=frozenset({"slow", "memory"}),
-        metavar="VERDICTS",
-        help=f"which verdicts end with 1: some of {','.join(MAY_FAIL)}, or {NEVER} "
-        "(default slow,memory)",
-    )
-    ab.add_argument(
-        "--format",
-        choices=("table", "md", "json"),
-        default="table",
-        help="how to print (default table)",
-    )
+    add_verdict_options(ab)
     ab.add_argument(
         "--seed", type=_seed, metavar="N", help="of the order of the runs (default: a new one)"
     )

@@ -17,6 +17,7 @@ STORAGE = ".gpuprof"
 NEVER = "never"
 MAY_FAIL = ("slow", "memory", "launches", "instructions", "ambiguous", "nodata", "incomparable")
 FAIL_BY_DEFAULT = ("slow", "memory", "launches")
+FORMATS = ("table", "md", "csv", "json")
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -70,6 +71,31 @@ def fail_on(text: str) -> frozenset[str]:
         )
         raise argparse.ArgumentTypeError(message)
     return names - {NEVER}
+
+
+def add_verdict_options(parser: argparse.ArgumentParser) -> None:
+    """Add what all comparisons have: which verdicts fail, the memory's limit, and the format."""
+    default = ",".join(FAIL_BY_DEFAULT)
+    parser.add_argument(
+        "--fail-on",
+        type=fail_on,
+        default=frozenset(FAIL_BY_DEFAULT),
+        metavar="VERDICTS",
+        help=f"which verdicts end with 1: some of {','.join(MAY_FAIL)}, or {NEVER} "
+        f"(default {default})",
+    )
+    parser.add_argument(
+        "--memory-threshold",
+        type=threshold,
+        metavar="5%",
+        help="by how much the peak memory may grow (default 5%%, and always 1 MiB)",
+    )
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="table",
+        help="how to print (default table); the times of csv and json are milliseconds",
+    )
 
 
 def complain(text: str) -> None:

@@ -6,15 +6,12 @@ import argparse
 import sys
 
 from gpuprof._cli.arguments import (
-    FAIL_BY_DEFAULT,
-    MAY_FAIL,
-    NEVER,
     STORAGE,
     USAGE,
     Commands,
+    add_verdict_options,
     complain,
     discard_output,
-    fail_on,
     storage,
     threshold,
 )
@@ -45,26 +42,7 @@ def add_arguments(commands: Commands) -> None:
         help="the smallest change to speak of (default 5%% with 5 baseline runs or more, else "
         "10%%; on the CPU clock 20%%, unless the runs carry a smaller one)",
     )
-    compare.add_argument(
-        "--fail-on",
-        type=fail_on,
-        default=frozenset(FAIL_BY_DEFAULT),
-        metavar="VERDICTS",
-        help=f"which verdicts end with 1: some of {','.join(MAY_FAIL)}, or {NEVER} "
-        f"(default {','.join(FAIL_BY_DEFAULT)})",
-    )
-    compare.add_argument(
-        "--memory-threshold",
-        type=threshold,
-        metavar="5%",
-        help="by how much the peak memory may grow (default 5%%, and always 1 MiB)",
-    )
-    compare.add_argument(
-        "--format",
-        choices=("table", "md", "csv", "json"),
-        default="table",
-        help="how to print (default table); the times of csv and json are milliseconds",
-    )
+    add_verdict_options(compare)
     compare.add_argument(
         "--storage",
         type=storage,

@@ -18,7 +18,7 @@ from gpuprof._common.text import MAX_NAME_COLUMNS, output_text, plain_data, show
 from gpuprof._common.units import NOTHING, duration, percent
 from gpuprof._display.records import Cell, Records
 from gpuprof._display.table import Table, markdown_list
-from gpuprof._results.decision import Decision, MemoryDecision, Verdict
+from gpuprof._results.decision import Decision, LaunchDecision, MemoryDecision, Verdict
 from gpuprof._results.launch_verdict import launch_notes
 from gpuprof._results.memory_verdict import NO_MEMORY, without_memory
 from gpuprof._results.texts import peak_text
@@ -40,6 +40,10 @@ _CSV_COLUMNS = (
     "floor",
     "base_bytes",
     "new_bytes",
+    "base_launches",
+    "new_launches",
+    "base_instructions",
+    "new_instructions",
     "verdict",
     "rule",
 )
@@ -95,15 +99,24 @@ class Comparison:
     @property
     def compared(self) -> bool:
         """Whether any line was compared: its time, or what it launches."""
-        decisions = [line.decision for line in self.lines]
-        verdicts = [each.verdict for each in decisions]
-        verdicts += [each.launches.verdict for each in decisions if each.launches]
+        verdicts = [line.decision.verdict for line in self.lines]
+        verdicts += [each.verdict for each in self.launches]
         return any(verdict not in _NOT_COMPARED for verdict in verdicts)
+
+    @property
+    def launches(self) -> list[LaunchDecision]:
+        """What is said of the launches, of the lines where they were counted."""
+        found = [line.decision.launches for line in self.lines]
+        return [each for each in found if each is not None]
 
 
 def exit_code(found: Comparison, fail_on: frozenset[str]) -> int:
-    """Return the exit code. What only one side has counts as ``nodata``."""
+    """Return the exit code. What only one side has counts as ``nodata``.
+
+    Launches that cannot be compared count as ``incomparable``, as in the pytest plugin.
+    """
     verdicts = {verdict.value for verdict in found.verdicts}
+    verdicts |= {each.verdict.value for each in found.launches} & {Verdict.INCOMPARABLE.value}
     if found.only_base or found.only_new:
         verdicts.add("nodata")
     if verdicts & fail_on:
@@ -141,16 +154,25 @@ def _csv(found: Comparison) -> str:
     """Return a line for each benchmark; what only one side has is a line without times."""
     lines: list[list[Cell]] = []
     for line in found.lines:
-        decision, memory = line.decision, line.decision.memory
+        decision = line.decision
         low, high = decision.interval or (None, None)
-        sizes = (memory.base_bytes, memory.new_bytes) if memory else (None, None)
         verdicts = " ".join(verdict.value for verdict in line.verdicts)
         times = (decision.base_ms, decision.new_ms, decision.ratio, low, high, decision.floor)
-        lines.append([line.name, line.machine, *times, *sizes, verdicts, decision.rule])
-    for names, rule in ((found.only_base, "only in base"), (found.only_new, "only in new")):
+        lines.append([line.name, line.machine, *times, *_counts(decision), verdicts, decision.rule])
+    for side, names in zip(found.names, (found.only_base, found.only_new), strict=True):
         empty = [None] * (len(_CSV_COLUMNS) - 3)
-        lines += [[name, *empty, Verdict.NODATA.value, rule] for name in names]
+        lines += [[name, *empty, Verdict.NODATA.value, f"only in {side}"] for name in names]
     return Records(_CSV_COLUMNS, lines).csv("\n").removesuffix("\n")
+
+
+def _counts(decision: Decision) -> list[Cell]:
+    """Return the bytes, the launches and the instructions of both sides."""
+    memory, launches, instructions = decision.memory, decision.launches, decision.instructions
+    return [
+        *((memory.base_bytes, memory.new_bytes) if memory else (None, None)),
+        *((launches.base_total, launches.new_total) if launches else (None, None)),
+        *((instructions.base_count, instructions.new_count) if instructions else (None, None)),
+    ]
 
 
 def _table(found: Comparison, longest: int | None) -> Table:

@@ -7,6 +7,7 @@ import sys
 
 from gpuprof._cli.arguments import (
     EXIT_CODES,
+    FORMATS,
     OK,
     STORAGE,
     USAGE,
@@ -14,8 +15,6 @@ from gpuprof._cli.arguments import (
     complain,
     storage,
 )
-
-FORMATS = ("table", "md", "csv", "json")
 
 
 def add_arguments(commands: Commands) -> None:

@@ -195,7 +195,8 @@ class Judge:
         return self.max_ms is not None and result.median_ms > self.max_ms
 
     def _failure(self, decision: Decision | None, results: list[BenchResult]) -> str | None:
-        parts = self._regressions(decision, results)
+        of_launches = _is_of_launches(decision)
+        parts = [] if of_launches else self._regressions(decision, results)
         if decision and decision.verdict is not Verdict.LAUNCHES and self._fails(decision):
             parts.append(self._of_verdict(decision))
         name = self.key.rpartition("::")[2]
@@ -205,7 +206,7 @@ class Judge:
             parts.append(f"TOO SLOW: {taken}, and max_ms allows {duration(self.max_ms)}")
         if not parts:
             return None
-        grid = [] if _is_of_launches(decision) else ["", *self._grid(decision, results)]
+        grid = [] if of_launches else ["", *self._grid(decision, results)]
         return "\n".join([*parts, *grid, "", *self._facts(decision, results)])
 
     def _of_verdict(self, decision: Decision) -> str:
