@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
 import os
 import subprocess
@@ -149,18 +148,6 @@ def test_the_report_stands_after_what_the_program_printed(tmp_path: Path) -> Non
     assert text.index("the last line") < text.index("ran for")
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("gpuprof._report") is not None, reason="Python build has the report"
-)
-def test_without_a_report_the_option_says_so(tmp_path: Path) -> None:
-    done = measured(tmp_path, "--html", "r.html", script(tmp_path, WORK), program="nobody")
-    assert done.status == 2
-    assert "no HTML report" in done.err
-
-
-@pytest.mark.skipif(
-    importlib.util.find_spec("gpuprof._report") is None, reason="Python build without the report"
-)
 def test_the_report_is_a_page(tmp_path: Path) -> None:
     name = script(tmp_path, WORK)
     done = measured(tmp_path, "--html", "r.html", name, program=name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import importlib.util
 import os
 import sys
 import time
@@ -29,7 +28,6 @@ from gpuprof._trace import registry
 from gpuprof._trace.writer import TraceWriter
 from gpuprof.errors import GpuprofError
 
-_HTML = "gpuprof._report.html"
 _PATIENCE_S = 5.0  # for a GPU whose program has failed
 _FORK_WARNING = r"This process \(pid=\d+\) is multi-threaded, use of fork"
 
@@ -52,16 +50,7 @@ class Wishes(NamedTuple):
                 return f"{option}: expected a file, got the folder {path}"
             if folder and not (folder.is_dir() and os.access(folder, os.W_OK)):
                 return f"{option}: cannot write into {folder}: make that folder first"
-        if self.html and not _has_report():
-            return "--html: this build of gpuprof has no HTML report"
         return None
-
-
-def _has_report() -> bool:
-    try:
-        return importlib.util.find_spec(_HTML) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 class Session:
@@ -175,7 +164,8 @@ class Session:
         if self._wishes.html is None:
             return
         try:
-            write_report = importlib.import_module(_HTML).write_report
+            from gpuprof._report.html import write_report
+
             title = f"gpuprof run {self._wishes.program}"
             write_report(self._wishes.html, stats=found, title=title)
         except Exception as error:
