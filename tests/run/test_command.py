@@ -148,6 +148,36 @@ def test_the_report_stands_after_what_the_program_printed(tmp_path: Path) -> Non
     assert text.index("the last line") < text.index("ran for")
 
 
+def test_a_descriptor_takes_the_statistics_and_is_not_replaced(tmp_path: Path) -> None:
+    name = script(tmp_path, WORK + "print('the last line')\n")
+    out = tmp_path / "all.txt"
+    with out.open("w") as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpuprof", "run", "--stats", "/dev/stdout", name],
+            cwd=tmp_path,
+            stdout=file,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0
+    first, second = out.read_text().splitlines()
+    assert first == "the last line"
+    assert json.loads(second)["rows"][0]["path"] == "work"
+
+
+def test_a_pipe_takes_the_statistics_and_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    name = script(tmp_path, WORK)
+    done = measured(tmp_path, "--stats", "pipe", name, program=name)
+    text = os.read(reader, 1 << 16)
+    os.close(reader)
+    assert done.status == 0
+    assert json.loads(text)["rows"][0]["path"] == "work"
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_the_report_is_a_page(tmp_path: Path) -> None:
     name = script(tmp_path, WORK)
     done = measured(tmp_path, "--html", "r.html", name, program=name)

@@ -18,13 +18,13 @@ from typing import NamedTuple, TextIO
 
 import gpuprof._core as _core
 import gpuprof._startup  # noqa: F401 (what the environment asks for)
-from gpuprof._common.files import replace_file
 from gpuprof._common.text import shown_text, write_text
 from gpuprof._run.function_scopes import FunctionScopes
 from gpuprof._run.torch_scopes import TorchScopes
 from gpuprof._timing import scope as timing
 from gpuprof._timing.stats import Stats
 from gpuprof._trace import registry
+from gpuprof._trace.files import write_whole
 from gpuprof._trace.writer import TraceWriter
 from gpuprof.errors import GpuprofError
 
@@ -154,7 +154,7 @@ class Session:
         if path is None:
             return
         try:
-            replace_file(Path(os.path.realpath(path)), text().encode() + b"\n")
+            write_whole(path, text() + "\n")
         except OSError as error:
             _say(out, f"gpuprof: cannot write {what} to {path}: {error.strerror or error}")
         else:
