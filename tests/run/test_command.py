@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import SETUP_CUDA
+from tests.support.processes import SETUP_CUDA, environment
 from tests.support.programs import counts, measured, rows, script
 
 WORK = """
@@ -176,6 +176,24 @@ def test_a_pipe_takes_the_statistics_and_is_not_replaced(tmp_path: Path) -> None
     assert done.status == 0
     assert json.loads(text)["rows"][0]["path"] == "work"
     assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_relative_name_in_a_folder_that_is_gone_is_wrong_usage(tmp_path: Path) -> None:
+    name = script(tmp_path, WORK)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    leave = "import os, sys; os.rmdir(os.getcwd()); os.execv(sys.executable, sys.argv[1:])"
+    command = [sys.executable, "-m", "gpuprof", "run", "--stats", "s.json", str(tmp_path / name)]
+    done = subprocess.run(
+        [sys.executable, "-c", leave, *command],
+        cwd=gone,
+        env=environment(None),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "'s.json' is relative, and the working directory is gone" in done.stderr
 
 
 def test_the_report_is_a_page(tmp_path: Path) -> None:

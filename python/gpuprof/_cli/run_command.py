@@ -90,6 +90,7 @@ def run(options: argparse.Namespace) -> int:
     from gpuprof._run import function_scopes, script
     from gpuprof._run.session import Session, Wishes
     from gpuprof._trace.path import expand
+    from gpuprof.errors import TraceError
 
     target = script.Target(options.program, options.is_module, tuple(options.arguments))
     complaint = target.complaint()
@@ -107,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
             depth=options.watch,
             patterns=tuple(options.scopes),
         )
-    except ValueError as error:
+    except (ValueError, TraceError) as error:
         complain(str(error))
         return USAGE
     complaint = wishes.complaint()
