@@ -19,7 +19,7 @@ from typing import NamedTuple, TextIO
 import gpuprof._core as _core
 import gpuprof._startup  # noqa: F401 (what the environment asks for)
 from gpuprof._common.text import shown_text, write_text
-from gpuprof._run.function_scopes import FunctionScopes
+from gpuprof._run.function_scopes import FunctionScopes, is_supported
 from gpuprof._run.torch_scopes import TorchScopes
 from gpuprof._timing import scope as timing
 from gpuprof._timing.stats import Stats
@@ -208,11 +208,9 @@ def _show(out: TextIO | None, found: Stats) -> None:
     elif _core._is_set("GPUPROF_DISABLE"):
         _say(out, "gpuprof: GPUPROF_DISABLE is set, so nothing was measured")
     else:
-        _say(
-            out,
-            "gpuprof: the program entered no scope: name functions with --scopes 'MODULE.*', or "
-            "write `with gpuprof.timer(...)`",
-        )
+        functions = "name functions with --scopes 'MODULE.*', or " if is_supported() else ""
+        timers = "write `with gpuprof.timer(...)`"
+        _say(out, f"gpuprof: the program entered no scope: {functions}{timers}")
 
 
 def _say(out: TextIO | None, text: str) -> None:
