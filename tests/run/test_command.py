@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import SETUP_CUDA, environment
-from tests.support.programs import counts, measured, rows, script
+from tests.support.programs import Ended, counts, measured, rows, script
 
 WORK = """
 import sys
@@ -207,11 +207,19 @@ def test_the_report_is_a_page(tmp_path: Path) -> None:
     assert "work" in text
 
 
+def _failed_on_a_gpu(folder: Path, driver: Path, body: str) -> Ended:
+    root = Path(__file__).parents[2]
+    setup = f"import sys\nsys.path.insert(0, {str(root)!r})\n{SETUP_CUDA}"
+    name = script(folder, setup + body)
+    files = ("-o", "t.json", "--stats", "s.json", "--html", "r.html")
+    done = measured(folder, *files, name, program=name, GPUPROF_CUDA_DRIVER=str(driver))
+    assert done.status == 1
+    return done
+
+
 def test_a_gpu_that_is_never_done_is_not_waited_for_after_a_failure(
     tmp_path: Path, fake_path: Path
 ) -> None:
-    root = Path(__file__).parents[2]
-    setup = f"import sys\nsys.path.insert(0, {str(root)!r})\n{SETUP_CUDA}"
     body = """
 with gpuprof.timer("done", stream=stream):
     pass
@@ -220,18 +228,12 @@ with gpuprof.timer("hangs", stream=stream):
     fake.work(stream, 10**15)
 raise ValueError("the program fails")
 """
-    name = script(tmp_path, setup + body)
-    done = measured(
-        tmp_path,
-        *("-o", "t.json", "--stats", "s.json", name),
-        program=name,
-        GPUPROF_CUDA_DRIVER=str(fake_path),
-    )
-    assert done.status == 1
+    done = _failed_on_a_gpu(tmp_path, fake_path, body)
     assert "the program fails" in done.err
     found = rows(tmp_path / "s.json")
     assert found["done"]["gpu"]["count"] == 1
     assert found["hangs"]["pending"] == 1
+    assert "1 pending" in (tmp_path / "r.html").read_text(encoding="utf-8")
     assert not (tmp_path / "t.json").exists()
     assert (tmp_path / "t.json.part").is_file()
     assert "t.json.part" in done.report
@@ -240,8 +242,6 @@ raise ValueError("the program fails")
 def test_after_a_broken_driver_what_was_read_before_is_there(
     tmp_path: Path, fake_path: Path
 ) -> None:
-    root = Path(__file__).parents[2]
-    setup = f"import sys\nsys.path.insert(0, {str(root)!r})\n{SETUP_CUDA}"
     body = """
 with gpuprof.timer("good", stream=stream):
     fake.work(stream, 1000)
@@ -254,17 +254,11 @@ with gpuprof.timer("bad", stream=stream):
         pass
 raise ValueError("the program fails")
 """
-    name = script(tmp_path, setup + body)
-    done = measured(
-        tmp_path,
-        *("-o", "t.json", "--stats", "s.json", name),
-        program=name,
-        GPUPROF_CUDA_DRIVER=str(fake_path),
-    )
-    assert done.status == 1
+    _failed_on_a_gpu(tmp_path, fake_path, body)
     found = rows(tmp_path / "s.json")
     assert found["good"]["gpu"]["count"] == 1
     assert found["bad"]["failed"] == 1
+    assert "1 failed" in (tmp_path / "r.html").read_text(encoding="utf-8")
     assert (tmp_path / "t.json").is_file()
 
 
