@@ -34,10 +34,11 @@ def test_the_page_shows_what_the_command_prints(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    found = without_figures(done.stdout.replace(f"{tmp_path}/", ""))
+    found = without_figures(done.stdout.replace(str(tmp_path), "/home/ada"))
     assert found == without_figures(shown)
     assert {path.name for path in tmp_path.iterdir()} == {
         "train.py",
+        "train.html",
         "train.json",
         "train.trace.json.gz",
     }

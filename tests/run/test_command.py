@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
 import os
 import subprocess
@@ -12,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import SETUP_CUDA
-from tests.support.programs import counts, measured, rows, script
+from tests.support.processes import SETUP_CUDA, environment
+from tests.support.programs import Ended, counts, measured, rows, script
 
 WORK = """
 import sys
@@ -63,7 +62,8 @@ def test_files_are_named_by_patterns_and_stay_where_the_run_began(tmp_path: Path
 def test_a_program_without_scopes_is_told_how_to_have_some(tmp_path: Path) -> None:
     name = script(tmp_path, "pass\n")
     done = measured(tmp_path, name, program=name)
-    assert "--scopes" in done.report
+    assert "gpuprof.timer" in done.report
+    assert ("--scopes" in done.report) == (sys.version_info >= (3, 12))
     done = measured(tmp_path, name, program=name, GPUPROF_DISABLE="1")
     assert "GPUPROF_DISABLE is set" in done.report
 
@@ -94,6 +94,7 @@ def test_a_trace_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
         (["--stats", "missing/s.json", "script.py"], "make that folder first"),
         (["-o", "missing/t.json", "script.py"], "make that folder first"),
         (["--stats", ".", "script.py"], "expected a file, got the folder"),
+        (["--stats", "-", "script.py"], "standard output is the program's"),
         (["-o", "%x.json", "script.py"], "'%x' in '%x.json' is no pattern"),
         (["--watch", "-1", "script.py"], "expected a whole number from 0 to 100"),
         (["--watch", "many", "script.py"], "expected a whole number from 0 to 100"),
@@ -149,18 +150,54 @@ def test_the_report_stands_after_what_the_program_printed(tmp_path: Path) -> Non
     assert text.index("the last line") < text.index("ran for")
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("gpuprof._report") is not None, reason="Python build has the report"
-)
-def test_without_a_report_the_option_says_so(tmp_path: Path) -> None:
-    done = measured(tmp_path, "--html", "r.html", script(tmp_path, WORK), program="nobody")
-    assert done.status == 2
-    assert "no HTML report" in done.err
+def test_a_descriptor_takes_the_statistics_and_is_not_replaced(tmp_path: Path) -> None:
+    name = script(tmp_path, WORK + "print('the last line')\n")
+    out = tmp_path / "all.txt"
+    with out.open("w") as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpuprof", "run", "--stats", "/dev/stdout", name],
+            cwd=tmp_path,
+            stdout=file,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0
+    first, second = out.read_text().splitlines()
+    assert first == "the last line"
+    assert json.loads(second)["rows"][0]["path"] == "work"
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("gpuprof._report") is None, reason="Python build without the report"
-)
+def test_a_pipe_takes_the_statistics_and_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    name = script(tmp_path, WORK)
+    done = measured(tmp_path, "--stats", "pipe", name, program=name)
+    text = os.read(reader, 1 << 16)
+    os.close(reader)
+    assert done.status == 0
+    assert json.loads(text)["rows"][0]["path"] == "work"
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_relative_name_in_a_folder_that_is_gone_is_wrong_usage(tmp_path: Path) -> None:
+    name = script(tmp_path, WORK)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    leave = "import os, sys; os.rmdir(os.getcwd()); os.execv(sys.executable, sys.argv[1:])"
+    command = [sys.executable, "-m", "gpuprof", "run", "--stats", "s.json", str(tmp_path / name)]
+    done = subprocess.run(
+        [sys.executable, "-c", leave, *command],
+        cwd=gone,
+        env=environment(None),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "'s.json' is relative, and the working directory is gone" in done.stderr
+
+
 def test_the_report_is_a_page(tmp_path: Path) -> None:
     name = script(tmp_path, WORK)
     done = measured(tmp_path, "--html", "r.html", name, program=name)
@@ -170,11 +207,19 @@ def test_the_report_is_a_page(tmp_path: Path) -> None:
     assert "work" in text
 
 
+def _failed_on_a_gpu(folder: Path, driver: Path, body: str) -> Ended:
+    root = Path(__file__).parents[2]
+    setup = f"import sys\nsys.path.insert(0, {str(root)!r})\n{SETUP_CUDA}"
+    name = script(folder, setup + body)
+    files = ("-o", "t.json", "--stats", "s.json", "--html", "r.html")
+    done = measured(folder, *files, name, program=name, GPUPROF_CUDA_DRIVER=str(driver))
+    assert done.status == 1
+    return done
+
+
 def test_a_gpu_that_is_never_done_is_not_waited_for_after_a_failure(
     tmp_path: Path, fake_path: Path
 ) -> None:
-    root = Path(__file__).parents[2]
-    setup = f"import sys\nsys.path.insert(0, {str(root)!r})\n{SETUP_CUDA}"
     body = """
 with gpuprof.timer("done", stream=stream):
     pass
@@ -183,18 +228,12 @@ with gpuprof.timer("hangs", stream=stream):
     fake.work(stream, 10**15)
 raise ValueError("the program fails")
 """
-    name = script(tmp_path, setup + body)
-    done = measured(
-        tmp_path,
-        *("-o", "t.json", "--stats", "s.json", name),
-        program=name,
-        GPUPROF_CUDA_DRIVER=str(fake_path),
-    )
-    assert done.status == 1
+    done = _failed_on_a_gpu(tmp_path, fake_path, body)
     assert "the program fails" in done.err
     found = rows(tmp_path / "s.json")
     assert found["done"]["gpu"]["count"] == 1
     assert found["hangs"]["pending"] == 1
+    assert "1 pending" in (tmp_path / "r.html").read_text(encoding="utf-8")
     assert not (tmp_path / "t.json").exists()
     assert (tmp_path / "t.json.part").is_file()
     assert "t.json.part" in done.report
@@ -203,8 +242,6 @@ raise ValueError("the program fails")
 def test_after_a_broken_driver_what_was_read_before_is_there(
     tmp_path: Path, fake_path: Path
 ) -> None:
-    root = Path(__file__).parents[2]
-    setup = f"import sys\nsys.path.insert(0, {str(root)!r})\n{SETUP_CUDA}"
     body = """
 with gpuprof.timer("good", stream=stream):
     fake.work(stream, 1000)
@@ -217,17 +254,11 @@ with gpuprof.timer("bad", stream=stream):
         pass
 raise ValueError("the program fails")
 """
-    name = script(tmp_path, setup + body)
-    done = measured(
-        tmp_path,
-        *("-o", "t.json", "--stats", "s.json", name),
-        program=name,
-        GPUPROF_CUDA_DRIVER=str(fake_path),
-    )
-    assert done.status == 1
+    _failed_on_a_gpu(tmp_path, fake_path, body)
     found = rows(tmp_path / "s.json")
     assert found["good"]["gpu"]["count"] == 1
     assert found["bad"]["failed"] == 1
+    assert "1 failed" in (tmp_path / "r.html").read_text(encoding="utf-8")
     assert (tmp_path / "t.json").is_file()
 
 

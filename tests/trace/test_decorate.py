@@ -167,3 +167,5 @@ def test_what_is_no_function_is_refused(tmp_path: Path) -> None:
         gpuprof.TraceWriter(path)(files)
     with pytest.raises(TypeError, match="a flight recorder is for a whole run"):
         gpuprof.trace(path, keep_last="1s")(files)
+    with pytest.raises(TypeError, match="with schedule= has windows of steps and cannot decorate"):
+        gpuprof.trace(path, schedule=(1, 1, 1, 1))(files)

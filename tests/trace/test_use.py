@@ -105,6 +105,9 @@ def test_a_trace_that_is_never_begun_is_one_warning(path: Path) -> None:
         gpuprof.trace(path)
         gc.collect()
     assert len(warned) == 1
+    with pytest.warns(RuntimeWarning, match=r"run\.%n\.json was never begun"):
+        gpuprof.trace(path, keep_last="1s")
+        gc.collect()
     done = run_python(SCOPES + f"t = gpuprof.trace({str(path)!r}); work('a')")
     assert (done.returncode, done.stderr.count("was never begun")) == (0, 1)
 

@@ -89,12 +89,19 @@ def run(options: argparse.Namespace) -> int:
     """Run the program, and raise what it raises."""
     from gpuprof._run import function_scopes, script
     from gpuprof._run.session import Session, Wishes
+    from gpuprof._trace.files import STANDARD
     from gpuprof._trace.path import expand
+    from gpuprof.errors import TraceError
 
     target = script.Target(options.program, options.is_module, tuple(options.arguments))
     complaint = target.complaint()
     if options.scopes and not function_scopes.is_supported():
         complaint = "--scopes needs Python 3.12 or later, which can tell of single functions"
+    for option, path in (("-o", options.output), ("--stats", options.stats), ("--html", options.html)):
+        if path == STANDARD:
+            complaint = (
+                f"{option}: expected a file, got {path!r}: standard output is the program's"
+            )
     if complaint is not None:
         complain(complaint)
         return USAGE
@@ -107,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
             depth=options.watch,
             patterns=tuple(options.scopes),
         )
-    except ValueError as error:
+    except (ValueError, TraceError) as error:
         complain(str(error))
         return USAGE
     complaint = wishes.complaint()

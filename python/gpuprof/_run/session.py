@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import importlib.util
 import os
 import sys
 import time
@@ -19,17 +18,16 @@ from typing import NamedTuple, TextIO
 
 import gpuprof._core as _core
 import gpuprof._startup  # noqa: F401 (what the environment asks for)
-from gpuprof._common.files import replace_file
 from gpuprof._common.text import shown_text, write_text
-from gpuprof._run.function_scopes import FunctionScopes
+from gpuprof._run.function_scopes import FunctionScopes, is_supported
 from gpuprof._run.torch_scopes import TorchScopes
 from gpuprof._timing import scope as timing
 from gpuprof._timing.stats import Stats
 from gpuprof._trace import registry
+from gpuprof._trace.files import write_whole
 from gpuprof._trace.writer import TraceWriter
 from gpuprof.errors import GpuprofError
 
-_HTML = "gpuprof._report.html"
 _PATIENCE_S = 5.0  # for a GPU whose program has failed
 _FORK_WARNING = r"This process \(pid=\d+\) is multi-threaded, use of fork"
 
@@ -52,16 +50,7 @@ class Wishes(NamedTuple):
                 return f"{option}: expected a file, got the folder {path}"
             if folder and not (folder.is_dir() and os.access(folder, os.W_OK)):
                 return f"{option}: cannot write into {folder}: make that folder first"
-        if self.html and not _has_report():
-            return "--html: this build of gpuprof has no HTML report"
         return None
-
-
-def _has_report() -> bool:
-    try:
-        return importlib.util.find_spec(_HTML) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 class Session:
@@ -165,7 +154,7 @@ class Session:
         if path is None:
             return
         try:
-            replace_file(Path(os.path.realpath(path)), text().encode() + b"\n")
+            write_whole(path, text() + "\n")
         except OSError as error:
             _say(out, f"gpuprof: cannot write {what} to {path}: {error.strerror or error}")
         else:
@@ -175,7 +164,8 @@ class Session:
         if self._wishes.html is None:
             return
         try:
-            write_report = importlib.import_module(_HTML).write_report
+            from gpuprof._report.html import write_report
+
             title = f"gpuprof run {self._wishes.program}"
             write_report(self._wishes.html, stats=found, title=title)
         except Exception as error:
@@ -218,11 +208,9 @@ def _show(out: TextIO | None, found: Stats) -> None:
     elif _core._is_set("GPUPROF_DISABLE"):
         _say(out, "gpuprof: GPUPROF_DISABLE is set, so nothing was measured")
     else:
-        _say(
-            out,
-            "gpuprof: the program entered no scope: name functions with --scopes 'MODULE.*', or "
-            "write `with gpuprof.timer(...)`",
-        )
+        functions = "name functions with --scopes 'MODULE.*', or " if is_supported() else ""
+        timers = "write `with gpuprof.timer(...)`"
+        _say(out, f"gpuprof: the program entered no scope: {functions}{timers}")
 
 
 def _say(out: TextIO | None, text: str) -> None:

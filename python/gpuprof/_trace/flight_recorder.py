@@ -236,6 +236,7 @@ class FlightRecorder(TraceWriter):
         TypeError
             Always.
         """
+        self._say_unused.detach()
         message = (
             f"a flight recorder is for a whole run and cannot decorate {function!r}; use it in a "
             "with statement, or decorate with gpuprof.trace(path) alone"

@@ -297,6 +297,21 @@ class TraceWindows(AsyncBlock):
     ) -> None:
         self.close()
 
+    def __call__(self, function: Any) -> Any:
+        """Windows are of steps, and so decorate nothing.
+
+        Raises
+        ------
+        TypeError
+            Always.
+        """
+        self._say_unused.detach()
+        message = (
+            f"a trace with schedule= has windows of steps and cannot decorate {function!r}; use it "
+            "in a with statement around the steps, or decorate with gpuprof.trace(path) alone"
+        )
+        raise TypeError(message)
+
     def __repr__(self) -> str:
         return f"<gpuprof.TraceWindows {self._pattern!r}, {self.phase}, {self._windows} windows>"
 

@@ -99,7 +99,7 @@ class TraceWriter(AsyncBlock, _core._TraceEvents):
     ) -> None:
         super().__init__()
         self._pattern = trace_path.absolute(self._checked_pattern(path))  # also for a later use
-        self._path = self._expanded()
+        self._path = self._expanded().replace(trace_path.NUMBER, "%n")
         self._collect = bool(collect)
         self._args = checked_args(args)
         self._buffer_mib = checked_buffer(buffer_mib)

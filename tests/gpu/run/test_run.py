@@ -82,7 +82,8 @@ def rows(folder: Path) -> dict[str, Any]:
 
 
 def test_a_training_script_is_measured_on_the_gpu(tmp_path: Path) -> None:
-    done = run(tmp_path, "-o", "t.json", "--stats", "s.json", "--watch", "2", "train.py", "fail")
+    files = ("-o", "t.json", "--stats", "s.json", "--html", "r.html")
+    done = run(tmp_path, *files, "--watch", "2", "train.py", "fail")
     assert done.returncode == 7, done.stderr
     assert done.stdout == "True\nTrue\n"
     found = rows(tmp_path)
@@ -96,6 +97,7 @@ def test_a_training_script_is_measured_on_the_gpu(tmp_path: Path) -> None:
     inside = found["Net/body"]["gpu"]["total"] + found["Net/head"]["gpu"]["total"]
     assert inside <= found["Net"]["gpu"]["total"]
     assert "optimizer.step" in done.stderr
+    assert "optimizer.step" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
     events = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))["traceEvents"]
     tracks = {
