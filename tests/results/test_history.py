@@ -236,6 +236,31 @@ def test_csv_files_and_data_frames_have_the_same_columns(store: Baselines, tmp_p
     assert gpuprof.History([]).to_frame().empty
 
 
+def test_autosaved_runs_are_one_series_commit_after_commit(store: Baselines) -> None:
+    for place, ms in enumerate(steps(12, 7)):
+        commit = f"{place + 1:02d}" * 20
+        dirty = "_20261101_120000_uncommitted-changes" if place == 3 else ""
+        save(store, [ms], baseline=commit + dirty, first=place + 1)
+    save(store, [3.0], baseline="01")
+    found = gpuprof.history(store.root)
+    other, autosaved = sorted(found.series, key=lambda each: len(each.points))
+    assert (autosaved.baseline, len(autosaved.points)) == ("@autosave", 12)
+    assert autosaved.change is not None
+    assert autosaved.change.index == 7
+    assert (other.baseline, len(other.points)) == ("01", 1)
+    assert gpuprof.history(store.root, baseline="@autosave").series[0].points == autosaved.points
+    assert len(gpuprof.history(store.root, baseline="02" * 20).series[0].points) == 1
+    with pytest.raises(BaselineError, match="no run of --gpu-benchmark-autosave is saved in "):
+        gpuprof.history(store.root / "other", baseline="@autosave")
+
+
+def test_runs_without_git_are_autosaved_ones_too(store: Baselines) -> None:
+    for place in range(2):
+        run = Run("2026-11-01T08:00:00+00:00", H200, {"a": bench("a", [1.0] * 40)})
+        store.append(f"unversioned_20261101_12000{place}", run)
+    assert [len(each.points) for each in gpuprof.history(store.root).series] == [2]
+
+
 def test_odd_names_are_safe_in_every_form(store: Baselines) -> None:
     name = 'test_<b>&\n,"x"\'[\x1b]'
     save(store, [1.0, 2.0], name=name)

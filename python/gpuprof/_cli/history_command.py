@@ -35,7 +35,10 @@ def add_arguments(commands: Commands) -> None:
         help="only benchmarks of this name, or that match it: * is any text, ? one character",
     )
     history.add_argument(
-        "--baseline", metavar="NAME", help="only runs that were saved under this name"
+        "--baseline",
+        metavar="NAME",
+        help="only runs that were saved under this name; "
+        "@autosave for those of --gpu-benchmark-autosave, which are taken together",
     )
     history.add_argument(
         "--threshold",
