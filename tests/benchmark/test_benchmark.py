@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import random
 import threading
@@ -98,6 +99,16 @@ def test_it_stops_at_the_time_limit_and_says_what_precision_it_has() -> None:
     )
     assert result.duration_s < 30.0
     assert any("max_time_s" in text for text in result.warnings)
+
+
+def test_a_median_that_is_hardly_known_is_said_in_plain_digits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    samples = itertools.cycle([1.0, 1.0, 30.0])
+    monkeypatch.setattr("gpuprof._benchmark.samplers.CpuSampler.sample", lambda _: next(samples))
+    result = gpuprof.benchmark(nap, warmup_s=0.0, min_samples=9, max_time_s=1e-9)
+    (text,) = [text for text in result.warnings if "known to" in text]
+    assert text.startswith("the median is known to 1,450 % only, where 1 % was wanted")
 
 
 def test_it_takes_at_least_the_samples_asked_for() -> None:
