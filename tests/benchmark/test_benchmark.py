@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import random
+import re
 import threading
 import time
 from collections import Counter
@@ -98,6 +100,16 @@ def test_it_stops_at_the_time_limit_and_says_what_precision_it_has() -> None:
     )
     assert result.duration_s < 30.0
     assert any("max_time_s" in text for text in result.warnings)
+
+
+def test_a_median_that_is_hardly_known_is_said_in_plain_digits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    samples = itertools.cycle([1.0] * 51 + [100.0] * 50)
+    monkeypatch.setattr("gpuprof._benchmark.samplers.CpuSampler.sample", lambda _: next(samples))
+    result = gpuprof.benchmark(nap, warmup_s=0.0, min_samples=6, max_time_s=0.3)
+    (text,) = [text for text in result.warnings if "known to" in text]
+    assert re.match(r"the median is known to [1-9],?\d\d\d % only, where 1 % was wanted", text)
 
 
 def test_it_takes_at_least_the_samples_asked_for() -> None:

@@ -17,10 +17,9 @@ from typing import Any
 
 import pytest
 
+from gpuprof import Instructions, Launches
 from gpuprof._cli import ab, ab_processes
 from gpuprof._cli.main import main
-from gpuprof._common.instructions import Instructions
-from gpuprof._common.launches import Launches
 from gpuprof._results.result import BenchResult
 from gpuprof._timing.rows import EMPTY, Row, Summary
 from gpuprof._timing.stats import Stats

@@ -98,6 +98,7 @@ def test_without_saved_runs_it_says_how_to_save_one(call: Call) -> None:
         (["--baseline", "other"], 1, "no baseline is called 'other'"),
         (["--baseline", "../x"], 1, "a baseline cannot be called"),
         (["--svg", "."], 1, "directory"),
+        (["--svg", "missing/plot.svg"], 1, "No such file or directory: 'missing/plot.svg'"),
         (["--svg", "missing/plot.svg"], 1, "missing"),
         (["--json", "--csv"], 2, "not allowed with"),
         (["--threshold", "x"], 2, "percentage"),

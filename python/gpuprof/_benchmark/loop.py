@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuprof._benchmark.device import memory_of_call, peaks_for
 from gpuprof._common import machine, nvml
-from gpuprof._common.units import duration
+from gpuprof._common.units import duration, percent
 from gpuprof._display.progress import Progress
 from gpuprof._frameworks import loaded
 from gpuprof._results import statistics
@@ -297,8 +297,8 @@ def _warn_of_quality(harness: Harness, taken: Samples) -> None:
         )
     elif precision > options.rel_precision:
         warn(
-            f"the median is known to {100 * precision:.2g} % only, where "
-            f"{100 * options.rel_precision:.2g} % was wanted, {_limit(samples)}"
+            f"the median is known to {percent(precision, 2)} only, where "
+            f"{percent(options.rel_precision, 2)} was wanted, {_limit(samples)}"
         )
     independent = statistics.independent_count(samples)
     if independent < DEPENDENT * len(samples):

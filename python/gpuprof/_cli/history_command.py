@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from gpuprof._cli.arguments import (
     EXIT_CODES,
@@ -35,7 +34,10 @@ def add_arguments(commands: Commands) -> None:
         help="only benchmarks of this name, or that match it: * is any text, ? one character",
     )
     history.add_argument(
-        "--baseline", metavar="NAME", help="only runs that were saved under this name"
+        "--baseline",
+        metavar="NAME",
+        help="only runs that were saved under this name; "
+        "@autosave for those of --gpu-benchmark-autosave, which are taken together",
     )
     history.add_argument(
         "--threshold",
@@ -59,11 +61,10 @@ def add_arguments(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print or write what was asked for, and return the exit code."""
-    from gpuprof._common.files import replace_file
     from gpuprof._common.text import write_text
     from gpuprof._results.baselines import Baselines
     from gpuprof._results.history import history
-    from gpuprof._trace.path import output_path
+    from gpuprof._trace.files import write_whole
 
     try:
         found = history(
@@ -87,8 +88,7 @@ def run(options: argparse.Namespace) -> int:
             complain(f"no saved benchmark is called {options.name!r}; there are {shown}")
         return FAILED
     if options.svg is not None:
-        path = Path(output_path(options.svg))
-        replace_file(path, found.to_svg().encode("utf-8"))
+        write_whole(options.svg, found.to_svg())
         write_text(sys.stderr, f"wrote {options.svg}\n")
     if options.json:
         write_text(sys.stdout, found.to_json(indent=2) + "\n")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._pytest import device_lock
+from gpuprof._pytest import device_lock, event_loop
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
@@ -59,19 +59,23 @@ class LaunchChecks:
         Raises
         ------
         TypeError
-            `what` is no function and no graph, or a graph with arguments.
+            `what` is no function and no graph, returns a coroutine, or is a graph with arguments.
         InvalidStateError
-            Nothing was counted: the text says why. Or a second use in one test.
+            Nothing was counted: the text says why. Or a second use in one test, or a coroutine
+            function where an event loop runs.
         """
         graph = _graph(what, args or kwargs)
         fn: Any = what if graph is None else graph.launch
         self._begin(fn)
-        if self._settings.disabled:
-            if graph is None:
-                fn(*args, **kwargs)
-            return None
-        with device_lock.measuring(self._warn_of, self._say):
-            self.result = self._counted(fn, args, kwargs, graph)
+        with event_loop.as_function(fn) as function:
+            if self._settings.disabled:
+                if graph is None:
+                    event_loop.refuse_coroutine(function(*args, **kwargs))
+                return None
+            with device_lock.measuring(self._warn_of, self._say):
+                if graph is None:
+                    event_loop.refuse_coroutine(function(*args, **kwargs))
+                self.result = self._counted(function, args, kwargs, graph)
         self._judge_launches(self.result)
         return self.result.launches
 

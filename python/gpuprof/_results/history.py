@@ -25,10 +25,15 @@ from gpuprof._results.decision import check_threshold
 from gpuprof._results.eligible import difference
 from gpuprof._results.result import BenchResult
 from gpuprof._trace.files import text_or_file
+from gpuprof.errors import BaselineError
 
 FORMAT = "gpuprof-history"
 VERSION = 1
 THRESHOLD = 0.01
+# Of the runs of --gpu-benchmark-autosave, whose baselines are called after commits. No baseline can
+# be called so.
+AUTOSAVED = "@autosave"
+MOST_POINTS = 40  # of a series, so that its plot fits into a terminal
 _COMMIT_CHARACTERS = 10
 _DIRTY = "-dirty"
 # Facts of the machine that are named where they changed together with the times.
@@ -315,14 +320,16 @@ def history(
     name : str, optional
         The name of a benchmark, or a pattern with ``*`` and ``?``; None is all of them.
     baseline : str, optional
-        Only the runs that were saved under this name; None is all of them.
+        Only the runs that were saved under this name; None is all of them. ``"@autosave"`` is those
+        of ``--gpu-benchmark-autosave``, which are taken together, commit after commit.
     threshold : float
         The smallest change to speak of, as a fraction.
 
     Returns
     -------
     History
-        A series for each benchmark, baseline and kind of machine. Times are milliseconds.
+        A series for each benchmark, baseline and kind of machine, of the last 40 runs. Times are
+        milliseconds.
 
     Raises
     ------
@@ -332,14 +339,12 @@ def history(
         If `threshold` is no fraction.
     """
     check_threshold(threshold)
-    stored = Baselines(fspath(storage))
     series = []
-    for each in stored.names() if baseline is None else [baseline]:
-        for machine, runs in stored.runs(each).items():
-            names = dict.fromkeys(key for run in runs for key in run.results)
-            for key in names:
-                if name is None or key == name or fnmatchcase(key, name):
-                    series.append(_series(key, each, machine, runs, threshold))
+    for (each, machine), runs in _stored(Baselines(fspath(storage)), baseline).items():
+        names = dict.fromkeys(key for run in runs for key in run.results)
+        for key in names:
+            if name is None or key == name or fnmatchcase(key, name):
+                series.append(_series(key, each, machine, runs, threshold))
     counts = Counter(each.benchmark for each in series)
     named = [
         each if counts[each.benchmark] == 1 else replace(each, name=each.label) for each in series
@@ -347,10 +352,31 @@ def history(
     return History(sorted(named, key=lambda each: each.benchmark))
 
 
+def _stored(stored: Baselines, baseline: str | None) -> dict[tuple[str, str], list[Run]]:
+    """Return the runs by baseline and machine; those that were autosaved are taken together."""
+    found: dict[tuple[str, str], list[Run]] = {}
+    for each in stored.names() if baseline in {None, AUTOSAVED} else [str(baseline)]:
+        for machine, runs in stored.runs(each).items():
+            is_autosaved = baseline in {None, AUTOSAVED} and _is_autosaved(each, runs)
+            if is_autosaved or baseline != AUTOSAVED:
+                found.setdefault((AUTOSAVED if is_autosaved else each, machine), []).extend(runs)
+    if baseline == AUTOSAVED and not found:
+        message = f"no run of --gpu-benchmark-autosave is saved in {stored.root}"
+        raise BaselineError(message)
+    return found
+
+
+def _is_autosaved(baseline: str, runs: Sequence[Run]) -> bool:
+    """Return whether a baseline has its name from the commit of its runs."""
+    commits = {(run.commit or "unversioned").removesuffix(_DIRTY) for run in runs}
+    return all(f"{baseline}_".startswith(f"{commit}_") for commit in commits)
+
+
 def _series(
     name: str, baseline: str, machine: str, runs: Sequence[Run], threshold: float
 ) -> HistorySeries:
     found = sorted((run for run in runs if name in run.results), key=lambda run: run.created)
+    found = found[-MOST_POINTS:]
     results = [run.results[name] for run in found]
     reasons = [difference(result, results[-1]) for result in results]
     points = tuple(
