@@ -153,12 +153,14 @@ def test_structured_and_complex_elements_are_refused_by_their_format() -> None:
 
 def test_an_array_that_has_no_buffer_is_refused_with_the_reason() -> None:
     numpy = pytest.importorskip("numpy", reason="the original package is not installed")
-    with pytest.raises(TypeError, match="payload: expected an array .* got a numpy.ndarray") as info:
+    with pytest.raises(
+        TypeError, match=r"payload: expected an array .* got a numpy\.ndarray"
+    ) as info:
         gpuprof.annotate("x", payload=numpy.zeros(2, "datetime64[s]"))
     assert isinstance(info.value.__cause__, ValueError)
     view = memoryview(b"ab")
     view.release()
-    with pytest.raises(TypeError, match="payload: expected an array .* got a memoryview"):
+    with pytest.raises(TypeError, match=r"payload: expected an array .* got a memoryview"):
         gpuprof.annotate("x", payload=view)
 
 
