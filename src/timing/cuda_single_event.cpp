@@ -46,7 +46,10 @@ void SingleEvent::record(std::uintptr_t stream, int ordinal) {
     spare_ = pair.end;
     generation_ = driver::fork_generation();
   }
-  check(found.access.record(static_cast<CUevent>(event_), as_stream(stream)), "cuEventRecord");
+  const CUresult status = found.access.record(static_cast<CUevent>(event_), as_stream(stream));
+  // An event from the pool still has the record of whoever had it before.
+  if (status != CUDA_SUCCESS && !reusable) give_back();
+  check(status, "cuEventRecord");
 }
 
 bool SingleEvent::is_reached() const {

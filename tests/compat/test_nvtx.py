@@ -193,3 +193,36 @@ def test_what_shows_nothing_does_nothing() -> None:
 def test_torchs_functions_are_the_same_in_both_modules() -> None:
     for name in ("range_push", "range_pop", "range_start", "range_end", "range"):
         assert getattr(nvtx, name) is getattr(compat_torch.nvtx, name)
+
+
+def test_threads_that_share_an_annotation_close_their_own_ranges(tool: Path) -> None:
+    # The payload is read anew at each entry, so each has an annotation of its own.
+    code = """
+import threading
+from gpuprof.compat import nvtx
+shared = nvtx.annotate("shared", payload=[1])
+first_is_in, second_is_in, first_is_out = (threading.Event() for _ in range(3))
+def first():
+    with shared:
+        first_is_in.set()
+        second_is_in.wait()
+    nvtx.mark("first is out")
+    first_is_out.set()
+def second():
+    first_is_in.wait()
+    with shared:
+        second_is_in.set()
+        first_is_out.wait()
+threads = [threading.Thread(target=each) for each in (first, second)]
+for each in threads:
+    each.start()
+for each in threads:
+    each.join(60)
+"""
+    pushes, rest = [":push shared"] * 2, [":pop", ":mark first is out", ":pop"]
+    assert seen(tool, code) == pushes + rest
+
+
+def test_an_unknown_colour_is_named() -> None:
+    with pytest.raises((TypeError, ValueError), match="color: 'nope'"):
+        nvtx.annotate("x", color="nope")

@@ -106,3 +106,15 @@ def test_what_the_function_raises_comes_out(bench: Callable[..., Any]) -> None:
 
     with pytest.raises(KeyError, match="mine"):
         bench(broken)
+
+
+@pytest.mark.parametrize("bench", BENCHES)
+def test_no_time_is_one_sample_at_least(bench: Callable[..., Any]) -> None:
+    assert bench(work, **{**QUICK[bench], "rep": 0}, return_mode="all")
+
+
+@pytest.mark.parametrize("quantiles", [0.5, "0.5"])
+@pytest.mark.parametrize("bench", BENCHES)
+def test_quantiles_that_are_no_list_are_named(bench: Callable[..., Any], quantiles: Any) -> None:
+    with pytest.raises(TypeError, match="quantiles: expected a list of numbers from 0 to 1, got"):
+        bench(work, quantiles=quantiles, **QUICK[bench])

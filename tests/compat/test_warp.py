@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -111,3 +112,21 @@ def test_threads_indent_on_their_own(capsys: pytest.CaptureFixture[str]) -> None
         "inner",
         "outer",
     ]
+
+
+def test_a_timer_that_is_entered_again_closes_each_of_its_scopes() -> None:
+    timer = ScopedTimer("again", print=False)
+    with timer, timer:
+        pass
+    with gpuprof.timer("after"):
+        pass
+    assert [*gpuprof.stats()] == ["again", "again/again", "after"]
+
+
+def test_a_wrong_colour_leaves_no_profiler_behind() -> None:
+    before = sys.getprofile()
+    with pytest.raises((TypeError, ValueError), match="color: 'nope'"):
+        with ScopedTimer("step", detailed=True, use_nvtx=True, color="nope"):
+            pass
+    assert sys.getprofile() is before
+    assert "step" not in gpuprof.stats()

@@ -151,6 +151,31 @@ def test_structured_and_complex_elements_are_refused_by_their_format() -> None:
             gpuprof.annotate("x", payload=given)
 
 
+def test_an_array_that_has_no_buffer_is_refused_with_the_reason() -> None:
+    numpy = pytest.importorskip("numpy", reason="the original package is not installed")
+    with pytest.raises(
+        TypeError, match=r"payload: expected an array .* got a numpy\.ndarray"
+    ) as info:
+        gpuprof.annotate("x", payload=numpy.zeros(2, "datetime64[s]"))
+    assert isinstance(info.value.__cause__, ValueError)
+    view = memoryview(b"ab")
+    view.release()
+    with pytest.raises(TypeError, match=r"payload: expected an array .* got a memoryview"):
+        gpuprof.annotate("x", payload=view)
+
+
+def test_a_list_may_hold_what_is_a_number_by_itself(tmp_path: Path) -> None:
+    numpy = pytest.importorskip("numpy", reason="the original package is not installed")
+    path = tmp_path / "trace.json"
+    with gpuprof.trace(path):
+        gpuprof.mark("whole", payload=[numpy.int8(3), 4])
+        gpuprof.mark("real", payload=(numpy.float32(0.5), 4))
+        gpuprof.mark("large", payload=[2**70, -1])
+    events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+    shown = {each["name"]: each["args"]["payload"] for each in events if each.get("ph") == "i"}
+    assert shown == {"whole": [3, 4], "real": [0.5, 4.0], "large": [2.0**70, -1.0]}
+
+
 def test_an_array_on_a_gpu_is_refused_and_the_way_out_is_named() -> None:
     torch_like = type("OnGpu", (), {"__dlpack__": lambda _: None})()
     with pytest.raises(TypeError, match=r"a GPU array is copied first: x.cpu\(\).numpy\(\)"):

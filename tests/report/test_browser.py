@@ -152,6 +152,8 @@ def test_what_grew_beside_the_time_is_red_and_sorted_as_numbers(
           (name) => getComputedStyle(document.querySelector("td " + name)))"""
     )
     assert same_colour is False
+    # It is seen without scrolling.
+    assert page.evaluate("document.querySelector('.launches').getBoundingClientRect().right") < 800
     assert click(page, "launches") == "descending"
     assert column(page, "launches") == ["30 kernels", "3 kernels, 1 memory copy"]
     assert click(page, "memory") == "descending"

@@ -148,6 +148,9 @@ def test_statistics_come_back_from_json() -> None:
         ("[]", r"the text holds \[\]; expected an object"),
         ("{}", "data has format None"),
         (None, "text is None"),
+        ('{"format": "gpuprof-stats", "version": 1}', "are damaged: KeyError: 'rows'"),
+        (json.dumps({**STATS.to_dict(), "rows": [{}]}), "are damaged: KeyError: 'gpu'"),
+        (json.dumps({**STATS.to_dict(), "rows": 3}), "are damaged: TypeError"),
     ],
 )
 def test_other_text_is_refused(text: Any, why: str) -> None:

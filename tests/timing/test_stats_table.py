@@ -218,6 +218,11 @@ def test_an_unknown_column_names_those_there_are(wrong: Any) -> None:
         NESTED.table(sort="median")
 
 
+def test_columns_that_are_no_names_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"columns: expected names as text with commas .* got 3"):
+        NESTED.table(columns=3)  # type: ignore[arg-type]
+
+
 def test_sorting_keeps_the_tree() -> None:
     assert scopes_of(NESTED.table(sort="total")) == ["step", "  bwd", "  fwd", "eval"]
     assert scopes_of(NESTED.table(sort="path")) == ["eval", "step", "  bwd", "  fwd"]

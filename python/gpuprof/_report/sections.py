@@ -68,8 +68,9 @@ def results_part(results: Sequence[tuple[BenchResult, Decision | None]]) -> str:
     """Return a table of results with their verdicts, and the histogram of each."""
     lines = []
     for result, decision in results:
-        lines.append([*_figures(result), _verdict(decision), *_texts(result)])
-    grid = table([*_COLUMNS, "verdict", *_RESULT_TEXTS], lines)
+        figures = _figures(result)
+        lines.append([*figures[:2], _verdict(decision), *figures[2:], *_texts(result)])
+    grid = table([*_COLUMNS[:2], "verdict", *_COLUMNS[2:], *_RESULT_TEXTS], lines)
     rules = [
         f"{result.name}: {text}"
         for result, decision in results

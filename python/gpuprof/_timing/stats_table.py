@@ -106,8 +106,11 @@ def _default(rows: Sequence[Row]) -> list[str]:
     return wanted
 
 
-def _wanted(columns: str | Iterable[str]) -> list[str]:
+def _wanted(columns: Any) -> list[str]:
     """Return the columns that are asked for, each once; ValueError names those there are."""
+    if not isinstance(columns, Iterable):
+        message = f"columns: expected names as text with commas or as a list, got {columns!r}"
+        raise TypeError(message)
     asked = columns.split(",") if isinstance(columns, str) else [*columns]
     names = [each.strip() if isinstance(each, str) else each for each in asked]
     return [*dict.fromkeys(choice("columns", each, HEADINGS) for each in names)]

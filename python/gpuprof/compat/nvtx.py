@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -56,6 +57,13 @@ def enabled() -> bool:
     return _ENABLED
 
 
+class _Entered(threading.local):
+    """What this thread entered of an `annotate` whose entries have one annotation each."""
+
+    def __init__(self) -> None:
+        self.annotations: list[_core.Annotation] = []
+
+
 class annotate:  # the name of the package's
     """A range around a ``with`` block or a function.
 
@@ -86,7 +94,7 @@ class annotate:  # the name of the package's
         self._message = message
         self._is_mutable = payload is not None and not isinstance(payload, _IMMUTABLE)
         self._annotation = self._made() if message is not None else None
-        self._entered: list[_core.Annotation] = []  # where each entry has one of its own
+        self._entered = _Entered()
 
     def _made(self) -> _core.Annotation:
         annotation: _core.Annotation = _core.annotate(self._message, **self._options)
@@ -96,8 +104,9 @@ class annotate:  # the name of the package's
         if not _ENABLED or self._annotation is None:
             return self
         if self._is_mutable:
-            self._entered.append(self._made())
-            self._entered[-1].__enter__()
+            made = self._made()
+            made.__enter__()
+            self._entered.annotations.append(made)
         else:
             self._annotation.__enter__()
         return self
@@ -105,7 +114,7 @@ class annotate:  # the name of the package's
     def __exit__(self, exc_type: object, exc_value: object, traceback: object) -> None:
         if not _ENABLED or self._annotation is None:
             return
-        annotation = self._entered.pop() if self._is_mutable else self._annotation
+        annotation = self._entered.annotations.pop() if self._is_mutable else self._annotation
         annotation.__exit__(None, None, None)
 
     def __call__(self, func: _Function) -> _Function:
@@ -313,7 +322,11 @@ def _known_color(color: str | int | None) -> str | int | None:
         except ImportError:
             message = f"color: {color!r} is unknown; pip install matplotlib for more names"
             raise TypeError(message) from None
-        return "#" + _argb(colors.to_hex(color, keep_alpha=True))
+        try:
+            return "#" + _argb(colors.to_hex(color, keep_alpha=True))
+        except ValueError:
+            message = f"color: {color!r} is a name neither of gpuprof nor of matplotlib"
+            raise ValueError(message) from None
     return color
 
 

@@ -17,6 +17,7 @@ _MODES: dict[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
     "median": statistics.median,
 }
+_LEAST_S = 1e-9  # of a limit: one sample is taken in any case
 _RETURN_MODES = (*_MODES, "all")
 
 
@@ -68,7 +69,7 @@ def do_bench(
         warmup_s=warmup / 1e3,
         min_samples=1,
         min_time_s=rep / 1e3,
-        max_time_s=rep / 1e3,
+        max_time_s=max(rep / 1e3, _LEAST_S),
         progress=False,
     )
     return _summary(result.samples_ms, quantiles, return_mode)
@@ -149,7 +150,10 @@ def _check(return_mode: object, quantiles: object, *milliseconds: object) -> Non
             raise ValueError(message)
     if quantiles is None:
         return
-    for quantile in quantiles:  # type: ignore[attr-defined]
+    if isinstance(quantiles, (str, bytes)) or not isinstance(quantiles, Iterable):
+        message = f"quantiles: expected a list of numbers from 0 to 1, got {quantiles!r}"
+        raise TypeError(message)
+    for quantile in quantiles:
         if not 0 <= quantile <= 1:
             message = f"quantiles: expected numbers from 0 to 1, got {quantile}"
             raise ValueError(message)

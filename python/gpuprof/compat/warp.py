@@ -101,8 +101,9 @@ class ScopedTimer:
         self.extra_msg = ""
         self.timing_results: list[Any] = []
         self.sample: _core.Sample | None = None
-        self._scope: _core.Scope | None = None
-        self._range: tuple[int, int] | None = None
+        # Of each entry that is open: one timer may be entered again before it is left.
+        self._scopes: list[_core.Scope] = []
+        self._ranges: list[tuple[int, int]] = []
         if dict is not None:
             dict.setdefault(name, [])
 
@@ -111,20 +112,20 @@ class ScopedTimer:
             return self
         if self.synchronize:
             _wait_for_gpu()
+        if self.use_nvtx:
+            from gpuprof.compat import nvtx
+
+            self._ranges.append(nvtx.start_range(self.name, color=self.color))
         if self.detailed:
             from cProfile import Profile
 
             self.cp: CProfile = Profile()
             self.cp.enable()
-        if self.use_nvtx:
-            from gpuprof.compat import nvtx
-
-            self._range = nvtx.start_range(self.name, color=self.color)
         if self.print:
             self._indent.depth += 1
-        self._scope = _core.timer(self.name) if self.name else None
-        if self._scope is not None:
-            self.sample = self._scope.__enter__()
+        if self.name:
+            self._scopes.append(_core.timer(self.name))
+            self.sample = self._scopes[-1].__enter__()
         self.start = time.perf_counter_ns()
         return self
 
@@ -137,20 +138,18 @@ class ScopedTimer:
         if not self.active:
             return
         failure: Exception | None = None
-        if self._scope is not None:
-            self._scope.__exit__(exc_type, exc_value, traceback)
-            self._scope = None
+        if self._scopes:
+            self._scopes.pop().__exit__(exc_type, exc_value, traceback)
         if self.synchronize:
             try:
                 _wait_for_gpu()
             except Exception as error:  # raised below, unless the block raised
                 failure = error
         self.elapsed = (time.perf_counter_ns() - self.start) / 1e6
-        if self._range is not None:
+        if self._ranges:
             from gpuprof.compat import nvtx
 
-            nvtx.end_range(self._range)
-            self._range = None
+            nvtx.end_range(self._ranges.pop())
         if self.detailed:
             self.cp.disable()
             self.cp.print_stats(sort="tottime")

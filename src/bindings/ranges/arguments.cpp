@@ -50,21 +50,6 @@ std::uint32_t checked_color(const py::object& value) {
   return static_cast<std::uint32_t>(number);
 }
 
-// The number itself, also of NumPy's scalars; null for what is none. Not of arrays: to read one
-// could wait for the GPU.
-py::object as_number(const py::object& value) {
-  PyObject* number = value.ptr();
-  if (PyLong_Check(number) || PyFloat_Check(number)) return value;
-  const PyNumberMethods* methods = Py_TYPE(number)->tp_as_number;
-  if (methods == nullptr || (methods->nb_index == nullptr && methods->nb_float == nullptr) ||
-      py::hasattr(value, "__dlpack__")) {
-    return {};
-  }
-  PyObject* plain = methods->nb_index != nullptr ? PyNumber_Index(number) : PyNumber_Float(number);
-  if (plain == nullptr) throw py::error_already_set();
-  return py::reinterpret_steal<py::object>(plain);
-}
-
 nvtx::Payload payload_of(const py::object& number) {
   nvtx::Payload payload;
   if (PyFloat_Check(number.ptr())) {

@@ -90,7 +90,13 @@ std::shared_ptr<ArrayPayload> room_for(Element element, std::size_t count) {
 class Buffer {
  public:
   explicit Buffer(PyObject* object) {
-    if (PyObject_GetBuffer(object, &view_, PyBUF_FULL_RO) != 0) throw py::error_already_set();
+    if (PyObject_GetBuffer(object, &view_, PyBUF_FULL_RO) == 0) return;
+    py::error_already_set reason;
+    py::raise_from(reason, PyExc_TypeError,
+                   (std::string("payload: expected an array of numbers, got a ") +
+                    Py_TYPE(object)->tp_name + " whose memory cannot be read")
+                       .c_str());
+    throw py::error_already_set();
   }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -108,7 +114,8 @@ std::shared_ptr<const ArrayPayload> from_buffer(PyObject* object) {
   if (!element) {
     throw py::type_error(std::string("payload: expected an array of numbers, got elements of the "
                                      "format '") +
-                         buffer->format + "' of the struct module");
+                         buffer->format +
+                         "' of the struct module; convert it first, as x.astype('float64') does");
   }
   const auto count = static_cast<std::size_t>(buffer->len / buffer->itemsize);
   auto payload = room_for(*element, count);
@@ -126,19 +133,19 @@ std::shared_ptr<const ArrayPayload> from_buffer(PyObject* object) {
 
 // Integers of 64 bits where all are, else doubles.
 std::shared_ptr<const ArrayPayload> from_items(const py::object& value) {
-  const auto items = py::reinterpret_steal<py::tuple>(PySequence_Tuple(value.ptr()));
-  if (!items) throw py::error_already_set();
+  const auto given = py::reinterpret_steal<py::tuple>(PySequence_Tuple(value.ptr()));
+  if (!given) throw py::error_already_set();
+  py::tuple items(given.size());
   bool is_integral = true;
-  for (const py::handle item : items) {
-    if (PyFloat_Check(item.ptr())) {
-      is_integral = false;
-    } else if (PyLong_Check(item.ptr())) {
-      int overflow = 0;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const py::object item = as_number(given[i]);
+    if (!item) refuse_item(py::object(given[i]).ptr());
+    items[i] = item;
+    int overflow = 0;
+    if (PyLong_Check(item.ptr())) {
       static_cast<void>(PyLong_AsLongLongAndOverflow(item.ptr(), &overflow));
-      if (overflow != 0) is_integral = false;
-    } else {
-      refuse_item(item.ptr());
     }
+    if (PyFloat_Check(item.ptr()) || overflow != 0) is_integral = false;
   }
   auto payload = room_for(is_integral ? Element::kInt64 : Element::kFloat64, items.size());
   unsigned char* place = payload->bytes.data() + sizeof(std::uint64_t);
@@ -211,6 +218,19 @@ py::object object_at(Element element, const unsigned char* place) {
 }
 
 }  // namespace
+
+py::object as_number(const py::object& value) {
+  PyObject* number = value.ptr();
+  if (PyLong_Check(number) || PyFloat_Check(number)) return value;
+  const PyNumberMethods* methods = Py_TYPE(number)->tp_as_number;
+  if (methods == nullptr || (methods->nb_index == nullptr && methods->nb_float == nullptr) ||
+      py::hasattr(value, "__dlpack__")) {
+    return {};
+  }
+  PyObject* plain = methods->nb_index != nullptr ? PyNumber_Index(number) : PyNumber_Float(number);
+  if (plain == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(plain);
+}
 
 std::shared_ptr<const ArrayPayload> array_payload_of(const py::object& value) {
   PyObject* object = value.ptr();

@@ -1,4 +1,4 @@
-// Arrays of numbers as payloads of ranges: what Python holds, as bytes that a tool can read.
+// Numbers, and arrays of them as bytes that a tool can read, as payloads of ranges.
 //
 // All functions need the interpreter lock.
 #pragma once
@@ -10,6 +10,10 @@
 #include "nvtx/range.hpp"
 
 namespace gpuprof::bindings {
+
+// The number itself, also of NumPy's scalars; null for what is none. Not of arrays: to read one
+// could wait for the GPU.
+pybind11::object as_number(const pybind11::object& value);
 
 // A copy of the numbers of a buffer (bytes, array.array, a NumPy array) or of a list, tuple or
 // range; null for what is neither. Only host memory is read, so that nothing waits for a GPU.
