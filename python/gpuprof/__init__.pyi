@@ -132,9 +132,9 @@ from gpuprof._results.decision import LaunchDecision as LaunchDecision
 from gpuprof._results.decision import MemoryDecision as MemoryDecision
 from gpuprof._results.decision import Verdict as Verdict
 from gpuprof._results.history import History as History
-from gpuprof._results.history import HistoryPoint as HistoryPoint
-from gpuprof._results.history import HistorySeries as HistorySeries
 from gpuprof._results.history import history as history
+from gpuprof._results.history_series import HistoryPoint as HistoryPoint
+from gpuprof._results.history_series import HistorySeries as HistorySeries
 from gpuprof._results.result import BenchResult as BenchResult
 from gpuprof._pytest.fixture import GpuBenchmark as GpuBenchmark
 from gpuprof._cli.ipython import load_ipython_extension as load_ipython_extension

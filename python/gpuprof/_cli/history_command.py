@@ -63,6 +63,7 @@ def run(options: argparse.Namespace) -> int:
     from gpuprof._common.text import write_text
     from gpuprof._results.baselines import Baselines
     from gpuprof._results.history import history
+    from gpuprof._results.history_data import records
     from gpuprof._trace.path import output_path
 
     try:
@@ -93,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         write_text(sys.stdout, found.to_json(indent=2) + "\n")
     elif options.csv:
-        write_text(sys.stdout, found._records().csv("\n"))
+        write_text(sys.stdout, records(found.series).csv("\n"))
     elif options.svg is None:
         write_text(sys.stdout, f"{found}\n")
     return OK

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuprof._results import comparison, history
+from gpuprof._results import comparison, history_data
 from gpuprof._results.baselines import load_data, load_kind
 from gpuprof._results.comparison import CompareResult
 from gpuprof._results.decision import Decision
@@ -49,7 +49,7 @@ def _add(found: Contents, path: Path) -> None:
             name = _name(path, found.stats)
             found.stats[name] = Stats.from_dict(data)
             repr(found.stats[name])  # which reads all of it: damage shows here
-        elif kind == history.FORMAT:
+        elif kind == history_data.FORMAT:
             found.history[_name(path, found.history)] = History.from_dict(data)
         elif kind == comparison.FORMAT and "rounds" in data:
             found.results.append(CompareResult.from_dict(data))

@@ -7,186 +7,26 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from os import PathLike, fspath
 from typing import Any
 
 from gpuprof._common.checks import json_object
-from gpuprof._common.text import output_text, plain_data, shown_text
-from gpuprof._common.units import duration, interval_text, percent_change
+from gpuprof._common.text import plain_data, shown_text
 from gpuprof._display import series_plot
-from gpuprof._display.records import Records
-from gpuprof._display.series_plot import Mark
-from gpuprof._results import statistics
 from gpuprof._results.baselines import DEFAULT_ROOT, Baselines, Run
 from gpuprof._results.change_point import HistoryChange, change_point
 from gpuprof._results.decision import check_threshold
 from gpuprof._results.eligible import difference
+from gpuprof._results.history_data import FORMAT, VERSION, read, records
+from gpuprof._results.history_series import HistoryPoint, HistorySeries
 from gpuprof._results.result import BenchResult
 from gpuprof._trace.files import text_or_file
 
-FORMAT = "gpuprof-history"
-VERSION = 1
 THRESHOLD = 0.01
-_COMMIT_CHARACTERS = 10
-_DIRTY = "-dirty"
 # Facts of the machine that are named where they changed together with the times.
 _FACTS = ("driver", "cuda", "torch", "cupy", "python", "os", "gpuprof")
-
-
-@dataclass(frozen=True)
-class HistoryPoint:
-    """One run of a benchmark.
-
-    Attributes
-    ----------
-    time : str
-        When it was saved, as ISO 8601 text in UTC.
-    value : float
-        The median, in milliseconds.
-    low, high : float
-        The 95 % interval of the median within this run.
-    commit : str or None
-        The version of the measured code; it ends in ``-dirty`` where files were changed.
-    machine : str
-        The GPU, or the CPU where no GPU was measured.
-    compared : bool
-        Whether it was measured as the last run was; others are shown, but a change is not looked
-        for among them.
-    """
-
-    __module__ = "gpuprof"
-
-    time: str
-    value: float
-    low: float
-    high: float
-    commit: str | None
-    machine: str
-    compared: bool = True
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain form, for JSON."""
-        return {
-            "time": output_text(self.time),
-            "value": self.value,
-            "low": self.low,
-            "high": self.high,
-            "commit": None if self.commit is None else output_text(self.commit),
-            "machine": output_text(self.machine),
-            "compared": self.compared,
-        }
-
-
-@dataclass(frozen=True)
-class HistorySeries:
-    """The runs of one benchmark in one baseline on one kind of machine.
-
-    Attributes
-    ----------
-    name : str
-        The name of the benchmark; with baseline and machine where several series have it.
-    benchmark : str
-        The name of the benchmark.
-    baseline : str
-        The name under which the runs were saved.
-    machine : str
-        The kind of machine, as in the name of the baseline's file.
-    points : tuple of HistoryPoint
-        The runs, oldest first.
-    change : HistoryChange or None
-        The first point after the change, and its p value; None where nothing changed.
-    notes : tuple of str
-        What else to know.
-    unit : str
-        Of the values: ``"ms"``.
-    """
-
-    __module__ = "gpuprof"
-
-    name: str
-    benchmark: str
-    baseline: str
-    machine: str
-    points: tuple[HistoryPoint, ...]
-    change: HistoryChange | None = None
-    notes: tuple[str, ...] = ()
-    unit: str = "ms"
-
-    @property
-    def label(self) -> str:
-        """The name, the baseline and the machine."""
-        return f"{self.benchmark} (baseline {self.baseline!r}, {self.machine})"
-
-    @property
-    def ratio(self) -> float | None:
-        """The median of the runs from the change on over that of those before; None without one."""
-        if self.change is None:
-            return None
-        before = [each.value for each in self.points[: self.change.index] if each.compared]
-        after = [each.value for each in self.points[self.change.index :] if each.compared]
-        return statistics.median(after) / statistics.median(before)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain form, for JSON."""
-        return {
-            "name": output_text(self.name),
-            "benchmark": output_text(self.benchmark),
-            "baseline": self.baseline,
-            "machine": output_text(self.machine),
-            "unit": self.unit,
-            "points": [point.to_dict() for point in self.points],
-            "change": None if self.change is None else asdict(self.change),
-            "ratio": self.ratio,
-            "notes": [output_text(note) for note in self.notes],
-        }
-
-    def facts(self) -> list[str]:
-        """Return what is known of the series as sentences: first the change, then the notes."""
-        count = len(self.points)
-        if self.change is None:
-            said = f"no change found in {count} run{'s' * (count != 1)}"
-        else:
-            at = self.points[self.change.index]
-            said = (
-                f"changed at run {self.change.index + 1} of {count}, {at.time}, "
-                f"{short_commit(at.commit)}, {at.machine}: takes "
-                f"{percent_change(self.ratio or 1.0)} time from there on "
-                f"(p {self.change.p:.2g})"
-            )
-        return [said, *self.notes]
-
-    def text(self) -> str:
-        """Return a plot for a terminal, with what was found below."""
-        index = None if self.change is None else self.change.index
-        plot = series_plot.text(self._marks(), index, self._ends())
-        return "\n".join([shown_text(self.label), *plot, *map(shown_text, self.facts())])
-
-    def to_svg(self) -> str:
-        """Return a plot as an SVG element, without scripts."""
-        return self._svg(0.0)
-
-    def _svg(self, top: float) -> str:
-        index = None if self.change is None else self.change.index
-        return series_plot.svg(self._marks(), index, self._ends(), self.label, top)
-
-    def _marks(self) -> list[Mark]:
-        return [
-            Mark(
-                point.value,
-                point.low,
-                point.high,
-                f"{duration(point.value)} ({interval_text(point.low, point.high)}), {point.time}, "
-                f"{short_commit(point.commit)}, {point.machine}",
-                not point.compared,
-            )
-            for point in self.points
-        ]
-
-    def _ends(self) -> tuple[str, str]:
-        first, last = self.points[0], self.points[-1]
-        return _end(first), _end(last)
 
 
 class History:
@@ -230,9 +70,7 @@ class History:
             If `data` is something else, or of a version that this one cannot read; it names the
             field.
         """
-        from gpuprof._results.history_data import read
-
-        return read(data)
+        return cls(read(data))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> History:
@@ -249,7 +87,7 @@ class History:
         path : str or os.PathLike, optional
             The file, in UTF-8, written whole or not at all. None returns the text.
         """
-        return text_or_file(self._records().csv(), path)
+        return text_or_file(records(self.series).csv(), path)
 
     def to_frame(self) -> Any:
         """Return the columns of `to_csv` as a pandas DataFrame.
@@ -259,12 +97,7 @@ class History:
         ModuleNotFoundError
             Without pandas; it comes with ``pip install 'gpuprof[pandas]'``.
         """
-        return self._records().frame("History.to_frame()")
-
-    def _records(self) -> Records:
-        from gpuprof._results.history_data import records
-
-        return records(self)
+        return records(self.series).frame("History.to_frame()")
 
     def to_svg(self, name: str | None = None) -> str:
         """Return the plots of a benchmark below each other, as one SVG document.
@@ -396,11 +229,6 @@ def _change(points: Sequence[HistoryPoint]) -> HistoryChange | None:
     return None if found is None else replace(found, index=places[found.index])
 
 
-def _end(point: HistoryPoint) -> str:
-    """Return what stands below the first or the last point."""
-    return f"{point.time[:10]} {short_commit(point.commit)}"
-
-
 def _changed_facts(runs: Sequence[Run], index: int) -> list[str]:
     """Return what of the machine changed together with the times."""
     before, at = runs[index - 1].machine, runs[index].machine
@@ -409,11 +237,3 @@ def _changed_facts(runs: Sequence[Run], index: int) -> list[str]:
         for key in _FACTS
         if before.get(key) != at.get(key)
     ]
-
-
-def short_commit(commit: str | None) -> str:
-    """Return a commit as people write it."""
-    if not commit:
-        return "no commit"
-    dirty = _DIRTY if commit.endswith(_DIRTY) else ""
-    return commit.removesuffix(_DIRTY)[:_COMMIT_CHARACTERS] + dirty

@@ -1,14 +1,17 @@
-"""A history as records, and read back from its plain form, which is not trusted."""
+"""The series of a history as records, and read back from its plain form, which is not trusted."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gpuprof._common import checks
 from gpuprof._display.records import Cell, Records
 from gpuprof._results.change_point import HistoryChange
-from gpuprof._results.history import FORMAT, VERSION, History, HistoryPoint, HistorySeries
+from gpuprof._results.history_series import HistoryPoint, HistorySeries
+
+FORMAT = "gpuprof-history"
+VERSION = 1
 
 _COLUMNS = (
     "benchmark",
@@ -24,10 +27,10 @@ _COLUMNS = (
 )
 
 
-def records(found: History) -> Records:
+def records(series: Sequence[HistorySeries]) -> Records:
     """Return a record for each run."""
     lines: list[list[Cell]] = []
-    for each in found.series:
+    for each in series:
         for place, point in enumerate(each.points):
             changed = each.change is not None and each.change.index == place
             what = [each.benchmark, each.baseline, point.machine, point.time]
@@ -36,8 +39,8 @@ def records(found: History) -> Records:
     return Records(_COLUMNS, lines)
 
 
-def read(data: object) -> History:
-    """Build a history from its plain form; ValueError says what is wrong."""
+def read(data: object) -> list[HistorySeries]:
+    """Build the series of a history from its plain form; ValueError says what is wrong."""
     kind = (data.get("format"), data.get("version")) if isinstance(data, Mapping) else data
     if not isinstance(data, Mapping) or kind != (FORMAT, VERSION):
         message = (
@@ -47,7 +50,7 @@ def read(data: object) -> History:
         raise ValueError(message)
     try:
         found = checks.sequence("series", data["series"])
-        return History(_series(f"series[{place}]", each) for place, each in enumerate(found))
+        return [_series(f"series[{place}]", each) for place, each in enumerate(found)]
     except KeyError as error:
         message = f"the history is damaged: it has no {error}"
         raise ValueError(message) from None
