@@ -97,11 +97,13 @@ def run(options: argparse.Namespace) -> int:
     complaint = target.complaint()
     if options.scopes and not function_scopes.is_supported():
         complaint = "--scopes needs Python 3.12 or later, which can tell of single functions"
-    for option, path in (("-o", options.output), ("--stats", options.stats), ("--html", options.html)):
+    for option, path in (
+        ("-o", options.output),
+        ("--stats", options.stats),
+        ("--html", options.html),
+    ):
         if path == STANDARD:
-            complaint = (
-                f"{option}: expected a file, got {path!r}: standard output is the program's"
-            )
+            complaint = f"{option}: expected a file, got {path!r}: standard output is the program's"
     if complaint is not None:
         complain(complaint)
         return USAGE
