@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import gpuprof
 from tests.support.processes import SETUP_CUDA, environment
-from tests.support.programs import Ended, counts, measured, rows, script
+from tests.support.programs import Ended, counts, measured, plain, rows, script
 
 WORK = """
 import sys
@@ -94,6 +95,7 @@ def test_a_trace_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
         (["--stats", "missing/s.json", "script.py"], "make that folder first"),
         (["-o", "missing/t.json", "script.py"], "make that folder first"),
         (["--stats", ".", "script.py"], "expected a file, got the folder"),
+        (["--stats", "s.json.gz", "script.py"], "expected a file that is not compressed"),
         (["--stats", "-", "script.py"], "standard output is the program's"),
         (["-o", "%x.json", "script.py"], "'%x' in '%x.json' is no pattern"),
         (["--watch", "-1", "script.py"], "expected a whole number from 0 to 100"),
@@ -269,3 +271,16 @@ def test_a_torch_that_is_not_known_is_a_warning(tmp_path: Path) -> None:
     assert (done.status, done.out) == (0, "None\n")
     assert done.err.count("torch has no scopes any more") == 1
     assert "work" in done.report
+
+
+def test_report_and_ab_read_the_statistics(tmp_path: Path) -> None:
+    name = script(tmp_path, WORK)
+    assert measured(tmp_path, "--stats", "s.json", name, program=name).status == 0
+    text = (tmp_path / "s.json").read_text(encoding="utf-8")
+    assert gpuprof.Stats.from_json(text)["work"].host.count == 3
+    done = plain(tmp_path, "-m", "gpuprof", "report", "s.json", "-o", "r.html")
+    assert (done.status, "work" in (tmp_path / "r.html").read_text(encoding="utf-8")) == (0, True)
+    command = f"{sys.executable} -m gpuprof run --stats {{out}} {name}"
+    compare = ("ab", "--runs", "1", "--warmup", "0", "--format", "json", command, command)
+    done = plain(tmp_path, "-m", "gpuprof", *compare)
+    assert done.out.count('"work"') >= 1, done.err

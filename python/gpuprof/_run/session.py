@@ -50,6 +50,8 @@ class Wishes(NamedTuple):
                 return f"{option}: expected a file, got the folder {path}"
             if folder and not (folder.is_dir() and os.access(folder, os.W_OK)):
                 return f"{option}: cannot write into {folder}: make that folder first"
+        if self.stats and self.stats.endswith(".gz"):  # what reads them reads plain files
+            return f"--stats: expected a file that is not compressed, got {self.stats}: omit .gz"
         return None
 
 
