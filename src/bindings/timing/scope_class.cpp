@@ -264,6 +264,33 @@ py::object last_sample(const Scope& scope) {
   return py::reinterpret_steal<py::object>(object);
 }
 
+py::dict options_of(const Scope& scope) {
+  const ScopeOptions& options = scope.options();
+  py::dict result;
+  result["stream"] = options.stream;
+  result["backend"] = options.backend;
+  result["enabled"] = options.enabled;
+  result["verify_stream"] = options.verify_stream;
+  result["in_capture"] = options.record_in_capture ? "record" : "auto";
+  result["memory"] = options.memory;
+  result["flops"] = options.flops;
+  result["nbytes"] = options.nbytes;
+  return result;
+}
+
+void bind_switches(py::module_& module) {
+  module.def(
+      "set_enabled", [](bool on) { timing::scope::enabled.store(on, std::memory_order_relaxed); },
+      py::arg("on"), "Switch scopes that follow the global switch on or off.");
+  module.def("is_enabled", [] {
+    return !switches.disabled_for_good && !is_paused() &&
+           timing::scope::enabled.load(std::memory_order_relaxed);
+  });
+  switches = {is_set("GPUPROF_DISABLE"), is_set("GPUPROF_RELEASE_GIL")};
+  module.def("_is_set", &is_set, py::arg("variable"),
+             "Whether a variable of the environment says yes: 1, true, on or yes.");
+}
+
 void bind_pauses(py::module_& module) {
   module.def(
       "_paused",
@@ -306,20 +333,7 @@ void bind_timing_scope(py::module_& module) {
                              "`last.ms`: waits. Raises InvalidStateError before the first exit.")
       .def_property_readonly(
           "name", [](const Scope& self) { return self.options().name; }, "The name, or None.")
-      .def_property_readonly("_options",
-                             [](const Scope& self) {
-                               const ScopeOptions& options = self.options();
-                               py::dict result;
-                               result["stream"] = options.stream;
-                               result["backend"] = options.backend;
-                               result["enabled"] = options.enabled;
-                               result["verify_stream"] = options.verify_stream;
-                               result["in_capture"] = options.record_in_capture ? "record" : "auto";
-                               result["memory"] = options.memory;
-                               result["flops"] = options.flops;
-                               result["nbytes"] = options.nbytes;
-                               return result;
-                             })
+      .def_property_readonly("_options", &options_of)
       .def(
           "__aenter__",
           [](const py::object& self) {
@@ -345,16 +359,7 @@ void bind_timing_scope(py::module_& module) {
   module.add_object("_scopes", py::reinterpret_borrow<py::object>(scopes_by_name));
   add_function(module, timer_method);
 
-  module.def(
-      "set_enabled", [](bool on) { timing::scope::enabled.store(on, std::memory_order_relaxed); },
-      py::arg("on"), "Switch scopes that follow the global switch on or off.");
-  module.def("is_enabled", [] {
-    return !switches.disabled_for_good && !is_paused() &&
-           timing::scope::enabled.load(std::memory_order_relaxed);
-  });
-  switches = {is_set("GPUPROF_DISABLE"), is_set("GPUPROF_RELEASE_GIL")};
-  module.def("_is_set", &is_set, py::arg("variable"),
-             "Whether a variable of the environment says yes: 1, true, on or yes.");
+  bind_switches(module);
   bind_pauses(module);
 }
 
