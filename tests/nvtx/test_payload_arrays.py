@@ -128,18 +128,18 @@ WRONG = [
     (["a"], "payload: expected a list of int or float, got one of str"),
     ([[1]], "payload: expected a list of int or float, got one of list"),
     ([None], "payload: expected a list of int or float, got one of NoneType"),
-    (memoryview(b"abcd").cast("c"), None),
     ({1, 2}, "payload: expected an int, a float, an array of numbers in host memory"),
     ({"a": 1}, "payload: expected an int, a float, an array of numbers in host memory"),
     ("text", "payload: expected an int, a float, an array of numbers in host memory"),
 ]
 
 
+def test_characters_are_an_array_of_bytes() -> None:
+    gpuprof.annotate("x", payload=memoryview(b"abcd").cast("c"))
+
+
 @pytest.mark.parametrize(("payload", "message"), WRONG, ids=repr)
-def test_what_is_no_array_of_numbers_is_refused(payload: Any, message: str | None) -> None:
-    if message is None:
-        gpuprof.annotate("x", payload=payload)
-        return
+def test_what_is_no_array_of_numbers_is_refused(payload: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         gpuprof.annotate("x", payload=payload)
 
