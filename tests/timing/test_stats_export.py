@@ -117,7 +117,7 @@ def test_csv_is_written_whole_to_a_file(tmp_path: Path) -> None:
         STATS.to_csv(3)  # type: ignore[arg-type]
 
 
-def test_a_data_frame_has_a_type_for_each_column() -> None:
+def test_a_pandas_data_frame_has_a_type_for_each_column() -> None:
     pytest.importorskip("pandas", reason="pandas is not installed")
     frame = STATS.to_frame()
     assert list(frame.columns) == list(lines_of(STATS.to_csv())[0])
