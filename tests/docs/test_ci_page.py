@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import gpuprof
 from tests.support.processes import ROOT, environment
 
 PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
@@ -107,7 +108,7 @@ def recipe(repository: Path, tmp_path: Path) -> Recipe:
             env=environment(
                 None,
                 PATH=f"{programs}{os.pathsep}{os.environ['PATH']}",
-                PYTHONPATH=str(ROOT / "python"),
+                PYTHONPATH=str(Path(gpuprof.__file__).parents[1]),
                 TMPDIR=str(tmp_path / "scratch"),
                 COMMAND=".venv/bin/python bench.py {out}",
                 GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"),
