@@ -105,7 +105,9 @@ def test_an_operator_of_ones_own_writes_to_what_it_says(has_schema: bool) -> Non
     def copy(x: torch.Tensor, y: torch.Tensor) -> None:
         x.copy_(y)
 
-    fill = torch.library.custom_op(f"gpuprof::fill_{has_schema}", copy, mutates_args=mutates)
+    from torch import library
+
+    fill = library.custom_op(f"gpuprof::fill_{has_schema}", copy, mutates_args=mutates)
     x, y = torch.zeros(2), torch.ones(2)
     used, _ = watched(lambda: fill(x, y))
     written = {id(each.tensor) for each in used if each.is_written}

@@ -216,19 +216,19 @@ def test_threads_nest_each_for_itself(tmp_path: Path) -> None:
 def test_scopes_of_the_program_nest_with_functions(tmp_path: Path) -> None:
     code = """
         import gpuprof
-        def work():
+        def step():
             with gpuprof.timer("written"):
                 leaf()
         def leaf():
             pass
         with gpuprof.timer("around"):
-            work()
+            step()
         """
     assert count(tmp_path, code, "__main__.*") == {
         "around": 1,
-        "around/work": 1,
-        "around/work/written": 1,
-        "around/work/written/leaf": 1,
+        "around/step": 1,
+        "around/step/written": 1,
+        "around/step/written/leaf": 1,
     }
 
 
