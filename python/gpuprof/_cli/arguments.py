@@ -52,7 +52,7 @@ def threshold(text: str) -> float:
     return value
 
 
-def storage(text: str) -> str:
+def _storage(text: str) -> str:
     """Return `text` if it can name a folder."""
     if not text.strip():
         message = (
@@ -60,6 +60,17 @@ def storage(text: str) -> str:
         )
         raise argparse.ArgumentTypeError(message)
     return text
+
+
+def add_storage(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names the folder of baselines."""
+    parser.add_argument(
+        "--storage",
+        type=_storage,
+        default=STORAGE,
+        metavar="DIR",
+        help=f"where baselines are saved (default {STORAGE})",
+    )
 
 
 def fail_on(text: str) -> frozenset[str]:

@@ -6,13 +6,12 @@ import argparse
 import sys
 
 from gpuprof._cli.arguments import (
-    STORAGE,
     USAGE,
     Commands,
+    add_storage,
     add_verdict_options,
     complain,
     discard_output,
-    storage,
     threshold,
 )
 
@@ -43,13 +42,7 @@ def add_arguments(commands: Commands) -> None:
         "10%%; on the CPU clock 20%%, unless the runs carry a smaller one)",
     )
     add_verdict_options(compare)
-    compare.add_argument(
-        "--storage",
-        type=storage,
-        default=STORAGE,
-        metavar="DIR",
-        help=f"where baselines are saved (default {STORAGE})",
-    )
+    add_storage(compare)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,10 +9,9 @@ from gpuprof._cli.arguments import (
     EXIT_CODES,
     FAILED,
     OK,
-    STORAGE,
     Commands,
+    add_storage,
     complain,
-    storage,
     threshold,
 )
 
@@ -50,13 +49,7 @@ def add_arguments(commands: Commands) -> None:
     form = history.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--csv", action="store_true", help="print CSV, a line for each run")
-    history.add_argument(
-        "--storage",
-        type=storage,
-        default=STORAGE,
-        metavar="DIR",
-        help=f"where baselines are saved (default {STORAGE})",
-    )
+    add_storage(history)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,4 +1,8 @@
-"""``gpuprof list``: its arguments, and how its answer is printed; `saved` has the answer."""
+"""``gpuprof list``: its arguments, and how its answer is printed; `saved` has the answer.
+
+Exit codes: 0 done, also where nothing is saved; 1 failed, as where a folder cannot be read; 2 wrong
+usage, a baseline that is not there, or a file that holds no benchmarks; 130 interrupted.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,10 @@ from gpuprof._cli.arguments import (
     EXIT_CODES,
     FORMATS,
     OK,
-    STORAGE,
     USAGE,
     Commands,
+    add_storage,
     complain,
-    storage,
 )
 
 
@@ -39,13 +42,7 @@ def add_arguments(commands: Commands) -> None:
         default="table",
         help="how to print (default table); the times of csv and json are seconds",
     )
-    parser.add_argument(
-        "--storage",
-        type=storage,
-        default=STORAGE,
-        metavar="DIR",
-        help=f"where baselines are saved (default {STORAGE})",
-    )
+    add_storage(parser)
 
 
 def run(options: argparse.Namespace) -> int:

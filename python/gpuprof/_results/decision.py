@@ -308,3 +308,14 @@ def check_threshold(threshold: object, *, above_0: bool = False) -> None:
     expected = f"a fraction {'above' if above_0 else 'from'} 0 and up to 1, such as 0.05 for 5 %"
     message = f"threshold is {threshold!r}; expected {expected}{hint}"
     raise ValueError(message)
+
+
+def verdict_of_interval(low: float, high: float, limit: float) -> tuple[Verdict, str]:
+    """Return the verdict on an interval of a ratio, and where it lies; all are logarithms."""
+    if low > limit:
+        return Verdict.SLOW, "all above"
+    if high < -limit:
+        return Verdict.FAST, "all below"
+    if -limit <= low and high <= limit:
+        return Verdict.SAME, "all within"
+    return Verdict.AMBIGUOUS, "partly within"

@@ -32,7 +32,7 @@ from functools import lru_cache
 
 from gpuprof._common.units import percent, percent_change
 from gpuprof._results import statistics
-from gpuprof._results.decision import Decision, Verdict, check_threshold
+from gpuprof._results.decision import Decision, Verdict, check_threshold, verdict_of_interval
 from gpuprof._results.noise_floor import P_LIMIT, TICKS
 
 MIN_PAIRS = 8
@@ -78,14 +78,7 @@ def judge_processes(
     low, high = middle - half, middle + half
     floor = max(threshold, TICKS * tick / min(base, new))
     limit = math.log1p(floor)
-    if low > limit:
-        verdict, how = Verdict.SLOW, "all above"
-    elif high < -limit:
-        verdict, how = Verdict.FAST, "all below"
-    elif -limit <= low and high <= limit:
-        verdict, how = Verdict.SAME, "all within"
-    else:
-        verdict, how = Verdict.AMBIGUOUS, "partly within"
+    verdict, how = verdict_of_interval(low, high, limit)
     ratio, interval = math.exp(middle), (math.exp(low), math.exp(high))
     rule = (
         f"takes {percent_change(ratio)} time; over {count} pairs of runs the {CONFIDENCE:.0%} "

@@ -63,7 +63,7 @@ from dataclasses import replace
 from gpuprof._common.checks import whole
 from gpuprof._common.units import percent, percent_change
 from gpuprof._results import noise_floor, statistics
-from gpuprof._results.decision import Decision, Verdict, check_threshold
+from gpuprof._results.decision import Decision, Verdict, check_threshold, verdict_of_interval
 from gpuprof._results.eligible import changes, difference, part_of, usable_runs, why_unusable
 from gpuprof._results.instruction_verdict import judge_instructions, with_instructions
 from gpuprof._results.launch_verdict import judge_launches
@@ -231,14 +231,7 @@ def judge_paired(
     low, high = statistics.median_interval(logs, confidence, step, independent=independent)
     floor = max(threshold, TICKS * tick / min(base, new))
     limit = math.log1p(floor)
-    if low > limit:
-        verdict, how = Verdict.SLOW, "all above"
-    elif high < -limit:
-        verdict, how = Verdict.FAST, "all below"
-    elif -limit <= low and high <= limit:
-        verdict, how = Verdict.SAME, "all within"
-    else:
-        verdict, how = Verdict.AMBIGUOUS, "partly within"
+    verdict, how = verdict_of_interval(low, high, limit)
     ratio, interval = exp(statistics.median(logs)), (exp(low), exp(high))
     as_few = f", as few as {independent:.0f} independent ones," if independent < count else ""
     rule = (
