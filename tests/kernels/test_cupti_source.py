@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 import gpuprof
 from tests.fake_cupti import control
 from tests.fake_cupti.control import DRIVER_CALLS, RUNTIME_CALLS, FakeCupti
+from tests.support.processes import run_python
 
 
 def launch(cupti: FakeCupti, name: str, correlation: int) -> None:
@@ -43,3 +45,36 @@ def test_what_is_past_the_limit_is_counted_by_name(cupti: FakeCupti) -> None:
     assert k.dropped == 6
     totals = {total.name: (total.count, total.total_ms) for total in k.by_kernel()}
     assert totals == {"gemm": (5, pytest.approx(0.005)), "add": (3, pytest.approx(0.003))}
+
+
+def test_the_import_of_torch_ends_the_collection(tmp_path: Path) -> None:
+    folder = tmp_path / "torch"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("from torch import profiler\n")
+    (folder / "profiler.py").write_text("")
+    done = run_python(
+        f"""
+        import sys
+        sys.path.insert(0, {str(tmp_path)!r})
+        sys.modules["torch"] = None  # where it is installed, nothing imports it before
+        import gpuprof, pytest
+        from tests.support.gpu_records import Recording
+        patch = pytest.MonkeyPatch()
+        recording = Recording().install(patch)
+        patch.setattr("gpuprof._core.require_cuda", lambda: None)
+        with gpuprof.kernels() as k:
+            recording.run("before")
+            del sys.modules["torch"]
+            import torch
+            assert recording.stops == [True], recording.stops
+            recording.run("after")
+        assert recording.stops == [True], recording.stops
+        assert [each.name for each in k.records] == ["before"], k.records
+        (note,) = [note for note in k.notes if "torch was imported" in note]
+        assert "import torch before the block" in note
+        with gpuprof.kernels() as k:
+            recording.run("later")
+        assert recording.stops == [True, True], recording.stops
+        """
+    )
+    assert done.returncode == 0, done.stderr

@@ -105,6 +105,24 @@ def test_a_mangled_name_is_the_same_kernel(gpu: Recording, fake: FakeCuda, strea
     graph.close()
 
 
+def test_copies_that_the_driver_runs_as_kernels_are_copies(
+    gpu: Recording, fake: FakeCuda, stream: int
+) -> None:
+    def body(stream: int) -> None:
+        with gpuprof.timer("fwd", stream=stream):
+            fake.kernel(stream, "gemm")
+            fake.copy(stream, 64)
+        with gpuprof.timer("bwd", stream=stream):
+            fake.kernel(stream, "relu")
+
+    graph = graph_of(stream, body)
+    with gpuprof.kernels() as k:
+        replay(gpu, "gemm", "memcpy32_post", "relu")
+
+    assert scopes(k) == [("fwd",), ("fwd",), ("bwd",)]
+    graph.close()
+
+
 def test_other_work_than_the_graphs_has_the_replays_scope_alone(
     gpu: Recording, fake: FakeCuda, stream: int
 ) -> None:

@@ -5,20 +5,23 @@ the work of one launch is compared with the nodes of the graph that was launched
 captured graph where that is not known. Names are compared whole, else as the functions' names
 without their types, else, in a graph that is known, by their number alone. The n-th kernel of a
 name that began is the n-th node of that name, if the graph's edges order these nodes. Where they do
-not, or several graphs fit, the label is what the possible scopes have in common.
+not, or several graphs fit, the label is what the possible scopes have in common. The driver runs
+some copies and memsets of a graph as kernels of its own, which count as what their nodes are.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from gpuprof._kernels.records import KERNEL, KINDS, Collected
+from gpuprof._kernels.records import COPY, KERNEL, KINDS, MEMSET, Collected
 
 Path = tuple[str, ...]
 Key = Hashable
+_DRIVERS_KERNEL = re.compile(r"mem(cpy|set)\w*")  # as memcpy32_post, the whole name
 
 
 class Label(NamedTuple):
@@ -156,7 +159,11 @@ class _Plans:
 
     def _key_of(self, kind: str, name: str) -> Key:
         # Copies and memsets are named for memory, not for code.
-        return (kind, self._name_of(name)) if kind == KINDS[KERNEL] else (kind,)
+        if kind != KINDS[KERNEL]:
+            return (kind,)
+        if as_kernel := _DRIVERS_KERNEL.fullmatch(name):
+            return (KINDS[COPY if as_kernel[1] == "cpy" else MEMSET],)
+        return (kind, self._name_of(name))
 
     def _plan_for(self, contents: frozenset[tuple[Key, int]]) -> _Plan | None:
         if contents not in self._merged:

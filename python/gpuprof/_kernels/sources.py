@@ -8,9 +8,10 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import gpuprof._core as _core
+from gpuprof._common.imports import when_imported
 from gpuprof._frameworks import loaded, torch_profiler
 from gpuprof._kernels.records import (
     COPY,
@@ -196,27 +197,53 @@ def launches_without_record(
 class CuptiSource:
     """CUPTI, where torch is not loaded or has no profiler of GPUs."""
 
+    _collecting: ClassVar[CuptiSource | None] = None
+
     def __init__(self, max_records: int) -> None:
         version = _core._cupti_load(candidates())["version"]
         self.name = f"CUPTI {cupti_version(version)}"
         self._max_records = max_records
         self._found: dict[str, Any] = {}
+        self._notes: list[str] = []
 
     def start(self) -> None:
         """Begin to collect; errors as of `gpuprof._core._cupti_start`."""
         _core._cupti_start(self._max_records, candidates())
+        CuptiSource._collecting = self
+        if loaded.whole_torch() is None:
+            when_imported("torch.profiler", CuptiSource._leave_cupti_to_torch)
 
     def stop(self) -> None:
-        """Wait for the GPU and end the collection."""
+        """Wait for the GPU and end the collection, unless torch's import has ended it."""
+        if CuptiSource._collecting is not self:
+            return
+        CuptiSource._collecting = None
         # A profiler of torch's, which was imported meanwhile, has CUPTI's buffers now.
         taken = torch_profiler.has_gpu_profiler() and torch_profiler.running() is not None
         self._found = _core._cupti_stop(not taken)
 
+    @staticmethod
+    def _leave_cupti_to_torch() -> None:
+        """End the collection: torch's profiler would get none of the kernels beside it."""
+        source = CuptiSource._collecting
+        if source is None:
+            return
+        source._notes.append(
+            "the collection ended where torch was imported, because torch's profiler finds no "
+            "kernels beside it: import torch before the block"
+        )
+        try:
+            source.stop()
+        except Exception as error:  # torch's import must not fail for it
+            source._notes.append(f"the collection failed: {error}")
+
     def collected(self) -> Collected:
         """Return the records."""
         raw = self._found
+        if not raw:
+            return Collected(self.name, [], notes=self._notes)
         names = Names(raw["names"])
-        found = Collected(self.name, names.texts)
+        found = Collected(self.name, names.texts, notes=self._notes)
         found.work.extend(raw["activities"])
         found.launches.extend(raw["launches"])
         found.totals = {

@@ -21,8 +21,8 @@ _PREAMBLE = """
 import json, warnings
 warnings.simplefilter("ignore")
 import torch
+import gpuprof
 from torch.profiler import ProfilerActivity, profile
-from gpuprof import _core
 from tests.support.cupti import KERNEL, collected
 
 x = torch.zeros(1 << 16, device="cuda")
@@ -80,19 +80,48 @@ def test_they_alternate() -> None:
     assert_all_seen(counts_of(rounds + "torch_sees(7)"))
 
 
-def test_torch_sees_its_kernels_where_it_lets_go_of_cupti_after_each_session() -> None:
-    body = "torch_sees(5)\nwork(1)\ngpuprof_sees(3)\ntorch_sees(4)"
+def test_torch_and_kernels_see_theirs_where_torch_lets_go_of_cupti_each_time() -> None:
+    body = """
+    torch_sees(5)
+    with gpuprof.kernels() as k:
+        work(3)
+    counts.append(["gpuprof", 3, sum("sin" in each.name for each in k.records)])
+    torch_sees(4)
+    """
     assert_all_seen(counts_of(body, TEARDOWN_CUPTI="1"))
 
 
-def test_a_profiler_started_inside_keeps_its_events() -> None:
-    counts = counts_of("""
-    _core._cupti_start()
-    work(2)
-    torch_sees(5)
-    plain = _core._cupti_stop(release=False)
-    assert plain["displaced"]
-    torch_sees(4)
-    gpuprof_sees(3)
-    """)
-    assert_all_seen(counts)
+def test_a_profiler_of_a_torch_that_is_imported_inside_sees_its_kernels() -> None:
+    torch_or_skip()
+    done = run_python(
+        """
+        import json, sys, warnings
+        warnings.simplefilter("ignore")
+        import gpuprof
+        from tests.gpu.support.kernels import Spin, device
+        gpu = device()
+        spin = Spin(gpu, gpu.stream(), 20_000)
+        assert "torch" not in sys.modules
+        with gpuprof.kernels() as k:
+            spin.launch()
+            spin.launch()
+            gpu.synchronize()
+            import torch
+            from torch.profiler import ProfilerActivity, profile
+            x = torch.zeros(1 << 16, device="cuda")
+            with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as prof:
+                for _ in range(5):
+                    x.sin_()
+                torch.cuda.synchronize()
+        theirs = [e for e in prof.events()
+                  if "sin" in e.name and str(e.device_type).endswith("CUDA")]
+        ours = [each.name for each in k.records]
+        print(json.dumps([ours, len(theirs), k.notes]))
+        """,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    ours, theirs, notes = json.loads(done.stdout.splitlines()[-1])
+    assert len(ours) == 2
+    assert theirs == 5
+    assert any("torch was imported" in note for note in notes)
