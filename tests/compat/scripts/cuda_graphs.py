@@ -42,7 +42,7 @@ before = static.clone()
 k.replay()
 k.replay()
 torch.cuda.synchronize()
-added = bool(torch.equal(static, before + 2))
+added = bool(torch.equal(static, before + 1 + 1))  # rounded as each replay rounds
 
 j = torch_cuda.CUDAGraph()  # noqa: F821
 with torch.cuda.stream(own):

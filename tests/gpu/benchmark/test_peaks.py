@@ -7,7 +7,6 @@ else on the GPU. With several workers, whose other tests share it, the tests are
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,16 +16,14 @@ from typing import Any
 import pytest
 
 import gpuprof
+from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.support.processes import environment
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.filterwarnings("ignore:::torch"),
-    pytest.mark.skipif(
-        int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1,
-        reason="the GPU's peaks need the GPU alone; run this file without -n",
-    ),
+    needs_the_gpu_alone,
 ]
 
 MIB = 1 << 20

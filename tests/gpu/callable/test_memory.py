@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import gpuprof
+from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.callables import assert_replays
 from tests.gpu.support.frameworks import torch_or_skip
 
@@ -30,6 +31,7 @@ def taken(torch: Any) -> tuple[int, int]:
     return int(torch.cuda.memory_reserved()), int(total - free)
 
 
+@needs_the_gpu_alone
 def test_a_thousand_changes_of_the_shape_leave_the_memory_flat(torch: Any) -> None:
     def work(values: Any) -> Any:
         return (values + 1) * (values - 1) + values.sum()
@@ -101,6 +103,7 @@ def test_static_results_outlive_the_callable(torch: Any) -> None:
     del noise
 
 
+@needs_the_gpu_alone
 def test_a_callable_that_is_let_go_gives_its_memory_back(torch: Any) -> None:
     def cycle() -> None:
         given = torch.ones(4 << 20, device="cuda")

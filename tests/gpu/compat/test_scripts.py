@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpuprof.compat import do_bench, do_bench_cudagraph
+from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.support.processes import ROOT, run_python
 
@@ -71,6 +72,7 @@ def work() -> Any:
     return step
 
 
+@needs_the_gpu_alone
 def test_do_bench_agrees_with_tritons(work: Any) -> None:
     triton = pytest.importorskip("triton.testing", reason="the original package is not installed")
     ours = do_bench(work, return_mode="median")
@@ -82,6 +84,7 @@ def test_do_bench_agrees_with_tritons(work: Any) -> None:
     assert len(do_bench(work, return_mode="all", rep=20)) > 5
 
 
+@needs_the_gpu_alone
 def test_do_bench_cudagraph_agrees_with_tritons(work: Any) -> None:
     triton = pytest.importorskip("triton.testing", reason="the original package is not installed")
     torch = torch_or_skip()

@@ -11,6 +11,7 @@ import pytest
 
 import gpuprof
 from gpuprof.errors import CaptureInvalidatedError
+from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import cupy_or_skip
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::cupy")]
@@ -196,6 +197,7 @@ def test_debug_names_the_line(cupy: Any, stream: Any) -> None:
     assert f"{__file__}:{line} in " in str(caught.value.where)
 
 
+@needs_the_gpu_alone
 def test_closed_and_failed_captures_give_their_memory_back(cupy: Any, stream: Any) -> None:
     given = cupy.zeros(4 << 20, dtype=cupy.float32)
     result = cupy.zeros_like(given)

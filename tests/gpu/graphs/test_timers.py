@@ -14,6 +14,7 @@ import pytest
 
 import gpuprof
 from gpuprof import _core
+from tests.gpu.support.alone import needs_the_gpu_alone
 
 pytestmark = pytest.mark.gpu
 
@@ -89,6 +90,7 @@ def test_replays_and_what_is_inside_nest_on_one_track_after_their_launch(tmp_pat
     assert sum(event["ph"] == "s" for event in events) == 20
 
 
+@needs_the_gpu_alone
 @pytest.mark.parametrize("backend", ["driver", "torch"])
 def test_a_thousand_captures_leave_memory_as_it_was(backend: Literal["driver", "torch"]) -> None:
     stream = torch.cuda.Stream()

@@ -12,6 +12,7 @@ import pytest
 
 import gpuprof
 from gpuprof.errors import CaptureError, CaptureInvalidatedError, CaptureUnjoinedError
+from tests.gpu.support.alone import needs_the_gpu_alone
 from tests.gpu.support.frameworks import torch_or_skip
 from tests.gpu.support.scripts import check_script
 
@@ -385,6 +386,7 @@ def test_a_body_that_records_nothing_is_an_error(torch: Any, health: Health) -> 
     health.check()
 
 
+@needs_the_gpu_alone
 def test_thousand_captures_leave_the_memory_as_it_was(torch: Any) -> None:
     values = torch.ones(1024, device="cuda")
 
