@@ -196,7 +196,7 @@ def same(first: Path, again: Path) -> None:
     """Fail unless two builds gave the same bytes."""
     sums = [hashlib.sha256(each.read_bytes()).hexdigest() for each in (first, again)]
     if sums[0] != sums[1]:
-        fail(f"{first.name} differs from the same build again, {again}: sha256 {' and '.join(sums)}")
+        fail(f"{first.name} differs from {again}, the same build again: {', '.join(sums)}")
     print(f"twice the same bytes: sha256 {sums[0]}  {first.name}")
 
 
@@ -230,7 +230,7 @@ def build_wheels(options: argparse.Namespace, work: Path) -> list[Path]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=["sdist", "wheels"])
+    parser.add_argument("what", choices=["sdist", "wheels", "find"])
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     parser.add_argument("--here", action="store_true", help="build without a container")
     parser.add_argument(
@@ -238,11 +238,18 @@ def main() -> None:
     )
     parser.add_argument("--twice", action="store_true", help="build each twice and compare")
     options = parser.parse_args()
+    if options.what == "find":
+        for version in options.python or VERSIONS:
+            print(find_python(version) or fail(f"no Python {version} is here"))
+        return
     options.out = options.out.resolve()
     options.out.mkdir(parents=True, exist_ok=True)
     work = ROOT / "build" / "wheels"
     work.mkdir(parents=True, exist_ok=True)
-    made = build_wheels(options, work) if options.what == "wheels" else [build_sdist(work, options.out)]
+    if options.what == "wheels":
+        made = build_wheels(options, work)
+    else:
+        made = [build_sdist(work, options.out)]
     for path in made:
         print(f"{path.stat().st_size:>9,} bytes  {path}")
 

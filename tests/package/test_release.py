@@ -136,8 +136,16 @@ def problem(command: str) -> str | None:
 
 @pytest.mark.parametrize(
     "command",
-    ["pip install x", "make nothing", "make", ".ci/run", ".ci/run dance", "python .ci/no.py"]
-    + ["make wheels; rm -r x", "make wheels && make sdist"],
+    [
+        "pip install x",
+        "make nothing",
+        "make",
+        ".ci/run",
+        ".ci/run dance",
+        "python .ci/no.py",
+        "make wheels; rm -r x",
+        "make wheels && make sdist",
+    ],
 )
 def test_another_command_would_be_found(command: str) -> None:
     assert problem(command)
