@@ -10,10 +10,17 @@ BENCHMARKS := timing_scope_overhead timing_scope_parts timing_import timing_accu
   graphs_callable graphs_training graphs_breaks kernels_attribution benchmark_accuracy \
   benchmark_verdicts
 
-.PHONY: build test lint gpu gpu-build gpu-test docs notebook clean
+.PHONY: build sdist wheels test lint gpu gpu-build gpu-test docs notebook clean
 
 build:
 	$(PYTHON) -m pip install '.[test]'
+
+# Into dist/. `make wheels WHEELS='--python 3.12'` builds one; docs/packaging.md says how.
+sdist:
+	$(PYTHON) .ci/wheels.py sdist
+
+wheels:
+	$(PYTHON) .ci/wheels.py wheels $(WHEELS)
 
 test:
 	$(PYTHON) -m pytest -n auto
@@ -54,4 +61,4 @@ notebook:
 	rm -f docs/notebook.json.gz
 
 clean:
-	rm -rf build docs/_build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf build dist docs/_build .pytest_cache .mypy_cache .ruff_cache

@@ -1,25 +1,78 @@
-# The package on the other Python versions that are here: install, demo, a few tests.
+# The source distribution and the wheels that a release has, on the Python versions that are here.
 source .ci/common.sh
+need_debian g++ # for the test driver
+need_tools
 
-# The path of an interpreter: on PATH, or one that pyenv keeps without showing it.
-find_python() {
-  local path
-  for path in "$(command -v "python$1")" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python; do
-    "$path" -c 'import venv' 2>/dev/null && echo "$path" && return 0
-  done
-  return 1
+out=$CI_OUT/wheels
+rm -rf "$out"
+mkdir -p "$out/other" "$out/empty"
+
+echo "-- version $("$tools/bin/python" .ci/version.py)"
+
+# What git has, but for what only its users need; the same bytes from another folder.
+python3 .ci/wheels.py sdist --out "$out"
+sdist=$(echo "$out"/*.tar.gz)
+if [ -d .git ]; then
+  tar tzf "$sdist" | sed 's|^[^/]*/||' | grep -vx 'PKG-INFO' | sort >"$out/in-sdist"
+  git ls-files | grep -vxE '\.clang-(format|tidy)|\.gitignore' | sort >"$out/in-git"
+  diff "$out/in-git" "$out/in-sdist"
+  if [ -z "$(git status --porcelain)" ]; then
+    git clone -q . "$out/other/clone"
+    SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) "$CI_OUT/../wheels/tools/bin/python" -m build --sdist \
+      --no-isolation --outdir "$out/other" "$out/other/clone" >/dev/null
+    cmp "$sdist" "$out"/other/*.tar.gz
+    echo "-- twice the same bytes: $(sha256sum "$sdist" | cut -d' ' -f1)  ${sdist##*/}"
+  fi
+fi
+rm -rf "$out/source"
+mkdir "$out/source"
+tar xzf "$sdist" --strip-components 1 -C "$out/source"
+
+echo "-- what cibuildwheel would build"
+"$tools/bin/python" -m venv --clear "$out/cibuildwheel"
+"$out/cibuildwheel/bin/pip" install -q -c .ci/constraints.txt cibuildwheel
+for machine in x86_64 aarch64; do
+  "$out/cibuildwheel/bin/cibuildwheel" --platform linux --archs "$machine" --print-build-identifiers .
+done >"$out/identifiers"
+for python in cp310 cp311 cp312 cp313 cp314 cp314t; do
+  printf '%s-manylinux_%s\n' "$python" x86_64 "$python" aarch64
+done | sort | diff - <(sort "$out/identifiers")
+
+# Built without network. What is built twice is unpacked into folders with random names.
+builds() {
+  python3 .ci/wheels.py wheels --here --out "$out" --python "$1" "${@:2}" >"$out/build-$1.log" 2>&1 || {
+    tail -n 40 "$out/build-$1.log"
+    return 1
+  }
+  grep -E '^(compiled in|twice)' "$out/build-$1.log"
 }
 
+few=(tests/package/test_stubs.py tests/timing/test_scope.py tests/trace/test_writer.py tests/run
+  tests/benchmark/test_benchmark.py tests/benchmark/test_modes.py)
 for version in 3.10 3.12 3.13 3.14; do
-  if ! python=$(find_python "$version"); then
+  if ! python=$(python3 .ci/wheels.py find --python "$version"); then
     echo "-- Python $version: not here"
     continue
   fi
   echo "-- Python $version"
+  once=()
+  [ "$version" = 3.12 ] && once=(--twice)
+  builds "$version" "${once[@]}"
+  wheel=$(echo "$out"/*-cp"${version/./}"-cp"${version/./}"-manylinux_2_28_*.whl)
   venv=$CI_OUT/python$version
   "$python" -m venv --clear "$venv"
-  "$venv/bin/pip" install -q . 'pytest>=8.0' 'pytest-timeout>=2.3' 'pybind11-stubgen>=2.5'
-  "$venv/bin/gpuprof" demo
-  "$venv/bin/python" -m pytest -q -p no:cacheprovider tests/package/test_stubs.py tests/timing/test_scope.py \
-    tests/trace/test_writer.py tests/run tests/benchmark/test_benchmark.py tests/benchmark/test_modes.py
+  # No compiler, no index, no settings: a wheel and Python are enough.
+  start=$(date +%s%N)
+  env -i PATH="$out/empty" "$venv/bin/python" -m pip install -q --no-index --no-deps "$wheel"
+  echo "installed without a compiler in $((($(date +%s%N) - start) / 1000000)) ms (wanted: under 5000)"
+  env -i PATH="$out/empty" "$venv/bin/gpuprof" demo
+  # The tests of the source distribution, where no other gpuprof is.
+  if [ "$version" = 3.12 ]; then
+    requirements test >"$CI_OUT/wheel-requirements.txt"
+    "$venv/bin/pip" install -q -r "$CI_OUT/wheel-requirements.txt"
+    (cd "$out/source" && "$venv/bin/python" -m pytest -q -n 2 -p no:cacheprovider)
+  else
+    "$venv/bin/pip" install -q 'pytest>=8.0' 'pytest-timeout>=2.3' 'pybind11-stubgen>=2.5'
+    (cd "$out/source" && "$venv/bin/python" -m pytest -q -p no:cacheprovider "${few[@]}")
+  fi
 done
