@@ -39,8 +39,7 @@ class __attribute__((visibility("default"))) CaptureError : public Error {
 /// A capture recorded nothing.
 class __attribute__((visibility("default"))) EmptyGraphError : public Error {
  public:
-  explicit EmptyGraphError(const std::string& message)
-      : Error(ErrorKind::kInvalidState, message) {}
+  explicit EmptyGraphError(const std::string& message) : Error(ErrorKind::kInvalidState, message) {}
 };
 
 /// How to capture.

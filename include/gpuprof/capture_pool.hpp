@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <utility>
 
 namespace gpuprof {
 
@@ -28,6 +29,9 @@ class CapturePool {
  public:
   /// A new, empty pool.
   CapturePool();
+  CapturePool(const CapturePool&) = default;
+  CapturePool& operator=(const CapturePool&) = default;
+  ~CapturePool() = default;
 
   /// Keeps `buffer` until the last owner of the pool is gone. Works on a sealed pool too. Its
   /// deleter must not throw, and runs on whichever thread lets go of the pool.
@@ -59,6 +63,8 @@ class CapturePool {
 
  private:
   friend struct detail::PoolAccess;
+  explicit CapturePool(std::shared_ptr<graphs::CapturePool> pool) noexcept
+      : pool_(std::move(pool)) {}
   std::size_t record_scalar(const detail::ScalarMemory& scalar);
 
   std::shared_ptr<graphs::CapturePool> pool_;

@@ -24,6 +24,9 @@ struct ScalarAccess;
 class ScalarMemory {
  public:
   ScalarMemory(std::size_t bytes, std::uint64_t bits, Stream stream);
+  ScalarMemory(const ScalarMemory&) = default;  // which a move is too: it is never without memory
+  ScalarMemory& operator=(const ScalarMemory&) = default;
+  ~ScalarMemory() = default;
 
   void update(std::uint64_t bits, Stream stream, bool record) const;
   [[nodiscard]] std::uint64_t read(const Stream* stream) const;
@@ -32,8 +35,6 @@ class ScalarMemory {
 
  private:
   friend struct ScalarAccess;
-  [[nodiscard]] graphs::DeviceScalar& open() const;
-
   std::shared_ptr<graphs::DeviceScalar> scalar_;
 };
 
@@ -59,8 +60,8 @@ enum class WhileCapturing : std::uint8_t {
 /// call. Values of 8 bytes are written by cuStreamWriteValue64; where a device has none, two 4-byte
 /// writes follow each other in the stream.
 ///
-/// A handle: copies name the same memory. Any thread may call. The stream of the last update must still exist at `get()` and at launches
-/// on another stream.
+/// A handle: copies name the same memory. Any thread may call. The stream of the last update must
+/// still exist at `get()` and at launches on another stream.
 ///
 /// @tparam T a trivially copyable type of 1, 2, 4 or 8 bytes: a number, `__half`, a small struct
 template <typename T>

@@ -77,10 +77,10 @@ class GraphTimings {
 
 /// A captured CUDA graph. Made by Capture::finish().
 ///
-/// Owns what it needs: its pool, what Capture::keep was given, the events of the scopes inside. They
-/// are released when it is closed and its last replay is over, by whichever later call of gpuprof
-/// on a graph finds that out. Moves; a graph that was moved from can be assigned to and destroyed.
-/// Any thread may use it: its calls are serialised.
+/// Owns what it needs: its pool, what Capture::keep was given, the events of the scopes inside.
+/// They are released when it is closed and its last replay is over, by whichever later call of
+/// gpuprof on a graph finds that out. Moves; a graph that was moved from can be assigned to and
+/// destroyed. Any thread may use it: its calls are serialised.
 class CapturedGraph {
  public:
   CapturedGraph(CapturedGraph&&) noexcept;

@@ -74,15 +74,15 @@ std::string quoted_label(std::string_view text) { return '"' + escaped(text) + '
 
 std::string node_statement(const GraphNode& node, const std::string& identity) {
   const Style style = style_of(node.type);
-  std::string label = escaped(std::to_string(node.index) + " " +
-                              (node.name.empty() ? node_type_name(node.type)
-                                                 : graph_text::short_name(node.name)));
+  std::string label =
+      escaped(std::to_string(node.index) + " " +
+              (node.name.empty() ? node_type_name(node.type) : graph_text::short_name(node.name)));
   for (const std::string& line : graph_text::details(node)) label += "\\n" + escaped(line);
   if (!node.scope.empty()) label += "\\n" + escaped(graph_text::scope_text(node));
   const std::string tip = node.name.empty() ? node_type_name(node.type) : node.name;
   return identity + " [label=\"" + label + "\", shape=" + style.shape + ", fillcolor=\"" +
-         style.colour + "\", tooltip=" +
-         quoted_label(graph_text::cut(graph_text::shown(tip), kMaxTooltip)) + "];";
+         style.colour +
+         "\", tooltip=" + quoted_label(graph_text::cut(graph_text::shown(tip), kMaxTooltip)) + "];";
 }
 
 class DotWriter {
@@ -112,8 +112,8 @@ class DotWriter {
       return;
     }
     line(indent + "subgraph cluster_" + identity + " {");
-    line(indent + "  label=" +
-         quoted_label("child graph of node " + std::to_string(node.index)) + ";");
+    line(indent + "  label=" + quoted_label("child graph of node " + std::to_string(node.index)) +
+         ";");
     line(indent + "  " + node_statement(node, identity));
     graph(node.children, identity + "_", depth + 1);
     for (const GraphNode& child : node.children) {

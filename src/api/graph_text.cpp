@@ -37,8 +37,8 @@ std::size_t character_size(std::string_view text, std::uint32_t& code) noexcept 
 
 // Characters that would move or reorder what stands beside them.
 bool is_direction(std::uint32_t code) noexcept {
-  return code == 0x061C || code == 0x200E || code == 0x200F ||
-         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+  return code == 0x061C || code == 0x200E || code == 0x200F || (code >= 0x2028 && code <= 0x202E) ||
+         (code >= 0x2066 && code <= 0x2069);
 }
 
 std::string escape_of(std::uint32_t code) {
@@ -263,7 +263,8 @@ std::string cut(std::string_view text, std::size_t most) {
 
 std::string short_name(const std::string& name) {
   const std::string plain = shown(name);
-  std::string bare = without_types(replaced(replaced(plain, "(anonymous namespace)"), "{anonymous}"));
+  std::string bare =
+      without_types(replaced(replaced(plain, "(anonymous namespace)"), "{anonymous}"));
   return cut(bare.empty() ? plain : bare, kMaxName);
 }
 
@@ -294,6 +295,25 @@ std::string scope_text(const GraphNode& node) { return cut(shown(node.scope), kM
 
 std::string plural(std::size_t count, const std::string& what) {
   return grouped(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+std::string table(const std::vector<std::vector<std::string>>& lines) {
+  std::vector<std::size_t> widths;
+  for (const auto& line : lines) {
+    widths.resize(std::max(widths.size(), line.size()));
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      widths[i] = std::max(widths[i], characters(line[i]));
+    }
+  }
+  std::string text;
+  for (const auto& line : lines) {
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      const std::string padding(widths[i] - characters(line[i]), ' ');
+      text += i == 0 ? line[i] + (line.size() > 1 ? padding : "") : "  " + padding + line[i];
+    }
+    text += '\n';
+  }
+  return text;
 }
 
 std::string quoted(const std::string& name) {

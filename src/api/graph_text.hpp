@@ -36,6 +36,9 @@ inline constexpr std::size_t kMaxName = 60;  // characters
 // "1 node", "2,000 nodes".
 [[nodiscard]] std::string plural(std::size_t count, const std::string& what);
 
+// Lines of cells as a table: the first line is the head, the first column is to the left.
+[[nodiscard]] std::string table(const std::vector<std::vector<std::string>>& lines);
+
 // A name in quotes, as errors show it.
 [[nodiscard]] std::string quoted(const std::string& name);
 

@@ -37,8 +37,9 @@ constexpr std::array<CaptureCode, 9> kCodes{{
 
 const CaptureCode* find_code(int code) noexcept {
   const int index = code - kFirstCode;
-  return index < 0 || index >= static_cast<int>(kCodes.size()) ? nullptr
-                                                               : &kCodes[static_cast<unsigned>(index)];
+  return index < 0 || index >= static_cast<int>(kCodes.size())
+             ? nullptr
+             : &kCodes[static_cast<unsigned>(index)];
 }
 
 constexpr char kWait[] =
@@ -119,7 +120,9 @@ bool starts_with(std::string_view text, std::string_view beginning) noexcept {
 }
 
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-bool is_word(char c) noexcept { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+bool is_word(char c) noexcept {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
 bool is_space(char c) noexcept { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 
 std::string_view stripped(std::string_view text) noexcept {
@@ -189,7 +192,8 @@ std::string hint_of(int code, const std::optional<Refusal>& refusal, const Captu
   }
   std::string hint = refusal ? hint_of_call(*refusal) : "";
   if (hint.empty()) hint = hint_of_code(code);
-  if (hint.empty() && !refusal && code == kInvalidated && facts.where.empty()) {
+  const bool unknown = hint.empty() && !refusal && code == kInvalidated && facts.where.empty();
+  if (unknown && facts.can_watch) {
     return "debug=True finds the line";
   }
   return hint;
@@ -251,8 +255,8 @@ std::string capitalised(std::string text) {
 }  // namespace
 
 std::string Refusal::text() const {
-  std::string result = call + (own ? " on this thread" : " on another thread") +
-                       ", refused with " + std::to_string(code) + " (" + name + ")";
+  std::string result = call + (own ? " on this thread" : " on another thread") + ", refused with " +
+                       std::to_string(code) + " (" + name + ")";
   if (!remark.empty()) result += "; the driver says \"" + remark + "\"";
   return result;
 }

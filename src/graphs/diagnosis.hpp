@@ -36,10 +36,11 @@ struct CaptureFacts {
   std::string mode;                  // as in CaptureMode, in lower case; empty: not known
   std::optional<std::size_t> nodes;  // when last seen: of a broken one the driver does not tell
   std::string last_kernel;
-  bool keeps_log = true;              // false: of this driver nothing is known
-  std::vector<driver::LogLine> log;   // since the capture began, oldest first
-  std::string op;                     // what broke it, and the line, where that was watched
+  bool keeps_log = true;             // false: of this driver nothing is known
+  std::vector<driver::LogLine> log;  // since the capture began, oldest first
+  std::string op;                    // what broke it, and the line, where that was watched
   std::string where;
+  bool can_watch = false;  // whether to advise debug=True, which Python's captures have
 };
 
 // What there is to say about it.

@@ -38,6 +38,12 @@ ThreadNesting::Place ThreadNesting::enter(const void* owner, Sample* sample,
   return {&path, depth};
 }
 
+ThreadNesting::Place ThreadNesting::here() {
+  ThreadNesting& own = of_this_thread();
+  const std::lock_guard lock(own.lock_);
+  return {&own.open_.path(), own.open_.size()};
+}
+
 void ThreadNesting::leave(const void* owner) noexcept {
   {
     const std::lock_guard lock(lock_);

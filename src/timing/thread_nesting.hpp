@@ -30,6 +30,10 @@ class ThreadNesting {
   // std::bad_alloc, then nothing is entered.
   Place enter(const void* owner, Sample* sample, std::string_view name);
 
+  // Where the calling thread is: the innermost open path, and how many scopes are open. Throws
+  // std::bad_alloc.
+  static Place here();
+
   // Leaves the newest scope of `owner` and gives up the hold. Any thread, in any order.
   void leave(const void* owner) noexcept;
 

@@ -138,7 +138,8 @@ class Maker {
   const py::str& type(NodeType type) {
     const auto found = types_.find(static_cast<int>(type));
     if (found != types_.end()) return found->second;
-    return types_.emplace(static_cast<int>(type), from_utf8(graphs::node_type_name(type))).first->second;
+    return types_.emplace(static_cast<int>(type), from_utf8(graphs::node_type_name(type)))
+        .first->second;
   }
 
   const KernelName& kernel_name(const std::string& symbol) {
