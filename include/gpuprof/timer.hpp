@@ -2,6 +2,7 @@
 /// Scopes that are timed, and timers that are started and stopped.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string_view>
 
@@ -9,6 +10,9 @@
 #include "gpuprof/sample.hpp"
 #include "gpuprof/stream.hpp"
 
+namespace gpuprof::api {
+class RangeOfName;
+}
 namespace gpuprof::timing {
 class ThreadNesting;
 class Timer;
@@ -58,10 +62,14 @@ class timer {
  private:
   void open(std::string_view name, Stream stream, bool has_stream, Clock clock) noexcept;
   void close() noexcept;
+  void push_range(std::string_view name) noexcept;
+  void pop_range() noexcept;
 
   timing::Sample* sample_ = nullptr;          // owns one reference while the scope is open
   timing::ThreadNesting* nesting_ = nullptr;  // owns one hold while the scope is open
   Sample stopped_;
+  std::shared_ptr<const api::RangeOfName> range_;  // pushed to NVTX by thread_
+  std::uint32_t thread_ = 0;
   int exceptions_ = 0;  // in flight when it began
 };
 

@@ -5,6 +5,7 @@
 #include <ostream>
 #include <stdexcept>
 
+#include "api/warnings.hpp"
 #include "gpuprof/switches.hpp"
 #include "timing/device.hpp"
 #include "timing/statistics.hpp"
@@ -57,6 +58,7 @@ void flush() {
     timing::device::wait(*tail.get(), kWithoutLimit);
   }
   timing::device::drain();
+  api::emit_pending_warnings();
 }
 
 Stats stats(bool wait) {
