@@ -44,7 +44,7 @@ struct Ended {
 std::shared_ptr<graphs::Capture> begin_on(Stream stream, const CaptureOptions& options) {
   static std::once_flag owned;
   std::call_once(owned, &graphs::own_captured_scopes);
-  drain_kept_objects();
+  api::drain_kept_objects();
   try {
     return graphs::Capture::begin(
         stream.handle(), /*ordinal=*/0,

@@ -40,7 +40,7 @@ std::vector<SpanTiming> rows_of(const std::vector<graphs::SpanTime>& times) {
     if (found == paths.end()) {
       paths.push_back(path);
       SpanTiming row;
-      row.names = path != nullptr ? names_of(*path) : std::vector<std::string>{"(unnamed)"};
+      row.names = path != nullptr ? api::names_of(*path) : std::vector<std::string>{"(unnamed)"};
       row.path = path != nullptr ? path->text : row.names[0];
       rows.push_back(std::move(row));
     }
@@ -70,7 +70,7 @@ CapturedGraph::State::State(graphs::CapturedParts parts, std::uintptr_t of_strea
       path(name.empty() ? "graph" : name) {}
 
 void CapturedGraph::State::own(Needs wanted) {
-  const graphs::Payload payload = keep_objects(wanted.all());
+  const graphs::Payload payload = api::keep_objects(wanted.all());
   if (payload.what != nullptr) {
     try {
       graph.retain(payload);
@@ -112,7 +112,7 @@ void CapturedGraph::State::launch(std::uintptr_t on) {
                  "it used one of them, it now reads and writes memory that may be somebody else's");
   }
   graph.launch({on, /*ordinal=*/0, replay.get(), /*io=*/nullptr, /*wait=*/true});
-  drain_kept_objects();
+  api::drain_kept_objects();
 }
 
 CapturedGraph::CapturedGraph(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
@@ -150,7 +150,9 @@ std::optional<CapturePool> CapturedGraph::pool() const {
   return detail::PoolAccess::of(state.needs.pool);
 }
 
-std::vector<GraphNode> CapturedGraph::nodes() const { return public_nodes(open().graph.nodes()); }
+std::vector<GraphNode> CapturedGraph::nodes() const {
+  return api::public_nodes(open().graph.nodes());
+}
 std::size_t CapturedGraph::num_nodes() const { return open().graph.node_count(); }
 
 std::vector<std::pair<std::size_t, std::size_t>> CapturedGraph::edges() const {
@@ -180,7 +182,7 @@ void CapturedGraph::update(CapturedGraph& other) {
     needs = source.needs;
     seen_clears = source.seen_clears;
   }
-  const graphs::Payload payload = keep_objects(needs.all());
+  const graphs::Payload payload = api::keep_objects(needs.all());
   graphs::UpdateRefusal refusal;
   bool done = false;
   try {
@@ -191,7 +193,7 @@ void CapturedGraph::update(CapturedGraph& other) {
   }
   if (!done) {
     if (payload.what != nullptr) payload.release(payload.what);
-    drain_kept_objects();
+    api::drain_kept_objects();
     throw GraphUpdateError(graph_text::update_reason(refusal.result, nodes(), refusal.node,
                                                      other.nodes(), refusal.node_of_other));
   }
@@ -201,7 +203,7 @@ void CapturedGraph::update(CapturedGraph& other) {
     state.seen_clears = seen_clears;
   }
   needs = {};
-  drain_kept_objects();
+  api::drain_kept_objects();
 }
 
 GraphMemory CapturedGraph::memory() const {
@@ -238,7 +240,7 @@ void CapturedGraph::close() noexcept {
     std::swap(dropped, state_->needs);
   }
   dropped = {};
-  drain_kept_objects();
+  api::drain_kept_objects();
 }
 
 bool CapturedGraph::is_closed() const noexcept { return !state_ || state_->graph.closed(); }

@@ -55,7 +55,7 @@ class NodeMaker {
     if (node.has_details) add_details(node, result);
     if (node.scope != nullptr) {
       result.scope = node.scope->text;
-      result.scope_names = names_of(*node.scope);
+      result.scope_names = api::names_of(*node.scope);
     }
     return result;
   }
@@ -79,6 +79,8 @@ void add_kernel_names(const std::vector<GraphNode>& nodes, std::vector<std::stri
 
 }  // namespace
 
+namespace api {
+
 std::vector<std::string> names_of(const timing::Path& path) {
   std::vector<std::string> names;
   for (const timing::Path* each : timing::lineage(path)) names.push_back(each->name);
@@ -88,6 +90,8 @@ std::vector<std::string> names_of(const timing::Path& path) {
 std::vector<GraphNode> public_nodes(const std::vector<graphs::Node>& nodes) {
   return NodeMaker().nodes(nodes);
 }
+
+}  // namespace api
 
 std::string node_type_name(NodeType type) { return graphs::node_type_name(type); }
 

@@ -5,7 +5,7 @@
 
 #include "graphs/capture.hpp"
 
-namespace gpuprof {
+namespace gpuprof::api {
 namespace {
 
 struct Kept {
@@ -52,4 +52,4 @@ void drain_kept_objects() noexcept {
   }
 }
 
-}  // namespace gpuprof
+}  // namespace gpuprof::api

@@ -10,7 +10,7 @@
 
 #include "graphs/captured_graph.hpp"
 
-namespace gpuprof {
+namespace gpuprof::api {
 
 // A payload for CapturedGraph::retain() that keeps these objects; no payload for none of them. They
 // are dropped in their order.
@@ -21,4 +21,4 @@ namespace gpuprof {
 // mode.
 void drain_kept_objects() noexcept;
 
-}  // namespace gpuprof
+}  // namespace gpuprof::api

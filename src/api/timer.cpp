@@ -2,13 +2,23 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 
+#include "api/environment.hpp"
+#include "api/ranges.hpp"
+#include "api/warnings.hpp"
+#include "ranges/sample_events.hpp"
 #include "timing/device.hpp"
 #include "timing/scope.hpp"
 #include "timing/thread_nesting.hpp"
+#include "trace/recorder.hpp"
 
 namespace gpuprof {
 namespace {
+
+constexpr std::uint16_t kUnknownDepth = 0xFFFF;  // annotations may be open around it
+
+const bool timer_environment_is_read = api::read_environment();
 
 bool uses_cuda(bool has_stream, Clock clock) noexcept {
   if (clock != Clock::kAuto) return clock == Clock::kCuda;
@@ -42,6 +52,7 @@ void timer::open(std::string_view name, Stream stream, bool has_stream, Clock cl
     return;
   }
   exceptions_ = std::uncaught_exceptions();
+  if (api::nvtx_on.load(std::memory_order_relaxed)) push_range(name);
   sample_ = sample.release();
   if (uses_cuda(has_stream, clock)) {
     sample_->stream = stream.handle();
@@ -51,6 +62,24 @@ void timer::open(std::string_view name, Stream stream, bool has_stream, Clock cl
   }
 }
 
+// Outside of the sample, which must not pay for it.
+void timer::push_range(std::string_view name) noexcept {
+  range_ = api::range_of(name, {});
+  if (range_ == nullptr) return;
+  try {
+    range_->push();
+    thread_ = trace::thread_id();
+  } catch (const std::exception&) {  // out of memory: NVTX lacks it
+    range_.reset();
+  }
+}
+
+// Another thread could only pop a range of its own.
+void timer::pop_range() noexcept {
+  if (thread_ == trace::thread_id()) range_->pop();
+  range_.reset();
+}
+
 void timer::close() noexcept {
   const timing::HostNanoseconds now = timing::host_now();
   stopped_ = Sample(sample_);
@@ -58,11 +87,16 @@ void timer::close() noexcept {
   sample_ = nullptr;
   nesting_->leave(this);
   sample.body_raised = std::uncaught_exceptions() > exceptions_;
+  const bool is_traced = trace::is_recording();
+  if (is_traced) ranges::note_thread(sample);
   if (sample.clock == timing::kCudaClock) {
     timing::scope::close_cuda(sample);
   } else {
     timing::scope::close_host(sample, now, /*watch_cuda=*/true);
   }
+  if (range_ != nullptr) pop_range();
+  if (is_traced) ranges::trace_host_span(sample, kUnknownDepth);
+  api::emit_pending_warnings();
 }
 
 Sample timer::stop() noexcept {

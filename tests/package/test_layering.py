@@ -47,8 +47,9 @@ MAY_INCLUDE = {
     "trace": {"driver"},
     "graphs": {"timing", "driver"},
     "cupti": {"driver"},
-    "api": {"gpuprof", "graphs", "timing", "nvtx", "trace", "driver"},
-    "bindings": {"graphs", "timing", "nvtx", "trace", "cupti", "driver"},
+    "ranges": {"timing", "trace", "driver"},
+    "api": {"gpuprof", "ranges", "graphs", "timing", "nvtx", "trace", "driver"},
+    "bindings": {"ranges", "graphs", "timing", "nvtx", "trace", "cupti", "driver"},
 }
 # Packages that users import from; all others have an underscore, and an empty `__init__`.
 PUBLIC_PACKAGES = {"compat", "nvtx"}
