@@ -11,14 +11,18 @@
 #include "api/graph_state.hpp"
 #include "api/graph_text.hpp"
 #include "api/kept_objects.hpp"
+#include "api/warnings.hpp"
 #include "driver/error.hpp"
+#include "ranges/sample_events.hpp"
 #include "timing/clock.hpp"
 #include "timing/scope.hpp"
 #include "timing/thread_nesting.hpp"
+#include "trace/recorder.hpp"
 
 namespace gpuprof {
 namespace {
 
+constexpr std::uint16_t kDepthOfLaunch = 0xFFFF;  // annotations may be open around it
 constexpr timing::HostNanoseconds kUntilReplayed =
     std::numeric_limits<timing::HostNanoseconds>::max();
 
@@ -92,14 +96,15 @@ void CapturedGraph::State::launch(std::uintptr_t on) {
   timing::SampleRef replay;
   bool cleared = false;
   const bool collects = graph.collects() && timing::scope::enabled.load(std::memory_order_relaxed);
-  if (collects) replay = timing::SampleRef(timing::make_sample());
+  const bool is_traced = trace::is_recording();
+  if (collects || is_traced) replay = timing::SampleRef(timing::make_sample());
   {
     const std::lock_guard lock(mutex);
     if (needs.pool) {
       const std::uint64_t clears = needs.pool->clears();
       cleared = std::exchange(seen_clears, clears) != clears;
     }
-    if (collects) {
+    if (replay) {
       const auto place = timing::ThreadNesting::here();
       replay->path = &path.below(*place.path);
       replay->depth =
@@ -111,8 +116,11 @@ void CapturedGraph::State::launch(std::uintptr_t on) {
                  " is launched after the buffers of its pool were dropped with clear_buffers(): if "
                  "it used one of them, it now reads and writes memory that may be somebody else's");
   }
+  if (is_traced) ranges::note_thread(*replay.get());
   graph.launch({on, /*ordinal=*/0, replay.get(), /*io=*/nullptr, /*wait=*/true});
+  if (is_traced) ranges::trace_host_span(*replay.get(), kDepthOfLaunch);
   api::drain_kept_objects();
+  api::emit_pending_warnings();
 }
 
 CapturedGraph::CapturedGraph(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
