@@ -8,7 +8,7 @@
 
 #include "driver/process.hpp"
 
-namespace gpuprof::driver {
+namespace gpuprof {
 namespace {
 
 std::string compose(int code, const std::string& name, const std::string& call,
@@ -17,6 +17,21 @@ std::string compose(int code, const std::string& name, const std::string& call,
   if (!detail.empty()) text += ": " + detail;
   return text;
 }
+
+}  // namespace
+
+Error::Error(int code, std::string name, std::string call, std::string detail)
+    : std::runtime_error(compose(code, name, call, detail)),
+      kind_(ErrorKind::kCuda),
+      code_(code),
+      name_(std::move(name)),
+      call_(std::move(call)),
+      detail_(std::move(detail)) {}
+
+}  // namespace gpuprof
+
+namespace gpuprof::driver {
+namespace {
 
 struct Warnings {
   ForkMutex mutex;
@@ -33,14 +48,6 @@ const bool warnings_fork_hook = (warnings(), true);  // a child may not make it
 std::atomic<bool> any_pending{false};
 
 }  // namespace
-
-Error::Error(int code, std::string name, std::string call, std::string detail)
-    : std::runtime_error(compose(code, name, call, detail)),
-      kind_(ErrorKind::kCuda),
-      code_(code),
-      name_(std::move(name)),
-      call_(std::move(call)),
-      detail_(std::move(detail)) {}
 
 void warn_once(Warning kind, const std::string& message) noexcept {
   try {

@@ -1,4 +1,4 @@
-// The exception type of src/, and warnings.
+// The exception type of src/, which is the public one, and warnings.
 //
 // A call that a user asked for throws Error. Where gpuprof only observes (scopes, destructors), a
 // failure becomes a warning and the program goes on. bindings/python/errors.cpp turns both into
@@ -6,44 +6,15 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "gpuprof/error.hpp"
+
 namespace gpuprof::driver {
 
-enum class ErrorKind : std::uint8_t {
-  kUnavailable,     // no driver, no device, too old
-  kCuda,            // a driver call answered an error
-  kInvalidState,    // a call in the wrong order
-  kForked,          // a driver object met in a forked child
-  kGone,            // the driver was taken down at exit
-  kNotReplayed,     // a time inside a graph that has not run yet
-  kStreamMismatch,  // the work ran on another stream than the one timed
-};
-
-// Immutable; may be rethrown on any thread.
-class Error : public std::runtime_error {
- public:
-  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
-
-  // For a driver call that returned `code`: CUDA's name of it, and a description with the lines of
-  // the driver's log, which may be empty.
-  Error(int code, std::string name, std::string call, std::string detail);
-
-  [[nodiscard]] ErrorKind kind() const noexcept { return kind_; }
-  [[nodiscard]] int code() const noexcept { return code_; }
-  [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  [[nodiscard]] const std::string& call() const noexcept { return call_; }
-  [[nodiscard]] const std::string& detail() const noexcept { return detail_; }
-
- private:
-  ErrorKind kind_;
-  int code_ = 0;
-  std::string name_;
-  std::string call_;
-  std::string detail_;
-};
+using gpuprof::Error;  // of the public face, so that no layer has to translate it
+using gpuprof::ErrorKind;
 
 enum class Warning : std::uint8_t {
   kDriverOverride,   // GPUPROF_CUDA_DRIVER was ignored

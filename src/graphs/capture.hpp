@@ -17,23 +17,15 @@
 #include <vector>
 
 #include "driver/cuda_error_log.hpp"
+#include "gpuprof/graph_types.hpp"
 #include "graphs/scope_labels.hpp"
 #include "timing/sample.hpp"
 
 namespace gpuprof::graphs {
 
-// Which calls, on which threads, break a capture; the values are the driver's.
-enum class CaptureMode : std::uint8_t { kGlobal, kThreadLocal, kRelaxed };
-
-// The values are the driver's.
-enum class CaptureStatus : std::uint8_t { kNone, kActive, kInvalidated };
-
-// What scopes inside a capture become.
-enum class GraphTimers : std::uint8_t {
-  kLast,     // event nodes that each replay overwrites
-  kCollect,  // event nodes whose times are collected replay by replay
-  kStrip,    // nothing
-};
+using gpuprof::CaptureMode;
+using gpuprof::CaptureStatus;
+using gpuprof::GraphTimers;
 
 struct CaptureOptions {
   CaptureMode mode = CaptureMode::kThreadLocal;

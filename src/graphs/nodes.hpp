@@ -15,27 +15,15 @@
 #include <unordered_map>
 #include <vector>
 
+#include "gpuprof/graph_types.hpp"
 #include "timing/path.hpp"
 
 namespace gpuprof::graphs {
 
-// The driver's numbers; newer drivers have more.
-enum class NodeType : int {
-  kKernel = 0,
-  kMemcpy = 1,
-  kMemset = 2,
-  kHost = 3,
-  kGraph = 4,
-  kEmpty = 5,
-  kEventWait = 6,
-  kEventRecord = 7,
-  kSemaphoreSignal = 8,
-  kSemaphoreWait = 9,
-  kMemAlloc = 10,
-  kMemFree = 11,
-  kBatchMemOp = 12,
-  kConditional = 13,
-};
+using gpuprof::NodeType;
+
+// "kernel", "memcpy" and so on; "type_N" for one that is not known.
+[[nodiscard]] std::string node_type_name(NodeType type);
 
 // A dependency: `to` starts after `from` is done, or far enough with a programmatic edge. Nodes are
 // indices into the list that walk() returns.
@@ -72,6 +60,16 @@ struct Node {
   std::vector<Edge> incoming;  // by the node they come from
   std::vector<Node> children;  // of child graphs
 };
+
+// Whom a node waits for and who waits for it, by their indices, each once and sorted.
+struct NodeLinks {
+  std::vector<std::size_t> dependencies;
+  std::vector<std::size_t> programmatic;  // those that need not be over when the node starts
+  std::vector<std::size_t> dependents;
+};
+
+// The links of each of `nodes`, child graphs' left out.
+[[nodiscard]] std::vector<NodeLinks> links_of(const std::vector<Node>& nodes);
 
 // The nodes in the driver's order, child graphs' below theirs. Without a label of its own, a child
 // graph's node has that of the node it is in.

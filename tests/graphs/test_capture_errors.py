@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from gpuprof import errors
-from gpuprof._graphs.diagnosis import CaptureFacts, explain, first_refusal, note_for_body
+from gpuprof._graphs.diagnosis import CaptureFacts, explain, note_for_body
 from gpuprof.errors import capture_error, refused
 
 HEAD = "[2026-11-20 10:15:59.123][140212][CUDA][E] "
@@ -184,10 +184,9 @@ def test_the_lines_of_this_thread_come_first() -> None:
         (True, unsupported("cuStreamSynchronize")),
         (True, ECHO),
     ]
-    refusal = first_refusal(log)
-    assert refusal is not None
-    assert (refusal.call, refusal.own) == ("cuStreamSynchronize", True)
     error = explained(901, CaptureFacts(log=log))
+    assert error.first_refused == "cuStreamSynchronize"
+    assert "cuStreamSynchronize on this thread" in str(error)
     assert error.log[0].startswith("another thread: ")
     assert error.log[2] == log[2][1]
 

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python" / "gpuprof"
 SOURCES = ROOT / "src"
+HEADERS = ROOT / "include" / "gpuprof"
 TESTS = ROOT / "tests"
 FOLDER = Path(__file__).parent
 
@@ -38,14 +39,17 @@ PLUGIN = "_pytest.plugin"
 PLUGIN_MAY_IMPORT = {"_pytest.options", "_pytest.settings"}
 
 # C++: what each component may include besides itself. Arrows point one way, towards the driver.
+# "gpuprof" are the public headers, which include nothing of src.
 MAY_INCLUDE = {
-    "driver": set(),
+    "driver": {"gpuprof"},
     "timing": {"driver"},
     "nvtx": {"driver"},
     "trace": {"driver"},
     "graphs": {"timing", "driver"},
     "cupti": {"driver"},
-    "bindings": {"graphs", "timing", "nvtx", "trace", "cupti", "driver"},
+    "ranges": {"timing", "trace", "driver"},
+    "api": {"gpuprof", "ranges", "graphs", "timing", "nvtx", "trace", "driver"},
+    "bindings": {"ranges", "graphs", "timing", "nvtx", "trace", "cupti", "driver"},
 }
 # Packages that users import from; all others have an underscore, and an empty `__init__`.
 PUBLIC_PACKAGES = {"compat", "nvtx"}
@@ -279,6 +283,36 @@ def includes(text: str) -> Iterator[tuple[bool, str]]:
         yield mark == '"', name
 
 
+def public_violations(text: str) -> list[str]:
+    """Return what `text`, a public header, includes besides its like and the standard library."""
+    return [
+        name
+        for quoted, name in includes(text)
+        if (not name.startswith("gpuprof/") if quoted else "/" in name or "." in name)
+    ]
+
+
+def test_public_headers_include_each_other_and_the_standard_library() -> None:
+    violations = {
+        path.name: found
+        for path in HEADERS.iterdir()
+        if (found := public_violations(path.read_text(encoding="utf-8")))
+    }
+    assert not violations
+
+
+@pytest.mark.parametrize("name", ['"timing/sample.hpp"', "<cuda.h>", "<pybind11/pybind11.h>"])
+def test_a_public_header_that_needs_more_would_be_found(name: str) -> None:
+    assert public_violations(f"#include <vector>\n#include {name}\n")
+    assert not public_violations('#include <vector>\n#include "gpuprof/timer.hpp"\n')
+
+
+def test_the_umbrella_includes_every_public_header() -> None:
+    text = (HEADERS / "gpuprof.hpp").read_text(encoding="utf-8")
+    others = {path.name.removesuffix(".in") for path in HEADERS.iterdir()} - {"gpuprof.hpp"}
+    assert {name for _, name in includes(text)} == {f"gpuprof/{name}" for name in others}
+
+
 def component(path: Path) -> str:
     return path.relative_to(SOURCES).parts[0]
 
@@ -358,7 +392,7 @@ def test_timing_knows_cuda_by_its_cuda_files_only() -> None:
 
 
 def own_files() -> list[Path]:
-    folders = ("src", "python", "tests", "benchmarks")
+    folders = ("include", "src", "python", "tests", "benchmarks")
     suffixes = {".hpp", ".cpp", ".h", ".py"}
     return sorted(
         path

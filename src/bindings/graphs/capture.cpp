@@ -22,6 +22,7 @@
 #include "bindings/ranges/range_attributes.hpp"
 #include "bindings/ranges/scope_stack.hpp"
 #include "graphs/capture.hpp"
+#include "graphs/diagnosis.hpp"
 
 namespace gpuprof::bindings {
 
@@ -162,6 +163,53 @@ Log log_of(const Capture& capture) {
   return lines;
 }
 
+using OptionalText = std::optional<std::string>;
+using OwnedLines = std::vector<std::pair<bool, std::string>>;
+
+graphs::CaptureFacts python_facts(const OptionalText& name, const OptionalText& mode,
+                                  const std::optional<std::size_t>& num_nodes,
+                                  const OptionalText& last_kernel,
+                                  const std::optional<OwnedLines>& log, const OptionalText& op,
+                                  const OptionalText& where,
+                                  const std::optional<std::uintptr_t>& stream) {
+  graphs::CaptureFacts facts;
+  facts.name = name.value_or("");
+  facts.mode = mode.value_or("");
+  facts.nodes = num_nodes;
+  facts.last_kernel = last_kernel.value_or("");
+  facts.keeps_log = log.has_value();
+  if (log) {
+    for (const auto& [own, text] : *log) facts.log.push_back({own, text});
+  }
+  facts.op = op.value_or("");
+  facts.where = where.value_or("");
+  facts.stream = stream;
+  facts.can_watch = true;
+  return facts;
+}
+
+OptionalText if_any(std::string text) {
+  return text.empty() ? std::nullopt : OptionalText(std::move(text));
+}
+
+void bind_diagnosis(py::module_& module) {
+  py::class_<graphs::CaptureFacts>(module, "_CaptureFacts")
+      .def(py::init(&python_facts), py::arg("name"), py::arg("mode"), py::arg("num_nodes"),
+           py::arg("last_kernel"), py::arg("log"), py::arg("op"), py::arg("where"),
+           py::arg("stream"));
+  module.def(
+      "_diagnose",
+      [](int code, const std::string& call, const std::string& detail,
+         const graphs::CaptureFacts& facts) {
+        graphs::Diagnosis found = graphs::diagnose(code, call, detail, facts);
+        return std::make_tuple(found.code, if_any(found.first_refused), if_any(found.hint),
+                               found.text);
+      },
+      py::arg("code"), py::arg("call"), py::arg("detail"), py::arg("facts"),
+      "(code, first refused call, hint, text) of an error of a capture.");
+  module.def("_diagnosis_note", &graphs::diagnosis_note, py::arg("facts"));
+}
+
 std::optional<std::size_t> nodes_seen(const PyCapture& capture) {
   const graphs::CaptureProgress progress = capture.begun().progress();
   return progress.known ? std::optional(progress.nodes) : std::nullopt;
@@ -269,6 +317,7 @@ void bind_graphs_capture(py::module_& module) {
         return reinterpret_cast<std::uintptr_t>(self.parts.graph);
       });
   bind_capture(module);
+  bind_diagnosis(module);
   module.def("_open_captures", [] {
     py::typing::List<Facts> all;
     for (const auto& capture : graphs::open_captures()) all.append(capture_facts(*capture));

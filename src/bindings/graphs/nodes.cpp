@@ -57,40 +57,6 @@ struct GraphNode {
   }
 };
 
-std::string node_type_name(NodeType type) {
-  switch (type) {
-    case NodeType::kKernel:
-      return "kernel";
-    case NodeType::kMemcpy:
-      return "memcpy";
-    case NodeType::kMemset:
-      return "memset";
-    case NodeType::kHost:
-      return "host";
-    case NodeType::kGraph:
-      return "graph";
-    case NodeType::kEmpty:
-      return "empty";
-    case NodeType::kEventWait:
-      return "event_wait";
-    case NodeType::kEventRecord:
-      return "event_record";
-    case NodeType::kSemaphoreSignal:
-      return "semaphore_signal";
-    case NodeType::kSemaphoreWait:
-      return "semaphore_wait";
-    case NodeType::kMemAlloc:
-      return "mem_alloc";
-    case NodeType::kMemFree:
-      return "mem_free";
-    case NodeType::kBatchMemOp:
-      return "batch_mem_op";
-    case NodeType::kConditional:
-      return "conditional";
-  }
-  return "type_" + std::to_string(static_cast<int>(type));
-}
-
 py::tuple extent(const graphs::Extent& size) { return py::make_tuple(size[0], size[1], size[2]); }
 
 py::tuple indices(const std::vector<std::size_t>& values) {
@@ -103,16 +69,10 @@ py::tuple indices(const std::vector<std::size_t>& values) {
 class Maker {
  public:
   py::tuple nodes(const std::vector<Node>& nodes) {
-    std::vector<std::vector<std::size_t>> dependents(nodes.size());
-    for (std::size_t to = 0; to < nodes.size(); ++to) {
-      for (const Edge& edge : nodes[to].incoming) {
-        std::vector<std::size_t>& seen = dependents[edge.from];
-        if (seen.empty() || seen.back() != to) seen.push_back(to);
-      }
-    }
+    const std::vector<graphs::NodeLinks> links = graphs::links_of(nodes);
     py::tuple result(nodes.size());
     for (std::size_t i = 0; i < nodes.size(); ++i) {
-      result[i] = py::cast(node(nodes[i], i, dependents[i]));
+      result[i] = py::cast(node(nodes[i], i, links[i]));
     }
     return result;
   }
@@ -123,17 +83,7 @@ class Maker {
     py::str symbol;
   };
 
-  GraphNode node(const Node& node, std::size_t index, const std::vector<std::size_t>& dependents) {
-    std::vector<std::size_t> dependencies;
-    std::vector<std::size_t> programmatic;
-    for (const Edge& edge : node.incoming) {
-      if (dependencies.empty() || dependencies.back() != edge.from) {
-        dependencies.push_back(edge.from);
-      }
-      if (!edge.is_full() && (programmatic.empty() || programmatic.back() != edge.from)) {
-        programmatic.push_back(edge.from);
-      }
-    }
+  GraphNode node(const Node& node, std::size_t index, const graphs::NodeLinks& links) {
     const KernelName& kernel = kernel_name(node.kernel);
     GraphNode result{index,
                      type(node.type),
@@ -145,9 +95,9 @@ class Maker {
                      py::none(),
                      py::none(),
                      py::none(),
-                     indices(dependencies),
-                     indices(programmatic),
-                     indices(dependents),
+                     indices(links.dependencies),
+                     indices(links.programmatic),
+                     indices(links.dependents),
                      nodes(node.children),
                      py::str(),
                      py::tuple()};
@@ -188,7 +138,8 @@ class Maker {
   const py::str& type(NodeType type) {
     const auto found = types_.find(static_cast<int>(type));
     if (found != types_.end()) return found->second;
-    return types_.emplace(static_cast<int>(type), from_utf8(node_type_name(type))).first->second;
+    return types_.emplace(static_cast<int>(type), from_utf8(graphs::node_type_name(type)))
+        .first->second;
   }
 
   const KernelName& kernel_name(const std::string& symbol) {

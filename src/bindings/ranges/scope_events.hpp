@@ -1,12 +1,8 @@
-// Timer scopes in traces: the slice of the host thread at the exit, and the GPU's once it is known.
+// What Python adds to timer scopes in traces: when traces open, and how threads are called.
 #pragma once
 
-#include <cstdint>
-#include <string_view>
-
 #include "bindings/python/switches.hpp"
-#include "timing/sample.hpp"
-#include "trace/event.hpp"
+#include "ranges/sample_events.hpp"
 
 namespace gpuprof::bindings {
 
@@ -19,14 +15,8 @@ bool trace_records();
 // it runs Python code, with the interpreter lock.
 void name_this_thread();
 
-// Notes on an open sample which thread it belongs to. Before it is closed; runs no Python code.
-void note_thread(timing::Sample& sample) noexcept;
-
-// Notes the host's span of a closed sample. `depth`: how many slices of this thread are open around
-// it. Never throws.
-void trace_host_span(const timing::Sample& sample, std::uint16_t depth) noexcept;
-
-// Notes an event with a name; swallows the lack of memory, with the event.
-void note_named(trace::Event event, std::string_view name) noexcept;
+using ranges::note_named;
+using ranges::note_thread;
+using ranges::trace_host_span;
 
 }  // namespace gpuprof::bindings

@@ -19,6 +19,7 @@
 #include "bindings/timing/sample.hpp"
 #include "bindings/timing/scope.hpp"
 #include "bindings/timing/work.hpp"
+#include "driver/environment.hpp"
 #include "timing/device.hpp"
 #include "timing/scope.hpp"
 
@@ -223,17 +224,6 @@ Examples
 True
 )"};
 
-bool is_set(const std::string& variable) {
-  const char* value = std::getenv(variable.c_str());
-  if (value == nullptr) return false;
-  std::string word;
-  for (const char* c = value; *c != '\0'; ++c) {
-    if (std::isspace(static_cast<unsigned char>(*c)) == 0) {
-      word += static_cast<char>(std::tolower(static_cast<unsigned char>(*c)));
-    }
-  }
-  return word == "1" || word == "true" || word == "on" || word == "yes";
-}
 
 std::string describe_scope(const Scope& scope) {
   std::string text = "<gpuprof.timer";
@@ -286,8 +276,8 @@ void bind_switches(py::module_& module) {
     return !switches.disabled_for_good && !is_paused() &&
            timing::scope::enabled.load(std::memory_order_relaxed);
   });
-  switches = {is_set("GPUPROF_DISABLE"), is_set("GPUPROF_RELEASE_GIL")};
-  module.def("_is_set", &is_set, py::arg("variable"),
+  switches = {driver::is_set("GPUPROF_DISABLE"), driver::is_set("GPUPROF_RELEASE_GIL")};
+  module.def("_is_set", &driver::is_set, py::arg("variable"),
              "Whether a variable of the environment says yes: 1, true, on or yes.");
 }
 

@@ -11,7 +11,7 @@
 #include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
 #include "bindings/ranges/json_args.hpp"
-#include "bindings/trace/limits.hpp"
+#include "ranges/limits.hpp"
 #include "trace/dump_signal.hpp"
 #include "trace/writer.hpp"
 
@@ -61,9 +61,9 @@ py::typing::Dict<py::str, py::object> dump(std::uint32_t number, py::handle reas
 }
 
 void set_limits_of(std::uint32_t number, const py::typing::Dict<py::str, py::float_>& limits) {
-  ScopeLimits all;
+  ranges::ScopeLimits all;
   for (const auto& [scope, ms] : limits) all.emplace_back(utf8(scope.ptr()), ms.cast<double>());
-  set_limits(number, all);
+  ranges::set_limits(number, all);
 }
 
 }  // namespace

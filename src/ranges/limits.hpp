@@ -10,7 +10,7 @@
 
 #include "timing/sample.hpp"
 
-namespace gpuprof::bindings {
+namespace gpuprof::ranges {
 
 inline std::atomic<bool> limits_are_set{false};
 
@@ -24,4 +24,4 @@ void set_limits(std::uint32_t recorder, const ScopeLimits& of_scopes);
 // For finished samples, where limits_are_set. Any thread; does not wait for a dump.
 void check_limits(const timing::Sample* const* samples, std::size_t count) noexcept;
 
-}  // namespace gpuprof::bindings
+}  // namespace gpuprof::ranges

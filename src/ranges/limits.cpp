@@ -1,4 +1,4 @@
-#include "bindings/trace/limits.hpp"
+#include "ranges/limits.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 #include "driver/process.hpp"
 #include "trace/writer.hpp"
 
-namespace gpuprof::bindings {
+namespace gpuprof::ranges {
 
 using timing::Sample;
 
@@ -124,4 +124,4 @@ void check_limits(const Sample* const* samples, std::size_t count) noexcept {
   }
 }
 
-}  // namespace gpuprof::bindings
+}  // namespace gpuprof::ranges

@@ -1,0 +1,24 @@
+/// @file
+/// All of gpuprof.
+#pragma once
+
+#include "gpuprof/annotate.hpp"
+#include "gpuprof/capture.hpp"
+#include "gpuprof/capture_pool.hpp"
+#include "gpuprof/catalog.hpp"
+#include "gpuprof/clock.hpp"
+#include "gpuprof/device_scalar.hpp"
+#include "gpuprof/error.hpp"
+#include "gpuprof/graph.hpp"
+#include "gpuprof/graph_types.hpp"
+#include "gpuprof/nodes.hpp"
+#include "gpuprof/nvtx.hpp"
+#include "gpuprof/probes.hpp"
+#include "gpuprof/sample.hpp"
+#include "gpuprof/stats.hpp"
+#include "gpuprof/stream.hpp"
+#include "gpuprof/switches.hpp"
+#include "gpuprof/timer.hpp"
+#include "gpuprof/trace.hpp"
+#include "gpuprof/version.hpp"
+#include "gpuprof/warnings.hpp"

@@ -1,0 +1,18 @@
+/// @file
+/// What gpuprof has to say without an exception.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace gpuprof {
+
+/// Takes one message. Called by the thread that leaves a scope, flushes or closes a trace, so that
+/// several threads may call it at once. What it throws is dropped.
+using WarningHandler = std::function<void(const std::string& message)>;
+
+/// Sets who gets warnings; an empty one drops them. At first they are lines on standard error. Most
+/// come once in a process. Any thread.
+void set_warning_handler(WarningHandler handler);
+
+}  // namespace gpuprof

@@ -1,0 +1,243 @@
+#include "gpuprof/annotate.hpp"
+
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "api/environment.hpp"
+#include "api/ranges.hpp"
+#include "api/warnings.hpp"
+#include "driver/process.hpp"
+#include "gpuprof/catalog.hpp"
+#include "gpuprof/nvtx.hpp"
+#include "nvtx/attributes.hpp"
+#include "trace/recorder.hpp"
+
+namespace gpuprof {
+
+using api::nvtx_on;
+
+namespace {
+
+constexpr std::size_t kMostStarted = 65'536;
+
+bool nobody_listens() noexcept {
+  return !nvtx_on.load(std::memory_order_relaxed) && !trace::is_recording();
+}
+
+struct Started {
+  std::shared_ptr<const api::RangeOfName> range;
+  bool in_nvtx = false;
+  std::uint64_t nvtx_number = 0;
+  driver::HostNanoseconds begin = 0;  // 0: no trace recorded then
+  std::uint32_t tid = 0;
+};
+
+struct StartedRanges {
+  driver::ForkMutex mutex;
+  std::unordered_map<std::uint64_t, Started> by_number;
+  std::uint64_t last = 0;
+};
+
+StartedRanges& started_ranges() {
+  static StartedRanges& storage = *new StartedRanges;  // never destroyed
+  return storage;
+}
+const bool started_ranges_fork_hook = (started_ranges(), true);  // a child may not make it
+
+bool is_full() {
+  StartedRanges& all = started_ranges();
+  const std::lock_guard lock(all.mutex);
+  return all.by_number.size() >= kMostStarted;
+}
+
+const bool nvtx_environment_is_read = api::read_environment();
+
+}  // namespace
+
+Color::Color(std::string_view name) : argb_(0) {
+  const std::optional<std::uint32_t> found = gpuprof::nvtx::color_of(name);
+  if (!found) {
+    throw std::invalid_argument("color: expected '#rrggbb', '#aarrggbb' or one of " +
+                                gpuprof::nvtx::color_names() + "; got '" + std::string(name) + "'");
+  }
+  argb_ = *found;
+}
+
+annotate::annotate(std::string_view name, const RangeOptions& options) noexcept {
+  if (nobody_listens()) return;
+  open(api::range_of(name, options));
+}
+
+annotate::annotate(const CatalogRange& range) noexcept {
+  if (nobody_listens()) return;
+  open(range.range_);
+}
+
+void annotate::open(std::shared_ptr<const api::RangeOfName> range) noexcept {
+  range_ = std::move(range);
+  if (range_ == nullptr) {
+    api::emit_pending_warnings();
+    return;
+  }
+  thread_ = trace::thread_id();
+  try {
+    if (nvtx_on.load(std::memory_order_relaxed)) {
+      range_->push();
+      pushed_ = true;
+    }
+  } catch (const std::exception&) {  // out of memory: NVTX lacks it
+  }
+  if (trace::is_recording()) begin_ = driver::host_now();
+}
+
+void annotate::close() noexcept {
+  const bool is_traced = begin_ != 0 && trace::is_recording();
+  const driver::HostNanoseconds now = is_traced ? driver::host_now() : 0;
+  if (pushed_ && thread_ != trace::thread_id()) {
+    driver::warn_once(driver::Warning::kForeignRange,
+                      "gpuprof: an annotation was left on another thread than it was entered on; "
+                      "tools see it go on. Use range_start and range_end across threads");
+  } else if (pushed_) {
+    range_->pop();
+  }
+  try {
+    if (is_traced) range_->trace(trace::Kind::kSlice, begin_, now, thread_);
+  } catch (const std::exception&) {  // out of memory: the trace has one slice less
+  }
+  range_.reset();
+  api::emit_pending_warnings();
+}
+
+void mark(std::string_view name, const RangeOptions& options) noexcept {
+  if (nobody_listens()) return;
+  const auto range = api::range_of(name, options);
+  try {
+    if (range != nullptr && nvtx_on.load(std::memory_order_relaxed)) range->mark();
+    if (range != nullptr && trace::is_recording()) {
+      const driver::HostNanoseconds now = driver::host_now();
+      range->trace(trace::Kind::kInstant, now, now, 0);
+    }
+  } catch (const std::exception&) {  // out of memory: it is not shown
+  }
+  api::emit_pending_warnings();
+}
+
+std::uint64_t range_start(std::string_view name, const RangeOptions& options) {
+  if (nobody_listens()) return 0;
+  if (is_full()) {
+    driver::warn_once(driver::Warning::kForeignRange,
+                      "gpuprof: " + std::to_string(kMostStarted) +
+                          " ranges are started and not ended; no more are started until some end");
+    api::emit_pending_warnings();
+    return 0;
+  }
+  Started started;
+  started.range = api::range_of(name, options);
+  api::emit_pending_warnings();
+  if (started.range == nullptr) return 0;
+  // Before the lock, because NVTX takes one.
+  started.tid = trace::thread_id();
+  if (nvtx_on.load(std::memory_order_relaxed)) {
+    started.nvtx_number = started.range->start();
+    started.in_nvtx = true;
+  }
+  if (trace::is_recording()) started.begin = driver::host_now();
+  StartedRanges& all = started_ranges();
+  const std::lock_guard lock(all.mutex);
+  const std::uint64_t number = ++all.last;
+  all.by_number[number] = std::move(started);
+  return number;
+}
+
+bool range_end(std::uint64_t number) noexcept {
+  Started ended;
+  StartedRanges& all = started_ranges();
+  {
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.by_number.find(number);
+    if (found == all.by_number.end()) return false;
+    ended = std::move(found->second);
+    all.by_number.erase(found);
+  }
+  if (ended.in_nvtx) ended.range->end(ended.nvtx_number);
+  try {
+    if (ended.begin != 0 && trace::is_recording()) {
+      ended.range->trace(trace::Kind::kAsync, ended.begin, driver::host_now(), ended.tid);
+    }
+  } catch (const std::exception&) {  // out of memory: the trace has one slice less
+  }
+  return true;
+}
+
+// Catalogs
+
+RangeCatalog::RangeCatalog(std::string name_space, std::initializer_list<RangeSpec> specs,
+                           const RangeOptions& options)
+    : namespace_(std::move(name_space)) {
+  const auto refuse = [](const std::string& why) { throw std::invalid_argument(why); };
+  const auto has_nul = [](const std::string& text) { return text.find('\0') != std::string::npos; };
+  if (namespace_.empty() || has_nul(namespace_)) refuse("name_space: expected text like 'engine'");
+  if (specs.size() == 0) refuse("specs: the catalog '" + namespace_ + "' has no ranges");
+  const std::string head = namespace_ + '.';
+  for (const RangeSpec& spec : specs) {
+    if (spec.name.compare(0, head.size(), head) != 0 || spec.name == head) {
+      refuse("specs: '" + spec.name + "' is not in the namespace; write '" + head + "...'");
+    }
+    if (has_nul(spec.name)) refuse("specs: a name in '" + namespace_ + "' has a NUL in it");
+    if (spec.description.empty()) {
+      refuse("description: say what the range '" + spec.name + "' is, in a few words");
+    }
+    for (const CatalogRange& other : ranges_) {
+      if (other.spec_.name == spec.name) refuse("specs: '" + spec.name + "' is there twice");
+    }
+    RangeOptions of_range = options;
+    of_range.category = namespace_;
+    ranges_.push_back(CatalogRange(spec, api::range_of(spec.name, of_range)));
+  }
+}
+
+const CatalogRange& RangeCatalog::operator[](std::string_view name) const {
+  const std::string whole = namespace_ + '.' + std::string(name);
+  for (const CatalogRange& range : ranges_) {
+    if (range.spec_.name == name || range.spec_.name == whole) return range;
+  }
+  std::string message =
+      "the catalog '" + namespace_ + "' has no '" + std::string(name) + "'; it has";
+  for (const CatalogRange& range : ranges_) message += " '" + range.spec_.name + "'";
+  throw std::out_of_range(message);
+}
+
+// NVTX
+
+namespace nvtx {
+
+void enable() noexcept {
+  nvtx_on.store(true, std::memory_order_relaxed);
+  try {
+    if (!is_tool_attached()) {
+      driver::warn_once(driver::Warning::kNvtxNoTool,
+                        "gpuprof: NVTX is on, but no tool listens: run the program under nsys or "
+                        "ncu to see its ranges");
+    }
+  } catch (const std::exception&) {  // out of memory: no warning
+  }
+  api::emit_pending_warnings();
+}
+
+void disable() noexcept { nvtx_on.store(false, std::memory_order_relaxed); }
+
+bool is_enabled() noexcept { return nvtx_on.load(std::memory_order_relaxed); }
+
+bool is_tool_attached() { return api::tool_listens(); }
+
+void name_stream(Stream stream, std::string_view name) {
+  if (is_enabled()) nvtx::name_stream(stream.handle(), std::string(name));
+}
+
+}  // namespace nvtx
+}  // namespace gpuprof

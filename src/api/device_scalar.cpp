@@ -1,0 +1,31 @@
+#include "gpuprof/device_scalar.hpp"
+
+#include <limits>
+
+#include "api/graph_state.hpp"
+#include "timing/clock.hpp"
+
+namespace gpuprof::detail {
+
+// The memory of a default stream's scalar is that of the thread's context, else of device 0.
+ScalarMemory::ScalarMemory(std::size_t bytes, std::uint64_t bits, Stream stream)
+    : scalar_(std::make_shared<graphs::DeviceScalar>(bytes, bits, stream.handle(), 0)) {}
+
+void ScalarMemory::update(std::uint64_t bits, Stream stream, bool record) const {
+  scalar_->update(bits, stream.handle(), record);
+}
+
+std::uint64_t ScalarMemory::read(const Stream* stream) const {
+  graphs::DeviceScalar::Reading reading =
+      scalar_->reading(stream != nullptr ? stream->handle() : scalar_->last_stream());
+  reading.poll(std::numeric_limits<timing::HostNanoseconds>::max());
+  return reading.fetch();
+}
+
+std::uintptr_t ScalarMemory::address() const {
+  return static_cast<std::uintptr_t>(scalar_->address());
+}
+
+int ScalarMemory::device() const { return scalar_->ordinal(); }
+
+}  // namespace gpuprof::detail

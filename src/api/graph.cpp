@@ -1,0 +1,256 @@
+#include "gpuprof/graph.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "api/graph_nodes.hpp"
+#include "api/graph_state.hpp"
+#include "api/graph_text.hpp"
+#include "api/kept_objects.hpp"
+#include "api/warnings.hpp"
+#include "driver/error.hpp"
+#include "ranges/sample_events.hpp"
+#include "timing/clock.hpp"
+#include "timing/scope.hpp"
+#include "timing/thread_nesting.hpp"
+#include "trace/recorder.hpp"
+
+namespace gpuprof {
+namespace {
+
+constexpr std::uint16_t kDepthOfLaunch = 0xFFFF;  // annotations may be open around it
+constexpr timing::HostNanoseconds kUntilReplayed =
+    std::numeric_limits<timing::HostNanoseconds>::max();
+
+[[noreturn]] void throw_closed() {
+  throw Error(ErrorKind::kInvalidState, "this graph is closed; capture a new one");
+}
+
+bool all_known(const std::vector<graphs::SpanTime>& times) noexcept {
+  return std::all_of(times.begin(), times.end(), [](const auto& time) { return time.known; });
+}
+
+std::vector<SpanTiming> rows_of(const std::vector<graphs::SpanTime>& times) {
+  std::vector<SpanTiming> rows;
+  std::vector<const timing::Path*> paths;  // of the rows; null for spans without a name
+  for (const graphs::SpanTime& time : times) {
+    const timing::Path* path = time.named ? time.path : nullptr;
+    const auto found = std::find(paths.begin(), paths.end(), path);
+    const auto index = static_cast<std::size_t>(found - paths.begin());
+    if (found == paths.end()) {
+      paths.push_back(path);
+      SpanTiming row;
+      row.names = path != nullptr ? api::names_of(*path) : std::vector<std::string>{"(unnamed)"};
+      row.path = path != nullptr ? path->text : row.names[0];
+      rows.push_back(std::move(row));
+    }
+    rows[index].values.push_back(time.known ? std::optional(time.ms) : std::nullopt);
+  }
+  return rows;
+}
+
+std::optional<std::uint64_t> measured_size(std::int64_t bytes) noexcept {
+  return bytes < 0 ? std::nullopt : std::optional(static_cast<std::uint64_t>(bytes));
+}
+
+}  // namespace
+
+KeptObjects Needs::all() const {
+  KeptObjects objects_and_pool = objects;
+  objects_and_pool.insert(objects_and_pool.end(), scalars.begin(), scalars.end());
+  if (pool) objects_and_pool.push_back(pool);
+  return objects_and_pool;
+}
+
+CapturedGraph::State::State(graphs::CapturedParts parts, std::uintptr_t of_stream,
+                            GraphTimers timers, std::string graph_name)
+    : name(std::move(graph_name)),
+      stream(of_stream),
+      graph(std::move(parts), /*borrowed=*/false, of_stream, /*ordinal=*/0, timers),
+      path(name.empty() ? "graph" : name) {}
+
+void CapturedGraph::State::own(Needs wanted) {
+  const graphs::Payload payload = api::keep_objects(wanted.all());
+  if (payload.what != nullptr) {
+    try {
+      graph.retain(payload);
+    } catch (...) {
+      payload.release(payload.what);
+      throw;
+    }
+  }
+  graph.read_scalars_of(stream);
+  graph.read_scalars(wanted.scalars);
+  if (wanted.pool) {
+    graph.read_scalars(wanted.pool->scalars());
+    seen_clears = wanted.pool->clears();
+  }
+  needs = std::move(wanted);
+}
+
+void CapturedGraph::State::launch(std::uintptr_t on) {
+  timing::SampleRef replay;
+  bool cleared = false;
+  const bool collects = graph.collects() && timing::scope::enabled.load(std::memory_order_relaxed);
+  const bool is_traced = trace::is_recording();
+  if (collects || is_traced) replay = timing::SampleRef(timing::make_sample());
+  {
+    const std::lock_guard lock(mutex);
+    if (needs.pool) {
+      const std::uint64_t clears = needs.pool->clears();
+      cleared = std::exchange(seen_clears, clears) != clears;
+    }
+    if (replay) {
+      const auto place = timing::ThreadNesting::here();
+      replay->path = &path.below(*place.path);
+      replay->depth =
+          static_cast<std::uint16_t>(std::min<std::size_t>(place.depth, UINT16_MAX - 1));
+    }
+  }
+  if (cleared) {
+    driver::warn("the graph" + (name.empty() ? "" : " " + graph_text::quoted(name)) +
+                 " is launched after the buffers of its pool were dropped with clear_buffers(): if "
+                 "it used one of them, it now reads and writes memory that may be somebody else's");
+  }
+  if (is_traced) ranges::note_thread(*replay.get());
+  graph.launch({on, /*ordinal=*/0, replay.get(), /*io=*/nullptr, /*wait=*/true});
+  if (is_traced) ranges::trace_host_span(*replay.get(), kDepthOfLaunch);
+  api::drain_kept_objects();
+  api::emit_pending_warnings();
+}
+
+CapturedGraph::CapturedGraph(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+
+CapturedGraph::CapturedGraph(CapturedGraph&&) noexcept = default;
+
+CapturedGraph& CapturedGraph::operator=(CapturedGraph&& other) noexcept {
+  if (this != &other) {
+    close();
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+
+CapturedGraph::~CapturedGraph() { close(); }
+
+CapturedGraph::State& CapturedGraph::open() const {
+  if (!state_) throw_closed();
+  return *state_;
+}
+
+void CapturedGraph::launch(Stream stream) { open().launch(stream.handle()); }
+void CapturedGraph::launch() { open().launch(open().stream); }
+void CapturedGraph::upload(Stream stream) { open().graph.upload(stream.handle()); }
+void CapturedGraph::upload() { open().graph.upload(open().stream); }
+bool CapturedGraph::is_uploaded() const { return open().graph.uploaded(); }
+std::uint64_t CapturedGraph::num_replays() const { return open().graph.replays(); }
+const std::string& CapturedGraph::name() const { return open().name; }
+int CapturedGraph::device() const { return open().graph.device(); }
+
+std::optional<CapturePool> CapturedGraph::pool() const {
+  State& state = open();
+  const std::lock_guard lock(state.mutex);
+  if (!state.needs.pool) return std::nullopt;
+  return detail::PoolAccess::of(state.needs.pool);
+}
+
+std::vector<GraphNode> CapturedGraph::nodes() const {
+  return api::public_nodes(open().graph.nodes());
+}
+std::size_t CapturedGraph::num_nodes() const { return open().graph.node_count(); }
+
+std::vector<std::pair<std::size_t, std::size_t>> CapturedGraph::edges() const {
+  std::vector<std::pair<std::size_t, std::size_t>> pairs;
+  for (const GraphNode& node : nodes()) {
+    for (const std::size_t after : node.dependents) pairs.emplace_back(node.index, after);
+  }
+  return pairs;
+}
+
+std::vector<std::string> CapturedGraph::kernel_names() const {
+  return gpuprof::kernel_names(nodes());
+}
+
+std::string CapturedGraph::to_dot() const {
+  return gpuprof::to_dot(nodes(), name().empty() ? "graph" : name());
+}
+
+void CapturedGraph::update(CapturedGraph& other) {
+  State& state = open();
+  State& source = other.open();
+  if (&state == &source) return;
+  Needs needs;
+  std::uint64_t seen_clears = 0;
+  {
+    const std::lock_guard lock(source.mutex);
+    needs = source.needs;
+    seen_clears = source.seen_clears;
+  }
+  const graphs::Payload payload = api::keep_objects(needs.all());
+  graphs::UpdateRefusal refusal;
+  bool done = false;
+  try {
+    done = state.graph.update(source.graph, payload, refusal);
+  } catch (...) {
+    if (payload.what != nullptr) payload.release(payload.what);
+    throw;
+  }
+  if (!done) {
+    if (payload.what != nullptr) payload.release(payload.what);
+    api::drain_kept_objects();
+    throw GraphUpdateError(graph_text::update_reason(refusal.result, nodes(), refusal.node,
+                                                     other.nodes(), refusal.node_of_other));
+  }
+  {
+    const std::lock_guard lock(state.mutex);
+    std::swap(state.needs, needs);
+    state.seen_clears = seen_clears;
+  }
+  needs = {};
+  api::drain_kept_objects();
+}
+
+GraphMemory CapturedGraph::memory() const {
+  const graphs::GraphMemory measured = open().graph.memory();
+  return {measured_size(measured.instantiate), measured_size(measured.upload)};
+}
+
+GraphTimings CapturedGraph::timings(bool wait) const {
+  State& state = open();
+  std::vector<graphs::SpanTime> times = state.graph.times();
+  if (wait && !all_known(times)) {
+    timing::poll_until(kUntilReplayed, [&] {
+      times = state.graph.times();
+      return all_known(times);
+    });
+  }
+  return GraphTimings(rows_of(times));
+}
+
+CUgraph_st* CapturedGraph::raw_graph() const {
+  return static_cast<CUgraph_st*>(open().graph.graph());
+}
+
+CUgraphExec_st* CapturedGraph::raw_exec() const {
+  return static_cast<CUgraphExec_st*>(open().graph.exec());
+}
+
+void CapturedGraph::close() noexcept {
+  if (!state_) return;
+  state_->graph.close();
+  Needs dropped;  // without the lock: a deleter may do anything
+  {
+    const std::lock_guard lock(state_->mutex);
+    std::swap(dropped, state_->needs);
+  }
+  dropped = {};
+  api::drain_kept_objects();
+}
+
+bool CapturedGraph::is_closed() const noexcept { return !state_ || state_->graph.closed(); }
+
+}  // namespace gpuprof

@@ -1,0 +1,142 @@
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "api/graph_text.hpp"
+#include "gpuprof/nodes.hpp"
+
+namespace gpuprof {
+namespace {
+
+constexpr std::size_t kMaxTooltip = 500;
+
+struct Style {
+  const char* shape;
+  const char* colour;
+};
+
+Style style_of(NodeType type) noexcept {
+  switch (type) {
+    case NodeType::kKernel:
+      return {"box", "#cfe8cf"};
+    case NodeType::kMemcpy:
+      return {"cds", "#cfe0f5"};
+    case NodeType::kMemset:
+      return {"cds", "#dfe8f5"};
+    case NodeType::kHost:
+      return {"house", "#f5d9cf"};
+    case NodeType::kGraph:
+      return {"folder", "#eeeeee"};
+    case NodeType::kEmpty:
+      return {"point", "#000000"};
+    case NodeType::kEventRecord:
+      return {"diamond", "#fff2b3"};
+    case NodeType::kEventWait:
+      return {"diamond", "#ffe08a"};
+    case NodeType::kMemAlloc:
+      return {"cylinder", "#e6d5f2"};
+    case NodeType::kMemFree:
+      return {"cylinder", "#f3ebf8"};
+    case NodeType::kConditional:
+      return {"hexagon", "#f5cfe0"};
+    default:
+      return {"ellipse", "#eeeeee"};
+  }
+}
+
+// Text for a label: in a quoted string, where entities and \N mean something.
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : graph_text::shown(text)) {
+    switch (c) {
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '\\':
+      case '"':
+        result += '\\';
+        [[fallthrough]];
+      default:
+        result += c;
+    }
+  }
+  return result;
+}
+
+std::string quoted_label(std::string_view text) { return '"' + escaped(text) + '"'; }
+
+std::string node_statement(const GraphNode& node, const std::string& identity) {
+  const Style style = style_of(node.type);
+  std::string label =
+      escaped(std::to_string(node.index) + " " +
+              (node.name.empty() ? node_type_name(node.type) : graph_text::short_name(node.name)));
+  for (const std::string& line : graph_text::details(node)) label += "\\n" + escaped(line);
+  if (!node.scope.empty()) label += "\\n" + escaped(graph_text::scope_text(node));
+  const std::string tip = node.name.empty() ? node_type_name(node.type) : node.name;
+  return identity + " [label=\"" + label + "\", shape=" + style.shape + ", fillcolor=\"" +
+         style.colour +
+         "\", tooltip=" + quoted_label(graph_text::cut(graph_text::shown(tip), kMaxTooltip)) + "];";
+}
+
+class DotWriter {
+ public:
+  void graph(const std::vector<GraphNode>& nodes, const std::string& prefix, int depth) {
+    const std::string indent(static_cast<std::size_t>(2 * depth), ' ');
+    for (const GraphNode& node : nodes) this->node(node, prefix, depth);
+    for (const GraphNode& node : nodes) {
+      for (const std::size_t before : node.dependencies) {
+        bool dashed = false;
+        for (const std::size_t early : node.programmatic) dashed = dashed || early == before;
+        text_ += indent + prefix + std::to_string(before) + " -> " + prefix +
+                 std::to_string(node.index) + (dashed ? " [style=dashed];\n" : ";\n");
+      }
+    }
+  }
+
+  void line(const std::string& text) { text_ += text + "\n"; }
+  [[nodiscard]] std::string take() { return std::move(text_); }
+
+ private:
+  void node(const GraphNode& node, const std::string& prefix, int depth) {
+    const std::string indent(static_cast<std::size_t>(2 * depth), ' ');
+    const std::string identity = prefix + std::to_string(node.index);
+    if (node.children.empty()) {
+      text_ += indent + node_statement(node, identity) + "\n";
+      return;
+    }
+    line(indent + "subgraph cluster_" + identity + " {");
+    line(indent + "  label=" + quoted_label("child graph of node " + std::to_string(node.index)) +
+         ";");
+    line(indent + "  " + node_statement(node, identity));
+    graph(node.children, identity + "_", depth + 1);
+    for (const GraphNode& child : node.children) {
+      if (!child.dependencies.empty()) continue;
+      line(indent + "  " + identity + " -> " + identity + "_" + std::to_string(child.index) +
+           " [style=dotted];");
+    }
+    line(indent + "}");
+  }
+
+  std::string text_;
+};
+
+}  // namespace
+
+std::string to_dot(const std::vector<GraphNode>& nodes, const std::string& name) {
+  DotWriter dot;
+  dot.line("digraph " + quoted_label(name) + " {");
+  dot.line("  label=" + quoted_label(name) + ";");
+  dot.line("  node [fontname=\"Helvetica\", fontsize=10, style=filled];");
+  dot.graph(nodes, "n", 1);
+  dot.line("}");
+  return dot.take();
+}
+
+}  // namespace gpuprof

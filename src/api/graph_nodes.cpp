@@ -1,0 +1,110 @@
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "api/graph_nodes.hpp"
+#include "api/graph_text.hpp"
+
+namespace gpuprof {
+namespace {
+
+void add_details(const graphs::Node& node, GraphNode& result) {
+  switch (node.type) {
+    case NodeType::kKernel:
+      result.grid = node.grid;
+      result.block = node.block;
+      result.shared_memory = node.nbytes;
+      break;
+    case NodeType::kMemset:
+      result.value = node.value;
+      result.element_size = node.element_size;
+      [[fallthrough]];
+    case NodeType::kMemcpy:
+    case NodeType::kMemAlloc:
+      result.nbytes = node.nbytes;
+      break;
+    default:
+      break;
+  }
+}
+
+// Graphs launch few kernels many times, so names are made once.
+class NodeMaker {
+ public:
+  std::vector<GraphNode> nodes(const std::vector<graphs::Node>& nodes) {
+    std::vector<graphs::NodeLinks> links = graphs::links_of(nodes);
+    std::vector<GraphNode> result(nodes.size());
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      result[i] = node(nodes[i], i, std::move(links[i]));
+    }
+    return result;
+  }
+
+ private:
+  GraphNode node(const graphs::Node& node, std::size_t index, graphs::NodeLinks links) {
+    GraphNode result;
+    result.index = index;
+    result.type = node.type;
+    result.symbol = node.kernel;
+    result.name = name_of(node.kernel);
+    result.dependencies = std::move(links.dependencies);
+    result.programmatic = std::move(links.programmatic);
+    result.dependents = std::move(links.dependents);
+    result.children = nodes(node.children);
+    if (node.has_details) add_details(node, result);
+    if (node.scope != nullptr) {
+      result.scope = node.scope->text;
+      result.scope_names = api::names_of(*node.scope);
+    }
+    return result;
+  }
+
+  const std::string& name_of(const std::string& symbol) {
+    const auto found = names_.find(symbol);
+    if (found != names_.end()) return found->second;
+    return names_.emplace(symbol, graphs::demangled(symbol)).first->second;
+  }
+
+  std::unordered_map<std::string, std::string> names_;
+};
+
+void add_kernel_names(const std::vector<GraphNode>& nodes, std::vector<std::string>& names) {
+  for (const std::size_t index : graph_text::in_order(nodes)) {
+    const GraphNode& node = nodes[index];
+    if (node.type == NodeType::kKernel) names.push_back(node.name);
+    add_kernel_names(node.children, names);
+  }
+}
+
+}  // namespace
+
+namespace api {
+
+std::vector<std::string> names_of(const timing::Path& path) {
+  std::vector<std::string> names;
+  for (const timing::Path* each : timing::lineage(path)) names.push_back(each->name);
+  return names;
+}
+
+std::vector<GraphNode> public_nodes(const std::vector<graphs::Node>& nodes) {
+  return NodeMaker().nodes(nodes);
+}
+
+}  // namespace api
+
+std::string node_type_name(NodeType type) { return graphs::node_type_name(type); }
+
+std::string to_string(const GraphNode& node) {
+  std::string text = graph_text::title(node);
+  for (const std::string& detail : graph_text::details(node)) text += " " + detail;
+  return node.scope.empty() ? text : text + " in " + graph_text::scope_text(node);
+}
+
+std::vector<std::string> kernel_names(const std::vector<GraphNode>& nodes) {
+  std::vector<std::string> names;
+  add_kernel_names(nodes, names);
+  return names;
+}
+
+}  // namespace gpuprof

@@ -1,0 +1,55 @@
+// Graphs in words, for people: short names, a node on one line, why an update was refused.
+//
+// A kernel's name may be any bytes. What is returned here is valid UTF-8 on one line, with control
+// characters made visible.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpuprof/nodes.hpp"
+
+namespace gpuprof::graph_text {
+
+inline constexpr std::size_t kMaxName = 60;  // characters
+
+// Text that can be shown.
+[[nodiscard]] std::string shown(std::string_view text);
+
+// At most `most` characters of a shown text, cut in the middle so that both ends can be read.
+[[nodiscard]] std::string cut(std::string_view text, std::size_t most);
+
+// What tells a kernel's name from others: no result, arguments or long templates.
+[[nodiscard]] std::string short_name(const std::string& name);
+
+// "node 3 add_k".
+[[nodiscard]] std::string title(const GraphNode& node);
+
+// What a node does besides its type and name: "grid (8,1,1) block (256,1,1)", "4.0 KiB".
+[[nodiscard]] std::vector<std::string> details(const GraphNode& node);
+
+// The scope that a node was captured in; empty outside of all scopes.
+[[nodiscard]] std::string scope_text(const GraphNode& node);
+
+// "1 node", "2,000 nodes".
+[[nodiscard]] std::string plural(std::size_t count, const std::string& what);
+
+// Lines of cells as a table: the first line is the head, the first column is to the left.
+[[nodiscard]] std::string table(const std::vector<std::vector<std::string>>& lines);
+
+// A name in quotes, as errors show it.
+[[nodiscard]] std::string quoted(const std::string& name);
+
+// The nodes with each one behind those that it waits for, and else in the driver's order.
+[[nodiscard]] std::vector<std::size_t> in_order(const std::vector<GraphNode>& nodes);
+
+// Why a graph could not be updated: a CUgraphExecUpdateResult and the nodes that it is about, -1
+// for none.
+[[nodiscard]] std::string update_reason(int result, const std::vector<GraphNode>& own,
+                                        std::ptrdiff_t own_index,
+                                        const std::vector<GraphNode>& other,
+                                        std::ptrdiff_t other_index);
+
+}  // namespace gpuprof::graph_text

@@ -1,0 +1,101 @@
+// Timers and probes.
+#include "gpuprof/probes.hpp"
+
+#include <limits>
+
+#include "gpuprof/error.hpp"
+#include "gpuprof/switches.hpp"
+#include "timing/device.hpp"
+#include "timing/scope.hpp"
+#include "timing/timer.hpp"
+#include "trace/recorder.hpp"
+
+namespace gpuprof {
+namespace {
+
+timing::ClockId clock_of(Clock clock, bool has_stream) {
+  const bool on_gpu =
+      clock == Clock::kCuda ||
+      (clock == Clock::kAuto &&
+       (timing::scope::cuda_in_use() || (has_stream && timing::device::initialised_in_process())));
+  if (clock == Clock::kCuda) timing::device::require();
+  return on_gpu ? timing::kCudaClock : timing::kCpuClock;
+}
+
+std::optional<double> microseconds_of(Timer& timer) { return timer.elapsed_ms() * 1000.0; }
+
+void note_probe(std::string_view name, std::string_view category, unsigned tid, double us) {
+  trace::Event event;
+  event.depth = 0xFFFF;
+  event.tid = tid;
+  event.end = driver::host_now();
+  event.begin = event.end - static_cast<driver::HostNanoseconds>(us * 1000.0);
+  if (!category.empty()) event.category = trace::intern_category(category);
+  trace::set_name(event, name);
+  trace::note(event);
+}
+
+}  // namespace
+
+Timer::Timer(Clock clock) : impl_(std::make_unique<timing::Timer>(clock_of(clock, false))) {}
+
+Timer::Timer(Stream stream)
+    : impl_(std::make_unique<timing::Timer>(clock_of(Clock::kAuto, true))), stream_(stream) {}
+
+Timer::Timer(Timer&&) noexcept = default;
+Timer& Timer::operator=(Timer&&) noexcept = default;
+Timer::~Timer() = default;
+
+void Timer::start() { start(stream_); }
+void Timer::start(Stream stream) { impl_->start(stream.handle(), /*ordinal=*/0); }
+void Timer::stop() { impl_->stop(); }
+void Timer::stop(Stream stream) { impl_->stop(stream.handle()); }
+
+double Timer::elapsed_ms() {
+  double ms = 0.0;
+  while (!impl_->read(std::numeric_limits<timing::HostNanoseconds>::max(), ms)) {
+    timing::pause_briefly();
+  }
+  return ms;
+}
+
+bool Timer::ready() { return impl_->ready(); }
+
+Clock Timer::clock() const noexcept {
+  return impl_->clock() == timing::kCudaClock ? Clock::kCuda : Clock::kCpu;
+}
+
+std::optional<Timer> start_probe_timer_if(bool enabled, Stream stream) {
+  if (!enabled || !is_enabled()) return std::nullopt;
+  Timer timer(stream);
+  timer.start();
+  return timer;
+}
+
+std::optional<Timer> start_probe_timer_if(bool enabled, Clock clock) {
+  if (!enabled || !is_enabled()) return std::nullopt;
+  Timer timer(clock);
+  timer.start();
+  return timer;
+}
+
+std::optional<double> finish_probe_timer(std::optional<Timer> probe) {
+  if (!probe) return std::nullopt;
+  probe->stop();
+  return microseconds_of(*probe);
+}
+
+std::optional<double> finish_probe_timer(std::optional<Timer> probe, Stream stream) {
+  if (!probe) return std::nullopt;
+  probe->stop(stream);
+  return microseconds_of(*probe);
+}
+
+std::optional<double> finish_probe_timer_traced(std::optional<Timer> probe, std::string_view name,
+                                                std::string_view category, unsigned tid) {
+  const std::optional<double> us = finish_probe_timer(std::move(probe));
+  if (us && trace::is_recording()) note_probe(name, category, tid, *us);
+  return us;
+}
+
+}  // namespace gpuprof

@@ -1,0 +1,193 @@
+#include "api/ranges.hpp"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <exception>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "driver/error.hpp"
+#include "driver/process.hpp"
+#include "nvtx/attributes.hpp"
+#include "trace/recorder.hpp"
+
+namespace gpuprof::api {
+namespace {
+
+constexpr std::size_t kMostNames = 10'000;
+
+// nvtx/ has its callers take turns where something is registered.
+driver::ForkMutex& nvtx_mutex() {
+  static driver::ForkMutex& storage = *new driver::ForkMutex;
+  return storage;
+}
+
+struct Ranges {
+  driver::ForkMutex mutex;
+  std::unordered_map<std::string, std::shared_ptr<const RangeOfName>> by_key;
+};
+
+Ranges& all_ranges() {
+  static Ranges& storage = *new Ranges;  // never destroyed: ranges may end at exit
+  return storage;
+}
+const bool ranges_fork_hook = (nvtx_mutex(), all_ranges(), true);  // a child may not make them
+
+nvtx::Domain& domain_of(const RangeOptions& options) {
+  const std::lock_guard lock(nvtx_mutex());
+  if (!options.domain) return nvtx::default_domain();
+  return options.domain->empty() ? nvtx::unnamed_domain() : nvtx::domain_named(*options.domain);
+}
+
+nvtx::Payload payload_of(const Payload& given) {
+  nvtx::Payload payload;
+  switch (given.kind) {
+    case Payload::Kind::kSigned:
+      payload.kind = nvtx::Payload::Kind::kSigned;
+      payload.signed_value = given.integer;
+      break;
+    case Payload::Kind::kUnsigned:
+      payload.kind = nvtx::Payload::Kind::kUnsigned;
+      payload.unsigned_value = given.natural;
+      break;
+    case Payload::Kind::kReal:
+      payload.kind = nvtx::Payload::Kind::kReal;
+      payload.real_value = given.real;
+  }
+  return payload;
+}
+
+// A member of the args of a trace's event.
+std::string payload_member(const nvtx::Payload& payload) {
+  std::array<char, 32> digits{};
+  std::to_chars_result written{digits.data(), {}};
+  char* const end = digits.data() + digits.size();
+  switch (payload.kind) {
+    case nvtx::Payload::Kind::kSigned:
+      written = std::to_chars(digits.data(), end, payload.signed_value);
+      break;
+    case nvtx::Payload::Kind::kUnsigned:
+      written = std::to_chars(digits.data(), end, payload.unsigned_value);
+      break;
+    case nvtx::Payload::Kind::kReal:
+      if (!std::isfinite(payload.real_value)) return {};
+      written = std::to_chars(digits.data(), end, payload.real_value);
+      break;
+    default:
+      return {};
+  }
+  return "\"payload\":" + std::string(digits.data(), written.ptr);
+}
+
+std::shared_ptr<const RangeOfName> make(std::string_view name, const RangeOptions& options) {
+  nvtx::Attributes attributes;
+  if (options.color) attributes.argb = options.color->argb();
+  attributes.category = options.category;
+  if (options.payload) attributes.payload = payload_of(*options.payload);
+  return std::make_shared<const RangeOfName>(domain_of(options), nvtx::shown_label(name),
+                                             attributes);
+}
+
+std::string key_of(std::string_view name, const RangeOptions& options) {
+  std::string key(name);
+  key += '\0';
+  key += options.category;
+  key += '\0';
+  if (options.domain) (key += '\1') += *options.domain;
+  key += '\0';
+  if (options.color) key += std::to_string(options.color->argb());
+  return key;
+}
+
+std::shared_ptr<const RangeOfName> find_or_make(std::string_view name,
+                                                const RangeOptions& options) {
+  if (options.payload) return make(name, options);
+  std::string key = key_of(name, options);
+  Ranges& ranges = all_ranges();
+  {
+    const std::lock_guard lock(ranges.mutex);
+    if (const auto found = ranges.by_key.find(key); found != ranges.by_key.end()) {
+      return found->second;
+    }
+  }
+  std::shared_ptr<const RangeOfName> made = make(name, options);
+  const std::lock_guard lock(ranges.mutex);
+  if (ranges.by_key.size() >= kMostNames) return made;
+  return ranges.by_key.try_emplace(std::move(key), std::move(made)).first->second;
+}
+
+}  // namespace
+
+RangeOfName::RangeOfName(nvtx::Domain& domain, const std::string& label,
+                         const nvtx::Attributes& attributes)
+    : category_(attributes.category.empty() ? "annotation" : attributes.category),
+      args_(payload_member(attributes.payload)),
+      range_(domain, label, attributes) {}
+
+void RangeOfName::prepare() const {
+  if (prepared_.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(nvtx_mutex());
+  range_.prepare();
+  prepared_.store(true, std::memory_order_release);
+}
+
+void RangeOfName::push() const {
+  prepare();
+  range_.push();
+}
+
+void RangeOfName::pop() const noexcept { nvtx::pop(range_.domain()); }
+
+std::uint64_t RangeOfName::start() const {
+  prepare();
+  return range_.start();
+}
+
+void RangeOfName::end(std::uint64_t number) const noexcept { nvtx::end(range_.domain(), number); }
+
+void RangeOfName::mark() const {
+  prepare();
+  range_.mark();
+}
+
+void RangeOfName::trace(trace::Kind kind, driver::HostNanoseconds begin,
+                        driver::HostNanoseconds end, std::uint32_t tid) const {
+  trace::Event event;
+  try {
+    event.kind = kind;
+    event.depth = 0xFFFF;
+    event.tid = tid;
+    event.category = trace::intern_category(category_);
+    event.begin = begin;
+    event.end = end;
+    trace::set_name(event, range_.label());
+    trace::set_args(event, args_);
+  } catch (const std::exception&) {
+    delete event.extra;
+    throw;
+  }
+  trace::note(event);
+}
+
+bool tool_listens() {
+  const std::lock_guard lock(nvtx_mutex());
+  return nvtx::tool_listens();
+}
+
+std::shared_ptr<const RangeOfName> range_of(std::string_view name,
+                                            const RangeOptions& options) noexcept {
+  try {
+    if (!name.empty() && name.find('\0') == std::string_view::npos) {
+      return find_or_make(name, options);
+    }
+    driver::warn_once(driver::Warning::kNvtxLabel,
+                      "gpuprof: the name of an annotation is empty or has a NUL character in it, "
+                      "so it shows nothing; give it a name without");
+  } catch (const std::exception&) {  // out of memory: it shows nothing
+  }
+  return nullptr;
+}
+
+}  // namespace gpuprof::api

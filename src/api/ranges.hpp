@@ -1,0 +1,52 @@
+// Ranges by their names, for annotations, catalogs and timer scopes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "gpuprof/annotate.hpp"
+#include "nvtx/range.hpp"
+#include "trace/event.hpp"
+
+namespace gpuprof::api {
+
+inline std::atomic<bool> nvtx_on{false};
+
+// A range as NVTX and traces show it. Immutable once it is made; calls of nvtx/ that register
+// something are under one lock.
+class RangeOfName {
+ public:
+  RangeOfName(nvtx::Domain& domain, const std::string& label, const nvtx::Attributes& attributes);
+
+  // For NVTX, where it is on. pop() is for the same thread.
+  void push() const;
+  void pop() const noexcept;
+  [[nodiscard]] std::uint64_t start() const;
+  void end(std::uint64_t number) const noexcept;
+  void mark() const;
+
+  // For the traces that record.
+  void trace(trace::Kind kind, driver::HostNanoseconds begin, driver::HostNanoseconds end,
+             std::uint32_t tid) const;
+
+ private:
+  void prepare() const;
+
+  std::string category_;
+  std::string args_;
+  mutable nvtx::Range range_;
+  mutable std::atomic<bool> prepared_{false};
+};
+
+// Whether a tool listens to NVTX; the first question loads it.
+bool tool_listens();
+
+// The range of a valid label, made once if it has no payload; null, with one warning, for another
+// label and for lack of memory.
+std::shared_ptr<const RangeOfName> range_of(std::string_view name,
+                                            const RangeOptions& options) noexcept;
+
+}  // namespace gpuprof::api

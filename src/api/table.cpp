@@ -1,0 +1,265 @@
+// The table of statistics, as gpuprof/_timing/stats_table.py makes it for Python.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gpuprof/stats.hpp"
+
+namespace gpuprof {
+namespace {
+
+using Names = std::vector<std::string>;
+
+constexpr std::size_t kLabelColumns = 60;
+constexpr std::size_t kLeastLabel = 24;
+constexpr std::size_t kMostIndent = 40;
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+std::string with_commas(std::uint64_t number) {
+  std::string text = std::to_string(number);
+  for (std::size_t place = text.size(); place > 3; place -= 3) text.insert(place - 3, ",");
+  return text;
+}
+
+std::string rounded(double value, int decimals) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%.*f", decimals, value);
+  return text.data();
+}
+
+std::string three_digits(double value) {
+  if (value < 9.995) return rounded(value, 2);
+  if (value < 99.95) return rounded(value, 1);
+  return with_commas(static_cast<std::uint64_t>(std::nearbyint(value)));
+}
+
+// Milliseconds with three digits and the unit that suits them.
+std::string duration(double ms) {
+  struct Unit {
+    double ms;
+    const char* name;
+  };
+  static constexpr std::array<Unit, 4> kUnits{
+      {{1e-6, "ns"}, {1e-3, "\xC2\xB5s"}, {1.0, "ms"}, {1e3, "s"}}};
+  if (!std::isfinite(ms)) return "-";
+  const double size = std::fabs(ms);
+  const Unit* unit = &kUnits.back();
+  for (auto each = kUnits.rbegin(); each != kUnits.rend(); ++each) {
+    if (size < 999.5 * each->ms) unit = &*each;
+  }
+  const bool in_ns = unit == kUnits.data();
+  const std::string digits = in_ns ? rounded(size / unit->ms, 0) : three_digits(size / unit->ms);
+  if (digits == "0") return "0 ns";
+  return (ms < 0.0 ? "-" : "") + digits + " " + unit->name;
+}
+
+// Characters, which terminals show in a column each: but for wide ones and marks.
+std::size_t columns_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
+    return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;
+  }));
+}
+
+// On one line, without control characters.
+std::string visible(const std::string& text) {
+  std::string shown;
+  for (const char byte : text) {
+    const auto code = static_cast<unsigned char>(byte);
+    if (code == 0) {
+      shown += "\xEF\xBF\xBD";
+    } else if (code < 0x20 || code == 0x7F) {
+      std::array<char, 8> escape{};
+      std::snprintf(escape.data(), escape.size(), "\\x%02x", code);
+      shown += escape.data();
+    } else {
+      shown += byte;
+    }
+  }
+  return shown;
+}
+
+// The byte at which character `count` begins.
+std::size_t byte_of(const std::string& text, std::size_t count) {
+  std::size_t place = 0;
+  for (; place < text.size(); ++place) {
+    if ((static_cast<unsigned char>(text[place]) & 0xC0U) != 0x80U && count-- == 0) break;
+  }
+  return place;
+}
+
+// Both ends of a text that has more columns.
+std::string cut_label(const std::string& text, std::size_t columns) {
+  const std::size_t length = columns_of(text);
+  if (length <= columns) return text;
+  const std::size_t end = (columns - 1) / 2;
+  return text.substr(0, byte_of(text, columns - 1 - end)) + "\xE2\x80\xA6" +
+         text.substr(byte_of(text, length - end));
+}
+
+using Cells = std::vector<std::string>;
+
+class Tree {
+ public:
+  explicit Tree(const std::vector<Row>& rows) {
+    for (const Row& row : rows) of_names_[row.names].push_back(&row);
+    std::map<Names, bool> seen;
+    for (const Row& row : rows) {
+      if (!std::exchange(seen[row.names], true)) inside_[around(row.names)].push_back(row.names);
+      if (const Row* outer = enclosing(row)) inside_ms_[outer] += row.time().total;
+    }
+  }
+
+  // Calls line(row, depth, label) in the order of the table.
+  template <typename Line>
+  void walk(Line&& line, const Names& names = {}, std::size_t depth = 0) const {
+    const auto found = inside_.find(names);
+    if (found == inside_.end()) return;
+    for (const Names& child : found->second) {
+      std::string label;
+      for (std::size_t i = names.size(); i < child.size(); ++i) {
+        label += (i > names.size() ? "/" : "") + child[i];
+      }
+      for (const Row* row : of_names_.at(child)) line(*row, depth, label);
+      walk(line, child, depth + 1);
+    }
+  }
+
+  // The closest row around it on the same clock; null at the root.
+  [[nodiscard]] const Row* enclosing(const Row& row) const {
+    for (Names outer = row.names; outer.size() > 1;) {
+      outer.pop_back();
+      const auto found = of_names_.find(outer);
+      if (found == of_names_.end()) continue;
+      for (const Row* each : found->second) {
+        if (each->clock == row.clock) return each;
+      }
+    }
+    return nullptr;
+  }
+
+  [[nodiscard]] double self_ms(const Row& row) const {
+    if (row.time().count == 0) return kNone;
+    const auto found = inside_ms_.find(&row);
+    return row.time().total - (found != inside_ms_.end() ? found->second : 0.0);
+  }
+
+  [[nodiscard]] std::string share(const Row& row) const {
+    const Row* outer = enclosing(row);
+    if (row.time().count == 0 || outer == nullptr || !(outer->time().total > 0.0)) return "-";
+    return rounded(100.0 * row.time().total / outer->time().total, 1);
+  }
+
+ private:
+  // The names of the closest path around that has a row.
+  [[nodiscard]] Names around(Names names) const {
+    do {
+      names.pop_back();
+    } while (!names.empty() && of_names_.count(names) == 0);
+    return names;
+  }
+
+  std::map<Names, std::vector<const Row*>> of_names_;
+  std::map<Names, std::vector<Names>> inside_;
+  std::map<const Row*, double> inside_ms_;
+};
+
+std::string notes_of(const Row& row) {
+  const std::array<std::pair<std::uint64_t, const char*>, 4> counts{{{row.dropped, "dropped"},
+                                                                     {row.pending, "pending"},
+                                                                     {row.failed, "failed"},
+                                                                     {row.skipped, "skipped"}}};
+  std::string notes;
+  for (const auto& [count, what] : counts) {
+    if (count != 0) notes += (notes.empty() ? "" : ", ") + with_commas(count) + " " + what;
+  }
+  if (row.host_bound()) notes += notes.empty() ? "host-bound" : ", host-bound";
+  return notes;
+}
+
+std::string title_of(const std::vector<std::string>& clocks, bool enabled) {
+  if (clocks.empty() && !enabled) return "no samples: timing is switched off";
+  if (clocks.empty()) return "no samples yet: `gpuprof::timer t{\"name\"};` in some block adds one";
+  if (clocks.size() > 1) {
+    std::string names;
+    for (const std::string& clock : clocks) names += (names.empty() ? "" : ", ") + clock;
+    return "clocks: " + names + " (shares and self time are within one clock)";
+  }
+  if (clocks[0] == "cuda") return "clock: cuda (GPU time, from events in the stream)";
+  return "clock: cpu (host time; no GPU time was measured)";
+}
+
+double p50_of(const Summary& summary) { return summary.count > 0 ? summary.p50 : kNone; }
+
+// Lines of cells below each other; those of the first column and the named ones to the left.
+std::string grid(std::vector<Cells> lines, const std::vector<bool>& to_left) {
+  std::vector<std::size_t> widths(to_left.size(), 0);
+  std::vector<bool> has_text(to_left.size(), false);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    for (std::size_t column = 0; column < widths.size(); ++column) {
+      widths[column] = std::max(widths[column], columns_of(lines[i][column]));
+      if (i > 0 && !lines[i][column].empty()) has_text[column] = true;
+    }
+  }
+  std::string text;
+  std::size_t rule = 0;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    std::string line;
+    for (std::size_t column = 0; column < widths.size(); ++column) {
+      if (column > 0 && !has_text[column]) continue;
+      const std::string& cell = lines[i][column];
+      const std::string space(widths[column] - columns_of(cell), ' ');
+      if (column > 0) line += "  ";
+      line += to_left[column] ? cell + space : space + cell;
+    }
+    if (i == 0) rule = columns_of(line);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+    if (i == 0) text += std::string(rule, '-') + '\n';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string Stats::table() const {
+  std::vector<std::string> clocks;
+  std::uint64_t dropped = 0;
+  for (const Row& row : rows_) {
+    dropped += row.dropped;
+    if (std::find(clocks.begin(), clocks.end(), row.clock) == clocks.end()) {
+      clocks.push_back(row.clock);
+    }
+  }
+  std::string text = title_of(clocks, enabled_) + '\n';
+  if (rows_.empty()) return text;
+  const bool on_gpu = std::find(clocks.begin(), clocks.end(), "cuda") != clocks.end();
+  const Tree tree(rows_);
+  std::vector<Cells> lines{{"scope", "clock", "GPU p50", "host p50", "count", "total", "self",
+                            "% parent", "first call", "notes"}};
+  tree.walk([&](const Row& row, std::size_t depth, const std::string& label) {
+    const std::string indent(2 * std::min(depth, kMostIndent), ' ');
+    const std::size_t room =
+        std::max(kLabelColumns - std::min(kLabelColumns, indent.size()), kLeastLabel);
+    const Summary& time = row.time();
+    lines.push_back({indent + cut_label(visible(label), room), clocks.size() > 1 ? row.clock : "",
+                     on_gpu ? duration(p50_of(row.gpu)) : "", duration(p50_of(row.host)),
+                     with_commas(time.count), duration(time.count > 0 ? time.total : kNone),
+                     duration(tree.self_ms(row)), tree.share(row),
+                     duration(time.count > 0 ? time.first : kNone), notes_of(row)});
+  });
+  text +=
+      grid(std::move(lines), {true, true, false, false, false, false, false, false, false, true});
+  if (dropped != 0) {
+    text += with_commas(dropped) +
+            " samples dropped: too many were waiting for the GPU; read values or call "
+            "gpuprof::flush() more often\n";
+  }
+  return text;
+}
+
+}  // namespace gpuprof

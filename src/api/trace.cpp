@@ -1,0 +1,287 @@
+#include "gpuprof/trace.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include "api/warnings.hpp"
+#include "driver/process.hpp"
+#include "gpuprof/stats.hpp"
+#include "ranges/sample_events.hpp"
+#include "trace/names.hpp"
+#include "trace/recorder.hpp"
+#include "trace/writer.hpp"
+
+namespace gpuprof {
+
+using driver::HostNanoseconds;
+using trace::Event;
+using trace::Kind;
+
+namespace {
+
+constexpr std::uint64_t kEndOfFlows = std::uint64_t{1} << 40U;
+constexpr int kMostTries = 1000;
+
+// An empty `PATH.part` with a lock on it, -1 where another open trace has it. What a killed process
+// left there is replaced.
+int claim(const std::string& part) {
+  const int descriptor = ::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (descriptor < 0) {
+    throw std::system_error(errno, std::generic_category(), "cannot write the trace " + part);
+  }
+  struct stat of_descriptor{};
+  struct stat of_path{};
+  const bool is_free =
+      ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && ::fstat(descriptor, &of_descriptor) == 0 &&
+      ::lstat(part.c_str(), &of_path) == 0 &&  // else closed meanwhile
+      of_descriptor.st_ino == of_path.st_ino && of_descriptor.st_dev == of_path.st_dev &&
+      S_ISREG(of_path.st_mode) && ::ftruncate(descriptor, 0) == 0;
+  if (is_free) return descriptor;
+  ::close(descriptor);
+  return -1;
+}
+
+// "run.json" becomes "run.123.json", and "run.123.2.json" at the next try.
+std::string with_process(const std::string& path, int tries) {
+  std::string mark = '.' + std::to_string(::getpid());
+  if (tries > 1) mark += '.' + std::to_string(tries);
+  const std::size_t name = path.find_last_of('/') + 1;
+  const std::size_t dot = path.find_last_of('.');
+  const bool has_suffix = dot != std::string::npos && dot > name;
+  return std::string(path).insert(has_suffix ? dot : path.size(), mark);
+}
+
+std::string process_name() {
+  std::string name;
+  std::ifstream file("/proc/self/comm");
+  std::getline(file, name);
+  return name.empty() ? "program" : name;
+}
+
+std::int64_t number_in(const char* const (&variables)[4], std::int64_t otherwise) {
+  for (const char* variable : variables) {
+    const char* text = std::getenv(variable);
+    char* end = nullptr;
+    const long long number = text != nullptr ? std::strtoll(text, &end, 10) : 0;
+    if (text != nullptr && end != text && *end == '\0' && number >= 0) return number;
+  }
+  return otherwise;
+}
+
+constexpr const char* kRankVariables[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                                          "SLURM_PROCID"};
+constexpr const char* kSizeVariables[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                          "SLURM_NTASKS"};
+
+bool ends_with(const std::string& text, std::string_view end) {
+  return text.size() >= end.size() &&
+         text.compare(text.size() - end.size(), std::string::npos, end) == 0;
+}
+
+}  // namespace
+
+void TraceArgs::add_key(std::string_view key) {
+  if (!json_.empty()) json_ += ',';
+  trace::append_json(json_, key);
+  json_ += ':';
+}
+
+TraceArgs& TraceArgs::add(std::string_view key, std::string_view text) {
+  add_key(key);
+  trace::append_json(json_, text);
+  return *this;
+}
+
+TraceArgs& TraceArgs::add(std::string_view key, double value) {
+  if (std::isnan(value)) return add(key, std::string_view("nan"));
+  if (std::isinf(value)) return add(key, std::string_view(value > 0 ? "inf" : "-inf"));
+  add_key(key);
+  std::array<char, 32> digits{};
+  const auto written = std::to_chars(digits.data(), digits.data() + digits.size(), value);
+  json_.append(digits.data(), written.ptr);
+  return *this;
+}
+
+TraceArgs& TraceArgs::add(std::string_view key, std::int64_t value) {
+  add_key(key);
+  json_ += std::to_string(value);
+  return *this;
+}
+
+TraceArgs& TraceArgs::add(std::string_view key, bool value) {
+  add_key(key);
+  json_ += value ? "true" : "false";
+  return *this;
+}
+
+// What the events that a writer is given have in common.
+struct TraceWriter::Given {
+  Kind kind = Kind::kSlice;
+  std::string_view name;
+  std::string_view category;
+  HostNanoseconds begin = 0;
+  HostNanoseconds end = 0;
+  unsigned tid = 0;
+  std::uint64_t id = 0;
+  std::string args;
+};
+
+TraceWriter::TraceWriter(std::string path, const TraceOptions& options)
+    : path_(std::move(path)), generation_(driver::fork_generation()), collects_(options.collect) {
+  if (path_.empty()) throw std::invalid_argument("path: expected a file's name, got an empty one");
+  if (ends_with(path_, ".gz")) {
+    throw std::invalid_argument("path: the C++ library does not compress; write '" +
+                                path_.substr(0, path_.size() - 3) + "' and run gzip on it");
+  }
+  const std::string wanted = path_;
+  for (int tries = 1; descriptor_ < 0 && tries <= kMostTries; ++tries) {
+    if (tries > 1) path_ = with_process(wanted, tries - 1);
+    part_ = path_ + ".part";
+    descriptor_ = claim(part_);
+  }
+  if (descriptor_ < 0) {
+    throw std::system_error(EEXIST, std::generic_category(), "cannot write the trace " + wanted);
+  }
+  try {
+    ranges::connect_samples_to_traces();
+    trace::OutputOptions output;
+    output.descriptor = descriptor_;
+    output.where = part_;
+    output.sink = {options.collect, false, options.buffer_mib << 20U};
+    output.run = {process_name(), number_in(kRankVariables, 0), number_in(kSizeVariables, 1),
+                  options.args.json_};
+    number_ = trace::open(std::move(output));
+  } catch (...) {
+    ::unlink(part_.c_str());
+    ::close(descriptor_);
+    throw;
+  }
+}
+
+TraceWriter::~TraceWriter() { close(); }
+
+std::int64_t TraceWriter::now_ns() noexcept { return driver::host_now(); }
+
+bool TraceWriter::is_open() const noexcept {
+  return number_ != 0 && generation_ == driver::fork_generation();
+}
+
+void TraceWriter::note(const Given& given) {
+  if (!is_open()) return;
+  Event event;
+  try {
+    event.kind = given.kind;
+    event.target = number_;
+    event.tid = given.tid;
+    event.depth = 0xFFFF;
+    event.id = given.id;
+    event.begin = given.begin;
+    event.end = given.end;
+    if (!given.category.empty()) event.category = trace::intern_category(given.category);
+    trace::set_name(event, given.name);
+    trace::set_args(event, given.args);
+  } catch (const std::exception&) {
+    delete event.extra;
+    throw;
+  }
+  trace::note(event);
+}
+
+void TraceWriter::push(std::string_view name, std::string_view category, double duration_ms,
+                       unsigned tid) {
+  const HostNanoseconds now = driver::host_now();
+  complete(name, now - static_cast<HostNanoseconds>(duration_ms * 1e6), now, category, tid);
+}
+
+void TraceWriter::complete(std::string_view name, std::int64_t begin_ns, std::int64_t end_ns,
+                           std::string_view category, unsigned tid, const TraceArgs& args) {
+  note({Kind::kSlice, name, category, begin_ns, end_ns, tid, 0, args.json_});
+}
+
+void TraceWriter::instant(std::string_view name, std::string_view category, unsigned tid,
+                          std::int64_t at_ns, const TraceArgs& args) {
+  note({Kind::kInstant, name, category, 0, at_ns != 0 ? at_ns : now_ns(), tid, 0, args.json_});
+}
+
+void TraceWriter::counter(std::string_view name, double value, std::int64_t at_ns) {
+  if (!std::isfinite(value)) return;
+  TraceArgs series;
+  series.add("value", value);
+  note({Kind::kCounter, name, {}, 0, at_ns != 0 ? at_ns : now_ns(), 0, 0, series.json_});
+}
+
+void TraceWriter::flow(int kind, std::uint64_t id, std::string_view name, unsigned tid) {
+  if (id >= kEndOfFlows) {
+    throw std::invalid_argument("id: expected a number below 2^40, got " + std::to_string(id));
+  }
+  note({static_cast<Kind>(kind), name, {}, 0, now_ns(), tid, id, {}});
+}
+
+void TraceWriter::flow_start(std::uint64_t id, std::string_view name, unsigned tid) {
+  flow(static_cast<int>(Kind::kFlowStart), id, name, tid);
+}
+void TraceWriter::flow_step(std::uint64_t id, std::string_view name, unsigned tid) {
+  flow(static_cast<int>(Kind::kFlowStep), id, name, tid);
+}
+void TraceWriter::flow_end(std::uint64_t id, std::string_view name, unsigned tid) {
+  flow(static_cast<int>(Kind::kFlowEnd), id, name, tid);
+}
+
+void TraceWriter::flush() {
+  if (is_open()) trace::flush(number_);
+  api::emit_pending_warnings();
+}
+
+void TraceWriter::finish() {
+  if (collects_) gpuprof::flush();
+  const trace::State state = trace::close(std::exchange(number_, 0));
+  last_ = {false,      state.failed ? state.error : "", state.events, state.dropped, state.unplaced,
+           state.bytes};
+  if (state.dropped != 0) {
+    driver::warn("gpuprof: the trace " + path_ + " lacks " + std::to_string(state.dropped) +
+                 " events, for which there was no room: give it more with buffer_mib");
+  }
+  if (!state.failed && ::rename(part_.c_str(), path_.c_str()) != 0) {
+    last_.error = std::generic_category().message(errno);
+    driver::warn("gpuprof: cannot write the trace " + path_ + ": " + last_.error +
+                 "; what there is stays in " + part_);
+  }
+}
+
+void TraceWriter::close() noexcept {
+  if (!is_open()) return;
+  try {
+    finish();
+  } catch (const std::exception& error) {
+    driver::warn(std::string("gpuprof: a trace was not completed: ") + error.what());
+  }
+  ::close(std::exchange(descriptor_, -1));  // last: the lock keeps the name
+  api::emit_pending_warnings();
+}
+
+TraceState TraceWriter::state() const {
+  if (!is_open()) return last_;
+  const trace::State state = trace::state(number_);
+  return {state.open, state.failed ? state.error : "", state.events, state.dropped, state.unplaced,
+          state.bytes};
+}
+
+void name_thread(std::string_view name) {
+  trace::name_thread(trace::thread_id(), std::string(name));
+}
+
+}  // namespace gpuprof

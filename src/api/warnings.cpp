@@ -1,0 +1,56 @@
+#include "api/warnings.hpp"
+
+#include <cstdio>
+#include <exception>
+#include <mutex>
+#include <utility>
+
+#include "driver/process.hpp"
+#include "gpuprof/warnings.hpp"
+
+namespace gpuprof {
+namespace {
+
+struct Handler {
+  driver::ForkMutex mutex;
+  WarningHandler handler = [](const std::string& message) {
+    std::fprintf(stderr, "%s\n", message.c_str());
+  };
+};
+
+Handler& warning_handler() {
+  static Handler& storage = *new Handler;  // never destroyed: scopes may end at exit
+  return storage;
+}
+const bool warning_handler_fork_hook = (warning_handler(), true);  // a child may not make it
+
+// A handler that times something itself must not come back here.
+thread_local bool is_in_handler = false;
+
+}  // namespace
+
+void set_warning_handler(WarningHandler handler) {
+  Handler& h = warning_handler();
+  const std::lock_guard lock(h.mutex);
+  h.handler = std::move(handler);
+}
+
+void api::pass_on_warnings() noexcept {
+  if (is_in_handler) return;
+  is_in_handler = true;
+  try {
+    Handler& h = warning_handler();
+    WarningHandler handler;
+    {
+      const std::lock_guard lock(h.mutex);
+      handler = h.handler;
+    }
+    for (const std::string& message : driver::take_warnings()) {
+      if (handler) handler(message);
+    }
+  } catch (const std::exception&) {  // out of memory, or the handler's: the program goes on
+  }
+  is_in_handler = false;
+}
+
+}  // namespace gpuprof

@@ -1,0 +1,29 @@
+// Timer scopes in traces: the slice of the host thread at the exit, and the GPU's once it is known.
+//
+// Joins timing/ and trace/, which do not know each other. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "timing/sample.hpp"
+#include "trace/event.hpp"
+
+namespace gpuprof::ranges {
+
+// Gives finished samples to the open traces and to the limits of flight recorders, and lets traces
+// put GPU times on the host's clock. Before the first trace is opened; once is enough. Throws
+// std::length_error.
+void connect_samples_to_traces();
+
+// Notes on an open sample which thread it belongs to. Before it is closed.
+void note_thread(timing::Sample& sample) noexcept;
+
+// Notes the host's span of a closed sample. `depth`: how many slices of this thread are open around
+// it. Never throws.
+void trace_host_span(const timing::Sample& sample, std::uint16_t depth) noexcept;
+
+// Notes an event with a name; swallows the lack of memory, with the event.
+void note_named(trace::Event event, std::string_view name) noexcept;
+
+}  // namespace gpuprof::ranges
