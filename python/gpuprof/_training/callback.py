@@ -15,16 +15,15 @@ from typing import Any, ClassVar
 from gpuprof._common.imports import need
 from gpuprof._training.loop import Schedule, TrainingLoop
 
-
 _kinds: dict[tuple[Any, ...], Any] = {}
 
 
 def _kind_of(kind: Any, *bases: Any) -> Any:
-    known = _kinds.get((kind, *bases))
-    if known is not None:
-        return known
+    key = kind, *bases
+    if key in _kinds:
+        return _kinds[key]
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "_kind": kind}
-    made = _kinds[kind, *bases] = type(kind.__name__, (kind, *bases), names)
+    made = _kinds[key] = type(kind.__name__, key, names)
     return made
 
 
