@@ -5,6 +5,7 @@ from gpuprof import compat as compat
 from gpuprof import distributed as distributed
 from gpuprof import errors as errors
 from gpuprof import exporters as exporters
+from gpuprof import integrations as integrations
 from gpuprof import nvtx as nvtx
 from gpuprof import torch as torch
 from gpuprof._core import Annotation as Annotation

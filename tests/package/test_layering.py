@@ -28,8 +28,9 @@ LAYERS = (
     {"_kernels"},
     {"_callable", "_benchmark", "_distributed", "_report", "_watch"},
     {"_run"},
+    {"_training"},
     {"_pytest", "_cli"},
-    {"_probes", "compat", "distributed", "exporters", "torch"},
+    {"_probes", "compat", "distributed", "exporters", "integrations", "torch"},
     {"__init__", "__main__"},
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
@@ -52,7 +53,7 @@ MAY_INCLUDE = {
     "bindings": {"ranges", "graphs", "timing", "nvtx", "trace", "cupti", "driver"},
 }
 # Packages that users import from; all others have an underscore, and an empty `__init__`.
-PUBLIC_PACKAGES = {"compat", "nvtx"}
+PUBLIC_PACKAGES = {"compat", "integrations", "nvtx"}
 MAX_LINES = 500
 # A shorter file joins a neighbour, unless it is a package's `__init__`. A C++ header and its source
 # count as one. small_files.txt lists those that were there before the rule, and tables; what is not

@@ -36,6 +36,24 @@ def need_extra(extra: str, module: str, what: str) -> Any:
         raise ModuleNotFoundError(message, name=package) from error
 
 
+def need(module: str, what: str, install: str) -> Any:
+    """Import a module of a package that the user installs.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If the package is not installed; the text says `what` needs it, and how to install it. One
+        that it needs itself is named by the import system's own text.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name not in {module, module.partition(".")[0]}:
+            raise
+        message = f"{what} needs {module}, which is not installed: pip install {install}"
+        raise ModuleNotFoundError(message, name=module) from error
+
+
 def when_imported(name: str, call: Callable[[], None]) -> None:
     """Call `call` once: now, if the module `name` is there, else right after it was imported.
 

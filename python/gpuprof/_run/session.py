@@ -134,7 +134,7 @@ class Session:
 
     def _collect(self, out: TextIO | None) -> Stats:
         """Wait for the GPU, close the trace and return the statistics."""
-        if self._failure is not None and not _gpu_gets_done():
+        if self._failure is not None and not gpu_gets_done():
             _say(out, f"gpuprof: the GPU was not done {_PATIENCE_S:.0f} s after the program failed")
             if self._trace is not None:  # to close it would wait for the GPU
                 self._trace.flush()
@@ -187,7 +187,7 @@ def _end_by_interrupt() -> None:
         exec("raise KeyboardInterrupt")
 
 
-def _gpu_gets_done() -> bool:
+def gpu_gets_done() -> bool:
     """Wait a while for what is pending. A wait of the driver's has no end on a GPU that hangs."""
     until = time.monotonic() + _PATIENCE_S
     while True:

@@ -16,17 +16,21 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import gpuprof._core as _core
 from gpuprof._common.imports import when_imported
 from gpuprof._frameworks import loaded
+from gpuprof._frameworks.torch_compile import keep_from_compiler
 from gpuprof._frameworks.torch_modules import inside
+from gpuprof._run import batches
 
 _NO_ERROR = (None, None, None)
 _ENDED = (RuntimeError, None, None)  # what a scope is told that nobody has left
 _IN_MODULE = ("DataParallel", "DistributedDataParallel")  # call the one in their `module`
 _CHECK_EVERY_NS = 10_000_000
+
+_attached: list[TorchScopes] = []
 
 
 class _Entry:
@@ -52,7 +56,6 @@ class _Local(threading.local):
     def __init__(self) -> None:
         self.stack: list[_Entry] = []
         self.checked_ns = 0  # when the stack was last compared with what runs
-        self.is_loading = False  # a batch: modules of the data's transforms are a part of it
 
 
 class TorchScopes:
@@ -77,19 +80,23 @@ class TorchScopes:
         if not self.is_on:
             return
         try:
-            self._hook_modules(loaded.torch())
+            if self.depth:
+                self._hook_modules(loaded.torch())
             self._hook_optimizers(loaded.torch_part("optim.optimizer"))
             self._stand_around_backward(loaded.torch())
             if loaded.torch_part("utils.data.dataloader") is not None:
                 self._hook_loader()
             else:
                 when_imported("torch.utils.data.dataloader", self._hook_loader)
+            _attached.append(self)
         except Exception as error:  # torch's own import must not fail for it
             self._fail(error)
 
     def detach(self) -> None:
         """Take everything out of torch again. Idempotent."""
         self.is_on = False
+        if self in _attached:
+            _attached.remove(self)
         while self._undo:
             self._undo.pop()()
 
@@ -98,7 +105,7 @@ class TorchScopes:
         while self._local.stack:
             with contextlib.suppress(Exception):
                 self._local.stack.pop().scope.__exit__(*_ENDED)
-        message = f"gpuprof run: torch has no scopes any more: {type(error).__name__}: {error}"
+        message = f"gpuprof: torch has no scopes any more: {type(error).__name__}: {error}"
         try:
             warnings.warn(message, RuntimeWarning, stacklevel=3)
         except RuntimeWarning:  # where warnings are errors
@@ -122,7 +129,7 @@ class TorchScopes:
             if not is_compiling():
                 self._leave(module, sys.exc_info())
 
-        _keep_from_compiler(before, after, *_METHODS)
+        keep_from_compiler(before, after, *_METHODS)
         first = module_hooks.register_module_forward_pre_hook(before)
         self._undo.append(first.remove)
         last = module_hooks.register_module_forward_hook(after, always_call=True)
@@ -143,7 +150,7 @@ class TorchScopes:
     def _enter(self, module: Any, frame: Any) -> None:
         local = self._local
         stack = local.stack
-        if local.is_loading or not self.is_on:
+        if batches.is_loading() or not self.is_on:  # transforms of data are a part of it
             return
         top = None
         if stack:
@@ -175,7 +182,7 @@ class TorchScopes:
 
     def _leave(self, module: Any, error: tuple[Any, Any, Any]) -> None:
         stack = self._local.stack
-        if not stack or self._local.is_loading:
+        if not stack or batches.is_loading():
             return
         top = stack[-1]
         if module is not top.owner and module is not top.inner:
@@ -224,7 +231,7 @@ class TorchScopes:
             if not is_compiling():
                 self._end_step(optimizer)
 
-        _keep_from_compiler(before, after)
+        keep_from_compiler(before, after)
         first = optimizers.register_optimizer_step_pre_hook(before)
         self._undo.append(first.remove)
         last = optimizers.register_optimizer_step_post_hook(after)
@@ -268,39 +275,16 @@ class TorchScopes:
             with scope:
                 return original(*arguments, **options)
 
-        _keep_from_compiler(backward)
+        keep_from_compiler(backward)
         self._replace(torch.autograd, "backward", backward)
 
     def _hook_loader(self) -> None:
         if not self.is_on:
             return
         try:
-            batches = loaded.torch_part("utils.data.dataloader")._BaseDataLoaderIter
-            original = batches.__next__
+            self._undo.append(batches.Hold(self._drop_ended).close)
         except AttributeError as error:  # another torch than those that are known
             self._fail(error)
-            return
-        scope = _core.timer("dataloader", backend="cpu")
-        local = self._local
-
-        @functools.wraps(original)
-        def wait_for_batch(batches: Any) -> Any:
-            if not self.is_on or local.is_loading:
-                return original(batches)
-            self._drop_ended(sys._getframe())
-            local.is_loading = True
-            try:
-                with scope:
-                    try:
-                        return original(batches)
-                    except StopIteration as error:  # the end of the batches, no failure
-                        end = error
-            finally:
-                local.is_loading = False
-            raise end
-
-        _keep_from_compiler(wait_for_batch)
-        self._replace(batches, "__next__", wait_for_batch)
 
     def _replace(self, owner: Any, name: str, wrapper: Any) -> None:
         original = vars(owner)[name]
@@ -313,18 +297,6 @@ class TorchScopes:
         self._undo.append(restore)
 
 
-def _keep_from_compiler(*functions: Callable[..., Any]) -> None:
-    """Have torch.compile not compile what runs of these between the graphs of a region.
-
-    It would ask whether it is compiling while it does so, and leave the scopes out.
-    """
-    frames = getattr(getattr(loaded.torch()._C, "_dynamo", None), "eval_frame", None)
-    skip = getattr(frames, "skip_code", None)
-    if skip is not None:
-        for function in functions:
-            skip(function.__code__)
-
-
 def _inside(module: Any) -> Any:
     """Return the module that a wrapper of torch's stands around, else the same one."""
     for _ in range(8):
@@ -335,6 +307,27 @@ def _inside(module: Any) -> Any:
             break
         module = found
     return module
+
+
+class Parts:
+    """The scopes that need no hooks of modules, until the last one who asked for them closes."""
+
+    _shared: TorchScopes | None = None
+    _holds: ClassVar[list[Parts]] = []
+
+    def __init__(self) -> None:
+        if not _attached:  # else those of `gpuprof run` are there
+            Parts._shared = TorchScopes(0)
+            Parts._shared.attach()
+        Parts._holds.append(self)
+
+    def close(self) -> None:
+        """Give them up. Idempotent."""
+        if self in Parts._holds:
+            Parts._holds.remove(self)
+        if not Parts._holds and Parts._shared is not None:
+            Parts._shared.detach()
+            Parts._shared = None
 
 
 class _Names:

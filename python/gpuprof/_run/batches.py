@@ -1,0 +1,101 @@
+"""A scope around each wait for the next batch of a torch DataLoader.
+
+The iterators of `DataLoader` have no hook, so a function stands around their ``__next__``. It is
+there once in the process, however many ask for it, and goes with the last of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import gpuprof._core as _core
+from gpuprof._frameworks import loaded
+from gpuprof._frameworks.torch_compile import keep_from_compiler
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Before = Callable[[Any], None]
+
+NAME = "dataloader"
+
+
+class _Local(threading.local):
+    is_loading = False
+
+
+_local = _Local()
+# No lock: it would be in an unknown state in a forked worker, and each step here is one operation.
+_holds: list[Hold] = []
+_restore: Callable[[], None] | None = None
+
+
+def is_loading() -> bool:
+    """Whether this thread waits for a batch, so that what it runs is a part of that."""
+    return _local.is_loading
+
+
+class Hold:
+    """The wish for these scopes, until `close` or the end of a ``with`` block.
+
+    `before` is called with the frame of the wait before each of them. Torch's DataLoader must be
+    imported; an AttributeError says that it is another one than those that are known.
+    """
+
+    def __init__(self, before: Before | None = None) -> None:
+        self.before = before
+        if _restore is None:
+            _stand_around()
+        _holds.append(self)
+
+    def close(self) -> None:
+        """Give it up. Idempotent."""
+        global _restore  # noqa: PLW0603 (one for the process)
+        if self in _holds:
+            _holds.remove(self)
+        if not _holds and _restore is not None:
+            _restore()
+            _restore = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+
+def _stand_around() -> None:
+    global _restore  # noqa: PLW0603
+    batches = loaded.torch_part("utils.data.dataloader")._BaseDataLoaderIter
+    original = batches.__next__
+    scope = _core.timer(NAME, backend="cpu")
+
+    @functools.wraps(original)
+    def wait_for_batch(batches: Any) -> Any:
+        if not _holds or _local.is_loading:
+            return original(batches)
+        for hold in tuple(_holds):
+            if hold.before is not None:
+                hold.before(sys._getframe())
+        _local.is_loading = True
+        try:
+            with scope:
+                try:
+                    return original(batches)
+                except StopIteration as error:  # the end of the batches, no failure
+                    end = error
+        finally:
+            _local.is_loading = False
+        raise end
+
+    def restore() -> None:
+        if vars(batches).get("__next__") is wait_for_batch:  # else somebody stands around it
+            batches.__next__ = original
+
+    keep_from_compiler(wait_for_batch)
+    batches.__next__ = wait_for_batch
+    _restore = restore

@@ -1,0 +1,78 @@
+"""What the callbacks of training frameworks have in common: their options, result and base class.
+
+The base class is the framework's, which is found when a callback is made: a framework may have more
+than one name, and none is imported earlier.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from importlib.util import find_spec
+from typing import Any, ClassVar
+
+from gpuprof._common.imports import need
+from gpuprof._training.loop import Schedule, TrainingLoop
+
+_kinds: dict[tuple[Any, ...], Any] = {}
+
+
+def _kind_of(kind: Any, *bases: Any) -> Any:
+    key = kind, *bases
+    if key in _kinds:
+        return _kinds[key]
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "_kind": kind}
+    made = _kinds[key] = type(kind.__name__, key, names)
+    return made
+
+
+def _is_installed(name: str) -> bool:
+    return find_spec(name.partition(".")[0]) is not None
+
+
+class TrainingCallback:
+    """A callback with scopes; a ``with`` block or `close` ends one that nobody has told the end."""
+
+    # Of the framework: the base class, the modules that may have it, and what installs one.
+    _base: ClassVar[tuple[str, tuple[str, ...], str]]
+    _kind: ClassVar[type]
+
+    def __new__(cls, *_arguments: Any, **_options: Any) -> Any:
+        base, modules, install = cls._base
+        names = [name for name in modules if name in sys.modules] or [
+            next((name for name in modules if _is_installed(name)), modules[0])
+        ]
+        found = [need(name, cls.__module__, install) for name in names]
+        return object.__new__(_kind_of(cls, *(getattr(module, base) for module in found)))
+
+    def __init__(
+        self,
+        trace: str | os.PathLike[str] | None = None,
+        *,
+        schedule: Schedule | None = None,
+        table: bool = True,
+    ) -> None:
+        self._options: dict[str, Any] = {"trace": trace, "schedule": schedule, "table": table}
+        self._loop = TrainingLoop(f"the callback of {type(self).__module__}", **self._options)
+
+    @property
+    def stats(self) -> Any:
+        """What was measured, once a training is over: `Stats`, or `RankStats` of several ranks.
+
+        None before that, and on ranks other than the first.
+        """
+        return self._loop.stats
+
+    def close(self) -> None:
+        """End what is being measured, as the end of the training does. Idempotent."""
+        self._loop.end()
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        self._loop.end(error)
+
+    def __reduce__(self) -> Any:
+        return functools.partial(self._kind, **self._options), ()

@@ -1,0 +1,249 @@
+"""What the integrations of training loops share: scopes, a trace, and the table at the end.
+
+The parts of a step begin and end in callbacks, so an exception may leave some open: each is closed
+with the one around it, and at the end of the training at the latest.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import gpuprof._core as _core
+from gpuprof._common.checks import level_outside
+from gpuprof._distributed.gather import gather_stats
+from gpuprof._distributed.trace import RankTrace
+from gpuprof._distributed.trace import trace as rank_trace
+from gpuprof._distributed.world import distributed
+from gpuprof._frameworks import loaded
+from gpuprof._run import batches
+from gpuprof._run.session import gpu_gets_done
+from gpuprof._run.torch_scopes import Parts
+from gpuprof._timing import scope as timing
+from gpuprof._trace import path as trace_path
+from gpuprof._trace import registry, settings
+from gpuprof._trace.checks import checked_path
+from gpuprof._trace.window import TraceWindows
+from gpuprof._trace.writer import TraceWriter
+from gpuprof.errors import GpuprofError
+
+if TYPE_CHECKING:
+    import os
+
+    from gpuprof._distributed.ranks import RankStats
+    from gpuprof._timing.stats import Stats
+
+Schedule = tuple[int, int, int, int]
+
+_NO_ERROR = (None, None, None)
+# Which loop measures the training of a model, with what that training is known by.
+_loops: weakref.WeakKeyDictionary[Any, tuple[TrainingLoop, Any]] = weakref.WeakKeyDictionary()
+
+
+class TrainingLoop:
+    """One training after another, measured for a callback.
+
+    Between `begin` and `end` the scopes are those of the thread that began; calls from others, as
+    from the replicas of a model, are ignored.
+
+    Parameters
+    ----------
+    what
+        The integration's name, for warnings.
+    trace, schedule, table
+        As the integrations document them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `trace` or `schedule` is not what `gpuprof.trace` accepts.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        trace: str | os.PathLike[str] | None,
+        schedule: Schedule | None,
+        table: bool,
+    ) -> None:
+        self.what = what
+        self.stats: Stats | RankStats | None = None
+        self._path = None if trace is None else checked_path(trace)
+        self._schedule = None if schedule is None else settings.checked_schedule(schedule)
+        self._table = table
+        self._open: dict[str, Any] = {}
+        self._optimizers: dict[int, Any] = {}
+        self._undo: list[Callable[[], object]] = []
+        self._trace: RankTrace | TraceWindows | TraceWriter | None = None
+        self._thread: int | None = None
+        if self._path is not None:
+            has_windows = self._schedule is not None
+            trace_path.expand(trace_path.with_number(self._path, 1) if has_windows else self._path)
+        elif schedule is not None:
+            message = "schedule: expected it with trace=, which says where the windows are written"
+            raise TypeError(message)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether this thread's training is being measured."""
+        return self._thread == threading.get_ident()
+
+    def begin(self, model: Any, training: Any, *, parts: bool = False) -> None:
+        """Begin to measure the training of a model, and the waits for its batches.
+
+        With `parts` backward passes and the steps of optimizers are scopes by torch's hooks.
+
+        A second loop for the same `training` stays off, with a warning. What an earlier one for the
+        model has left open, because nobody told of its end, is closed.
+        """
+        loop, known = _loops.get(model, (None, None))
+        if loop is not None and known is not None and known() is training:
+            if loop is not self:
+                self._warn(f"{self.what} is there twice, and one of them measures this training")
+            return
+        for earlier in {loop or self, self}:
+            earlier.end(RuntimeError("the training before it was not ended"), table=False)
+        if _core._is_set("GPUPROF_DISABLE"):
+            return
+        self.stats = None
+        self._thread = threading.get_ident()
+        _loops[model] = self, weakref.ref(training)
+        self._undo.append(lambda: _loops.pop(model, None))
+        try:
+            hold = Parts() if parts else batches.Hold()
+            self._undo.append(hold.close)
+        except AttributeError as error:
+            self._warn(f"{self.what} measures no waits for batches of this torch: {error}")
+        if self._path is not None:
+            self._trace = self._begun_trace(self._path)
+
+    def _begun_trace(self, path: str) -> RankTrace | TraceWindows | TraceWriter | None:
+        group = distributed()
+        ranks = 1 if group is None else group.get_world_size()
+        try:
+            if ranks > 1 and self._schedule is None:
+                return rank_trace(path).start()
+            if self._schedule is None:
+                return TraceWriter(path, collect=True).start()
+            if ranks > 1:
+                trace_path.tell_rank(group.get_rank(), ranks)
+                path = trace_path.of_ranks(path)[0]
+            return TraceWindows(path, self._schedule).start()
+        except (GpuprofError, OSError) as error:
+            self._warn(f"{self.what} writes no trace: {error}")
+            return None
+
+    def watch_forward(self, model: Any, evaluation: str | None = None) -> None:
+        """Make the calls of a model scopes, except where torch.compile traces them.
+
+        `evaluation` is the scope around a call in evaluation mode that no other scope is around.
+        """
+        is_compiling = loaded.torch().compiler.is_compiling
+
+        def before(*_arguments: Any) -> None:
+            if not is_compiling():
+                is_alone = evaluation and not self._open and not model.training
+                self.enter(*([evaluation, "forward"] if is_alone else ["forward"]))
+
+        def after(*_arguments: Any) -> None:
+            if not is_compiling():
+                self.leave("forward")
+
+        self._undo.append(model.register_forward_pre_hook(before, prepend=True).remove)
+        self._undo.append(model.register_forward_hook(after, always_call=True).remove)
+
+    def enter(self, *names: str) -> None:
+        """Open scopes, each inside of the one before; those that are open stay as they are."""
+        for name in names if self.is_on else ():
+            if name not in self._open:
+                self._open[name] = scope = _core.timer(name)
+                scope.__enter__()
+
+    def enter_step_of(self, optimizer: Any) -> None:
+        """Open ``optimizer.step``, which ends where the step of the optimizer ends.
+
+        An optimizer without hooks, or whose step is left out, has it end with the scope around it.
+        """
+        add = getattr(optimizer, "register_step_post_hook", None)
+        if self.is_on and add is not None and id(optimizer) not in self._optimizers:
+            self._optimizers[id(optimizer)] = optimizer  # kept, so that no other has its id
+            self._undo.append(add(lambda *_: self.leave("optimizer.step")).remove)
+        self.enter("optimizer.step")
+
+    def leave(self, name: str, error: BaseException | None = None) -> None:
+        """Close a scope, and those that were opened inside of it; nothing if it is not open."""
+        if not self.is_on or name not in self._open:
+            return
+        told = _NO_ERROR if error is None else (type(error), error, error.__traceback__)
+        while self._open:
+            last, scope = self._open.popitem()
+            scope.__exit__(*told)
+            if last == name:
+                return
+
+    def step(self) -> None:
+        """Tell the trace's schedule that a step is over."""
+        if self.is_on and isinstance(self._trace, TraceWindows):
+            try:
+                self._trace.step()
+            except GpuprofError as error:
+                self._warn(f"{self.what} writes no more of its trace: {error}")
+                self._trace = None
+
+    def end(self, error: BaseException | None = None, *, table: bool = True) -> None:
+        """Close everything, and show the table; nothing if there is no training. Idempotent.
+
+        After an error no other rank is waited for, and the GPU only a while.
+        """
+        if self._thread is None:
+            return
+        if not self.is_on:  # scopes are closed on their own thread only
+            self._open.clear()
+        if self._open:
+            self.leave(next(iter(self._open)), error)
+        while self._undo:
+            self._undo.pop()()
+        self._optimizers.clear()
+        self._thread = None
+        try:
+            self._finish(error)
+        except Exception as failure:  # nobody's training ends by it
+            self._warn(f"{self.what} has no table: {type(failure).__name__}: {failure}")
+            return
+        if table and self._table and self.stats:
+            self.stats.print()
+
+    def _finish(self, error: BaseException | None) -> None:
+        trace, self._trace = self._trace, None
+        is_done = error is None or gpu_gets_done()
+        if trace is not None and is_done:
+            told = _NO_ERROR if error is None else (type(error), error, error.__traceback__)
+            trace.__exit__(*told)
+        elif isinstance(trace, TraceWriter):  # to close it would wait for the GPU
+            trace.flush()
+            registry.forget(trace)
+        group = distributed()
+        if error is None and group is not None and group.get_world_size() > 1:
+            self.stats = gather_stats()
+        elif group is None or group.get_rank() == 0:
+            self.stats = timing.stats(wait=is_done)
+
+    def _warn(self, text: str) -> None:
+        try:
+            warnings.warn(f"gpuprof: {text}", RuntimeWarning, stacklevel=level_outside())
+        except RuntimeWarning:  # where warnings are errors, nobody's training ends by it
+            return
+
+
+def p50_metrics() -> dict[str, float]:
+    """Return the median of each scope so far, in milliseconds, without waiting for the GPU."""
+    found: dict[str, float] = {}
+    for row in timing.stats(wait=False).values():
+        summary = row.gpu if row.gpu.count else row.host
+        if summary.count:
+            found.setdefault(f"gpuprof/{row.path}/p50_ms", summary.p50)
+    return found
