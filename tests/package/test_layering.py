@@ -28,7 +28,7 @@ LAYERS = (
     {"_callable", "_benchmark", "_distributed", "_report", "_watch"},
     {"_run"},
     {"_pytest", "_cli"},
-    {"_probes", "compat", "distributed", "exporters", "torch"},
+    {"_probes", "compat", "distributed", "exporters", "integrations", "torch"},
     {"__init__", "__main__"},
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
@@ -48,7 +48,7 @@ MAY_INCLUDE = {
     "bindings": {"graphs", "timing", "nvtx", "trace", "cupti", "driver"},
 }
 # Packages that users import from; all others have an underscore, and an empty `__init__`.
-PUBLIC_PACKAGES = {"compat", "nvtx"}
+PUBLIC_PACKAGES = {"compat", "integrations", "nvtx"}
 MAX_LINES = 500
 # A shorter file joins a neighbour, unless it is a package's `__init__`. A C++ header and its source
 # count as one. small_files.txt lists those that were there before the rule, and tables; what is not
