@@ -55,23 +55,21 @@ class DecodeGraphs:
                 f"batch sizes {self.batch_sizes}, got the first dimensions {rows}"
             )
             raise ValueError(message)
-        # A padded call may need a graph of its own: strides count where a step has Triton's kernels.
-        graphs = 2 * len(self.batch_sizes)
-        known = {"buckets": {0: self.batch_sizes}, "max_graphs": graphs, "warmup": 1}
+        sizes, warmup = self.batch_sizes, options.setdefault("warmup", 1) or 3
+        # A padded call may need its own graph: strides count where a step has Triton's kernels.
+        known: dict[str, Any] = {"buckets": {0: sizes}, "max_graphs": 2 * len(sizes)}
         known |= {"verify": "off", **options}
         self.callable: GraphedCallable = make_graphed_callable(step, **known)
         self._has_warned = False
-        for size, smaller in zip(
-            self.batch_sizes[::-1], (*self.batch_sizes[-2::-1], 0), strict=True
-        ):
-            for batch in {size: None, smaller + 1: None}:
-                cut = (
-                    a[:batch] if r == rows[0] else a for a, r in zip(sample_args, rows, strict=True)
-                )
-                self._call_until_replayed(tuple(cut), 3 + known["warmup"])
+        below = dict(zip(sizes, (0, *sizes), strict=False))
+        for size in reversed(sizes):
+            for batch in sorted({size, below[size] + 1}, reverse=True):
+                pairs = zip(sample_args, rows, strict=True)
+                cut = [arg[:batch] if row == rows[0] else arg for arg, row in pairs]
+                self._call_until_replayed(cut, warmup + 3)
 
-    def _call_until_replayed(self, args: tuple[Any, ...], most: int) -> None:
-        """Call until a graph answers alone: after warm-ups, a capture, and a look at its results."""
+    def _call_until_replayed(self, args: list[Any], most: int) -> None:
+        """Call until a graph alone answers: after warm-ups, a capture and a look at results."""
         before = None
         for _ in range(most):
             self.callable(*args)
@@ -83,12 +81,12 @@ class DecodeGraphs:
 
     def __call__(self, *args: Any) -> Any:
         """Return what `step` returns for a batch."""
-        batch = args[0].shape[0]
-        if batch <= self.batch_sizes[-1]:
+        batch, largest = args[0].shape[0], self.batch_sizes[-1]
+        if 0 < batch <= largest:
             return self.callable(*args)
-        if not self._has_warned:
+        if batch and not self._has_warned:
             self._has_warned = True
-            message = f"gpuprof: a batch of {batch} is larger than all of {self.batch_sizes}, and runs without a graph"
+            message = f"gpuprof: a batch of {batch} is larger than {largest}, and has no graph"
             warnings.warn(message, RuntimeWarning, stacklevel=level_outside())
         return self.callable.eager(*args)
 
