@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from gpuprof.integrations.decode import DecodeGraphs
 from torch import nn
 from torch.nn import functional
 
+from gpuprof.integrations.decode import DecodeGraphs
 from support.loops import BenchmarkError
 
 DEVICE = "cuda"
