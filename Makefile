@@ -7,8 +7,8 @@ MACHINE ?= gpu
 GPU_SITE := $(CURDIR)/build/gpu
 BENCHMARKS := timing_scope_overhead timing_scope_parts timing_import timing_accuracy \
   timing_timeline nvtx_overhead trace_write trace_ring trace_summary graphs_launch \
-  graphs_callable graphs_training graphs_breaks kernels_attribution benchmark_accuracy \
-  benchmark_verdicts
+  graphs_callable graphs_training graphs_decode graphs_breaks kernels_attribution \
+  benchmark_accuracy benchmark_verdicts
 
 .PHONY: build sdist wheels test lint gpu gpu-build gpu-test docs notebook clean
 

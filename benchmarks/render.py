@@ -218,6 +218,7 @@ PAGES = {
     ),
     "callable": Page("docs/callable.md", "callable", _sections(["graphs_callable"], _pivots)),
     "training": Page("docs/callable.md", "training", _sections(["graphs_training"], _pivots)),
+    "decode": Page("docs/integrations/decode.md", "decode", _sections(["graphs_decode"], _pivots)),
     "verdicts": Page("docs/verdicts.md", "verdicts", _sections(VERDICTS, _rows)),
     "power": Page("docs/verdicts.md", "power", _sections(["verdict_power"], _pivots)),
     "breaks": Page("docs/when_a_capture_breaks.md", "breaks", breaks),

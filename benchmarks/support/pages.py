@@ -106,6 +106,7 @@ SCRIPTS: Mapping[str, tuple[str, str | None]] = {
     "graphs_launch": ("What CUDA graphs cost the host", None),
     "graphs_callable": ("What a graphed callable costs", "callable.md"),
     "graphs_training": ("What a training step costs", "callable.md"),
+    "graphs_decode": ("What a decode step costs", "integrations/decode.md"),
     "kernels_attribution": ("Kernels under scopes, and what collecting costs", None),
     "distributed_gather": ("What the statistics of many ranks cost rank 0", None),
     "distributed_ranks": ("Ranks side by side", None),
@@ -212,6 +213,20 @@ PIVOTS: Mapping[str, tuple[Pivot, ...]] = {
             "missed its target is marked:",
             r"host, (64 parameters.+)",
             {"host time": "host, {}"},
+        ),
+    ),
+    "graphs_decode": (
+        Pivot(
+            "A step by batch size, the best of several rounds:",
+            r"batch (\d+): .+",
+            {
+                "eager, waited for": "batch {}: eager, latency",
+                "by hand": "batch {}: torch.cuda.graph by hand, latency",
+                "`DecodeGraphs`": "batch {}: gpuprof, latency",
+                "eager, in a loop": "batch {}: eager",
+                "by hand, in a loop": "batch {}: torch.cuda.graph by hand",
+                "`DecodeGraphs`, in a loop": "batch {}: gpuprof",
+            },
         ),
     ),
     "graphs_training": (

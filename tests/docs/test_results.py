@@ -18,6 +18,7 @@ PAGES = [
     "accuracy",
     "callable",
     "training",
+    "decode",
     "verdicts",
     "power",
     "breaks",

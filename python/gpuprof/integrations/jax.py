@@ -1,0 +1,94 @@
+"""JAX: scopes that wait for JAX's work, because nobody can record an event on its streams.
+
+JAX queues work and returns; the work runs on streams that JAX gives to nobody. CUDA events around a
+call would time another, idle stream, and the host's clock only the queueing. So what is here waits
+for the work and reads the host's clock. See docs/integrations/jax.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import gpuprof._core as _core
+import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
+from gpuprof._timing.backends import SyncBackend
+
+__all__ = ["backend", "blocking", "timer"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _jax() -> Any:
+    try:
+        return importlib.import_module("jax")
+    except ModuleNotFoundError as error:
+        message = "gpuprof.integrations.jax needs jax, which is not installed: pip install jax"
+        raise ModuleNotFoundError(message, name="jax") from error
+
+
+def backend() -> SyncBackend:
+    """Return a clock for `gpuprof.timer` that waits for JAX's work at both ends of a scope.
+
+    It waits for every array that is alive, and for side effects such as `jax.debug.print`. Work
+    whose results nobody holds is not waited for. A failure of the work is not raised by the wait;
+    JAX raises it where the result is used. ModuleNotFoundError if jax is not installed.
+    """
+    return SyncBackend("jax", functools.partial(_wait, _jax()))
+
+
+def _wait(jax: Any) -> None:
+    with contextlib.suppress(Exception):
+        jax.effects_barrier()
+    arrays = jax.live_arrays()
+    try:
+        jax.block_until_ready(arrays)
+    except Exception:  # of one that failed, or that another thread has donated: the rest counts
+        for array in arrays:
+            with contextlib.suppress(Exception):
+                array.block_until_ready()
+
+
+def blocking(function: _Function) -> _Function:
+    """Return `function` with a wait for its results, for `gpuprof.benchmark` and the like."""
+    jax = _jax()
+
+    @functools.wraps(function)
+    def waiting(*args: Any, **kwargs: Any) -> Any:
+        return jax.block_until_ready(function(*args, **kwargs))
+
+    return cast("_Function", waiting)
+
+
+def timer(name: str | None = None) -> Callable[[_Function], _Function]:
+    """Make a decorator that measures each call from ready arguments to ready results.
+
+    In transforms (`jax.jit`, `jax.grad`, `jax.vmap`) of the decorated function nothing is measured,
+    and its operations get the name by `jax.named_scope`. While gpuprof is disabled, nothing waits.
+    Without a `name`, the row in `gpuprof.stats` has the function's qualified name.
+    """
+    jax = _jax()
+    clock = SyncBackend("jax", lambda: None)  # the wrapper waits, for less than everything
+
+    def decorate(function: _Function) -> _Function:
+        shown = name or getattr(function, "__qualname__", type(function).__name__)
+        scope, waiting = _core.timer(shown, backend=clock), blocking(function)
+
+        @functools.wraps(function)
+        def measured(*args: Any, **kwargs: Any) -> Any:
+            leaves = jax.tree_util.tree_leaves((args, kwargs))
+            if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+                with jax.named_scope(shown):
+                    return function(*args, **kwargs)
+            if not _core.is_enabled():
+                return function(*args, **kwargs)
+            jax.block_until_ready(leaves)
+            with scope:
+                return waiting(*args, **kwargs)
+
+        return cast("_Function", measured)
+
+    return decorate

@@ -1,0 +1,98 @@
+"""Ray: the statistics of many actors in one table, and their traces in one file."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
+from gpuprof._common.checks import level_outside
+from gpuprof._distributed import wire
+from gpuprof._distributed.files import FileState, RankMerge, merge_files
+from gpuprof._distributed.ranks import RankStats
+from gpuprof._timing.scope import stats
+from gpuprof._trace import clocks, writer
+from gpuprof._trace import path as trace_path
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")  # processes of one boot share the monotonic clock
+_open: dict[str, writer.TraceWriter] = {}  # on an actor, by path
+
+
+def gather_stats(actors: Sequence[Any], timeout: float = 60.0) -> RankStats:
+    """Return the statistics of all actors as one table, in which rank n is the n-th actor.
+
+    After `timeout` seconds an actor is `missing` in it; a dead one is `left_out`, with the reason.
+    """
+    result = RankStats(range(len(actors)))
+    for number, answer in _ask(actors, timeout, _packed).items():
+        try:
+            result.add(number, *wire.unpack(answer))
+        except (wire.WireError, TypeError) as error:
+            result.left_out[number] = answer if isinstance(answer, str) else str(error)
+    return result
+
+
+@contextlib.contextmanager
+def trace(actors: Sequence[Any], path: Any, timeout: float = 60.0) -> Iterator[list[RankMerge]]:
+    """Trace each actor for a block, and merge the files into one; rank n is the n-th actor.
+
+    The actors' files have ``.rank0``, ``.rank1`` before the suffix. What was merged, and who is
+    missing, is in the block's list at its end. Get the results of the actors' calls before that.
+    """
+    each, whole = map(trace_path.absolute, trace_path.of_ranks(str(path)))
+    begun = _ask(actors, timeout, _begin, each, len(actors))
+    found: list[RankMerge] = []
+    try:
+        yield found
+    except BaseException:
+        timeout = min(timeout, 5.0)
+        raise
+    finally:
+        both = (begun, _ask(actors, timeout, _end, each))
+        states = {n: s for part in both for n, s in part.items() if isinstance(s, FileState)}
+        found.append(merge_files(states, range(len(actors)), trace_path.expand(whole)))
+        if found[0].missing or found[0].cut:  # the second frame outside is contextlib's
+            warnings.warn(f"gpuprof: {found[0]}", RuntimeWarning, stacklevel=level_outside() + 1)
+
+
+def _ask(actors: Sequence[Any], timeout: float, call: Any, *args: Any) -> dict[int, Any]:
+    """Return what a function returns on each actor that answers in time, or an error as text."""
+    if not actors or not all(hasattr(actor, "__ray_call__") for actor in actors):
+        message = f"actors: expected the handles of Ray actors, got {actors!r}"
+        raise TypeError(message)
+    ray, answers = importlib.import_module("ray"), {}
+    with contextlib.suppress(Exception):  # Ray was shut down: nobody answers
+        refs = {actor.__ray_call__.remote(call, n, *args): n for n, actor in enumerate(actors)}
+        for ref in ray.wait([*refs], num_returns=len(refs), timeout=timeout)[0]:
+            try:
+                answers[refs[ref]] = ray.get(ref)
+            except Exception as error:
+                answers[refs[ref]] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    return answers
+
+
+def _packed(_actor: object, _number: int) -> bytes:
+    return wire.pack(stats())
+
+
+def _begin(_actor: object, number: int, path: str, size: int) -> FileState:
+    before = trace_path.rank(), trace_path.world_size()
+    trace_path.tell_rank(number, size)  # for the name of the file, and what it says of itself
+    opened = _open[path] = writer.TraceWriter(path, collect=True).start()
+    trace_path.tell_rank(*before)
+    now = time.monotonic_ns()
+    args = clocks.anchor_args(now, 0, 0, _BOOT.read_text().strip() if _BOOT.exists() else "")
+    opened.instant(clocks.NAME, cat=clocks.CATEGORY, at_ns=now, args=args)
+    return FileState.of(opened, is_closed=False)
+
+
+def _end(_actor: object, _number: int, path: str) -> FileState | None:
+    if (opened := _open.pop(path, None)) is None:  # in another process, because the actor died
+        return None
+    opened.close()
+    return FileState.of(opened, is_closed=True)
