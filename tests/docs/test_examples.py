@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import operator
 import re
 from pathlib import Path
 
 import pytest
 
-import gpuprof
 from tests.docs.examples import (
     NEEDS,
     ROOT,
@@ -22,6 +20,7 @@ from tests.docs.examples import (
     run_example,
     without_figures,
 )
+from tests.docs.names import wrong_names
 
 EXAMPLES = all_examples()
 HERE = {f"{way}{need}" for way in WAYS for need in NEEDS}
@@ -79,41 +78,7 @@ def test_code_before_a_block_and_earlier_blocks_are_part_of_it() -> None:
 @pytest.mark.parametrize("example", EXAMPLES, ids=place)
 def test_examples_are_python_and_use_names_that_exist(example: Example) -> None:
     # Also those that need a GPU, which only a machine with one runs.
-    for node in ast.walk(ast.parse(example.script)):
-        if isinstance(node, ast.Attribute) and (name := dotted(node)):
-            assert has(name), name
-        if isinstance(node, ast.Call) and (name := dotted(node.func)):
-            given = {each.arg for each in node.keywords if each.arg}
-            assert given <= accepted(name), f"{name}({', '.join(sorted(given))})"
-
-
-def dotted(node: ast.expr) -> str:
-    """Return `a.b` of what is looked up in gpuprof itself as `gpuprof.a.b`, else nothing."""
-    parts = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    is_own = isinstance(node, ast.Name) and node.id == "gpuprof" and parts
-    return ".".join(reversed(parts)) if is_own else ""
-
-
-def has(name: str) -> bool:
-    try:
-        operator.attrgetter(name)(gpuprof)
-    except AttributeError:
-        return False
-    return True
-
-
-def accepted(name: str) -> set[str]:
-    """Return the arguments that a callable of gpuprof takes by name."""
-    target = operator.attrgetter(name)(gpuprof)
-    try:
-        parameters = inspect.signature(target).parameters
-        takes_others = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
-        return {*parameters} | (accepted("benchmark") if takes_others else set())
-    except ValueError:  # a compiled one, whose signature is in its docstring
-        return {*re.findall(r"(\w+)(?=[:=,)])", target.__doc__ or target.__init__.__doc__)}
+    assert wrong_names(ast.parse(example.script)) == []
 
 
 def check(example: Example, folder: Path) -> None:
