@@ -10,7 +10,7 @@ BENCHMARKS := timing_scope_overhead timing_scope_parts timing_import timing_accu
   graphs_callable graphs_training graphs_decode graphs_breaks kernels_attribution \
   benchmark_accuracy benchmark_verdicts
 
-.PHONY: build sdist wheels test lint gpu gpu-build gpu-test docs notebook clean
+.PHONY: build sdist wheels test lint gpu gpu-build gpu-test docs docs-site notebook clean
 
 build:
 	$(PYTHON) -m pip install '.[test]'
@@ -53,7 +53,12 @@ gpu: gpu-build
 	exit $$status
 
 docs:
-	$(PYTHON) -m sphinx -W --keep-going -b html docs docs/_build
+	$(PYTHON) -m sphinx -W --keep-going -b html docs docs/_build/html
+
+# Builds these pages as one version into docs/_build/site, beside those that are there; the folder
+# can be opened, or copied to a web server. `make docs-site SITE="--version 1.2 --out DIR"`.
+docs-site:
+	$(PYTHON) docs/build_site.py $(SITE)
 
 # Runs docs/notebook.ipynb with the installed gpuprof and keeps its output; best on a GPU.
 notebook:

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BREAKS = ROOT / "docs" / "capture_breaks.json"
 _NOTHING_YET = "Nothing has been measured yet.\n"
 _WIDTH = 100
+_RUN_BY = "<!-- example: run by benchmarks/graphs_breaks.py -->\n"
 
 
 class PageError(ValueError):
@@ -122,7 +123,7 @@ def breaks(_results: Sequence[Result], path: Path = BREAKS) -> str:
     )
     parts = [textwrap.fill(opening, _WIDTH) + "\n"]
     for case in data["cases"]:
-        parts.append(f"### {case['title']}\n\n```python\n{case['code']}```\n")
+        parts.append(f"### {case['title']}\n\n{_RUN_BY}```python\n{case['code']}```\n")
         for key, who in _WHO.items():
             if case[key] is not None:
                 said = (line for line in case[key].splitlines() if line.strip())

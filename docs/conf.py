@@ -17,11 +17,32 @@ release = gpuprof.__version__
 version = release
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "_templates", "_static"]
 default_role = "py:obj"  # single backticks in docstrings name objects
 
 html_theme = "furo"
 html_title = f"gpuprof {release}"
+templates_path = ["_templates"]
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_sidebars = {  # Furo's own, and the list of versions that build_site.py asks for
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/search.html",
+        "sidebar/versions.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
+
+# What begins with gpuprof or looks like one of its classes must be there. Other references are
+# names of arguments and words of NumPy-style types, which lead nowhere.
+nitpicky = True
+nitpick_ignore_regex = [
+    ("py:.*", r"(?!gpuprof\b|[A-Z]\w*(\.\w+)*$).*"),
+    ("py:.*", "(Distributed)?DataParallel|ModuleList|LoggerAdapter|IPython.*"),
+]
 
 myst_heading_anchors = 3
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_docs import ROOT, blocks, without_figures
+from tests.docs.examples import ROOT, blocks, without_figures
 from tests.support.processes import environment
 
 PAGE = ROOT / "docs" / "run.md"

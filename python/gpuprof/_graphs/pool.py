@@ -221,7 +221,7 @@ _zero = _make_handle(0, [])
 
 
 def graph_pool_handle() -> GraphPoolHandle:
-    """Return the handle of a new `CapturePool`; without CUDA the zero handle, which has no pool.
+    """Return the handle of a new `gpuprof.CapturePool`; without CUDA the zero handle.
 
     Initialises CUDA if there is a driver.
     """

@@ -171,7 +171,7 @@ def _pool_of(pool: object) -> CapturePool:
 class CUDAGraph:
     """A graph that is captured later: ``torch.cuda.CUDAGraph``.
 
-    `graph` is the `CapturedGraph` of gpuprof, once there is one.
+    `graph` is the `gpuprof.CapturedGraph`, once there is one.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ def last_push_result() -> int:
     """Return what the tool returned for the last push.
 
     It is -2 without a tool and always -1 under Nsight Systems, so it does not say whether a range
-    is shown; use `Annotation.is_active` or `is_tool_attached`.
+    is shown; use `gpuprof.Annotation.is_active` or `is_tool_attached`.
     """
     return _core.nvtx_last_push_result()
 

@@ -1,0 +1,114 @@
+"""Draw the pictures of the gallery that are made of the data in this folder.
+
+    python docs/gallery/draw.py [NAME ...]
+
+- kernels.svg: a trace that benchmarks/kernels_attribution.py wrote on an H200,
+- graph.svg: the nodes of a graph, as tests/docs/test_gallery.py captures them on the driver of the
+  tests; it needs Graphviz,
+- compare.svg: a result of gpuprof.compare, and history.svg: a history of gpuprof history --json,
+  both measured on a CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gpuprof
+from gpuprof._common.units import unit_of
+from gpuprof._core import GraphNode
+from gpuprof._display import boxes
+from gpuprof._graphs import drawing
+from gpuprof._results.figures import figures
+
+HERE = Path(__file__).resolve().parent
+IMAGES = HERE.parent / "images"
+_KERNELS_US = 220.0
+
+
+def kernels() -> str:
+    """Return host, scopes and kernels over time."""
+    sys.path.insert(0, str(HERE.parents[1] / "benchmarks"))
+    picture = importlib.import_module("trace_picture")
+    slices = picture.read(HERE / "kernels.json.gz")
+    return str(picture.draw(slices, *picture.window(slices, "serve", -1, _KERNELS_US)))
+
+
+def graph_dot() -> str:
+    """Return a captured graph in Graphviz' language."""
+    nodes = [_node(each) for each in json.loads((HERE / "graph.json").read_text("utf-8"))]
+    edges = tuple((before, node.index) for node in nodes for before in node.dependencies)
+    return drawing.to_dot(nodes, edges, "decoder block")
+
+
+def _node(data: dict[str, Any]) -> GraphNode:
+    fields = {name: value for name, value in data.items() if value is not None}
+    return GraphNode(**{name: fields[name] for name in NODE_FIELDS if name in fields})
+
+
+NODE_FIELDS = (
+    *("index", "type", "name", "symbol", "grid", "block", "shared_memory", "nbytes", "value"),
+    *("element_size", "dependencies", "programmatic", "dependents", "scope", "scope_names"),
+)
+
+
+def graph() -> str:
+    """Return that graph as Graphviz draws it."""
+    dot = shutil.which("dot")
+    if dot is None:
+        sys.exit("draw: graph.svg needs Graphviz, which is not installed: apt install graphviz")
+    done = subprocess.run(
+        [dot, "-Tsvg"], input=graph_dot(), check=True, capture_output=True, encoding="utf-8"
+    )
+    return done.stdout
+
+
+def compare() -> str:
+    """Return the samples of each function as box plots."""
+    found = json.loads((HERE / "compare.json").read_text("utf-8"))
+    results = [gpuprof.BenchResult.from_dict(each["result"]) for each in found["rows"]]
+    rows = [_box(each) for each in results]
+    unit = unit_of(max(row.high for row in rows))
+    return boxes.svg(rows, f"Time of a call in {unit[1]}", unit)
+
+
+def _box(result: gpuprof.BenchResult) -> boxes.Box:
+    found = figures(result)
+    times = {name: 1e3 * found[name] for name in ("ld15iqr", "q1", "median", "q3", "hd15iqr")}
+    return boxes.Box(result.name, *times.values(), outside=found["iqr_outliers"])
+
+
+def history() -> str:
+    """Return the runs of a benchmark, and where it changed."""
+    return gpuprof.History.from_json((HERE / "history.json").read_text("utf-8")).to_svg()
+
+
+PICTURES: dict[str, Callable[[], str]] = {
+    "kernels.svg": kernels,
+    "graph.svg": graph,
+    "compare.svg": compare,
+    "history.svg": history,
+}
+
+
+def main() -> None:
+    """Draw what is named, or everything."""
+    parser = argparse.ArgumentParser(description="Draw pictures of the gallery.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PICTURES))
+    names = parser.parse_args().names or [*PICTURES]
+    if unknown := [name for name in names if name not in PICTURES]:
+        parser.error(f"no picture is called {unknown[0]!r}; there are {', '.join(PICTURES)}")
+    for name in names:
+        (IMAGES / name).write_text(PICTURES[name](), encoding="utf-8")
+        sys.stdout.write(f"written: {IMAGES / name}\n")
+
+
+if __name__ == "__main__":
+    main()
