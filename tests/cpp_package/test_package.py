@@ -82,6 +82,22 @@ def run(program: Path) -> str:
     ).stdout
 
 
+def test_the_example_of_graphs_captures_and_replays(prefix: Path, tmp_path: Path) -> None:
+    configure(
+        EXAMPLE / "graphs",
+        tmp_path,
+        f"-DCMAKE_PREFIX_PATH={prefix}",
+        f"-DCUDA_DRIVER_INCLUDE={cuda_include_dir()}",
+        f"-DCUDA_DRIVER_LIBRARY={os.environ['GPUPROF_CUDA_DRIVER']}",
+    )
+    cmake("--build", tmp_path)
+    output = run(tmp_path / "graphs")
+    assert "node 2 memset 4.0 MiB value 0x0 in step/clear\n" in output
+    for number in (1, 2, 3):
+        assert f"replay {number} copied {number}\n" in output
+    assert "step/clear      1  0.0668  0.0668\n" in output  # on the fake driver's clock
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_project_outside_the_checkout_builds_and_runs(
     way: str, prefix: Path, tmp_path: Path
