@@ -5,6 +5,7 @@
 #include "gpuprof/annotate.hpp"
 #include "gpuprof/catalog.hpp"
 #include "gpuprof/clock.hpp"
+#include "gpuprof/device.hpp"
 #include "gpuprof/error.hpp"
 #include "gpuprof/nvtx.hpp"
 #include "gpuprof/probes.hpp"

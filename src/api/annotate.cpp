@@ -180,9 +180,7 @@ RangeCatalog::RangeCatalog(std::string name_space, std::initializer_list<RangeSp
                            const RangeOptions& options)
     : namespace_(std::move(name_space)) {
   const auto refuse = [](const std::string& why) { throw std::invalid_argument(why); };
-  const auto has_nul = [](const std::string& text) {
-    return text.find('\0') != std::string::npos;
-  };
+  const auto has_nul = [](const std::string& text) { return text.find('\0') != std::string::npos; };
   if (namespace_.empty() || has_nul(namespace_)) refuse("name_space: expected text like 'engine'");
   if (specs.size() == 0) refuse("specs: the catalog '" + namespace_ + "' has no ranges");
   const std::string head = namespace_ + '.';
@@ -208,7 +206,8 @@ const CatalogRange& RangeCatalog::operator[](std::string_view name) const {
   for (const CatalogRange& range : ranges_) {
     if (range.spec_.name == name || range.spec_.name == whole) return range;
   }
-  std::string message = "the catalog '" + namespace_ + "' has no '" + std::string(name) + "'; it has";
+  std::string message =
+      "the catalog '" + namespace_ + "' has no '" + std::string(name) + "'; it has";
   for (const CatalogRange& range : ranges_) message += " '" + range.spec_.name + "'";
   throw std::out_of_range(message);
 }

@@ -17,8 +17,8 @@ void read_nvtx() noexcept {
   const char* text = std::getenv("GPUPROF_NVTX");
   if (text == nullptr) return;
   try {
-    const bool on = std::string_view(text) == "auto" ? api::tool_listens()
-                                                     : driver::is_set("GPUPROF_NVTX");
+    const bool on =
+        std::string_view(text) == "auto" ? api::tool_listens() : driver::is_set("GPUPROF_NVTX");
     api::nvtx_on.store(on, std::memory_order_relaxed);
   } catch (const std::exception&) {  // out of memory: NVTX stays off
   }

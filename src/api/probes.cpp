@@ -14,8 +14,10 @@ namespace gpuprof {
 namespace {
 
 timing::ClockId clock_of(Clock clock, bool has_stream) {
-  const bool on_gpu = clock == Clock::kCuda || (clock == Clock::kAuto && (
-      timing::scope::cuda_in_use() || (has_stream && timing::device::initialised_in_process())));
+  const bool on_gpu =
+      clock == Clock::kCuda ||
+      (clock == Clock::kAuto &&
+       (timing::scope::cuda_in_use() || (has_stream && timing::device::initialised_in_process())));
   if (clock == Clock::kCuda) timing::device::require();
   return on_gpu ? timing::kCudaClock : timing::kCpuClock;
 }

@@ -86,8 +86,7 @@ std::string Sample::clock() const {
 }
 
 bool Sample::failed() const noexcept {
-  return impl_ != nullptr &&
-         (impl_->body_raised || impl_->load_status() == SampleStatus::kFailed);
+  return impl_ != nullptr && (impl_->body_raised || impl_->load_status() == SampleStatus::kFailed);
 }
 
 bool Sample::dropped() const noexcept {

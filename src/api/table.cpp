@@ -243,22 +243,17 @@ std::string Stats::table() const {
                             "% parent", "first call", "notes"}};
   tree.walk([&](const Row& row, std::size_t depth, const std::string& label) {
     const std::string indent(2 * std::min(depth, kMostIndent), ' ');
-    const std::size_t room = std::max(kLabelColumns - std::min(kLabelColumns, indent.size()),
-                                      kLeastLabel);
+    const std::size_t room =
+        std::max(kLabelColumns - std::min(kLabelColumns, indent.size()), kLeastLabel);
     const Summary& time = row.time();
-    lines.push_back({indent + cut_label(visible(label), room),
-                     clocks.size() > 1 ? row.clock : "",
-                     on_gpu ? duration(p50_of(row.gpu)) : "",
-                     duration(p50_of(row.host)),
-                     with_commas(time.count),
-                     duration(time.count > 0 ? time.total : kNone),
-                     duration(tree.self_ms(row)),
-                     tree.share(row),
-                     duration(time.count > 0 ? time.first : kNone),
-                     notes_of(row)});
+    lines.push_back({indent + cut_label(visible(label), room), clocks.size() > 1 ? row.clock : "",
+                     on_gpu ? duration(p50_of(row.gpu)) : "", duration(p50_of(row.host)),
+                     with_commas(time.count), duration(time.count > 0 ? time.total : kNone),
+                     duration(tree.self_ms(row)), tree.share(row),
+                     duration(time.count > 0 ? time.first : kNone), notes_of(row)});
   });
-  text += grid(std::move(lines),
-               {true, true, false, false, false, false, false, false, false, true});
+  text +=
+      grid(std::move(lines), {true, true, false, false, false, false, false, false, false, true});
   if (dropped != 0) {
     text += with_commas(dropped) +
             " samples dropped: too many were waiting for the GPU; read values or call "

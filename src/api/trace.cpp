@@ -45,12 +45,11 @@ int claim(const std::string& part) {
   }
   struct stat of_descriptor{};
   struct stat of_path{};
-  const bool is_free = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 &&
-                       ::fstat(descriptor, &of_descriptor) == 0 &&
-                       ::lstat(part.c_str(), &of_path) == 0 &&  // else closed meanwhile
-                       of_descriptor.st_ino == of_path.st_ino &&
-                       of_descriptor.st_dev == of_path.st_dev && S_ISREG(of_path.st_mode) &&
-                       ::ftruncate(descriptor, 0) == 0;
+  const bool is_free =
+      ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && ::fstat(descriptor, &of_descriptor) == 0 &&
+      ::lstat(part.c_str(), &of_path) == 0 &&  // else closed meanwhile
+      of_descriptor.st_ino == of_path.st_ino && of_descriptor.st_dev == of_path.st_dev &&
+      S_ISREG(of_path.st_mode) && ::ftruncate(descriptor, 0) == 0;
   if (is_free) return descriptor;
   ::close(descriptor);
   return -1;
@@ -142,9 +141,7 @@ struct TraceWriter::Given {
 };
 
 TraceWriter::TraceWriter(std::string path, const TraceOptions& options)
-    : path_(std::move(path)),
-      generation_(driver::fork_generation()),
-      collects_(options.collect) {
+    : path_(std::move(path)), generation_(driver::fork_generation()), collects_(options.collect) {
   if (path_.empty()) throw std::invalid_argument("path: expected a file's name, got an empty one");
   if (ends_with(path_, ".gz")) {
     throw std::invalid_argument("path: the C++ library does not compress; write '" +
@@ -252,7 +249,7 @@ void TraceWriter::flush() {
 void TraceWriter::finish() {
   if (collects_) gpuprof::flush();
   const trace::State state = trace::close(std::exchange(number_, 0));
-  last_ = {false, state.failed ? state.error : "", state.events, state.dropped, state.unplaced,
+  last_ = {false,      state.failed ? state.error : "", state.events, state.dropped, state.unplaced,
            state.bytes};
   if (state.dropped != 0) {
     driver::warn("gpuprof: the trace " + path_ + " lacks " + std::to_string(state.dropped) +
