@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,9 @@ from tests.fake_driver.build import compiler, cuda_include_dir
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "docs" / "cpp"
-TIMEOUT = 280
+TIMEOUT = 800  # each builds the whole library
+
+pytestmark = pytest.mark.timeout(900)
 
 FIND_PACKAGE = "find_package(gpuprof REQUIRED)"
 # How a project takes gpuprof, in place of that line.
@@ -130,6 +133,13 @@ def test_python_makes_the_same_table() -> None:
     expected = (ROOT / "tests" / "cpp" / "api" / "table.txt").read_text(encoding="utf-8")
     snapshot = {**gpuprof.stats().to_dict(), "rows": ROWS, "dropped": 1234}
     assert f"{gpuprof.Stats.from_dict(snapshot).table()}\n" == expected.replace("::", ".")
+
+
+def test_the_page_has_every_header() -> None:
+    page = (ROOT / "docs" / "cpp.md").read_text(encoding="utf-8")
+    headers = {path.name for path in (ROOT / "include" / "gpuprof").iterdir()} - {"gpuprof.hpp"}
+    shown = re.findall(r"literalinclude\} \.\./include/gpuprof/(\S+)", page)
+    assert sorted(shown) == sorted(headers)
 
 
 def test_only_public_headers_are_installed(prefix: Path) -> None:
