@@ -9,6 +9,3 @@ configure "$folder" -DGPUPROF_PYTHON=OFF -DGPUPROF_CPP_TESTS=ON -DCMAKE_BUILD_TY
   -DGPUPROF_UNITY=OFF -DGPUPROF_WERROR=ON
 build "$folder"
 cpp_tests "$folder" "$driver"
-
-# Other projects take the library as it was built here.
-GPUPROF_CPP_BUILD=$folder "$tools/bin/python" -m pytest -q -p no:cacheprovider tests/cpp_package

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -14,7 +13,6 @@ from typing import Any
 import pytest
 
 import gpuprof
-
 from tests.fake_driver.build import compiler, cuda_include_dir
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,13 +79,11 @@ def configure(source: Path, build: Path, *options: str) -> str:
 
 @pytest.fixture(scope="module")
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where the library is installed: built here, or where `GPUPROF_CPP_BUILD` says."""
+    """Return where the library is installed."""
     folder = tmp_path_factory.mktemp("install")
-    build = os.environ.get("GPUPROF_CPP_BUILD")
-    if not build:
-        build = str(folder / "build")
-        configure(ROOT, Path(build), "-DGPUPROF_PYTHON=OFF")
-        cmake("--build", build, "--parallel", "2")
+    build = folder / "build"
+    configure(ROOT, build, "-DGPUPROF_PYTHON=OFF")
+    cmake("--build", build, "--parallel", "2")
     cmake("--install", build, "--prefix", folder / "prefix")
     return folder / "prefix"
 
