@@ -50,10 +50,10 @@ class Payload {
 
 /// What tools and traces show of a range besides its name.
 struct RangeOptions {
-  std::optional<Color> color;
-  std::string_view category;  ///< in traces "annotation" without one
-  std::optional<Payload> payload;
-  std::optional<std::string_view> domain;  ///< without one "gpuprof"; "" is NVTX's own
+  std::optional<Color> color{};
+  std::string_view category{};  ///< in traces "annotation" without one
+  std::optional<Payload> payload{};
+  std::optional<std::string_view> domain{};  ///< without one "gpuprof"; "" is NVTX's own
 };
 
 class CatalogRange;
@@ -70,7 +70,8 @@ class RangeOfName;
 ///
 /// Where nobody listens it costs two loads of atomics. Never throws. It must end on the thread that
 /// it began on, in the reverse order of others, as variables of blocks do; across threads, use
-/// range_start() and range_end(). A name that is empty or has a NUL shows nothing, with one warning.
+/// range_start() and range_end(). A name that is empty or has a NUL shows nothing, with one
+/// warning.
 class annotate {
  public:
   [[nodiscard]] explicit annotate(std::string_view name) noexcept : annotate(name, {}) {}

@@ -7,6 +7,7 @@
 #include "gpuprof/capture_pool.hpp"
 #include "gpuprof/catalog.hpp"
 #include "gpuprof/clock.hpp"
+#include "gpuprof/device.hpp"
 #include "gpuprof/device_scalar.hpp"
 #include "gpuprof/error.hpp"
 #include "gpuprof/graph.hpp"

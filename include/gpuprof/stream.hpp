@@ -10,7 +10,8 @@ struct CUstream_st;  // what cudaStream_t and CUstream point to
 
 namespace gpuprof {
 
-/// A CUDA stream's handle. Does not own the stream; nothing here uses it, so any stream may be named.
+/// A CUDA stream's handle. Does not own the stream; nothing here uses it, so any stream may be
+/// named.
 ///
 /// Everything that converts to `cudaStream_t` converts to it: a `cudaStream_t`, a `CUstream`, a
 /// `c10::cuda::CUDAStream`, a `rmm::cuda_stream_view`.

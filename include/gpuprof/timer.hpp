@@ -80,7 +80,8 @@ class timer {
 /// throws.
 class Timer {
  public:
-  /// @throws Error with ErrorKind::kUnavailable for Clock::kCuda without a usable driver and device.
+  /// @throws Error with ErrorKind::kUnavailable for Clock::kCuda without a usable driver and
+  /// device.
   explicit Timer(Clock clock = Clock::kAuto);
   explicit Timer(Stream stream);
   Timer(Timer&&) noexcept;

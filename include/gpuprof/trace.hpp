@@ -14,7 +14,9 @@ class TraceArgs {
  public:
   TraceArgs() = default;
   TraceArgs& add(std::string_view key, std::string_view text);
-  TraceArgs& add(std::string_view key, const char* text) { return add(key, std::string_view(text)); }
+  TraceArgs& add(std::string_view key, const char* text) {
+    return add(key, std::string_view(text));
+  }
   /// A number that is not finite becomes the text "nan", "inf" or "-inf".
   TraceArgs& add(std::string_view key, double value);
   TraceArgs& add(std::string_view key, std::int64_t value);
@@ -50,14 +52,14 @@ struct TraceState {
 
 /// A trace file that is being written, from its construction to close().
 ///
-/// It is Chrome trace JSON, strict, as Perfetto and chrome://tracing read it. While it is open it is
-/// `PATH.part`, which loads at any moment; closing makes it `PATH`. Scopes are on the track of their
-/// host thread and, at the time at which the GPU ran them, on a track of their stream. One thread of
-/// gpuprof's own writes all open traces.
+/// It is Chrome trace JSON, strict, as Perfetto and chrome://tracing read it. While it is open it
+/// is `PATH.part`, which loads at any moment; closing makes it `PATH`. Scopes are on the track of
+/// their host thread and, at the time at which the GPU ran them, on a track of their stream. One
+/// thread of gpuprof's own writes all open traces.
 ///
-/// Times are nanoseconds of the host's monotonic clock, see now_ns(). All methods may be called from
-/// any thread; those that write events never throw for the file's sake: a failure to write becomes
-/// one warning and ends the trace. In a forked child the parent's writer does nothing.
+/// Times are nanoseconds of the host's monotonic clock, see now_ns(). All methods may be called
+/// from any thread; those that write events never throw for the file's sake: a failure to write
+/// becomes one warning and ends the trace. In a forked child the parent's writer does nothing.
 class TraceWriter {
  public:
   /// @throws std::invalid_argument for an empty path or one that ends in ".gz", which needs the
@@ -83,8 +85,8 @@ class TraceWriter {
                std::int64_t at_ns = 0, const TraceArgs& args = {});
   /// The value of a counter from now or `at_ns` on. One that is not finite leaves a gap.
   void counter(std::string_view name, double value, std::int64_t at_ns = 0);
-  /// The ends of an arrow between slices: one start, any steps, one end, each inside a slice, joined
-  /// by an id below 2^40. @throws std::invalid_argument for a larger id.
+  /// The ends of an arrow between slices: one start, any steps, one end, each inside a slice,
+  /// joined by an id below 2^40. @throws std::invalid_argument for a larger id.
   void flow_start(std::uint64_t id, std::string_view name = "flow", unsigned tid = 0);
   void flow_step(std::uint64_t id, std::string_view name = "flow", unsigned tid = 0);
   void flow_end(std::uint64_t id, std::string_view name = "flow", unsigned tid = 0);

@@ -329,6 +329,13 @@ class _Capture:
     @property
     def num_nodes(self) -> int | None: ...
 
+class _CaptureFacts:
+    def __init__(self, name: str | None, mode: str | None, num_nodes: typing.SupportsInt |
+        typing.SupportsIndex | None, last_kernel: str | None, log:
+        collections.abc.Sequence[tuple[bool, str]] | None, op: str | None, where: str | None,
+        stream: typing.SupportsInt | typing.SupportsIndex | None) -> None: ...
+    def __reduce__(self) -> str | tuple[typing.Any, ...]: ...
+
 class _LaunchOrder:
     def __init__(self) -> None: ...
     def __reduce__(self) -> str | tuple[typing.Any, ...]: ...
@@ -671,6 +678,12 @@ def _cupti_stop(release: bool = True, timeout_s: float = 60.0) -> dict[str, typi
 
 def _current_stream() -> tuple[int, int, bool]:
     """(handle, device, whether a framework is there) of the stream that None stands for."""
+
+def _diagnose(code: typing.SupportsInt | typing.SupportsIndex, call: str, detail: str, facts:
+    _CaptureFacts) -> tuple[int, str | None, str | None, str]:
+    """(code, first refused call, hint, text) of an error of a capture."""
+
+def _diagnosis_note(facts: _CaptureFacts) -> str: ...
 
 def _drain() -> None:
     """Count what is finished; does not wait."""

@@ -112,7 +112,7 @@ void CapturedGraph::State::launch(std::uintptr_t on) {
     }
   }
   if (cleared) {
-    driver::warn("the graph" + (name.empty() ? "" : " " + graph_text::quoted(name)) +
+    driver::warn("gpuprof: the graph" + (name.empty() ? "" : " " + graph_text::quoted(name)) +
                  " is launched after the buffers of its pool were dropped with clear_buffers(): if "
                  "it used one of them, it now reads and writes memory that may be somebody else's");
   }

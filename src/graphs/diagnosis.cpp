@@ -119,7 +119,7 @@ bool starts_with(std::string_view text, std::string_view beginning) noexcept {
   return text.substr(0, beginning.size()) == beginning;
 }
 
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+bool is_decimal(char c) noexcept { return c >= '0' && c <= '9'; }
 bool is_word(char c) noexcept {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
@@ -156,7 +156,7 @@ std::optional<Refusal> refusal_in(std::string_view text) {
     std::string_view rest = text.substr(at + kReturning.size());
     Refusal found;
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), found.code);
-    if (error != std::errc{} || !is_digit(rest.front())) continue;
+    if (error != std::errc{} || !is_decimal(rest.front())) continue;
     rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
     if (!starts_with(rest, " (")) continue;
     found.name = word_at(rest, 2);
@@ -203,15 +203,15 @@ std::string hint_of(int code, const std::optional<Refusal>& refusal, const Captu
 std::string short_kernel(const std::string& kernel) {
   const bool nested = starts_with(kernel, "_ZN");
   std::size_t at = nested ? 3 : 2;
-  if (!starts_with(kernel, "_Z") || at >= kernel.size() || !is_digit(kernel[at])) {
+  if (!starts_with(kernel, "_Z") || at >= kernel.size() || !is_decimal(kernel[at])) {
     if (kernel.size() <= kLongestKernel) return kernel;
     return kernel.substr(0, kLongestKernel - 3) + "...";
   }
   std::string name;
-  while (at < kernel.size() && is_digit(kernel[at])) {
+  while (at < kernel.size() && is_decimal(kernel[at])) {
     std::size_t size = 0;
     std::size_t digits = 0;
-    while (digits < 3 && at < kernel.size() && is_digit(kernel[at])) {
+    while (digits < 3 && at < kernel.size() && is_decimal(kernel[at])) {
       size = 10 * size + static_cast<std::size_t>(kernel[at] - '0');
       ++digits;
       ++at;

@@ -46,7 +46,7 @@ MAY_INCLUDE = {
     "timing": {"driver"},
     "nvtx": {"driver"},
     "trace": {"driver"},
-    "graphs": {"timing", "driver"},
+    "graphs": {"timing", "driver", "gpuprof"},
     "cupti": {"driver"},
     "ranges": {"timing", "trace", "driver"},
     "api": {"gpuprof", "ranges", "graphs", "timing", "nvtx", "trace", "driver"},

@@ -1,4 +1,4 @@
-"""Why a capture broke, as an error of Python's: the core reads the driver's log and finds the words.
+"""Why a capture broke, as an error of Python: the core reads the driver's log and has the words.
 
 Ending a broken capture only reports that something failed earlier. The cause is in the driver's log
 (CUDA 12.9 and later), which has lines of all threads.

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <cstdlib>
 #include <initializer_list>
 #include <memory>
 #include <utility>
