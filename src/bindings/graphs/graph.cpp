@@ -228,9 +228,10 @@ class PyGraph {
     LaunchResult begun = LaunchResult::kLaunched;
     without_gil([&] { begun = graph_->begin_external_launch(request); });
     if (begun != LaunchResult::kLaunched) return begun;
-    static PyObject* name = interned("_replay_by_framework");
+    static Interned name("_replay_by_framework");
     PyObject* handle = PyLong_FromUnsignedLongLong(on.handle);
-    PyObject* done = PyObject_CallMethodObjArgs(self, name, handle, nullptr);
+    PyObject* done = BindingsLock::without(
+        [&] { return PyObject_CallMethodObjArgs(self, name, handle, nullptr); });
     Py_XDECREF(handle);
     Py_XDECREF(done);
     const bool launched = done != nullptr;

@@ -20,12 +20,13 @@ namespace py = pybind11;
 
 namespace {
 
-// A module, only if somebody imported it already. Borrowed, or null.
+// A module, only if somebody imported it already. A new reference, or null.
 PyObject* imported(PyObject* name) {
   PyObject* modules = PyImport_GetModuleDict();
-  PyObject* module = modules != nullptr ? PyDict_GetItemWithError(modules, name) : nullptr;
+  PyObject* module = modules != nullptr ? dict_item(modules, name) : nullptr;
   PyErr_Clear();
-  return module != Py_None ? module : nullptr;
+  if (module == Py_None) Py_CLEAR(module);
+  return module;
 }
 
 // The functions of torch that a scope calls. Found once torch has initialised CUDA; kept for good.
@@ -33,9 +34,12 @@ class Torch {
  public:
   [[nodiscard]] bool ready() {
     if (raw_stream_ != nullptr) return true;
-    static PyObject* name = interned("torch");
+    static Interned name("torch");
     PyObject* torch = imported(name);
-    return torch != nullptr && find(torch);
+    if (torch == nullptr) return false;
+    const bool found = find(torch);
+    Py_DECREF(torch);
+    return found;
   }
 
   // Torch's current device. -1 on failure.
@@ -120,14 +124,9 @@ PyObject* cupy_getter(PyObject* cupy) {
   return getter;
 }
 
-// CuPy's current stream, 0 if CuPy is not imported.
-std::uintptr_t cupy_stream(bool& is_there, PyObject** owner) {
-  static PyObject* name = interned("cupy");
-  PyObject* cupy = imported(name);
-  if (cupy == nullptr) return 0;
-  is_there = true;
+std::uintptr_t stream_of_cupy(PyObject* cupy, PyObject** owner) {
   try {
-    static PyObject* ptr = interned("ptr");
+    static Interned ptr("ptr");
     const auto stream = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(cupy_getter(cupy)));
     if (!stream) throw py::error_already_set();
     const auto value = py::reinterpret_steal<py::object>(PyObject_GetAttr(stream.ptr(), ptr));
@@ -139,6 +138,17 @@ std::uintptr_t cupy_stream(bool& is_there, PyObject** owner) {
     PyErr_Clear();
     return 0;
   }
+}
+
+// CuPy's current stream, 0 if CuPy is not imported.
+std::uintptr_t cupy_stream(bool& is_there, PyObject** owner) {
+  static Interned name("cupy");
+  PyObject* cupy = imported(name);
+  if (cupy == nullptr) return 0;
+  is_there = true;
+  const std::uintptr_t handle = stream_of_cupy(cupy, owner);
+  Py_DECREF(cupy);
+  return handle;
 }
 
 // An int, or what converts to one without loss, such as NumPy's integers. No bool.

@@ -8,6 +8,7 @@
 #include <optional>
 #include "graphs/capture.hpp"
 #include "graphs/captured_graph.hpp"
+#include "bindings/python/errors.hpp"
 
 namespace gpuprof::bindings {
 
@@ -68,8 +69,10 @@ void drain_kept_soon() noexcept {
   // Refused where many calls wait already: the next drain finds the same.
   Py_AddPendingCall(
       [](void* /*unused*/) {
-        drain_kept();
-        return 0;
+        return guarded(-1, [] {
+          drain_kept();
+          return 0;
+        });
       },
       nullptr);
 }
@@ -86,13 +89,15 @@ PyObject* on_collection(PyObject* /*unused*/, PyObject* arguments) {
   const char* phase = nullptr;
   PyObject* info = nullptr;
   if (PyArg_ParseTuple(arguments, "sO", &phase, &info) == 0) return nullptr;
-  collecting = phase[2] == 'a';  // "start", not "stop"
-  if (!collecting) {
-    relaxed.reset();
-  } else if (asking > 0) {
-    relaxed.emplace();
-  }
-  Py_RETURN_NONE;
+  return guarded<PyObject*>(nullptr, [&] {
+    collecting = phase[2] == 'a';  // "start", not "stop"
+    if (!collecting) {
+      relaxed.reset();
+    } else if (asking > 0) {
+      relaxed.emplace();
+    }
+    return Py_NewRef(Py_None);
+  });
 }
 
 PyMethodDef definition{"_on_collection", &on_collection, METH_VARARGS, nullptr};
@@ -114,8 +119,10 @@ void install() {
   installed = true;
 }
 
-// Not inside a collection, which goes through the list.
+// Not inside a collection, which goes through the list. Without an interpreter lock another thread
+// may collect at any moment: there it stays, and does nothing.
 void uninstall() noexcept {
+#ifndef Py_GIL_DISABLED
   if (!installed || collecting) return;
   PyObject* list = callbacks();
   for (Py_ssize_t i = PyList_GET_SIZE(list) - 1; i >= 0; --i) {
@@ -123,6 +130,7 @@ void uninstall() noexcept {
   }
   PyErr_Clear();
   installed = false;
+#endif
 }
 
 }  // namespace

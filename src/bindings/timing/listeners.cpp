@@ -66,7 +66,9 @@ bool hand_on(SampleQueue& queue, py::handle function) {
     samples = {};
     if (!is_empty) {
       const InsideListeners inside;
-      done = list != nullptr ? PyObject_CallOneArg(function.ptr(), list) : nullptr;
+      done = BindingsLock::without([&]() -> PyObject* {
+        return list != nullptr ? PyObject_CallOneArg(function.ptr(), list) : nullptr;
+      });
       Py_XDECREF(list);
       if (done != nullptr) Py_DECREF(done);
     }
