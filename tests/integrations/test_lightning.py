@@ -129,7 +129,7 @@ def test_manual_optimization_and_workers(lightning: Any, torch: Any, tmp_path: P
     module = lightning_module(lightning)
     module.automatic_optimization = False
 
-    def training_step(batch: Any, _index: int) -> None:
+    def training_step(batch: Any, batch_idx: int) -> None:
         optimizer = module.optimizers()
         for _ in range(2):
             optimizer.zero_grad()

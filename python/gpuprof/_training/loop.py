@@ -6,6 +6,7 @@ with the one around it, and at the end of the training at the latest.
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 import weakref
@@ -143,15 +144,29 @@ class TrainingLoop:
         `evaluation` is the scope around a call in evaluation mode that no other scope is around.
         """
         is_compiling = loaded.torch().compiler.is_compiling
+        inner = 0  # calls inside of one: of the same model, or of another that is watched
+        handled: BaseException | None = None  # an exception around the call, which is not its own
 
         def before(*_arguments: Any) -> None:
-            if not is_compiling():
-                is_alone = evaluation and not self._open and not model.training
-                self.enter(*([evaluation, "forward"] if is_alone else ["forward"]))
+            nonlocal inner, handled
+            if is_compiling() or not self.is_on:
+                return
+            if "forward" in self._open:
+                inner += 1
+                return
+            inner, handled = 0, sys.exc_info()[1]
+            is_alone = evaluation and not self._open and not model.training
+            self.enter(*([evaluation, "forward"] if is_alone else ["forward"]))
 
         def after(*_arguments: Any) -> None:
-            if not is_compiling():
-                self.leave("forward")
+            nonlocal inner
+            if is_compiling() or not self.is_on:
+                return
+            if inner:
+                inner -= 1
+                return
+            error = sys.exc_info()[1]
+            self.leave("forward", None if error is handled else error)
 
         self._undo.append(model.register_forward_pre_hook(before, prepend=True).remove)
         self._undo.append(model.register_forward_hook(after, always_call=True).remove)
