@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.test_docs import PAGES, check_scripts, name_of
+from tests.support.processes import check_python
 
 MODULES = {"jax": "JAX", "ray": "Ray"}
 
@@ -35,3 +36,11 @@ def test_marked_scripts_run_and_print_what_the_page_shows(module: str, page: Pat
 def test_there_are_scripts() -> None:
     assert {module for module, _ in scripts()} == MODULES.keys()
     assert name_of(scripts()[0][1]) == "docs/integrations/jax.md"
+
+
+def test_importing_an_integration_imports_no_library() -> None:
+    check_python("""
+import sys
+import gpuprof.integrations.decode, gpuprof.integrations.jax, gpuprof.integrations.ray
+assert not {"cupy", "jax", "numba", "ray", "torch"} & {*sys.modules}
+""")
