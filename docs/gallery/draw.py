@@ -2,7 +2,6 @@
 
     python docs/gallery/draw.py [NAME ...]
 
-- kernels.svg: a trace that benchmarks/kernels_attribution.py wrote on an H200,
 - graph.svg: the nodes of a graph, as tests/docs/test_gallery.py captures them on the driver of the
   tests; it needs Graphviz,
 - compare.svg: a result of gpuprof.compare, and history.svg: a history of gpuprof history --json,
@@ -12,7 +11,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import shutil
 import subprocess
@@ -30,15 +28,6 @@ from gpuprof._results.figures import figures
 
 HERE = Path(__file__).resolve().parent
 IMAGES = HERE.parent / "images"
-_KERNELS_US = 220.0
-
-
-def kernels() -> str:
-    """Return host, scopes and kernels over time."""
-    sys.path.insert(0, str(HERE.parents[1] / "benchmarks"))
-    picture = importlib.import_module("trace_picture")
-    slices = picture.read(HERE / "kernels.json.gz")
-    return str(picture.draw(slices, *picture.window(slices, "serve", -1, _KERNELS_US)))
 
 
 def graph_dot() -> str:
@@ -91,7 +80,6 @@ def history() -> str:
 
 
 PICTURES: dict[str, Callable[[], str]] = {
-    "kernels.svg": kernels,
     "graph.svg": graph,
     "compare.svg": compare,
     "history.svg": history,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+from functools import cache
 
 import pytest
 
-from gpuprof._cli import main
-from tests.docs.examples import ROOT
+from tests.docs.examples import ROOT, run
 from tests.docs.names import wrong_names
 
 PAGE = (ROOT / "docs" / "coming_from.md").read_text(encoding="utf-8")
@@ -40,12 +40,18 @@ def problem(code: str) -> str | None:
     return ", ".join(wrong) or None
 
 
+@cache
+def help_of(*command: str) -> str | None:
+    """Return the words of a command's help, None for what is no command."""
+    done = run("-m", "gpuprof", *command, "--help")
+    return done.stdout if done.returncode == 0 else None
+
+
 def is_command(code: str) -> bool:
-    try:
-        main._parser().parse_args(shlex.split(code)[1:])
-    except SystemExit:
-        return False
-    return True
+    words = shlex.split(code)[1:]
+    shown = help_of(*words[: 2 if words[0] == "trace" else 1])
+    options = [word for word in words if word.startswith("-")]
+    return shown is not None and all(re.search(rf"{each}\b", shown) for each in options)
 
 
 def test_every_tool_has_a_table_and_says_what_is_missing() -> None:

@@ -146,6 +146,17 @@ def test_the_map_for_contributors_names_files_that_exist() -> None:
     assert not {name for name in named if not (ROOT / name).exists()}
 
 
+def test_the_page_on_dependencies_names_files_and_extras_that_are_there() -> None:
+    text = (ROOT / "docs" / "design" / "dependencies.md").read_text(encoding="utf-8")
+    files = set(re.findall(r"`((?:src|python)/[\w/]+\.\w+)`", text))
+    assert len(files) > 12
+    assert not {name for name in files if not (ROOT / name).is_file()}
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    extras = set(re.findall(r"as the extra `(\w+)`", text))
+    assert extras
+    assert not {extra for extra in extras if not re.search(rf"^{extra} = \[", project, re.M)}
+
+
 def test_the_map_for_contributors_has_a_line_for_each_package() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     packages = {f"src/{path.name}/" for path in (ROOT / "src").iterdir() if path.is_dir()}
