@@ -1,5 +1,5 @@
-# The tests with JAX and Ray, in an environment of their own beside .venv's packages: both are
-# large, and Ray's own dependencies are pinned by nobody here.
+# The tests with JAX and Ray, in an environment of their own beside .venv's packages, because both
+# are large and bring other packages along.
 source .ci/common.sh
 
 python=.venv/bin/python

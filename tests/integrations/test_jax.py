@@ -78,11 +78,13 @@ assert step.__name__ == "step" and step.__wrapped__.lower(x) is not None
 row = gpuprof.stats()["step"]
 assert (row.clock, row.time.count) == ("jax", 2)
 
-@timer()
-def named(x):
-    return x
-named(1.0)
-assert "named" in gpuprof.stats()
+class Model:
+    @timer()
+    def call(self, x, how="plain"):
+        return x
+
+assert Model().call(y, how="other") is y
+assert gpuprof.stats()["Model.call"].time.count == 1
 """)
 
 

@@ -27,7 +27,10 @@ def mark(module: str) -> str:
 
 
 @pytest.mark.parametrize(("module", "page"), scripts(), ids=lambda value: str(value).split("/")[-1])
-def test_marked_scripts_run_and_print_what_the_page_shows(module: str, page: Path) -> None:
+def test_marked_scripts_run_and_print_what_the_page_shows(
+    module: str, page: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # else Ray writes a token into the home folder
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"{MODULES[module]} is not installed")
     check_scripts(page, mark(module))
