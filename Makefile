@@ -29,7 +29,7 @@ lint:
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
-	find src tests benchmarks -name '*.cpp' -o -name '*.hpp' -o -name '*.h' | \
+	find include src tests benchmarks docs -name '*.cpp' -o -name '*.hpp' -o -name '*.h' | \
 	  xargs clang-format --dry-run -Werror
 
 gpu-build:

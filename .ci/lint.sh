@@ -17,7 +17,7 @@ tidy() {
     xargs -P 2 -n 1 clang-tidy -p "$CI_OUT/lint" --quiet 2>/dev/null
 }
 
-mapfile -t sources < <(find src tests benchmarks -name '*.cpp' -o -name '*.hpp' -o -name '*.h')
+mapfile -t sources < <(find include src tests benchmarks docs -name '*.cpp' -o -name '*.hpp' -o -name '*.h')
 
 folders=(python src tests benchmarks docs .ci)
 check 'ruff check' ruff check --quiet "${folders[@]}"

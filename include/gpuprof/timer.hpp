@@ -30,8 +30,9 @@ namespace gpuprof {
 /// }
 /// @endcode
 ///
-/// Construction records an event in the stream, destruction another one; neither waits, and after
-/// the first time on a thread neither allocates. The GPU time between both is added to the
+/// Construction records an event in the stream, destruction another one; neither waits, and once
+/// their thread has timed something neither allocates. (The statistics do, for a time that falls
+/// into a new bin of their histogram.) The GPU time between both is added to the
 /// statistics of the scope's path once the GPU has come to it. Scopes nest within a thread; a new
 /// thread starts without any. A body that ends with an exception is counted as failed.
 ///

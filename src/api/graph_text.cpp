@@ -62,9 +62,11 @@ std::size_t offset_of(std::string_view text, std::size_t character) noexcept {
   return at;
 }
 
-std::string replaced(std::string text, std::string_view what) {
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what)) {
-    text.erase(at, what.size());
+// Anonymous namespaces without their parentheses, which would end the name.
+std::string with_short_anonymous(std::string text) {
+  constexpr std::string_view kLong = "(anonymous namespace)";
+  for (std::size_t at = text.find(kLong); at != std::string::npos; at = text.find(kLong, at)) {
+    text.replace(at, kLong.size(), "{anonymous}");
   }
   return text;
 }
@@ -263,8 +265,7 @@ std::string cut(std::string_view text, std::size_t most) {
 
 std::string short_name(const std::string& name) {
   const std::string plain = shown(name);
-  std::string bare =
-      without_types(replaced(replaced(plain, "(anonymous namespace)"), "{anonymous}"));
+  const std::string bare = without_types(with_short_anonymous(plain));
   return cut(bare.empty() ? plain : bare, kMaxName);
 }
 

@@ -5,24 +5,22 @@
 #include <iostream>
 #include <stdexcept>
 
-namespace {
-
 constexpr int kCount = 1 << 20;
 constexpr int kThreads = 256;
 constexpr int kBlocks = kCount / kThreads;
 
-void check(cudaError_t result) {
-  if (result != cudaSuccess) throw std::runtime_error(cudaGetErrorString(result));
-}
-
-__global__ void fill(float* x, float value) {
-  x[blockIdx.x * blockDim.x + threadIdx.x] = value;
-}
+__global__ void fill(float* x, float value) { x[blockIdx.x * blockDim.x + threadIdx.x] = value; }
 
 // Reads the factor from device memory: an argument would stay as it was at the capture.
 __global__ void saxpy(const float* factor, const float* x, float* y) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   y[i] += *factor * x[i];
+}
+
+namespace {
+
+void check(cudaError_t result) {
+  if (result != cudaSuccess) throw std::runtime_error(cudaGetErrorString(result));
 }
 
 void step(cudaStream_t stream, const gpuprof::DeviceScalar<float>& factor, float* x, float* y) {

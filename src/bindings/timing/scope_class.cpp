@@ -219,7 +219,6 @@ Examples
 True
 )"};
 
-
 std::string describe_scope(const Scope& scope) {
   std::string text = "<gpuprof.timer";
   // The path of the name at the root is the name, cut to what an output may hold.

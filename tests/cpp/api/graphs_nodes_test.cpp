@@ -46,7 +46,7 @@ TEST(PublicNodes, KernelsAreNamedInTheOrderInWhichTheyCanRun) {
 
 TEST(PublicNodes, AKernelIsShownByWhatTellsItFromOthers) {
   EXPECT_EQ(to_string(node(0, "void at::add<float, 4>(float*, int)")), "node 0 at::add<...>");
-  EXPECT_EQ(to_string(node(0, "(anonymous namespace)::f(int)")), "node 0 ::f");
+  EXPECT_EQ(to_string(node(0, "(anonymous namespace)::f(int)")), "node 0 {anonymous}::f");
   EXPECT_EQ(to_string(node(0, "f::{lambda(int)#1}::operator()(int) const")),
             "node 0 f::{lambda(int)#1}::operator");
   EXPECT_EQ(to_string(node(0, "(weird)")), "node 0 (weird)");

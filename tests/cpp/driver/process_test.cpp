@@ -16,19 +16,18 @@
 
 #include "driver/cuda_table.hpp"
 #include "driver/process.hpp"
+#include "support/allocations.hpp"
 #include "support/driver_errors.hpp"
 #include "support/fake.hpp"
 #include "support/own_process.hpp"
 #include "timing/cuda_contexts.hpp"
 
-namespace {
-std::atomic<std::uint64_t> allocations{0};
-}  // namespace
+std::atomic<std::uint64_t> gpuprof::tests::allocations{0};
 
 // Counts. All forms that the tests reach, because a sanitizer has its own for those that are not
 // here.
 [[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
-  ++allocations;
+  ++gpuprof::tests::allocations;
   return std::malloc(bytes);
 }
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
