@@ -92,6 +92,7 @@ class ByHand:
     """A graph of torch's for each batch size, with static inputs that each call fills."""
 
     def __init__(self, module: nn.Module, samples: Arguments) -> None:
+        self._module = module  # whose weights the graphs read
         self._inputs = tuple(each.clone() for each in samples)
         self._graphs: dict[int, tuple[Any, torch.Tensor]] = {}
         pool = torch.cuda.graph_pool_handle()

@@ -68,8 +68,14 @@ void harden_classes(const py::module_& module) {
 }  // namespace
 }  // namespace gpuprof::bindings
 
+#ifdef GPUPROF_FREE_THREADED
+#define GPUPROF_GIL pybind11::mod_gil_not_used()
+#else
+#define GPUPROF_GIL pybind11::mod_gil_used()
+#endif
+
 // The module's own entry point is below: this one is for the main interpreter only.
-PYBIND11_MODULE(_core_main, module, pybind11::mod_gil_not_used()) {
+PYBIND11_MODULE(_core_main, module, GPUPROF_GIL) {
   using namespace gpuprof::bindings;
   // From Python 3.13 on the entry point runs in the main interpreter also for a subinterpreter.
   if (!is_main_interpreter()) throw py::import_error(kMainOnly);

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import sysconfig
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,6 @@ from tests.support.captures import captured
 from tests.support.processes import check_python
 from tests.support.threads import PATIENCE_S, in_threads
 
-FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 pytestmark = pytest.mark.threads
 
 
@@ -50,12 +48,6 @@ def then_stop(stop: threading.Event, work: Callable[[], object]) -> Callable[[],
             stop.set()
 
     return run
-
-
-@pytest.mark.skipif(not FREE_THREADED, reason="another Python build")
-def test_the_import_leaves_the_interpreter_lock_off() -> None:
-    code = "import gpuprof, sys; gpuprof.timer('a'); print(sys._is_gil_enabled())"
-    assert check_python(code).strip() == "False"
 
 
 def test_functions_decorated_once_are_called_by_many_threads() -> None:
@@ -349,5 +341,3 @@ def test_a_process_forks_while_others_time() -> None:
             thread.join()
         """
     )
-
-

@@ -318,7 +318,8 @@ PyObject* CacheEntry::run(CallBuffers& buffers) {
   std::vector<PyObject*> given{self};
   given.reserve(1 + buffers.arrays.size());
   for (const CallArray& array : buffers.arrays) given.push_back(array.object);
-  PyObject* made = BindingsLock::without([&] { return PyObject_Vectorcall(spec_.apply.ptr(), given.data(), given.size(), nullptr); });
+  PyObject* made = BindingsLock::without(
+      [&] { return PyObject_Vectorcall(spec_.apply.ptr(), given.data(), given.size(), nullptr); });
   Py_DECREF(self);
   if (made == nullptr) throw py::error_already_set();
   buffers.owned.push_back(made);

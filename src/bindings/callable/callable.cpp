@@ -229,8 +229,8 @@ PyObject* get_entries(PyObject* self, void* /*closure*/) {
 }
 
 PyObject* get_hits(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(
-      nullptr, [&] { return PyLong_FromUnsignedLongLong(call_object(self).hits); });
+  return guarded<PyObject*>(nullptr,
+                            [&] { return PyLong_FromUnsignedLongLong(call_object(self).hits); });
 }
 
 PyGetSetDef call_getset[] = {

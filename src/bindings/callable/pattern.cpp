@@ -238,8 +238,8 @@ bool Pattern::matches_sequence(PyObject* value, const std::vector<ArraySpec>& sp
   }
   for (std::size_t i = 0; i < children_.size(); ++i) {
     const auto index = static_cast<Py_ssize_t>(i);
-    PyObject* item = kind_ == Kind::kTuple ? Py_NewRef(PyTuple_GET_ITEM(value, index))
-                                           : list_item(value, index);
+    PyObject* item =
+        kind_ == Kind::kTuple ? Py_NewRef(PyTuple_GET_ITEM(value, index)) : list_item(value, index);
     if (item == nullptr) return false;  // a comparison may run code that makes a list shorter
     const bool same = children_[i].matches(item, specs, arrays);
     Py_DECREF(item);

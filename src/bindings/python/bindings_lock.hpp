@@ -49,7 +49,8 @@ class BindingsLock {
     taken_ = false;
   }
 
-  // Runs `work`, Python code of any length, without the lock that this thread has. It may not throw.
+  // Runs `work`, Python code of any length, without the lock that this thread has. It may not
+  // throw.
   template <typename Work>
   static auto without(Work&& work) {
     BindingsLock* held = innermost;

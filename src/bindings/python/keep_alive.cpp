@@ -6,9 +6,9 @@
 
 #include <pybind11/pybind11.h>
 #include <optional>
+#include "bindings/python/errors.hpp"
 #include "graphs/capture.hpp"
 #include "graphs/captured_graph.hpp"
-#include "bindings/python/errors.hpp"
 
 namespace gpuprof::bindings {
 

@@ -140,7 +140,8 @@ PyObject* get_host_ms(PyObject* self, void* /*closure*/) {
 }
 
 PyObject* get_host_begin(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(nullptr, [&] { return PyLong_FromLongLong(sample_of(self).host_begin); });
+  return guarded<PyObject*>(nullptr,
+                            [&] { return PyLong_FromLongLong(sample_of(self).host_begin); });
 }
 
 PyObject* get_host_end(PyObject* self, void* /*closure*/) {
@@ -148,7 +149,8 @@ PyObject* get_host_end(PyObject* self, void* /*closure*/) {
 }
 
 PyObject* get_thread_id(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(nullptr, [&] { return PyLong_FromUnsignedLong(sample_of(self).thread); });
+  return guarded<PyObject*>(nullptr,
+                            [&] { return PyLong_FromUnsignedLong(sample_of(self).thread); });
 }
 
 PyObject* get_path(PyObject* self, void* /*closure*/) {
@@ -168,7 +170,8 @@ PyObject* get_clock(PyObject* self, void* /*closure*/) {
 }
 
 PyObject* get_stream(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(nullptr, [&] { return PyLong_FromUnsignedLongLong(sample_of(self).stream); });
+  return guarded<PyObject*>(nullptr,
+                            [&] { return PyLong_FromUnsignedLongLong(sample_of(self).stream); });
 }
 
 PyObject* get_failed(PyObject* self, void* /*closure*/) {
@@ -184,10 +187,13 @@ PyObject* get_is(PyObject* self, void* /*closure*/) {
 }
 
 PyObject* get_cuda_started(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(nullptr, [&] { return PyBool_FromLong(sample_of(self).device_started); });
+  return guarded<PyObject*>(nullptr,
+                            [&] { return PyBool_FromLong(sample_of(self).device_started); });
 }
 
-PyObject* get_work(PyObject* self, void* closure) { return guarded<PyObject*>(nullptr, [&] { return get_amount(sample_of(self), closure); }); }
+PyObject* get_work(PyObject* self, void* closure) {
+  return guarded<PyObject*>(nullptr, [&] { return get_amount(sample_of(self), closure); });
+}
 
 int set_work(PyObject* self, PyObject* value, void* closure) {
   return set_amount(sample_of(self), value, closure);

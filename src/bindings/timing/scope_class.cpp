@@ -281,8 +281,8 @@ void bind_pauses(py::module_& module) {
       [](const py::function& work, const py::args& arguments) {
         // In one call, so that no interrupt can come between the pause and its end.
         const Pause pause;
-        PyObject* result = BindingsLock::without(
-            [&] { return PyObject_CallObject(work.ptr(), arguments.ptr()); });
+        PyObject* result =
+            BindingsLock::without([&] { return PyObject_CallObject(work.ptr(), arguments.ptr()); });
         if (result == nullptr) throw py::error_already_set();
         return py::reinterpret_steal<py::object>(result);
       },
