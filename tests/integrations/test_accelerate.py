@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,27 @@ def test_an_exception_ends_the_scopes_and_is_the_programs(accelerate: Any, torch
     assert raised.value is error
     assert failed() == {"train_step", "train_step/forward"}
     assert_nothing_is_left()
+
+
+def test_a_forked_child_is_not_measured(accelerate: Any, torch: Any, tmp_path: Path) -> None:
+    accelerator, model, *_ = prepared(accelerate, torch)
+    with integration.measure(accelerator, tmp_path / "run.json", table=False) as run:
+        with run.step():
+            model(torch.ones(1, 4))
+        before = rows()
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                with run.step():
+                    model(torch.ones(1, 4))
+                run.__exit__(None, None, None)
+                status = int(run.stats is not None or rows() != before)
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+    assert rows() == before == {"train_step": 1, "train_step/forward": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
 
 
 def test_two_ranks_are_one_table_and_one_trace(accelerate: Any, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ with the one around it, and at the end of the training at the latest.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import warnings
@@ -32,8 +33,6 @@ from gpuprof._trace.writer import TraceWriter
 from gpuprof.errors import GpuprofError
 
 if TYPE_CHECKING:
-    import os
-
     from gpuprof._distributed.ranks import RankStats
     from gpuprof._timing.stats import Stats
 
@@ -81,6 +80,7 @@ class TrainingLoop:
         self._undo: list[Callable[[], object]] = []
         self._trace: RankTrace | TraceWindows | TraceWriter | None = None
         self._thread: int | None = None
+        self._process = 0  # a forked worker has the same thread
         if self._path is not None:
             has_windows = self._schedule is not None
             trace_path.expand(trace_path.with_number(self._path, 1) if has_windows else self._path)
@@ -91,7 +91,7 @@ class TrainingLoop:
     @property
     def is_on(self) -> bool:
         """Whether this thread's training is being measured."""
-        return self._thread == threading.get_ident()
+        return self._thread == threading.get_ident() and self._process == os.getpid()
 
     def begin(self, model: Any, training: Any, *, parts: bool = False) -> None:
         """Begin to measure the training of a model, and the waits for its batches.
@@ -101,7 +101,10 @@ class TrainingLoop:
         A second loop for the same `training` stays off, with a warning. What an earlier one for the
         model has left open, because nobody told of its end, is closed.
         """
-        loop, known = _loops.get(model, (None, None))
+        try:
+            loop, known = _loops.get(model, (None, None))
+        except TypeError:  # it has no hash: two loops for it are not noticed
+            model, loop, known = self, None, None
         if loop is not None and known is not None and known() is training:
             if loop is not self:
                 self._warn(f"{self.what} is there twice, and one of them measures this training")
@@ -111,7 +114,7 @@ class TrainingLoop:
         if _core._is_set("GPUPROF_DISABLE"):
             return
         self.stats = None
-        self._thread = threading.get_ident()
+        self._thread, self._process = threading.get_ident(), os.getpid()
         _loops[model] = self, weakref.ref(training)
         self._undo.append(lambda: _loops.pop(model, None))
         try:
@@ -216,6 +219,11 @@ class TrainingLoop:
         """
         if self._thread is None:
             return
+        if self._process != os.getpid():  # all of it is the parent's
+            self._thread, self._trace = None, None
+            self._open.clear()
+            self._undo.clear()
+            return
         if not self.is_on:  # scopes are closed on their own thread only
             self._open.clear()
         if self._open:
@@ -226,11 +234,10 @@ class TrainingLoop:
         self._thread = None
         try:
             self._finish(error)
+            if table and self._table and self.stats:
+                self.stats.print()
         except Exception as failure:  # nobody's training ends by it
             self._warn(f"{self.what} has no table: {type(failure).__name__}: {failure}")
-            return
-        if table and self._table and self.stats:
-            self.stats.print()
 
     def _finish(self, error: BaseException | None) -> None:
         trace, self._trace = self._trace, None
@@ -245,7 +252,10 @@ class TrainingLoop:
         if error is None and group is not None and group.get_world_size() > 1:
             self.stats = gather_stats()
         elif group is None or group.get_rank() == 0:
-            self.stats = timing.stats(wait=is_done)
+            try:
+                self.stats = timing.stats(wait=is_done)
+            except GpuprofError:  # of a broken driver: what was read before it is good
+                self.stats = timing.stats(wait=False)
 
     def _warn(self, text: str) -> None:
         try:
