@@ -58,8 +58,8 @@ TEST_F(ApiTimer, MeasuresTheWorkOfItsStreamUnderItsPath) {
   EXPECT_EQ(all.at("step/forward").names, (std::vector<std::string>{"step", "forward"}));
 }
 
-// On the host's clock, because the fake driver allocates in the calls of the other one. The few that
-// are left are new bins of the statistics, for times that did not occur before.
+// On the host's clock, because the fake driver allocates in the calls of the other one. The few
+// that are left are new bins of the statistics, for times that did not occur before.
 TEST(ApiScope, AllocatesNothingItselfOnceItsThreadIsWarm) {
   const auto scopes = [] {
     for (int i = 0; i < 5000; ++i) {
