@@ -128,7 +128,8 @@ def problem(command: str) -> str | None:
         return f"no steps {absent}" if absent or len(words) < 2 else None
     if words[0] == "make":
         targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-        return None if words[1:] and set(words[1:]) <= set(targets) else "no such target"
+        called = {word for word in words[1:] if not word.startswith("WHEELS=--")}
+        return None if called and called <= set(targets) else "no such target"
     if words[0] in {"python", "python3"}:
         return None if (ROOT / words[1]).is_file() else "no such script"
     return "no script of the repository"
