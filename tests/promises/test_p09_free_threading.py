@@ -135,7 +135,7 @@ def test_ranges_of_all_kinds_beside_a_switch(tmp_path: Path) -> None:
 def test_a_writer_is_closed_beside_those_that_write_to_it(tmp_path: Path) -> None:
     for number in range(10):
         stop = threading.Event()
-        writer = gpuprof.TraceWriter(tmp_path / f"{number}.json")
+        writer = gpuprof.TraceWriter(tmp_path / f"{number}.json").start()
 
         def writes(writer: Any = writer) -> None:
             with contextlib.suppress(gpuprof.InvalidStateError):
