@@ -1,7 +1,6 @@
 #include <unordered_map>
 
 #include "bindings/bind.hpp"
-#include "bindings/python/bindings_lock.hpp"
 #include "bindings/python/objects.hpp"
 
 namespace gpuprof::bindings {
@@ -68,18 +67,11 @@ void harden_classes(const py::module_& module) {
 }  // namespace
 }  // namespace gpuprof::bindings
 
-#ifdef GPUPROF_FREE_THREADED
-#define GPUPROF_GIL pybind11::mod_gil_not_used()
-#else
-#define GPUPROF_GIL pybind11::mod_gil_used()
-#endif
-
 // The module's own entry point is below: this one is for the main interpreter only.
-PYBIND11_MODULE(_core_main, module, GPUPROF_GIL) {
+PYBIND11_MODULE(_core_main, module) {
   using namespace gpuprof::bindings;
   // From Python 3.13 on the entry point runs in the main interpreter also for a subinterpreter.
   if (!is_main_interpreter()) throw py::import_error(kMainOnly);
-  make_bindings_lock();
   module.doc() = "The compiled part of gpuprof. Private: use the names in gpuprof.";
   bind_errors(module);
   bind_driver(module);
@@ -108,7 +100,6 @@ PYBIND11_MODULE(_core_main, module, GPUPROF_GIL) {
   bind_callable(module);
   bind_cupti(module);
   harden_classes(module);
-  lock_functions(module);
 }
 
 // A subinterpreter gets an ImportError on every Python; up to 3.11 pybind11 would wait for ever

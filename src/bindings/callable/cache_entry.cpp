@@ -25,7 +25,7 @@ namespace {
 // Of what tells a current stream, whose reference this takes: torch gives the handle, CuPy a
 // stream.
 std::uintptr_t take_handle(PyObject* current) {
-  static Interned name("ptr");
+  static PyObject* const name = interned("ptr");
   PyObject* number = current;
   if (current != nullptr && PyLong_Check(current) == 0) {
     number = PyObject_GetAttr(current, name);
@@ -318,8 +318,7 @@ PyObject* CacheEntry::run(CallBuffers& buffers) {
   std::vector<PyObject*> given{self};
   given.reserve(1 + buffers.arrays.size());
   for (const CallArray& array : buffers.arrays) given.push_back(array.object);
-  PyObject* made = BindingsLock::without(
-      [&] { return PyObject_Vectorcall(spec_.apply.ptr(), given.data(), given.size(), nullptr); });
+  PyObject* made = PyObject_Vectorcall(spec_.apply.ptr(), given.data(), given.size(), nullptr);
   Py_DECREF(self);
   if (made == nullptr) throw py::error_already_set();
   buffers.owned.push_back(made);

@@ -73,10 +73,8 @@ PyObject* ask_python(PyObject* self, PyObject* name, PyObject* entry, PyObject* 
   PyObject* given = keywords != nullptr ? keywords : none;
   PyObject* result = nullptr;
   if (given != nullptr) {
-    result = BindingsLock::without([&] {
-      return entry != nullptr ? PyObject_CallMethodObjArgs(self, name, entry, args, given, nullptr)
+    result = entry != nullptr ? PyObject_CallMethodObjArgs(self, name, entry, args, given, nullptr)
                               : PyObject_CallMethodObjArgs(self, name, args, given, nullptr);
-    });
   }
   Py_XDECREF(none);
   if (result == nullptr) throw py::error_already_set();
@@ -121,10 +119,10 @@ Answer answer_by(PyObject* entry, PyObject* args, PyObject* keywords, bool verif
 }
 
 PyObject* call_with(PyObject* self, PyObject* args, PyObject* keywords) {
-  static Interned miss("_miss");
-  static Interned stale("_stale");
-  static Interned verified("_verified");
-  static Interned in_capture("_in_capture");
+  static PyObject* const miss = interned("_miss");
+  static PyObject* const stale = interned("_stale");
+  static PyObject* const verified = interned("_verified");
+  static PyObject* const in_capture = interned("_in_capture");
   auto& entries = *call_object(self).entries;
   // Python code that runs meanwhile may change the list: then an entry is looked at twice, or not
   // at all, and Python finds it.
@@ -174,16 +172,14 @@ PyObject* add_entry(PyObject* self, PyObject* entry) {
 }
 
 PyObject* remove_entry(PyObject* self, PyObject* entry) {
-  return guarded<PyObject*>(nullptr, [&] {
-    auto& entries = *call_object(self).entries;
-    const auto found = std::find(entries.begin(), entries.end(), entry);
-    const bool was_there = found != entries.end();
-    if (was_there) {
-      entries.erase(found);
-      Py_DECREF(entry);
-    }
-    return PyBool_FromLong(was_there);
-  });
+  auto& entries = *call_object(self).entries;
+  const auto found = std::find(entries.begin(), entries.end(), entry);
+  const bool was_there = found != entries.end();
+  if (was_there) {
+    entries.erase(found);
+    Py_DECREF(entry);
+  }
+  return PyBool_FromLong(was_there);
 }
 
 // _run(entry, args, kwargs): the result of a call that this entry is for, even if it is in no list;
@@ -197,7 +193,7 @@ PyObject* run_entry(PyObject* self, PyObject* const* arguments, Py_ssize_t count
   }
   if (!is_entry(arguments[0])) return nullptr;
   return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
-    static Interned in_capture("_in_capture");
+    static PyObject* const in_capture = interned("_in_capture");
     PyObject* result = nullptr;
     switch (answer_by(arguments[0], arguments[1], arguments[2], /*verifies=*/false, result)) {
       case Answer::kYes:
@@ -229,8 +225,7 @@ PyObject* get_entries(PyObject* self, void* /*closure*/) {
 }
 
 PyObject* get_hits(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(nullptr,
-                            [&] { return PyLong_FromUnsignedLongLong(call_object(self).hits); });
+  return PyLong_FromUnsignedLongLong(call_object(self).hits);
 }
 
 PyGetSetDef call_getset[] = {

@@ -4,7 +4,6 @@
 #include <pybind11/typing.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <memory>
 #include <new>
 #include <unordered_map>
@@ -14,14 +13,6 @@
 #include "bindings/interop/array_desc.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/objects.hpp"
-
-// Without an interpreter lock a dict may change between what a watcher is told and the change
-// itself, so that a comparison in between would be the last one. There every check compares.
-#if PY_VERSION_HEX >= 0x030C0000 && !defined(Py_GIL_DISABLED)
-#define GPUPROF_DICT_WATCHERS 1
-#elif PY_VERSION_HEX < 0x030C0000
-#define GPUPROF_DICT_VERSIONS 1
-#endif
 
 namespace gpuprof::bindings {
 
@@ -37,7 +28,7 @@ bool is_same_object(PyObject* value, PyObject* expected) {
          same_value(value, expected);
 }
 
-#if GPUPROF_DICT_WATCHERS
+#if PY_VERSION_HEX >= 0x030C0000
 
 using Watchers = std::unordered_map<PyObject*, std::vector<Guards*>>;
 
@@ -110,15 +101,15 @@ void remove_watcher(PyObject* dict, Guards* guards) {
 
 // (address, shape, strides, dtype, device), by torch's attributes; empty if one fails.
 py::object attributes_of(PyObject* tensor) {
-  static Interned data_ptr("data_ptr");
-  static Interned shape("shape");
-  static Interned stride("stride");
-  static Interned dtype("dtype");
-  static Interned device("device");
+  static PyObject* const data_ptr = interned("data_ptr");
+  static PyObject* const shape = interned("shape");
+  static PyObject* const stride = interned("stride");
+  static PyObject* const dtype = interned("dtype");
+  static PyObject* const device = interned("device");
   PyObject* result = PyTuple_New(5);
   if (result == nullptr) throw py::error_already_set();
   Py_ssize_t place = 0;
-  for (PyObject* name : std::initializer_list<PyObject*>{data_ptr, shape, stride, dtype, device}) {
+  for (PyObject* name : {data_ptr, shape, stride, dtype, device}) {
     const bool is_method = name == data_ptr || name == stride;
     PyObject* value =
         is_method ? PyObject_CallMethodNoArgs(tensor, name) : PyObject_GetAttr(tensor, name);
@@ -205,7 +196,7 @@ void Guards::add_tensor(py::handle described) {
 }
 
 void Guards::watch() {
-#if GPUPROF_DICT_WATCHERS
+#if PY_VERSION_HEX >= 0x030C0000
   const int id = watcher_id();
   is_watching_ = id >= 0;
   for (const Dict& each : dicts_) {
@@ -228,7 +219,7 @@ void Guards::watch() {
 }
 
 void Guards::stop_watching() noexcept {
-#if GPUPROF_DICT_WATCHERS
+#if PY_VERSION_HEX >= 0x030C0000
   PyObject* raised = PyErr_GetRaisedException();
   for (const Dict& each : dicts_) remove_watcher(each.dict.ptr(), this);
   PyErr_SetRaisedException(raised);
@@ -239,7 +230,7 @@ bool Guards::dicts_hold() {
   if (is_watching_ && !is_changed_) return true;
   is_changed_ = false;  // first: a lookup may run code that changes one
   for (Dict& each : dicts_) {
-#if GPUPROF_DICT_VERSIONS
+#if PY_VERSION_HEX < 0x030C0000
     const auto version = reinterpret_cast<PyDictObject*>(each.dict.ptr())->ma_version_tag;
     if (version == each.version) continue;
 #endif
@@ -247,7 +238,7 @@ bool Guards::dicts_hold() {
       is_changed_ = true;
       return false;
     }
-#if GPUPROF_DICT_VERSIONS
+#if PY_VERSION_HEX < 0x030C0000
     each.version = version;
 #endif
   }
@@ -264,19 +255,15 @@ bool Guards::is_same(const Dict& each) const {
     const Entry& entry = entries_[i];
     PyObject* key = nullptr;
     PyObject* value = nullptr;
-    bool same = true;
     if (each.whole) {
-      if (!next_item(dict, position, key, value)) return false;
-      same = is_same_object(key, entry.key.ptr());
-      Py_DECREF(key);
+      if (PyDict_Next(dict, &position, &key, &value) == 0) return false;
+      if (!is_same_object(key, entry.key.ptr())) return false;
     } else {
-      value = dict_item(dict, entry.key.ptr());
+      value = PyDict_GetItemWithError(dict, entry.key.ptr());
       if (value == nullptr && PyErr_Occurred() != nullptr) return ignore_exception();
-      if (value == nullptr) value = Py_NewRef(absent());
+      if (value == nullptr) value = absent();
     }
-    same = same && is_same_object(value, entry.expected.ptr());
-    Py_DECREF(value);
-    if (!same) return false;
+    if (!is_same_object(value, entry.expected.ptr())) return false;
   }
   return true;
 }

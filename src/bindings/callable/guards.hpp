@@ -2,8 +2,7 @@
 // modules' dicts, and where each tensor's memory is and how it is laid out.
 //
 // From Python 3.12 on the interpreter tells when a dict is about to change, and before, each dict
-// has a version: its entries are compared only after a change, or each time where there is no
-// interpreter lock. Tensors are asked each time, by
+// has a version: its entries are compared only after a change. Tensors are asked each time, by
 // torch's C interface where it is there, by DLPack's exchange API, or by their attributes. All
 // functions need the interpreter lock. Only tensors that have neither of the first two run Python
 // code.

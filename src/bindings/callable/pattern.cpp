@@ -32,14 +32,14 @@ bool says_no(PyObject* array, PyObject* question) {
 
 // Whether a tensor's memory is its value: it may stand for the negative or the conjugate of it.
 bool is_plain_view(PyObject* array, bool is_complex) {
-  static Interned is_neg("is_neg");
-  static Interned is_conj("is_conj");
+  static PyObject* const is_neg = interned("is_neg");
+  static PyObject* const is_conj = interned("is_conj");
   return says_no(array, is_neg) && (!is_complex || says_no(array, is_conj));
 }
 
 // Whether an object has more attributes of its own than the captured one: a function may see them.
 bool has_more_attributes(PyObject* object, std::size_t count) {
-  static Interned name("__dict__");
+  static PyObject* const name = interned("__dict__");
   PyObject* own = PyObject_GetAttr(object, name);
   if (own == nullptr) return ignore_exception();
   const bool more = PyDict_Check(own) != 0 && PyDict_GET_SIZE(own) > static_cast<Py_ssize_t>(count);
@@ -48,7 +48,7 @@ bool has_more_attributes(PyObject* object, std::size_t count) {
 }
 
 bool wants_gradient(PyObject* array) {
-  static Interned name("requires_grad");
+  static PyObject* const name = interned("requires_grad");
   PyObject* answer = PyObject_GetAttr(array, name);
   if (answer == nullptr) return ignore_exception();
   const bool wants = answer == Py_True;
@@ -221,8 +221,9 @@ bool Pattern::matches_by_key(PyObject* value, const std::vector<ArraySpec>& spec
                              std::vector<CallArray>& arrays) const {
   if (PyDict_GET_SIZE(value) != static_cast<Py_ssize_t>(children_.size())) return false;
   for (std::size_t i = 0; i < children_.size(); ++i) {
-    PyObject* item = dict_item(value, keys_[i].ptr());
+    PyObject* item = PyDict_GetItemWithError(value, keys_[i].ptr());
     if (item == nullptr) return ignore_exception();
+    Py_INCREF(item);
     const bool same = children_[i].matches(item, specs, arrays);
     Py_DECREF(item);
     if (!same) return false;
@@ -237,10 +238,10 @@ bool Pattern::matches_sequence(PyObject* value, const std::vector<ArraySpec>& sp
     return false;
   }
   for (std::size_t i = 0; i < children_.size(); ++i) {
-    const auto index = static_cast<Py_ssize_t>(i);
-    PyObject* item =
-        kind_ == Kind::kTuple ? Py_NewRef(PyTuple_GET_ITEM(value, index)) : list_item(value, index);
-    if (item == nullptr) return false;  // a comparison may run code that makes a list shorter
+    // A comparison may run code that makes a list shorter.
+    if (PySequence_Fast_GET_SIZE(value) <= static_cast<Py_ssize_t>(i)) return false;
+    PyObject* item = PySequence_Fast_GET_ITEM(value, static_cast<Py_ssize_t>(i));
+    Py_INCREF(item);
     const bool same = children_[i].matches(item, specs, arrays);
     Py_DECREF(item);
     if (!same) return false;
@@ -275,7 +276,9 @@ bool Pattern::matches_entries(PyObject* value, const std::vector<ArraySpec>& spe
   PyObject* key = nullptr;
   PyObject* item = nullptr;
   for (std::size_t i = 0; i < children_.size(); ++i) {
-    if (!next_item(value, at, key, item)) return false;
+    if (PyDict_Next(value, &at, &key, &item) == 0) return false;
+    Py_INCREF(key);
+    Py_INCREF(item);
     const bool same = same_value(key, keys_[i].ptr()) && children_[i].matches(item, specs, arrays);
     Py_DECREF(item);
     Py_DECREF(key);

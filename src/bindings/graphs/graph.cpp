@@ -228,10 +228,9 @@ class PyGraph {
     LaunchResult begun = LaunchResult::kLaunched;
     without_gil([&] { begun = graph_->begin_external_launch(request); });
     if (begun != LaunchResult::kLaunched) return begun;
-    static Interned name("_replay_by_framework");
+    static PyObject* name = interned("_replay_by_framework");
     PyObject* handle = PyLong_FromUnsignedLongLong(on.handle);
-    PyObject* done = BindingsLock::without(
-        [&] { return PyObject_CallMethodObjArgs(self, name, handle, nullptr); });
+    PyObject* done = PyObject_CallMethodObjArgs(self, name, handle, nullptr);
     Py_XDECREF(handle);
     Py_XDECREF(done);
     const bool launched = done != nullptr;

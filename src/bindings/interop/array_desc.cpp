@@ -25,7 +25,7 @@ std::array<KnownType, kKnownTypes> known_types;
 std::size_t known_count = 0;
 
 const DlExchangeApi* find_api(PyTypeObject* type) {
-  static Interned name("__dlpack_c_exchange_api__");
+  static PyObject* name = interned("__dlpack_c_exchange_api__");
   PyObject* capsule = PyObject_GetAttr(reinterpret_cast<PyObject*>(type), name);
   if (capsule == nullptr) {
     ignore_exception();
@@ -102,7 +102,7 @@ bool read_typestr(const std::string& text, DlDataType& dtype) {
 
 // CuPy's arrays know their device; others are taken to be on the first.
 int device_of(py::handle object) {
-  static Interned name("device");
+  static PyObject* name = interned("device");
   PyObject* device = PyObject_GetAttr(object.ptr(), name);
   PyObject* number =
       device != nullptr && PyNumber_Check(device) != 0 ? PyNumber_Long(device) : nullptr;
@@ -114,7 +114,7 @@ int device_of(py::handle object) {
 }
 
 bool read_interface(PyObject* object, ArrayDesc& desc) {
-  static Interned name("__cuda_array_interface__");
+  static PyObject* name = interned("__cuda_array_interface__");
   // Before anything is owned here: it may run Python code, in which a thread may end.
   const DlDevice device = {kDlpackCuda, device_of(object)};
   PyObject* found = PyObject_GetAttr(object, name);

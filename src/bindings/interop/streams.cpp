@@ -20,13 +20,12 @@ namespace py = pybind11;
 
 namespace {
 
-// A module, only if somebody imported it already. A new reference, or null.
+// A module, only if somebody imported it already. Borrowed, or null.
 PyObject* imported(PyObject* name) {
   PyObject* modules = PyImport_GetModuleDict();
-  PyObject* module = modules != nullptr ? dict_item(modules, name) : nullptr;
+  PyObject* module = modules != nullptr ? PyDict_GetItemWithError(modules, name) : nullptr;
   PyErr_Clear();
-  if (module == Py_None) Py_CLEAR(module);
-  return module;
+  return module != Py_None ? module : nullptr;
 }
 
 // The functions of torch that a scope calls. Found once torch has initialised CUDA; kept for good.
@@ -34,12 +33,9 @@ class Torch {
  public:
   [[nodiscard]] bool ready() {
     if (raw_stream_ != nullptr) return true;
-    static Interned name("torch");
+    static PyObject* name = interned("torch");
     PyObject* torch = imported(name);
-    if (torch == nullptr) return false;
-    const bool found = find(torch);
-    Py_DECREF(torch);
-    return found;
+    return torch != nullptr && find(torch);
   }
 
   // Torch's current device. -1 on failure.
@@ -124,9 +120,14 @@ PyObject* cupy_getter(PyObject* cupy) {
   return getter;
 }
 
-std::uintptr_t stream_of_cupy(PyObject* cupy, PyObject** owner) {
+// CuPy's current stream, 0 if CuPy is not imported.
+std::uintptr_t cupy_stream(bool& is_there, PyObject** owner) {
+  static PyObject* name = interned("cupy");
+  PyObject* cupy = imported(name);
+  if (cupy == nullptr) return 0;
+  is_there = true;
   try {
-    static Interned ptr("ptr");
+    static PyObject* ptr = interned("ptr");
     const auto stream = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(cupy_getter(cupy)));
     if (!stream) throw py::error_already_set();
     const auto value = py::reinterpret_steal<py::object>(PyObject_GetAttr(stream.ptr(), ptr));
@@ -138,17 +139,6 @@ std::uintptr_t stream_of_cupy(PyObject* cupy, PyObject** owner) {
     PyErr_Clear();
     return 0;
   }
-}
-
-// CuPy's current stream, 0 if CuPy is not imported.
-std::uintptr_t cupy_stream(bool& is_there, PyObject** owner) {
-  static Interned name("cupy");
-  PyObject* cupy = imported(name);
-  if (cupy == nullptr) return 0;
-  is_there = true;
-  const std::uintptr_t handle = stream_of_cupy(cupy, owner);
-  Py_DECREF(cupy);
-  return handle;
 }
 
 // An int, or what converts to one without loss, such as NumPy's integers. No bool.

@@ -59,15 +59,20 @@ PyObject* annotate_with(PyObject* const* arguments, Py_ssize_t count, PyObject* 
                        PyUnicode_GET_LENGTH(name.ptr()) <= kMaxKeptName &&
                        PyDict_GET_SIZE(annotations_by_name) < kMaxAnnotations;
   if (!is_kept) return annotation.release().ptr();
-  return set_default(annotations_by_name, name.ptr(), annotation.ptr());
+  PyObject* kept = PyDict_SetDefault(annotations_by_name, name.ptr(), annotation.ptr());
+  Py_XINCREF(kept);
+  return kept;
 }
 
 // The usual call, annotate("name") for a name met before, costs a look into a dictionary.
 PyObject* annotate(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count,
                    PyObject* keywords) {
   if (count == 1 && keywords == nullptr && PyUnicode_CheckExact(arguments[0])) {
-    PyObject* annotation = dict_item(annotations_by_name, arguments[0]);
-    if (annotation != nullptr || PyErr_Occurred() != nullptr) return annotation;
+    PyObject* annotation = PyDict_GetItemWithError(annotations_by_name, arguments[0]);
+    if (annotation != nullptr) {
+      return Py_NewRef(annotation);
+    }
+    if (PyErr_Occurred() != nullptr) return nullptr;
   }
   return guarded<PyObject*>(nullptr, [&] { return annotate_with(arguments, count, keywords); });
 }

@@ -73,9 +73,8 @@ PyObject* callback(Callback which) {
 void notify(Callback which) {
   const NamedFunction& function = named_function(which);
   PyObject* module = PyImport_ImportModule(function.module);
-  PyObject* done = BindingsLock::without([&]() -> PyObject* {
-    return module != nullptr ? PyObject_CallMethod(module, function.name, nullptr) : nullptr;
-  });
+  PyObject* done =
+      module != nullptr ? PyObject_CallMethod(module, function.name, nullptr) : nullptr;
   Py_XDECREF(module);
   Py_XDECREF(done);
   ignore_exception();

@@ -10,7 +10,6 @@
 #include <exception>
 #include <new>
 
-#include "bindings/python/bindings_lock.hpp"
 #include "driver/error.hpp"
 
 namespace gpuprof::bindings {
@@ -35,25 +34,20 @@ void set_current_exception();
 // is thrown. Always false.
 bool ignore_exception();
 
-// Runs `body` in a C function that CPython calls, with the lock of the bindings: exceptions become
-// Python's, the result `failed`. A thread that CPython ends at exit unwinds through here and must
-// not be stopped.
+// Runs `body` in a C function that CPython calls: exceptions become Python's, the result `failed`.
+// A thread that CPython ends at exit unwinds through here and must not be stopped.
 template <typename Result, typename Body>
 Result guarded(Result failed, Body&& body) {
-  BindingsLock lock;
-  lock.take();
-  Result result = failed;
   try {
-    result = body();
+    return body();
 #ifdef __GLIBCXX__
   } catch (abi::__forced_unwind&) {
     throw;
 #endif
   } catch (...) {
     set_current_exception();
+    return failed;
   }
-  lock.give_back();
-  return result;
 }
 
 }  // namespace gpuprof::bindings

@@ -6,7 +6,6 @@
 
 #include <pybind11/pybind11.h>
 #include <optional>
-#include "bindings/python/errors.hpp"
 #include "graphs/capture.hpp"
 #include "graphs/captured_graph.hpp"
 
@@ -69,10 +68,8 @@ void drain_kept_soon() noexcept {
   // Refused where many calls wait already: the next drain finds the same.
   Py_AddPendingCall(
       [](void* /*unused*/) {
-        return guarded(-1, [] {
-          drain_kept();
-          return 0;
-        });
+        drain_kept();
+        return 0;
       },
       nullptr);
 }
@@ -89,15 +86,13 @@ PyObject* on_collection(PyObject* /*unused*/, PyObject* arguments) {
   const char* phase = nullptr;
   PyObject* info = nullptr;
   if (PyArg_ParseTuple(arguments, "sO", &phase, &info) == 0) return nullptr;
-  return guarded<PyObject*>(nullptr, [&] {
-    collecting = phase[2] == 'a';  // "start", not "stop"
-    if (!collecting) {
-      relaxed.reset();
-    } else if (asking > 0) {
-      relaxed.emplace();
-    }
-    return Py_NewRef(Py_None);
-  });
+  collecting = phase[2] == 'a';  // "start", not "stop"
+  if (!collecting) {
+    relaxed.reset();
+  } else if (asking > 0) {
+    relaxed.emplace();
+  }
+  Py_RETURN_NONE;
 }
 
 PyMethodDef definition{"_on_collection", &on_collection, METH_VARARGS, nullptr};
@@ -119,10 +114,8 @@ void install() {
   installed = true;
 }
 
-// Not inside a collection, which goes through the list. Without an interpreter lock another thread
-// may collect at any moment: there it stays, and does nothing.
+// Not inside a collection, which goes through the list.
 void uninstall() noexcept {
-#ifndef Py_GIL_DISABLED
   if (!installed || collecting) return;
   PyObject* list = callbacks();
   for (Py_ssize_t i = PyList_GET_SIZE(list) - 1; i >= 0; --i) {
@@ -130,7 +123,6 @@ void uninstall() noexcept {
   }
   PyErr_Clear();
   installed = false;
-#endif
 }
 
 }  // namespace

@@ -45,68 +45,10 @@ py::str from_utf8(const std::string& text) {
   return py::reinterpret_steal<py::str>(decoded);
 }
 
-// Two threads that come here at once make one object, because it is interned.
-PyObject* Interned::make() {
-  PyObject* string = PyUnicode_InternFromString(text_);
+PyObject* interned(const char* text) {
+  PyObject* string = PyUnicode_InternFromString(text);
   if (string == nullptr) throw py::error_already_set();
-  made_.store(string, std::memory_order_release);
   return string;
-}
-
-#if PY_VERSION_HEX >= 0x030D0000
-
-PyObject* dict_item(PyObject* dict, PyObject* key) {
-  PyObject* item = nullptr;
-  PyDict_GetItemRef(dict, key, &item);
-  return item;
-}
-
-PyObject* list_item(PyObject* list, Py_ssize_t index) {
-  PyObject* item = PyList_GetItemRef(list, index);
-  if (item == nullptr) PyErr_Clear();
-  return item;
-}
-
-PyObject* set_default(PyObject* dict, PyObject* key, PyObject* value) {
-  PyObject* kept = nullptr;
-  PyDict_SetDefaultRef(dict, key, value, &kept);
-  return kept;
-}
-
-#else
-
-PyObject* dict_item(PyObject* dict, PyObject* key) {
-  PyObject* item = PyDict_GetItemWithError(dict, key);
-  Py_XINCREF(item);
-  return item;
-}
-
-PyObject* list_item(PyObject* list, Py_ssize_t index) {
-  return index < PyList_GET_SIZE(list) ? Py_NewRef(PyList_GET_ITEM(list, index)) : nullptr;
-}
-
-PyObject* set_default(PyObject* dict, PyObject* key, PyObject* value) {
-  PyObject* kept = PyDict_SetDefault(dict, key, value);
-  Py_XINCREF(kept);
-  return kept;
-}
-
-#endif
-
-bool next_item(PyObject* dict, Py_ssize_t& position, PyObject*& key, PyObject*& value) {
-#ifdef Py_GIL_DISABLED
-  PyCriticalSection section;
-  PyCriticalSection_Begin(&section, dict);
-#endif
-  const bool found = PyDict_Next(dict, &position, &key, &value) != 0;
-  if (found) {
-    Py_INCREF(key);
-    Py_INCREF(value);
-  }
-#ifdef Py_GIL_DISABLED
-  PyCriticalSection_End(&section);
-#endif
-  return found;
 }
 
 void add_function(py::module_& module, PyMethodDef& definition) {

@@ -5,7 +5,6 @@
 #include <Python.h>
 #include <pybind11/pybind11.h>
 
-#include <atomic>
 #include <string>
 
 namespace gpuprof::bindings {
@@ -19,35 +18,8 @@ std::string without_nul(std::string text);
 // The str of UTF-8, with U+FFFD for what is none, such as the bytes of a path in another encoding.
 pybind11::str from_utf8(const std::string& text);
 
-// An interned str for a static variable, made when it is first used. A static PyObject* would have
-// other threads wait for the one that makes it, while that one may wait for them in the
-// interpreter.
-class Interned {
- public:
-  explicit constexpr Interned(const char* text) : text_(text) {}
-  // NOLINTNEXTLINE(google-explicit-constructor): it stands for the str
-  operator PyObject*() {
-    PyObject* made = made_.load(std::memory_order_acquire);
-    return made != nullptr ? made : make();
-  }
-
- private:
-  PyObject* make();
-
-  const char* text_;
-  std::atomic<PyObject*> made_{nullptr};
-};
-
-// What a container holds, as a new reference: another thread may take it out meanwhile.
-//
-// Null where a dict has no such key, and with an exception set on failure.
-PyObject* dict_item(PyObject* dict, PyObject* key);
-// Null where a list is shorter by now.
-PyObject* list_item(PyObject* list, Py_ssize_t index);
-// As PyDict_Next().
-bool next_item(PyObject* dict, Py_ssize_t& position, PyObject*& key, PyObject*& value);
-// As PyDict_SetDefault().
-PyObject* set_default(PyObject* dict, PyObject* key, PyObject* value);
+// An interned str, for a static variable.
+PyObject* interned(const char* text);
 
 // A function of any signature, for a PyMethodDef whose flags say which.
 template <typename Function>

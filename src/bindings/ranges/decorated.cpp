@@ -62,8 +62,7 @@ bool can_pass_over(const Closure& closure) {  // cells can be written to
 PyObject* call_directly(PyObject* function, PyObject* const* arguments, size_t flagged_count,
                         PyObject* keywords) {
   Py_INCREF(function);
-  PyObject* result = BindingsLock::without(
-      [&] { return PyObject_Vectorcall(function, arguments, flagged_count, keywords); });
+  PyObject* result = PyObject_Vectorcall(function, arguments, flagged_count, keywords);
   Py_DECREF(function);
   return result;
 }
@@ -150,9 +149,8 @@ PyObject* call_unless_on(PyObject* wrapper, PyObject* const* arguments, size_t f
   }
   return guarded<PyObject*>(nullptr, [&] {
     const bool off = (unchecked<Owner>(closure.owner).*kIsOff)();
-    if (off) return call_directly(closure.function, arguments, flagged_count, keywords);
-    return BindingsLock::without(
-        [&] { return run_wrapper(wrapper, arguments, flagged_count, keywords); });
+    return off ? call_directly(closure.function, arguments, flagged_count, keywords)
+               : run_wrapper(wrapper, arguments, flagged_count, keywords);
   });
 }
 

@@ -68,10 +68,9 @@ void append_sequence(std::string& out, PyObject* sequence, int depth) {
   out += '[';
   // The size is asked each time: a repr may change a list.
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
-    PyObject* item = PyTuple_Check(sequence) != 0 ? Py_NewRef(PyTuple_GET_ITEM(sequence, i))
-                                                  : list_item(sequence, i);
-    if (item == nullptr) break;
     if (i > 0) out += ',';
+    PyObject* item = PySequence_Fast_GET_ITEM(sequence, i);
+    Py_INCREF(item);
     const auto owned = py::reinterpret_steal<py::object>(item);
     append_value(out, item, depth + 1);
   }

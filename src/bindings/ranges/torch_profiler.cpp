@@ -18,7 +18,7 @@ namespace {
 PyObject* module_dict = nullptr;
 
 PyObject* flag_name() {
-  static Interned name("_is_profiler_enabled");
+  static PyObject* name = interned("_is_profiler_enabled");
   return name;
 }
 
@@ -28,8 +28,8 @@ PyObject* writable(PyObject* name) {
   if (PyUnicode_FindChar(name, '"', 0, PyUnicode_GET_LENGTH(name), 1) < 0) {
     return Py_NewRef(name);
   }
-  static Interned quote("\"");
-  static Interned apostrophe("'");
+  static PyObject* quote = interned("\"");
+  static PyObject* apostrophe = interned("'");
   return PyUnicode_Replace(name, quote, apostrophe, -1);
 }
 
@@ -37,17 +37,18 @@ PyObject* writable(PyObject* name) {
 
 void look() {
   if (switches.disabled_for_good || listens(kTorchImported)) return;
-  static Interned module_name("torch.autograd.profiler");
-  PyObject* module = dict_item(PyImport_GetModuleDict(), module_name);
-  PyObject* names =
-      module != nullptr && PyModule_Check(module) ? Py_NewRef(PyModule_GetDict(module)) : nullptr;
-  Py_XDECREF(module);
-  // Without the flag it is being imported now.
-  if (names == nullptr || PyDict_GetItemWithError(names, flag_name()) == nullptr) {
-    Py_XDECREF(names);
+  static PyObject* module_name = interned("torch.autograd.profiler");
+  PyObject* module = PyDict_GetItemWithError(PyImport_GetModuleDict(), module_name);
+  if (module == nullptr || !PyModule_Check(module)) {
     PyErr_Clear();
     return;
   }
+  PyObject* names = PyModule_GetDict(module);
+  if (PyDict_GetItemWithError(names, flag_name()) == nullptr) {  // it is being imported now
+    PyErr_Clear();
+    return;
+  }
+  Py_INCREF(names);
   module_dict = names;
   set_listener(kTorchImported, true);
 }
@@ -57,21 +58,16 @@ bool is_recording() noexcept {
 }
 
 PyObject* enter(PyObject* name) {
-  static Interned type_name("record_function");
-  PyObject* type = dict_item(module_dict, type_name);
-  if (type == nullptr) {
-    PyErr_Clear();
-    return nullptr;
-  }
+  PyObject* type = PyDict_GetItemString(module_dict, "record_function");  // borrowed
+  if (type == nullptr) return nullptr;
   PyObject* shown = writable(name);
   PyObject* record = shown != nullptr ? PyObject_CallOneArg(type, shown) : nullptr;
   Py_XDECREF(shown);
-  Py_DECREF(type);
   if (record == nullptr) {
     ignore_exception();
     return nullptr;
   }
-  static Interned method("__enter__");
+  static PyObject* method = interned("__enter__");
   PyObject* entered = PyObject_CallMethodNoArgs(record, method);
   if (entered == nullptr) {
     Py_DECREF(record);
@@ -84,7 +80,7 @@ PyObject* enter(PyObject* name) {
 
 void leave(PyObject* record) {
   if (record == nullptr) return;
-  static Interned method("__exit__");
+  static PyObject* method = interned("__exit__");
   std::array<PyObject*, 4> arguments{record, Py_None, Py_None, Py_None};
   PyObject* result = PyObject_VectorcallMethod(method, arguments.data(), arguments.size(), nullptr);
   Py_DECREF(record);

@@ -66,9 +66,7 @@ bool hand_on(SampleQueue& queue, py::handle function) {
     samples = {};
     if (!is_empty) {
       const InsideListeners inside;
-      done = BindingsLock::without([&]() -> PyObject* {
-        return list != nullptr ? PyObject_CallOneArg(function.ptr(), list) : nullptr;
-      });
+      done = list != nullptr ? PyObject_CallOneArg(function.ptr(), list) : nullptr;
       Py_XDECREF(list);
       if (done != nullptr) Py_DECREF(done);
     }

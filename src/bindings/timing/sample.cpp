@@ -140,17 +140,15 @@ PyObject* get_host_ms(PyObject* self, void* /*closure*/) {
 }
 
 PyObject* get_host_begin(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(nullptr,
-                            [&] { return PyLong_FromLongLong(sample_of(self).host_begin); });
+  return PyLong_FromLongLong(sample_of(self).host_begin);
 }
 
 PyObject* get_host_end(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(nullptr, [&] { return PyLong_FromLongLong(sample_of(self).host_end); });
+  return PyLong_FromLongLong(sample_of(self).host_end);
 }
 
 PyObject* get_thread_id(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(nullptr,
-                            [&] { return PyLong_FromUnsignedLong(sample_of(self).thread); });
+  return PyLong_FromUnsignedLong(sample_of(self).thread);
 }
 
 PyObject* get_path(PyObject* self, void* /*closure*/) {
@@ -170,15 +168,12 @@ PyObject* get_clock(PyObject* self, void* /*closure*/) {
 }
 
 PyObject* get_stream(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(nullptr,
-                            [&] { return PyLong_FromUnsignedLongLong(sample_of(self).stream); });
+  return PyLong_FromUnsignedLongLong(sample_of(self).stream);
 }
 
 PyObject* get_failed(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(nullptr, [&] {
-    const Sample& sample = sample_of(self);
-    return PyBool_FromLong(sample.body_raised || sample.load_status() == SampleStatus::kFailed);
-  });
+  const Sample& sample = sample_of(self);
+  return PyBool_FromLong(sample.body_raised || sample.load_status() == SampleStatus::kFailed);
 }
 
 template <SampleStatus kStatus>
@@ -187,13 +182,10 @@ PyObject* get_is(PyObject* self, void* /*closure*/) {
 }
 
 PyObject* get_cuda_started(PyObject* self, void* /*closure*/) {
-  return guarded<PyObject*>(nullptr,
-                            [&] { return PyBool_FromLong(sample_of(self).device_started); });
+  return PyBool_FromLong(sample_of(self).device_started);
 }
 
-PyObject* get_work(PyObject* self, void* closure) {
-  return guarded<PyObject*>(nullptr, [&] { return get_amount(sample_of(self), closure); });
-}
+PyObject* get_work(PyObject* self, void* closure) { return get_amount(sample_of(self), closure); }
 
 int set_work(PyObject* self, PyObject* value, void* closure) {
   return set_amount(sample_of(self), value, closure);

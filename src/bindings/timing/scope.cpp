@@ -280,7 +280,7 @@ void Scope::close_verified(Sample& sample) {
 // thread that ends in here at exit unwinds through, so nothing may stop that: no noexcept, no
 // catch (...).
 bool Scope::synchronize_backend() {
-  PyObject* result = BindingsLock::without([&] { return PyObject_CallNoArgs(synchronize_.ptr()); });
+  PyObject* result = PyObject_CallNoArgs(synchronize_.ptr());
   if (result != nullptr) {
     Py_DECREF(result);
     return true;

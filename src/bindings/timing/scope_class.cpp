@@ -136,9 +136,9 @@ py::object make_usual(const TimerArguments& given) {
                         (given.in_capture == nullptr || is_one_of(given.in_capture, {"auto"}));
   py::object scope = py::cast(std::make_unique<Scope>(std::move(options)));
   if (!is_plain || PyDict_GET_SIZE(scopes_by_name) >= kMaxScopes) return scope;
-  PyObject* kept = set_default(scopes_by_name, name.ptr(), scope.ptr());
+  PyObject* kept = PyDict_SetDefault(scopes_by_name, name.ptr(), scope.ptr());
   if (kept == nullptr) throw py::error_already_set();
-  return py::reinterpret_steal<py::object>(kept);
+  return py::reinterpret_borrow<py::object>(kept);
 }
 
 // The usual call, timer("name") for a name met before, costs a look into a dictionary. Functions,
@@ -147,8 +147,11 @@ py::object make_usual(const TimerArguments& given) {
 PyObject* timer(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count,
                 PyObject* keywords) {
   if (count == 1 && keywords == nullptr && PyUnicode_CheckExact(arguments[0])) {
-    PyObject* scope = dict_item(scopes_by_name, arguments[0]);
-    if (scope != nullptr || PyErr_Occurred() != nullptr) return scope;
+    PyObject* scope = PyDict_GetItemWithError(scopes_by_name, arguments[0]);
+    if (scope != nullptr) {
+      return Py_NewRef(scope);
+    }
+    if (PyErr_Occurred() != nullptr) return nullptr;
   }
   return guarded<PyObject*>(nullptr, [&] {
     TimerArguments given;
@@ -281,10 +284,7 @@ void bind_pauses(py::module_& module) {
       [](const py::function& work, const py::args& arguments) {
         // In one call, so that no interrupt can come between the pause and its end.
         const Pause pause;
-        PyObject* result =
-            BindingsLock::without([&] { return PyObject_CallObject(work.ptr(), arguments.ptr()); });
-        if (result == nullptr) throw py::error_already_set();
-        return py::reinterpret_steal<py::object>(result);
+        return work(*arguments);
       },
       py::arg("work"),
       "Call `work(*args)`; meanwhile this thread records no scope and shows no range.");

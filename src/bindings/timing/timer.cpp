@@ -82,8 +82,7 @@ class PyTimer {
  private:
   void synchronize() const {
     if (synchronize_.is_none()) return;
-    PyObject* result =
-        BindingsLock::without([&] { return PyObject_CallNoArgs(synchronize_.ptr()); });
+    PyObject* result = PyObject_CallNoArgs(synchronize_.ptr());
     if (result == nullptr) throw py::error_already_set();
     Py_DECREF(result);
   }
