@@ -94,8 +94,9 @@ class DotWriter {
       for (const std::size_t before : node.dependencies) {
         bool dashed = false;
         for (const std::size_t early : node.programmatic) dashed = dashed || early == before;
-        text_ += indent + prefix + std::to_string(before) + " -> " + prefix +
-                 std::to_string(node.index) + (dashed ? " [style=dashed];\n" : ";\n");
+        text_.append(indent).append(prefix).append(std::to_string(before)).append(" -> ");
+        text_.append(prefix).append(std::to_string(node.index));
+        text_.append(dashed ? " [style=dashed];\n" : ";\n");
       }
     }
   }
@@ -118,8 +119,10 @@ class DotWriter {
     graph(node.children, identity + "_", depth + 1);
     for (const GraphNode& child : node.children) {
       if (!child.dependencies.empty()) continue;
-      line(indent + "  " + identity + " -> " + identity + "_" + std::to_string(child.index) +
-           " [style=dotted];");
+      std::string edge = indent + "  ";
+      edge.append(identity).append(" -> ").append(identity).append("_");
+      edge.append(std::to_string(child.index)).append(" [style=dotted];");
+      line(edge);
     }
     line(indent + "}");
   }

@@ -55,8 +55,8 @@ struct CapturedGraph::State {
   State(graphs::CapturedParts parts, std::uintptr_t of_stream, GraphTimers timers,
         std::string graph_name);
 
-  // What `needs` says, from now on. Before the first launch.
-  void own(Needs needs);
+  // What `wanted` says, from now on. Before the first launch.
+  void own(Needs wanted);
   void launch(std::uintptr_t on);
   void throw_if_closed() const;
 

@@ -164,8 +164,8 @@ std::pair<std::string, std::string> telling_names(const GraphNode& own, const Gr
   names = {shown(by_name ? own.name : own.symbol), shown(by_name ? other.name : other.symbol)};
   const auto [place, unused] = std::mismatch(names.first.begin(), names.first.end(),
                                              names.second.begin(), names.second.end());
-  const std::size_t same =
-      characters(std::string_view(names.first).substr(0, std::size_t(place - names.first.begin())));
+  const auto alike = static_cast<std::size_t>(place - names.first.begin());
+  const std::size_t same = characters(std::string_view(names.first).substr(0, alike));
   return {around(names.first, same), around(names.second, same)};
 }
 
