@@ -1,4 +1,4 @@
-"""The scripts of the pages on integrations run and print what the pages show."""
+"""The scripts of the pages on JAX and Ray run and print what the pages show."""
 
 from __future__ import annotations
 
@@ -7,38 +7,31 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_docs import PAGES, check_scripts, name_of
+from tests.docs.examples import Example, all_examples, run_example, without_figures
 from tests.support.processes import check_python
 
 MODULES = {"jax": "JAX", "ray": "Ray"}
+EXAMPLES = [
+    each for each in all_examples() if each.way == "run by tests/integrations/test_pages.py"
+]
 
 
-def scripts() -> list[tuple[str, Path]]:
-    return [
-        (module, page)
-        for module in MODULES
-        for page in PAGES
-        if mark(module) in page.read_text(encoding="utf-8")
-    ]
-
-
-def mark(module: str) -> str:
-    return f"<!-- example: run with {module} -->\n"
-
-
-@pytest.mark.parametrize(("module", "page"), scripts(), ids=lambda value: str(value).split("/")[-1])
-def test_marked_scripts_run_and_print_what_the_page_shows(
-    module: str, page: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: Path(example.page).stem)
+def test_scripts_run_and_print_what_the_page_shows(
+    example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # else Ray writes a token into the home folder
+    module = Path(example.page).stem
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"{MODULES[module]} is not installed")
-    check_scripts(page, mark(module))
+    done = run_example(example, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert example.shown is not None
+    assert without_figures(done.stdout) == without_figures(example.shown)
 
 
-def test_there_are_scripts() -> None:
-    assert {module for module, _ in scripts()} == MODULES.keys()
-    assert name_of(scripts()[0][1]) == "docs/integrations/jax.md"
+def test_each_page_has_a_script() -> None:
+    assert [Path(each.page).stem for each in EXAMPLES] == sorted(MODULES)
 
 
 def test_importing_an_integration_imports_no_library() -> None:

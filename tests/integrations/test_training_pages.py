@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_docs import marked, without_figures
-from tests.support.processes import ROOT
+from tests.docs.examples import all_examples, without_figures
 from tests.support.training_loops import framework
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
-MARK = "<!-- example: run with a trainer -->\n"
 FRAMEWORKS = {
     "accelerate": "accelerate",
     "dataloader": "torch",
@@ -27,10 +25,9 @@ def test_the_script_of_a_page_prints_the_table_that_the_page_shows(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     framework(FRAMEWORKS[name], name)
-    page = ROOT / "docs" / "integrations" / f"{name}.md"
-    ((script, shown),) = marked(page.read_text(encoding="utf-8"), MARK)
+    (example,) = (each for each in all_examples() if Path(each.page).stem == name)
     monkeypatch.chdir(tmp_path)
-    exec(compile(script, str(page), "exec"), {"__name__": "__main__"})
+    exec(compile(example.script, example.page, "exec"), {"__name__": "__main__"})
     printed = without_figures(capsys.readouterr().out)
-    assert shown is not None
-    assert [line for line in without_figures(shown) if line not in printed] == []
+    assert example.shown is not None
+    assert [line for line in without_figures(example.shown) if line not in printed] == []

@@ -58,9 +58,10 @@ class TrainingCallback:
 
     @property
     def stats(self) -> Any:
-        """What was measured, once a training is over: `Stats`, or `RankStats` of several ranks.
+        """What was measured, once a training is over.
 
-        None before that, and on ranks other than the first.
+        `gpuprof.Stats`, or `gpuprof.distributed.RankStats` of several ranks; None before that, and
+        on ranks other than the first.
         """
         return self._loop.stats
 

@@ -66,7 +66,7 @@ class Measurement:
 
     @property
     def stats(self) -> Any:
-        """What was measured, at the end: `Stats`, or `RankStats` of several ranks on the first."""
+        """`gpuprof.Stats` at the end; of several ranks, `gpuprof.distributed.RankStats` on one."""
         return self._loop.stats
 
     @contextmanager

@@ -3,7 +3,7 @@
 // The bindings were written for the interpreter lock: it guards the scopes, the stacks, the ranges,
 // the callables. Without it one lock of their own does, a critical section of CPython's. It behaves
 // as the interpreter lock does: a thread that waits for another lock of CPython's, or lets go of
-// the interpreter by PyEval_SaveThread(), gives it up meanwhile, so that no order of locks matters.
+// the interpreter for a while, gives it up meanwhile, so that no order of locks matters.
 // Every way from Python into the module takes it: guarded(), and lock_functions() for what pybind11
 // binds. Where there is an interpreter lock all of this is nothing.
 #pragma once

@@ -20,6 +20,9 @@ pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(torch|cupy|
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "integrations"
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 
+# A newer NumPy has it no more, but numba-cuda 0.x names it.
+_NUMPY = "import numpy\nif not hasattr(numpy, 'row_stack'): numpy.row_stack = numpy.vstack\n"
+
 JAX = """
 import sys, time
 import gpuprof, jax
@@ -57,7 +60,7 @@ def script_of(page: str) -> str:
 
 def run_script(page: str, name: str, more: str) -> str:
     """Run a page's script in a process of its own, then `more`; return what it printed."""
-    done = run_python(f"{script_of(page)}\n{more}", timeout=300)
+    done = run_python(f"{_NUMPY}{script_of(page)}\n{more}", timeout=300)
     assert done.returncode == 0, f"{name}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
