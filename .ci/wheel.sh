@@ -47,8 +47,9 @@ builds() {
   grep -E '^(compiled in|twice)' "$out/build-$1.log"
 }
 
-# Compiles the C++ library, of which a wheel has nothing. The step "tests" runs it.
-apart=(--ignore tests/cpp_package)
+# Left to the step "tests": what compiles the C++ library, of which a wheel has nothing, and what
+# builds the pages and opens them in a browser, which takes minutes and is the same with a wheel.
+apart=(--ignore tests/cpp_package --ignore tests/docs/test_site.py)
 # Every version runs these; one of them runs the whole suite.
 few=(tests/package/test_stubs.py tests/timing/test_scope.py tests/trace/test_writer.py tests/run
   tests/benchmark/test_benchmark.py tests/benchmark/test_modes.py)
