@@ -1,7 +1,6 @@
 // What the public classes of graphs share.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -55,10 +54,9 @@ struct CapturedGraph::State {
   State(graphs::CapturedParts parts, std::uintptr_t of_stream, GraphTimers timers,
         std::string graph_name);
 
-  // What `needs` says, from now on. Before the first launch.
-  void own(Needs needs);
+  // What `wanted` says, from now on. Before the first launch.
+  void own(Needs wanted);
   void launch(std::uintptr_t on);
-  void throw_if_closed() const;
 
   const std::string name;
   const std::uintptr_t stream;  // of the capture
