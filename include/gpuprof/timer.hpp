@@ -77,8 +77,8 @@ class timer {
 /// The time between two calls, in no statistics.
 ///
 /// It keeps one pair of events for its life, so that a hot loop costs two records. It may move
-/// between threads; two threads that use it at once need a lock of yours. Its destructor never
-/// throws.
+/// between threads; two threads that use it at once need a lock of yours. One that was moved from
+/// can only be assigned to and destroyed. Its destructor never throws.
 class Timer {
  public:
   /// @throws Error with ErrorKind::kUnavailable for Clock::kCuda without a usable driver and

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace gpuprof {
 
@@ -19,13 +20,24 @@ class TraceArgs {
   }
   /// A number that is not finite becomes the text "nan", "inf" or "-inf".
   TraceArgs& add(std::string_view key, double value);
-  TraceArgs& add(std::string_view key, std::int64_t value);
-  TraceArgs& add(std::string_view key, int value) { return add(key, std::int64_t{value}); }
-  TraceArgs& add(std::string_view key, bool value);
+  /// Any integer, or a bool.
+  template <typename Number, typename = std::enable_if_t<std::is_integral_v<Number>>>
+  TraceArgs& add(std::string_view key, Number value) {
+    if constexpr (std::is_same_v<Number, bool>) {
+      return add_flag(key, value);
+    } else if constexpr (std::is_signed_v<Number>) {
+      return add_integer(key, value);
+    } else {
+      return add_natural(key, value);
+    }
+  }
 
  private:
   friend class TraceWriter;
   void add_key(std::string_view key);
+  TraceArgs& add_integer(std::string_view key, std::int64_t value);
+  TraceArgs& add_natural(std::string_view key, std::uint64_t value);
+  TraceArgs& add_flag(std::string_view key, bool value);
   std::string json_;  // members of an object, without its braces
 };
 
@@ -73,11 +85,11 @@ class TraceWriter {
   /// The host's monotonic clock, now.
   static std::int64_t now_ns() noexcept;
 
-  /// A slice that ends now.
+  /// A slice that ends now. @throws std::invalid_argument for a duration below 0 or not finite.
   /// @param tid its track: a thread's number of the kernel, or any number below 2^28; 0 is the
   ///     calling thread.
   void push(std::string_view name, std::string_view category, double duration_ms, unsigned tid = 0);
-  /// A slice from `begin_ns` to `end_ns`.
+  /// A slice from `begin_ns` to `end_ns`. @throws std::invalid_argument for an end before it.
   void complete(std::string_view name, std::int64_t begin_ns, std::int64_t end_ns,
                 std::string_view category = {}, unsigned tid = 0, const TraceArgs& args = {});
   /// A moment; `at_ns` 0 is now.

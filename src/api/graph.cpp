@@ -1,10 +1,8 @@
 #include "gpuprof/graph.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "api/graph_nodes.hpp"

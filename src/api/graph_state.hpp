@@ -1,7 +1,6 @@
 // What the public classes of graphs share.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -58,7 +57,6 @@ struct CapturedGraph::State {
   // What `wanted` says, from now on. Before the first launch.
   void own(Needs wanted);
   void launch(std::uintptr_t on);
-  void throw_if_closed() const;
 
   const std::string name;
   const std::uintptr_t stream;  // of the capture

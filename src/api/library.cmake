@@ -9,6 +9,11 @@ target_include_directories(
                  $<BUILD_INTERFACE:${CMAKE_CURRENT_BINARY_DIR}/include>)
 target_link_libraries(gpuprof PUBLIC Threads::Threads ${CMAKE_DL_LIBS}
                       PRIVATE $<BUILD_LOCAL_INTERFACE:gpuprof_settings>)
+# Each shared object has a copy of its own. Without this the inline functions of the first one that
+# is loaded serve all of them, so that a scope would begin in one copy and end in another.
+set(_is_loaded "$<IN_LIST:$<TARGET_PROPERTY:TYPE>,SHARED_LIBRARY$<SEMICOLON>MODULE_LIBRARY>")
+target_link_options(
+  gpuprof INTERFACE "$<$<AND:$<PLATFORM_ID:Linux>,${_is_loaded}>:LINKER:-Bsymbolic-functions>")
 if(GPUPROF_PYTHON)  # a wheel has the extension alone
   set_target_properties(gpuprof PROPERTIES EXCLUDE_FROM_ALL ON)
   return()

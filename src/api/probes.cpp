@@ -5,6 +5,7 @@
 
 #include "gpuprof/error.hpp"
 #include "gpuprof/switches.hpp"
+#include "ranges/sample_events.hpp"
 #include "timing/device.hpp"
 #include "timing/scope.hpp"
 #include "timing/timer.hpp"
@@ -31,8 +32,7 @@ void note_probe(std::string_view name, std::string_view category, unsigned tid, 
   event.end = driver::host_now();
   event.begin = event.end - static_cast<driver::HostNanoseconds>(us * 1000.0);
   if (!category.empty()) event.category = trace::intern_category(category);
-  trace::set_name(event, name);
-  trace::note(event);
+  ranges::note_named(event, name);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <map>
 #include <ostream>
 #include <stdexcept>
+#include <utility>
 
 #include "api/warnings.hpp"
 #include "gpuprof/switches.hpp"
@@ -15,6 +16,12 @@ namespace {
 
 constexpr timing::HostNanoseconds kWithoutLimit =
     std::numeric_limits<timing::HostNanoseconds>::max();
+
+struct ByFirstEntry {
+  bool operator()(const timing::Path* a, const timing::Path* b) const noexcept {
+    return std::pair(a->order, a) < std::pair(b->order, b);  // the root's order is no entry's
+  }
+};
 
 Summary public_summary(const timing::Summary& of) {
   return {of.count, of.total, of.mean, of.min, of.p50, of.p90, of.p99, of.max, of.first};
@@ -67,7 +74,7 @@ Stats stats(bool wait) {
   } else {
     timing::device::drain();
   }
-  std::map<const timing::Path*, std::uint64_t> pending;
+  std::map<const timing::Path*, std::uint64_t, ByFirstEntry> pending;
   for (const auto& each : timing::device::pending_counts()) pending[each.path] += each.count;
   std::vector<Row> rows;
   for (const timing::Row& row : timing::statistics::rows()) {

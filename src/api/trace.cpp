@@ -35,6 +35,7 @@ namespace {
 
 constexpr std::uint64_t kEndOfFlows = std::uint64_t{1} << 40U;
 constexpr int kMostTries = 1000;
+constexpr double kLongestMs = 366.0 * 24 * 3600 * 1000;
 
 // An empty `PATH.part` with a lock on it, -1 where another open trace has it. What a killed process
 // left there is replaced.
@@ -116,13 +117,19 @@ TraceArgs& TraceArgs::add(std::string_view key, double value) {
   return *this;
 }
 
-TraceArgs& TraceArgs::add(std::string_view key, std::int64_t value) {
+TraceArgs& TraceArgs::add_integer(std::string_view key, std::int64_t value) {
   add_key(key);
   json_ += std::to_string(value);
   return *this;
 }
 
-TraceArgs& TraceArgs::add(std::string_view key, bool value) {
+TraceArgs& TraceArgs::add_natural(std::string_view key, std::uint64_t value) {
+  add_key(key);
+  json_ += std::to_string(value);
+  return *this;
+}
+
+TraceArgs& TraceArgs::add_flag(std::string_view key, bool value) {
   add_key(key);
   json_ += value ? "true" : "false";
   return *this;
@@ -203,12 +210,21 @@ void TraceWriter::note(const Given& given) {
 
 void TraceWriter::push(std::string_view name, std::string_view category, double duration_ms,
                        unsigned tid) {
+  const bool fits = duration_ms >= 0.0 && duration_ms <= kLongestMs;  // not NaN
+  if (!fits) {
+    throw std::invalid_argument("duration_ms: expected milliseconds from 0 to a year's, got " +
+                                std::to_string(duration_ms));
+  }
   const HostNanoseconds now = driver::host_now();
   complete(name, now - static_cast<HostNanoseconds>(duration_ms * 1e6), now, category, tid);
 }
 
 void TraceWriter::complete(std::string_view name, std::int64_t begin_ns, std::int64_t end_ns,
                            std::string_view category, unsigned tid, const TraceArgs& args) {
+  if (end_ns < begin_ns) {
+    throw std::invalid_argument("end_ns: expected a time from begin_ns on, " +
+                                std::to_string(begin_ns) + "; got " + std::to_string(end_ns));
+  }
   note({Kind::kSlice, name, category, begin_ns, end_ns, tid, 0, args.json_});
 }
 

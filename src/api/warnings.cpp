@@ -48,7 +48,7 @@ void api::pass_on_warnings() noexcept {
     for (const std::string& message : driver::take_warnings()) {
       if (handler) handler(message);
     }
-  } catch (const std::exception&) {  // out of memory, or the handler's: the program goes on
+  } catch (...) {  // out of memory, or the handler's, of any type: the program goes on
   }
   is_in_handler = false;
 }

@@ -152,7 +152,7 @@ std::string load(State& s) {
     if (library_choice().override_path.empty()) {
       s.load_failure +=
           ". Install NVIDIA's driver, or give the container its GPUs (docker run --gpus all); "
-          "without a GPU there is backend='cpu'";
+          "without a GPU there is backend='cpu', in C++ Clock::kCpu";
     }
     return s.load_failure;
   }

@@ -216,7 +216,7 @@ bool DeviceScalar::update(std::uint64_t bits, std::uintptr_t stream, bool record
     throw Error(ErrorKind::kInvalidState,
                 "DeviceScalar.update() on a stream that is being captured would become a node that "
                 "writes this value at each replay; update before the replays, or pass record=True "
-                "if that is what you want");
+                "(in C++ WhileCapturing::kRecord) if that is what you want");
   }
   const std::uint32_t update = updates_.load(std::memory_order_relaxed);
   const timing::QueueWatch watch(update);

@@ -153,7 +153,7 @@ void GraphSpans::launched(const Sample& launch) noexcept {
     if (sample.load_status() == SampleStatus::kDropped) {
       driver::warn_once(driver::Warning::kDropped,
                         "gpuprof: 4096 timed spans wait to be read, so new ones are dropped and "
-                        "counted; call gpuprof.stats() or gpuprof.flush() more often");
+                        "counted; call stats() or flush() of gpuprof more often");
       timing::deliver(&sample);
     } else {
       sample.finish(SampleStatus::kPending);
@@ -189,7 +189,7 @@ std::vector<SpanTime> GraphSpans::read() const {
         if (last.load_status() == SampleStatus::kDropped) {
           throw Error(ErrorKind::kInvalidState,
                       "the last replay's times were dropped, because too many spans waited to be "
-                      "read; call gpuprof.flush() more often");
+                      "read; call flush() of gpuprof more often");
         }
       }
     } else {

@@ -135,7 +135,7 @@ void begin_or_throw(Sample& sample, bool in_capture, int ordinal) {
   } else if (!provide_pair(sample, *found.clock)) {
     driver::warn_once(Warning::kDropped,
                       "gpuprof: 4096 timed spans wait to be read, so new ones are dropped and "
-                      "counted; call gpuprof.stats() or gpuprof.flush() more often");
+                      "counted; call stats() or flush() of gpuprof more often");
     sample.finish(SampleStatus::kDropped);
     return;
   }
@@ -321,7 +321,8 @@ double end_and_wait_for_all(Sample& sample) {
   const driver::CurrentContext current(table, sample.events->context());
   EventPair after;
   if (!sample.events->take(after)) {
-    throw Error(ErrorKind::kInvalidState, "all event pairs are in use; call gpuprof.flush() first");
+    throw Error(ErrorKind::kInvalidState,
+                "all event pairs are in use; call flush() of gpuprof first");
   }
   float tail_ms = 0.0F;
   try {

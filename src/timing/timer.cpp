@@ -63,13 +63,13 @@ void Timer::stop(std::uintptr_t stream) {
   Sample& sample = open_sample();
   if (!started_) {
     throw Error(ErrorKind::kInvalidState,
-                "record_end() before record_start(); start the timer first");
+                "the timer has no start; call record_start(), in C++ start(), before its end");
   }
   if (clock_ == kCudaClock) {
     if (stream != sample.stream && !device::may_end_on(sample, stream)) {
       throw std::invalid_argument(
-          "stream: record_end() must be on a stream of the device and the "
-          "context of record_start(), stream " +
+          "stream: a timer must end on a stream of the device and the context "
+          "of its start, stream " +
           std::to_string(sample.stream) + "; got stream " + std::to_string(stream) +
           " of another one");
     }

@@ -141,6 +141,49 @@ def test_a_project_outside_the_checkout_builds_and_runs(
     assert sum(event.get("cat") == "gpu" for event in events) == 300
 
 
+TWO_LIBRARIES = """cmake_minimum_required(VERSION 3.26)
+project(two LANGUAGES CXX)
+find_package(gpuprof REQUIRED)
+foreach(name one two)
+  add_library(${name} SHARED work.cpp)
+  target_compile_definitions(${name} PRIVATE NAME=${name})
+  target_link_libraries(${name} PRIVATE gpuprof::gpuprof)
+endforeach()
+add_executable(both main.cpp)
+target_link_libraries(both PRIVATE one two)
+"""
+WORK = """#include <gpuprof/gpuprof.hpp>
+#include <iostream>
+#include <optional>
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+extern "C" void NAME() {
+  for (int i = 0; i < 100; ++i) {
+    gpuprof::timer scope{TEXT(NAME)};
+    std::optional<gpuprof::Timer> timer{std::in_place};
+  }
+  for (const gpuprof::Row& row : gpuprof::stats()) {
+    std::cout << TEXT(NAME) << " has " << row.path << " " << row.time().count << std::endl;
+  }
+}
+"""
+MAIN = """extern "C" void one();
+extern "C" void two();
+int main() {
+  one();
+  two();
+}
+"""
+
+
+def test_two_shared_objects_have_statistics_of_their_own(prefix: Path, tmp_path: Path) -> None:
+    for name, text in {"CMakeLists.txt": TWO_LIBRARIES, "work.cpp": WORK, "main.cpp": MAIN}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    configure(tmp_path, tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    cmake("--build", tmp_path / "build")
+    assert run(tmp_path / "build" / "both").splitlines() == ["one has one 100", "two has two 100"]
+
+
 def test_python_makes_the_same_table() -> None:
     # The C++ test compares its table of the same rows with the same file.
     expected = (ROOT / "tests" / "cpp" / "api" / "table.txt").read_text(encoding="utf-8")

@@ -22,6 +22,7 @@ from gpuprof._core import GraphNode
 from gpuprof._graphs import drawing
 from tests.support.graph_nodes import HOSTILE, Spec, chain, edges_of, make
 
+_CPP_TESTS = Path(__file__).resolve().parents[1] / "cpp"
 # Four kernels: two wait for the first, and the last for both.
 _DIAMOND = make(
     Spec("add"), Spec("mul", after=[0]), Spec("mul", after=[0]), Spec("sub", after=[1, 2])
@@ -29,6 +30,27 @@ _DIAMOND = make(
 
 
 # DOT
+
+
+def test_dot_is_as_the_cpp_library_writes_it() -> None:
+    # The C++ test of the same file makes the same nodes.
+    def node(index: int, name: str, after: list[int], **fields: Any) -> GraphNode:
+        kernel = {"grid": (1024, 2, 1), "block": (256, 1, 1), "shared_memory": 49_152}
+        fields = {"type": "kernel", **kernel, **fields} if name else fields
+        return GraphNode(index, name=name, symbol=name, dependencies=after, **fields)
+
+    long = "x" * 300 + HOSTILE + "y" * 300
+    inner = (node(0, "f<int>(int)", []), node(1, HOSTILE, [0]))
+    nodes = (
+        node(0, "void at::add<float, 4>(float*, int)", []),
+        node(1, "", [0], type="memset", nbytes=1_500_000, value=0xFF, scope=f"step/{HOSTILE}"),
+        node(2, HOSTILE, [0, 1], programmatic=[1], scope="s" * 100),
+        node(3, long, [2]),
+        node(4, "", [3], type="graph", children=inner),
+        node(5, "", [0], type="conditional"),
+    )
+    expected = (_CPP_TESTS / "api" / "graph.dot").read_text(encoding="utf-8")
+    assert drawing.to_dot(nodes, edges_of(nodes), f"step {HOSTILE}") == expected
 
 
 class _Dot:

@@ -87,7 +87,7 @@ def _statement(node: GraphNode, identity: str) -> str:
     first = f"{node.index} {short_name(node.name) if node.name else shown_text(node.type)}"
     lines = [first, *details(node), *([scope_text(node)] if node.scope else [])]
     label = "\\n".join(_escaped(line) for line in lines)
-    tooltip = _quoted(cut(node.name or node.type, _MAX_TOOLTIP))
+    tooltip = _quoted(cut(shown_text(node.name or node.type), _MAX_TOOLTIP))
     return f'{identity} [label="{label}", shape={shape}, fillcolor="{colour}", tooltip={tooltip}];'
 
 

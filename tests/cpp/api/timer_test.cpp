@@ -90,6 +90,32 @@ TEST_F(ApiTimer, NeverThrowsWhereTheDriverRefuses) {
   }
 }
 
+TEST_F(ApiTimer, DropsWhatAWarningHandlerThrowsWhateverItIs) {
+  int calls = 0;
+  set_warning_handler([&](const std::string&) {
+    ++calls;
+    throw 1;  // NOLINT: whatever it is
+  });
+  script("cuEventRecord@1=400");
+  {
+    const timer refused{"refused", stream_};
+  }
+  set_warning_handler({});
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(ApiTimer, PendingRowsAreInTheOrderOfTheirFirstEntries) {
+  const std::vector<std::string> names{"pending c", "pending a", "pending d", "pending b"};
+  for (const std::string& name : names) {
+    const timer scope{name, stream_};
+    work(stream_, 1'000'000);
+  }
+  std::vector<std::string> shown;
+  for (const Row& row : stats(/*wait=*/false)) shown.push_back(row.path);
+  EXPECT_EQ(shown, names);
+  flush();
+}
+
 TEST_F(ApiTimer, MayEndOnAnotherThreadAndInAnyOrder) {
   auto outer = std::make_unique<timer>("outer", stream_);
   auto inner = std::make_unique<timer>("inner", stream_);
@@ -139,7 +165,7 @@ TEST_F(ApiTimer, PairsOfStartAndStopMeasureWithoutStatistics) {
   EXPECT_EQ(span.elapsed_ms(), 0.0);
   for (int i = 1; i <= 3; ++i) {
     span.start();
-    work(stream_, i * 1'000'000);
+    work(stream_, std::int64_t{i} * 1'000'000);
     span.stop();
     EXPECT_NEAR(span.elapsed_ms(), i, 0.1);
   }

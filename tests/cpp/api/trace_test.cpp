@@ -87,6 +87,28 @@ TEST_F(ApiTrace, HasTheEventsThatItIsGiven) {
   EXPECT_EQ(text.find("late"), std::string::npos);
 }
 
+TEST_F(ApiTrace, RefusesTimesThatAreNone) {
+  TraceWriter writer(path_);
+  for (const double ms : {-1.0, std::nan(""), std::numeric_limits<double>::infinity(), 1e300}) {
+    EXPECT_THROW(writer.push("slice", "io", ms), std::invalid_argument) << ms;
+  }
+  const std::int64_t now = TraceWriter::now_ns();
+  EXPECT_THROW(writer.complete("slice", now, now - 1), std::invalid_argument);
+  writer.close();
+  EXPECT_EQ(writer.state().dropped, 0U);
+  EXPECT_EQ(text_of(path_).find("slice"), std::string::npos);
+}
+
+TEST_F(ApiTrace, TakesNumbersOfAnyIntegerType) {
+  TraceOptions options;
+  options.args.add("size", std::string("four").size()).add("unsigned", 7U).add("long", -8LL);
+  options.args.add("large", std::numeric_limits<std::uint64_t>::max());
+  TraceWriter writer(path_, options);
+  writer.close();
+  EXPECT_NE(text_of(path_).find(R"("size":4,"unsigned":7,"long":-8,"large":18446744073709551615)"),
+            std::string::npos);
+}
+
 TEST_F(ApiTrace, TwoOfOnePathAreTwoFiles) {
   TraceWriter first(path_);
   TraceWriter second(path_);
