@@ -118,7 +118,9 @@ class TrainingLoop:
             if loop is not self:
                 self._warn(f"{self.what} is there twice, and one of them measures this training")
             return
-        others = [each for each in _running if ends_others and each.is_on and each.what == self.what]
+        others = [
+            each for each in _running if ends_others and each.is_on and each.what == self.what
+        ]
         for earlier in {loop or self, self, *others}:
             earlier.end(RuntimeError("the training before it was not ended"), table=False)
         if _core._is_set("GPUPROF_DISABLE"):
@@ -128,7 +130,7 @@ class TrainingLoop:
         _running.append(self)
         _loops[model] = self, weakref.ref(training)
         key = weakref.ref(model)  # so that a training that failed does not keep its model
-        self._undo.append(lambda: _loops.data.pop(key, None))
+        self._undo.append(lambda: None if key() is None else _loops.pop(key(), None))
         self._has_parts = in_whole_program()
         try:
             hold = Parts() if parts else batches.Hold()
