@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,20 @@ def test_waits_are_scopes_until_the_last_one_ends(torch: Any) -> None:
     list(loader)
     assert rows() == {"dataloader": 8}
     assert_nothing_is_left()
+
+
+def test_an_iterator_goes_with_its_last_reference(torch: Any) -> None:
+    gone = []
+    gc.disable()  # in a collection, workers are not told of the end, and are waited for in vain
+    try:
+        with dataloader.waits():
+            iterator = iter(batches(torch, 2))
+            weakref.finalize(iterator, gone.append, 1)
+            assert len(list(iterator)) == 2
+            del iterator
+            assert gone
+    finally:
+        gc.enable()
 
 
 def test_an_error_of_the_data_is_the_programs(torch: Any) -> None:

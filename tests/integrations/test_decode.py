@@ -118,6 +118,23 @@ def test_samples_have_to_be_of_the_largest_size(cupy: Any, sizes: Any, shapes: l
         DecodeGraphs(lambda x: x, given, sizes)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "error"), [(4, TypeError), (("4",), ValueError), ((0, 4), ValueError)]
+)
+def test_sizes_are_integers_of_one_and_more(cupy: Any, sizes: Any, error: type) -> None:
+    with pytest.raises(error, match="batch_sizes.*expected "):
+        DecodeGraphs(lambda x: x, samples(cupy), sizes)
+
+
+@pytest.mark.parametrize(
+    "option", [{"buckets": {0: (4,)}}, {"max_graphs": 1}, {"on_new_shape": "raise"}]
+)
+def test_an_option_that_the_sizes_decide_is_refused(cupy: Any, option: dict[str, Any]) -> None:
+    (name,) = option
+    with pytest.raises(TypeError, match=f"{name}: DecodeGraphs sets it by batch_sizes"):
+        made(cupy, **option)
+
+
 def test_other_arguments_stay_as_they_are(cupy: Any) -> None:
     seen = []
 

@@ -189,6 +189,33 @@ assert blocking(work).__name__ == "work"
 """)
 
 
+def test_what_cannot_be_measured_is_refused_where_it_is_decorated() -> None:
+    check("""
+import pytest
+
+def generator():
+    yield x
+
+async def later():
+    return x
+
+for wrong in (generator, later):
+    with pytest.raises(TypeError, match="returns before its body runs; use gpuprof.timer"):
+        timer("step")(wrong)
+    with pytest.raises(TypeError, match="returns before its body runs"):
+        blocking(wrong)
+with pytest.raises(TypeError, match="expected a function of JAX arrays, got 5"):
+    timer("step")(5)
+with pytest.raises(TypeError, match="name: expected a str or None, got .*; write @timer"):
+    @timer
+    def step(x):
+        return x
+
+static = timer("static")(jax.jit(lambda x, how, n=1: how(x) * n, static_argnames=("how", "n")))
+assert static(jnp.zeros(1), jnp.cos, n=2).tolist() == [2.0]
+""")
+
+
 def test_without_jax_the_error_says_what_to_install() -> None:
     done = run_python("""
 import sys

@@ -11,6 +11,8 @@ import pytest
 
 import gpuprof
 from gpuprof.integrations.lightning import GpuprofCallback
+from tests.support.processes import ROOT
+from tests.support.programs import measured, script
 from tests.support.training_loops import (
     assert_nothing_is_left,
     batches,
@@ -142,6 +144,43 @@ def test_manual_optimization_and_workers(lightning: Any, torch: Any, tmp_path: P
     found = rows()
     assert found["train_step"] == found["train_step/forward"] == 8
     assert found["train_step/backward"] == found["train_step/optimizer.step"] == 16
+
+
+def test_a_step_that_returns_nothing_ends_forward_before_the_optimizer(
+    lightning: Any, torch: Any, tmp_path: Path
+) -> None:
+    module = lightning_module(lightning)
+    module.training_step = lambda batch, batch_idx: None
+    trainer = lightning_trainer(lightning, tmp_path, callbacks=[GpuprofCallback(table=False)])
+    trainer.fit(module, batches(torch))
+    names = ("dataloader", "train_step", "train_step/forward", "train_step/optimizer.step")
+    assert rows() == dict.fromkeys(names, 8)
+
+
+def test_under_gpuprof_run_no_scope_crosses_another(lightning: Any, tmp_path: Path) -> None:
+    name = script(
+        tmp_path,
+        """
+        import lightning.pytorch as pl, torch
+        from gpuprof.integrations.lightning import GpuprofCallback
+        from tests.support.training_loops import batches, lightning_module, lightning_trainer
+
+        callback = GpuprofCallback(table=False)
+        trainer = lightning_trainer(pl, ".", callbacks=[callback])
+        trainer.fit(lightning_module(pl), batches(torch))
+        """,
+    )
+    paths = f"{ROOT}:{ROOT / 'python'}"
+    done = measured(tmp_path, "--stats", "s.json", name, program=name, PYTHONPATH=paths)
+    assert done.status == 0
+    found = gpuprof.Stats.from_json((tmp_path / "s.json").read_text(encoding="utf-8"))
+    assert {path: row.host.count for path, row in found.items()} == dict.fromkeys(
+        (
+            *("dataloader", "train_step", "train_step/optimizer.step"),
+            *("train_step/optimizer.step/Linear", "train_step/optimizer.step/backward"),
+        ),
+        8,
+    )
 
 
 def test_disabled_it_does_nothing(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gpuprof import integrations
@@ -20,6 +22,10 @@ def test_importing_all_of_it_imports_no_framework() -> None:
     print(*(name for name in {FRAMEWORKS.split()!r} if name in sys.modules))
     """
     assert not check_python(code).strip()
+
+
+def test_the_package_says_what_each_module_is_for() -> None:
+    assert re.findall(r"^- `(\w+)`: ", integrations.__doc__ or "", re.M) == dir(integrations)
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:

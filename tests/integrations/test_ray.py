@@ -158,17 +158,39 @@ def test_an_actor_that_is_busy_is_missing_after_the_timeout(facts: dict[str, Any
     assert facts["busy"] == [0]
 
 
-@pytest.mark.parametrize("actors", ["[]", "[7]"])
+@pytest.mark.parametrize("actors", ["[]", "[7]", "7"])
 def test_what_is_no_actor_is_refused_before_ray_is_imported(actors: str) -> None:
     check_python(f"""
 import sys
 import pytest
 from gpuprof.integrations.ray import gather_stats, trace
 
-with pytest.raises(TypeError, match="expected the handles of Ray actors, got"):
+with pytest.raises(TypeError, match="expected a list with the handles of Ray actors, got"):
     gather_stats({actors})
-with pytest.raises(TypeError, match="expected the handles of Ray actors, got"):
+with pytest.raises(TypeError, match="expected a list with the handles of Ray actors, got"):
     with trace({actors}, "run.json"):
         pass
 assert "ray" not in sys.modules
+""")
+
+
+def test_wrong_options_are_errors_of_the_call() -> None:
+    check_python("""
+import pytest
+from gpuprof.integrations.ray import gather_stats, trace
+
+class Actor:
+    __ray_call__ = None
+
+for options, error, text in (
+    ({"timeout": -1}, ValueError, "timeout is -1; expected a number from 0"),
+    ({"timeout": "x"}, ValueError, "timeout is 'x'; expected a number"),
+    ({"path": 5}, TypeError, "path: .*5|int"),
+    ({"path": "%z.json"}, ValueError, "%z"),
+):
+    with pytest.raises(error, match=text):
+        with trace([Actor()], **{"path": "run.json", **options}):
+            raise AssertionError
+with pytest.raises(ValueError, match="timeout"):
+    gather_stats([Actor()], timeout=-1)
 """)

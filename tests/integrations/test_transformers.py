@@ -110,6 +110,19 @@ def test_the_next_training_ends_one_that_failed(transformers: Any, tmp_path: Pat
     assert_nothing_is_left()
 
 
+def test_another_training_ends_one_that_failed(transformers: Any, tmp_path: Path) -> None:
+    first = GpuprofCallback(tmp_path / "run.json", table=False)
+    one = trainer(transformers, tmp_path, [first])
+    one.model.register_forward_pre_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        one.train()
+    del one
+    trainer(transformers, tmp_path, [GpuprofCallback(table=False)]).train()
+    assert rows()["train_step"] == rows()["train_step/forward"] == 8
+    assert "train_step" in spans(tmp_path / "run.json")
+    assert_nothing_is_left()
+
+
 def test_one_of_two_callbacks_measures(transformers: Any, tmp_path: Path) -> None:
     callbacks = [GpuprofCallback(table=False), GpuprofCallback(table=False)]
     one = trainer(transformers, tmp_path, callbacks)

@@ -90,7 +90,10 @@ def _stand_around() -> None:
                     end = error
         finally:
             _local.is_loading = False
-        raise end
+        try:
+            raise end
+        finally:
+            del end  # else a cycle keeps the iterator, and its workers are not told of its end
 
     def restore() -> None:
         if vars(batches).get("__next__") is wait_for_batch:  # else somebody stands around it

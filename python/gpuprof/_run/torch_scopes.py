@@ -330,6 +330,11 @@ class Parts:
             Parts._shared = None
 
 
+def in_whole_program() -> bool:
+    """Whether `gpuprof run` makes scopes of all modules, backward passes and optimizers."""
+    return any(each is not Parts._shared for each in _attached)
+
+
 class _Names:
     """Names of modules: the class at the top, the attribute of the module around it below."""
 

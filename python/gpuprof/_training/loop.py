@@ -23,7 +23,7 @@ from gpuprof._distributed.world import distributed
 from gpuprof._frameworks import loaded
 from gpuprof._run import batches
 from gpuprof._run.session import gpu_gets_done
-from gpuprof._run.torch_scopes import Parts
+from gpuprof._run.torch_scopes import Parts, in_whole_program
 from gpuprof._timing import scope as timing
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry, settings
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 Schedule = tuple[int, int, int, int]
 
 _NO_ERROR = (None, None, None)
+# The scopes that `gpuprof run` makes for all of torch, at places that would cross those of a loop.
+_PARTS = {"forward", "backward", "optimizer.step"}
+# Those that are being measured. Kept here, because a scope that nobody closes stays open.
+_running: list[TrainingLoop] = []
 # Which loop measures the training of a model, with what that training is known by.
 _loops: weakref.WeakKeyDictionary[Any, tuple[TrainingLoop, Any]] = weakref.WeakKeyDictionary()
 
@@ -81,6 +85,7 @@ class TrainingLoop:
         self._trace: RankTrace | TraceWindows | TraceWriter | None = None
         self._thread: int | None = None
         self._process = 0  # a forked worker has the same thread
+        self._has_parts = False
         if self._path is not None:
             has_windows = self._schedule is not None
             trace_path.expand(trace_path.with_number(self._path, 1) if has_windows else self._path)
@@ -93,10 +98,14 @@ class TrainingLoop:
         """Whether this thread's training is being measured."""
         return self._thread == threading.get_ident() and self._process == os.getpid()
 
-    def begin(self, model: Any, training: Any, *, parts: bool = False) -> None:
+    def begin(
+        self, model: Any, training: Any, *, parts: bool = False, ends_others: bool = False
+    ) -> None:
         """Begin to measure the training of a model, and the waits for its batches.
 
-        With `parts` backward passes and the steps of optimizers are scopes by torch's hooks.
+        With `parts` backward passes and the steps of optimizers are scopes by torch's hooks. With
+        `ends_others` this thread's other loops of the same integration are over: a framework that
+        tells of no exception leaves them open.
 
         A second loop for the same `training` stays off, with a warning. What an earlier one for the
         model has left open, because nobody told of its end, is closed.
@@ -109,14 +118,20 @@ class TrainingLoop:
             if loop is not self:
                 self._warn(f"{self.what} is there twice, and one of them measures this training")
             return
-        for earlier in {loop or self, self}:
+        others = [
+            each for each in _running if ends_others and each.is_on and each.what == self.what
+        ]
+        for earlier in {loop or self, self, *others}:
             earlier.end(RuntimeError("the training before it was not ended"), table=False)
         if _core._is_set("GPUPROF_DISABLE"):
             return
         self.stats = None
         self._thread, self._process = threading.get_ident(), os.getpid()
+        _running.append(self)
         _loops[model] = self, weakref.ref(training)
-        self._undo.append(lambda: _loops.pop(model, None))
+        key = weakref.ref(model)  # so that a training that failed does not keep its model
+        self._undo.append(lambda: None if key() is None else _loops.pop(key(), None))
+        self._has_parts = in_whole_program()
         try:
             hold = Parts() if parts else batches.Hold()
             self._undo.append(hold.close)
@@ -177,7 +192,7 @@ class TrainingLoop:
     def enter(self, *names: str) -> None:
         """Open scopes, each inside of the one before; those that are open stay as they are."""
         for name in names if self.is_on else ():
-            if name not in self._open:
+            if name not in self._open and not (self._has_parts and name in _PARTS):
                 self._open[name] = scope = _core.timer(name)
                 scope.__enter__()
 
@@ -219,6 +234,7 @@ class TrainingLoop:
         """
         if self._thread is None:
             return
+        _running.remove(self)
         if self._process != os.getpid():  # all of it is the parent's
             self._thread, self._trace = None, None
             self._open.clear()

@@ -90,7 +90,10 @@ def _timed(function: Callable[..., Any], name: str) -> Callable[..., Any]:
                 return function(*arguments)
             except StopIteration as error:  # the end of the data, no failure
                 end = error
-        raise end
+        try:
+            raise end
+        finally:
+            del end  # else a cycle keeps the data until it is collected
 
     timed._is_timed = True  # type: ignore[attr-defined]
     return timed

@@ -9,7 +9,14 @@ from typing import Any
 import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
 from gpuprof._callable.api import GraphedCallable, make_graphed_callable
 from gpuprof._callable.stats import GraphedStats
-from gpuprof._common.checks import level_outside
+from gpuprof._common.checks import level_outside, whole
+
+
+def _checked_sizes(sizes: Any) -> tuple[int, ...]:
+    if not isinstance(sizes, Iterable):
+        message = f"batch_sizes: expected several, as (1, 2, 4, 8), got {sizes!r}"
+        raise TypeError(message)
+    return tuple(sorted({whole("each of batch_sizes", size) for size in sizes}))
 
 
 class DecodeGraphs:
@@ -29,13 +36,16 @@ class DecodeGraphs:
     batch_sizes : iterable of int
         Each one is a graph. They share memory, and the largest is captured first.
     **options
-        Those of `gpuprof.make_graphed_callable`. ``verify`` is ``"off"`` unless it is given: a
+        Those of `gpuprof.make_graphed_callable`, but for ``buckets``, ``max_graphs`` and
+        ``on_new_shape``, which follow from `batch_sizes`. ``verify`` is ``"off"`` unless it is given: a
         comparison copies all that `step` writes to, which means the caches.
 
     Raises
     ------
     ValueError
-        `batch_sizes` is empty, or `sample_args` are not of the largest one.
+        `batch_sizes` is empty or has what is no integer of at least 1, or `sample_args` are not of the largest one.
+    TypeError
+        `batch_sizes` is one number, or an option follows from them.
     TypeError, CaptureError, CudaUnavailableError
         As for `gpuprof.make_graphed_callable`.
     """
@@ -47,7 +57,10 @@ class DecodeGraphs:
         batch_sizes: Iterable[int] = (1, 2, 4, 8, 16, 32),
         **options: Any,
     ) -> None:
-        self.batch_sizes = tuple(sorted(set(batch_sizes)))
+        if given := sorted({"buckets", "max_graphs", "on_new_shape"} & {*options}):
+            message = f"{given[0]}: DecodeGraphs sets it by batch_sizes; leave it out"
+            raise TypeError(message)
+        self.batch_sizes = _checked_sizes(batch_sizes)
         rows = [getattr(arg, "shape", ())[:1] for arg in sample_args]
         if not self.batch_sizes or rows[:1] != [self.batch_sizes[-1:]]:
             message = (

@@ -10,15 +10,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import gpuprof._core as _core
 import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
+from gpuprof._common.checks import shortened
 from gpuprof._timing.backends import SyncBackend
 
 __all__ = ["backend", "blocking", "timer"]
 
+_LATER = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -55,6 +58,7 @@ def _wait(jax: Any) -> None:
 def blocking(function: _Function) -> _Function:
     """Return `function` with a wait for its results, for `gpuprof.benchmark` and the like."""
     jax = _jax()
+    _check(function)
 
     @functools.wraps(function)
     def waiting(*args: Any, **kwargs: Any) -> Any:
@@ -63,17 +67,35 @@ def blocking(function: _Function) -> _Function:
     return cast("_Function", waiting)
 
 
+def _check(function: Any) -> None:
+    if not callable(function):
+        message = f"expected a function of JAX arrays, got {shortened(function)}"
+        raise TypeError(message)
+    if any(kind(function) for kind in _LATER):
+        message = (
+            f"expected a function that returns arrays, got {function.__qualname__}, which returns "
+            "before its body runs; use gpuprof.timer(name, backend=backend()) in the body"
+        )
+        raise TypeError(message)
+
+
 def timer(name: str | None = None) -> Callable[[_Function], _Function]:
     """Make a decorator that measures each call from ready arguments to ready results.
 
     In transforms (`jax.jit`, `jax.grad`, `jax.vmap`) of the decorated function nothing is measured,
     and its operations get the name by `jax.named_scope`. While gpuprof is disabled, nothing waits.
-    Without a `name`, the row in `gpuprof.stats` has the function's qualified name.
+    Without a `name`, the row in `gpuprof.stats` has the function's qualified name. TypeError for a
+    generator or an async function, whose call returns before its work.
     """
+    given: object = name  # the function, where somebody writes @timer
+    if not (given is None or isinstance(given, str)):
+        message = f"name: expected a str or None, got {shortened(given)}; write @timer('name')"
+        raise TypeError(message)
     jax = _jax()
     clock = SyncBackend("jax", lambda: None)  # the wrapper waits, for less than everything
 
     def decorate(function: _Function) -> _Function:
+        _check(function)
         shown = name or getattr(function, "__qualname__", type(function).__name__)
         scope, waiting = _core.timer(shown, backend=clock), blocking(function)
 

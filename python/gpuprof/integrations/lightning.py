@@ -73,6 +73,7 @@ class GpuprofCallback(TrainingCallback):
         self._loop.leave("backward")
 
     def on_before_optimizer_step(self, _trainer: Any, _module: Any, optimizer: Any) -> None:
+        self._loop.leave("forward")  # of a training step that returned nothing
         self._loop.enter_step_of(optimizer)
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:

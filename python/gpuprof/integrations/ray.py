@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -11,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
-from gpuprof._common.checks import level_outside
+from gpuprof._common.checks import level_outside, number_within
 from gpuprof._distributed import wire
 from gpuprof._distributed.files import FileState, RankMerge, merge_files
 from gpuprof._distributed.ranks import RankStats
 from gpuprof._timing.scope import stats
 from gpuprof._trace import clocks, writer
 from gpuprof._trace import path as trace_path
+from gpuprof._trace.checks import checked_path
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")  # processes of one boot share the monotonic clock
 _open: dict[str, writer.TraceWriter] = {}  # on an actor, by path
@@ -28,8 +30,9 @@ def gather_stats(actors: Sequence[Any], timeout: float = 60.0) -> RankStats:
 
     After `timeout` seconds an actor is `missing` in it; a dead one is `left_out`, with the reason.
     """
+    answers = _ask(actors, timeout, _packed)
     result = RankStats(range(len(actors)))
-    for number, answer in _ask(actors, timeout, _packed).items():
+    for number, answer in answers.items():
         try:
             result.add(number, *wire.unpack(answer))
         except (wire.WireError, TypeError) as error:
@@ -44,7 +47,9 @@ def trace(actors: Sequence[Any], path: Any, timeout: float = 60.0) -> Iterator[l
     The actors' files have ``.rank0``, ``.rank1`` before the suffix. What was merged, and who is
     missing, is in the block's list at its end. Get the results of the actors' calls before that.
     """
-    each, whole = map(trace_path.absolute, trace_path.of_ranks(str(path)))
+    _check(actors, timeout)
+    each, whole = map(trace_path.absolute, trace_path.of_ranks(checked_path(path)))
+    trace_path.expand(whole)  # which says what is wrong with it
     begun = _ask(actors, timeout, _begin, each, len(actors))
     found: list[RankMerge] = []
     try:
@@ -60,11 +65,17 @@ def trace(actors: Sequence[Any], path: Any, timeout: float = 60.0) -> Iterator[l
             warnings.warn(f"gpuprof: {found[0]}", RuntimeWarning, stacklevel=level_outside() + 1)
 
 
+def _check(actors: Any, timeout: float) -> None:
+    is_list = isinstance(actors, Sequence) and len(actors) > 0
+    if not is_list or not all(hasattr(actor, "__ray_call__") for actor in actors):
+        message = f"actors: expected a list with the handles of Ray actors, got {actors!r}"
+        raise TypeError(message)
+    number_within("timeout", timeout, 0, math.inf)
+
+
 def _ask(actors: Sequence[Any], timeout: float, call: Any, *args: Any) -> dict[int, Any]:
     """Return what a function returns on each actor that answers in time, or an error as text."""
-    if not actors or not all(hasattr(actor, "__ray_call__") for actor in actors):
-        message = f"actors: expected the handles of Ray actors, got {actors!r}"
-        raise TypeError(message)
+    _check(actors, timeout)
     ray, answers = importlib.import_module("ray"), {}
     with contextlib.suppress(Exception):  # Ray was shut down: nobody answers
         refs = {actor.__ray_call__.remote(call, n, *args): n for n, actor in enumerate(actors)}
