@@ -43,7 +43,8 @@ class DecodeGraphs:
     Raises
     ------
     ValueError
-        `batch_sizes` is empty or has what is no integer of at least 1, or `sample_args` are not of the largest one.
+        `batch_sizes` is empty or has what is no integer of at least 1, or `sample_args` are not
+        of the largest one.
     TypeError
         `batch_sizes` is one number, or an option follows from them.
     TypeError, CaptureError, CudaUnavailableError
