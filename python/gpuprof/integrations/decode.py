@@ -37,8 +37,8 @@ class DecodeGraphs:
         Each one is a graph. They share memory, and the largest is captured first.
     **options
         Those of `gpuprof.make_graphed_callable`, but for ``buckets``, ``max_graphs`` and
-        ``on_new_shape``, which follow from `batch_sizes`. ``verify`` is ``"off"`` unless it is given: a
-        comparison copies all that `step` writes to, which means the caches.
+        ``on_new_shape``, which follow from `batch_sizes`. ``verify`` is ``"off"`` unless it is
+        given: a comparison copies all that `step` writes to, which means the caches.
 
     Raises
     ------
