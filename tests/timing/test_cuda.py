@@ -354,7 +354,9 @@ def test_a_timer_refuses_an_end_in_another_context_and_stays_usable(
     fake.set_current(mine)
     timer = gpuprof.Timer("cuda", stream)
     timer.record_start()
-    with pytest.raises(ValueError, match=f"stream: a timer must end.* got stream {foreign} of another"):
+    with pytest.raises(
+        ValueError, match=f"stream: a timer must end.* got stream {foreign} of another"
+    ):
         timer.record_end(stream=foreign)
     assert timer.streams == (stream,)
     timer.record_end()
