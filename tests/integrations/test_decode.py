@@ -122,7 +122,7 @@ def test_samples_have_to_be_of_the_largest_size(cupy: Any, sizes: Any, shapes: l
     ("sizes", "error"), [(4, TypeError), (("4",), ValueError), ((0, 4), ValueError)]
 )
 def test_sizes_are_integers_of_one_and_more(cupy: Any, sizes: Any, error: type) -> None:
-    with pytest.raises(error, match="batch_sizes.*expected "):
+    with pytest.raises(error, match=r"batch_sizes.*expected "):
         DecodeGraphs(lambda x: x, samples(cupy), sizes)
 
 

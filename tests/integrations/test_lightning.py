@@ -150,7 +150,7 @@ def test_a_step_that_returns_nothing_ends_forward_before_the_optimizer(
     lightning: Any, torch: Any, tmp_path: Path
 ) -> None:
     module = lightning_module(lightning)
-    module.training_step = lambda batch, batch_idx: None
+    module.training_step = lambda batch, batch_idx: None  # noqa: ARG005 (the Trainer needs the names)
     trainer = lightning_trainer(lightning, tmp_path, callbacks=[GpuprofCallback(table=False)])
     trainer.fit(module, batches(torch))
     names = ("dataloader", "train_step", "train_step/forward", "train_step/optimizer.step")

@@ -37,13 +37,14 @@ class DecodeGraphs:
         Each one is a graph. They share memory, and the largest is captured first.
     **options
         Those of `gpuprof.make_graphed_callable`, but for ``buckets``, ``max_graphs`` and
-        ``on_new_shape``, which follow from `batch_sizes`. ``verify`` is ``"off"`` unless it is given: a
-        comparison copies all that `step` writes to, which means the caches.
+        ``on_new_shape``, which follow from `batch_sizes`. ``verify`` is ``"off"`` unless it is
+        given: a comparison copies all that `step` writes to, which means the caches.
 
     Raises
     ------
     ValueError
-        `batch_sizes` is empty or has what is no integer of at least 1, or `sample_args` are not of the largest one.
+        `batch_sizes` is empty or has what is no integer of at least 1, or `sample_args` are not
+        of the largest one.
     TypeError
         `batch_sizes` is one number, or an option follows from them.
     TypeError, CaptureError, CudaUnavailableError
