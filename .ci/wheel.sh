@@ -47,10 +47,10 @@ builds() {
   grep -E '^(compiled in|twice)' "$out/build-$1.log"
 }
 
-# Left to the step "tests": what compiles the C++ library, of which a wheel has nothing, and what
-# builds the pages and opens them in a browser, which takes minutes and is the same with a wheel.
+# The suite runs in the step "tests". `WHEEL_SUITE=whole .ci/run wheel` also runs it against the
+# wheel of 3.12, but for what compiles the C++ library, of which a wheel has nothing, and what opens
+# the pages in a browser.
 apart=(--ignore tests/cpp_package --ignore tests/docs/test_site.py)
-# Every version runs these; one of them runs the whole suite.
 few=(tests/package/test_stubs.py tests/timing/test_scope.py tests/trace/test_writer.py tests/run
   tests/benchmark/test_benchmark.py tests/benchmark/test_modes.py)
 for version in 3.10 3.12 3.13 3.14; do
@@ -70,12 +70,13 @@ for version in 3.10 3.12 3.13 3.14; do
   time env -i PATH="$out/empty" "$venv/bin/python" -m pip install -q --no-index --no-deps "$wheel"
   env -i PATH="$out/empty" "$venv/bin/gpuprof" demo
   # The tests of the source distribution, where no other gpuprof is.
-  if [ "$version" = 3.12 ]; then
+  if [ "$version" = 3.12 ] && [ "${WHEEL_SUITE:-}" = whole ]; then
     requirements test >"$CI_OUT/wheel-requirements.txt"
     "$venv/bin/pip" install -q -r "$CI_OUT/wheel-requirements.txt"
     (cd "$out/source" && "$venv/bin/python" -m pytest -q -n auto -p no:cacheprovider "${apart[@]}")
   else
     "$venv/bin/pip" install -q 'pytest>=8.0' 'pytest-timeout>=2.3' 'pybind11-stubgen>=2.5'
-    (cd "$out/source" && "$venv/bin/python" -m pytest -q -p no:cacheprovider "${few[@]}")
+    (cd "$out/source" && "$venv/bin/python" -m pytest -q -p no:cacheprovider "${few[@]}" \
+      tests/package/test_{installed,wheels}.py)
   fi
 done
