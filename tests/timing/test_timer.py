@@ -76,7 +76,7 @@ def test_a_second_end_moves_the_mark(timer: gpuprof.Timer) -> None:
 
 
 def test_an_end_before_a_start_is_an_invalid_state(timer: gpuprof.Timer) -> None:
-    with pytest.raises(InvalidStateError, match="start the timer first"):
+    with pytest.raises(InvalidStateError, match="has no start; call record_start"):
         timer.record_end()
 
 
