@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -170,7 +171,7 @@ def test_under_gpuprof_run_no_scope_crosses_another(lightning: Any, tmp_path: Pa
         trainer.fit(lightning_module(pl), batches(torch))
         """,
     )
-    paths = f"{ROOT}:{ROOT / 'python'}"
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = measured(tmp_path, "--stats", "s.json", name, program=name, PYTHONPATH=paths)
     assert done.status == 0
     found = gpuprof.Stats.from_json((tmp_path / "s.json").read_text(encoding="utf-8"))
