@@ -124,3 +124,22 @@ instrumented() {
   cp -r python/gpuprof "$site/"
   cp "$1"/build/_core*.so "$site/gpuprof/"
 }
+
+# venv_python WHAT: sets `python` to that of .venv, or ends the step where WHAT is not pinned for its
+# version.
+venv_python() {
+  python=.venv/bin/python
+  [ -x "$python" ] || { echo "needs .venv: run the step 'tests' first" >&2; exit 1; }
+  if ! "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then
+    echo "left out: $1 pinned for Python 3.11 only"
+    exit 0
+  fi
+}
+
+# beside_venv FOLDER PACKAGES...: an environment with these packages and all that .venv has.
+beside_venv() {
+  local folder=$1 where='import sysconfig; print(sysconfig.get_path("purelib"))'
+  "$python" -m venv --clear --without-pip "$folder"
+  "$python" -c "$where" >"$("$folder/bin/python" -c "$where")/venv.pth"
+  "$folder/bin/python" -m pip install -q "${@:2}"
+}

@@ -1,12 +1,7 @@
 # The tests that want torch, with its CPU build, on the one Python version whose wheel is pinned.
 source .ci/common.sh
 
-python=.venv/bin/python
-[ -x "$python" ] || { echo "needs .venv: run the step 'tests' first" >&2; exit 1; }
-if ! "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then
-  echo "left out: torch is pinned for Python 3.11 only"
-  exit 0
-fi
+venv_python "torch is"
 torch=torch==2.13.0
 .venv/bin/pip install -q "$torch"
 status=0
@@ -17,11 +12,8 @@ status=0
 # The frameworks that train torch models, in an environment of their own beside .venv's packages:
 # one of theirs is a plugin of pytest's. With torch named, no other build of it can be fetched.
 trainers=$CI_OUT/trainers
-site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-"$python" -m venv --clear --without-pip "$trainers"
-echo "$site" >"$("$trainers/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/venv.pth"
-"$trainers/bin/python" -m pip install -q "$torch" accelerate==1.15.0 lightning==2.6.6 \
-  pytorch-lightning==2.6.6 transformers==5.17.0
+beside_venv "$trainers" "$torch" accelerate==1.15.0 lightning==2.6.6 pytorch-lightning==2.6.6 \
+  transformers==5.17.0
 export HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
 "$trainers/bin/python" -m pytest -m torch -p no:anyio tests/integrations 2>&1 |
   tee "$CI_OUT/integrations.log"

@@ -1,9 +1,9 @@
 #include "api/kept_objects.hpp"
 
-#include <atomic>
 #include <utility>
 
 #include "graphs/capture.hpp"
+#include "graphs/released_list.hpp"
 
 namespace gpuprof::api {
 namespace {
@@ -13,15 +13,9 @@ struct Kept {
   Kept* next = nullptr;
 };
 
-std::atomic<Kept*> released_objects{nullptr};
+graphs::ReleasedList<Kept> released_objects;
 
-void release_objects(void* bundle) {
-  auto* kept = static_cast<Kept*>(bundle);
-  kept->next = released_objects.load(std::memory_order_relaxed);
-  while (!released_objects.compare_exchange_weak(kept->next, kept, std::memory_order_release,
-                                                 std::memory_order_relaxed)) {
-  }
-}
+void release_objects(void* bundle) { released_objects.push(static_cast<Kept*>(bundle)); }
 
 }  // namespace
 
@@ -34,16 +28,9 @@ graphs::Payload keep_objects(std::vector<std::shared_ptr<const void>> objects) {
 
 void drain_kept_objects() noexcept {
   graphs::release_finished();
-  if (released_objects.load(std::memory_order_relaxed) == nullptr) return;
+  if (released_objects.empty()) return;
   const graphs::RelaxedThread relaxed;  // a capture may be open, and what is dropped of any kind
-  Kept* newest = released_objects.exchange(nullptr, std::memory_order_acquire);
-  Kept* oldest = nullptr;
-  while (newest != nullptr) {
-    Kept* next = newest->next;
-    newest->next = oldest;
-    oldest = newest;
-    newest = next;
-  }
+  Kept* oldest = released_objects.take();
   while (oldest != nullptr) {
     for (std::shared_ptr<const void>& object : oldest->objects) object.reset();
     Kept* next = oldest->next;

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,18 +55,6 @@ def browser() -> Iterator[Chromium]:
         pytest.skip("Chromium is not installed")
     with Chromium() as page:
         yield page
-
-
-def wait_to_be_at(page: Chromium, address: str) -> None:
-    """Wait for a page that another one leads to."""
-    end = time.monotonic() + chromium.PATIENCE_S
-    while True:
-        history = page.send("Page.getNavigationHistory")
-        found = history["entries"][history["currentIndex"]]["url"]
-        if found == address:
-            return
-        assert time.monotonic() < end, f"stayed at {found}"
-        time.sleep(0.05)
 
 
 def test_the_pages_build_without_warnings(pages: Path) -> None:
@@ -144,7 +131,7 @@ def test_a_version_that_is_no_folder_of_the_site_is_refused(tmp_path: Path) -> N
 def test_the_site_leads_to_the_newest_release(site: Path, browser: Chromium) -> None:
     browser.go((site / "index.html").as_uri())
     start = (site / "1.10" / "index.html").as_uri()
-    wait_to_be_at(browser, start)
+    browser.wait_to_be_at(start)
 
 
 def choose(browser: Chromium, version: str) -> None:
@@ -163,11 +150,11 @@ def test_each_page_lists_the_versions_and_leads_to_the_same_page_of_another(
     assert browser.evaluate("document.getElementById('site-version').value") == "1.9"
     choose(browser, "1.10")
     there = (site / "1.10" / "topic.html").as_uri()
-    wait_to_be_at(browser, there)
+    browser.wait_to_be_at(there)
     browser.go((site / "1.10" / "new.html").as_uri())
     choose(browser, "dev")  # which does not have that page
     start = (site / "dev" / "index.html").as_uri()
-    wait_to_be_at(browser, start)
+    browser.wait_to_be_at(start)
 
 
 def test_pages_in_folders_find_the_list(pages: Path, browser: Chromium) -> None:

@@ -163,6 +163,19 @@ class Chromium:
                 raise BrowserError(f"not true in {PATIENCE_S} s: {expression}")
             time.sleep(0.05)
 
+    def wait_to_be_at(self, address: str) -> None:
+        """Wait until another page has led to an address."""
+        deadline = time.monotonic() + PATIENCE_S
+        while (found := self._address()) != address:
+            if time.monotonic() > deadline:
+                raise BrowserError(f"not at {address} in {PATIENCE_S} s, but at {found}")
+            time.sleep(0.05)
+
+    def _address(self) -> str:
+        # Asked of the browser: while a page is left, there is none to run JavaScript in.
+        history = self.send("Page.getNavigationHistory")
+        return str(history["entries"][history["currentIndex"]]["url"])
+
     def send(self, method: str, **parameters: object) -> dict[str, Any]:
         """Send a command and return its result; what happens meanwhile is added to `events`."""
         self._number += 1

@@ -1,6 +1,5 @@
 #include "bindings/python/keep_alive.hpp"
 
-#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -8,6 +7,7 @@
 #include <optional>
 #include "graphs/capture.hpp"
 #include "graphs/captured_graph.hpp"
+#include "graphs/released_list.hpp"
 
 namespace gpuprof::bindings {
 
@@ -20,7 +20,7 @@ struct KeepAlive {
 
 namespace {
 
-std::atomic<KeepAlive*> released{nullptr};
+graphs::ReleasedList<KeepAlive> released;
 
 }  // namespace
 
@@ -34,26 +34,13 @@ KeepAlive* make_keep_alive(const py::tuple& objects) {
   return kept.release();
 }
 
-void release_kept(void* bundle) {
-  auto* kept = static_cast<KeepAlive*>(bundle);
-  KeepAlive* before = released.load();
-  do {
-    kept->next = before;
-  } while (!released.compare_exchange_weak(before, kept));
-}
+void release_kept(void* bundle) { released.push(static_cast<KeepAlive*>(bundle)); }
 
 void drain_kept() {
   graphs::release_finished();
-  if (released.load() == nullptr) return;
+  if (released.empty()) return;
   const graphs::RelaxedThread relaxed;  // a capture may be open, and what is dropped of any kind
-  KeepAlive* newest = released.exchange(nullptr);
-  KeepAlive* oldest = nullptr;
-  while (newest != nullptr) {
-    KeepAlive* next = newest->next;
-    newest->next = oldest;
-    oldest = newest;
-    newest = next;
-  }
+  KeepAlive* oldest = released.take();
   while (oldest != nullptr) {
     for (PyObject* object : oldest->objects) Py_DECREF(object);
     KeepAlive* next = oldest->next;
@@ -64,7 +51,7 @@ void drain_kept() {
 
 void drain_kept_soon() noexcept {
   graphs::release_finished();
-  if (released.load() == nullptr) return;
+  if (released.empty()) return;
   // Refused where many calls wait already: the next drain finds the same.
   Py_AddPendingCall(
       [](void* /*unused*/) {
