@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -122,10 +123,11 @@ class Chromium:
 
     def go(self, address: str) -> None:
         """Load a page, and wait until it is there."""
+        before = len(self.events)
         failed = self.send("Page.navigate", url=address).get("errorText")
         if failed:
             raise BrowserError(f"{address}: {failed}")
-        self.wait_for("document.readyState === 'complete'")
+        self._receive_until(lambda: self._loaded(since=before) is not None, f"load {address}")
 
     def screenshot(self) -> bytes:
         """Return a PNG of the page."""
@@ -164,17 +166,28 @@ class Chromium:
             time.sleep(0.05)
 
     def wait_to_be_at(self, address: str) -> None:
-        """Wait until another page has led to an address."""
-        deadline = time.monotonic() + PATIENCE_S
-        while (found := self._address()) != address:
-            if time.monotonic() > deadline:
-                raise BrowserError(f"not at {address} in {PATIENCE_S} s, but at {found}")
-            time.sleep(0.05)
+        """Wait until another page has led to an address, and the page is there."""
+        self._receive_until(lambda: self._loaded(since=0) == address, f"lead to {address}")
 
-    def _address(self) -> str:
-        # Asked of the browser: while a page is left, there is none to run JavaScript in.
-        history = self.send("Page.getNavigationHistory")
-        return str(history["entries"][history["currentIndex"]]["url"])
+    def _receive_until(self, done: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not done():
+            try:
+                self.events.append(self._receive(deadline))
+            except BrowserError as error:
+                raise BrowserError(f"waiting for Chromium to {what}: {error}") from error
+
+    def _loaded(self, since: int) -> str | None:
+        # The events tell the address: while a page is left, there is none to be asked.
+        loaded = False
+        for event in reversed(self.events[since:]):
+            if event["method"] == "Page.loadEventFired":
+                loaded = True
+            elif event["method"] == "Page.frameNavigated":
+                frame = event["params"]["frame"]
+                if "parentId" not in frame:
+                    return str(frame["url"]) if loaded else None
+        return None
 
     def send(self, method: str, **parameters: object) -> dict[str, Any]:
         """Send a command and return its result; what happens meanwhile is added to `events`."""
