@@ -88,6 +88,21 @@ assert gpuprof.stats()["Model.call"].time.count == 1
 """)
 
 
+def test_dicts_whose_keys_jax_cannot_sort_are_waited_for() -> None:
+    check("""
+@timer("step")
+def step(x):
+    return {1: work(x["given"]), "rest": [{None: work(x[0])}]}
+
+found = step({"given": x, 0: work(x)})
+assert found[1].is_ready() and found["rest"][0][None].is_ready()
+traced = jax.jit(lambda x: step({"given": x, 0: x})[1])(x)
+assert gpuprof.stats()["step"].time.count == 1
+found = blocking(step.__wrapped__)({"given": x, 0: x})
+assert found[1].is_ready()
+""")
+
+
 def test_in_a_transform_nothing_is_measured_and_the_operations_get_the_name() -> None:
     check("""
 @timer("inner/loss")

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
 import gpuprof._core as _core
@@ -62,9 +62,20 @@ def blocking(function: _Function) -> _Function:
 
     @functools.wraps(function)
     def waiting(*args: Any, **kwargs: Any) -> Any:
-        return jax.block_until_ready(function(*args, **kwargs))
+        result = function(*args, **kwargs)
+        jax.block_until_ready(_leaves(jax, result))
+        return result
 
     return cast("_Function", waiting)
+
+
+def _leaves(jax: Any, tree: Any) -> list[Any]:
+    try:
+        return cast("list[Any]", jax.tree_util.tree_leaves(tree))
+    except ValueError:  # a dict, in some place, with keys that JAX cannot sort
+        parts = tree.values() if isinstance(tree, dict) else tree
+    parts = parts if isinstance(parts, Iterable) else ()
+    return [leaf for part in parts for leaf in _leaves(jax, part)]
 
 
 def _check(function: Any) -> None:
@@ -101,7 +112,7 @@ def timer(name: str | None = None) -> Callable[[_Function], _Function]:
 
         @functools.wraps(function)
         def measured(*args: Any, **kwargs: Any) -> Any:
-            leaves = jax.tree_util.tree_leaves((args, kwargs))
+            leaves = _leaves(jax, (args, kwargs))
             if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
                 with jax.named_scope(shown):
                     return function(*args, **kwargs)
