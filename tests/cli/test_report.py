@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 import gpuprof
 from gpuprof._cli.main import main
-from tests.report.contents import COMPARED, CPU_ONLY, HISTORY, RESULTS, STATS
+from tests.report.contents import COMPARED, CPU_ONLY, HISTORY, RESULTS, SHOWN, STATS, TWO_SIDES
 from tests.support.processes import environment
 from tests.support.pytest_projects import Project
 
@@ -95,6 +96,40 @@ def test_a_session_of_tests_is_shown_with_its_verdicts(project: Project) -> None
     assert "test_it.py::test_b" in page_of(str(stored))
 
 
+def test_a_comparison_of_saved_runs_or_of_commands_is_shown(project: Project) -> None:
+    project.on_gpu(1.0)
+    project.pytester.makepyfile(test_it=TEST)
+    project.save_runs()
+    project.times(1.0, fields=project.plan()["fields"], test_b=[1.6, 1.5])
+    project.run("--gpu-benchmark-json=new.json")
+    gpuprof_command = [sys.executable, "-m", "gpuprof"]
+    as_json = ("--format", "json")
+    done = project.pytester.run(*gpuprof_command, "compare", "main", "new.json", *as_json)
+    Path("saved.json").write_text("\n".join(done.outlines))
+    text = page_of("saved.json")
+    assert text.count(">SLOW<") == text.count(">SAME<") == 1
+    for expected in (">Comparison</h2>", "baseline &#x27;main&#x27;", "SLOW test_it.py::test_b:"):
+        assert expected in text
+
+    nothing = f"{sys.executable} -c pass"
+    done = project.pytester.run(
+        *(*gpuprof_command, "ab", nothing, nothing, "--runs", "2", *as_json)
+    )
+    Path("commands.json").write_text("\n".join(done.outlines))
+    text = page_of("commands.json", "saved.json")
+    assert text.count(">Comparison</h2>") == 2
+    assert "-c pass (2 runs)" in text
+
+
+def test_a_comparison_is_shown_as_text_and_with_what_only_one_side_has() -> None:
+    Path("compared.json").write_text(json.dumps(TWO_SIDES))
+    text = page_of("compared.json")
+    assert html.escape(SHOWN) in text
+    assert "<img" not in text
+    for expected in ("only in base: gone", ">SAME, MEMORY, LAUNCHES<", "MEMORY grown", "a note"):
+        assert expected in text
+
+
 def test_the_page_can_go_to_the_standard_output(tmp_path: Path) -> None:
     Path("stats.json").write_text(CPU_ONLY.to_json())
     done = subprocess.run(
@@ -115,6 +150,10 @@ def damaged(change: dict[str, Any]) -> str:
     return json.dumps({**STATS.to_dict(), **change})
 
 
+def slower_by(change: dict[str, Any]) -> str:
+    return json.dumps({**TWO_SIDES, "rows": [{**TWO_SIDES["rows"][0], **change}]})
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -129,7 +168,12 @@ def damaged(change: dict[str, Any]) -> str:
         ('{"benchmarks": []}', "it holds no benchmark"),
         ('{"benchmarks": [3]}', "benchmarks[0] has no object 'gpuprof'"),
         ('{"format": "gpuprof-baseline", "version": 1, "runs": []}', "it holds no run"),
-        ('{"format": "gpuprof-comparison", "version": 1, "base": {}}', "its format is 'gpuprof-c"),
+        ('{"format": "gpuprof-comparison", "version": 1, "base": {}}', "data has no rows"),
+        (json.dumps({**TWO_SIDES, "version": 2}), "version 2; this gpuprof reads 1"),
+        (json.dumps({**TWO_SIDES, "rows": [3]}), "it is damaged: TypeError"),
+        (slower_by({"base_ms": "long"}), "it is damaged: TypeError"),
+        (slower_by({"interval": [1.0]}), "it is damaged: IndexError"),
+        (slower_by({"verdict": "slowest"}), "'slowest' is not a valid Verdict"),
         (json.dumps({**HISTORY.to_dict(), "series": [3]}), "series[0] is 3; expected a mapping"),
         (json.dumps({**HISTORY.to_dict(), "version": 2}), "version ('gpuprof-history', 2)"),
         ("[" * 100_000, "nested deeper"),

@@ -95,6 +95,22 @@ BESIDE_TIME = [
 ]
 
 
+# As ``gpuprof compare --format json`` prints it.
+TWO_SIDES: dict[str, Any] = {
+    "format": "gpuprof-run-comparison",
+    "version": 1,
+    "base": {"what": "baseline 'main'", "runs": 5, "created": "2026-11-22"},
+    "new": {"what": f"branch {HOSTILE}", "runs": 1, "created": None},
+    "only_in_base": ["gone"],
+    "only_in_new": [],
+    "notes": ["a note"],
+    "rows": [
+        {"name": HOSTILE, "machine": "NVIDIA-H200", **SLOWER.to_dict()},
+        {"name": "grown", "machine": "NVIDIA-H200", **GROWN.to_dict()},
+    ],
+}
+
+
 def runs(name: str, times_ms: list[float], change: HistoryChange | None = None) -> HistorySeries:
     """Return a series of daily runs, whose machine and commits are markup."""
     points = [

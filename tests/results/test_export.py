@@ -143,7 +143,7 @@ def test_a_ratio_that_does_not_exist_stays_none() -> None:
     [
         ({"format": "other"}, "data has format and version .'other', 1.; expected 'gpuprof-comp"),
         ({"version": 2}, "version"),
-        ({"rows": []}, "pass what CompareResult.to_dict"),
+        ({"rows": []}, "data has no rows; expected one for each function"),
         ({"rows": [{}]}, "damaged: KeyError: 'ratio'"),
         ({"rows": 3}, "damaged: TypeError"),
         ({"warnings": None}, "damaged: TypeError"),

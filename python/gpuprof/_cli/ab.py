@@ -20,12 +20,13 @@ from pathlib import Path
 from gpuprof._cli import ab_readings
 from gpuprof._cli.ab_processes import Command, Ended, Stop, run_once
 from gpuprof._cli.ab_readings import Reading, ReadingError, Time
-from gpuprof._cli.comparison import Comparison, Line, Side, exit_code, text_of
+from gpuprof._cli.comparison import exit_code, text_of
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration
 from gpuprof._display.progress import Progress
 from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.process_verdict import judge_processes_all
+from gpuprof._results.two_sides import Comparison, Line, Side
 from gpuprof._results.verdict import beside_time
 
 SIDES = ("A", "B")

@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuprof._cli.comparison import INCOMPARABLE, Comparison, Line, Side, exit_code, text_of
+from gpuprof._cli.comparison import INCOMPARABLE, exit_code, text_of
 from gpuprof._common import machine
 from gpuprof._common.text import output_text
 from gpuprof._results.baselines import Baselines, Run, load_kind
 from gpuprof._results.result import FORMAT as RESULT_FORMAT
 from gpuprof._results.result import BenchResult
+from gpuprof._results.two_sides import Comparison, Line, Side
 from gpuprof._results.verdict import judge_all
 from gpuprof.errors import BaselineError
 

@@ -21,8 +21,8 @@ def add_arguments(commands: Commands) -> None:
         help="show statistics and benchmarks as one HTML page",
         description="Write one HTML page that opens without a network, of files that hold "
         "statistics (Stats.to_json), benchmarks (--gpu-benchmark-json, BenchResult.to_json, a "
-        "stored baseline), comparisons (CompareResult.to_json) or histories (gpuprof history "
-        "--json).",
+        "stored baseline), comparisons (CompareResult.to_json, gpuprof compare or ab with --format "
+        "json) or histories (gpuprof history --json).",
         epilog=EXIT_CODES,
         allow_abbrev=False,
     )

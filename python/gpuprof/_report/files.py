@@ -10,18 +10,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuprof._results import comparison, history_data
+from gpuprof._report import sections
+from gpuprof._results import comparison, history_data, two_sides
 from gpuprof._results.baselines import load_data, load_kind
 from gpuprof._results.comparison import CompareResult
 from gpuprof._results.decision import Decision
 from gpuprof._results.history import History
 from gpuprof._results.result import BenchResult
+from gpuprof._results.two_sides import Comparison
 from gpuprof._timing import stats as timing_stats
 from gpuprof._timing.stats import Stats
 from gpuprof.errors import BaselineError
 
 Judged = tuple[BenchResult, "Decision | None"]
-_DAMAGE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+_DAMAGE = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
 
 
 @dataclass
@@ -29,7 +31,7 @@ class Contents:
     """What files hold: statistics and histories by the name of their file, results in order."""
 
     stats: dict[str, Stats] = field(default_factory=dict)
-    results: list[Judged | CompareResult] = field(default_factory=list)
+    results: list[Judged | CompareResult | Comparison] = field(default_factory=list)
     history: dict[str, History] = field(default_factory=dict)
 
 
@@ -51,8 +53,12 @@ def _add(found: Contents, path: Path) -> None:
             repr(found.stats[name])  # which reads all of it: damage shows here
         elif kind == history_data.FORMAT:
             found.history[_name(path, found.history)] = History.from_dict(data)
-        elif kind == comparison.FORMAT and "rounds" in data:
+        elif kind == comparison.FORMAT:
             found.results.append(CompareResult.from_dict(data))
+        elif kind == two_sides.FORMAT:
+            compared = Comparison.from_dict(data)
+            sections.sides_part(compared)  # which reads all of it: damage shows here
+            found.results.append(compared)
         elif isinstance(data, dict) and isinstance(data.get("benchmarks"), list):
             found.results += _session(path, data["benchmarks"])
         else:

@@ -15,6 +15,7 @@ from gpuprof._results.comparison import CompareResult
 from gpuprof._results.decision import Decision
 from gpuprof._results.history import History
 from gpuprof._results.result import BenchResult
+from gpuprof._results.two_sides import Comparison
 from gpuprof._timing.stats import Stats
 from gpuprof._trace.files import write_whole
 
@@ -117,10 +118,13 @@ def _of_results(given: Any) -> list[tuple[str, str]]:
         given = [given] if _is_pair(given) else [*given]
     elif not isinstance(given, CompareResult):
         given = getattr(given, "results", given)  # of a sweep
-    for name, each in _named("results", given, (BenchResult, CompareResult, tuple), expected):
+    kinds = (BenchResult, CompareResult, Comparison, tuple)
+    for name, each in _named("results", given, kinds, expected):
+        heading = f"Comparison: {name}" if name else "Comparison"
         if isinstance(each, CompareResult):
-            heading = f"Comparison: {name}" if name else "Comparison"
             compared.append((heading, sections.comparison_part(each)))
+        elif isinstance(each, Comparison):  # read from a file
+            compared.append((heading, sections.sides_part(each)))
         elif isinstance(each, BenchResult):
             alone.append((each, None))
         elif _is_pair(each):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpuprof._common.instructions import amount
-from gpuprof._common.units import duration, interval_text
+from gpuprof._common.units import duration, interval_text, percent
 from gpuprof._display.tree import tree_lines
 from gpuprof._report.page import Cell, details, escaped, notes, table
 from gpuprof._results.comparison import CompareResult
@@ -17,6 +17,7 @@ from gpuprof._results.launch_verdict import launch_notes
 from gpuprof._results.memory_verdict import NO_MEMORY, without_memory
 from gpuprof._results.result import BenchResult, cells
 from gpuprof._results.texts import peak_text
+from gpuprof._results.two_sides import Comparison
 from gpuprof._timing import stats_table
 from gpuprof._timing.stats import Stats
 
@@ -150,6 +151,43 @@ def comparison_part(found: CompareResult) -> str:
     columns = [*_COLUMNS[:2], f"ratio to {found.base}", "interval of the ratio", "verdict"]
     grid = table([*columns, *_COLUMNS[2:], *_RESULT_TEXTS], lines)
     return grid + notes(found._notes()) + _histograms(found.results)
+
+
+def sides_part(found: Comparison) -> str:
+    """Return a comparison of saved runs or of two commands: a line for each name that both have."""
+    several = len({line.machine for line in found.lines}) > 1
+    lines = []
+    for line in found.lines:
+        decision, interval = line.decision, line.decision.interval
+        memory, floor = decision.memory, decision.floor
+        lines.append(
+            [
+                Cell(line.name),
+                Cell(line.machine if several else ""),
+                *map(_time_or_nothing, (decision.base_ms, decision.new_ms)),
+                _ratio(decision.ratio),
+                Cell(" to ".join(_ratio(end).text for end in interval) if interval else ""),
+                Cell("" if floor is None else percent(floor), _known(floor)),
+                *map(_peak, (memory.base_bytes, memory.new_bytes) if memory else (None, None)),
+                _verdict(decision),
+            ]
+        )
+    columns = ["benchmark", "machine", *found.names, "ratio", "95 % interval", "floor"]
+    columns += [f"{name} memory" for name in found.names]
+    grid = table([*columns, "verdict"], lines) if lines else ""
+    return notes(found.headline()) + grid + notes([*found.reasons(), *found.remarks()])
+
+
+def _time_or_nothing(ms: float | None) -> Cell:
+    return Cell("") if ms is None else _time(ms)
+
+
+def _ratio(ratio: float | None) -> Cell:
+    return Cell("" if ratio is None else f"{ratio:.3f}", _known(ratio))
+
+
+def _peak(peak: int | None) -> Cell:
+    return Cell(peak_text(peak), _known(peak))
 
 
 def _histograms(results: Sequence[BenchResult]) -> str:

@@ -191,11 +191,14 @@ class CompareResult(Exports, Mapping[str, CompareRow]):
             If `data` is something else, or of a version that this one cannot read.
         """
         found = (data.get("format"), data.get("version")) if isinstance(data, Mapping) else data
-        if found != (FORMAT, VERSION) or "rows" not in data or not data["rows"]:
+        if found != (FORMAT, VERSION):
             message = (
                 f"data has format and version {shortened(found)}; expected {FORMAT!r} and "
                 f"{VERSION}: pass what CompareResult.to_dict() of a matching gpuprof returned"
             )
+            raise ValueError(message)
+        if not data.get("rows"):
+            message = "data has no rows; expected one for each function that was compared"
             raise ValueError(message)
         self = cls.__new__(cls)
         try:
