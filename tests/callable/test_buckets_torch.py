@@ -74,6 +74,24 @@ def test_padded_calls_return_and_write_what_others_do() -> None:
     assert calls.cut == 5
 
 
+def test_gradients_of_padded_calls_are_those_of_the_function() -> None:
+    layer = torch.nn.Linear(5, 5)
+    calls = Calls(lambda x, w: (layer(x).tanh() * w).cumsum(1), {0: (4,)})
+    for size in (3, 1, 2, 3):
+        worlds = []
+        for function in (calls, calls.function):
+            torch.manual_seed(size)
+            x, w = torch.randn(size, 5, requires_grad=True), torch.randn(size, 5)
+            layer.zero_grad()
+            function(x, w).square().sum().backward()
+            worlds.append([x.grad, layer.weight.grad.clone(), layer.bias.grad.clone(), w.grad])
+        (*found, none), (*expected, _) = worlds
+        for grad, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(grad, other)
+        assert none is None
+    assert calls.cut == 3
+
+
 def test_the_mask_is_true_for_what_is_real() -> None:
     def body(x: Any, *, valid: Any) -> Any:
         assert valid.dtype is torch.bool

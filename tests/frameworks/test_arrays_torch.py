@@ -106,7 +106,6 @@ def test_a_static_tensor_is_an_ordinary_one_that_asks_for_no_gradient(arrays: An
         assert not static.requires_grad
         assert torch.equal(static, parameter)
     assert not arrays.stage(statics[0], parameter).requires_grad
-    assert not arrays.padded(parameter, 0, 4).requires_grad
 
 
 def test_what_is_conjugate_or_negative_in_name_is_written_out(arrays: Any) -> None:
@@ -182,6 +181,27 @@ def test_padding_keeps_the_order_of_the_dimensions(arrays: Any) -> None:
         assert padded.is_contiguous(memory_format=torch.channels_last)
         assert torch.equal(arrays.slice(padded, dim, images.shape[dim]), images)
         assert padded.sum().item() == pytest.approx(images.sum().item(), abs=1e-4)
+
+
+def test_gradients_flow_back_through_padding_where_they_are_recorded(arrays: Any) -> None:
+    images = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last).requires_grad_()
+    padded = arrays.padded(images, 0, 3)
+    assert padded.is_contiguous(memory_format=torch.channels_last)
+    weights = torch.randn(3, 3, 4, 5)
+    (padded * weights).sum().backward()
+    assert torch.equal(images.grad, weights[:2])
+    with torch.no_grad():
+        assert not arrays.padded(images, 0, 3).requires_grad
+    assert not arrays.padded(images.detach(), 0, 3).requires_grad
+
+
+def test_padding_writes_out_what_is_conjugate_expanded_or_cut_from_more(arrays: Any) -> None:
+    whole = torch.randn(4, 6, dtype=torch.complex64)
+    for given in (whole.conj(), whole[:1].expand(4, 6), whole[:, ::2], whole.t()[1:4]):
+        padded = arrays.padded(given, 0, 7)
+        assert not padded.is_conj()
+        assert torch.equal(padded[: given.shape[0]], given)
+        assert not padded[given.shape[0] :].any()
 
 
 def test_a_tensor_that_is_as_long_already_is_copied(arrays: Any) -> None:

@@ -17,10 +17,11 @@ from gpuprof._callable.buckets import Padding, learned
 from gpuprof._callable.capture import Recording
 from gpuprof._callable.leaves import is_plain
 from gpuprof._callable.mismatch import describe_call
+from gpuprof._callable.paddings import Paddings
 from gpuprof._callable.placement import call_stream
 from gpuprof._callable.pytree import Flat, flatten_arguments, key_of, layout_of, rebuild
 from gpuprof._callable.settings import sees_order_of_keywords
-from gpuprof._callable.state import current, requires_grad, transform_of_torch
+from gpuprof._callable.state import modes_of, transform_of_torch
 from gpuprof._callable.verify import check_padding, compared, mismatch, twins_of
 from gpuprof._common.checks import level_outside
 from gpuprof._frameworks.array_facts import is_used_in_place
@@ -101,6 +102,7 @@ class CapturingCalls(_core.CallBase):
         self._eager_keys: dict[Any, None] = {}
         self._by_layout: dict[Any, None] = {}  # kinds of calls that strides tell apart, too
         self._orders: list[_core._LaunchOrder] = [settings.pool._launch_order()]
+        self._paddings = Paddings(settings.buckets)
         self._modules: list[Any] | None = None  # that the function is or holds, once known
         # Of all that is here. Nobody runs code of the user's, or captures, with it.
         self._lock = threading.RLock()
@@ -118,10 +120,11 @@ class CapturingCalls(_core.CallBase):
         self._body = compiled(fn) if compiles else fn
         self._samples: Flat | None = None  # to be captured at once
         if samples is not None and not self._always_eager:
-            self._samples = self._flat(*self._with_mask(samples.args, samples.kwargs))
+            given = self._paddings.with_mask(samples.args, samples.kwargs, self._flat)
+            self._samples = self._flat(*given)
 
     def _capture_samples(self, flat: Flat) -> None:
-        padding = self._padding(flat)
+        padding = self._paddings.plan(flat)
         captured = self._find(flat, padding, self._key(flat, padding))
         self._counts["misses"] = 0  # the samples are no call
         if captured is not None and padding is None:
@@ -167,12 +170,15 @@ class CapturingCalls(_core.CallBase):
         if transform is not None:
             return self._refuse(transform, args, kwargs)
         _core.require_cuda()  # a forked child learns it here, and not from a lock that it inherited
-        args, kwargs = self._with_mask(args, kwargs)
+        args, kwargs = self._paddings.with_mask(args, kwargs, self._flat)
         flat = self._flat(args, kwargs)
         if self._stream_of(flat).is_captured():
             return self._in_capture(args, kwargs)
+        result = self._like_an_earlier_call(flat, (args, kwargs))
+        if _is_answer(result):
+            return result
         for _ in range(_TRIES):
-            padding = self._padding(flat)
+            padding = self._paddings.plan(flat)
             captured = self._find(flat, padding, self._key(flat, padding))
             if captured is None or captured.overlaps(flat):
                 break
@@ -182,7 +188,7 @@ class CapturingCalls(_core.CallBase):
                 result = self._compare(captured, flat)
             else:
                 result = self._run(captured.entry, args, kwargs)
-            if result is not _core._is_stale and result is not _core._no_fit:
+            if _is_answer(result):
                 return result
             # Without a fit something has changed that is no part of the key.
             self._drop_stale(captured)
@@ -204,9 +210,7 @@ class CapturingCalls(_core.CallBase):
         captured = self._of_entry(entry)
         flat = self._flat(args, kwargs)
         result = _core._no_fit if captured is None else self._compare(captured, flat)
-        if result is _core._no_fit or result is _core._is_stale:
-            return self._miss(args, kwargs)
-        return result
+        return result if _is_answer(result) else self._miss(args, kwargs)
 
     def _in_capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call on a stream that is being captured: the function becomes part of that."""
@@ -266,17 +270,10 @@ class CapturingCalls(_core.CallBase):
     # Captures.
 
     def _key(self, flat: Flat, padding: Padding | None) -> Any:
-        state = current()
-        modules = self._find_modules(flat)
-        flags = tuple(part.training for module in modules for part in module.modules())
-        gradients: tuple[bool, ...] = ()
-        if state.records_gradients:
-            parameters = [each for module in modules for each in module.parameters()]
-            asked = (*(leaf.array for leaf in flat.leaves), *parameters)
-            gradients = tuple(map(requires_grad, asked))
+        modes = modes_of([leaf.array for leaf in flat.leaves], self._find_modules(flat))
         own = tuple(guard() for guard in self._settings.guards)
         padded = flat if padding is None else padding.of(flat)
-        return key_of(padded), state, flags, gradients, own
+        return key_of(padded), *modes, own
 
     def _find_modules(self, flat: Flat) -> list[Any]:
         """Return the modules that the function is or holds, or is given."""
@@ -382,6 +379,7 @@ class CapturingCalls(_core.CallBase):
     def _drop(self, captured: CapturedCall) -> None:
         # Not closed: another thread may be in a call of it. By identity: a key may have changed.
         self._captured = {k: each for k, each in self._captured.items() if each is not captured}
+        self._paddings.forget(captured)
         self._remove(captured.entry)
         self._replays_gone += captured.replays
         order = captured.pool._launch_order()
@@ -446,20 +444,17 @@ class CapturingCalls(_core.CallBase):
 
     # Padding.
 
-    def _with_mask(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        buckets = self._settings.buckets
-        if buckets is None or buckets.mask is None:
-            return args, kwargs
-        return args, dict(buckets.with_mask(self._flat(args, kwargs), kwargs))
-
-    def _padding(self, flat: Flat) -> Padding | None:
-        """Return what to pad; None if nothing is, or no bucket is large enough."""
-        if self._settings.buckets is None:
-            return None
-        padding = self._settings.buckets.plan(flat)
-        return None if padding is None or padding.refused else padding
+    def _like_an_earlier_call(self, flat: Flat, given: Any) -> Any:
+        """Answer a padded call by the graph of the last one with such arrays, if it still fits."""
+        found = self._paddings.of_earlier_call(flat)
+        if found is None or found[1].overlaps(flat):
+            return _core._no_fit
+        result = self._run_padded(found[1], flat, found[0], given)
+        with self._lock:
+            self._hits_of_python += _is_answer(result)
+            if not _is_answer(result):
+                self._paddings.forget(found[1])
+        return result
 
     def _run_padded(self, captured: CapturedCall, flat: Flat, padding: Padding, given: Any) -> Any:
         on = self._stream_of(flat)
@@ -474,10 +469,13 @@ class CapturingCalls(_core.CallBase):
             return result
         arrays = padding.arrays(flat, on)
         result = self._run(captured.entry, *rebuild(flat.pattern, arrays))
-        if result is _core._no_fit or result is _core._is_stale:
+        if not _is_answer(result):
             return result
         padding.give_back(flat, arrays, captured.writes, on)
-        self._counts["padded_calls"] += 1
+        with self._lock:
+            self._counts["padded_calls"] += 1
+            if any(each is captured for each in self._captured.values()):  # it may be gone by now
+                self._paddings.note(flat, padding, captured)
         return captured.slices.cut(result, padding, captured.flat.constants)
 
     # Small things.
@@ -496,3 +494,7 @@ class CapturingCalls(_core.CallBase):
         if about not in self._warned:
             self._warned.add(about)
             warnings.warn(f"{self.name}: {text}", RuntimeWarning, stacklevel=level_outside())
+
+
+def _is_answer(result: Any) -> bool:
+    return result is not _core._is_stale and result is not _core._no_fit

@@ -70,6 +70,8 @@ class CapturedCall:
         So it is where one that is written to lies over another or over what the function reads
         besides, or one over what it writes to besides.
         """
+        if not (self.writes or self.written):
+            return False
         places = [
             (extent(leaf.facts), leaf.path in self.writes)
             for leaf in flat.leaves

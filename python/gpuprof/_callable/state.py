@@ -129,6 +129,16 @@ def transform_of_torch() -> str | None:
     return "torch.autograd.forward_ad" if in_forward_mode else None
 
 
+def modes_of(
+    arrays: Iterable[Any], modules: Iterable[Any]
+) -> tuple[State, tuple[bool, ...], tuple[bool, ...]]:
+    """Return the state, which modules train, and what requires gradients if they are recorded."""
+    state, modules = current(), list(modules)
+    training = tuple(part.training for module in modules for part in module.modules())
+    asked = [*arrays, *(each for module in modules for each in module.parameters())]
+    return state, training, tuple(map(requires_grad, asked if state.records_gradients else ()))
+
+
 def requires_grad(array: object) -> bool:
     """Return whether an array is a tensor that requires a gradient."""
     return bool(getattr(array, "requires_grad", False))

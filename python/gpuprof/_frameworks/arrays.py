@@ -149,8 +149,8 @@ def put_back(tensors: Sequence[Any], copies: Sequence[Any]) -> None:
 class TorchArrays(Arrays):
     """Tensors and parameters of torch's.
 
-    What it makes asks for no gradients. Static tensors are ordinary ones even in inference mode,
-    so that later calls may write to them outside of it.
+    What it makes asks for no gradients, but for what is padded. Static tensors are ordinary ones
+    even in inference mode, so that later calls may write to them outside of it.
     """
 
     name = "torch"
@@ -205,12 +205,11 @@ class TorchArrays(Arrays):
         return array.narrow(dim, 0, size)
 
     def padded(self, array: Any, dim: int, size: int) -> Any:
-        shape, back = grown(array.shape, array.stride(), dim, size)
-        result = self._torch.empty(shape, dtype=array.dtype, device=array.device).permute(back)
-        given = array.shape[dim]
-        self.fill(result.narrow(dim, 0, given), array)
-        result.narrow(dim, given, size - given).zero_()
-        return result
+        # By torch's operator, for gradients flow back through it, on dimensions in memory's order.
+        order, back = memory_order(array.stride())
+        after = len(order) - 1 - order.index(dim)
+        pads = [0, 0] * after + [0, size - array.shape[dim]]
+        return self._torch.constant_pad_nd(array.permute(order), pads).permute(back)
 
     def nbytes(self, array: Any) -> int:
         return int(array.numel()) * int(array.element_size())
@@ -387,9 +386,14 @@ def grown(
     """
     wanted = list(shape)
     wanted[dim] = size
-    order = sorted(range(len(wanted)), key=lambda axis: -abs(strides[axis]))
-    back = sorted(range(len(order)), key=order.__getitem__)
+    order, back = memory_order(strides)
     return [wanted[axis] for axis in order], back
+
+
+def memory_order(strides: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the dimensions in the order of the memory, and the permutation that leads back."""
+    order = sorted(range(len(strides)), key=lambda axis: -abs(strides[axis]))
+    return order, sorted(range(len(order)), key=order.__getitem__)
 
 
 def _itself(array: Any) -> Any:

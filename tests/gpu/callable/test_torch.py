@@ -309,6 +309,27 @@ def test_buckets_pad_to_the_listed_sizes(torch: Any) -> None:
     assert (seen.captures, seen.replays, seen.eager_calls, seen.padded_calls) == (2, 4, 2, 2), seen
 
 
+def test_gradients_flow_back_through_padded_calls(torch: Any) -> None:
+    layer = torch.nn.Linear(4, 4, device="cuda")
+
+    def body(values: Any) -> Any:
+        return layer(values).tanh() * values
+
+    sample = torch.randn(8, 4, device="cuda", requires_grad=True)
+    fast = gpuprof.make_graphed_callable(body, (sample,), buckets={0: (4, 8)})
+    for count in (3, 5, 2, 4, 7):
+        values = torch.randn(count, 4, device="cuda")
+        worlds = []
+        for function in (fast, body):
+            given = values.clone().requires_grad_()
+            layer.zero_grad()
+            (function(given * 2).square().sum() / count).backward()
+            worlds.append([given.grad, layer.weight.grad.clone(), layer.bias.grad.clone()])
+        for found, expected in zip(*worlds, strict=True):
+            torch.testing.assert_close(found, expected)
+    assert fast.stats().padded_calls == 2, fast.stats()
+
+
 def test_a_bare_tensor_as_the_sample_is_refused(torch: Any) -> None:
     with pytest.raises(TypeError, match=r"\(x,\)"):
         gpuprof.make_graphed_callable(lambda v: v * 2, torch.ones(4, device="cuda"))
