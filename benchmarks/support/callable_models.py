@@ -13,6 +13,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from support.transformer import TransformerBlock
+
 DEVICE = "cuda"
 
 _WIDTH = 256
@@ -39,17 +41,11 @@ class Model:
     judged_compiled: bool = True  # whether compile=True has a target beside reduce-overhead
 
 
-class _Block(nn.Module):
+class _Block(TransformerBlock):
     """A transformer's block that keeps the keys and values of earlier tokens."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.first_norm = nn.LayerNorm(_MODEL_WIDTH)
-        self.mixed = nn.Linear(_MODEL_WIDTH, 3 * _MODEL_WIDTH)
-        self.joined = nn.Linear(_MODEL_WIDTH, _MODEL_WIDTH)
-        self.second_norm = nn.LayerNorm(_MODEL_WIDTH)
-        self.wide = nn.Linear(_MODEL_WIDTH, 4 * _MODEL_WIDTH)
-        self.narrow = nn.Linear(4 * _MODEL_WIDTH, _MODEL_WIDTH)
+        super().__init__(_MODEL_WIDTH)
         kept = (1, _HEADS, _CACHE, _MODEL_WIDTH // _HEADS)
         self.register_buffer("keys", torch.zeros(kept))
         self.register_buffer("values", torch.zeros(kept))
@@ -66,8 +62,7 @@ class _Block(nn.Module):
         attended = functional.scaled_dot_product_attention(
             query, self.keys, self.values, attn_mask=mask
         )
-        given = given + self.joined(attended.transpose(1, 2).reshape(1, 1, _MODEL_WIDTH))
-        return given + self.narrow(functional.gelu(self.wide(self.second_norm(given))))
+        return self.after(given, attended.transpose(1, 2).reshape(1, 1, _MODEL_WIDTH))
 
 
 class _Decoder(nn.Module):

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from gpuprof.integrations.decode import DecodeGraphs
 from support.loops import BenchmarkError
+from support.transformer import TransformerBlock
 
 DEVICE = "cuda"
 SIZES = (1, 2, 4, 8, 16, 32, 64)
@@ -34,17 +35,11 @@ _CLOSE = 1e-2  # of the largest value: a padded batch may run other kernels
 Arguments = tuple[torch.Tensor, ...]
 
 
-class _Block(nn.Module):
+class _Block(TransformerBlock):
     """A transformer's block that keeps the keys and values of earlier tokens."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.first_norm = nn.LayerNorm(_WIDTH)
-        self.mixed = nn.Linear(_WIDTH, 3 * _WIDTH)
-        self.joined = nn.Linear(_WIDTH, _WIDTH)
-        self.second_norm = nn.LayerNorm(_WIDTH)
-        self.wide = nn.Linear(_WIDTH, 4 * _WIDTH)
-        self.narrow = nn.Linear(4 * _WIDTH, _WIDTH)
+        super().__init__(_WIDTH)
         kept = (2, SIZES[-1] + 1, _LENGTH, _HEADS, _WIDTH // _HEADS)
         self.register_buffer("cache", torch.zeros(kept))
 
@@ -60,8 +55,7 @@ class _Block(nn.Module):
         attended = functional.scaled_dot_product_attention(
             query[:, :, None], keys, values, attn_mask=mask
         )
-        given = given + self.joined(attended.flatten(1))
-        return given + self.narrow(functional.gelu(self.wide(self.second_norm(given))))
+        return self.after(given, attended.flatten(1))
 
 
 class Decoder(nn.Module):

@@ -13,6 +13,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from support.transformer import TransformerBlock
+
 DEVICE = "cuda"
 
 _SEED = 0
@@ -39,17 +41,11 @@ class Task:
     rate: float  # of Adam
 
 
-class _Layer(nn.Module):
+class _Layer(TransformerBlock):
     """A transformer's block with causal attention."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.first_norm = nn.LayerNorm(_WIDTH)
-        self.mixed = nn.Linear(_WIDTH, 3 * _WIDTH)
-        self.joined = nn.Linear(_WIDTH, _WIDTH)
-        self.second_norm = nn.LayerNorm(_WIDTH)
-        self.wide = nn.Linear(_WIDTH, 4 * _WIDTH)
-        self.narrow = nn.Linear(4 * _WIDTH, _WIDTH)
+        super().__init__(_WIDTH)
 
     def forward(self, given: torch.Tensor) -> torch.Tensor:
         """Return the block's result, of the shape of its input."""
@@ -57,8 +53,7 @@ class _Layer(nn.Module):
         mixed = self.mixed(self.first_norm(given)).view(rows, length, 3, _HEADS, -1)
         query, key, value = mixed.permute(2, 0, 3, 1, 4).unbind(0)
         attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        given = given + self.joined(attended.transpose(1, 2).reshape(rows, length, width))
-        return given + self.narrow(functional.gelu(self.wide(self.second_norm(given))))
+        return self.after(given, attended.transpose(1, 2).reshape(rows, length, width))
 
 
 class _Transformer(nn.Module):
