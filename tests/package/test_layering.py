@@ -55,6 +55,7 @@ MAY_INCLUDE = {
 # Packages that users import from; all others have an underscore, and an empty `__init__`.
 PUBLIC_PACKAGES = {"compat", "integrations", "nvtx"}
 MAX_LINES = 500
+MOST_OF_INTEGRATIONS = 100
 # A shorter file joins a neighbour, unless it is a package's `__init__`. A C++ header and its source
 # count as one. small_files.txt lists those that were there before the rule, and tables; what is not
 # in it may not be shorter.
@@ -410,6 +411,15 @@ def test_no_file_is_two_ideas_long() -> None:
         if (count := len(path.read_text(encoding="utf-8").splitlines())) > MAX_LINES
     }
     assert not long, f"split these files (at most {MAX_LINES} lines)"
+
+
+def test_an_integration_fits_on_two_screens() -> None:
+    lengths = {
+        path.name: len(path.read_text(encoding="utf-8").splitlines())
+        for path in (PACKAGE / "integrations").glob("*.py")
+    }
+    assert {"jax.py", "lightning.py"} < lengths.keys()
+    assert not {name: count for name, count in lengths.items() if count > MOST_OF_INTEGRATIONS}
 
 
 def small(lengths: Mapping[str, int]) -> list[str]:

@@ -80,18 +80,8 @@ class DecodeGraphs:
             for batch in sorted({size, below[size] + 1}, reverse=True):
                 pairs = zip(sample_args, rows, strict=True)
                 cut = [arg[:batch] if row == rows[0] else arg for arg, row in pairs]
-                self._call_until_replayed(cut, warmup + 3)
-
-    def _call_until_replayed(self, args: list[Any], most: int) -> None:
-        """Call until a graph alone answers: after warm-ups, a capture and a look at results."""
-        before = None
-        for _ in range(most):
-            self.callable(*args)
-            stats = self.callable.stats()
-            now = stats.misses, stats.eager_calls
-            if now == before:
-                return
-            before = now
+                for _ in range(warmup + 3):  # warm-ups, a capture, a look at the results
+                    self.callable(*cut)
 
     def __call__(self, *args: Any) -> Any:
         """Return what `step` returns for a batch."""

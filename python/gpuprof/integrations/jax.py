@@ -7,30 +7,23 @@ for the work and reads the host's clock. See docs/integrations/jax.md.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import gpuprof._core as _core
 import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
 from gpuprof._common.checks import shortened
+from gpuprof._common.imports import need
+from gpuprof._frameworks.jax import is_traced, wait_for, wait_for_all
 from gpuprof._timing.backends import SyncBackend
 
 __all__ = ["backend", "blocking", "timer"]
 
 _LATER = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
+_jax = functools.partial(need, "jax", "gpuprof.integrations.jax", "jax")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def _jax() -> Any:
-    try:
-        return importlib.import_module("jax")
-    except ModuleNotFoundError as error:
-        message = "gpuprof.integrations.jax needs jax, which is not installed: pip install jax"
-        raise ModuleNotFoundError(message, name="jax") from error
 
 
 def backend() -> SyncBackend:
@@ -40,19 +33,7 @@ def backend() -> SyncBackend:
     whose results nobody holds is not waited for. A failure of the work is not raised by the wait;
     JAX raises it where the result is used. ModuleNotFoundError if jax is not installed.
     """
-    return SyncBackend("jax", functools.partial(_wait, _jax()))
-
-
-def _wait(jax: Any) -> None:
-    with contextlib.suppress(Exception):
-        jax.effects_barrier()
-    arrays = jax.live_arrays()
-    try:
-        jax.block_until_ready(arrays)
-    except Exception:  # of one that failed, or that another thread has donated: the rest counts
-        for array in arrays:
-            with contextlib.suppress(Exception):
-                array.block_until_ready()
+    return SyncBackend("jax", functools.partial(wait_for_all, _jax()))
 
 
 def blocking(function: _Function) -> _Function:
@@ -63,19 +44,10 @@ def blocking(function: _Function) -> _Function:
     @functools.wraps(function)
     def waiting(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
-        jax.block_until_ready(_leaves(jax, result))
+        wait_for(jax, result)
         return result
 
     return cast("_Function", waiting)
-
-
-def _leaves(jax: Any, tree: Any) -> list[Any]:
-    try:
-        return cast("list[Any]", jax.tree_util.tree_leaves(tree))
-    except ValueError:  # a dict, in some place, with keys that JAX cannot sort
-        parts = tree.values() if isinstance(tree, dict) else tree
-    parts = parts if isinstance(parts, Iterable) else ()
-    return [leaf for part in parts for leaf in _leaves(jax, part)]
 
 
 def _check(function: Any) -> None:
@@ -112,13 +84,12 @@ def timer(name: str | None = None) -> Callable[[_Function], _Function]:
 
         @functools.wraps(function)
         def measured(*args: Any, **kwargs: Any) -> Any:
-            leaves = _leaves(jax, (args, kwargs))
-            if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            if is_traced(jax, (args, kwargs)):
                 with jax.named_scope(shown):
                     return function(*args, **kwargs)
             if not _core.is_enabled():
                 return function(*args, **kwargs)
-            jax.block_until_ready(leaves)
+            wait_for(jax, (args, kwargs))
             with scope:
                 return waiting(*args, **kwargs)
 

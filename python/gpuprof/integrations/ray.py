@@ -5,24 +5,18 @@ from __future__ import annotations
 import contextlib
 import importlib
 import math
-import time
 import warnings
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
 from gpuprof._common.checks import level_outside, number_within
 from gpuprof._distributed import wire
-from gpuprof._distributed.files import FileState, RankMerge, merge_files
+from gpuprof._distributed.files import FileState, RankMerge, begin_file, end_file, merge_files
 from gpuprof._distributed.ranks import RankStats
 from gpuprof._timing.scope import stats
-from gpuprof._trace import clocks, writer
 from gpuprof._trace import path as trace_path
 from gpuprof._trace.checks import checked_path
-
-_BOOT = Path("/proc/sys/kernel/random/boot_id")  # processes of one boot share the monotonic clock
-_open: dict[str, writer.TraceWriter] = {}  # on an actor, by path
 
 
 def gather_stats(actors: Sequence[Any], timeout: float = 60.0) -> RankStats:
@@ -92,18 +86,8 @@ def _packed(_actor: object, _number: int) -> bytes:
 
 
 def _begin(_actor: object, number: int, path: str, size: int) -> FileState:
-    before = trace_path.rank(), trace_path.world_size()
-    trace_path.tell_rank(number, size)  # for the name of the file, and what it says of itself
-    opened = _open[path] = writer.TraceWriter(path, collect=True).start()
-    trace_path.tell_rank(*before)
-    now = time.monotonic_ns()
-    args = clocks.anchor_args(now, 0, 0, _BOOT.read_text().strip() if _BOOT.exists() else "")
-    opened.instant(clocks.NAME, cat=clocks.CATEGORY, at_ns=now, args=args)
-    return FileState.of(opened, is_closed=False)
+    return begin_file(path, number, size)
 
 
 def _end(_actor: object, _number: int, path: str) -> FileState | None:
-    if (opened := _open.pop(path, None)) is None:  # in another process, because the actor died
-        return None
-    opened.close()
-    return FileState.of(opened, is_closed=True)
+    return end_file(path)
