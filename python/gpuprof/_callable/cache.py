@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import gpuprof._core as _core
 from gpuprof._callable.buckets import Padding, learned
 from gpuprof._callable.capture import Recording
+from gpuprof._callable.entry import CapturedCall, is_answer
 from gpuprof._callable.leaves import is_plain
 from gpuprof._callable.mismatch import describe_call
 from gpuprof._callable.paddings import Paddings
@@ -32,7 +33,6 @@ from gpuprof.errors import CudaUnavailableError, InvalidStateError
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from gpuprof._callable.entry import CapturedCall
     from gpuprof._callable.settings import Samples, Settings
     from gpuprof._frameworks.streams import CallStream
 
@@ -175,7 +175,7 @@ class CapturingCalls(_core.CallBase):
         if self._stream_of(flat).is_captured():
             return self._in_capture(args, kwargs)
         result = self._like_an_earlier_call(flat, (args, kwargs))
-        if _is_answer(result):
+        if is_answer(result):
             return result
         for _ in range(_TRIES):
             padding = self._paddings.plan(flat)
@@ -188,7 +188,10 @@ class CapturingCalls(_core.CallBase):
                 result = self._compare(captured, flat)
             else:
                 result = self._run(captured.entry, args, kwargs)
-            if _is_answer(result):
+            if is_answer(result):
+                if padding is not None:
+                    with self._lock:
+                        self._paddings.note(flat, padding, captured, self._captured.values())
                 return result
             # Without a fit something has changed that is no part of the key.
             self._drop_stale(captured)
@@ -210,7 +213,7 @@ class CapturingCalls(_core.CallBase):
         captured = self._of_entry(entry)
         flat = self._flat(args, kwargs)
         result = _core._no_fit if captured is None else self._compare(captured, flat)
-        return result if _is_answer(result) else self._miss(args, kwargs)
+        return result if is_answer(result) else self._miss(args, kwargs)
 
     def _in_capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call on a stream that is being captured: the function becomes part of that."""
@@ -451,8 +454,8 @@ class CapturingCalls(_core.CallBase):
             return _core._no_fit
         result = self._run_padded(found[1], flat, found[0], given)
         with self._lock:
-            self._hits_of_python += _is_answer(result)
-            if not _is_answer(result):
+            self._hits_of_python += is_answer(result)
+            if not is_answer(result):
                 self._paddings.forget(found[1])
         return result
 
@@ -469,13 +472,11 @@ class CapturingCalls(_core.CallBase):
             return result
         arrays = padding.arrays(flat, on)
         result = self._run(captured.entry, *rebuild(flat.pattern, arrays))
-        if not _is_answer(result):
+        if not is_answer(result):
             return result
         padding.give_back(flat, arrays, captured.writes, on)
         with self._lock:
             self._counts["padded_calls"] += 1
-            if any(each is captured for each in self._captured.values()):  # it may be gone by now
-                self._paddings.note(flat, padding, captured)
         return captured.slices.cut(result, padding, captured.flat.constants)
 
     # Small things.
@@ -494,7 +495,3 @@ class CapturingCalls(_core.CallBase):
         if about not in self._warned:
             self._warned.add(about)
             warnings.warn(f"{self.name}: {text}", RuntimeWarning, stacklevel=level_outside())
-
-
-def _is_answer(result: Any) -> bool:
-    return result is not _core._is_stale and result is not _core._no_fit

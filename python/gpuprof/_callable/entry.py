@@ -86,6 +86,11 @@ class CapturedCall:
         return False
 
 
+def is_answer(result: Any) -> bool:
+    """Return whether `_run` gave the result of a call, and not that its entry is not for it."""
+    return result is not _core._is_stale and result is not _core._no_fit
+
+
 def _meet(one: Range, other: Range) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 

@@ -8,7 +8,7 @@ only if the graph does not take it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._callable.buckets import Buckets, Padding
@@ -54,8 +54,12 @@ class Paddings:
         """Return how the last call with such arrays was padded, and the graph that answered it."""
         return self._known.get(_kind(flat)) if self._known else None
 
-    def note(self, flat: Flat, padding: Padding, captured: CapturedCall) -> None:
-        """Keep what answered a padded call."""
+    def note(
+        self, flat: Flat, padding: Padding, captured: CapturedCall, kept: Iterable[CapturedCall]
+    ) -> None:
+        """Keep what answered a padded call, if the graph is among those that are `kept` still."""
+        if not any(each is captured for each in kept):
+            return
         if len(self._known) >= _MAX_KNOWN:
             self._known.pop(next(iter(self._known)))
         self._known[_kind(flat)] = padding, captured

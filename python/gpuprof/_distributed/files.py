@@ -81,8 +81,10 @@ def begin_file(path: str, rank: int, size: int) -> FileState:
     """
     before = trace_path.rank(), trace_path.world_size()
     trace_path.tell_rank(rank, size)  # for the name of the file, and what it says of itself
-    opened = _begun[path] = TraceWriter(path, collect=True).start()
-    trace_path.tell_rank(*before)
+    try:
+        opened = _begun[path] = TraceWriter(path, collect=True).start()
+    finally:
+        trace_path.tell_rank(*before)
     now = time.monotonic_ns()
     args = clocks.anchor_args(now, 0, 0, _BOOT.read_text().strip() if _BOOT.exists() else "")
     opened.instant(clocks.NAME, cat=clocks.CATEGORY, at_ns=now, args=args)

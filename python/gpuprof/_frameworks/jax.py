@@ -27,16 +27,6 @@ def wait_for_all(jax: Any) -> None:
                 array.block_until_ready()
 
 
-def wait_for(jax: Any, tree: Any) -> None:
-    """Wait for the arrays in a structure. What failed in the work is raised."""
-    jax.block_until_ready(leaves(jax, tree))
-
-
-def is_traced(jax: Any, tree: Any) -> bool:
-    """Return whether a structure has values that a transform (jit, grad, vmap) stands in for."""
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves(jax, tree))
-
-
 def leaves(jax: Any, tree: Any) -> list[Any]:
     """Return what is in a structure, also in dicts whose keys JAX cannot sort.
 

@@ -16,7 +16,7 @@ import gpuprof._core as _core
 import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
 from gpuprof._common.checks import shortened
 from gpuprof._common.imports import need
-from gpuprof._frameworks.jax import is_traced, wait_for, wait_for_all
+from gpuprof._frameworks.jax import leaves, wait_for_all
 from gpuprof._timing.backends import SyncBackend
 
 __all__ = ["backend", "blocking", "timer"]
@@ -44,7 +44,7 @@ def blocking(function: _Function) -> _Function:
     @functools.wraps(function)
     def waiting(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
-        wait_for(jax, result)
+        jax.block_until_ready(leaves(jax, result))
         return result
 
     return cast("_Function", waiting)
@@ -84,12 +84,13 @@ def timer(name: str | None = None) -> Callable[[_Function], _Function]:
 
         @functools.wraps(function)
         def measured(*args: Any, **kwargs: Any) -> Any:
-            if is_traced(jax, (args, kwargs)):
+            given = leaves(jax, (args, kwargs))
+            if any(isinstance(leaf, jax.core.Tracer) for leaf in given):
                 with jax.named_scope(shown):
                     return function(*args, **kwargs)
             if not _core.is_enabled():
                 return function(*args, **kwargs)
-            wait_for(jax, (args, kwargs))
+            jax.block_until_ready(given)
             with scope:
                 return waiting(*args, **kwargs)
 
