@@ -94,8 +94,7 @@ def bill(options: argparse.Namespace) -> dict[str, Any]:
         component("pybind11", options.pybind11, bsd, "headers: templates", of="pypi"),
         *linked_cpp_library(options.extension, defined),
     ]
-    if options.include:
-        parts += [header_set(options.include, *each) for each in HEADERS]
+    parts += [header_set(options.include, *each) for each in HEADERS]
     parts.sort(key=lambda each: str(each["name"]))
     own = component(
         "gpuprof", options.version, {"expression": "Apache-2.0"}, "the wheel", of="pypi"
@@ -126,7 +125,7 @@ def main() -> None:
     parser.add_argument("--extension", type=Path, required=True, help="the linked module")
     parser.add_argument("--version", required=True, help="of gpuprof")
     parser.add_argument("--pybind11", required=True, help="its version")
-    parser.add_argument("--include", type=Path, help="folder of CUDA's headers, if any")
+    parser.add_argument("--include", type=Path, required=True, help="folder of CUDA's headers")
     parser.add_argument("compiler", nargs="+", help="the C++ compiler's command")
     options = parser.parse_args()
     options.output.write_text(json.dumps(bill(options), indent=2) + "\n", encoding="utf-8")

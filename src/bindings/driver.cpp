@@ -5,11 +5,9 @@
 #include "bindings/bind.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/objects.hpp"
+#include "driver/cuda_table.hpp"
 #include "driver/library.hpp"
 #include "driver/process.hpp"
-#ifdef GPUPROF_HAS_CUDA
-#include "driver/cuda_table.hpp"
-#endif
 
 namespace gpuprof::bindings {
 
@@ -19,7 +17,6 @@ namespace {
 
 py::dict driver_info() {
   py::dict result;
-#ifdef GPUPROF_HAS_CUDA
   const driver::DriverInfo info = driver::driver_info();
   result["available"] = info.available;
   const auto text_or_none = [](const std::string& text) {
@@ -33,12 +30,6 @@ py::dict driver_info() {
   for (const std::string& candidate : info.tried) tried.append(from_utf8(candidate));
   result["tried"] = tried;
   result["missing"] = info.missing;
-#else
-  result["available"] = false;
-  result["reason"] = "this build of gpuprof has no CUDA support";
-  for (const char* key : {"path", "override", "version"}) result[key] = py::none();
-  for (const char* key : {"tried", "missing"}) result[key] = py::list();
-#endif
   emit_pending_warnings();
   return result;
 }
@@ -47,12 +38,8 @@ py::dict build_info() {
   py::dict result;
   result["version"] = GPUPROF_VERSION;
   result["compiler"] = __VERSION__;
-#ifdef GPUPROF_HAS_CUDA
   result["cuda_headers"] =
       std::to_string(CUDA_VERSION / 1000) + "." + std::to_string(CUDA_VERSION % 1000 / 10);
-#else
-  result["cuda_headers"] = "none";
-#endif
   result["pybind11"] = std::to_string(PYBIND11_VERSION_MAJOR) + "." +
                        std::to_string(PYBIND11_VERSION_MINOR) + "." +
                        PYBIND11_TOSTRING(PYBIND11_VERSION_PATCH);

@@ -1,6 +1,4 @@
 // The devices of the machine, and which of them this process uses. Any thread; nothing waits.
-//
-// Implemented by cuda_devices.cpp, or by devices_absent.cpp in a build without CUDA's headers.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // What timing/ needs of CUDA: records, waits and drains.
 //
-// Implemented by cuda_device.cpp, or by cuda_absent.cpp in a build without CUDA's headers.
+// Implemented by cuda_device.cpp.
 // Functions marked noexcept serve scopes, which never raise into the code they time: a failure is
 // kept on the sample and noted as one warning. Streams are CUDA stream handles as integers;
 // `ordinal` is the device of a default stream on a thread without a context. Any thread. Nothing

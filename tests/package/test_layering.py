@@ -379,7 +379,6 @@ def test_gil_is_given_up_in_one_place_only() -> None:
 
 
 def test_timing_knows_cuda_by_its_cuda_files_only() -> None:
-    # A build without CUDA's headers leaves these out and must still compile.
     violations = [
         str(path.relative_to(ROOT))
         for path in cpp_files()
