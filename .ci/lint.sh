@@ -11,8 +11,9 @@ check() {
   "${@:2}" || failed+=("$1")
 }
 
+# The files of the unity build, so that headers are read once for many of them.
 tidy() {
-  configure "$CI_OUT/lint" -DCMAKE_BUILD_TYPE=Release -DGPUPROF_UNITY=OFF
+  configure "$CI_OUT/lint" -DCMAKE_BUILD_TYPE=Release
   sed -n 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' "$CI_OUT/lint/compile_commands.json" |
     xargs -P 2 -n 1 clang-tidy -p "$CI_OUT/lint" --quiet 2>/dev/null
 }

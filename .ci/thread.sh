@@ -24,6 +24,6 @@ cpp_tests "$folder/build" "$driver"
 
 echo "-- Python"
 fake_driver "$folder/cache/d/fake_driver" "${flags[@]}" >/dev/null
-FAKECUDA_CXXFLAGS="${flags[*]}" "${python[@]}" -m pytest -q -o cache_dir="$folder/cache" \
+FAKECUDA_CXXFLAGS="${flags[*]}" "${python[@]}" -m pytest -q -n 2 -o cache_dir="$folder/cache" \
   tests/timing/test_threads.py tests/trace/test_writer.py tests/graphs/test_{capture,graph,pool}.py \
   -k 'thread or others_record'

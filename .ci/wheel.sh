@@ -1,4 +1,6 @@
-# The source distribution and the wheels that a release has, on the Python versions that are here.
+# The source distribution, and wheels of the oldest and the newest Python that are here.
+# `WHEEL_PYTHONS=all .ci/run wheel`, as for a release, builds those between them too, and everything
+# twice.
 source .ci/common.sh
 need_debian g++ # for the test driver
 need_tools
@@ -53,15 +55,20 @@ builds() {
 apart=(--ignore tests/cpp_package --ignore tests/docs/test_site.py)
 few=(tests/package/test_stubs.py tests/timing/test_scope.py tests/trace/test_writer.py tests/run
   tests/benchmark/test_benchmark.py tests/benchmark/test_modes.py)
+here=()
 for version in 3.10 3.12 3.13 3.14; do
-  if ! python=$(python3 .ci/wheels.py find --python "$version"); then
-    echo "-- Python $version: not here"
-    continue
-  fi
+  python3 .ci/wheels.py find --python "$version" >/dev/null && here+=("$version")
+done
+twice=(--twice)
+if [ "${WHEEL_PYTHONS:-}" != all ]; then
+  here=("${here[0]}" "${here[-1]}")
+  twice=()
+fi
+[ "${WHEEL_SUITE:-}" != whole ] || here+=(3.12)
+for version in $(printf '%s\n' "${here[@]}" | sort -uV); do
+  python=$(python3 .ci/wheels.py find --python "$version")
   echo "-- Python $version"
-  once=()
-  [ "$version" = 3.12 ] && once=(--twice)
-  builds "$version" "${once[@]}"
+  builds "$version" "${twice[@]}"
   wheel=$(echo "$out"/*-cp"${version/./}"-cp"${version/./}"-manylinux_*.whl)
   venv=$CI_OUT/python$version
   "$python" -m venv --clear "$venv"
