@@ -1,7 +1,7 @@
 """The signatures of the packages that `gpuprof.compat` stands for, as their releases have them.
 
 Each is (name, kind, default) by parameter, without `self`. They were read with `inspect` from torch
-2.13, triton 3.9, nvtx 0.2.14 and 0.2.17, and Warp 1.19.
+2.13, triton 3.9, and nvtx 0.2.14 and 0.2.17.
 """
 
 from __future__ import annotations
@@ -112,23 +112,6 @@ STORED: dict[str, tuple[str, Signature]] = {
     "nvtx:enabled": ("nvtx:enabled", []),
     "nvtx:get_domain": ("nvtx:get_domain", _plain(("name", None))),
     "nvtx:Domain": ("nvtx:Domain", _plain(("name", None))),
-    "nvtx:Profile": ("nvtx:Profile", _plain(("linenos", True), ("annotate_cfuncs", True))),
-    "warp:ScopedTimer": (
-        "warp:ScopedTimer",
-        _plain(
-            "name",
-            ("active", True),
-            ("print", True),
-            ("detailed", False),
-            ("dict", None),
-            ("use_nvtx", False),
-            ("color", "rapids"),
-            ("synchronize", False),
-            ("cuda_filter", 0),
-            ("report_func", None),
-            ("skip_tape", False),
-        ),
-    ),
 }
 
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.nvtx_injection.build import build
-from tests.support.processes import check_python, run_python
+from tests.support.processes import check_python
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
@@ -108,39 +107,3 @@ def test_a_script_runs_where_no_tool_listens_and_where_nvtx_is_switched_off(tool
         "nvtx_ranges.py", OURS, SHOW, NVTX_INJECTION64_PATH=str(tool), GPUPROF_NVTX="0"
     )
     assert json.loads(out) == []
-
-
-def timer_lines(imports: str) -> tuple[list[str], Any]:
-    script = str(SCRIPTS / "scoped_timer.py")
-    # Warp says on standard error that there is no GPU.
-    done = run_python(f"import runpy\n{imports}\nrunpy.run_path({script!r}, names)")
-    assert done.returncode == 0, done.stderr
-    *lines, last = [
-        line for line in done.stdout.splitlines() if " took " in line or line.startswith("{")
-    ]
-    return [re.sub(r"\d+\.\d\d ms", "# ms", line) for line in lines], json.loads(last)
-
-
-TIMERS = [
-    *["    simulate took # ms", "    render took # ms (frame)", "step took # ms"] * 3,
-    "fails took # ms",
-    "named took # ms",
-]
-RESULT = {
-    "shape": {"step": 3, "simulate": 3, "render": 3, "quiet": 1, "off": 0, "fails": 1},
-    "ordered": True,
-    "elapsed": True,
-}
-
-
-def test_scoped_timers_print_and_collect_as_in_warp() -> None:
-    imports = "import gpuprof.compat\nnames = {'ScopedTimer': gpuprof.compat.ScopedTimer}"
-    assert timer_lines(imports) == (TIMERS, RESULT)
-
-
-@pytest.mark.skipif(
-    not (has("warp") and has("nvtx")), reason="the original package is not installed"
-)
-def test_warps_scoped_timers_print_and_collect_the_same() -> None:
-    imports = "import warp\nnames = {'ScopedTimer': warp.ScopedTimer}"
-    assert timer_lines(imports) == (TIMERS, RESULT)

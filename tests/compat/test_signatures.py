@@ -56,7 +56,7 @@ def hides_arguments(signature: Signature) -> bool:
     return bool(signature) and all(kind.startswith("VAR_") for _, kind, _ in signature)
 
 
-@pytest.mark.parametrize("module", ["triton", "torch", "nvtx", "warp"])
+@pytest.mark.parametrize("module", ["triton", "torch", "nvtx"])
 def test_the_stored_signatures_are_those_of_the_installed_package(module: str) -> None:
     pytest.importorskip(module, reason="the original package is not installed")
     assert not differences(module)
@@ -76,9 +76,9 @@ def test_importing_the_door_imports_no_peer_and_no_module_of_its_own() -> None:
         import gpuprof.compat
         loaded = {name for name in sys.modules if name.startswith("gpuprof.compat.")}
         assert not loaded, loaded
-        gpuprof.compat.do_bench, gpuprof.compat.Event, gpuprof.compat.ScopedTimer
+        gpuprof.compat.do_bench, gpuprof.compat.Event
         gpuprof.compat.nvtx.annotate
-        peers = {"triton", "torch", "nvtx", "warp", "matplotlib", "numpy"} & {*sys.modules}
+        peers = {"triton", "torch", "nvtx", "matplotlib", "numpy"} & {*sys.modules}
         assert not peers, peers
         """
     )
@@ -94,7 +94,7 @@ def test_every_name_of_the_door_is_there_and_another_is_an_error_that_lists_them
         gpuprof.compat.dobench  # noqa: B018
 
 
-@pytest.mark.parametrize("module", ["triton", "torch", "torch_nvtx", "nvtx", "warp"])
+@pytest.mark.parametrize("module", ["triton", "torch", "torch_nvtx", "nvtx"])
 def test_each_module_lists_what_it_has_and_documents_it(module: str) -> None:
     found = importlib.import_module(f"gpuprof.compat.{module}")
     for name in found.__all__:

@@ -1,8 +1,8 @@
 """What scripts for other packages call, with the signatures that they know.
 
 A script moves by one import: ``from gpuprof.compat import do_bench`` in place of ``from
-triton.testing import do_bench``. Each of the modules `triton`, `torch`, `nvtx` and `warp` here
-stands for one package, and is imported when a name of it is first used; the package itself is never
+triton.testing import do_bench``. Each of the modules `triton`, `torch` and `nvtx` here stands
+for one package, and is imported when a name of it is first used; the package itself is never
 imported. See docs/compat.md.
 """
 
@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING
 import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
 
 if TYPE_CHECKING:
-    from gpuprof.compat import nvtx, torch, triton, warp
+    from gpuprof.compat import nvtx, torch, triton
     from gpuprof.compat.nvtx import annotate
     from gpuprof.compat.torch import CUDAGraph, Event, graph, graph_pool_handle
     from gpuprof.compat.triton import do_bench, do_bench_cudagraph
-    from gpuprof.compat.warp import ScopedTimer
 
 __all__ = [
     "CUDAGraph",
     "Event",
-    "ScopedTimer",
     "annotate",
     "do_bench",
     "do_bench_cudagraph",
@@ -32,20 +30,18 @@ __all__ = [
     "nvtx",
     "torch",
     "triton",
-    "warp",
 ]
 
 _MODULE_OF = {
     "CUDAGraph": "torch",
     "Event": "torch",
-    "ScopedTimer": "warp",
     "annotate": "nvtx",
     "do_bench": "triton",
     "do_bench_cudagraph": "triton",
     "graph": "torch",
     "graph_pool_handle": "torch",
 }
-_MODULES = frozenset({"nvtx", "torch", "triton", "warp"})
+_MODULES = frozenset({"nvtx", "torch", "triton"})
 
 
 def __getattr__(name: str) -> object:

@@ -22,7 +22,6 @@ from gpuprof.compat.torch_nvtx import (
     range_push,
     range_start,
 )
-from gpuprof.nvtx import Profile as _Profile
 from gpuprof.nvtx import pop, push
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Domain",
     "EventAttributes",
-    "Profile",
     "annotate",
     "enabled",
     "end_range",
@@ -281,19 +279,6 @@ class Domain:
 def get_domain(name: str | None = None) -> Domain:
     """Return the `Domain` of a name: the same object each time."""
     return Domain(name)
-
-
-class Profile(_Profile):
-    """Show each call of a function as a range in the domain ``nvtx.py``: `gpuprof.nvtx.Profile`."""
-
-    def __init__(self, linenos: bool = True, annotate_cfuncs: bool = True) -> None:
-        super().__init__(linenos, annotate_cfuncs)
-        self._domain = "nvtx.py"
-
-    def enable(self) -> None:
-        """Show calls from now on."""
-        if _ENABLED:
-            super().enable()
 
 
 def _options(

@@ -13,12 +13,10 @@ from typing import Any
 
 import gpuprof._core as _core
 from gpuprof._startup import enable_nvtx
-from gpuprof.nvtx.calls import Profile
 from gpuprof.nvtx.stack import name_thread, pop, push
 
 __all__ = [
     "CATALOG",
-    "Profile",
     "RangeCatalog",
     "RangeSpec",
     "catalogs",
