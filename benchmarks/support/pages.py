@@ -20,8 +20,8 @@ class Highlight:
 HIGHLIGHTS = (
     Highlight(
         "timing_scope_overhead",
-        "scope",
-        "a CUDA scope, scope after scope without a pause",
+        "scope, in bursts",
+        "a CUDA scope, in bursts that the GPU keeps up with",
         "two raw event records that nobody reads",
     ),
     Highlight(

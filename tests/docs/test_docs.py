@@ -42,9 +42,10 @@ def columns(table: str) -> tuple[list[str], list[int]]:
     return lines[0], [len([word for word in line if word not in units]) for line in lines[1:]]
 
 
+@pytest.mark.torch
 def test_the_table_in_the_readme_is_like_the_one_that_is_printed() -> None:
     text = README.read_text(encoding="utf-8")
-    (script,) = [each.script for each in examples(text, "README.md") if each.way == "run"]
+    (script,) = [each.script for each in examples(text, "README.md") if each.way == "run with torch"]
     shown = blocks(text, "text")[0]
     heading, figures = columns(shown)
     printed = columns(run("-c", script).stdout)
