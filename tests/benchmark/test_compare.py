@@ -34,6 +34,7 @@ class FakeMeasurer:
         self.falls: dict[tuple[str, str], str] = {}  # what a mode asked for ends in
         self.calls: dict[str, int] = {}  # in a sample, if it is left to the function
         self.most_calls: dict[str, int] = {}
+        self.warm_calls: dict[str, int] = {}  # that the warm-up chooses in their place
         self.log: list[tuple[str, str]] = []
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.open = 0
@@ -60,6 +61,8 @@ class FakeHarness:
         self.taken = count()
 
     def warm_up(self) -> None:
+        if "calls" not in self.measurer.asked[-1][1]:
+            self.calls = self.measurer.warm_calls.get(self.name, self.calls)
         self.measurer.log.append(("warm", self.name))
 
     def sample(self) -> float:
@@ -276,6 +279,15 @@ def test_a_function_that_cannot_have_as_many_calls_does_not_keep_it_from_ending(
     measurer.most_calls = {"a": 2, "b": 8}
     results = compare({"a": noop, "b": noop}, rounds=1).results
     assert [result.calls_per_sample for result in results] == [2, 2]
+
+
+def test_calls_that_the_warm_up_chose_again_are_those_of_all_functions(
+    measurer: FakeMeasurer,
+) -> None:
+    measurer.calls = {"a": 1, "b": 2048}
+    measurer.warm_calls = {"a": 1024}
+    results = compare({"a": noop, "b": noop}, rounds=1).results
+    assert [result.calls_per_sample for result in results] == [2048, 2048]
 
 
 def test_functions_are_closed_in_the_reverse_order_before_they_are_prepared_again(

@@ -6,6 +6,9 @@ import collections
 import dataclasses
 import sys
 import types
+from array import array as plain_array
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -149,6 +152,103 @@ def test_an_array_that_is_changed_in_place_is_told_by_its_place(cupy: Any) -> No
     changing.first_call()
     assert len(changing.warnings) == 1
     assert "changes args[0][0] in place" in changing.warnings[0]
+
+
+def add_three(values: Any) -> None:
+    values[0] += 3
+
+
+CHANGES: dict[str, tuple[Callable[[], Any], Any]] = {
+    "a list that is sorted once": (lambda: [3, 1, 2], lambda values: values.sort()),
+    "a list that every second call restores": (lambda: [3, 1], lambda values: values.reverse()),
+    "a dict": (lambda: {"a": 1}, lambda values: values.update(a=object())),
+    "a set": (lambda: {1, 2, 3}, lambda values: values.discard(2)),
+    "a deque": (lambda: collections.deque([1, 2]), lambda values: values.rotate()),
+    "a bytearray": (lambda: bytearray(b"abc"), add_three),
+    "an array": (lambda: plain_array("d", [1.0, 2.0]), add_three),
+    "a list's iterator": (lambda: iter([1, 2, 3]), next),
+    "a generator": (lambda: (each for each in [1, 2]), list),
+    "a map": (lambda: map(str, [1, 2]), list),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_an_argument_that_is_changed_in_place_is_told(what: str) -> None:
+    made, change = CHANGES[what]
+    changing = work({"here": [1, made()]}, b=1)
+    changing.fn = lambda args, b: change(args["here"][b])
+    changing.first_call()
+    assert len(changing.warnings) == 1
+    assert "changes args[0]['here'][1] in place" in changing.warnings[0]
+
+
+def test_an_array_of_numpys_that_is_changed_in_place_is_told() -> None:
+    numpy = pytest.importorskip("numpy", reason="Python build without NumPy")
+    for given in (numpy.arange(6.0)[::2], numpy.array([object()] * 2), numpy.zeros(2, "f2")):
+        changing = work(given)
+        changing.fn = lambda values: values.__setitem__(0, 7.0)
+        changing.first_call()
+        assert "changes args[0] in place" in changing.warnings[0]
+
+
+def test_arguments_that_are_only_read_are_not_told(tmp_path: Path) -> None:
+    given = [[1, [2.5]], {"k": {1}}, bytearray(9), plain_array("i", [1]), range(4), b"text", []]
+    with (tmp_path / "file").open("w") as file:
+        reading = work(*given, file, unused=iter([1, 2]), looped=looped())
+        reading.fn = lambda *args, **_: [[*each] for each in args[:-1]]
+        reading.first_call()
+    assert reading.warnings == []
+
+
+def looped() -> list[Any]:
+    values: list[Any] = []
+    values.append(values)
+    return values
+
+
+def test_arguments_may_be_nested_deeper_than_python_calls_go() -> None:
+    deep: Any = ()
+    for _ in range(5_000):
+        deep = (deep, 1)
+    nested = work(deep)
+    nested.first_call()
+    assert nested.warnings == []
+
+
+async def pauses() -> None:
+    pass
+
+
+def counts() -> Iterator[int]:
+    yield 1
+
+
+async def streams() -> AsyncIterator[int]:
+    yield 1
+
+
+def begun() -> Iterator[int]:
+    numbers = counts()
+    next(numbers)
+    return numbers
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (pauses, "a coroutine"),
+        (counts, "a generator"),
+        (streams, "an async generator"),
+        (begun, ""),
+        (int, ""),
+    ],
+)
+def test_a_body_that_nobody_ran_is_told(made: Callable[[], Any], told: str) -> None:
+    returning = Work(made, (), {}, None)
+    returning.first_call()
+    begins = [f"the function returns {told} that nobody ran"] if told else []
+    assert [text[: len(begins[0])] for text in returning.warnings] == begins
 
 
 @pytest.mark.parametrize("given", [5, ("text", {}), ((1,), [2]), ((1,),), ([], {}, 3)])

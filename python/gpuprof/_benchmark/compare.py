@@ -131,9 +131,6 @@ def compare(
         Progress("gpuprof.compare", progress) as bar,
     ):
         prepared, warnings = _alike([*functions], ready, opened)
-        for name, each in prepared.items():
-            with _noted(name):
-                each.warm_up()
         taking = _Rounds(prepared, threshold, max_time_s, seed)
         warnings += taking.take(rounds, bar)
         asked = options.get("mode", "auto")
@@ -203,7 +200,7 @@ def _check(
 def _alike(
     names: Sequence[str], ready: Prepare, opened: ExitStack
 ) -> tuple[dict[str, Measurer], list[str]]:
-    """Prepare all functions, again until their modes and calls per sample agree."""
+    """Prepare and warm up all functions, again until their modes and calls per sample agree."""
     chosen: dict[str, str | None] = dict.fromkeys(names)
     wanted: list[int] = []  # calls in a sample, tried in turn
     warnings: list[str] = []
@@ -216,12 +213,15 @@ def _alike(
         common = max(modes.values(), key=_rank)
         moved = [name for name, mode in modes.items() if mode != common]
         if not moved:
+            if len(wanted) == 2 or not _should_agree(prepared):
+                _warm_up(prepared)  # which may choose the calls again
+                if len(wanted) == 2 or not _should_agree(prepared):
+                    return prepared, warnings
             counts = [each.calls for each in prepared.values()]
-            if not _should_agree(counts) or len(wanted) == 2:
-                return prepared, warnings
             # As many as the shortest function needs, or as many as the others can do.
             wanted.append(min(counts) if wanted else max(counts))
         elif common not in _MODES:
+            _warm_up(prepared)
             return prepared, warnings
         else:
             cause = next(name for name, mode in modes.items() if mode == common)
@@ -234,7 +234,14 @@ def _alike(
         opened.close()
 
 
-def _should_agree(counts: Sequence[int]) -> bool:
+def _warm_up(prepared: Mapping[str, Measurer]) -> None:
+    for name, each in prepared.items():
+        with _noted(name):
+            each.warm_up()
+
+
+def _should_agree(prepared: Mapping[str, Measurer]) -> bool:
+    counts = [each.calls for each in prepared.values()]
     return min(counts) < max(counts) <= _MOST_TIMES_AS_MANY_CALLS * min(counts)
 
 

@@ -44,7 +44,7 @@ _CAPTURE_MS = 2000.0  # of the host's time for capturing
 _ENTRIES_A_CALL = 8  # queue entries, assumed until the watchdog shows that it takes more
 _LEAST_CALLS = 3  # of a slope: 1 and 2
 _TRIES = 3
-_MUCH_LONGER_THAN_NOISE_MS = 20.0
+_CPU_TRIES = 2
 _LEGACY = {0, 1}  # the handles of the legacy default stream
 
 
@@ -109,6 +109,20 @@ class Harness:
     def sample(self) -> float:
         """Return the time of one call, in milliseconds."""
         return self.sampler.sample()
+
+    def choose_calls_again(self, median_ms: float) -> bool:
+        """Choose anew how many calls a sample has, if samples of this median are far from the aim.
+
+        It tells whether it did. Only on the CPU's clock, and if the caller has not chosen: slopes
+        cannot grow. The next step up or down is near enough: it would go to and fro.
+        """
+        if self.mode != "cpu" or self._calls or self.work.setup is not None:
+            return False
+        nearest = _nearest_calls(self.calls, max(median_ms * self.calls, self._clock_tick_ms))
+        if max(nearest, self.calls) <= 2 * min(nearest, self.calls):
+            return False
+        self.sampler.calls = nearest
+        return True
 
     def launches(self) -> Launches | None:
         """Return what a call launches, as `BenchResult.launches`: to be asked after the samples.
@@ -330,24 +344,28 @@ class _TooManyCallsError(Exception):
 
 
 def _cpu_calls(work: Work) -> int:
-    """Return how many calls a sample of the CPU's clock has: a power of 2.
+    """Return how many calls a sample of the CPU's clock has, by the least of some tries."""
+    calls = 1
+    while True:
+        spent_ms = min(_spent_ms(work, calls) for _ in range(_CPU_TRIES))
+        if spent_ms >= CPU_SAMPLE_MS / 8:
+            return _nearest_calls(calls, spent_ms)
+        calls *= 8
+
+
+def _spent_ms(work: Work, calls: int) -> float:
+    begin = perf_counter_ns()
+    work.call_times(calls)
+    return (perf_counter_ns() - begin) * 1e-6
+
+
+def _nearest_calls(calls: int, spent_ms: float) -> int:
+    """Return how many calls take about `CPU_SAMPLE_MS`, where so many took `spent_ms`.
 
     A coarse step makes two runs choose the same number, with the same share of loop and clock cost.
     """
-    calls = 1
-    while True:
-        # The least of some, because any of them may be preempted.
-        spent_ms = math.inf
-        for _ in range(_TRIES):
-            begin = perf_counter_ns()
-            work.call_times(calls)
-            spent_ms = min(spent_ms, (perf_counter_ns() - begin) * 1e-6)
-            if spent_ms > _MUCH_LONGER_THAN_NOISE_MS:
-                break
-        if spent_ms >= CPU_SAMPLE_MS / 8:
-            more = CPU_SAMPLE_MS / spent_ms
-            return max(1, round(calls * 2.0 ** round(math.log2(more))))
-        calls *= 8
+    steps = round(math.log2(CPU_SAMPLE_MS / spent_ms))
+    return max(1, round(calls * 2.0**steps))
 
 
 def _whole_rounds(sizes: tuple[int, int], clones: int) -> tuple[int, int]:

@@ -44,7 +44,7 @@ _NO_THROTTLING = {nvml.IDLE, nvml.APPLICATION_CLOCKS}
 
 
 def warm_up(harness: Harness) -> None:
-    """Take samples for `warmup_s`, and longer while their medians go on changing."""
+    """Take samples for `warmup_s`, and longer while their medians, or their calls, still change."""
     least = harness.options.warmup_s
     if least <= 0.0:
         return
@@ -57,6 +57,9 @@ def warm_up(harness: Harness) -> None:
             batch.append(harness.sample())
         medians.append(statistics.median(batch))
         spent = perf_counter() - begun
+        if harness.choose_calls_again(medians[-1]) and spent < WARMUP_FACTOR * least:
+            medians.clear()
+            continue
         stable = max(medians) - min(medians) <= STABLE * max(medians)
         if spent >= least and len(medians) == STABLE_BATCHES and stable:
             return

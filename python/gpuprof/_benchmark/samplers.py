@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
 from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from gpuprof._benchmark.gate import HeldStream
 from gpuprof._benchmark.instructions import InstructionReadings
 from gpuprof._benchmark.noise import Noise
 from gpuprof._benchmark.work import Work
+from gpuprof._results.statistics import median
 from gpuprof._timing.calibration import Calibration
 from gpuprof._timing.timer import Timer
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
 
 MAX_TRIES = 3  # of a sample, before the gate is given up
+_EMPTY_LOOPS = 15  # the last ones, of which the median counts: any may be preempted
 
 
 class Sampler(ABC):
@@ -225,7 +228,11 @@ class SynchronizedSampler(Sampler):
 
 
 class CpuSampler(Sampler):
-    """The mean of n calls on the host's clock, with cyclic garbage collection put off."""
+    """The mean of n calls on the host's clock, with cyclic garbage collection put off.
+
+    The same loop of no calls is taken off: it is no part of the function, and as long as a short
+    one where a sample is one call.
+    """
 
     mode = "cpu"
     clock = "cpu"
@@ -236,6 +243,7 @@ class CpuSampler(Sampler):
         self._work = work
         self._noise = noise
         self._instructions = instructions
+        self._empty_ns: deque[int] = deque(maxlen=_EMPTY_LOOPS)
         self.calls = calls
 
     def sample(self) -> float:
@@ -245,18 +253,24 @@ class CpuSampler(Sampler):
         try:
             if collecting:  # if it is off, another thread's sample may turn it on again at any time
                 gc.disable()
+            self._timed(0)  # after a set-up even the loop's own code is out of the caches
+            self._empty_ns.append(self._timed(0)[0])
             self._instructions.begin()
-            on_cpu = thread_time_ns()
-            begin = perf_counter_ns()
-            self._work.call_times(self.calls)
-            end = perf_counter_ns()
-            on_cpu = thread_time_ns() - on_cpu
+            spent_ns, on_cpu_ns = self._timed(self.calls)
             self._instructions.end(self.calls)
         finally:
             if collecting:
                 gc.enable()
-        self._noise.add_sample(end - begin, on_cpu)
-        return (end - begin) * 1e-6 / self.calls
+        self._noise.add_sample(spent_ns, on_cpu_ns)
+        return max(spent_ns - median(self._empty_ns), 0.0) * 1e-6 / self.calls
+
+    def _timed(self, calls: int) -> tuple[int, int]:
+        """Return how long so many calls take, and how long the thread is on a CPU meanwhile."""
+        on_cpu = thread_time_ns()
+        begin = perf_counter_ns()
+        self._work.call_times(calls)
+        end = perf_counter_ns()
+        return end - begin, thread_time_ns() - on_cpu
 
     def close(self) -> None:
         self._instructions.close()

@@ -1,4 +1,4 @@
-"""What is measured: a function with its arguments, and the GPU arrays among them.
+"""What is measured: a function with its arguments, what it changes, and the GPU arrays among them.
 
 Torch tensors and CuPy arrays are found inside lists, tuples, named tuples, dicts and dataclasses.
 Neither library is imported here: an argument can be theirs only if it is imported already.
@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
+import io
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import repeat
+from keyword import iskeyword
+from operator import is_, length_hint
 from typing import Any
 
 from gpuprof._frameworks import loaded
@@ -20,7 +26,7 @@ __tracebackhide__ = True  # pytest shows the frames of the test and of its funct
 
 MAX_CLONES = 256  # of the arguments; if it takes more, the L2 is flushed instead
 _SHOWN = 5
-_MAX_COMPARED = 256 << 20  # bytes of CuPy arrays that are copied to see whether they change
+_MAX_COMPARED = 256 << 20  # bytes of arguments that are copied to see whether they change
 _ALIGNMENT = 512  # of what the frameworks allocate
 _PLAIN = {int, float, complex, bool, str, bytes, type(None)}
 
@@ -41,8 +47,12 @@ class Work:
         self.fn = fn
         self.setup = setup
         self.warnings: list[str] = []  # of the result, each text once
-        self._variants = [(tuple(args), dict(kwargs))]
+        self._use(tuple(args), dict(kwargs))
+
+    def _use(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._variants = [(args, kwargs)]
         self._next = 0
+        self._loop = _loop(len(args), tuple(kwargs))
 
     def warn(self, text: str) -> None:
         """Note a warning, unless it is noted already."""
@@ -61,10 +71,9 @@ class Work:
             for _ in range(count):
                 self.call()
             return
-        fn, (args, kwargs) = self.fn, self._variants[0]
-        # On the CPU's clock every step in here is in the result: repeat() makes no ints.
-        for _ in repeat(None, count):
-            fn(*args, **kwargs)
+        args, kwargs = self._variants[0]
+        # On the CPU's clock every step of the loop is in the result: repeat() makes no ints.
+        self._loop(self.fn, repeat(None, count), *args, *kwargs.values())
 
     def set_up(self) -> None:
         """Run `setup`, if there is one, and use the arguments that it returns."""
@@ -78,19 +87,25 @@ class Work:
                 f"setup: expected it to return None or (args, kwargs), got {type(given).__name__}"
             )
             raise TypeError(message)
-        self._variants = [(tuple(given[0]), dict(given[1]))]
-        self._next = 0
+        self._use(tuple(given[0]), dict(given[1]))
 
     def first_call(self) -> None:
-        """Set up and call once, which loads and compiles; warn of arguments changed in place."""
+        """Set up and call once, which loads and compiles; warn of what makes the calls differ."""
         self.set_up()
-        self.call()
+        args, kwargs = self._variants[0]
+        told = [] if self.setup else [watch(args, "args"), watch(kwargs, "kwargs")]
+        begun = _only_begun(self.call())
+        if begun:
+            self.warn(
+                f"the function returns {begun} that nobody ran, so its body is not in the time; "
+                "pass a function that runs it to its end"
+            )
         if self.setup is not None:
             return
-        args, kwargs = self._variants[0]
-        changes = [watch(args, "args"), watch(kwargs, "kwargs")]
+        paths = [path for changed in told for path in changed()]
         self.call()
-        paths = [path for changed in changes for path in changed()]
+        # A second call may undo what the first one changed, and a first one leave for the second.
+        paths = paths or [path for changed in told for path in changed()]
         if paths:
             shown = ", ".join(paths[:_SHOWN])
             more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
@@ -143,6 +158,43 @@ def first_line(error: Exception) -> str:
     return text.splitlines()[0]
 
 
+@lru_cache(maxsize=64)
+def _loop(positional: int, names: tuple[str, ...]) -> Callable[..., None]:
+    """Return a loop of calls of a function; it takes that, what to iterate over, and the arguments.
+
+    These are written out, as `timeit` has them: unpacking them for each call costs 20 to 100 ns.
+    """
+    if not all(map(_can_be_written, names)):
+
+        def unpacking(fn: Callable[..., Any], turns: Iterator[Any], *values: Any) -> None:
+            args, kwargs = values[:positional], dict(zip(names, values[positional:], strict=True))
+            for _ in turns:
+                fn(*args, **kwargs)
+
+        return unpacking
+    values = [f"v{place}" for place in range(positional + len(names))]
+    named = [f"{name}={value}" for name, value in zip(names, values[positional:], strict=True)]
+    head = f"def loop({', '.join(['fn', 'turns', *values])}):"
+    source = f"{head}\n for _ in turns: fn({', '.join([*values[:positional], *named])})"
+    made: dict[str, Any] = {"__tracebackhide__": True}
+    exec(compile(source, "<a loop of gpuprof's>", "exec"), made)
+    return made["loop"]  # type: ignore[no-any-return]
+
+
+def _can_be_written(name: str) -> bool:
+    """Return whether source text can name this keyword argument as it is."""
+    plain = str.isidentifier(name) and name.isascii()
+    return plain and not iskeyword(name) and name != "__debug__"
+
+
+def _only_begun(value: Any) -> str:
+    if inspect.iscoroutine(value):
+        return "a coroutine" if inspect.getcoroutinestate(value) == inspect.CORO_CREATED else ""
+    if inspect.isgenerator(value):
+        return "a generator" if inspect.getgeneratorstate(value) == inspect.GEN_CREATED else ""
+    return "an async generator" if inspect.isasyncgen(value) else ""
+
+
 def _is_call(given: Any) -> bool:
     return (
         isinstance(given, tuple)
@@ -165,33 +217,40 @@ def _fields(value: Any) -> list[str]:
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (path, array) for each array in `value`; each container is visited once."""
+    """Yield (path, array) for each GPU array or tensor in `value`."""
     if loaded.tensor_type() or loaded.cupy_array_type():
-        yield from _leaves(value, path, set())
+        found = _walk(value, path)
+        yield from ((at, each) for at, each in found if is_tensor(each) or _is_cupy(each))
 
 
-def _leaves(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    if is_tensor(value) or _is_cupy(value):
-        yield path, value
-        return
-    if id(value) in seen:
-        return
-    items: Iterable[tuple[object, str, str]]
+def _walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield (path, object) for `value` and what is in it, containers first; not for plain values.
+
+    The items of each container are visited once.
+    """
+    seen: set[int] = set()
+    rest = [iter([(path, value)])]
+    while rest:
+        at, each = next(rest[-1], (None, None))
+        if at is None:
+            rest.pop()
+            continue
+        yield at, each
+        if id(each) not in seen and not is_tensor(each) and not _is_cupy(each):
+            seen.add(id(each))
+            rest.append(_items(each, at))
+
+
+def _items(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
-        items = ((item, f"{path}[", f"{key!r}]") for key, item in value.items())
+        found = ((f"[{key!r}]", item) for key, item in value.items() if type(item) not in _PLAIN)
     elif isinstance(value, (list, tuple)):
-        items = (
-            (item, f"{path}[", f"{index}]")
-            for index, item in enumerate(value)
-            if type(item) not in _PLAIN
-        )
+        found = ((f"[{i}]", item) for i, item in enumerate(value) if type(item) not in _PLAIN)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        items = ((getattr(value, name), f"{path}.", name) for name in _fields(value))
+        found = ((f".{name}", getattr(value, name)) for name in _fields(value))
     else:
-        return
-    seen.add(id(value))
-    for item, begin, end in items:
-        yield from _leaves(item, begin + end, seen)
+        return iter(())
+    return ((path + end, item) for end, item in found)
 
 
 def gpu_bytes(value: Any) -> int:
@@ -316,27 +375,66 @@ def _clone_cupy(array: Any) -> Any:
 
 
 def watch(value: Any, name: str) -> Callable[[], list[str]]:
-    """Return a function that lists the arrays in `value` that have changed since.
+    """Return a function that lists what in `value` was changed in place since.
 
-    Torch counts the changes to its tensors; CuPy's arrays are compared with copies, unless they are
-    large. Changes that torch does not count, such as those of a Triton kernel, are not seen.
+    Torch counts the changes to its tensors; other arrays are compared with copies, unless they are
+    large, and containers by which objects they hold. An iterator that does not tell how much of it
+    is left counts as used. Changes that torch does not count, such as those of a Triton kernel, are
+    not seen.
     """
-    versions = []
-    copies = []
     left = _MAX_COMPARED
-    for path, array in leaves(value, name):
-        if is_tensor(array):
-            if not getattr(array, "is_inference", bool)():  # such a tensor has no counter
-                versions.append((path, array, array._version))
-        elif array.nbytes <= left:
-            left -= array.nbytes
-            copies.append((path, array, array.copy()))
+    found = []
+    for path, each in _walk(value, name):
+        taken, changed = _watch_one(each, left)
+        left -= taken
+        if changed is not None:
+            found.append((path, changed))
+    return lambda: [path for path, changed in found if changed()]
 
-    def changed() -> list[str]:
-        found = [path for path, array, version in versions if array._version != version]
-        return found + [path for path, array, before in copies if not _same_bytes(array, before)]
 
-    return changed
+def _watch_one(value: Any, most: int) -> tuple[int, Callable[[], bool] | None]:
+    """Return the bytes it takes to watch `value`, and what tells whether it changed, if anything.
+
+    Nothing does if it took more than `most`.
+    """
+    if is_tensor(value):
+        if getattr(value, "is_inference", bool)():  # such a tensor has no counter
+            return 0, None
+        version = value._version
+        return 0, lambda: value._version != version
+    if _is_cupy(value):
+        if value.nbytes > most:
+            return 0, None
+        before = value.copy()
+        return value.nbytes, lambda: not _same_bytes(value, before)
+    if isinstance(value, (list, dict, set, deque)):
+        if 16 * len(value) > most:
+            return 0, None
+        held = _held(value)
+        return 16 * len(value), lambda: not _are_same(held, _held(value))
+    if isinstance(value, Iterator) and not isinstance(value, io.IOBase):
+        rest = length_hint(value, -1)
+        return 0, lambda: rest == -1 or length_hint(value, -1) != rest
+    memory = _bytes_of(value, most)
+    return (0, None) if memory is None else (len(memory), lambda: _bytes_of(value, most) != memory)
+
+
+def _held(container: Any) -> list[Any]:
+    values = container.values() if isinstance(container, dict) else ()
+    return [*container, *values]
+
+
+def _are_same(before: list[Any], now: list[Any]) -> bool:
+    return len(before) == len(now) and all(map(is_, before, now))
+
+
+def _bytes_of(value: Any, most: int) -> bytes | None:
+    """Return the bytes of an object that lends its memory; None where it is another one."""
+    try:
+        with memoryview(value) as view:
+            return None if view.readonly or view.nbytes > most else view.tobytes()
+    except (TypeError, ValueError, BufferError):  # as of dates of NumPy's
+        return None
 
 
 def _same_bytes(one: Any, other: Any) -> bool:
