@@ -591,9 +591,9 @@ class ArrayDesc(typing.NamedTuple):
     strides: tuple[int, ...]
 
 class _Guards:
-    """What a graph takes for granted of modules' dicts and of tensors."""
+    """What a graph takes for granted of containers and of tensors."""
     ABSENT: typing.ClassVar[object]
-    def __init__(self, dicts: tuple[typing.Any, ...], tensors: tuple[typing.Any, ...], at_once:
+    def __init__(self, containers: tuple[typing.Any, ...], tensors: tuple[typing.Any, ...], at_once:
         typing.SupportsInt | typing.SupportsIndex) -> None: ...
     def __reduce__(self) -> str | tuple[typing.Any, ...]: ...
     def flag(self) -> None: ...

@@ -65,11 +65,11 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def whole(entries: dict[Any, Any]) -> _core._Guards:
-    return _core._Guards(((entries, tuple(entries.items()), True),), (), 0)
+    return _core._Guards(((entries, tuple(entries.items()), True, None),), (), 0)
 
 
-def listed(entries: dict[Any, Any], **expected: Any) -> _core._Guards:
-    return _core._Guards(((entries, tuple(expected.items()), False),), (), 0)
+def listed(entries: dict[Any, Any], owner: Any = None, **expected: Any) -> _core._Guards:
+    return _core._Guards(((entries, tuple(expected.items()), False, owner),), (), 0)
 
 
 def arrays(*given: Array, at_once: int = 0) -> _core._Guards:
@@ -148,13 +148,49 @@ def test_an_equal_plain_value_and_another_nan_are_the_same() -> None:
     assert guards.hold()
 
 
+def test_lists_and_sets_hold_what_they_held() -> None:
+    given, names = [1, None, "a"], {1, "a"}
+    guards = _core._Guards(
+        (
+            (given, tuple(enumerate(given)), True, None),
+            (names, tuple(dict.fromkeys(names).items()), True, None),
+        ),
+        (),
+        0,
+    )
+    for change, undo in [
+        (lambda: given.append(1), given.pop),
+        (lambda: given.__setitem__(0, True), lambda: given.__setitem__(0, 1)),
+        (given.reverse, given.reverse),
+        (lambda: names.add(2), lambda: names.discard(2)),
+        (lambda: names.discard("a"), lambda: names.add("a")),
+        (lambda: (names.discard("a"), names.add("b")), lambda: names.__ixor__({"a", "b"})),
+    ]:
+        assert guards.hold()
+        change()
+        assert not guards.hold()
+        undo()
+    assert guards.hold()
+
+
+def test_the_dict_of_an_object_has_to_be_the_same() -> None:
+    module = Module(scale=1)
+    own = vars(module)
+    guards = listed(own, module, scale=1)
+    assert guards.hold()
+    module.__dict__ = dict(own)
+    assert not guards.hold()
+    module.__dict__ = own
+    assert guards.hold()
+
+
 @pytest.mark.parametrize("times", [1, 2000])
 def test_attributes_that_are_assigned_are_found(times: int) -> None:
     def assign(value: int) -> None:
         module.scale = value  # type: ignore[attr-defined]
 
     module = Module(scale=0)
-    guards = listed(vars(module), scale=0)
+    guards = listed(vars(module), module, scale=0)
     for _ in range(times):  # until the interpreter has a fast way for it
         assign(0)
     assert guards.hold()
@@ -175,7 +211,7 @@ def test_a_dict_may_be_guarded_several_times() -> None:
     del one
     entries["a"] = 2
     assert not other.hold()
-    again = _core._Guards(2 * ((entries, (("a", 2),), True),), (), 0)
+    again = _core._Guards(2 * ((entries, (("a", 2),), True, None),), (), 0)
     del other
     assert again.hold()
     entries["a"] = 1
@@ -217,9 +253,9 @@ def test_a_sweep_finds_an_array_in_as_many_checks_as_there_are() -> None:
 @pytest.mark.parametrize(
     ("dicts", "tensors"),
     [
-        ((([], (), True),), ()),
-        ((({}, ()),), ()),
-        ((({}, (1,), True),), ()),
+        ((((), (), True, None),), ()),
+        ((({}, (), True),), ()),
+        ((({}, (1,), True, None),), ()),
         ((), ((1, None),)),
         ((), ((Array(), (1, 2)),)),
         ((), (Array(),)),
@@ -238,7 +274,7 @@ def test_nothing_is_kept_alive_after_release() -> None:
     entries, array = {"a": Value()}, Array()
     held = weakref.ref(entries["a"]), weakref.ref(array)
     guards = _core._Guards(
-        ((entries, tuple(entries.items()), True),), ((array, _core._array_facts(array)),), 0
+        ((entries, tuple(entries.items()), True, None),), ((array, _core._array_facts(array)),), 0
     )
     counts = sys.getrefcount(entries)
     del array
@@ -252,7 +288,7 @@ def test_nothing_is_kept_alive_after_release() -> None:
 def test_a_cycle_through_guards_is_collected() -> None:
     module = Module()
     gone = weakref.ref(module)
-    module.guards = listed(vars(module), training=True)  # type: ignore[attr-defined]
+    module.guards = listed(vars(module), module, training=True)  # type: ignore[attr-defined]
     module.itself = module  # type: ignore[attr-defined]
     del module
     gc.collect()
@@ -262,12 +298,12 @@ def test_a_cycle_through_guards_is_collected() -> None:
 def test_modules_are_guarded_whole() -> None:
     inner = Module(p=0.1)
     inner._parameters["w"] = None
-    outer = Module(heads=[1])
+    outer = Module(heads=[[1]])
     outer._modules["inner"] = inner
     guards = ModuleGuards([outer]).settle()
     assert guards.core.hold()
     assert guards.moved() == []
-    outer.heads = [2]  # type: ignore[attr-defined]  # frozen
+    outer.heads = [[2]]  # type: ignore[attr-defined]  # frozen
     assert guards.core.hold()
     inner.p = 0.5  # type: ignore[attr-defined]
     inner._forward_hooks[1] = print
@@ -303,6 +339,71 @@ def test_what_the_run_changed_itself_is_left_out() -> None:
     module.p = 0.2  # type: ignore[attr-defined]
     assert not guards.core.hold()
     assert len(guards.moved()) == 2
+
+
+CONTAINERS: dict[str, tuple[Any, Callable[[Any], Any], str]] = {
+    "a value of a dict": (
+        {"a": 1.0, "b": 2.0},
+        lambda each: each.update(b=3.0),
+        "entry 'inner.held.b': 3.0, captured with 2.0",
+    ),
+    "a key of a dict": ({}, lambda each: each.update(a=None), "entry 'inner.held.a': added"),
+    "an item of a list": ([1, 2], lambda each: each.pop(), "entry 'inner.held.1': removed"),
+    "the order of a list": (
+        ["x", "y", "x"],
+        lambda each: each.sort(),
+        "entry 'inner.held.1': 'x', captured with 'y'",
+    ),
+    "an item of a set": ({1, 2}, lambda each: each.add(3), "entry 'inner.held.3': added"),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_plain_values_in_containers_of_modules_are_guarded(name: str) -> None:
+    held, change, text = CONTAINERS[name]
+    inner, outer = Module(held=(held := held.copy())), Module()
+    outer._modules["inner"] = inner
+    guards = ModuleGuards([outer]).settle()
+    assert guards.core.hold()
+    change(held)
+    assert not guards.core.hold()
+    assert text in guards.moved()
+    inner.held = held.copy()  # type: ignore[attr-defined]
+    assert "attribute 'inner.held': replaced by another object" in guards.moved()
+
+
+@pytest.mark.parametrize("held", [{"a": [1]}, [Module()], {(1, 2)}, list(range(2_000))], ids=short)
+def test_containers_of_other_objects_and_long_ones_are_frozen(held: Any) -> None:
+    module = Module(held=held)
+    guards = ModuleGuards([module]).settle()
+    held.clear()
+    module.held = None  # type: ignore[attr-defined]
+    assert guards.core.hold()
+    assert guards.moved() == []
+
+
+def test_a_container_that_the_run_changes_is_left_out() -> None:
+    module = Module(seen=[], given=[1])
+    guards = ModuleGuards([module])
+    module.seen.append(1)  # type: ignore[attr-defined]
+    guards.settle()
+    module.seen.append(2)  # type: ignore[attr-defined]
+    assert guards.core.hold()
+    assert guards.moved() == []
+    module.given.append(2)  # type: ignore[attr-defined]
+    assert guards.moved() == ["entry 'given.1': added"]
+
+
+def test_another_dict_of_a_module_is_found() -> None:
+    module = Module(scale=1)
+    guards = ModuleGuards([module]).settle()
+    module.__dict__ = {**vars(module), "scale": 2}
+    assert not guards.core.hold()
+    assert guards.moved() == ["attribute '__dict__': replaced by another object"]
+    guards = ModuleGuards([module])
+    module.__dict__ = {**vars(module)}
+    with pytest.raises(TypeError, match="replaces attribute '__dict__'"):
+        guards.settle()
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import gc
+import re
 import weakref
 from typing import Any
 
 import pytest
 
 import gpuprof._core as _core
-from gpuprof._callable.guards import ModuleGuards
+from gpuprof._callable.guards import MadeStateError, ModuleGuards
+from gpuprof._callable.observe import Observation
 from gpuprof._frameworks.torch_modules import find_modules
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
@@ -31,6 +33,8 @@ class Net(nn.Module):  # type: ignore[misc, name-defined]
         self.register_buffer("mask", None)
         self.scale = 2
         self.table = torch.ones(2)
+        self.scaling = {"default": 2.0}
+        self.size = (2, 3)
 
     def forward(self, x: Any) -> Any:
         return self.layers(self.drop(self.norm(self.fc(x)))) * self.scale
@@ -120,6 +124,15 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "eval of all": (lambda n: n.eval(), "training flag: False, captured with True"),
     "number": (lambda n: setattr(n.drop, "p", 0.5), "attribute 'drop.p': 0.5, captured with 0.1"),
     "own number": (lambda n: setattr(n, "scale", 3), "attribute 'scale': 3, captured with 2"),
+    "value in a dict": (
+        lambda n: n.scaling.update(default=4.0),
+        "entry 'scaling.default': 4.0, captured with 2.0",
+    ),
+    "tuple": (lambda n: setattr(n, "size", (2, 4)), f"attribute 'size': {REPLACED}"),
+    "all attributes": (
+        lambda n: setattr(n.fc, "__dict__", dict(vars(n.fc))),
+        f"attribute 'fc.__dict__': {REPLACED}",
+    ),
     "forward": (lambda n: setattr(n.fc, "forward", print), "attribute 'fc.forward': added"),
     "compile": (lambda n: n.fc.compile(), "attribute 'fc._compiled_call_impl': added"),
     "hook": (lambda n: n.fc.register_forward_hook(print), "hook added to 'fc'"),
@@ -343,3 +356,114 @@ def test_tensors_without_memory_are_known_by_identity() -> None:
         f"parameter '0.weight': {REPLACED}",
         f"buffer '2.sparse': {REPLACED}",
     ]
+
+
+# Optimizers.
+
+
+class Training:
+    """A model whose optimizer has made its state, and the guards of one more step."""
+
+    def __init__(self, make: Any) -> None:
+        self.model = nn.Linear(2, 3)
+        self.optimizer = make(self.model.parameters())
+        self.step()
+        seen = Observation()
+        guards = ModuleGuards([])
+        with seen.of_block():
+            self.step()
+        self.guards = guards.settle(seen)
+
+    def step(self) -> None:
+        self.optimizer.zero_grad()
+        self.model(torch.ones(2)).sum().backward()
+        self.optimizer.step()
+
+
+def momentum(parameters: Any) -> Any:
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+
+
+def adam(parameters: Any) -> Any:
+    return torch.optim.AdamW(parameters, lr=torch.tensor(0.1), foreach=False, capturable=False)
+
+
+OPTIMIZERS = pytest.mark.parametrize("make", [momentum, adam])
+
+
+@OPTIMIZERS
+def test_further_steps_of_an_optimizer_change_nothing(make: Any) -> None:
+    training = Training(make)
+    assert holds(training.guards)
+    state = next(iter(training.optimizer.state.values()))
+    next(each for each in state.values() if each.ndim).mul_(2)
+    training.optimizer.state["own"] = {}
+    assert holds(training.guards)
+
+
+def reload(optimizer: Any) -> None:
+    optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+
+
+def first_moment(optimizer: Any) -> tuple[Any, str]:
+    state = next(iter(optimizer.state.values()))
+    return state, next(name for name, each in state.items() if torch.is_tensor(each) and each.ndim)
+
+
+def replace_moment(optimizer: Any) -> None:
+    state, name = first_moment(optimizer)
+    state[name] = state[name].clone()
+
+
+def move_moment(optimizer: Any) -> None:
+    state, name = first_moment(optimizer)
+    state[name].data = state[name].clone()
+
+
+def add_group(optimizer: Any) -> None:
+    optimizer.add_param_group({"params": [torch.ones(1, requires_grad=True)]})
+
+
+OF_OPTIMIZERS: dict[str, tuple[Any, str]] = {
+    "load_state_dict": (reload, r"attribute '(SGD|AdamW)\.state': replaced by another object"),
+    "clear": (
+        lambda optimizer: optimizer.state.clear(),
+        r"attribute '\w+\.state\.a parameter of shape \(3, 2\)': removed",
+    ),
+    "replaced": (replace_moment, r"attribute '\w+\.state\[0\]\.\w+': replaced by another object"),
+    "moved": (move_moment, r"a tensor of shape \(3, 2\): its memory moved"),
+    "group": (add_group, r"entry '\w+\.param_groups\.1': added"),
+    "learning rate": (
+        lambda optimizer: optimizer.param_groups[0].update(lr=torch.tensor(0.2)),
+        r"attribute '\w+\.param_groups\[0\]\.lr': replaced by another object",
+    ),
+}
+
+
+@OPTIMIZERS
+@pytest.mark.parametrize("change", OF_OPTIMIZERS)
+def test_state_and_options_of_an_optimizer_that_are_replaced_are_found(
+    make: Any, change: str
+) -> None:
+    training = Training(make)
+    edit, text = OF_OPTIMIZERS[change]
+    edit(training.optimizer)
+    assert not holds(training.guards)
+    assert any(re.match(text, each) for each in training.guards.moved()), training.guards.moved()
+
+
+@pytest.mark.parametrize("make", [momentum, torch.optim.RMSprop])
+def test_state_that_an_optimizer_makes_in_a_capture_is_dropped(make: Any) -> None:
+    training = Training(make)
+    training.optimizer.state.clear()
+    seen = Observation()
+    with seen.of_block():
+        training.step()
+    with pytest.raises(MadeStateError, match=r"the state of its (SGD|RMSprop) in the"):
+        ModuleGuards([]).settle(seen)
+    assert not any(training.optimizer.state.values())
+    training.step()  # makes it
+    seen = Observation()
+    with seen.of_block():
+        training.step()
+    assert holds(ModuleGuards([]).settle(seen))

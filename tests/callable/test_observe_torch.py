@@ -34,6 +34,16 @@ def uses(seen: Observation, tensor: Any) -> tuple[set[Any], set[Any]]:
     return (found[0].reads, set(found[0].writes)) if found else (set(), set())
 
 
+class Nodes:
+    """Stands for a capture: how many nodes it has, and which of them do work."""
+
+    def __init__(self) -> None:
+        self.nodes: list[bool] = []
+
+    def __call__(self, since: int) -> tuple[int, bool]:
+        return len(self.nodes), any(self.nodes[since:])
+
+
 def test_ranges_are_merged() -> None:
     assert merged([]) == []
     assert merged([(5, 7), (1, 3), (3, 4), (6, 9), (8, 8)]) == [(1, 4), (5, 9)]
@@ -223,11 +233,61 @@ def test_a_step_of_an_optimizer_is_seen_with_all_that_it_writes(make: Any) -> No
 
 def test_hooks_are_removed_after_an_error() -> None:
     model, seen = nn.Linear(2, 2), Observation()
-    with pytest.raises(KeyError), seen.of_block():
+    with pytest.raises(KeyError), seen.of_block(Nodes()):
         raise KeyError
     model(torch.ones(2))
     torch.ones(2) + torch.ones(2)
-    assert (seen.modules, seen.externals) == ([], [])
+    assert (seen.modules, seen.modules_read, seen.externals) == ([], [], [])
+    assert "__getattribute__" not in vars(nn.Module)
+
+
+READS: dict[str, Callable[[Any], Any]] = {
+    "a parameter": lambda model: model.bias + 1,
+    "all parameters": lambda model: [each + 1 for each in model.parameters()],
+    "its dict": lambda model: model._parameters["bias"] + 1,
+    "a buffer that is None": lambda model: model.scale,
+    "a flag": lambda model: model.training,
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_modules_are_noted_that_a_capture_reads_and_does_not_call(read: Any) -> None:
+    model, other = nn.Linear(2, 2), nn.Linear(2, 2)
+    model.register_buffer("scale", None)
+    seen = Observation()
+    with seen.of_block(Nodes()):
+        read(model)
+        assert isinstance(other, nn.Module)
+    assert seen.modules_read == [model]
+    assert seen.modules == []
+
+
+@pytest.mark.parametrize(
+    ("holder", "key"), [(nn.ModuleList([nn.ReLU()]), 0), (nn.ModuleDict({"a": nn.ReLU()}), "a")]
+)
+def test_containers_of_modules_are_noted(holder: Any, key: Any) -> None:
+    seen = Observation()
+    with seen.of_block(Nodes()):
+        holder[key](torch.ones(2))
+    assert holder in seen.modules_read
+
+
+def test_a_class_keeps_its_own_way_to_attributes() -> None:
+    class Other:
+        def __getattribute__(self, name: str) -> Any:
+            return 5 if name == "five" else super().__getattribute__(name)
+
+    class Both(nn.Module, Other):  # type: ignore[misc, name-defined]
+        def __getattr__(self, name: str) -> Any:
+            return 6 if name == "six" else super().__getattr__(name)
+
+    both, seen = Both(), Observation()
+    half_made = nn.Linear.__new__(nn.Linear)
+    with seen.of_block(Nodes()):
+        assert (both.five, both.six) == (5, 6)
+        with pytest.raises(AttributeError):
+            half_made.weight  # noqa: B018
+    assert seen.modules_read == [both]
 
 
 # Putting back.
@@ -269,6 +329,31 @@ def test_a_module_s_statistics_and_an_optimizer_s_step_are_undone() -> None:
     assert all(torch.equal(a, b) for a, b in zip(before, model.state_dict().values(), strict=True))
 
 
+def test_what_a_later_block_writes_is_put_back_too() -> None:
+    first, second = torch.zeros(3), torch.zeros(3)
+    kept: list[Any] = []
+
+    def body() -> None:
+        first.add_(1)
+        if kept:
+            second.add_(1)
+            first[1:].add_(kept[0])
+        kept.append(torch.ones(2))
+
+    seen = Observation()
+    for _ in range(3):
+        with seen.of_block(undo=True):
+            body()
+    seen.restore()
+    assert (first.tolist(), second.tolist()) == ([0] * 3, [0] * 3)
+
+
+def test_what_a_block_has_made_is_known() -> None:
+    kept, before = [], torch.ones(2)
+    seen = observed(lambda: kept.append(before + 1))
+    assert (seen.has_made(kept[0]), seen.has_made(before)) == (True, False)
+
+
 def test_inference_tensors_are_put_back_too() -> None:
     with torch.inference_mode():
         made = torch.zeros(2)
@@ -287,16 +372,6 @@ def test_without_undo_nothing_is_put_back() -> None:
 
 
 # Foreign work and results.
-
-
-class Nodes:
-    """Stands for a capture: how many nodes it has, and which of them do work."""
-
-    def __init__(self) -> None:
-        self.nodes: list[bool] = []
-
-    def __call__(self, since: int) -> tuple[int, bool]:
-        return len(self.nodes), any(self.nodes[since:])
 
 
 @pytest.mark.parametrize("at", ["before", "between", "after"])

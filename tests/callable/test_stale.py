@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 import gpuprof
 from gpuprof import errors
-from tests.support.callables import twice
+from tests.support.callables import Counted, twice
 
 
 def make(fn: Any, *args: Any, **options: Any) -> gpuprof.GraphedCallable:
@@ -148,6 +149,165 @@ def test_what_changes_with_each_call_is_said_once(cupy: Any, model: Any) -> None
         scale(model, value)
         assert fast(x)[1] == 11 * value
     assert fast.stats().recaptures == 6
+
+
+# What only the function knows of.
+
+
+class Holder:
+    """A plain object, whose attributes are not looked through."""
+
+    def __init__(self, **given: Any) -> None:
+        vars(self).update(given)
+
+
+def linear(value: float) -> Any:
+    import torch
+
+    made = torch.nn.Linear(1, 1)
+    torch.nn.init.constant_(made.weight, value)
+    torch.nn.init.constant_(made.bias, value)
+    return made.requires_grad_(False)
+
+
+def read(state: Any) -> float:
+    """Return what a parameter holds, without a call of its module."""
+    return float(state.net.bias[0] + state.blocks["a"](state.net.bias * 0)[0])
+
+
+def replace_bias(state: Any) -> None:
+    state.net.bias = type(state.net.bias)(state.net.bias + 2, requires_grad=False)
+
+
+def replace_block(state: Any) -> None:
+    state.blocks["a"] = linear(3.0)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("change", [replace_bias, replace_block])
+def test_a_parameter_or_module_that_is_only_read_and_is_replaced(cupy: Any, change: Any) -> None:
+    torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+    state = Holder(net=linear(1.0), blocks=torch.nn.ModuleDict({"a": linear(1.0)}))
+    x = cupy.array([0.0])
+    fast = make(lambda x: (x.copy(), read(state)), x)
+    assert fast(x)[1] == 2
+    change(state)
+    assert [fast(x)[1] for _ in range(3)] == [4] * 3
+    assert (fast.stats().captures, fast.stats().eager_calls) == (2, 0)
+
+
+class Scaled:
+    """What there is of a LoRA layer: the scale of each adapter in a dict, and those merged."""
+
+    def __new__(cls) -> Any:
+        import torch
+
+        class Layer(torch.nn.Module):  # type: ignore[misc, name-defined]
+            def __init__(self) -> None:
+                super().__init__()
+                self.scaling = {"default": 2.0}
+                self.merged: list[str] = []
+
+            def forward(self, x: Any) -> Any:
+                return x.copy(), 0.0 if self.merged else self.scaling["default"]
+
+        return Layer()
+
+
+@pytest.mark.torch
+def test_containers_of_a_module_are_compared_in_each_call(cupy: Any) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    layer, x = Scaled(), cupy.array([0.0])
+    fast = make(layer, x)
+    assert fast(x)[1] == 2
+    layer.scaling["default"] = 4.0
+    assert [fast(x)[1] for _ in range(2)] == [4, 4]
+    layer.merged.append("default")
+    assert [fast(x)[1] for _ in range(2)] == [0, 0]
+    layer.__dict__ = {**vars(layer), "merged": [], "scaling": {"default": 8.0}}
+    assert [fast(x)[1] for _ in range(2)] == [8, 8]
+    assert (fast.stats().captures, fast.stats().recaptures, fast.stats().eager_calls) == (4, 3, 0)
+
+
+class Step:
+    """A whole step with momentum on the host, and how often it ran."""
+
+    def __init__(self) -> None:
+        import torch
+
+        self.model = torch.nn.Linear(2, 1)
+        self.ones = torch.ones(2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+        self.runs = Counted()
+
+    def __call__(self, x: Any) -> Any:
+        self.runs.note()
+        self.optimizer.zero_grad()
+        self.model(self.ones).sum().backward()
+        self.optimizer.step()
+        return x.copy()
+
+
+@pytest.fixture
+def step() -> Step:
+    pytest.importorskip("torch", reason="torch is not installed")
+    return Step()
+
+
+@pytest.mark.torch
+def test_state_that_an_optimizer_loads_between_whole_steps(cupy: Any, step: Step) -> None:
+    x = cupy.array([0.0])
+    fast = gpuprof.make_graphed_callable(step, verify="off")
+    for _ in range(6):
+        fast(x)
+    assert (step.runs(), fast.stats().captures) == (4, 1)
+    for captures in (2, 3):
+        step.optimizer.load_state_dict(copy.deepcopy(step.optimizer.state_dict()))
+        for _ in range(3):
+            fast(x)
+        assert (step.runs(), fast.stats().captures) == (3 + captures, captures)
+        assert fast.stats().eager_calls == 0
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("warmup", [0, 3])
+def test_state_that_is_made_anew_is_made_by_an_eager_call(
+    cupy: Any, step: Step, warmup: int
+) -> None:
+    x = cupy.array([0.0])
+    fast = gpuprof.make_graphed_callable(step, verify="off", warmup=warmup)
+    empty = copy.deepcopy(step.optimizer.state_dict())
+    for _ in range(6):
+        fast(x)
+    for _ in range(2):
+        before = fast.stats()
+        step.optimizer.load_state_dict(copy.deepcopy(empty))
+        for _ in range(4):
+            fast(x)
+        after = fast.stats()
+        assert after.captures == before.captures + 1
+        assert after.eager_calls == before.eager_calls + 1
+        assert after.replays == before.replays + 3
+
+
+@pytest.mark.torch
+def test_state_that_each_call_makes_anew_is_refused(cupy: Any) -> None:
+    class Forgetful(Step):
+        def __call__(self, x: Any) -> Any:
+            self.optimizer.state.clear()
+            return super().__call__(x)
+
+    pytest.importorskip("torch", reason="torch is not installed")
+    x, body = cupy.array([0.0]), Forgetful()
+    with pytest.raises(errors.InvalidStateError, match=r"makes the state of its SGD .*warmup=1"):
+        make(body, x, warmup=0)
+    assert not any(body.optimizer.state.values())
+    assert all(each.grad is None for each in body.model.parameters())
+    fast = gpuprof.make_graphed_callable(body, verify="off", warmup=1)
+    for _ in range(2):
+        fast(x)
+    with pytest.raises(errors.InvalidStateError, match="makes the state of its SGD"):
+        fast(x)
 
 
 class View:

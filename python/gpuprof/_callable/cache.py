@@ -16,6 +16,7 @@ import gpuprof._core as _core
 from gpuprof._callable.buckets import Padding, learned
 from gpuprof._callable.capture import Recording
 from gpuprof._callable.entry import CapturedCall, is_answer
+from gpuprof._callable.guards import MadeStateError
 from gpuprof._callable.leaves import is_plain
 from gpuprof._callable.mismatch import describe_call
 from gpuprof._callable.paddings import Paddings
@@ -349,6 +350,11 @@ class CapturingCalls(_core.CallBase):
         except Exception as error:
             if recording.is_running:  # an error that the function has without a graph, too
                 raise
+            may_run = not self._has_samples and self._seen.get(key, 0) <= self._settings.warmup
+            if may_run and isinstance(error, MadeStateError):
+                # This call makes the state, and the next one is captured.
+                self._remember(self._seen, key, self._settings.warmup + 1)
+                return None
             self._counts["failures"] += 1
             if self._settings.on_capture_error == "raise":
                 raise

@@ -22,6 +22,7 @@ import gpuprof._core as _core
 from gpuprof._callable.entry import (
     CapturedCall,
     after_run,
+    draws,
     facts_of,
     fill_from,
     floating_dtypes,
@@ -203,17 +204,21 @@ class Recording:
 
     def finish(self, key: Any) -> CapturedCall:
         """Return what runs calls of this kind."""
+        try:
+            return self._captured_call(key)
+        finally:
+            self._gradients.restore()  # what the capture left there holds no numbers yet
+
+    def _captured_call(self, key: Any) -> CapturedCall:
         seen = self._seen
-        guards = self._guards.settle(
-            seen.modules, seen.optimizers, [t for e in seen.externals for t in e.tensors.values()]
-        )
+        guards = self._guards.settle(seen)
         written, read = seen.ranges(guards.modules)
         if self._settings.outputs == "static":
             read = merged([*read, *(extent(leaf.facts) for leaf in self._results)])
         entry = self._entry(guards, written, read)
         tensors = [each.static for each in self._inputs if loaded.is_tensor(each.static)]
         tensors += [each.tensor for each in seen.externals]
-        captured = CapturedCall(
+        return CapturedCall(
             entry=entry,
             graph=self._graph,
             key=key,
@@ -235,8 +240,6 @@ class Recording:
             gradients=self._gradients.changed(),
             training=self._training,
         )
-        self._gradients.restore()  # what the capture left there holds no numbers yet
-        return captured
 
     # Warm-up and captures.
 
@@ -253,12 +256,12 @@ class Recording:
         seen = Observation(arguments)
         with kept_random_state(self._place.device), ExitStack() as after:
             after.callback(seen.restore)
-            # The first one is observed, and compiled code runs its operators in it.
             for number in range(max(times, 2) if self._is_compiled else times):
                 result = None  # its memory serves the next run
                 self._fill()
                 with fresh_autocast_cache(), ExitStack() as stack:
-                    if number == 0:
+                    # Compiled code runs its operators one by one where it is observed.
+                    if number == 0 or not self._is_compiled:
                         stack.enter_context(seen.of_block(undo=True))
                     result = self._run(is_real=True)
                     self._trains = self._run_backward(result, seen)
@@ -483,7 +486,9 @@ class Recording:
 
     @property
     def _by_layout(self) -> bool:
-        return self._seen.depends_on_layout or self._seen.has_foreign_work
+        # What an element draws depends on where it lies.
+        seen = self._seen
+        return seen.depends_on_layout or seen.has_foreign_work or draws(self._graph)
 
     def _call_strides(self, each: _Input) -> tuple[int, ...] | None:
         """Return which strides the array of a call must have; None for any."""

@@ -99,6 +99,11 @@ def facts_of(array: Any) -> tuple[Any, ...]:
     return _core._array_facts(array) or facts_by_attributes(array)
 
 
+def draws(graph: CapturedGraph) -> bool:
+    """Return whether a graph draws random numbers of torch's."""
+    return bool(getattr(graph._by_torch, "must_replay", False))
+
+
 def floating_dtypes(tensors: Iterable[Any], autocast: Any) -> tuple[str, ...]:
     """Return the names of the floating-point dtypes that a function computes in."""
     found = {str(each.dtype) for each in tensors if each.is_floating_point()} | {str(autocast)}

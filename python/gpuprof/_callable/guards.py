@@ -1,12 +1,13 @@
-"""The torch modules and tensors that a captured function depends on, and whether they are the same.
+"""The modules, optimizers and tensors that a captured function depends on, and their changes.
 
-A graph contains the addresses of parameters, and plain settings as they were at the capture. After
-`model.to()`, `load_state_dict(assign=True)` or `model.eval()` a replay would silently use the old
-ones. So modules are guarded whole: their parameters, buffers, submodules, hooks, flags and plain
-attributes. `_core._Guards` compares them in each call; `ModuleGuards.moved` says what has changed.
+A graph contains the addresses of parameters and moments, and plain settings as they were at the
+capture. After `model.to()`, `load_state_dict(assign=True)` or `model.eval()` a replay would
+silently use the old ones. So modules are guarded whole: their parameters, buffers, submodules,
+hooks, flags, plain attributes, and what is in plain containers. Of optimizers the options and the
+tensors of the state are. `_core._Guards` compares them in each call; `ModuleGuards.moved` says what
+has changed.
 
-What is in an attribute that is a container or any other object is frozen at the capture. All
-functions need the interpreter lock, and no other.
+Any other object is frozen at the capture. All functions need the interpreter lock, and no other.
 """
 
 from __future__ import annotations
@@ -14,13 +15,17 @@ from __future__ import annotations
 import itertools
 import types
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gpuprof._core as _core
 from gpuprof._callable.leaves import same_value
 from gpuprof._frameworks.array_facts import MOVED, facts_or_none, layout_change, memory_of
 from gpuprof._frameworks.loaded import is_tensor
 from gpuprof._frameworks.torch_modules import inside
+from gpuprof.errors import InvalidStateError
+
+if TYPE_CHECKING:
+    from gpuprof._callable.observe import Observation
 
 _AT_ONCE = {"strict": 0, "sweep": 4}  # tensors that a call looks at; 0 is all
 _OWNED = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "submodule"}
@@ -34,21 +39,27 @@ _HOOKS = (
     "_backward_pre_hooks",
     "_backward_hooks",
 )
-_DICTS = (*_OWNED, *_HOOKS)
+_DICTS = (*_OWNED, *_HOOKS, "__dict__")
 # Of the class, unless an instance has its own.
 _OF_THE_CLASS = ("forward", "_compiled_call_impl")
 _SIMPLE = (bool, int, float, str, type(None))
+_MOST = 1_000  # values in a container that is guarded: each call compares those of lists and sets
 _ABSENT = _core._Guards.ABSENT
 _REPLACED = "replaced by another object"
 
 
-class _Dict(NamedTuple):
-    """A dict of a module, and what was in it."""
+class MadeStateError(InvalidStateError):
+    """An optimizer made its state in the capture, where each replay would make it anew."""
 
-    entries: dict[Any, Any]
+
+class _Container(NamedTuple):
+    """A dict, list or set, and what was in it."""
+
+    entries: Any
     captured: dict[Any, Any]  # of attributes, those that are guarded
-    kind: str  # "parameter", "buffer", "submodule", "hook", or "attribute"
-    owner: str  # the module's path; empty for the only one
+    kind: str  # "parameter", "buffer", "submodule", "hook", "entry", or "attribute"
+    owner: str  # the path of what it is of; empty for the only module
+    holder: Any = None  # the object whose `__dict__` it is
 
 
 class _Tensor(NamedTuple):
@@ -64,7 +75,7 @@ class ModuleGuards:
     """What modules and named tensors are before a capture, with all that is in the modules.
 
     `core` compares it in C++, all in each check or with "sweep" a few tensors at a time. It is
-    there after `settle`. The tensors, their memory and the modules' dicts are kept alive.
+    there after `settle`. The tensors, their memory and the containers are kept alive.
     """
 
     core: _core._Guards
@@ -74,7 +85,7 @@ class ModuleGuards:
     ) -> None:
         self.modules: list[Any] = []
         self._at_once = _AT_ONCE[check]
-        self._dicts: list[_Dict] = []
+        self._containers: list[_Container] = []
         self._tensors: list[_Tensor] = []
         self._names: dict[int, str] = {}
         self._seen: dict[int, Any] = {}
@@ -82,17 +93,11 @@ class ModuleGuards:
         for name, tensor in tensors:
             self._add_tensor(f"'{name}'", tensor)
 
-    def settle(
-        self,
-        modules: Iterable[Any] = (),
-        optimizers: Iterable[Any] = (),
-        tensors: Iterable[Any] = (),
-    ) -> ModuleGuards:
+    def settle(self, seen: Observation | None = None) -> ModuleGuards:
         """Leave out what the run has changed itself, which a replay may not depend on.
 
-        Then take in what was seen to be used, as it is now: modules, the options of optimizers,
-        tensors. TypeError names a parameter, buffer, submodule or tensor that the run replaced or
-        moved.
+        Then take in what was `seen` to be used, as it is now. TypeError names a parameter, buffer,
+        submodule or tensor that the run replaced or moved, MadeStateError an optimizer.
         """
         for name, change in itertools.chain(self._replaced(), self._changed_tensors()):
             verb = {_REPLACED: "replaces", MOVED: "moves"}.get(change, "changes")
@@ -100,27 +105,25 @@ class ModuleGuards:
             message = f"the function {verb} {what}, which a replay cannot: write into it (copy_)"
             raise TypeError(message)
         kept = []
-        for each in self._dicts:
+        for each in self._containers:
             changed = {key for key, _ in _changes(each)} - {"training"}
             if each.kind == "attribute":
                 captured = {k: v for k, v in each.captured.items() if k not in changed}
                 kept.append(each._replace(captured=captured))
             elif not changed:
                 kept.append(each)
-        self._dicts = kept
-        self._add_modules(modules)
-        for each in optimizers:
-            for number, group in enumerate(each.param_groups):
-                kinds = (*_SIMPLE, tuple)  # betas
-                plain = {key: value for key, value in group.items() if type(value) in kinds}
-                path = f"{type(each).__name__}.param_groups[{number}]"
-                self._dicts.append(_Dict(group, plain, "attribute", path))
-        for tensor in tensors:
-            self._add_tensor(f"a tensor of shape {tuple(tensor.shape)}", tensor)
+        self._containers = kept
+        if seen is not None:
+            self._add_modules([*seen.modules, *seen.modules_read])
+            for each in seen.optimizers:
+                _refuse_made_state(each, seen)
+                self._add_optimizer(each)
+            for tensor in (t for each in seen.externals for t in each.tensors.values()):
+                self._add_tensor(f"a tensor of shape {tuple(tensor.shape)}", tensor)
         self.core = _core._Guards(
             tuple(
-                (each.entries, tuple(each.captured.items()), each.kind != "attribute")
-                for each in self._dicts
+                (each.entries, tuple(each.captured.items()), each.kind != "attribute", each.holder)
+                for each in self._containers
             ),
             tuple(
                 (each.tensor, each.facts if isinstance(each.facts, _core.ArrayDesc) else None)
@@ -133,7 +136,9 @@ class ModuleGuards:
 
     def moved(self) -> list[str]:
         """Return all that is not as it was, with its owner and name and what happened."""
-        found = [_text(each, key, change) for each in self._dicts for key, change in _changes(each)]
+        found = [
+            _text(each, key, change) for each in self._containers for key, change in _changes(each)
+        ]
         found += [f"{name}: {change}" for name, change in self._changed_tensors()]
         return list(dict.fromkeys(found))  # hooks with options are in more than one dict
 
@@ -162,17 +167,43 @@ class ModuleGuards:
             if owned is None:  # a scripted module makes these when it is asked
                 owned = getattr(module, name, {})
             if isinstance(owned, dict):
-                self._dicts.append(_Dict(owned, _in_order(owned), kind, path))
+                self._add(owned, _contents(owned), kind, path)
             for key, value in owned.items():
                 if is_tensor(value):
                     self._add_tensor(f"{kind} {_path(path, key)}", value)
         for name in _HOOKS:
             hooks = own.get(name)
             if isinstance(hooks, dict):
-                self._dicts.append(_Dict(hooks, _in_order(hooks), "hook", path))
+                self._add(hooks, _contents(hooks), "hook", path)
         guarded = {k: v for k, v in own.items() if k in _DICTS or _is_setting(v)}
         guarded.update({name: _ABSENT for name in _OF_THE_CLASS if name not in own})
-        self._dicts.append(_Dict(own, guarded, "attribute", path))
+        others = (*_DICTS, "_non_persistent_buffers_set")  # which is of no matter to a call
+        containers = {k: v for k, v in own.items() if k not in others and _is_plain_container(v)}
+        for key, value in containers.items():
+            self._add(value, _contents(value), "entry", f"{path}.{key}" if path else key)
+        self._add(own, guarded | containers, "attribute", path, module)
+
+    def _add_optimizer(self, optimizer: Any) -> None:
+        name, own = type(optimizer).__name__, vars(optimizer)
+        groups, state = optimizer.param_groups, optimizer.state
+        held = {key: own[key] for key in ("param_groups", "state") if key in own}
+        self._add(own, held, "attribute", name, optimizer)
+        self._add(groups, _contents(groups), "entry", f"{name}.param_groups")
+        for number, group in enumerate(groups):
+            options = {
+                key: value
+                for key, value in group.items()
+                if key == "params" or is_tensor(value) or _is_plain(value)
+            }
+            self._add(group, options, "attribute", f"{name}.param_groups[{number}]")
+        of_parameters = {key: each for key, each in state.items() if isinstance(each, dict)}
+        self._add(state, of_parameters, "attribute", f"{name}.state")
+        for number, each in enumerate(of_parameters.values()):
+            tensors = {key: value for key, value in each.items() if is_tensor(value)}
+            self._add(each, tensors, "attribute", f"{name}.state[{number}]")
+
+    def _add(self, *container: Any) -> None:
+        self._containers.append(_Container(*container))
 
     def _add_tensor(self, name: str, tensor: Any) -> None:
         if id(tensor) in self._names:
@@ -181,7 +212,7 @@ class ModuleGuards:
         self._tensors.append(_Tensor(name, tensor, facts_or_none(tensor), memory_of(tensor)))
 
     def _replaced(self) -> Iterator[tuple[str, str]]:
-        for each in self._dicts:
+        for each in self._containers:
             for key, change in _changes(each):
                 if each.kind in _OWNED.values() or key in _DICTS:
                     yield f"{each.kind} {_path(each.owner, key)}", change
@@ -193,22 +224,51 @@ class ModuleGuards:
                 yield each.name, change
 
 
-def _in_order(entries: dict[Any, Any]) -> dict[Any, Any]:
-    """Return a copy in the order that C++ sees, which an `OrderedDict` may not iterate in."""
-    return dict(dict.items(entries))
+def _contents(entries: Any) -> dict[Any, Any]:
+    """Return what is in a container, of a list by number, of a set as keys."""
+    if isinstance(entries, dict):
+        return dict(dict.items(entries))  # as C++ sees it: an `OrderedDict` may iterate otherwise
+    return dict(enumerate(entries)) if isinstance(entries, list) else dict.fromkeys(entries)
+
+
+def _is_plain(value: object) -> bool:
+    return type(value) in _SIMPLE or (type(value) is tuple and all(map(_is_plain, value)))
 
 
 def _is_setting(value: object) -> bool:
     """Return whether an attribute is compared: a plain value, or something to call."""
-    if type(value) in _SIMPLE or isinstance(value, types.ModuleType):
-        return True
-    return callable(value)
+    return _is_plain(value) or isinstance(value, types.ModuleType) or callable(value)
 
 
-def _changes(each: _Dict) -> Iterator[tuple[Any, str]]:
+def _is_plain_container(value: Any) -> bool:
+    """Return whether an attribute is compared with what is in it: plain values alone."""
+    if type(value) not in (dict, list, set) or len(value) > _MOST:
+        return False
+    return all(type(each) in _SIMPLE for pair in _contents(value).items() for each in pair)
+
+
+def _refuse_made_state(optimizer: Any, seen: Observation) -> None:
+    """Refuse an optimizer that has made tensors of its state in the capture, and drop those."""
+    is_made = False
+    for state in filter(lambda each: isinstance(each, dict), optimizer.state.values()):
+        for key in [k for k, v in state.items() if is_tensor(v) and seen.has_made(v)]:
+            del state[key]  # it holds no numbers; the next step makes it
+            is_made = True
+    if is_made:
+        message = (
+            f"the function makes the state of its {type(optimizer).__name__} in the capture, and "
+            "each replay would make it anew; run it once before, or give warmup=1 or more"
+        )
+        raise MadeStateError(message)
+
+
+def _changes(each: _Container) -> Iterator[tuple[Any, str]]:
     """Yield the keys that are not as they were, with what happened."""
+    if each.holder is not None and vars(each.holder) is not each.entries:
+        yield "__dict__", _REPLACED
+    contents = _contents(each.entries)
     for key, expected in each.captured.items():
-        now = each.entries.get(key, _ABSENT)
+        now = contents.get(key, _ABSENT)
         if now is expected:
             continue
         if now is _ABSENT or expected is _ABSENT:
@@ -219,13 +279,13 @@ def _changes(each: _Dict) -> Iterator[tuple[Any, str]]:
             yield key, f"{now!r}, captured with {expected!r}"
     if each.kind == "attribute":
         return
-    yield from ((key, "added") for key in each.entries if key not in each.captured)
-    if each.entries.keys() == each.captured.keys():
-        order = zip(_in_order(each.entries), each.captured, strict=True)
+    yield from ((key, "added") for key in contents if key not in each.captured)
+    if isinstance(each.entries, dict) and contents.keys() == each.captured.keys():
+        order = zip(contents, each.captured, strict=True)
         yield from ((now, "in another place") for now, then in order if now != then)
 
 
-def _text(each: _Dict, key: Any, change: str) -> str:
+def _text(each: _Container, key: Any, change: str) -> str:
     """Write a change with its owner and name."""
     of = f" of '{each.owner}'" if each.owner else ""
     if each.kind == "hook":
@@ -240,4 +300,5 @@ def _text(each: _Dict, key: Any, change: str) -> str:
 
 
 def _path(owner: str, key: Any) -> str:
+    key = f"a parameter of shape {tuple(key.shape)}" if is_tensor(key) else key
     return f"'{owner}.{key}'" if owner else f"'{key}'"

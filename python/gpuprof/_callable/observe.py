@@ -3,7 +3,8 @@
 Torch's dispatcher shows each tensor that an operator reads or writes. One that is neither an
 argument nor made in the run is *external*, wherever the function has it from. In a capture, nodes
 that appear between two operators were launched by others (Triton, CuPy, Numba): *foreign* work, of
-which nothing else is known. Modules and optimizers are seen by torch's global hooks.
+which nothing else is known. Calls of modules and optimizers are seen by torch's global hooks, and
+what a capture reads of modules by their attributes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from gpuprof._frameworks import loaded
 from gpuprof._frameworks.array_facts import extent, facts_by_attributes
 from gpuprof._frameworks.arrays import put_back
 from gpuprof._frameworks.torch_dispatch import Use, watching
+from gpuprof._frameworks.torch_modules import read_modules
 from gpuprof.errors import InvalidStateError
 
 Range = tuple[int, int]
@@ -42,7 +44,7 @@ class External:
 
 
 class Observation:
-    """What one run of a function was seen to use; made before it, with the graph's own arguments.
+    """What runs of a function were seen to use; made before, with the graph's own arguments.
 
     Attributes
     ----------
@@ -57,6 +59,8 @@ class Observation:
     has_foreign_work : bool
     modules, optimizers : list
         Those that were called.
+    modules_read : list
+        Those of which a capture has read an attribute.
     """
 
     def __init__(self, arguments: Sequence[Any] = ()) -> None:
@@ -71,7 +75,7 @@ class Observation:
         self._made: dict[int, tuple[Any, bool]] = {}
         self._externals: dict[int, External] = {}
         self._gradients: dict[int, Any] = {}
-        self._undo: list[tuple[Any, Any]] | None = None
+        self._undo: list[tuple[Any, Any]] | None = None  # of all blocks
         self._count: CountNodes | None = None
         self._nodes = 0
         self._first = 0  # number of a node of autograd's graph that the run made
@@ -80,6 +84,15 @@ class Observation:
         self.has_foreign_work = False
         self.modules: list[Any] = []
         self.optimizers: list[Any] = []
+        self._read: dict[int, Any] = {}
+
+    @property
+    def modules_read(self) -> list[Any]:
+        return [each for each in self._read.values() if hasattr(each, "_modules")]
+
+    def has_made(self, tensor: Any) -> bool:
+        """Return whether the run has made the memory of a tensor."""
+        return _has_storage(tensor) and int(tensor.untyped_storage()._cdata) in self._made
 
     @property
     def externals(self) -> list[External]:
@@ -93,13 +106,14 @@ class Observation:
     def of_block(self, count: CountNodes | None = None, *, undo: bool = False) -> Iterator[None]:
         """Observe the block; with `undo`, copy what it writes to besides, for `restore`."""
         self._count, self._nodes = count, 0
-        self._undo = [] if undo else None
+        self._undo = (self._undo or []) if undo else None
         self._first = _next_sequence_number()
         try:
             if count is not None:
                 self._nodes, _ = count(0)
             with (
                 _called_modules(self.modules, self.optimizers),
+                contextlib.nullcontext() if count is None else read_modules(self._read),
                 watching(self._before, self._after),
             ):
                 yield
@@ -108,7 +122,7 @@ class Observation:
             self._count = None  # it knows the capture, which knows who observes it
 
     def restore(self) -> None:
-        """Undo all writes to external tensors that the block made by operators of torch's."""
+        """Undo all writes to external tensors that the blocks made by operators of torch's."""
         undo, self._undo = self._undo or [], None
         tensors, copies = zip(*reversed(undo), strict=True) if undo else ((), ())
         put_back(tensors, copies)

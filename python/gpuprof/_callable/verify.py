@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
+from gpuprof._callable.entry import draws
 from gpuprof._callable.leaves import Leaf
 from gpuprof._callable.pytree import Flat, Pattern, flatten_result, pattern_key, rebuild
 from gpuprof._common.text import shown_value
@@ -138,8 +139,7 @@ def check_padding(
 
     Not where it writes besides its results, which would be done twice, or draws random numbers.
     """
-    draws = getattr(captured.graph._by_torch, "must_replay", False)
-    if captured.writes or captured.written or draws:
+    if captured.writes or captured.written or draws(captured.graph):
         return
     found = replay(*rebuild(flat.pattern, padding.arrays(flat, on)))
     if found is _core._no_fit or found is _core._is_stale:

@@ -1,13 +1,14 @@
-"""The torch modules and the arrays that a function holds, found without running it."""
+"""The torch modules and the arrays that a function holds, and the modules that it reads."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gpuprof._frameworks.loaded import is_module
+from gpuprof._frameworks.loaded import is_module, whole_torch
 
 
 def find_modules(function: Any, constants: Iterable[Any] = ()) -> list[Any]:
@@ -36,6 +37,34 @@ def find_arrays(function: Any) -> list[Any]:
             held += (each if isinstance(each, dict) else getattr(each, "__dict__", {})).values()
     found = [each for each in held if hasattr(type(each), "__cuda_array_interface__")]
     return list({id(each): each for each in found}.values())
+
+
+@contextlib.contextmanager
+def read_modules(found: dict[int, Any]) -> Iterator[None]:
+    """Add the modules of which the block reads an attribute, by their ids.
+
+    Containers of modules, and modules whose parameters are used without a call, are seen so.
+    """
+    torch = whole_torch()
+    if torch is None:
+        yield
+        return
+    module = torch.nn.Module
+    own = vars(module).get("__getattribute__")
+
+    def noted(self: Any, name: str) -> Any:
+        if not name.startswith("__"):  # isinstance() asks for `__class__`
+            found.setdefault(id(self), self)
+        return super(module, self).__getattribute__(name) if own is None else own(self, name)
+
+    module.__getattribute__ = noted
+    try:
+        yield
+    finally:
+        if own is None:
+            del module.__getattribute__
+        else:
+            module.__getattribute__ = own
 
 
 def _all_held(function: Any) -> Iterator[Any]:

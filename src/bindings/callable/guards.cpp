@@ -132,9 +132,9 @@ bool has_attributes(PyObject* tensor, PyObject* expected) {
 
 }  // namespace
 
-Guards::Guards(const py::tuple& dicts, const py::tuple& tensors, std::size_t at_once)
+Guards::Guards(const py::tuple& containers, const py::tuple& tensors, std::size_t at_once)
     : at_once_(at_once) {
-  for (const py::handle each : dicts) add_dict(each);
+  for (const py::handle each : containers) add_container(each);
   for (const py::handle each : tensors) add_tensor(each);
   watch();
 }
@@ -146,17 +146,27 @@ PyObject* Guards::absent() {
   return sentinel;
 }
 
-void Guards::add_dict(py::handle described) {
+void Guards::add_container(py::handle described) {
   const auto parts = py::cast<py::tuple>(described);
-  if (parts.size() != 3) throw py::value_error("a guarded dict is (dict, entries, whole)");
-  Dict dict{parts[0], entries_.size(), 0, parts[2].cast<bool>(), 0};
-  if (PyDict_Check(dict.dict.ptr()) == 0) throw py::value_error("only a dict can be guarded");
-  for (const py::handle each : py::cast<py::tuple>(parts[1])) {
-    const auto [key, expected] = each.cast<std::pair<py::object, py::object>>();
+  if (parts.size() != 4) {
+    throw py::value_error("a guarded container is (container, entries, whole, owner)");
+  }
+  Container each{parts[0], parts[3], entries_.size(), 0, parts[2].cast<bool>(), 0};
+  PyObject* const object = each.object.ptr();
+  const bool is_dict = PyDict_Check(object) != 0;
+  if (!is_dict && !PyList_CheckExact(object) && !PySet_CheckExact(object)) {
+    throw py::value_error("only a dict, a list or a set can be guarded");
+  }
+  for (const py::handle entry : py::cast<py::tuple>(parts[1])) {
+    const auto [key, expected] = entry.cast<std::pair<py::object, py::object>>();
     entries_.push_back({key, expected});
   }
-  dict.last = entries_.size();
-  dicts_.push_back(std::move(dict));
+  each.last = entries_.size();
+  if (!each.owner.is_none()) {
+    PyObject* const* place = _PyObject_GetDictPtr(each.owner.ptr());
+    if (place != nullptr) owned_.push_back({place, object});
+  }
+  (is_dict ? dicts_ : sequences_).push_back(std::move(each));
 }
 
 void Guards::add_tensor(py::handle described) {
@@ -199,13 +209,13 @@ void Guards::watch() {
 #if PY_VERSION_HEX >= 0x030C0000
   const int id = watcher_id();
   is_watching_ = id >= 0;
-  for (const Dict& each : dicts_) {
+  for (const Container& each : dicts_) {
     if (!is_watching_) break;
-    PyObject* dict = each.dict.ptr();
+    PyObject* dict = each.object.ptr();
     try {
       auto& all = watchers()[dict];
-      is_watching_ =
-          !all.empty() || ((each.whole || move_values_into(dict)) && PyDict_Watch(id, dict) == 0);
+      is_watching_ = !all.empty() || ((each.owner.is_none() || move_values_into(dict)) &&
+                                      PyDict_Watch(id, dict) == 0);
       if (is_watching_) all.push_back(this);
     } catch (const std::bad_alloc&) {
       is_watching_ = false;
@@ -221,20 +231,25 @@ void Guards::watch() {
 void Guards::stop_watching() noexcept {
 #if PY_VERSION_HEX >= 0x030C0000
   PyObject* raised = PyErr_GetRaisedException();
-  for (const Dict& each : dicts_) remove_watcher(each.dict.ptr(), this);
+  for (const Container& each : dicts_) remove_watcher(each.object.ptr(), this);
   PyErr_SetRaisedException(raised);
 #endif
+}
+
+bool Guards::owners_hold() const {
+  return std::all_of(owned_.begin(), owned_.end(),
+                     [](const Owned& each) { return *each.place == each.dict; });
 }
 
 bool Guards::dicts_hold() {
   if (is_watching_ && !is_changed_) return true;
   is_changed_ = false;  // first: a lookup may run code that changes one
-  for (Dict& each : dicts_) {
+  for (Container& each : dicts_) {
 #if PY_VERSION_HEX < 0x030C0000
-    const auto version = reinterpret_cast<PyDictObject*>(each.dict.ptr())->ma_version_tag;
+    const auto version = reinterpret_cast<PyDictObject*>(each.object.ptr())->ma_version_tag;
     if (version == each.version) continue;
 #endif
-    if (!is_same(each)) {
+    if (!is_same_dict(each)) {
       is_changed_ = true;
       return false;
     }
@@ -245,8 +260,8 @@ bool Guards::dicts_hold() {
   return true;
 }
 
-bool Guards::is_same(const Dict& each) const {
-  PyObject* dict = each.dict.ptr();
+bool Guards::is_same_dict(const Container& each) const {
+  PyObject* dict = each.object.ptr();
   if (each.whole && PyDict_GET_SIZE(dict) != static_cast<Py_ssize_t>(each.last - each.first)) {
     return false;
   }
@@ -264,6 +279,28 @@ bool Guards::is_same(const Dict& each) const {
       if (value == nullptr) value = absent();
     }
     if (!is_same_object(value, entry.expected.ptr())) return false;
+  }
+  return true;
+}
+
+bool Guards::sequences_hold() const {
+  return std::all_of(sequences_.begin(), sequences_.end(),
+                     [this](const Container& each) { return is_same_sequence(each); });
+}
+
+bool Guards::is_same_sequence(const Container& each) const {
+  PyObject* object = each.object.ptr();
+  const bool is_list = PyList_CheckExact(object) != 0;
+  const Py_ssize_t size = is_list ? PyList_GET_SIZE(object) : PySet_GET_SIZE(object);
+  if (size != static_cast<Py_ssize_t>(each.last - each.first)) return false;
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    const Entry& entry = entries_[each.first + static_cast<std::size_t>(i)];
+    if (is_list) {
+      if (!is_same_object(PyList_GET_ITEM(object, i), entry.expected.ptr())) return false;
+      continue;
+    }
+    const int contains = PySet_Contains(object, entry.key.ptr());
+    if (contains != 1) return contains < 0 ? ignore_exception() : false;
   }
   return true;
 }
@@ -322,7 +359,12 @@ bool Guards::has_facts(const Tensor& each, const DlTensor& now) const {
 }
 
 int Guards::traverse(visitproc visit, void* arg) const {
-  for (const Dict& each : dicts_) Py_VISIT(each.dict.ptr());
+  for (const auto* all : {&dicts_, &sequences_}) {
+    for (const Container& each : *all) {
+      Py_VISIT(each.object.ptr());
+      Py_VISIT(each.owner.ptr());
+    }
+  }
   for (const Entry& each : entries_) {
     Py_VISIT(each.key.ptr());
     Py_VISIT(each.expected.ptr());
@@ -339,10 +381,13 @@ void Guards::clear() {
   stop_watching();
   is_watching_ = false;
   // Destructors of Python's objects may come back here.
+  owned_.clear();
   const auto dicts = std::move(dicts_);
+  const auto sequences = std::move(sequences_);
   const auto entries = std::move(entries_);
   const auto tensors = std::move(tensors_);
   dicts_.clear();
+  sequences_.clear();
   entries_.clear();
   tensors_.clear();
 }
@@ -357,11 +402,11 @@ using AnyTuple = py::typing::Tuple<py::object, py::ellipsis>;
 
 void bind_guards(py::module_& module) {
   py::class_<Guards> type(module, "_Guards", collectable<&guards_of>(),
-                          "What a graph takes for granted of modules' dicts and of tensors.");
-  type.def(py::init([](const AnyTuple& dicts, const AnyTuple& tensors, std::size_t at_once) {
-             return std::make_unique<Guards>(dicts, tensors, at_once);
+                          "What a graph takes for granted of containers and of tensors.");
+  type.def(py::init([](const AnyTuple& containers, const AnyTuple& tensors, std::size_t at_once) {
+             return std::make_unique<Guards>(containers, tensors, at_once);
            }),
-           py::arg("dicts"), py::arg("tensors"), py::arg("at_once"))
+           py::arg("containers"), py::arg("tensors"), py::arg("at_once"))
       .def("hold", &Guards::hold)
       .def("flag", &Guards::flag);
   type.attr("ABSENT") = py::reinterpret_borrow<py::object>(Guards::absent());

@@ -1,11 +1,11 @@
-// What a captured graph takes for granted of torch's modules and tensors: which objects are in the
-// modules' dicts, and where each tensor's memory is and how it is laid out.
+// What a captured graph takes for granted of torch's modules, optimizers and tensors: which objects
+// are in their dicts, lists and sets, and where each tensor's memory is and how it is laid out.
 //
 // From Python 3.12 on the interpreter tells when a dict is about to change, and before, each dict
-// has a version: its entries are compared only after a change. Tensors are asked each time, by
-// torch's C interface where it is there, by DLPack's exchange API, or by their attributes. All
-// functions need the interpreter lock. Only tensors that have neither of the first two run Python
-// code.
+// has a version: its entries are compared only after a change. Lists and sets have neither, and are
+// compared each time. So are tensors, by torch's C interface where it is there, by DLPack's exchange
+// API, or by their attributes. All functions need the interpreter lock. Only tensors that have
+// neither of the first two, and keys that are tensors, run Python code.
 #pragma once
 
 #include <Python.h>
@@ -22,18 +22,21 @@ namespace gpuprof::bindings {
 
 class Guards {
  public:
-  // `dicts`: tuples of (dict, ((key, value), ...), whole). A whole dict has these keys alone, in
-  // this order; it may not be an object's `__dict__`. Of another one no other key is looked at, and
-  // `absent()` as a value says that the key is not there. `tensors`: tuples of (tensor, its
-  // _core._array_facts or None). Each check compares all dicts, and the next `at_once` tensors in
-  // turn; 0 is all of them. Throws py::value_error and py::cast_error for anything else.
-  Guards(const pybind11::tuple& dicts, const pybind11::tuple& tensors, std::size_t at_once);
+  // `containers`: tuples of (dict, list or set, ((key, value), ...), whole, owner). A whole dict has
+  // these keys alone, in this order. Of another one no other key is looked at, and `absent()` as a
+  // value says that the key is not there. `owner` is the object whose `__dict__` it has to be, or
+  // None. A list has these values, a set these keys. `tensors`: tuples of (tensor, its
+  // _core._array_facts or None). Each check compares all containers, and the next `at_once` tensors
+  // in turn; 0 is all of them. Throws py::value_error and py::cast_error for anything else.
+  Guards(const pybind11::tuple& containers, const pybind11::tuple& tensors, std::size_t at_once);
   Guards(const Guards&) = delete;
   Guards& operator=(const Guards&) = delete;
   ~Guards() { stop_watching(); }
 
   // Whether what was compared is unchanged.
-  bool hold() { return !flagged_ && dicts_hold() && tensors_hold(); }
+  bool hold() {
+    return !flagged_ && owners_hold() && dicts_hold() && sequences_hold() && tensors_hold();
+  }
   // From now on hold() is false.
   void flag() noexcept { flagged_ = true; }
   // Called just before one of the dicts changes.
@@ -49,12 +52,17 @@ class Guards {
     pybind11::object key;
     pybind11::object expected;  // absent() for none
   };
-  struct Dict {
-    pybind11::object dict;
-    std::size_t first = 0;  // of its entries
+  struct Container {
+    pybind11::object object;
+    pybind11::object owner;  // of a `__dict__`; else None
+    std::size_t first = 0;   // of its entries
     std::size_t last = 0;   // the one after them
     bool whole = false;
     std::uint64_t version = 0;  // when it was compared; 0 is no dict's
+  };
+  struct Owned {
+    PyObject* const* place;  // where the owner has its `__dict__`
+    PyObject* dict;
   };
   using Look = int (*)(void* object, DlTensor* out);
   struct Tensor {
@@ -70,18 +78,23 @@ class Guards {
     std::size_t sizes = 0;  // where its sizes begin in `sizes_`, and after them its strides
   };
 
-  void add_dict(pybind11::handle described);
+  void add_container(pybind11::handle described);
   void add_tensor(pybind11::handle described);
   void watch();
   void stop_watching() noexcept;
+  [[nodiscard]] bool owners_hold() const;
   bool dicts_hold();
-  [[nodiscard]] bool is_same(const Dict& each) const;
+  [[nodiscard]] bool sequences_hold() const;
+  [[nodiscard]] bool is_same_dict(const Container& each) const;
+  [[nodiscard]] bool is_same_sequence(const Container& each) const;
   bool tensors_hold();
   [[nodiscard]] bool is_same(const Tensor& each) const;
   [[nodiscard]] bool has_facts(const Tensor& each, const DlTensor& now) const;
 
-  std::vector<Dict> dicts_;
-  std::vector<Entry> entries_;  // of all dicts
+  std::vector<Container> dicts_;
+  std::vector<Container> sequences_;  // lists and sets
+  std::vector<Owned> owned_;
+  std::vector<Entry> entries_;  // of all containers
   std::vector<Tensor> tensors_;
   std::vector<std::int64_t> sizes_;  // of all tensors
   std::size_t at_once_ = 0;
