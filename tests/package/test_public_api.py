@@ -59,12 +59,12 @@ TIMES = gpuprof.ModuleTimes(
             class_name="Net",
             depth=0,
             forward=gpuprof.PassTimes(calls=2, timed=2, total_ms=3.0, self_ms=1.0, mean_ms=1.5),
+            recomputed=gpuprof.PassTimes(),
             backward=gpuprof.PassTimes(),
             share=None,
             parameters=8,
             parameter_bytes=32,
             activation_bytes=64,
-            recomputed=0,
             also=("twin",),
         )
     ],

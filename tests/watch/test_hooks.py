@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import gpuprof
-from tests.support.watched import Checkpointed, Residual, Shared, Slow, nn, torch
+from tests.support.watched import Residual, Shared, Slow, nn, torch
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:::torch")]
 
@@ -195,19 +195,6 @@ def test_a_watch_that_fails_says_so_and_the_model_goes_on(monkeypatch: Any) -> N
     train(model)
     assert hooks_of(model) == 0
     assert "stopped by OSError: no clock" in str(seen)
-
-
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_what_a_checkpoint_runs_again_is_counted(reentrant: bool) -> None:
-    model = Checkpointed(reentrant)
-    with gpuprof.watch(model) as seen:
-        for _ in range(2):
-            model(torch.randn(2, 3, 4, requires_grad=True)).sum().backward()
-    rows = seen.read()
-    assert (rows[""].forward.calls, rows[""].recomputed) == (2, 0)
-    assert (rows["layers.0"].forward.calls, rows["layers.0"].recomputed) == (4, 2)
-    assert rows["layers.0"].backward.timed == rows["head"].backward.timed == 2
-    assert "recomputed" in str(rows)
 
 
 def test_a_backward_pass_after_the_watch_was_closed_is_as_without_it() -> None:

@@ -11,7 +11,7 @@ from gpuprof._common.checks import shortened, whole
 from gpuprof._frameworks import loaded
 from gpuprof._timing import scope as timing
 from gpuprof._watch.hooks import After, Before, CompiledCall, Core
-from gpuprof._watch.tree import ModuleRow, ModuleTimes, Pass, PassTimes, Spot
+from gpuprof._watch.tree import ModuleRow, ModuleTimes, Pass, PassTimes, Spot, Waiting
 from gpuprof.errors import GpuprofError
 
 if TYPE_CHECKING:
@@ -198,35 +198,38 @@ def _rows(core: Core, collected: Mapping[tuple[str, ...], Row], wait: bool) -> I
     for each in tuple(core.sums.waiting):
         pending[id(each.times)] = pending.get(id(each.times), 0) + 1
     called = {spot.path for spot in core.spots if spot.forward.calls or spot.backward.calls}
-    totals: dict[str, list[float]] = {}  # forward, backward, and of both what was inside others
+    # Forward, backward, what of both was inside others, recomputed.
+    totals: dict[str, list[float]] = {}
     for spot in reversed(core.spots):
-        own = totals.setdefault(spot.path, [0.0, 0.0, 0.0])
+        own = totals.setdefault(spot.path, [0.0] * 4)
         if spot.path in called:
-            own[:] = [
+            own[:3] = [
                 spot.forward.outermost_ms,
                 spot.backward.outermost_ms,
                 spot.forward.inside_ms + spot.backward.inside_ms,
             ]
+        own[3] += spot.recomputed.outermost_ms
         if spot.path:
-            sums = totals.setdefault(spot.path.rpartition(".")[0], [0.0, 0.0, 0.0])
+            sums = totals.setdefault(spot.path.rpartition(".")[0], [0.0] * 4)
             sums[:] = [mine + its for mine, its in zip(sums, own, strict=True)]
+            sums[3] -= spot.recomputed.inside_ms
     for spot in core.spots:
         spot.count_parameters()
-        forward, backward, inside = totals[spot.path]
+        forward, backward, inside, recomputed = totals[spot.path]
         above = spot.path.rpartition(".")[0]
-        above_ms = sum(totals[above][:2])
-        part_ms = inside if above in called else forward + backward
+        above_ms = sum(totals[above]) - totals[above][2]
+        part_ms = recomputed + (inside if above in called else forward + backward)
         yield ModuleRow(
             path=spot.path,
             class_name=spot.class_name,
             depth=len(spot.path.split(".")) if spot.path else 0,
             forward=_times(spot.forward, forward, pending, collected, wait),
+            recomputed=_times(spot.recomputed, recomputed, pending, collected, wait),
             backward=_times(spot.backward, backward, pending, collected, wait),
             share=part_ms / above_ms if spot.path and above_ms and part_ms else None,
             parameters=spot.parameters,
             parameter_bytes=spot.parameter_bytes,
             activation_bytes=spot.activation_bytes,
-            recomputed=spot.recomputed,
             also=tuple(spot.also),
         )
 
@@ -238,16 +241,19 @@ def _times(
     collected: Mapping[tuple[str, ...], Row],
     wait: bool,
 ) -> PassTimes:
-    last = [ms for sample in of.captured if (ms := _last_ms(sample, wait)) is not None]
-    rows = [collected[names].gpu for names in {each.names for each in of.captured} & {*collected}]
+    last = [ms for each in of.captured if (ms := _last_ms(each, wait)) is not None]
+    names = {each.sample.names for each in of.captured} & {*collected}
+    others = {one.names for each in of.captured for one in each.without} & {*collected}
     return PassTimes(
         calls=of.calls,
         timed=of.timed,
         total_ms=total_ms,
         self_ms=max(0.0, of.all_ms - of.below_ms),
         mean_ms=of.all_ms / of.timed if of.timed else None,
-        graph_calls=len(last) + sum(row.count for row in rows),
-        graph_ms=sum(last) + sum(row.total for row in rows),
+        graph_calls=len(last) + sum(collected[each].gpu.count for each in names),
+        graph_ms=sum(last)
+        + sum(collected[each].gpu.total for each in names)
+        - sum(collected[each].gpu.total for each in others),
         failed=of.failed,
         dropped=of.dropped,
         skipped=of.skipped,
@@ -255,17 +261,24 @@ def _times(
     )
 
 
-def _last_ms(sample: Any, wait: bool) -> float | None:
+def _last_ms(captured: Waiting, wait: bool) -> float | None:
     """Return the time of a call inside a graph in its last replay; None if that is not known."""
-    try:
-        ms: float | None = sample.ms if wait else sample.try_ms()
-    except GpuprofError:  # it was never replayed, or its graph is closed or collects all times
-        return None
-    return ms
+    found: list[float] = []
+    for sample in (captured.sample, *captured.without):
+        try:
+            ms = sample.ms if wait else sample.try_ms()
+        except GpuprofError:  # it was never replayed, or its graph is closed or collects all times
+            return None
+        if ms is None:
+            return None
+        found.append(ms)
+    return found[0] - sum(found[1:])
 
 
 def _collected(spots: list[Spot], wait: bool) -> dict[tuple[str, ...], Row]:
     """Return the rows of the statistics that replays of graphs with collected times have."""
-    if not any(of.captured for spot in spots for of in (spot.forward, spot.backward)):
+    if not any(
+        of.captured for spot in spots for of in (spot.forward, spot.recomputed, spot.backward)
+    ):
         return {}
     return {row.names: row for row in timing.stats(wait).values() if row.gpu.count}

@@ -24,12 +24,13 @@ from typing import Any, NamedTuple
 import gpuprof._core as _core
 from gpuprof._frameworks import loaded
 from gpuprof._graphs.types import CaptureStatus
-from gpuprof._watch.tree import Around, Spot, Sums, Waiting
+from gpuprof._watch.tree import Around, Pass, Spot, Sums, Waiting
 
 _MEMORY_READS = 8  # of each module: torch takes tens of microseconds for one
 _MAX_VALUES = 10_000  # that are looked through for tensors in one result
 _LEAF_NUMBER = 1 << 63  # nodes of parameters have a number above it
 _NO_ERROR = (None, None, None)
+_STOPPED_EARLY = "_StopRecomputationError"  # torch's, once a checkpoint has what it needs
 
 
 class _Inner(NamedTuple):
@@ -45,7 +46,6 @@ class Call:
     """One call of a module. Autograd's nodes hold it for as long as there can be a backward."""
 
     __slots__ = (
-        "around",
         "core",
         "first",
         "frame",
@@ -59,6 +59,7 @@ class Call:
         "scope",
         "spot",
         "spots",
+        "task",
     )
 
     def __init__(self, core: Core, spots: Sequence[Spot], outer: Call | None) -> None:
@@ -67,8 +68,10 @@ class Call:
         self.spot = spots[0] if len(spots) == 1 else _spot_below(spots, outer)
         self.outer = outer
         self.inner: list[_Inner] = []
-        self.around = None if outer is None else Around(outer.spot, outer.spot.forward)
-        self.recomputed: bool = outer is not None and outer.recomputed
+        self.task = core.task_number()
+        self.recomputed: bool = self.task != -1 and (
+            outer is None or outer.recomputed or outer.task != self.task
+        )
         self.frame: Any = None
         self.handled = id(sys.exc_info()[1])  # the exception that is being handled around the call
         self.memory: int | None = None
@@ -85,7 +88,7 @@ class Call:
         while opened and not self.is_inside(opened[-1].call):
             self.core.close(opened)  # its last node was not needed, so did not run
         scope = self.core.scope(self.spot, "backward")
-        opened.append(_Opened(self, scope, scope.__enter__()))
+        opened.append(_Opened(self, scope, scope.__enter__(), []))
 
     def end_backward(self, *_gradients: Any) -> None:
         """Close the scope of its backward pass, and what is open in it."""
@@ -94,6 +97,11 @@ class Call:
             if any(each.call is self for each in opened):
                 while self.core.close(opened) is not self:
                     pass
+
+    @property
+    def times(self) -> Pass:
+        """What its forward pass is added to."""
+        return self.spot.recomputed if self.recomputed else self.spot.forward
 
     def is_inside(self, other: Call) -> bool:
         """Whether its forward pass was inside that of another call."""
@@ -120,9 +128,12 @@ class _Start:
 
 
 class _Opened(NamedTuple):
+    """A backward pass that is open."""
+
     call: Call
     scope: Any
     sample: Any
+    recomputed: list[Any]  # samples of the forward passes that ran again inside
 
 
 class _Task:
@@ -223,15 +234,12 @@ class Core:
             calls.pop()  # an interrupt ended it, of which torch tells no hook
         call = Call(self, spots, calls[-1] if calls else None)
         call.frame = frame
-        if call.outer is None and self.task_number() != -1:
-            call.recomputed = True
-            call.around = _around(self.task().opened)
         call.reads_memory = call.spot.memory_reads < _MEMORY_READS and not call.recomputed
         if call.reads_memory:
             call.memory = _allocated()
         call.first = self.node_number() if self.node_number is not None else -1
         calls.append(call)
-        call.scope = self.scope(call.spot, "forward")
+        call.scope = self.scope(call.spot, "recomputed" if call.recomputed else "forward")
         call.sample = call.scope.__enter__()
 
     def leave(self, spots: Sequence[Spot], module: Any, result: Any, error: Any) -> None:
@@ -242,16 +250,25 @@ class Core:
         while (call := calls.pop()).spots is not spots:
             pass
         call.frame = None
-        raised = error[1] is not None and id(error[1]) != call.handled
+        raised = (
+            error[1] is not None
+            and id(error[1]) != call.handled
+            and not (call.recomputed and error[0].__name__ == _STOPPED_EARLY)
+        )
         if call.sample is None:
             return
         call.scope.__exit__(*(error if raised else _NO_ERROR))
-        spot = call.spot
+        spot, outer = call.spot, call.outer
         nested = bool(calls) and any(each.spot is spot for each in calls)
-        self.sums.take(Waiting(call.sample, spot.forward, call.around, spot, nested))
+        around = None
+        if outer is not None and outer.recomputed == call.recomputed:
+            around = Around(outer.spot, outer.times)
+        elif call.recomputed:
+            for each in self.open_backwards():
+                each.recomputed.append(call.sample)
+        self.sums.take(Waiting(call.sample, call.times, around, spot, nested))
         self.take_back(call.scope)
         call.scope = call.sample = None
-        spot.recomputed += call.recomputed
         if call.reads_memory and not raised:
             spot.memory_reads += 1
             after = _allocated()
@@ -302,15 +319,19 @@ class Core:
 
     def close(self, opened: list[_Opened]) -> Call:
         """Close the innermost backward pass that is open."""
-        call, scope, sample = opened.pop()
+        call, scope, sample, recomputed = opened.pop()
         scope.__exit__(*_NO_ERROR)
-        around = _around(opened)
-        if around is None and call.recomputed and call.outer is None:
-            around = call.around
-        nested = any(each.call.spot is call.spot for each in opened)
-        self.sums.take(Waiting(sample, call.spot.backward, around, call.spot, nested))
+        outer = [each.call.spot for each in self.open_backwards()]
+        around = Around(outer[-1], outer[-1].backward) if outer else None
+        nested = call.spot in outer
+        self.sums.take(Waiting(sample, call.spot.backward, around, call.spot, nested, recomputed))
         self.take_back(scope)
         return call
+
+    def open_backwards(self) -> list[_Opened]:
+        """Return the backward passes that are open on this thread, outermost first."""
+        tasks = [task() for task in self.local.tasks]
+        return [each for task in tasks if task is not None for each in task.opened]
 
 
 class _Passive:
@@ -471,11 +492,6 @@ def _nodes_of(result: Any, tensor_type: Any) -> list[Any]:
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
             left.extend(getattr(value, each.name, None) for each in dataclasses.fields(value))
     return [*nodes]
-
-
-def _around(opened: Sequence[_Opened]) -> Around | None:
-    spot = opened[-1].call.spot if opened else None
-    return None if spot is None else Around(spot, spot.backward)
 
 
 def _spot_below(spots: Sequence[Spot], outer: Call | None) -> Spot:

@@ -17,11 +17,11 @@ from gpuprof._frameworks import loaded
 from gpuprof.errors import GpuprofError
 
 _FOLD_EVERY = 64  # samples that wait to be read
-_NOTES = ("recomputed", "failed", "dropped", "skipped", "pending")
+_NOTES = ("failed", "dropped", "skipped", "pending")
 
 
 class Pass:
-    """The sums of one module's forward or backward passes. Guarded by the lock of `Sums`."""
+    """The sums of one module's passes of one kind. Guarded by the lock of `Sums`."""
 
     def __init__(self) -> None:
         self.calls = self.timed = self.failed = self.dropped = self.skipped = self.pending = 0
@@ -29,7 +29,7 @@ class Pass:
         self.outermost_ms = 0.0  # without the calls inside of a call of the same module
         self.inside_ms = 0.0  # of those that ran inside of a pass of the module above
         self.below_ms = 0.0  # of the passes of other modules inside of these
-        self.captured: list[_core.Sample] = []
+        self.captured: list[Waiting] = []
 
 
 class Spot:
@@ -41,10 +41,10 @@ class Spot:
         self.module: Callable[[], Any] = weakref.ref(module)
         self.class_name = type(module).__name__
         self.also: list[str] = []
-        self.parameters = self.parameter_bytes = self.recomputed = 0
+        self.parameters = self.parameter_bytes = 0
         self.activation_bytes: int | None = None
         self.memory_reads = 0
-        self.forward, self.backward = Pass(), Pass()
+        self.forward, self.recomputed, self.backward = Pass(), Pass(), Pass()
 
     def count_parameters(self) -> None:
         """Count anew, if the module is still alive."""
@@ -72,6 +72,7 @@ class Waiting(NamedTuple):
     around: Around | None
     spot: Spot
     is_nested: bool  # in another pass of the same module
+    without: Sequence[_core.Sample] = ()  # what ran inside and is another time
 
 
 class Sums:
@@ -100,25 +101,29 @@ class Sums:
     def _fold(self, wait: bool) -> None:
         while self.waiting:
             waiting = self.waiting[0]
-            sample, of = waiting.sample, waiting.times
-            ms, state = None, sample.state
-            if state == "pending":
-                with contextlib.suppress(GpuprofError):  # its state says why
-                    ms = sample.ms if wait else sample.try_ms()
-                state = sample.state
-                if state == "pending":
-                    return
+            of, samples = waiting.times, (waiting.sample, *waiting.without)
+            times = [_ms_of(each, wait) for each in samples]
+            if any(each.state == "pending" for each in samples):
+                return
             self.waiting.popleft()
-            if state == "captured":
+            if waiting.sample.state == "captured":
                 of.calls -= 1
-                of.captured.append(sample)
-            elif sample.failed:
+                of.captured.append(waiting)
+            elif waiting.sample.failed:
                 of.failed += 1
-            elif state == "done":
-                _add(sample.ms if ms is None else ms, waiting)
-                self.clocks.setdefault(sample.clock)
-            elif state in {"dropped", "skipped"}:
+            elif len(known := [ms for ms in times if ms is not None]) == len(times):
+                _add(known[0] - sum(known[1:]), waiting)
+                self.clocks.setdefault(waiting.sample.clock)
+            elif (state := samples[times.index(None)].state) in {"dropped", "skipped"}:
                 setattr(of, state, getattr(of, state) + 1)
+
+
+def _ms_of(sample: _core.Sample, wait: bool) -> float | None:
+    """Return the time of a sample; None where its state says that there is none."""
+    if sample.state in {"pending", "done"}:
+        with contextlib.suppress(GpuprofError):
+            return sample.ms if wait else sample.try_ms()
+    return None
 
 
 def _add(ms: float, waiting: Waiting) -> None:
@@ -135,7 +140,7 @@ def _add(ms: float, waiting: Waiting) -> None:
 
 @dataclass(frozen=True)
 class PassTimes:
-    """The forward or the backward passes of one module. Times are milliseconds.
+    """The passes of one module in one direction. Times are milliseconds.
 
     Attributes
     ----------
@@ -199,17 +204,16 @@ class ModuleRow:
         The name of its class.
     depth : int
         How many names its path has.
-    forward, backward : PassTimes
-        What its passes took.
+    forward, recomputed, backward : PassTimes
+        What its passes took. `recomputed` is what ran again inside of a backward pass, as with
+        checkpointing, and is in none of the other two; its total is also that of the modules below.
     share : float or None
-        Its part of the forward and backward time of the module above it, from 0 to 1.
+        Its part of the time of the module above it, from 0 to 1.
     parameters, parameter_bytes : int
         The parameters in it and below: how many numbers, and their size.
     activation_bytes : int or None
         How much more memory torch had allocated on the GPU after its newest measured forward pass
         than before it: results and what is kept for the backward pass. None without CUDA.
-    recomputed : int
-        How many of its forward calls ran inside a backward pass, as with checkpointing.
     also : tuple of str
         Other paths of the same module, whose calls are counted here.
     """
@@ -220,18 +224,21 @@ class ModuleRow:
     class_name: str
     depth: int
     forward: PassTimes
+    recomputed: PassTimes
     backward: PassTimes
     share: float | None
     parameters: int
     parameter_bytes: int
     activation_bytes: int | None
-    recomputed: int
     also: tuple[str, ...]
 
     @property
     def total_ms(self) -> float:
-        """Forward and backward time together."""
-        return self.forward.total_ms + self.backward.total_ms
+        """Forward, recomputed and backward time together."""
+        return sum(each.total_ms for each in self._passes())
+
+    def _passes(self) -> tuple[PassTimes, ...]:
+        return self.forward, self.recomputed, self.backward
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes as plain data."""
@@ -241,19 +248,21 @@ class ModuleRow:
         return ModuleTimes([self])._repr_html_()
 
     def _cells(self) -> dict[str, str]:
-        forward, backward = self.forward, self.backward
-        seen = bool(forward.timed or backward.timed or self.total_ms)
+        forward, recomputed, backward = passes = self._passes()
+        seen = self.total_ms or any(each.timed for each in passes)
         return {
             "module": self.path.rpartition(".")[2] or f"({self.class_name})",
             "class": self.class_name,
             "calls": f"{forward.calls:,}" if forward.calls else NOTHING,
             "forward": duration(forward.total_ms) if forward.total_ms else NOTHING,
             "per call": duration(forward.mean_ms),
+            "recomputed": duration(recomputed.total_ms) if recomputed.total_ms else "",
             "backward": duration(backward.total_ms) if backward.total_ms else NOTHING,
             "per pass": duration(backward.mean_ms),
-            "self": duration(forward.self_ms + backward.self_ms) if seen else NOTHING,
+            "self": duration(sum(each.self_ms for each in passes)) if seen else NOTHING,
             "% parent": NOTHING if self.share is None else f"{100 * self.share:.1f}",
             "graph forward": _or_nothing(duration, forward.graph_mean_ms),
+            "graph recomputed": _or_nothing(duration, recomputed.graph_mean_ms),
             "graph backward": _or_nothing(duration, backward.graph_mean_ms),
             "parameters": f"{self.parameters:,}" if self.parameters else NOTHING,
             "size": byte_size(self.parameter_bytes) if self.parameters else NOTHING,
@@ -264,12 +273,7 @@ class ModuleRow:
     def _notes(self) -> str:
         notes = [f"also {', '.join(self.also)}"] if self.also else []
         for what in _NOTES:
-            passes = (self.forward, self.backward)
-            count = (
-                self.recomputed
-                if what == "recomputed"
-                else sum(getattr(each, what) for each in passes)
-            )
+            count = sum(getattr(each, what) for each in self._passes())
             notes += [f"{count:,} {what}"] if count else []
         return ", ".join(notes)
 
