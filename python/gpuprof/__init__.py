@@ -126,24 +126,20 @@ def __dir__() -> list[str]:
 def _load_core():
     """Import the compiled part without the import system's locks.
 
-    Two calls into C do it, and what is between them can be done twice: so a signal handler in the
-    middle of it, or a child forked there, imports it for itself.
+    One call into C makes it, and makes no second one: so a signal handler before or after that, or
+    a child forked there, imports it for itself.
     """
     name = "gpuprof._core"
     core = sys.modules.get(name)
-    if core is not None and hasattr(core, "timer"):
-        return core
     if core is not None:
-        spec = core.__spec__
-    else:
-        found = (finder.find_spec(name, __path__) for finder in sys.meta_path)
-        spec = next((spec for spec in found if spec is not None), None)
-        core = spec and spec.loader and spec.loader.create_module(spec)
+        return core
+    found = (finder.find_spec(name, __path__) for finder in sys.meta_path)
+    spec = next((spec for spec in found if spec is not None), None)
+    core = spec and spec.loader and spec.loader.create_module(spec)
     if core is None:
         return _load("_core")
     core.__spec__, core.__loader__, core.__package__ = spec, spec.loader, __name__
     core.__file__ = spec.origin
-    spec.loader.exec_module(core)
     core = globals()["_core"] = sys.modules.setdefault(name, core)
     return core
 
@@ -157,13 +153,14 @@ _no_new_import = _thread.RLock()
 
 def _load(module: str):
     thread = _thread.get_ident()
-    with _no_new_import:
-        _importing.append(thread)
     try:
+        with _no_new_import:
+            _importing.append(thread)
         __import__(f"gpuprof.{module}")
         return sys.modules[f"gpuprof.{module}"]
     finally:
-        _importing.remove(thread)
+        if thread in _importing:  # what a signal handler raised may have come before it
+            _importing.remove(thread)
 
 
 def _before_fork() -> None:

@@ -1,6 +1,15 @@
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <future>
+#include <system_error>
+#include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include "bindings/bind.hpp"
+#include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
 
 namespace gpuprof::bindings {
@@ -64,14 +73,7 @@ void harden_classes(const py::module_& module) {
   }
 }
 
-}  // namespace
-}  // namespace gpuprof::bindings
-
-// The module's own entry point is below: this one is for the main interpreter only.
-PYBIND11_MODULE(_core_main, module) {
-  using namespace gpuprof::bindings;
-  // From Python 3.13 on the entry point runs in the main interpreter also for a subinterpreter.
-  if (!is_main_interpreter()) throw py::import_error(kMainOnly);
+void bind_all(py::module_& module) {
   module.doc() = "The compiled part of gpuprof. Private: use the names in gpuprof.";
   bind_errors(module);
   bind_driver(module);
@@ -102,12 +104,79 @@ PYBIND11_MODULE(_core_main, module) {
   harden_classes(module);
 }
 
-// A subinterpreter gets an ImportError on every Python; up to 3.11 pybind11 would wait for ever
-// there.
-extern "C" PYBIND11_EXPORT PyObject* PyInit__core() {
-  if (!gpuprof::bindings::is_main_interpreter()) {
-    PyErr_SetString(PyExc_ImportError, gpuprof::bindings::kMainOnly);
-    return nullptr;
+// Classes can be registered once in a process. So there is one module object, and an import that
+// was cut off, or that another one overtook, comes back to it.
+PyObject* filled_module = nullptr;
+
+bool is_finalizing() {
+#if PY_VERSION_HEX >= 0x030d0000
+  return Py_IsFinalizing() != 0;
+#else
+  return _Py_IsFinalizing() != 0;
+#endif
+}
+
+// No Python code runs in here, so the interpreter lock is held throughout.
+void fill_module(PyObject* name) {
+  if (filled_module != nullptr) return;
+  const struct NoCollection {  // which could run somebody's finalizer
+    int was_on = PyGC_Disable();
+    ~NoCollection() {
+      if (was_on != 0) PyGC_Enable();
+    }
+  } no_collection;
+  auto module = py::reinterpret_steal<py::module_>(PyModule_NewObject(name));
+  if (!module) throw py::error_already_set();
+  bind_all(module);
+  filled_module = module.release().ptr();
+}
+
+// Python runs signal handlers on the main thread only. One in the middle would find half a module,
+// and what it raises would leave one for good, so another thread fills it.
+void fill_off_main_thread(PyObject* name) {
+  if (::syscall(SYS_gettid) != ::getpid() || is_finalizing()) return fill_module(name);
+  std::packaged_task<void()> fill([name] {
+    const py::gil_scoped_acquire gil;
+    fill_module(name);
+  });
+  auto filled = fill.get_future();
+  try {
+    without_gil([&] { std::thread(std::move(fill)).join(); });
+  } catch (const std::system_error&) {  // the process may start no more threads
+    return fill_module(name);
   }
-  return PyInit__core_main();
+  filled.get();
+}
+
+PyObject* create_module(PyObject* spec, PyModuleDef* /*definition*/) {
+  // Up to Python 3.11 pybind11 would wait for ever in a subinterpreter.
+  if (!is_main_interpreter()) return PyErr_Format(PyExc_ImportError, kMainOnly);
+  try {
+    if (filled_module == nullptr) {
+      py::detail::ensure_internals();
+      fill_off_main_thread(py::object(py::handle(spec).attr("name")).ptr());
+    }
+    return Py_NewRef(filled_module);
+  }
+  PYBIND11_CATCH_INIT_EXCEPTIONS
+  return nullptr;
+}
+
+PyModuleDef_Slot slots[] = {
+    {Py_mod_create, reinterpret_cast<void*>(&create_module)},
+#ifdef Py_mod_multiple_interpreters
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+    {0, nullptr}};
+
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_core", nullptr, 0, nullptr, slots, nullptr, nullptr, nullptr};
+
+}  // namespace
+}  // namespace gpuprof::bindings
+
+// Not PYBIND11_MODULE: that makes an empty module first, and fills it later.
+extern "C" PYBIND11_EXPORT PyObject* PyInit__core() {
+  PYBIND11_CHECK_PYTHON_VERSION
+  return PyModuleDef_Init(&gpuprof::bindings::definition);
 }

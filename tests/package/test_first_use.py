@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.processes import check_python
+from tests.support.processes import check_python, run_python
 
 # Runs `use` in a child for each of many moments of it. At the moment, `at_moment` is called as a
 # signal handler would be: between two lines of Python, on the thread that imports.
@@ -141,3 +141,105 @@ def around(go):
 children(15, lambda: {use}, stop, lambda: scope("after"), around)
 """
     assert failures(script) == "[]"
+
+
+# Children with one real signal each, at a random moment of the first use; the moments are denser
+# where the compiled part is loaded, which comes first.
+SIGNALLED = """
+import os, random, signal, sys, time
+import gpuprof
+
+def scope(name):
+    with gpuprof.timer(name, backend="cpu"):
+        pass
+
+def child(body):
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        signal.alarm(30)
+        body()
+        status = 0
+    except BaseException:
+        import traceback
+        traceback.print_exc()
+    os._exit(status)
+
+def duration():
+    begin, end = os.pipe()
+    def body():
+        begun = time.perf_counter()
+        scope("body")
+        os.write(end, str(time.perf_counter() - begun).encode())
+    os.waitpid(child(body), 0)
+    return float(os.read(begin, 40))
+
+longest = duration()
+failed = 0
+for number in range(COUNT):
+    moment = longest * random.random() ** 3 + 1e-5
+    failed += one_child(moment) != 0
+print(failed)
+"""
+
+
+def failed_children(one_child: str) -> str:
+    # CPython prints what a handler raises inside of a callback of its import system.
+    done = run_python(one_child + SIGNALLED.replace("COUNT", "30"))
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip() + (done.stderr if done.stdout.strip() != "0" else "")
+
+
+def test_one_alarm_at_any_moment_of_the_first_use_leaves_the_package_usable() -> None:
+    script = """
+def one_child(moment):
+    seen = []
+    def handler(number, frame):
+        signal.alarm(30)
+        scope("handler")
+        seen.append(number)
+    def body():
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, moment)
+        scope("body")
+        while not seen:
+            time.sleep(0.001)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        scope("after")
+        rows = gpuprof.stats()
+        assert [rows[name].host.count for name in ("body", "handler", "after")] == [1, 1, 1]
+    return os.waitpid(child(body), 0)[1]
+"""
+    assert failed_children(script) == "0"
+
+
+def test_ctrl_c_at_any_moment_of_the_first_use_leaves_the_package_usable() -> None:
+    script = """
+def one_child(moment):
+    seen = []
+    def handler(number, frame):
+        seen.append(number)
+        scope("handler")
+        raise KeyboardInterrupt
+    begin, end = os.pipe()
+    def body():
+        signal.signal(signal.SIGINT, handler)
+        try:
+            os.write(end, b"!")
+            scope("body")
+            while not seen:
+                time.sleep(0.001)
+        except KeyboardInterrupt:
+            pass
+        scope("after")
+        assert gpuprof.stats()["after"].host.count == 1
+    pid = child(body)
+    os.read(begin, 1)
+    time.sleep(moment)
+    os.kill(pid, signal.SIGINT)
+    os.close(begin), os.close(end)
+    return os.waitpid(pid, 0)[1]
+"""
+    assert failed_children(script) == "0"
