@@ -328,11 +328,21 @@ Times times_of(const std::vector<graphs::SpanTime>& times) {
   return result;
 }
 
-std::uintptr_t handle_of(PyGraph& self, void* (CapturedGraph::*get)()) {
-  void* handle = nullptr;
-  without_gil([&] { handle = (self.graph().*get)(); });
-  return reinterpret_cast<std::uintptr_t>(handle);
+// Binds a method that takes the graph's lock, which another thread may hold over a driver call that
+// takes long: the lock of the interpreter is let go first. `as_python` makes the answer.
+template <typename Result, typename... Arguments>
+auto locking(Result (CapturedGraph::*method)(Arguments...)) {
+  return [method](PyGraph& self, std::decay_t<Arguments>... arguments) {
+    return without_gil([&] { return (self.graph().*method)(arguments...); });
+  };
 }
+
+template <typename Result, typename Convert>
+auto locking(Result (CapturedGraph::*method)(), Convert as_python) {
+  return [get = locking(method), as_python](PyGraph& self) { return as_python(get(self)); };
+}
+
+std::uintptr_t number_of(void* handle) noexcept { return reinterpret_cast<std::uintptr_t>(handle); }
 
 std::unique_ptr<PyGraph> make_graph(const py::typing::Optional<EndedCapture>& ended,
                                     std::uintptr_t handle, std::uintptr_t stream, int ordinal,
@@ -351,16 +361,8 @@ UpdateAnswer update_graph(PyGraph& self, PyGraph& other, const Objects& objects)
 }
 
 Times graph_times(PyGraph& self, bool wait) {
-  if (wait) return times_of(self.wait_for_times());
-  std::vector<graphs::SpanTime> times;
-  without_gil([&] { times = self.graph().times(); });
-  return times_of(times);
-}
-
-NodeIds labelled_ids(PyGraph& self) {
-  std::vector<graphs::LabelledNode> nodes;
-  without_gil([&] { nodes = self.graph().labelled_nodes(); });
-  return python_ids(nodes);
+  return times_of(wait ? self.wait_for_times()
+                       : without_gil([&] { return self.graph().times(); }));
 }
 
 // What changes it, or is its framework's.
@@ -370,24 +372,9 @@ void bind_making(py::class_<PyGraph>& graph) {
            py::arg("ordinal"), py::arg("timers"), py::arg("name"))
       .def("_retain", &PyGraph::retain, py::arg("objects"))
       .def("_read_scalars", &PyGraph::read_scalars, py::arg("objects"))
-      .def(
-          "_read_scalars_of",
-          [](PyGraph& self, std::uintptr_t stream) {
-            without_gil([&] { self.graph().read_scalars_of(stream); });
-          },
-          py::arg("stream"))
-      .def(
-          "_set_launch_order",
-          [](PyGraph& self, const std::shared_ptr<graphs::LaunchOrder>& order) {
-            without_gil([&] { self.graph().set_launch_order(order); });
-          },
-          py::arg("order"))
-      .def(
-          "_note_use",
-          [](PyGraph& self, std::uintptr_t stream) {
-            without_gil([&] { self.graph().note_use(stream); });
-          },
-          py::arg("stream"))
+      .def("_read_scalars_of", locking(&CapturedGraph::read_scalars_of), py::arg("stream"))
+      .def("_set_launch_order", locking(&CapturedGraph::set_launch_order), py::arg("order"))
+      .def("_note_use", locking(&CapturedGraph::note_use), py::arg("stream"))
       .def("_add_copies", &PyGraph::add_copies, py::arg("before"), py::arg("after"))
       .def("_instantiate", &PyGraph::instantiate)
       .def(
@@ -418,11 +405,10 @@ void bind_making(py::class_<PyGraph>& graph) {
 void bind_looking(py::class_<PyGraph>& graph) {
   graph.def("_times", &graph_times, py::arg("wait"))
       .def("_memory",
-           [](PyGraph& self) {
-             graphs::GraphMemory memory;
-             without_gil([&] { memory = self.graph().memory(); });
-             return std::make_pair(memory.instantiate, memory.upload);
-           })
+           locking(&CapturedGraph::memory,
+                   [](const graphs::GraphMemory& memory) {
+                     return std::make_pair(memory.instantiate, memory.upload);
+                   }))
       .def_property_readonly(
           "is_closed", [](PyGraph& self) { return self.graph().closed(); },
           "Whether `close` was called.")
@@ -433,29 +419,20 @@ void bind_looking(py::class_<PyGraph>& graph) {
           "is_uploaded", [](PyGraph& self) { return self.graph().uploaded(); },
           "Whether the graph is on the device, by `upload` or by a launch.")
       .def_property_readonly(
-          "num_nodes",
-          [](PyGraph& self) {
-            std::size_t count = 0;
-            without_gil([&] { count = self.graph().node_count(); });
-            return count;
-          },
+          "num_nodes", locking(&CapturedGraph::node_count),
           "How many nodes the graph has; those of child graphs are not counted.")
       .def_property_readonly(
-          "raw_graph", [](PyGraph& self) { return handle_of(self, &CapturedGraph::graph); },
+          "raw_graph", locking(&CapturedGraph::graph, &number_of),
           "The CUgraph, as an int. It belongs to this object.")
       .def_property_readonly(
-          "raw_exec", [](PyGraph& self) { return handle_of(self, &CapturedGraph::exec); },
+          "raw_exec", locking(&CapturedGraph::exec, &number_of),
           "The CUgraphExec, as an int. It belongs to this object.")
       .def_property_readonly(
           "device", [](PyGraph& self) { return self.graph().device(); },
           "The index of the device that the graph is on.")
-      .def("_walk",
-           [](PyGraph& self) {
-             // The lock of the interpreter stays held; see nodes.cpp.
-             return py::typing::Tuple<py::object, py::ellipsis>(python_nodes(self.graph().nodes()));
-           })
-      .def("_labelled_ids", &labelled_ids)
-      .def_property_readonly("_has_labels", [](PyGraph& self) { return self.graph().has_labels(); })
+      .def("_walk", locking(&CapturedGraph::nodes, &python_nodes))
+      .def("_labelled_ids", locking(&CapturedGraph::labelled_nodes, &python_ids))
+      .def_property_readonly("_has_labels", locking(&CapturedGraph::has_labels))
       .def_property_readonly("_span_count", [](PyGraph& self) { return self.graph().span_count(); })
       .def_property_readonly("_collects", [](PyGraph& self) { return self.graph().collects(); });
 }

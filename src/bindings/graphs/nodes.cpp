@@ -1,7 +1,7 @@
 // What a graph is made of, as plain data for Python.
 //
-// The interpreter lock stays held while a graph is read: it keeps Python code on other threads from
-// destroying the graph meanwhile, and a thousand nodes take about a millisecond.
+// The interpreter lock stays held while a graph is read by its handle: it keeps Python code on other
+// threads from destroying the graph meanwhile, and a thousand nodes take about a millisecond.
 #include "graphs/nodes.hpp"
 
 #include <pybind11/pybind11.h>
@@ -303,7 +303,7 @@ not tell what a node does. Nodes are named by their index in their own graph.)")
 
 }  // namespace
 
-py::tuple python_nodes(const std::vector<Node>& nodes) { return Maker().nodes(nodes); }
+NodeTuple python_nodes(const std::vector<Node>& nodes) { return Maker().nodes(nodes); }
 
 NodeIds python_ids(const std::vector<graphs::LabelledNode>& nodes) {
   NodeIds ids;

@@ -11,8 +11,9 @@
 
 namespace gpuprof::bindings {
 
-// A tuple of GraphNode.
-pybind11::tuple python_nodes(const std::vector<graphs::Node>& nodes);
+// Each one is a GraphNode.
+using NodeTuple = pybind11::typing::Tuple<pybind11::object, pybind11::ellipsis>;
+NodeTuple python_nodes(const std::vector<graphs::Node>& nodes);
 
 // Pairs of a node's number and its scope's path.
 using NodeIds = pybind11::typing::List<pybind11::typing::Tuple<pybind11::int_, pybind11::str>>;

@@ -10,34 +10,38 @@
 #include <Python.h>
 #include <pybind11/pybind11.h>
 
-#include <exception>
-
 #include <cstdint>
+#include <exception>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
 #include "bindings/python/switches.hpp"
 #include "timing/clock.hpp"
 #include "timing/slow_streams.hpp"
 
 namespace gpuprof::bindings {
 
-// Runs `work` without the interpreter lock. Its C++ exceptions come out with the lock held again.
+// Returns what `work` does without the interpreter lock. Its C++ exceptions come out with the lock
+// held again.
 template <typename Work>
-void without_gil(Work&& work) {
-  std::exception_ptr error;
-  PyThreadState* saved = PyEval_SaveThread();
-  try {
-    work();
-  } catch (...) {
-    error = std::current_exception();
+std::invoke_result_t<Work&> without_gil(Work&& work) {
+  using Result = std::invoke_result_t<Work&>;
+  if constexpr (!std::is_void_v<Result>) {
+    std::optional<Result> result;
+    without_gil([&] { result.emplace(work()); });
+    return *std::move(result);
+  } else {
+    std::exception_ptr error;
+    PyThreadState* saved = PyEval_SaveThread();
+    try {
+      work();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    PyEval_RestoreThread(saved);
+    if (error) std::rethrow_exception(error);
   }
-  PyEval_RestoreThread(saved);
-  if (error) std::rethrow_exception(error);
-}
-
-template <typename Poll>
-bool poll_without_gil(Poll& poll, timing::HostNanoseconds until) {
-  bool done = false;
-  without_gil([&] { done = poll(until); });
-  return done;
 }
 
 // Calls `poll(until)` until it answers true, without the lock, and lets Python handle signals at
@@ -45,7 +49,7 @@ bool poll_without_gil(Poll& poll, timing::HostNanoseconds until) {
 template <typename Poll>
 void keep_polling_without_gil(Poll&& poll) {
   constexpr timing::HostNanoseconds kSlice = 50'000'000;
-  while (!poll_without_gil(poll, timing::monotonic_now() + kSlice)) {
+  while (!without_gil([&] { return poll(timing::monotonic_now() + kSlice); })) {
     if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
   }
 }
