@@ -37,7 +37,8 @@ namespace gpuprof {
 /// thread starts without any. A body that ends with an exception is counted as failed.
 ///
 /// Never throws. A scope may end on another thread than it began on. In a stream capture of
-/// somebody else's nothing is recorded; the sample is counted as skipped.
+/// somebody else's nothing is recorded; the sample is counted as skipped. One that begins in an
+/// atexit handler or the destructor of a static or thread_local object may measure nothing.
 class timer {
  public:
   /// Times on the current context's default stream where this thread uses CUDA, else by the host's

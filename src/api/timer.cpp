@@ -42,10 +42,10 @@ void timer::open(std::string_view name, Stream stream, bool has_stream, Clock cl
   if (!timing::scope::enabled.load(std::memory_order_relaxed)) return;
   timing::SampleRef sample;
   try {
+    nesting_ = timing::ThreadNesting::of_this_thread();
+    if (nesting_ == nullptr) return;
     sample = timing::SampleRef(timing::make_sample());
-    auto& nesting = timing::ThreadNesting::of_this_thread();
-    const auto place = nesting.enter(this, sample.get(), name);
-    nesting_ = &nesting;
+    const auto place = nesting_->enter(this, sample.get(), name);
     sample->path = place.path;
     sample->depth = static_cast<std::uint16_t>(std::min<std::size_t>(place.depth, UINT16_MAX - 1));
   } catch (const std::exception&) {  // out of memory: this entry is not measured

@@ -35,6 +35,9 @@ OpenCaptures& registry() {
 }
 const bool open_captures_fork_hook = (registry(), true);  // a child may not make it
 
+// Whether the locals of this thread are destroyed; a capture that begins later ends with its object.
+thread_local bool thread_ended = false;
+
 // Aborts the captures that an ending thread leaves open: a global one would refuse other threads'
 // allocations for ever.
 struct CapturesOfThread {
@@ -47,6 +50,7 @@ struct CapturesOfThread {
     for (const auto& entry : captures) {
       if (const auto capture = entry.lock()) capture->abort();
     }
+    thread_ended = true;
   }
 };
 thread_local CapturesOfThread captures_of_thread;
@@ -224,7 +228,7 @@ std::shared_ptr<Capture> Capture::attach(std::uintptr_t stream, const CaptureOpt
 
 // Registers a capture that is open now. It ends with this thread, unless it may end on any.
 void Capture::open(const std::shared_ptr<Capture>& capture) {
-  if (!capture->attached_ && capture->options_.mode != CaptureMode::kRelaxed) {
+  if (!capture->attached_ && capture->options_.mode != CaptureMode::kRelaxed && !thread_ended) {
     forget_dead(captures_of_thread.captures);
     captures_of_thread.captures.push_back(capture);
   }

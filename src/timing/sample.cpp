@@ -61,25 +61,27 @@ Pool& pool() {
 }
 const bool sample_pool_fork_hook = (pool(), true);  // a child may not make it
 
-// The free samples of one thread, so that the usual case takes no lock.
+// The free samples of one thread, so that the usual case takes no lock. Plain, because it is used
+// while the thread's locals are destroyed: full then, so that what is freed goes to the pool.
 struct Magazine {
   static constexpr std::size_t kMost = 64;
   Sample* free = nullptr;
   std::size_t count = 0;
-
-  Magazine() = default;
-  Magazine(const Magazine&) = delete;
-  Magazine& operator=(const Magazine&) = delete;
-  ~Magazine() {
-    while (free != nullptr) {
-      Sample* next = free->next;
-      pool().give(free);
-      free = next;
-    }
-    count = kMost;  // what is freed while the thread's locals die goes to the pool
-  }
 };
 thread_local Magazine magazine;
+
+struct MagazineEnd {
+  MagazineEnd() = default;
+  MagazineEnd(const MagazineEnd&) = delete;
+  MagazineEnd& operator=(const MagazineEnd&) = delete;
+  ~MagazineEnd() {
+    Magazine& own = magazine;
+    while (own.free != nullptr) pool().give(std::exchange(own.free, own.free->next));
+    own.count = Magazine::kMost;
+  }
+  void touch() const noexcept {}
+};
+thread_local const MagazineEnd magazine_end;
 
 struct Clocks {
   driver::ForkMutex mutex;
@@ -103,6 +105,7 @@ void recycle(Sample* sample) noexcept {
     pool().give(sample);
     return;
   }
+  if (own.free == nullptr) magazine_end.touch();
   sample->next = own.free;
   own.free = sample;
   ++own.count;
@@ -140,7 +143,10 @@ void Sample::fail(const driver::Error& why) noexcept {
 
 Sample* make_sample() {
   Magazine& own = magazine;
-  if (own.free == nullptr) own.free = pool().take(Magazine::kMost / 2, own.count);
+  if (own.count == 0) {
+    magazine_end.touch();
+    own.free = pool().take(Magazine::kMost / 2, own.count);
+  }
   if (own.free == nullptr) {
     auto* sample = new Sample;
     pool().in_memory.fetch_add(1, std::memory_order_relaxed);

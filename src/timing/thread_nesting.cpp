@@ -1,20 +1,33 @@
 #include "timing/thread_nesting.hpp"
 
 #include <mutex>
+#include <utility>
 
 namespace gpuprof::timing {
 
-struct NestingOfThread {
-  NestingOfThread() : nesting(*new ThreadNesting) {}
-  NestingOfThread(const NestingOfThread&) = delete;
-  NestingOfThread& operator=(const NestingOfThread&) = delete;
-  ~NestingOfThread() { nesting.let_go(); }
-  ThreadNesting& nesting;
+namespace {
+
+// Plain, because a destructor that runs after the one below may ask for them.
+thread_local ThreadNesting* own = nullptr;
+thread_local bool ended = false;
+
+}  // namespace
+
+struct EndOfThread {
+  EndOfThread() = default;
+  EndOfThread(const EndOfThread&) = delete;
+  EndOfThread& operator=(const EndOfThread&) = delete;
+  ~EndOfThread() {
+    ended = true;
+    std::exchange(own, nullptr)->let_go();
+  }
 };
 
-ThreadNesting& ThreadNesting::of_this_thread() {
-  thread_local const NestingOfThread own;
-  return own.nesting;
+ThreadNesting* ThreadNesting::of_this_thread() {
+  if (own != nullptr || ended) return own;
+  own = new ThreadNesting;
+  thread_local const EndOfThread end;
+  return own;
 }
 
 const Path& ThreadNesting::below(const Path& parent, std::string_view name) {
@@ -39,9 +52,10 @@ ThreadNesting::Place ThreadNesting::enter(const void* owner, Sample* sample,
 }
 
 ThreadNesting::Place ThreadNesting::here() {
-  ThreadNesting& own = of_this_thread();
-  const std::lock_guard lock(own.lock_);
-  return {&own.open_.path(), own.open_.size()};
+  ThreadNesting* const nesting = of_this_thread();
+  if (nesting == nullptr) return {&root_path(), 0};
+  const std::lock_guard lock(nesting->lock_);
+  return {&nesting->open_.path(), nesting->open_.size()};
 }
 
 void ThreadNesting::leave(const void* owner) noexcept {

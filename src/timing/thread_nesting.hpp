@@ -16,8 +16,9 @@ namespace gpuprof::timing {
 
 class ThreadNesting {
  public:
-  // The calling thread's, made at the first call. Throws std::bad_alloc.
-  static ThreadNesting& of_this_thread();
+  // The calling thread's, made at the first call; null once the thread's locals are destroyed, as
+  // they are in atexit handlers and destructors of statics. Throws std::bad_alloc.
+  static ThreadNesting* of_this_thread();
 
   ThreadNesting(const ThreadNesting&) = delete;
   ThreadNesting& operator=(const ThreadNesting&) = delete;
@@ -40,7 +41,7 @@ class ThreadNesting {
  private:
   ThreadNesting() = default;
   ~ThreadNesting() = default;
-  friend struct NestingOfThread;
+  friend struct EndOfThread;
   void let_go() noexcept {
     if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }

@@ -221,6 +221,33 @@ def test_an_exit_that_waits_does_not_lose_its_sample_to_another_threads_exit() -
     assert gpuprof.stats()["held"].time.count == 3
 
 
+LATE = """
+import ctypes, threading, time
+import gpuprof
+library, key = ctypes.CDLL(None), ctypes.c_uint()
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def late(_):
+    with gpuprof.timer("late", backend="cpu"), gpuprof.timer("inner", backend="cpu"):
+        pass
+    done.append(1)
+done = []
+assert library.pthread_key_create(ctypes.byref(key), late) == 0
+def work():
+    library.pthread_setspecific(key, ctypes.c_void_p(1))
+    with gpuprof.timer("early", backend="cpu"):
+        pass
+for index in range(1, 51):
+    threading.Thread(target=work).start()
+    while len(done) < index:
+        time.sleep(0.0001)
+print(gpuprof.stats()["late/inner"].host.count)
+"""
+
+
+def test_python_code_that_runs_after_a_threads_own_memory_is_gone_may_use_scopes() -> None:
+    assert check_python(LATE, timeout=20, MALLOC_PERTURB_="165") == "50\n"
+
+
 @pytest.mark.threads
 def test_samples_of_threads_that_ended_are_used_again() -> None:
     from gpuprof import _core

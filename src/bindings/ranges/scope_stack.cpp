@@ -17,15 +17,6 @@ struct ThreadStacks {
   ScopeStack* current = nullptr;
   std::unordered_map<PyObject*, ScopeStack*> parked;
 
-  ThreadStacks() = default;
-  ThreadStacks(const ThreadStacks&) = delete;
-  ThreadStacks& operator=(const ThreadStacks&) = delete;
-  // A stack with open scopes stays with them: another thread may close them later.
-  ~ThreadStacks() {
-    if (current != nullptr) current->let_go();
-    for (const auto& [context, stack] : parked) stack->let_go();
-  }
-
   void park(PyObject* context, ScopeStack* stack) {
     ScopeStack*& place = parked[context];
     if (place != nullptr)
@@ -42,7 +33,29 @@ struct ThreadStacks {
   }
 };
 
-thread_local ThreadStacks scope_stacks;
+// Plain, because Python code may still run when the thread's locals have been destroyed; what it
+// needs then is kept for good.
+thread_local ThreadStacks* own_stacks = nullptr;
+
+struct ThreadEnd {
+  ThreadEnd() = default;
+  ThreadEnd(const ThreadEnd&) = delete;
+  ThreadEnd& operator=(const ThreadEnd&) = delete;
+  // A stack with open scopes stays with them: another thread may close them later.
+  ~ThreadEnd() {
+    const std::unique_ptr<ThreadStacks> stacks(std::exchange(own_stacks, nullptr));
+    if (stacks->current != nullptr) stacks->current->let_go();
+    for (const auto& [context, stack] : stacks->parked) stack->let_go();
+  }
+};
+
+ThreadStacks& stacks_of_this_thread() {
+  if (own_stacks == nullptr) {
+    own_stacks = new ThreadStacks;
+    thread_local const ThreadEnd end;
+  }
+  return *own_stacks;
+}
 
 // All stacks that exist. A thread that ends destroys its own without the interpreter lock.
 struct AllStacks {
@@ -88,21 +101,22 @@ PyObject* current_context() {
 
 ScopeStack& current_scope_stack() {
   PyObject* context = current_context();
-  ScopeStack* stack = scope_stacks.current;
+  ThreadStacks& stacks = stacks_of_this_thread();
+  ScopeStack* stack = stacks.current;
   if (stack != nullptr && stack->context_ == context) return *stack;
   if (stack != nullptr && !stack->empty()) {
-    scope_stacks.park(stack->context_, stack);
+    stacks.park(stack->context_, stack);
     stack = nullptr;
   }
-  if (!scope_stacks.parked.empty()) {
-    if (ScopeStack* parked = scope_stacks.unpark(context); parked != nullptr) {
+  if (!stacks.parked.empty()) {
+    if (ScopeStack* parked = stacks.unpark(context); parked != nullptr) {
       if (stack != nullptr) stack->let_go();
       stack = parked;
     }
   }
   if (stack == nullptr) stack = new ScopeStack;
   stack->context_ = context;
-  scope_stacks.current = stack;
+  stacks.current = stack;
   return *stack;
 }
 
