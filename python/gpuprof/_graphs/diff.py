@@ -7,7 +7,9 @@ added or removed.
 
 from __future__ import annotations
 
+import difflib
 import html
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -38,8 +40,9 @@ Matches: TypeAlias = "list[tuple[int, int]]"
 
 MAX_LINES_SHOWN = 100
 MAX_LINES_OF_REPR = 20
-# The alignment takes time by edits times length; with more edits it is coarser, but never wrong.
-MAX_EDITS = 400
+# Pairs of equal items that an alignment looks at, a second or so for the most; with more of them
+# it is coarser, but never wrong.
+MAX_COMPARED = 4_000_000
 NO_SCOPE = "(none)"
 NO_DIFFERENCE = "no difference (kernel arguments, addresses and events are not compared)"
 
@@ -280,80 +283,29 @@ def _align(own: list[GraphNode], other: list[GraphNode], keys: Sequence[_Key]) -
 def matches(own: Sequence[Hashable], other: Sequence[Hashable]) -> Matches:
     """Return pairs of places with equal items, ascending on both sides.
 
-    They are as many as can be, unless the two differ in more than `MAX_EDITS` items that both of
-    them have. Items that stayed at their place are preferred where that costs no pair.
+    Items that stayed at their place are preferred where that costs no pair.
     """
-    numbers: dict[Hashable, int] = {}
-    a = [numbers.setdefault(item, len(numbers)) for item in own]
-    b = [numbers.setdefault(item, len(numbers)) for item in other]
-    shortest = min(len(a), len(b))
-    head = next((i for i in range(shortest) if a[i] != b[i]), shortest)
-    tail = next((i for i in range(shortest - head) if a[-1 - i] != b[-1 - i]), shortest - head)
+    shortest = min(len(own), len(other))
+    head = next((i for i in range(shortest) if own[i] != other[i]), shortest)
+    left = shortest - head
+    tail = next((i for i in range(left) if own[-1 - i] != other[-1 - i]), left)
     return [
         *((i, i) for i in range(head)),
         *(
             (head + x, head + y)
-            for x, y in _between(a[head : len(a) - tail], b[head : len(b) - tail])
+            for x, y in _between(own[head : len(own) - tail], other[head : len(other) - tail])
         ),
-        *((len(a) - i, len(b) - i) for i in range(tail, 0, -1)),
+        *((len(own) - i, len(other) - i) for i in range(tail, 0, -1)),
     ]
 
 
-def _between(own: list[int], other: list[int]) -> Matches:
-    """Align what is left between equal ends."""
+def _between(own: Sequence[Hashable], other: Sequence[Hashable]) -> Matches:
+    """Align what is left between equal ends, by the longest blocks first."""
     by_place = [(i, i) for i, (x, y) in enumerate(zip(own, other, strict=False)) if x == y]
-    # What only one side has takes no part, and so costs no edits.
-    common = {*own} & {*other}
-    a = [i for i, item in enumerate(own) if item in common]
-    b = [i for i, item in enumerate(other) if item in common]
-    found = _longest([own[i] for i in a], [other[i] for i in b])
-    if found is None:
+    times = Counter(other)
+    if sum(times[item] for item in own) > MAX_COMPARED:
         # Few that are equal by chance would only be in the way of a coarser comparison.
         return by_place if 2 * len(by_place) >= min(len(own), len(other)) else []
-    if len(own) == len(other) and len(found) <= len(by_place):
-        return by_place
-    return [(a[x], b[y]) for x, y in found]
-
-
-def _longest(own: list[int], other: list[int]) -> Matches | None:
-    """Find a longest common subsequence by Myers' greedy algorithm; None past `MAX_EDITS`."""
-    if abs(len(own) - len(other)) > MAX_EDITS:
-        return None
-    # How far into own one gets, by diagonal: the place in own minus the place in other. Negative
-    # diagonals lie at the end of the list.
-    reach = [0] * (2 * MAX_EDITS + 3)
-    rows: list[list[int]] = []  # what each number of edits reached, every second diagonal
-    for edits in range(MAX_EDITS + 1):
-        rows.append([])
-        for diagonal in range(-edits, edits + 1, 2):
-            before, after = reach[diagonal - 1], reach[diagonal + 1]
-            inserts = diagonal == -edits or (diagonal != edits and before < after)
-            x = after if inserts else before + 1
-            y = x - diagonal
-            while x < len(own) and y < len(other) and own[x] == other[y]:
-                x += 1
-                y += 1
-            reach[diagonal] = x
-            rows[-1].append(x)
-            if x >= len(own) and y >= len(other):
-                return _walked_back(rows, len(own), len(other))
-    return None
-
-
-def _walked_back(rows: list[list[int]], x: int, y: int) -> Matches:
-    """Return the pairs on the way on which `_longest` reached the end, which is (x, y)."""
-    found = []
-    for edits in range(len(rows) - 1, -1, -1):
-        diagonal = x - y
-        at = (diagonal + edits) // 2
-        row = rows[edits - 1] if edits else []
-        inserts = edits > 0 and (at == 0 or (at < edits and row[at - 1] < row[at]))
-        begin = (row[at] if inserts else row[at - 1] + 1) if edits else 0
-        while x > begin:
-            x, y = x - 1, y - 1
-            found.append((x, y))
-        if inserts:
-            y -= 1
-        else:
-            x -= 1
-    return found[::-1]
+    blocks = difflib.SequenceMatcher(None, own, other, autojunk=False).get_matching_blocks()
+    found = [(x + i, y + i) for x, y, length in blocks for i in range(length)]
+    return by_place if len(own) == len(other) and len(found) <= len(by_place) else found
