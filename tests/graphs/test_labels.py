@@ -281,15 +281,6 @@ def test_torch_reads_the_annotations(cupti: FakeCuda, stream: int) -> None:
         assert found == ["first", "first/inner", "first"]
 
 
-def test_kineto_events_get_their_scope(cupti: FakeCuda, stream: int) -> None:
-    with captured(cupti, stream, timers="strip") as graph:
-        numbers = [*graph.scopes_by_node_id(), 12345]
-        events = [{"cat": "kernel", "args": {"graph node id": number}} for number in numbers]
-        assert labels.add_scopes([*events, {"ph": "M"}]) == 3
-        found = [event["args"].get("scope") for event in events]  # type: ignore[attr-defined]
-        assert found == ["first", "first/inner", "first", None]
-
-
 def test_without_anyone_to_tell_numbers_the_error_says_what_is_missing(
     fake: FakeCuda, stream: int
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpuprof._results.baselines import load_file
+from gpuprof._results.baselines import load_kind
 from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.figures import figures
 from tests.support.pytest_projects import Project, made_up
@@ -125,7 +125,7 @@ def test_pytest_benchmarks_compare_reads_it(project: Project, written: Any) -> N
 
 
 def test_our_own_reader_reads_it(project: Project, written: Any) -> None:
-    (run,) = load_file(project.path / "out.json")
+    _, (run,) = load_kind(project.path / "out.json")
     assert set(run.results) == {each["fullname"] for each in written["benchmarks"]}
     assert run.results["test_it.py::test_b"].extra_info["note"] == "hello"
     assert run.machine["gpu"] == "Test GPU"

@@ -22,7 +22,6 @@ from gpuprof._timing.stats import Stats
 from gpuprof.errors import BaselineError
 
 WALL, JSON, STATS = "wall", "json", "stats"
-MEASURES = (WALL, JSON, STATS)
 WALL_NAME = "wall time"
 SAID = {
     WALL: "wall time of the processes",

@@ -14,7 +14,7 @@ from gpuprof._common.checks import level_outside, number_within
 from gpuprof._distributed import clock
 from gpuprof._distributed.exchange import Exchange
 from gpuprof._distributed.files import FileState, RankMerge, merge_files
-from gpuprof._distributed.world import StoreError, World, distributed, find
+from gpuprof._distributed.world import StoreError, distributed, find
 from gpuprof._trace import path as trace_path
 from gpuprof._trace.checks import checked_path
 from gpuprof._trace.clocks import CATEGORY, NAME, anchor_args
@@ -131,7 +131,6 @@ class RankTrace:
         self._timeout = timeout
         self._meeting = store, group
         self._writer: TraceWriter | None = None
-        self._world: World | None = None
         self._exchange: Exchange | None = None
         self._reference = ""
         self._whole = ""
@@ -173,7 +172,6 @@ class RankTrace:
             ranks = torch_distributed.get_rank(), torch_distributed.get_world_size()
             trace_path.tell_rank(*ranks)
         each, whole = trace_path.of_ranks(self._pattern)
-        self._world = world
         self._whole = whole
         writer = TraceWriter(
             self._pattern if world.size == 1 else each, collect=True, **self._options

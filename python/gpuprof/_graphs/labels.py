@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuprof.errors import GpuprofError
 
@@ -122,19 +122,3 @@ def watch() -> Iterator[None]:
 def _note(graph: GraphBase) -> None:
     with suppress(GpuprofError):
         _watched.update(of_graph(graph))
-
-
-def add_scopes(events: Iterable[MutableMapping[str, Any]]) -> int:
-    """Write the scope into the arguments of a Kineto trace's events of graph nodes.
-
-    These are events with ``args["graph node id"]``. ``args["scope"]`` is set where the node is
-    known, and nothing else is changed. Returns how many were found.
-    """
-    paths = {node: path for nodes in labels_by_graph().values() for node, path in nodes.items()}
-    found = 0
-    for event in events:
-        args = event.get("args")
-        if isinstance(args, dict) and (path := paths.get(args.get("graph node id", -1))):
-            args["scope"] = path
-            found += 1
-    return found

@@ -225,17 +225,12 @@ def read(path: Path) -> list[Run]:
         raise _refused(path, error) from None
 
 
-def load_file(path: str | Path) -> list[Run]:
-    """Read the runs, oldest first, in any of gpuprof's files of results.
+def load_kind(path: str | Path) -> tuple[str, list[Run]]:
+    """Read any of gpuprof's files of results; return its format and the runs, oldest first.
 
     That is a stored baseline, what ``--gpu-benchmark-json`` wrote, or a `BenchResult` as JSON.
     Anything else is a BaselineError that says what is wrong and where.
     """
-    return load_kind(path)[1]
-
-
-def load_kind(path: str | Path) -> tuple[str, list[Run]]:
-    """Read a file as `load_file` does, and return its format with the runs."""
     path = Path(path)
     data = load_data(path)
     try:

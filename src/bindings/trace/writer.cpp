@@ -157,11 +157,6 @@ void bind_trace_writer(py::module_& module) {
         trace::name_stream(device, key, utf8(name.ptr()));
       },
       py::arg("device"), py::arg("stream"), py::arg("name"));
-  module.def(
-      "_trace_name_device",
-      [](int device, py::handle name) { trace::name_device(device, utf8(name.ptr())); },
-      py::arg("device"), py::arg("name"));
-  module.def("_trace_is_recording", &trace::is_recording);
   module.def("_host_now", &timing::host_now, "The host's clock, in nanoseconds.");
 }
 
