@@ -3,9 +3,9 @@
 //
 // From Python 3.12 on the interpreter tells when a dict is about to change, and before, each dict
 // has a version: its entries are compared only after a change. Lists and sets have neither, and are
-// compared each time. So are tensors, by torch's C interface where it is there, by DLPack's exchange
-// API, or by their attributes. All functions need the interpreter lock. Only tensors that have
-// neither of the first two, and keys that are tensors, run Python code.
+// compared each time. So are tensors, by torch's C interface where it is there, by DLPack's
+// exchange API, or by their attributes. All functions need the interpreter lock. Only tensors that
+// have neither of the first two, and keys that are tensors, run Python code.
 #pragma once
 
 #include <Python.h>
@@ -22,10 +22,10 @@ namespace gpuprof::bindings {
 
 class Guards {
  public:
-  // `containers`: tuples of (dict, list or set, ((key, value), ...), whole, owner). A whole dict has
-  // these keys alone, in this order. Of another one no other key is looked at, and `absent()` as a
-  // value says that the key is not there. `owner` is the object whose `__dict__` it has to be, or
-  // None. A list has these values, a set these keys. `tensors`: tuples of (tensor, its
+  // `containers`: tuples of (dict, list or set, ((key, value), ...), whole, owner). A whole dict
+  // has these keys alone, in this order. Of another one no other key is looked at, and `absent()`
+  // as a value says that the key is not there. `owner` is the object whose `__dict__` it has to be,
+  // or None. A list has these values, a set these keys. `tensors`: tuples of (tensor, its
   // _core._array_facts or None). Each check compares all containers, and the next `at_once` tensors
   // in turn; 0 is all of them. Throws py::value_error and py::cast_error for anything else.
   Guards(const pybind11::tuple& containers, const pybind11::tuple& tensors, std::size_t at_once);
@@ -56,7 +56,7 @@ class Guards {
     pybind11::object object;
     pybind11::object owner;  // of a `__dict__`; else None
     std::size_t first = 0;   // of its entries
-    std::size_t last = 0;   // the one after them
+    std::size_t last = 0;    // the one after them
     bool whole = false;
     std::uint64_t version = 0;  // when it was compared; 0 is no dict's
   };
