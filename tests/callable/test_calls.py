@@ -47,13 +47,6 @@ def test_a_call_replays_and_gives_what_the_function_would(cupy: Any) -> None:
     assert fast.generation == 5
 
 
-def test_the_function_runs_warm_ups_and_once_for_the_capture(cupy: Any) -> None:
-    for warmup in (0, 1, 3):
-        runs = Counted()
-        make(twice(cupy, runs), cupy.array([1.0]), warmup=warmup)
-        assert runs() == warmup + 1
-
-
 def test_arguments_may_change_while_calls_are_in_flight(cupy: Any) -> None:
     fast = make(twice(cupy), cupy.array([0, 0], "i4"))
     cupy.fake.configure(mode="manual")

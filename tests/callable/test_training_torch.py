@@ -9,7 +9,7 @@ import pytest
 
 from gpuprof import CapturePool
 from gpuprof._callable.observe import External
-from gpuprof._callable.training import GradientFields, _Order
+from gpuprof._callable.training import GradientFields, _function_apply, _Order, backward_of
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.torch
@@ -77,6 +77,39 @@ def test_optimizers_name_parameters_too(model: Any) -> None:
     fields = GradientFields([torch.optim.SGD([other], lr=0.1), model])
     other.grad = torch.ones(1)
     assert [parameter is other for parameter, _ in fields.changed()] == [True]
+
+
+# Backward passes.
+
+
+def test_a_warm_up_of_the_backward_pass_leaves_no_gradients(model: Any) -> None:
+    x, passes = torch.ones(2, requires_grad=True), []
+    result = model(x)
+    result.register_hook(passes.append)
+    backward_of([result, torch.ones(1), 5], [x], [model])
+    assert passes == [torch.ones(1)]
+    assert [x.grad, *(each.grad for each in model.parameters())] == [None] * 3
+
+
+@pytest.mark.parametrize("retain_graph", [None, True])
+def test_a_call_has_several_backward_passes_with_retain_graph_or_without(
+    retain_graph: bool | None,
+) -> None:
+    class Doubling:
+        """Stands for the graphs of a function that doubles its argument."""
+
+        def forward(self, ctx: Any, _: Any, arrays: tuple[Any, ...]) -> Any:
+            ctx.training = self
+            return arrays[0].detach() * 2
+
+        def backward(self, _: Any, gradients: tuple[Any, ...]) -> Any:
+            return None, None, None, gradients[0] * 2
+
+    x = torch.ones(2, requires_grad=True)
+    result = _function_apply()(Doubling(), None, 1, x)
+    for passes in range(1, 4):
+        result.backward(torch.ones(2), retain_graph=retain_graph)
+        assert x.grad.tolist() == [2 * passes] * 2
 
 
 # The order of replays in one memory.

@@ -96,9 +96,9 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
     warmup : int, optional
         How often `fn` runs for real before it is captured; 3 by default, 0 for ``sample_args=()``.
         With samples it runs on copies, and torch's generator and tensors that torch's operators
-        wrote to are put back (with `compile`, the generator alone). Python state is not, nor what
-        an optimizer keeps. Once more it runs under a capture, and under one that is thrown away
-        where anything was compiled in the process.
+        wrote to are put back. Python state is not, nor what an optimizer keeps. Once more it runs
+        under a capture, and under one that is thrown away where anything was compiled in the
+        process; under both again if the backward pass cannot be captured.
     mode : CaptureMode or str
         As for `capture`.
     stream : int or object, optional
@@ -160,7 +160,8 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
         that a replay can make again. The text names it by its path.
     InvalidStateError
         No graph fits and `on_new_shape` is ``"raise"``, the call is inside of a transform of
-        torch.func, or a backward pass would give wrong gradients; the text says why.
+        torch.func, an optimizer makes its state in the capture, or a backward pass would give wrong
+        gradients; the text says why.
     GraphMismatchError
         A replay differs from the function.
     CaptureError
@@ -172,9 +173,9 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
     -----
     What else a graph cannot follow: Python code in `fn` runs at the capture only, and branches are
     taken as they were then. Globals, closures' variables, containers, and the attributes of objects
-    other than torch modules are frozen, as are cuDNN's, cuBLAS' and TF32's settings. A value that
-    has to change from call to call is an argument, a `DeviceScalar`, or part of what `guards`
-    returns.
+    other than torch modules are frozen, as is all else that Python reads, such as cuDNN's, cuBLAS'
+    and TF32's settings. A value that has to change from call to call is an argument, a
+    `DeviceScalar`, or part of what `guards` returns.
 
     Examples
     --------

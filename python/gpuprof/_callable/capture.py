@@ -6,8 +6,8 @@ become nodes at the edges of the graph, before it is made executable.
 
 What the function uses besides its arguments is observed while it is captured. Under the dispatch
 mode that shows it, compiled code runs its operators one by one: where there is such code, a capture
-that is thrown away is observed, and another one kept. What a warm-up changes is put back: random
-generators, tensors that torch's operators wrote to, and the arguments, of which it sees copies.
+that is thrown away is observed, and another one kept. What warm-ups change is put back: random
+generators, tensors that torch's operators wrote to, and the arguments, of which they see copies.
 """
 
 from __future__ import annotations

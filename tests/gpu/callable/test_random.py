@@ -57,6 +57,20 @@ def test_draws_are_those_of_eager_calls_from_the_same_seed(torch: Any, kind: str
     assert_replays(fast, 6)
 
 
+@kinds
+def test_draws_for_a_transposed_argument_are_those_of_eager_calls(torch: Any, kind: str) -> None:
+    draw = drawing(torch, kind)
+    values = torch.rand(32, 48, device="cuda")
+    layouts = values, values.t().contiguous().t(), torch.rand(32, 96, device="cuda")[:, ::2]
+    fast = gpuprof.make_graphed_callable(draw, (values.clone(),))
+    for given in (*layouts, *layouts):
+        torch.manual_seed(3)
+        wanted = draw(given)
+        torch.manual_seed(3)
+        assert torch.equal(fast(given), wanted)
+    assert_replays(fast, 6, captures=3)
+
+
 def test_two_functions_draw_from_one_generator(torch: Any) -> None:
     values = torch.ones(256, device="cuda")
     first, second = (

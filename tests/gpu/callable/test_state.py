@@ -114,6 +114,100 @@ def test_replaced_parameters_are_found_by_the_sweep(torch: Any, change: str) -> 
     assert seen.captures >= 2, seen
 
 
+class Holder:
+    """A plain object, whose attributes are not looked through."""
+
+    def __init__(self, **given: Any) -> None:
+        vars(self).update(given)
+
+
+def replace_read(torch: Any, state: Holder) -> None:
+    state.net.bias = torch.nn.Parameter(state.net.bias + 2, requires_grad=False)
+
+
+def replace_block(torch: Any, state: Holder) -> None:
+    state.blocks["a"] = make(torch)[3]
+    state.blocks["a"].weight.mul_(2)
+
+
+def replace_attributes(torch: Any, state: Holder) -> None:
+    bias = torch.nn.Parameter(state.net.bias + 1, requires_grad=False)
+    own = vars(state.net)
+    state.net.__dict__ = {**own, "_parameters": {**own["_parameters"], "bias": bias}}
+
+
+@pytest.mark.parametrize("change", [replace_read, replace_block, replace_attributes])
+def test_a_parameter_or_module_that_is_only_read_is_guarded(torch: Any, change: Any) -> None:
+    module = make(torch)
+    state = Holder(net=module[0], blocks=torch.nn.ModuleDict({"a": module[3]}))
+
+    def read(values: Any) -> Any:
+        return state.blocks["a"](values * state.net.bias + values)
+
+    given = torch.randn(4, 64, device="cuda")
+    fast = gpuprof.make_graphed_callable(read, (given,))
+    before = fast(given)
+    torch.testing.assert_close(before, read(given))
+    change(torch, state)
+    for _ in range(2):
+        torch.testing.assert_close(fast(given), read(given))
+    assert not torch.allclose(fast(given), before)
+    assert_replays(fast, 4, captures=2)
+
+
+def test_the_scaling_of_a_lora_layer_is_guarded(torch: Any) -> None:
+    class Lora(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.base = torch.nn.Linear(32, 8)
+            self.lora_a = torch.nn.ModuleDict({"default": torch.nn.Linear(32, 4, bias=False)})
+            self.lora_b = torch.nn.ModuleDict({"default": torch.nn.Linear(4, 8, bias=False)})
+            self.scaling = {"default": 2.0}
+            self.merged_adapters: list[str] = []
+            self.disabled: set[str] = set()
+
+        def forward(self, values: Any) -> Any:
+            result = self.base(values)
+            for name in self.scaling:
+                if name not in self.disabled and name not in self.merged_adapters:
+                    low = self.lora_b[name](self.lora_a[name](values))
+                    result = result + low * self.scaling[name]
+            return result
+
+    layer = Lora().to("cuda").requires_grad_(False)
+    model = torch.nn.Sequential(layer, torch.nn.ReLU())
+    given = torch.randn(4, 32, device="cuda")
+    fast = gpuprof.make_graphed_callable(model, (given,))
+    changes: list[Callable[[], object]] = [
+        lambda: layer.scaling.update(default=4.0),
+        lambda: layer.disabled.add("default"),
+        layer.disabled.clear,
+        lambda: layer.merged_adapters.append("default"),
+    ]
+    for number, change in enumerate(changes):
+        change()
+        for _ in range(2):
+            torch.testing.assert_close(fast(given), model(given))
+        assert fast.stats().captures == number + 2
+    assert fast.stats().eager_calls == 0
+
+
+def test_what_later_warm_ups_write_is_put_back(torch: Any) -> None:
+    total, late = torch.zeros(8, device="cuda"), torch.zeros(8, device="cuda")
+    runs = []
+
+    def count(values: Any) -> Any:
+        runs.append(values.shape)
+        total.add_(1)
+        if len(runs) > 1:
+            late.add_(1)
+        return values + total
+
+    gpuprof.make_graphed_callable(count, (torch.ones(8, device="cuda"),), verify="off")
+    assert (total.tolist(), late.tolist()) == ([0] * 8, [0] * 8)
+    assert len(runs) == 4
+
+
 def test_parameters_that_are_written_to_need_no_new_capture(torch: Any) -> None:
     module = make(torch)
     given = torch.randn(4, 32, device="cuda")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -104,6 +105,54 @@ def test_another_learning_rate_is_captured_again(torch: Any, training: Any) -> N
     training.assert_same_state(module, eager)
     seen = fast.stats()
     assert (seen.captures, seen.replays, seen.eager_calls) == (3, 57, 0), seen
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("steps", [0, 10], ids=["empty", "full"])
+def test_state_that_is_loaded_between_whole_steps(
+    torch: Any, training: Any, name: str, steps: int
+) -> None:
+    module, eager = training.pair()
+    mine, theirs = OPTIMIZERS[name](torch, module), OPTIMIZERS[name](torch, eager)
+    fast = gpuprof.make_graphed_callable(make_step(torch, module, mine))
+    plain = make_step(torch, eager, theirs)
+    saved = []
+    for step in range(30):
+        if step == steps:
+            saved = [copy.deepcopy(each.state_dict()) for each in (mine, theirs)]
+        given = training.batch(step), training.batch(step + 1000)
+        assert_same_losses(fast(*given), plain(*given))
+    before = fast.stats()
+    assert before.captures == 1
+    for optimizer, state in zip((mine, theirs), saved, strict=True):
+        optimizer.load_state_dict(state)
+    noise = [torch.full_like(each, float("nan")) for each in module.parameters() for _ in "ab"]
+    for step in range(30, 50):
+        given = training.batch(step), training.batch(step + 1000)
+        assert_same_losses(fast(*given), plain(*given))
+    training.assert_same_state(module, eager)
+    seen = fast.stats()
+    # Where there is no state, an eager call makes it.
+    assert (seen.captures, seen.eager_calls) == (2, 0 if steps else 1), seen
+    del noise
+
+
+def test_a_group_of_parameters_that_is_added_is_captured(torch: Any, training: Any) -> None:
+    module, eager = training.pair()
+    both = []
+    for each in (module, eager):
+        optimizer = torch.optim.SGD(each[0].parameters(), lr=0.05)
+        both.append((make_step(torch, each, optimizer), optimizer))
+    (step, mine), (plain, theirs) = both
+    fast = gpuprof.make_graphed_callable(step)
+    for number in range(12):
+        if number == 6:
+            mine.add_param_group({"params": list(module[4].parameters())})
+            theirs.add_param_group({"params": list(eager[4].parameters())})
+        given = training.batch(number), training.batch(number + 1000)
+        assert_same_losses(fast(*given), plain(*given))
+    training.assert_same_state(module, eager)
+    assert fast.stats().captures == 2
 
 
 def test_a_learning_rate_in_a_tensor_needs_no_new_capture(torch: Any, training: Any) -> None:
