@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 import gpuprof
-from gpuprof._callable.capture import Recording
-from gpuprof.errors import InvalidStateError
 from tests.support.callables import Counted, twice
 
 
@@ -54,26 +52,6 @@ def test_compiled_code_runs_under_one_more_capture(
     held = twice(cupy, runs)
     make(lambda: held(x), compile=True)
     assert runs() == 1
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("compiles", [False, True])
-def test_both_passes_are_captured_again_after_any_error_of_the_backward_pass(
-    cupy: Any, to_compile: None, monkeypatch: pytest.MonkeyPatch, compiles: bool
-) -> None:
-    failures = iter(["first", "", "third", "fourth"])
-
-    def capture_backward(_: object) -> None:
-        failure = next(failures)
-        if failure:
-            raise KeyError(failure)
-
-    monkeypatch.setattr(Recording, "capture_backward", capture_backward)
-    runs, x = Counted(), cupy.array([1.0])
-    make(twice(cupy, runs), x, warmup=2, compile=compiles)
-    assert runs() == (2 + 4 if compiles else 2 + 2)
-    with pytest.raises(InvalidStateError, match=r"the backward pass cannot be .*'fourth'"):
-        make(twice(cupy, runs), x, warmup=2)
 
 
 @pytest.mark.torch

@@ -9,7 +9,7 @@ import pytest
 
 from gpuprof import CapturePool
 from gpuprof._callable.observe import External
-from gpuprof._callable.training import GradientFields, _function_apply, _Order, backward_of
+from gpuprof._callable.training import GradientFields, _function_apply, _Order
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.torch
@@ -80,15 +80,6 @@ def test_optimizers_name_parameters_too(model: Any) -> None:
 
 
 # Backward passes.
-
-
-def test_a_warm_up_of_the_backward_pass_leaves_no_gradients(model: Any) -> None:
-    x, passes = torch.ones(2, requires_grad=True), []
-    result = model(x)
-    result.register_hook(passes.append)
-    backward_of([result, torch.ones(1), 5], [x], [model])
-    assert passes == [torch.ones(1)]
-    assert [x.grad, *(each.grad for each in model.parameters())] == [None] * 3
 
 
 @pytest.mark.parametrize("retain_graph", [None, True])

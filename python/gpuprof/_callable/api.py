@@ -98,7 +98,7 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
         With samples it runs on copies, and torch's generator and tensors that torch's operators
         wrote to are put back. Python state is not, nor what an optimizer keeps. Once more it runs
         under a capture, and under one that is thrown away where anything was compiled in the
-        process; under both again if the backward pass cannot be captured.
+        process or results require gradients.
     mode : CaptureMode or str
         As for `capture`.
     stream : int or object, optional

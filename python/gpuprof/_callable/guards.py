@@ -288,11 +288,10 @@ def _changes(each: _Container) -> Iterator[tuple[Any, str]]:
 def _text(each: _Container, key: Any, change: str) -> str:
     """Write a change with its owner and name."""
     of = f" of '{each.owner}'" if each.owner else ""
+    to = {"added": "to", "removed": "from"}.get(change)
+    if each.kind == "hook" and to is not None:
+        return f"hook {change} {to} '{each.owner}'" if each.owner else f"hook {change}"
     if each.kind == "hook":
-        if change == "added":
-            return f"hook added to '{each.owner}'" if each.owner else "hook added"
-        if change == "removed":
-            return f"hook removed from '{each.owner}'" if each.owner else "hook removed"
         return f"hook{of}: {change}"
     if key == "training":
         return f"training flag{of}: {change}"
