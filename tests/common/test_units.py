@@ -6,7 +6,15 @@ import math
 
 import pytest
 
-from gpuprof._common.units import byte_size, duration, interval_text, percent, percent_change, rate
+from gpuprof._common.units import (
+    byte_size,
+    duration,
+    interval_text,
+    percent,
+    percent_change,
+    rate,
+    ratio_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -48,12 +56,31 @@ def test_a_byte_size_has_a_binary_unit(size: int, text: str) -> None:
         (0.0000005, 0.000001, "0.50 to 1.00 ns"),
         (1.0, 1.0, "1.00 to 1.00 ms"),
         (999.0, 1500.0, "1.00 to 1.50 s"),
+        (0.257, 68.0, "257 µs to 68.0 ms"),
+        (4.0, 68.0, "4.00 ms to 68.0 ms"),
+        (0.0, 68.0, "0 to 68 ms"),
     ],
 )
 def test_an_interval_has_the_digits_that_tell_its_ends_apart(
     low: float, high: float, text: str
 ) -> None:
     assert interval_text(low, high) == text
+
+
+@pytest.mark.parametrize(
+    ("ratios", "text"),
+    [
+        ((1.05,), "1.050"),
+        ((0.98, 1.0), "0.980 to 1.000"),
+        ((0.00123, 1234.0), "0.00123 to 1.23e+03"),
+        ((None,), "-"),
+        ((), ""),
+    ],
+)
+def test_a_ratio_has_digits_however_small_it_is(
+    ratios: tuple[float | None, ...], text: str
+) -> None:
+    assert ratio_text(*ratios) == text
 
 
 @pytest.mark.parametrize(

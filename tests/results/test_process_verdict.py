@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gpuprof._results.decision import Verdict
 from gpuprof._results.process_verdict import (
@@ -143,6 +145,20 @@ def test_too_few_runs_give_no_verdict_however_slow(pairs: int) -> None:
     decision = judge_processes([1.0] * pairs, [3.0] * pairs)
     assert decision.verdict is Verdict.NODATA
     assert "pair" in decision.rule
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(st.lists(st.tuples(*[st.floats(1e-3, 1e3)] * 2), min_size=MIN_PAIRS, max_size=20))
+def test_an_interval_holds_the_ratio_and_is_among_those_of_single_runs(
+    pairs: list[tuple[float, float]],
+) -> None:
+    base, new = ([*side] for side in zip(*pairs, strict=True))
+    found = judge_processes(base, new)
+    assert found.interval is not None
+    assert found.ratio is not None
+    low, high = found.interval
+    assert min(new) / max(base) * (1 - 1e-9) <= low <= found.ratio * (1 + 1e-9)
+    assert found.ratio * (1 - 1e-9) <= high <= max(new) / min(base) * (1 + 1e-9)
 
 
 def test_equal_times_are_the_same_and_a_constant_difference_is_not() -> None:

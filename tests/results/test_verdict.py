@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.result import BenchResult
@@ -239,10 +241,43 @@ def test_a_number_of_comparisons_that_is_none_is_refused(comparisons: Any) -> No
 
 
 def test_the_interval_is_the_students_one_of_the_runs() -> None:
-    found = judge(runs(1.0, 1.01, 0.99), runs(1.0))
+    # The samples spread further, and are so many that a run's own interval is narrower.
+    found = judge(runs(1.0, 1.01, 0.99, spread=0.05, count=400), runs(1.0, spread=0.05, count=400))
     spread = 0.01  # of the logarithms, nearly
     half = 4.3027 * spread * math.sqrt(1 / 3 + 1)
     assert found.interval == pytest.approx((math.exp(-half), math.exp(half)), rel=1e-4)
+
+
+SAMPLES = st.lists(st.floats(1e-3, 1e3), min_size=30, max_size=40)
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(st.lists(SAMPLES, min_size=1, max_size=6), st.lists(SAMPLES, min_size=1, max_size=3))
+def test_an_interval_holds_the_ratio_and_is_among_those_of_single_samples(
+    old: list[list[float]], now: list[list[float]]
+) -> None:
+    base, new = ([run(samples_ms=tuple(each)) for each in side] for side in (old, now))
+    least, most = min(map(min, now)) / max(map(max, old)), max(map(max, now)) / min(map(min, old))
+    for found in (judge(base, new), judge_paired(old[0][:30], now[0][:30])):
+        assert found.interval is not None
+        assert found.ratio is not None
+        low, high = found.interval
+        assert least * (1 - 1e-9) <= low <= found.ratio * (1 + 1e-9)
+        assert found.ratio * (1 - 1e-9) <= high <= most * (1 + 1e-9)
+
+
+def test_an_interval_takes_the_long_side_of_each_run_the_other_way_round() -> None:
+    # The median is exactly 1; a few samples are ten times as long, and none is much shorter.
+    skewed = (*[1.0] * 16, *[10.0] * 14)
+    plain = run(samples_ms=(1.0,) * 30)
+    assert judge([run(samples_ms=skewed)], [plain]).interval == pytest.approx((0.1, 1.0))
+    assert judge([plain], [run(samples_ms=skewed)]).interval == pytest.approx((1.0, 10.0))
+
+
+def test_a_baseline_that_may_take_no_time_gives_no_interval() -> None:
+    base = run(samples_ms=(*[0.0] * 14, *[1.0] * 16))
+    found = judge([base], runs(1.0))
+    assert (found.ratio, found.interval) == (1.0, None)
 
 
 def test_times_at_the_ends_of_what_a_float_holds_are_judged() -> None:

@@ -10,7 +10,7 @@ import json
 import math
 
 from gpuprof._common.text import MAX_NAME_COLUMNS, shown_text
-from gpuprof._common.units import NOTHING, duration, percent
+from gpuprof._common.units import NOTHING, duration, percent, ratio_text
 from gpuprof._display.records import Cell, Records
 from gpuprof._display.table import Table, markdown_list
 from gpuprof._results.decision import Decision, MemoryDecision, Verdict
@@ -95,15 +95,14 @@ def _table(found: Comparison, longest: int | None) -> Table:
         decision, name = line.decision, shown_text(line.name)
         if longest is not None and len(name) > longest:
             name = f"…{name[1 - longest :]}"
-        interval = decision.interval
         cells.append(
             [
                 name,
                 line.machine if several else "",
                 duration(decision.base_ms),
                 duration(decision.new_ms),
-                _ratio(decision.ratio),
-                " to ".join(map(_ratio, interval)) if interval else NOTHING,
+                ratio_text(decision.ratio),
+                ratio_text(*(decision.interval or [None])),
                 NOTHING if decision.floor is None else percent(decision.floor),
                 *_peaks(decision.memory),
                 ", ".join(map(str, line.verdicts)),
@@ -119,10 +118,6 @@ def _peaks(memory: MemoryDecision | None) -> tuple[str, str]:
     return (
         ("", "") if memory is None else (peak_text(memory.base_bytes), peak_text(memory.new_bytes))
     )
-
-
-def _ratio(ratio: float | None) -> str:
-    return NOTHING if ratio is None else f"{ratio:.3f}" if ratio < 100 else f"{ratio:.3g}"
 
 
 def _summary(found: Comparison) -> str:

@@ -58,6 +58,15 @@ def percent_change(ratio: float) -> str:
     return f"{percent(abs(ratio - 1.0))} {'more' if ratio >= 1.0 else 'less'}"
 
 
+def ratio_text(*ratios: float | None) -> str:
+    """Write a ratio, or the two ends of its interval; None is nothing."""
+    texts = (
+        NOTHING if ratio is None else f"{ratio:.3f}" if 0.1 <= ratio < 100 else f"{ratio:.3g}"
+        for ratio in ratios
+    )
+    return " to ".join(texts)
+
+
 def unit_of(ms: float) -> tuple[float, str]:
     """Return the unit that suits `ms`: its length in milliseconds, and its name."""
     size = abs(ms)
@@ -70,9 +79,14 @@ def decimals(step: float) -> int:
 
 
 def interval_text(low: float, high: float) -> str:
-    """Write an interval of milliseconds in one unit, with the digits that tell its ends apart."""
+    """Write an interval of milliseconds with the digits that tell its ends apart.
+
+    They have one unit, unless the lower end is so small that it would lose its digits.
+    """
     scale, unit = unit_of(max(abs(low), abs(high)))
     places = decimals((high - low) / scale)
+    if 0.0 < low < scale * 10.0 ** (1 - places):
+        return f"{duration(low)} to {duration(high)}"
     return f"{low / scale:.{places}f} to {high / scale:.{places}f} {unit}"
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gpuprof._common import machine
 from gpuprof._common.text import shown_text
-from gpuprof._common.units import duration, percent
+from gpuprof._common.units import duration, percent, ratio_text
 from gpuprof._display.table import Table
 from gpuprof._results.decision import BesideTime, Decision, LaunchDecision, Verdict
 from gpuprof._results.result import cells, how
@@ -237,10 +237,9 @@ class Judge:
         warnings = [text for result in results for text in result.warnings]
         if decision:
             if decision.ratio is not None:
-                text = f"{decision.ratio:.3f}"
+                text = ratio_text(decision.ratio)
                 if decision.interval:
-                    low, high = decision.interval
-                    text += f", 95 % interval {low:.3f} to {high:.3f}"
+                    text += f", 95 % interval {ratio_text(*decision.interval)}"
                 facts.append(("ratio", text))
             if decision.floor is not None:
                 facts.append(("noise floor", percent(decision.floor)))

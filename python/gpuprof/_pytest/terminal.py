@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gpuprof._common.text import encodable, shown_text
-from gpuprof._common.units import duration, percent
+from gpuprof._common.units import duration, percent, ratio_text
 from gpuprof._display.table import Table
 from gpuprof._pytest import columns
 from gpuprof._pytest.judge import place
@@ -166,7 +166,7 @@ def _line(name: str, record: Record, out: _Lines) -> dict[str, str]:
     }
     if decision is not None:
         line["baseline"] = "" if decision.base_ms is None else duration(decision.base_ms)
-        line["ratio"] = "" if decision.ratio is None else f"{decision.ratio:.3f}"
+        line["ratio"] = "" if decision.ratio is None else ratio_text(decision.ratio)
         line["floor"] = "" if decision.floor is None else percent(decision.floor, 2)
         line["verdict"] = ", ".join(map(str, _verdicts(record)))
     return line

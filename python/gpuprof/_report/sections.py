@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpuprof._common.instructions import amount
-from gpuprof._common.units import duration, interval_text, percent
+from gpuprof._common.units import duration, interval_text, percent, ratio_text
 from gpuprof._display.tree import tree_lines
 from gpuprof._report.page import Cell, details, escaped, notes, table
 from gpuprof._results.comparison import CompareResult
@@ -139,8 +139,7 @@ def comparison_part(found: CompareResult) -> str:
     for row in found.values():
         ratio, interval = "", ""
         if row.decision is not None:
-            ratio = f"{row.ratio:.3f}"
-            interval = "" if row.interval is None else " to ".join(f"{x:.3f}" for x in row.interval)
+            ratio, interval = ratio_text(row.ratio), ratio_text(*(row.interval or ()))
         figures = _figures(row.result)
         added = [
             Cell(ratio, row.ratio if ratio else math.nan),
@@ -158,15 +157,15 @@ def sides_part(found: Comparison) -> str:
     several = len({line.machine for line in found.lines}) > 1
     lines = []
     for line in found.lines:
-        decision, interval = line.decision, line.decision.interval
+        decision, ratio = line.decision, line.decision.ratio
         memory, floor = decision.memory, decision.floor
         lines.append(
             [
                 Cell(line.name),
                 Cell(line.machine if several else ""),
                 *map(_time_or_nothing, (decision.base_ms, decision.new_ms)),
-                _ratio(decision.ratio),
-                Cell(" to ".join(_ratio(end).text for end in interval) if interval else ""),
+                Cell("" if ratio is None else ratio_text(ratio), _known(ratio)),
+                Cell(ratio_text(*(decision.interval or ()))),
                 Cell("" if floor is None else percent(floor), _known(floor)),
                 *map(_peak, (memory.base_bytes, memory.new_bytes) if memory else (None, None)),
                 _verdict(decision),
@@ -180,10 +179,6 @@ def sides_part(found: Comparison) -> str:
 
 def _time_or_nothing(ms: float | None) -> Cell:
     return Cell("") if ms is None else _time(ms)
-
-
-def _ratio(ratio: float | None) -> Cell:
-    return Cell("" if ratio is None else f"{ratio:.3f}", _known(ratio))
 
 
 def _peak(peak: int | None) -> Cell:

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuprof._common.checks import shortened
 from gpuprof._common.text import shown_text
-from gpuprof._common.units import duration
+from gpuprof._common.units import duration, ratio_text
 from gpuprof._display.records import Cell, Records
 from gpuprof._display.table import Table
 from gpuprof._results import statistics
@@ -241,7 +241,10 @@ class CompareResult(Exports, Mapping[str, CompareRow]):
 
         base, *others = self._rows.values()
         return display_plot.bars(
-            [base.result.name, *(f"{row.result.name} (x {row.ratio:.3f})" for row in others)],
+            [
+                base.result.name,
+                *(f"{row.result.name} (x {ratio_text(row.ratio)})" for row in others),
+            ],
             [result.median_ms for result in self.results],
             [result.interval_ms for result in self.results],
             [display_plot.colour_of(result.clock) for result in self.results],
@@ -291,9 +294,8 @@ class CompareResult(Exports, Mapping[str, CompareRow]):
 def _ratio(row: CompareRow) -> str:
     if row.decision is None:
         return ""
-    if row.interval is None:
-        return f"{row.ratio:.3f}"
-    return f"{row.ratio:.3f} ({row.interval[0]:.3f} to {row.interval[1]:.3f})"
+    interval = "" if row.interval is None else f" ({ratio_text(*row.interval)})"
+    return ratio_text(row.ratio) + interval
 
 
 def _judged(row: CompareRow) -> dict[str, Cell]:

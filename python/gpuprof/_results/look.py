@@ -23,7 +23,6 @@ from gpuprof._results.level import (
     half_of,
     interval_ms,
     level_log,
-    level_ms,
     share_near,
 )
 from gpuprof._results.noise_floor import Floor, exp, floor_of, least_floor
@@ -180,21 +179,43 @@ def _interval(
     base_logs: list[float],
     change: float,
     quantile: float,
-) -> tuple[float, float]:
+) -> tuple[float, float] | None:
     """Return the 95 % interval of the ratio: by how runs differ, and never less than in the runs.
 
-    Of a single baseline run it is that of the samples alone, which does not know of drift.
+    It stays among the ratios of single samples, each known to a tick. Of a single baseline run it
+    is that of the samples alone, which does not know of drift. None where the base may be 0.
     """
-    within = max(_half_width(run, quantile) for run in base)
-    within += max(_half_width(run, quantile) for run in new)
+    base_below, base_above = _reach(base, quantile)
+    new_below, new_above = _reach(new, quantile)
+    if math.isinf(base_below):
+        return None
     between = 0.0
     if len(base) > 1:
         student = student_quantile(len(base) - 1, 0.5 + CONFIDENCE / 2)
         # Two new runs are a measurement and its repetition in one process: they count as one.
         new_runs = len(new) if len(new) > 2 else 1
         between = statistics.stddev(base_logs) * math.sqrt(1 / len(base) + 1 / new_runs) * student
-    half = max(within, between)
-    return exp(change - half), exp(change + half)
+    low = exp(change - max(new_below + base_above, between))
+    high = exp(change + max(new_above + base_below, between))
+    least, most = _extremes(base)
+    new_least, new_most = _extremes(new)
+    return max(low, new_least / most), min(high, new_most / least if least > 0.0 else math.inf)
+
+
+def _reach(runs: list[BenchResult], quantile: float) -> tuple[float, float]:
+    """Return how far the levels of the runs may lie below and above themselves, as logarithms."""
+    below, above = [], []
+    for run in runs:
+        (low, high), middle = interval_ms(run, quantile), level_log(run, quantile)
+        below.append(middle - math.log(low) if low > 0.0 else math.inf)
+        above.append(math.log(high) - middle)
+    return max(below), max(above)
+
+
+def _extremes(runs: list[BenchResult]) -> tuple[float, float]:
+    """Return the smallest and the largest sample, each a tick further out."""
+    least = min(run.min_ms - run.tick_ms for run in runs)
+    return max(least, 0.0), max(run.max_ms + run.tick_ms for run in runs)
 
 
 def _samples(runs: list[BenchResult], share: float, quantile: float) -> list[float]:
@@ -204,12 +225,6 @@ def _samples(runs: list[BenchResult], share: float, quantile: float) -> list[flo
         factor = exp(-share * (noise_floor.took_longer(run) or 0.0)) if share else 1.0
         found += [factor * sample for sample in half_of(run.samples_ms, quantile)]
     return found
-
-
-def _half_width(run: BenchResult, quantile: float) -> float:
-    low, high = interval_ms(run, quantile)
-    middle = level_ms(run, quantile)
-    return max(middle - low, high - middle) / middle
 
 
 def _nearest(runs: list[BenchResult], change: float, quantile: float) -> float:

@@ -30,7 +30,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from gpuprof._common.units import percent, percent_change
+from gpuprof._common.units import percent, percent_change, ratio_text
 from gpuprof._results import statistics
 from gpuprof._results.decision import Decision, Verdict, check_threshold, verdict_of_interval
 from gpuprof._results.noise_floor import P_LIMIT, TICKS
@@ -75,14 +75,16 @@ def judge_processes(
         return Decision(Verdict.NODATA, base, new, ratio, runs=count, rule=rule)
     middle, error, freedom = _trimmed(logs)
     half = quantile(freedom, 0.5 + CONFIDENCE / 2) * error
-    low, high = middle - half, middle + half
+    # No pair of one run of each has a ratio outside of these.
+    low = max(middle - half, math.log(min(new_ms)) - math.log(max(base_ms)))
+    high = min(middle + half, math.log(max(new_ms)) - math.log(min(base_ms)))
     floor = max(threshold, TICKS * tick / min(base, new))
     limit = math.log1p(floor)
     verdict, how = verdict_of_interval(low, high, limit)
     ratio, interval = math.exp(middle), (math.exp(low), math.exp(high))
     rule = (
         f"takes {percent_change(ratio)} time; over {count} pairs of runs the {CONFIDENCE:.0%} "
-        f"interval of the ratio, {interval[0]:.3f} to {interval[1]:.3f}, is {how} "
+        f"interval of the ratio, {ratio_text(*interval)}, is {how} "
         f"1 ± {percent(floor)}"
     )
     p_value = two_sided(middle / error, freedom) if error > 0.0 else float(middle == 0.0)
