@@ -4,17 +4,18 @@
 // the capture had come, and works out the innermost scope of each node when the capture ends. It
 // adds nothing to the graph and calls no driver.
 //
-// The nodes of a capture are listed in the order in which they appeared. While one thread alone
-// notes scopes, the counts of nodes decide, whatever the streams. Where several threads do, the
-// counts overlap, and a node is put on the stream whose notes it lies between: on a stream each
-// node comes after all that the stream came after before. A node of a thread that has no scope open
-// belongs to another thread's scope if it comes after that scope's begin and before its end, as the
-// work of torch's backward threads does. What the edges leave open, such as work that a scope
-// starts on another stream and does not join, goes with the nodes that it comes after.
+// The nodes of a capture are listed in the order in which they appeared, so the counts of nodes say
+// which scopes were open. Of several threads' scopes a node has that of the thread that captured
+// it, where the notes of a stream tell: its next node takes the place of all that it came after, so
+// what one note finds there alone, and what that alone came after, back to the note before, is the
+// stream's own. A thread without a scope works in another one's that began on the same stream, as
+// torch's backward threads do. Where the notes do not tell, the label is what the scopes of all
+// threads have in common.
 //
 // The caller serialises calls. Nodes are handles, for comparing.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <thread>
@@ -53,6 +54,7 @@ class ScopeLabels {
   [[nodiscard]] NodeLabels resolve(const std::vector<void*>& nodes,
                                    const std::vector<Edge>& edges) const;
 
+ private:
   // From the entry of a scope to its exit, in the order of the entries.
   struct Span {
     const void* scope = nullptr;
@@ -67,9 +69,14 @@ class ScopeLabels {
     std::thread::id thread;
     CapturePosition at;
   };
+  using Notes = std::array<const Note*, 2>;
 
- private:
   void note(CapturePosition at);
+  [[nodiscard]] std::vector<Notes> captured_between(const std::vector<void*>& nodes,
+                                                    const std::vector<Edge>& edges) const;
+  [[nodiscard]] const timing::Path* choose(const Notes& between,
+                                           const std::vector<std::size_t>& open,
+                                           std::size_t threads) const;
 
   std::vector<Span> spans_;
   std::vector<std::size_t> open_;  // indices of spans_

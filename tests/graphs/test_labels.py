@@ -178,6 +178,30 @@ def test_threads_that_scope_two_streams_at_once(fake: FakeCuda, stream: int, oth
         assert scopes(graph) == found
 
 
+def test_a_node_that_either_of_two_threads_may_have_captured_is_in_what_is_around_both(
+    fake: FakeCuda, stream: int, other: int
+) -> None:
+    context = fake.current_context()
+    with (
+        ThreadPoolExecutor(1) as pool,
+        gpuprof.capture(stream, mode="relaxed", timers="strip") as cap,
+    ):
+        pool.submit(fake.set_current, context).result()
+        fake.fork(stream, other)  # both streams come after nothing
+        theirs = [gpuprof.timer(name, stream=other) for name in ("step", "theirs")]
+        for scope in theirs:
+            pool.submit(scope.__enter__).result()
+        with gpuprof.timer("step", stream=stream), gpuprof.timer("own", stream=stream):
+            fake.kernel(stream, "a")
+            pool.submit(fake.kernel, other, "b").result()
+            fake.join(stream, other)
+            fake.kernel(stream, "c")
+        for scope in reversed(theirs):
+            pool.submit(scope.__exit__, None, None, None).result()
+    with cap.graph as graph:
+        assert scopes(graph) == {"a": "step", "b": "step", "c": "step"}
+
+
 def test_nodes_of_a_child_graph_are_in_the_scope_of_their_node(fake: FakeCuda, stream: int) -> None:
     child = captured(fake, stream)
     with gpuprof.capture(stream, timers="strip") as cap:
