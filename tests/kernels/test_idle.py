@@ -75,6 +75,20 @@ def test_a_long_gap_after_a_launch_in_time_is_a_dependency(gpu: Recording) -> No
     assert causes(k) == {"k60": ("dependency", 40)}
 
 
+def test_a_wait_for_another_stream_is_no_fault_of_the_host(gpu: Recording) -> None:
+    """As after `cudaStreamWaitEvent`: launched while the stream was idle, and held up by another."""
+    with gpuprof.kernels() as k:
+        at = Timeline(gpu)
+        at.kernel(10, 20, launched=1)
+        at.kernel(30, 20_000, launched=25, stream=13)
+        at.kernel(20_005, 20_010, launched=47)  # returns at 50
+    assert causes(k) == {"k20005": ("dependency", 19_985)}
+    (row,) = k.rows
+    assert row.host_bound_ms == pytest.approx(0.030)
+    assert row.dependency_ms == pytest.approx(19.955)
+    assert row.idle_ms == pytest.approx(19.985)
+
+
 def test_work_without_a_known_launch_is_unknown(gpu: Recording) -> None:
     with gpuprof.kernels() as k:
         at = Timeline(gpu)

@@ -23,15 +23,16 @@ HOST_BOUND, DEPENDENCY, LAUNCH_GAP, UNKNOWN = map(
 )
 
 
-def idle(found: Collected, launch: Column) -> tuple[Column, Column]:
+def idle(found: Collected, launch: Column) -> tuple[Column, Column, Column]:
     """Return for each record how long its stream was idle before it, and the cause's number.
 
+    The third says how much of it was host-bound where the cause is that of the rest.
     `launch` has the index of each record's launch, or -1. What has the correlation of the work
     before it is of the same replay, and waits for no host.
     """
     work, launches = found.work, found.launches
     gaps = array("q", [0]) * len(work)
-    causes = array("B", [0]) * len(work)
+    causes, late = array("B", [0]) * len(work), array("q", [0]) * len(work)
     numbers = {cause: number for number, cause in enumerate(CAUSES)}
     last: dict[tuple[int, int], tuple[int, int]] = {}  # end and correlation, by stream
     for record, (begin, end, device, stream, correlation, call) in enumerate(
@@ -57,5 +58,6 @@ def idle(found: Collected, launch: Column) -> tuple[Column, Column]:
             name = found.names[launches.name[call]]
             given = launched_at(name, launches.begin_ns[call], launches.end_ns[call])
         gaps[record] = begin - before[0]
-        causes[record] = numbers[cause_of(before[0], begin, given)]
-    return gaps, causes
+        late[record], cause = cause_of(before[0], begin, given)
+        causes[record] = numbers[cause]
+    return gaps, causes, late

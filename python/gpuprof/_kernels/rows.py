@@ -202,7 +202,8 @@ class KernelRecord(NamedTuple):
     idle_ns : int
         How long its stream was idle before it.
     idle_cause : str
-        Why: ``"host_bound"``, ``"dependency"``, ``"launch_gap"``, ``"unknown"`` or ``""``.
+        Why, for most of it: ``"host_bound"``, ``"dependency"``, ``"launch_gap"``, ``"unknown"`` or
+        ``""``.
     """
 
     name: str

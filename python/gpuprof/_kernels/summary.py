@@ -18,12 +18,18 @@ class Evaluated:
     """All records with their scopes and what was idle before them."""
 
     def __init__(
-        self, found: Collected, attribution: Attribution, gaps: Column, causes: Column
+        self,
+        found: Collected,
+        attribution: Attribution,
+        gaps: Column,
+        causes: Column,
+        late: Column,
     ) -> None:
         self.found = found
         self.attribution = attribution
         self.gaps = gaps
         self.causes = causes
+        self.late = late  # what of a gap was host-bound before its cause
 
     def rows(self) -> list[KernelRow]:
         """Return a row for each scope and those around it, in the order of their paths."""
@@ -66,13 +72,14 @@ class Evaluated:
         work, paths = self.found.work, self.attribution.paths
         sums = [[0] * 9 for _ in paths]
         seen: dict[int, None] = {}
-        for kind, begin, end, path, gap, cause in zip(
+        for kind, begin, end, path, gap, cause, late in zip(
             work.kind,
             work.begin_ns,
             work.end_ns,
             self.attribution.path,
             self.gaps,
             self.causes,
+            self.late,
             strict=True,
         ):
             own = sums[path]
@@ -82,7 +89,8 @@ class Evaluated:
             own[0 if kind == KERNEL else 2 if kind == MEMSET else 1] += 1
             own[4] += end - begin
             if cause:
-                own[4 + cause] += gap
+                own[4 + cause] += gap - late
+                own[4 + HOST_BOUND] += late
         self._order: dict[Path, int] = {}
         for number in seen:
             path = paths[number]
@@ -156,6 +164,7 @@ class Evaluated:
         found, work, by = self.found, self.found.work, self.attribution
         launch, launches = by.launch[number], self.found.launches
         has_call = launch >= 0
+        is_late = 2 * self.late[number] > self.gaps[number]
         return KernelRecord(
             name=found.names[work.name[number]],
             kind=KINDS[work.kind[number]],
@@ -173,7 +182,7 @@ class Evaluated:
             node_id=work.node_id[number],
             nbytes=work.nbytes[number],
             idle_ns=self.gaps[number],
-            idle_cause=CAUSES[self.causes[number]],
+            idle_cause=CAUSES[HOST_BOUND if is_late else self.causes[number]],
         )
 
 

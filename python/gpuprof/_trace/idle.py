@@ -8,10 +8,12 @@ device, the times in which none of them ran anything.
 
 The work that ends a gap says why it was there:
 
-- ``host_bound``: the GPU was given it when it was idle already.
+- ``host_bound``: the GPU was given it when it was idle already. A launch reaches the GPU within
+  `REACH_NS`; what the work waited beyond that is a dependency, and only the time up to the launch
+  is the host's.
 - ``launch_gap``: it was given in time and began within `LAUNCH_GAP_NS` after what ran before,
   which is what the GPU takes from one kernel to the next, in a graph too.
-- ``dependency``: it was given in time and began later than that: it waited for an event, a copy,
+- ``dependency``: it was given in time, and began later than that: it waited for an event, a copy,
   a host function or another device.
 - ``unknown``: its launch is not known.
 """
@@ -24,6 +26,7 @@ from typing import NamedTuple
 
 CAUSES = ("host_bound", "dependency", "launch_gap", "unknown")
 LAUNCH_GAP_NS = 5_000
+REACH_NS = 20_000
 IN_TIME = -math.inf
 
 
@@ -58,13 +61,18 @@ def launched_at(call: str, begin: float, end: float) -> float:
     return end if "Launch" in call else begin
 
 
-def cause_of(idle_since: float, begin: float, launch: float | None) -> str:
-    """Return why the GPU was idle from `idle_since` until work began that was launched then."""
+def cause_of(idle_since: float, begin: float, launch: float | None) -> tuple[float, str]:
+    """Return why the GPU was idle from `idle_since` until work began that was launched then.
+
+    The first is how long of that the host let it wait before a dependency did, the second the cause
+    of the rest.
+    """
     if launch is None:
-        return "unknown"
+        return 0, "unknown"
     if launch >= idle_since:
-        return "host_bound"
-    return "launch_gap" if begin - idle_since <= LAUNCH_GAP_NS else "dependency"
+        is_held_up = begin - launch > REACH_NS
+        return (launch - idle_since, "dependency") if is_held_up else (0, "host_bound")
+    return 0, "launch_gap" if begin - idle_since <= LAUNCH_GAP_NS else "dependency"
 
 
 def gaps(works: Iterable[tuple[float, float, float | None]]) -> Iterator[Gap]:
@@ -75,7 +83,10 @@ def gaps(works: Iterable[tuple[float, float, float | None]]) -> Iterator[Gap]:
     busy_until: float | None = None
     for place, (begin, end, launch) in enumerate(works):
         if busy_until is not None and begin > busy_until:
-            yield Gap(busy_until, begin, cause_of(busy_until, begin, launch), place)
+            late, cause = cause_of(busy_until, begin, launch)
+            if late:
+                yield Gap(busy_until, busy_until + late, "host_bound", place)
+            yield Gap(busy_until + late, begin, cause, place)
         busy_until = end if busy_until is None else max(busy_until, end)
 
 
