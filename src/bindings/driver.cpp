@@ -2,6 +2,9 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <csignal>
+#include <cstdlib>
+
 #include "bindings/bind.hpp"
 #include "bindings/python/errors.hpp"
 #include "bindings/python/objects.hpp"
@@ -46,6 +49,15 @@ py::dict build_info() {
   return result;
 }
 
+// Has the process end by SIGINT, whatever its exit code is, once the interpreter is finalized. The
+// interpreter does so itself only for a program that a KeyboardInterrupt has ended.
+void exit_by_interrupt() {
+  std::atexit([] {
+    std::signal(SIGINT, SIG_DFL);
+    std::raise(SIGINT);
+  });
+}
+
 }  // namespace
 
 void bind_driver(py::module_& module) {
@@ -53,6 +65,7 @@ void bind_driver(py::module_& module) {
              "What is known of the CUDA driver. Opens and initialises it if it is there.");
   module.def("build_info", &build_info, "How this module was built.");
   module.def("_fork_generation", &driver::fork_generation);
+  module.def("_exit_by_interrupt", &exit_by_interrupt);
   module.def("_forget_warnings", &driver::forget_warnings);
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 import gc
 import io
 import pickle
@@ -115,6 +116,49 @@ def test_a_watched_model_can_be_copied_and_saved() -> None:
     rows = seen.read()
     assert rows[""].forward.calls == 1  # a copy is not watched
     train(twin)
+
+
+def _compiled() -> Any:
+    model = Residual()
+    model.compile(backend="eager")
+    return model
+
+
+def _own(module: Any, arguments: Any, options: Any) -> None:
+    module.own_hook_ran = True
+
+
+def _revived(state: dict[str, Any]) -> Any:
+    module = Residual()
+    vars(module).update(state)
+    return module
+
+
+class Reduced(Residual):  # type: ignore[misc]
+    def __reduce__(self) -> Any:
+        return _revived, (vars(self),)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Residual, _compiled, lambda: torch.fx.symbolic_trace(nn.Sequential(nn.Linear(4, 4))), Reduced],
+)
+@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, None])
+def test_nothing_of_it_is_in_a_pickle_or_a_copy(make: Any, copied: Any) -> None:
+    model = make()
+    before = dict(copyreg.dispatch_table)
+    model.register_forward_pre_hook(_own, with_kwargs=True)
+    with gpuprof.watch(model), gpuprof.watch(model, 0):
+        raw = pickle.dumps(model)
+        assert b"gpuprof" not in raw
+        assert b"nullcontext" not in raw
+        twin = copied(model) if copied is not None else pickle.loads(raw)
+    assert dict(copyreg.dispatch_table) == before
+    train(twin)
+    if not isinstance(twin, torch.fx.GraphModule):  # which keeps no hooks
+        assert hooks_of(twin) == 1
+        assert twin.own_hook_ran
+    assert hooks_of(model) == 1
 
 
 def test_two_watches_of_one_model_both_see_it() -> None:

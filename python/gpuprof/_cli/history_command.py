@@ -9,6 +9,7 @@ from gpuprof._cli.arguments import (
     EXIT_CODES,
     FAILED,
     OK,
+    USAGE,
     Commands,
     add_storage,
     complain,
@@ -54,12 +55,18 @@ def add_arguments(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print or write what was asked for, and return the exit code."""
+    from gpuprof._common import outputs
     from gpuprof._common.text import write_text
     from gpuprof._results.baselines import Baselines
     from gpuprof._results.history import history
     from gpuprof._results.history_data import records
     from gpuprof._trace.files import write_whole
 
+    if options.svg is not None:
+        wanted = outputs.Output("--svg", options.svg, options.svg, outputs.SVG)
+        if complaint := outputs.complaint([wanted]):
+            complain(complaint)
+            return USAGE
     try:
         found = history(
             options.storage,

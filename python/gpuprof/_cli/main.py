@@ -26,6 +26,8 @@ from gpuprof._cli.arguments import (
     FAILED,
     INTERRUPTED,
     OK,
+    USAGE,
+    complain,
     discard_output,
     up_to,
 )
@@ -88,7 +90,19 @@ def _run(options: argparse.Namespace) -> int:
         return code
     if options.command == "demo":
         from gpuprof._cli import demo
+        from gpuprof._common import outputs
+        from gpuprof._trace.path import expand
 
+        if options.trace is not None:
+            try:
+                path = expand(options.trace)
+            except ValueError as error:
+                complain(str(error))
+                return USAGE
+            wanted = outputs.Output("--trace", options.trace, path, outputs.TRACE)
+            if complaint := outputs.complaint([wanted]):
+                complain(complaint)
+                return USAGE
         return demo.run(sys.stdout, options.steps, options.trace)
     from gpuprof._cli import info
     from gpuprof._common.text import write_text

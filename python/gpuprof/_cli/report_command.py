@@ -39,13 +39,17 @@ def add_arguments(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the page and say where it is."""
+    from gpuprof._common import outputs
     from gpuprof._common.text import write_text
     from gpuprof._common.units import byte_size
     from gpuprof._report import files
     from gpuprof._report.html import write_report
-    from gpuprof._trace.files import STANDARD
     from gpuprof.errors import BaselineError
 
+    wanted = outputs.Output("-o", options.output, options.output, outputs.HTML)
+    if complaint := outputs.complaint([wanted], [("an input", each) for each in options.files]):
+        complain(complaint)
+        return USAGE
     try:
         found = files.read(options.files)
     except BaselineError as error:
@@ -58,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         history=found.history or None,
         title=options.title,
     )
-    if options.output != STANDARD:
+    if options.output != outputs.STANDARD:
         size = byte_size(Path(options.output).stat().st_size)
         write_text(sys.stderr, f"gpuprof: wrote {options.output} ({size})\n")
     return OK

@@ -7,9 +7,16 @@ Wrong usage of the command itself is 2, before the program has begun.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from gpuprof._cli.arguments import USAGE, Commands, complain
+from gpuprof.errors import TraceError
+
+if TYPE_CHECKING:
+    from gpuprof._run.script import Target
 
 RUN_EXIT_CODES = (
     "exit codes: the program's own, also by a signal; 2 wrong usage, before the program has begun"
@@ -87,39 +94,47 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def run(options: argparse.Namespace) -> int:
     """Run the program, and raise what it raises."""
+    from gpuprof._common import outputs
     from gpuprof._run import function_scopes, script
     from gpuprof._run.session import Session, Wishes
-    from gpuprof._trace.files import STANDARD
     from gpuprof._trace.path import expand
-    from gpuprof.errors import TraceError
 
     target = script.Target(options.program, options.is_module, tuple(options.arguments))
     complaint = target.complaint()
     if options.scopes and not function_scopes.is_supported():
         complaint = "--scopes needs Python 3.12 or later, which can tell of single functions"
-    for option, path in (
-        ("-o", options.output),
-        ("--stats", options.stats),
-        ("--html", options.html),
-    ):
-        if path == STANDARD:
+    wanted = [
+        (option, given, kind)
+        for option, given, kind in (
+            ("-o", options.output, outputs.TRACE),
+            ("--stats", options.stats, outputs.STATS),
+            ("--html", options.html, outputs.HTML),
+        )
+        if given is not None
+    ]
+    for option, path, _ in wanted:
+        if path == outputs.STANDARD:
             complaint = f"{option}: expected a file, got {path!r}: standard output is the program's"
     if complaint is not None:
         complain(complaint)
         return USAGE
     try:
-        wishes = Wishes(
-            program=target.name,
-            trace=options.output and expand(options.output),
-            stats=options.stats and expand(options.stats),
-            html=options.html and expand(options.html),
-            depth=options.watch,
-            patterns=tuple(options.scopes),
-        )
+        files = [
+            outputs.Output(option, given, expand(given), kind) for option, given, kind in wanted
+        ]
     except (ValueError, TraceError) as error:
         complain(str(error))
         return USAGE
-    complaint = wishes.complaint()
+    paths = {option: path for option, _, path, _ in files}
+    wishes = Wishes(
+        program=target.name,
+        trace=paths.get("-o"),
+        stats=paths.get("--stats"),
+        html=paths.get("--html"),
+        depth=options.watch,
+        patterns=tuple(options.scopes),
+    )
+    complaint = wishes.complaint() or outputs.complaint(files, _read(target))
     if complaint is None:
         session = Session(wishes)
         try:
@@ -137,6 +152,16 @@ def run(options: argparse.Namespace) -> int:
         session.note_failure(error)
         raise
     return 0
+
+
+def _read(target: Target) -> list[tuple[str, str]]:
+    """Return what the run reads or writes besides its outputs."""
+    from gpuprof._trace.path import expand
+
+    found = [] if target.is_module else [("the program", target.name)]
+    with suppress(KeyError, ValueError, TraceError):  # which is said when the trace begins
+        found.append(("that of GPUPROF_TRACE_OUT", expand(os.environ["GPUPROF_TRACE_OUT"])))
+    return found
 
 
 def _depth(text: str) -> int:

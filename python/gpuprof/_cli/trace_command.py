@@ -97,6 +97,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_tool(options: argparse.Namespace) -> int:
+    from gpuprof._common import outputs
     from gpuprof._common import text as common_text
     from gpuprof._trace import files
     from gpuprof._trace import tools as trace_tools
@@ -114,6 +115,11 @@ def _run_tool(options: argparse.Namespace) -> int:
             return _validate(options)
         if options.tool == "diff":
             return _diff(options)
+        if options.output is not None:
+            wanted = outputs.Output("-o", options.output, options.output, outputs.TRACE)
+            if complaint := outputs.complaint([wanted]):
+                complain(complaint)
+                return USAGE
         if options.tool == "repair":
             repaired = trace_tools.repair(options.file, options.output)
             out = files.report_file(repaired.output)

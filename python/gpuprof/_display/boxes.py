@@ -61,7 +61,8 @@ def svg(boxes: Sequence[Box], title: str, unit: tuple[float, str]) -> str:
     if any(box.mark is not None for box in boxes):
         parts.append(_text(left + _PLOT, 20, "dashed: the baseline", "end", "11"))
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{wide}" height="{tall}" '
+        f'<svg data-generator="gpuprof" xmlns="http://www.w3.org/2000/svg" role="img" '
+        f'width="{wide}" height="{tall}" '
         f'viewBox="0 0 {wide} {tall}" {_FONT} aria-label="{html.escape(shown_text(title))}">\n'
         + "\n".join(parts)
         + "\n</svg>\n"

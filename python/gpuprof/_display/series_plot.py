@@ -111,7 +111,8 @@ def stacked(titles_and_plots: Sequence[str]) -> str:
     """Return one SVG document of plots that `svg` drew below each other."""
     tall = _HEIGHT * len(titles_and_plots)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{tall}" '
+        f'<svg data-generator="gpuprof" xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" '
+        f'height="{tall}" '
         f'viewBox="0 0 {_WIDTH} {tall}">{"".join(titles_and_plots)}</svg>'
     )
 

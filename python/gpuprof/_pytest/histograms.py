@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuprof._common.files import replace_file
+from gpuprof._common.outputs import SVG, may_replace
 from gpuprof._common.text import clean_text
 from gpuprof._common.units import unit_of
 from gpuprof._display import boxes
@@ -38,10 +39,10 @@ def write(prefix: Path, records: Sequence[Record], view: View) -> list[Path]:
 
 
 def _path(prefix: Path, group: str | None, taken: Sequence[Path]) -> Path:
-    """Return the file of a group; two groups never share one."""
+    """Return the file of a group; two groups never share one, nor one with somebody else."""
     ending = "" if group is None else f"-{_in_files(group)}"
     path, count = prefix.with_name(f"{prefix.name}{ending}.svg"), 1
-    while path in taken:
+    while path in taken or not may_replace(path, SVG):
         count += 1
         path = prefix.with_name(f"{prefix.name}{ending}-{count}.svg")
     return path

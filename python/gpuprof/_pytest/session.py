@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import stat
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpuprof._common import machine
+from gpuprof._common import machine, outputs
 from gpuprof._common.files import replace_file
 from gpuprof._pytest import histograms, json_file
 from gpuprof._pytest.json_file import Record
@@ -37,11 +36,14 @@ def check(settings: Settings) -> None:
                 "pip install 'gpuprof[bench]'"
             )
             raise pytest.UsageError(message)
-    # Refuse devices and FIFOs: the write replaces the path.
-    if settings.json is not None and _is_in_the_way(settings.json):
-        what = "a folder" if settings.json.is_dir() else "no regular file"
-        message = f"--gpu-benchmark-json is {str(settings.json)!r}, {what}; expected a file"
-        raise pytest.UsageError(message)
+    if settings.json is not None:
+        path = str(settings.json)
+        wanted = outputs.Output("--gpu-benchmark-json", path, path, outputs.SESSION)
+        if complaint := outputs.complaint([wanted]):
+            raise pytest.UsageError(complaint)
+        if settings.json.exists() and not settings.json.is_file():  # the write replaces the path
+            message = f"--gpu-benchmark-json is {path!r}, no regular file; expected a file"
+            raise pytest.UsageError(message)
     folders = {"json": settings.json and Path(os.path.realpath(settings.json)).parent}
     folders["histogram"] = settings.histogram and settings.histogram.parent
     folders["save"] = settings.storage / "baselines" / settings.save if settings.save else None
@@ -137,12 +139,6 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def _is_in_the_way(path: Path) -> bool:
-    with suppress(OSError):
-        return not stat.S_ISREG(path.stat().st_mode)
-    return False
-
-
 def _can_be_written(folder: Path) -> bool:
     """Return whether files can be made in a folder, which need not exist yet."""
     with suppress(OSError):
@@ -155,6 +151,7 @@ def _can_be_written(folder: Path) -> bool:
 def _write(path: Path, content: dict[str, Any]) -> None:
     """Write JSON all or nothing; a link is followed."""
     path = Path(output_path(str(path)))
+    outputs.refuse_foreign(path, outputs.SESSION)  # a test may have put a file there meanwhile
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, indent=2, allow_nan=False) + "\n"
     replace_file(path, text.encode("ascii"))

@@ -207,6 +207,7 @@ def document(title: str, facts: str, sections: Sequence[tuple[str, str]]) -> str
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta name="generator" content="gpuprof">
 <meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="referrer" content="no-referrer">

@@ -18,6 +18,8 @@ from typing import NamedTuple, TextIO
 
 import gpuprof._core as _core
 import gpuprof._startup  # noqa: F401 (what the environment asks for)
+from gpuprof._common.interrupts import held_back, wait
+from gpuprof._common.outputs import HTML, STATS, refuse_foreign
 from gpuprof._common.text import shown_text, write_text
 from gpuprof._run.function_scopes import FunctionScopes, is_supported
 from gpuprof._run.torch_scopes import TorchScopes
@@ -46,12 +48,8 @@ class Wishes(NamedTuple):
         """Return why one of the paths cannot be written to, while there is no program to lose."""
         for option, path in (("-o", self.trace), ("--stats", self.stats), ("--html", self.html)):
             folder = Path(path).parent if path else None
-            if path and Path(path).is_dir():
-                return f"{option}: expected a file, got the folder {path}"
             if folder and not (folder.is_dir() and os.access(folder, os.W_OK)):
                 return f"{option}: cannot write into {folder}: make that folder first"
-        if self.stats and self.stats.endswith(".gz"):  # what reads them reads plain files
-            return f"--stats: expected a file that is not compressed, got {self.stats}: omit .gz"
         return None
 
 
@@ -69,6 +67,7 @@ class Session:
         self._process = os.getpid()
         self._begin_s = time.monotonic()
         self._failure: BaseException | None = None
+        self._has_reported = self._is_over = False
         self._trace: TraceWriter | None = None
         self._torch = TorchScopes(wishes.depth) if wishes.depth else None
         self._functions = FunctionScopes(wishes.patterns) if wishes.patterns else None
@@ -84,6 +83,7 @@ class Session:
                 )
             self._trace = TraceWriter(self._wishes.trace, collect=True)
             self._trace.start()
+        atexit.register(self._finish_after_interrupt)
         atexit.register(self.finish)  # after the trace's own, so it runs before that
         os.register_at_fork(after_in_child=self._stop_in_child)
         if self._torch is not None:
@@ -100,16 +100,35 @@ class Session:
             self._functions.stop()
 
     def finish(self) -> None:
-        """Close the trace and report. Nothing in here changes how the program ends."""
+        """Close the trace and report. Nothing in here but Ctrl-C changes how the program ends.
+
+        A Ctrl-C ends what waits for the GPU, and the process once the files are there.
+        """
         if self._process != os.getpid():
+            return
+        try:
+            with held_back():
+                self._report_once()
+        except KeyboardInterrupt as error:
+            self._failure = error
+        if type(self._failure) is KeyboardInterrupt:  # one of its subclasses is any exception
+            _core._exit_by_interrupt()
+        self._is_over = True
+
+    def _finish_after_interrupt(self) -> None:
+        """Finish if a Ctrl-C has ended `finish` where nothing could be held back."""
+        if self._process == os.getpid() and not self._is_over:
+            self._failure = KeyboardInterrupt()
+            self.finish()
+
+    def _report_once(self) -> None:
+        if self._has_reported:
             return
         try:
             self._finish()
         except Exception as error:  # a traceback here would look like the program's own
             _say(sys.__stderr__, f"gpuprof: no report: {type(error).__name__}: {error}")
-        finally:
-            if isinstance(self._failure, KeyboardInterrupt):
-                _end_by_interrupt()
+        self._has_reported = True
 
     def _finish(self) -> None:
         seconds = time.monotonic() - self._begin_s
@@ -134,7 +153,7 @@ class Session:
 
     def _collect(self, out: TextIO | None) -> Stats:
         """Wait for the GPU, close the trace and return the statistics."""
-        if self._failure is not None and not gpu_gets_done():
+        if self._failure is not None and not wait(gpu_gets_done):
             _say(out, f"gpuprof: the GPU was not done {_PATIENCE_S:.0f} s after the program failed")
             if self._trace is not None:  # to close it would wait for the GPU
                 self._trace.flush()
@@ -145,7 +164,7 @@ class Session:
         if self._trace is not None:
             self._trace.close()
         try:
-            return timing.stats()
+            return wait(timing.stats) or timing.stats(wait=False)
         except GpuprofError as error:  # a driver that is gone: what was read before it is good
             _say(out, f"gpuprof: some times could not be read: {error}")
             return timing.stats(wait=False)
@@ -156,6 +175,7 @@ class Session:
         if path is None:
             return
         try:
+            refuse_foreign(path, STATS)  # the program may have put a file there meanwhile
             write_whole(path, text() + "\n")
         except OSError as error:
             _say(out, f"gpuprof: cannot write {what} to {path}: {error.strerror or error}")
@@ -168,6 +188,7 @@ class Session:
         try:
             from gpuprof._report.html import write_report
 
+            refuse_foreign(self._wishes.html, HTML)
             title = f"gpuprof run {self._wishes.program}"
             write_report(self._wishes.html, stats=found, title=title)
         except Exception as error:
@@ -175,16 +196,6 @@ class Session:
             _say(out, f"gpuprof: cannot write the report {self._wishes.html}: {text}")
         else:
             _say(out, f"gpuprof: the report is {self._wishes.html}")
-
-
-def _end_by_interrupt() -> None:
-    """Have the interpreter end the process by SIGINT, as it does after a Ctrl-C.
-
-    It forgets that wish whenever it runs code from a text, as the import of a dataclass does, and
-    takes it from such code too.
-    """
-    with contextlib.suppress(KeyboardInterrupt):
-        exec("raise KeyboardInterrupt")
 
 
 def gpu_gets_done() -> bool:

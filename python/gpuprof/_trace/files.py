@@ -12,7 +12,6 @@ import errno
 import gzip
 import importlib
 import os
-import re
 import stat
 import sys
 import zlib
@@ -22,11 +21,11 @@ from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
 from gpuprof._common.files import replacing
+from gpuprof._common.outputs import STANDARD, descriptor_of
 from gpuprof.errors import TraceError
 
 PIECE = 1 << 16
 _BUFFER = 1 << 20
-STANDARD = "-"
 STANDARD_INPUT = "standard input"
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_WBITS = 31
@@ -35,10 +34,6 @@ MAX_RATIO = 200
 RATIO_COUNTS_FROM = 64 << 20
 LONG_WORK = 64 << 20
 
-# A name of one of our own descriptors.
-_DESCRIPTOR = re.compile(
-    r"/dev/(?:std(?P<name>out|err)|fd/(?P<dev>\d+))|/proc/self/fd/(?P<proc>\d+)"
-)
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
     (stat.S_ISFIFO, "a FIFO"),
@@ -258,7 +253,7 @@ def text_or_file(text: str, path: str | os.PathLike[str] | None) -> str | None:
 
 
 def _opened(path: Path) -> contextlib.AbstractContextManager[BinaryIO]:
-    descriptor = _descriptor(path)
+    descriptor = descriptor_of(path)
     if descriptor is not None:
         return os.fdopen(os.dup(descriptor), "wb", buffering=_BUFFER)
     real = Path(os.path.realpath(path))
@@ -272,16 +267,4 @@ def _opened(path: Path) -> contextlib.AbstractContextManager[BinaryIO]:
 
 def report_file(output: str) -> TextIO:
     """Return where to say what was done: standard output, unless the trace went there."""
-    return sys.stderr if _descriptor(Path(output)) == 1 else sys.stdout
-
-
-def _descriptor(path: Path) -> int | None:
-    """Return which of our own descriptors a path names; None for a file."""
-    if str(path) == STANDARD:
-        return 1
-    found = _DESCRIPTOR.fullmatch(str(path))
-    if found is None:
-        return None
-    if found["name"]:
-        return 1 if found["name"] == "out" else 2
-    return int(found["dev"] or found["proc"])
+    return sys.stderr if descriptor_of(output) == 1 else sys.stdout

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
+from gpuprof._common.checks import level_outside
+from gpuprof._common.interrupts import held_back
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry, settings
 from gpuprof._trace.checks import checked_path
@@ -178,6 +180,10 @@ class FlightRecorder(TraceWriter):
         if path is None:
             made: bytes | None = _core._trace_dump(number, reason, -1, b"")["path"]
             return None if made is None else os.fsdecode(made)
+        with held_back():  # else a part of a file would stay
+            return self._dump_to(number, reason, path)
+
+    def _dump_to(self, number: int, reason: str, path: str) -> str | None:
         try:
             descriptor, path = trace_path.claim(path)
         except OSError as error:
@@ -200,7 +206,8 @@ class FlightRecorder(TraceWriter):
         return path
 
     def _warn_of(self, what: str) -> None:
-        warnings.warn(f"gpuprof: the flight recorder: {what}", RuntimeWarning, stacklevel=4)
+        message = f"gpuprof: the flight recorder: {what}"
+        warnings.warn(message, RuntimeWarning, stacklevel=level_outside())
 
     def flush(self) -> None:
         """Wait until all that was given so far is in the ring."""

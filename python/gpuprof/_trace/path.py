@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from gpuprof._common.outputs import TRACE, refuse_foreign
 from gpuprof.errors import TraceError
 
 _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -151,6 +152,7 @@ def claim(path: str) -> tuple[int, str]:
     for count in range(_MOST_TRIES):
         wanted = path if count == 0 else _insert(path, _process_mark(count))
         _check_kind(wanted)
+        refuse_foreign(wanted, TRACE)
         descriptor = _open_part(f"{wanted}.part")
         if descriptor is not None:
             return descriptor, wanted
@@ -276,6 +278,7 @@ def complete(descriptor: int, path: str) -> None:
     somebody has put another file in its place.
     """
     part = f"{path}.part"
+    refuse_foreign(path, TRACE)  # the program may have put a file there meanwhile
     if not path.endswith(".gz"):
         _move(descriptor, part, path)
         return

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import Protocol
 
 import gpuprof._core as _core
+from gpuprof._common.interrupts import held_back
 
 
 class OpenTrace(Protocol):
@@ -67,7 +68,8 @@ def collecting() -> list[OpenTrace]:
 def close_at_exit() -> None:
     """Have what is open then closed when the interpreter exits."""
     atexit.unregister(_close_at_exit)
-    atexit.register(_close_at_exit)
+    for _ in range(2):  # a Ctrl-C can end the first call before it has begun
+        atexit.register(_close_at_exit)
 
 
 def _close_at_exit() -> None:
@@ -77,7 +79,10 @@ def _close_at_exit() -> None:
 
 
 def _close_all() -> None:
-    with ExitStack() as each:  # one that fails, as by a warning made an error, is not the last
+    with (
+        held_back(),
+        ExitStack() as each,
+    ):  # one that fails, as by a warning made an error, is not the last
         for writer in list(_writers.values()):
             each.callback(writer.close)
 

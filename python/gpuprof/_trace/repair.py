@@ -76,9 +76,9 @@ class Repair:
 
     def _begin(self, reader: EventReader, first: Event) -> None:
         """Begin the object, with what gpuprof's array form says of its clock in its first event."""
-        self._write(b"{")
-        self._write_members(reader, is_last=False)
         keys = {header.key for header in reader.headers}
+        self._write(b"{" if "repairedBy" in keys else b'{"repairedBy":"gpuprof",')
+        self._write_members(reader, is_last=False)
         args = first.get("args") if isinstance(first, dict) else None
         if (
             first

@@ -12,8 +12,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal
 
+from gpuprof._common.outputs import STANDARD, TRACE, refuse_foreign
 from gpuprof._trace.batch import End
-from gpuprof._trace.files import STANDARD, Damage, pieces, shown, writing
+from gpuprof._trace.files import Damage, pieces, shown, writing
 from gpuprof._trace.json_scanner import ReadError
 from gpuprof._trace.merge import Merge, Scan
 from gpuprof._trace.repair import Repair
@@ -139,6 +140,7 @@ def repair(
         raise ValueError(message)
     target = repaired_path(file) if output is None else Path(output)
     _refuse_same(file, target)
+    refuse_foreign(target, TRACE)
     with writing(target) as out:
         found = Repair(out.write)
         with reading(file, damage) as contents:
@@ -171,6 +173,7 @@ def merge(
     """
     files, target = [Path(path) for path in paths], Path(output)
     scans = []
+    refuse_foreign(target, TRACE)
     for file in list(files):
         _refuse_same(file, target)
         try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
 import gpuprof._core as _core
+from gpuprof._common.interrupts import held_back
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry, settings
 from gpuprof._trace.checks import checked_args, checked_buffer, checked_path
@@ -141,7 +142,7 @@ class TraceWindows(AsyncBlock):
         self._buffer_mib = checked_buffer(buffer_mib)
         self._process = os.getpid()
         self._home = self._process
-        self._lock = threading.Lock()
+        self._changing: dict[str, int] = {}
         self._is_open = False
         self._closed = False
         self._step = 0
@@ -161,7 +162,7 @@ class TraceWindows(AsyncBlock):
         TraceError
             No thread can be started to write it, or the working directory is gone.
         """
-        with self._alone("start()"):
+        with held_back(), self._alone("start()"):
             if self._is_open:
                 message = f"the windows of {self._pattern} have begun already; close them first"
                 raise InvalidStateError(message)
@@ -189,24 +190,29 @@ class TraceWindows(AsyncBlock):
                 )
                 raise InvalidStateError(message)
             before = self.phase_of(self._step)
-            self._step += 1
-            after = self.phase_of(self._step)
+            after = self.phase_of(self._step + 1)
             if before == after and not (
-                after == "active" and self._schedule.begins_cycle(self._step)
+                after == "active" and self._schedule.begins_cycle(self._step + 1)
             ):
+                self._step += 1
                 return
             self._change_to(after)
 
     def _change_to(self, phase: str) -> None:
-        old, self._recording = self._recording, None
-        try:
-            # The next one begins first, so that nothing between them is lost.
-            self._recording = self._recorder_of(phase)
-        except TraceError as error:  # no thread can start now: the program goes on
-            warnings.warn(f"gpuprof: a window is left out: {error}", RuntimeWarning, stacklevel=4)
-        if old is not None:
-            old.end()
-            old.close()
+        with held_back():  # a Ctrl-C is raised once the file is there
+            self._step += 1
+            old, self._recording = self._recording, None
+            try:
+                # The next one begins first, so that nothing between them is lost.
+                self._recording = self._recorder_of(phase)
+            except TraceError as error:  # no thread can start now: the program goes on
+                warnings.warn(
+                    f"gpuprof: a window is left out: {error}", RuntimeWarning, stacklevel=4
+                )
+            finally:
+                if old is not None:
+                    old.end()
+                    old.close()
 
     def _recorder_of(self, phase: str) -> Window | WarmUp | None:
         if phase == "warm":
@@ -230,19 +236,21 @@ class TraceWindows(AsyncBlock):
     def _alone(self, call: str) -> Any:
         if self._process != os.getpid():  # the parent's threads are not here
             self._process = os.getpid()
-            self._lock = threading.Lock()
-        if not self._lock.acquire(blocking=False):
+            self._changing = {}
+        # No lock: a Ctrl-C could leave it held. This thread's own mark does not stop it.
+        own = threading.get_ident()
+        if self._changing.setdefault("thread", own) != own:
             message = f"{call}: another thread is changing the windows of {self._pattern}"
             raise InvalidStateError(message)
         try:
             yield
         finally:
-            self._lock.release()
+            self._changing.pop("thread", None)
 
     def close(self) -> None:
         """End the last step, and write its window if it was an active one; idempotent."""
         self._say_unused.detach()
-        with self._alone("close()"):
+        with held_back(), self._alone("close()"):
             was_open, self._is_open, self._closed = self._is_open, False, True
             recording, self._recording = self._recording, None
             if was_open and recording is not None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from weakref import finalize
 
 import gpuprof._core as _core
+from gpuprof._common.checks import level_outside
+from gpuprof._common.interrupts import held_back, wait
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry
 from gpuprof._trace.checks import (
@@ -138,9 +140,10 @@ class TraceWriter(AsyncBlock, _core._TraceEvents):
         path = self._expanded()
         self._uses[path] = use = self._uses.get(path, 0) + 1
         self._last_state = None
-        self._begin(self._path_of_use(path, use))
-        self._open = True
-        self._closed = False
+        with held_back():  # else an empty file would be left, or one that nobody closes
+            self._begin(self._path_of_use(path, use))
+            self._open = True
+            self._closed = False
         return self
 
     def _expanded(self) -> str:
@@ -196,8 +199,7 @@ class TraceWriter(AsyncBlock, _core._TraceEvents):
         self._number = 0
         self._last_state = {**_core._trace_state(0), "error": why}
         _warn(
-            f"gpuprof: cannot write the trace {self._path}: {why}; the program goes on without it",
-            stacklevel=5,
+            f"gpuprof: cannot write the trace {self._path}: {why}; the program goes on without it"
         )
 
     def reopen_in_child(self) -> None:
@@ -332,24 +334,27 @@ class TraceWriter(AsyncBlock, _core._TraceEvents):
         """Write what is left and make `path`; idempotent, never raises for the file's sake.
 
         A collecting trace first waits for the GPU time of the scopes that were left, so that they
-        are in it.
+        are in it. A Ctrl-C ends that wait, and is raised once the file is there.
         """
         self._say_unused.detach()
-        was_open, self._open, self._closed = self._open, False, True
-        if not was_open:
-            return
         is_own = self._process == os.getpid()  # else a forked child that wrote nothing
-        try:
-            if is_own and self._collect:
-                registry.name_threads()
-                _flush_scopes()
-        finally:
-            registry.forget(self)
-            if is_own and self._number != 0:
-                try:
-                    self._finish()
-                finally:
-                    self._release()
+        with held_back():
+            try:
+                if is_own and self._collect and self._open:
+                    registry.name_threads()
+                    wait(_flush_scopes)
+            finally:
+                was_open, self._open, self._closed = self._open, False, True
+                if was_open:
+                    self._put_away(is_own)
+
+    def _put_away(self, is_own: bool) -> None:
+        registry.forget(self)
+        if is_own and self._number != 0:
+            try:
+                self._finish()
+            finally:
+                self._release()
 
     def _finish(self) -> None:
         number, self._number = self._number, 0
@@ -377,8 +382,7 @@ class TraceWriter(AsyncBlock, _core._TraceEvents):
             state["error"] = error.strerror or str(error)
             _warn(
                 f"gpuprof: cannot write the trace {self._path}: {state['error']}; "
-                f"what there is stays in {self._path}.part",
-                stacklevel=5,
+                f"what there is stays in {self._path}.part"
             )
 
     def __enter__(self) -> Self:
@@ -437,8 +441,8 @@ class TraceWriter(AsyncBlock, _core._TraceEvents):
         raise TypeError(message)
 
 
-def _warn(message: str, stacklevel: int = 4) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=stacklevel)
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=level_outside())
 
 
 def warn_of_unused(path: str, process: int) -> None:

@@ -20,7 +20,7 @@ from gpuprof._distributed.gather import gather_stats
 from gpuprof._distributed.trace import RankTrace
 from gpuprof._distributed.trace import trace as rank_trace
 from gpuprof._distributed.world import distributed
-from gpuprof._frameworks import loaded
+from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._run import batches
 from gpuprof._run.session import gpu_gets_done
 from gpuprof._run.torch_scopes import Parts, in_whole_program
@@ -186,8 +186,8 @@ class TrainingLoop:
             error = sys.exc_info()[1]
             self.leave("forward", None if error is handled else error)
 
-        self._undo.append(model.register_forward_pre_hook(before, prepend=True).remove)
-        self._undo.append(model.register_forward_hook(after, always_call=True).remove)
+        hooks = torch_hooks.Hook(before), torch_hooks.Hook(after)
+        self._undo.append(torch_hooks.add(model, *hooks))
 
     def enter(self, *names: str) -> None:
         """Open scopes, each inside of the one before; those that are open stay as they are."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._common.checks import shortened, whole
-from gpuprof._frameworks import loaded
+from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._timing import scope as timing
 from gpuprof._watch.hooks import After, Before, CompiledCall, Core
 from gpuprof._watch.tree import ModuleRow, ModuleTimes, Pass, PassTimes, Spot, Waiting
@@ -114,13 +114,11 @@ def _attach(core: Core, model: Any, depth: int) -> None:
 def _hook(core: Core, module: Any, spots: list[Spot]) -> None:
     before = module.__dict__.get("_compiled_call_impl")
     if before is None and not isinstance(module, loaded.torch().jit.ScriptModule):
-        first = module.register_forward_pre_hook(Before(core, spots), prepend=True)
-        last = module.register_forward_hook(After(core, spots), always_call=True)
-        core.undo += [first.remove, last.remove]
+        core.undo.append(torch_hooks.add(module, Before(core, spots), After(core, spots)))
         return
     around = CompiledCall(core, spots, before)
     module.__dict__["_compiled_call_impl"] = around
-    core.undo.append(around.remove_from(weakref.ref(module)))
+    core.undo.append(around.remove_from(weakref.ref(module), type(module)))
 
 
 class ModuleWatch:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gpuprof._core as _core
-from gpuprof._frameworks import loaded
+from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._graphs.types import CaptureStatus
 from gpuprof._watch.tree import Around, Pass, Spot, Sums, Waiting
 
@@ -350,24 +350,13 @@ class _Passive:
         return False
 
 
-def _no_hook(*_arguments: Any) -> None:
-    """Stand in for a hook of a watch in a copy of the model."""
-
-
-def _make_no_hook() -> Callable[..., None]:
-    return _no_hook
-
-
-class _Hook:
+class _Hook(torch_hooks.Hook):
     """A hook of a module. A copy of the module, and one from a pickle, is not watched."""
 
     def __init__(self, core: Core, spots: list[Spot]) -> None:
         self.core = core
         self.spots = spots
         self.is_compiling = core.is_compiling
-
-    def __reduce__(self) -> Any:
-        return _make_no_hook, ()
 
 
 class Before(_Hook):
@@ -405,6 +394,9 @@ class CompiledCall(_Hook):
         super().__init__(core, spots)
         self.before = before  # None for a ScriptModule
 
+    def __reduce__(self) -> Any:
+        return type(None), ()  # a copy is not compiled
+
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         module = self.spots[0].module()
         call = module._call_impl if self.before is None else self.before
@@ -421,11 +413,13 @@ class CompiledCall(_Hook):
                 core.leave(self.spots, module, result, sys.exc_info())
         return result
 
-    def remove_from(self, module: weakref.ref[Any]) -> Callable[[], None]:
-        """Return what takes it out of the module again; it holds neither of them."""
+    def remove_from(self, module: weakref.ref[Any], kind: type) -> Callable[[], None]:
+        """Return what takes it out of the module of a class again; it holds neither of them."""
         itself = weakref.ref(self)
+        give_back = torch_hooks.leave_out(kind)
 
         def remove() -> None:
+            give_back()
             found, here = module(), itself()
             if found is None or found.__dict__.get("_compiled_call_impl") is not here:
                 return  # another watch stands around this one, and will pass over it

@@ -1,0 +1,149 @@
+"""Files that a user names for gpuprof to write: nothing but earlier ones of their kind is replaced.
+
+The commands ask for a `complaint` before they start. What is written much later looks once more.
+Devices, pipes and descriptors such as ``/dev/stdout`` take bytes as they come: nothing is replaced.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import zlib
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from gpuprof._common.files import open_regular
+
+STANDARD = "-"
+_FIRST_BYTES = 4096
+_GZIP_MAGIC, _GZIP_WBITS = b"\x1f\x8b", 31
+# A name of one of our own descriptors.
+_DESCRIPTOR = re.compile(
+    r"/dev/(?:std(?P<name>out|err)|fd/(?P<dev>\d+))|/proc/self/fd/(?P<proc>\d+)"
+)
+_SUFFIX = re.compile(r"\.[A-Za-z][A-Za-z0-9_-]*$")  # a number, or a pattern such as %h, is none
+
+
+class Kind(NamedTuple):
+    """A kind of file: what it is called, how its names may end, and how gpuprof begins it."""
+
+    what: str
+    suffixes: tuple[str, ...]
+    begins: re.Pattern[bytes]
+
+
+TRACE = Kind(
+    "a trace",
+    (".json", ".json.gz", ".gz"),
+    re.compile(
+        rb'\{"displayTimeUnit":"ns","(baseTimeNanoseconds|mergedFrom)"|\{"repairedBy":"gpuprof"|'
+        rb'\[\{"ph":"M","name":"gpuprof"'
+    ),
+)
+STATS = Kind("statistics", (".json",), re.compile(rb'\{\s*"format": "gpuprof-stats"'))
+SESSION = Kind("results", (".json",), re.compile(rb'\{\s*"format": "gpuprof-pytest"'))
+HTML = Kind(
+    "a report",
+    (".html", ".htm"),
+    re.compile(rb'<!DOCTYPE html>\s.*?<meta name="generator" content="gpuprof">', re.DOTALL),
+)
+SVG = Kind("a plot", (".svg",), re.compile(rb'<svg data-generator="gpuprof"'))
+
+
+class Output(NamedTuple):
+    """A file that an option names: as it was given, and where it is once patterns are replaced."""
+
+    option: str
+    given: str
+    path: str
+    kind: Kind
+
+
+def descriptor_of(path: str | Path) -> int | None:
+    """Return which of our own descriptors a path names; None for a file."""
+    if str(path) == STANDARD:
+        return 1
+    found = _DESCRIPTOR.fullmatch(str(path))
+    if found is None:
+        return None
+    if found["name"]:
+        return 1 if found["name"] == "out" else 2
+    return int(found["dev"] or found["proc"])
+
+
+def complaint(outputs: Sequence[Output], inputs: Iterable[tuple[str, str]] = ()) -> str | None:
+    """Return why one of the outputs cannot be written, or would replace what is not gpuprof's.
+
+    `inputs` are files that are read, with what they are.
+    """
+    taken: dict[object, str] = {}
+    for what, path in inputs:
+        taken |= dict.fromkeys(_identities(path), what)
+    for option, given, path, kind in outputs:
+        if _takes_bytes(path):
+            continue
+        if Path(path).is_dir():
+            return f"{option}: expected a file, got the folder {path}"
+        if same := [taken[each] for each in _identities(path) if each in taken]:
+            return f"{option}: {given} is also {same[0]}: name another file"
+        suffix = _SUFFIX.search(given)
+        if suffix and not given.lower().endswith(kind.suffixes):
+            expected = " or ".join(kind.suffixes)
+            return f"{option}: expected a name that ends in {expected} for {kind.what}, got {given}"
+        try:
+            refuse_foreign(path, kind)
+        except OSError as error:
+            return f"{option}: {path} {error.strerror}"
+        taken |= dict.fromkeys(_identities(path), f"that of {option}")
+    return None
+
+
+def refuse_foreign(path: str | Path, kind: Kind) -> None:
+    """Raise FileExistsError if a file is there that has content and is no `kind` of gpuprof."""
+    if _takes_bytes(path):
+        return
+    try:
+        with os.fdopen(open_regular(Path(os.path.realpath(path))), "rb") as file:
+            first = file.read(_FIRST_BYTES)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        reason = f"is there and cannot be read: {error.strerror}: remove it, or name another file"
+        raise FileExistsError(errno.EEXIST, reason, str(path)) from error
+    if first.startswith(_GZIP_MAGIC):
+        with suppress(zlib.error):
+            first = zlib.decompressobj(_GZIP_WBITS).decompress(first, _FIRST_BYTES)
+    if first and not kind.begins.match(first):
+        reason = f"is there and is not {kind.what} of gpuprof: remove it, or name another file"
+        raise FileExistsError(errno.EEXIST, reason, str(path))
+
+
+def may_replace(path: str | Path, kind: Kind) -> bool:
+    """Whether `refuse_foreign` has nothing against it."""
+    try:
+        refuse_foreign(path, kind)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _takes_bytes(path: str | Path) -> bool:
+    if descriptor_of(path) is not None:
+        return True
+    with suppress(OSError):
+        mode = os.stat(path).st_mode  # noqa: PTH116 (a str, as all here)
+        return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    return False
+
+
+def _identities(path: str) -> list[object]:
+    """Return what another name of the same file has in common: its real path, and its inode."""
+    found: list[object] = [os.path.realpath(path)]
+    with suppress(OSError):
+        status = os.stat(path)  # noqa: PTH116
+        found.append((status.st_dev, status.st_ino))
+    return found
