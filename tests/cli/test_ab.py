@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import ctypes
 import json
 import os
 import shlex
@@ -257,7 +258,38 @@ def test_what_a_run_leaves_behind_is_ended_before_the_next(call: Ab, tmp_path: P
     assert gone(int((tmp_path / "pid").read_text()))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_has_left_the_process_group_is_ended_too(call: Ab, tmp_path: Path) -> None:
+    nested = f"echo $$ > {tmp_path}/pid; setsid sh -c 'echo $$ > {tmp_path}/inner; sleep 60' & wait"
+    mine = subprocess.Popen(["sleep", "60"])
+    left = f'setsid sh -c "{nested}" & while ! test -s {tmp_path}/inner; do sleep 0.01; done'
+    code, _, err = call(left.replace("$$", "\\$\\$"), "true", "--shell", "--runs", 1, "--warmup", 0)
+    assert (code, err) == (3, "")
+    assert gone(int((tmp_path / "pid").read_text()))
+    assert gone(int((tmp_path / "inner").read_text()))
+    assert mine.poll() is None  # a child from before is not
+    mine.kill()
+    mine.wait()
+
+
+def test_a_run_dies_with_gpuprof(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gpuprof", "ab", "sh -c 'echo $$ > pid; exec sleep 60'", "true"],
+        env=environment(None),
+        stderr=subprocess.DEVNULL,
+    )
+    until = time.monotonic() + 60
+    while not _has_text(tmp_path / "pid") and time.monotonic() < until:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert gone(int((tmp_path / "pid").read_text()))
+
+
+def _has_text(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT])
 def test_a_signal_ends_the_run_and_reports_what_there_is(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -272,7 +304,7 @@ def test_a_signal_ends_the_run_and_reports_what_there_is(
         env=environment(None),
     )
     until = time.monotonic() + 60
-    while not (tmp_path / "pid").exists() and time.monotonic() < until:
+    while not _has_text(tmp_path / "pid") and time.monotonic() < until:
         time.sleep(0.01)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
@@ -282,10 +314,14 @@ def test_a_signal_ends_the_run_and_reports_what_there_is(
     assert gone(int((tmp_path / "pid").read_text()))
 
 
-def test_handlers_are_put_back(call: Ab) -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+def test_handlers_and_who_adopts_orphans_are_put_back(call: Ab) -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    before = [signal.getsignal(number) for number in numbers]
     call("true", "true", "--runs", 1, "--warmup", 0)
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [signal.getsignal(number) for number in numbers] == before
+    is_subreaper = ctypes.c_int(1)
+    assert ctypes.CDLL(None).prctl(37, ctypes.byref(is_subreaper), 0, 0, 0) == 0
+    assert not is_subreaper.value
 
 
 def test_without_pidfd_runs_are_waited_for_all_the_same(

@@ -2,11 +2,14 @@
 
 What it writes goes to files, so that no pipe can fill up; their ends are shown if it fails. The
 group is ended when the command has ended, when its time is up, or when gpuprof is told to stop: a
-process that is left behind would disturb the next run.
+process that is left behind would disturb the next run. One that has left the group, as daemons do,
+becomes a child of gpuprof when its parent ends, and is killed then. The command itself dies with
+gpuprof, however that ends, unless it gains privileges.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import shlex
@@ -26,11 +29,13 @@ if TYPE_CHECKING:
 
 PLACEHOLDER = "{out}"
 VARIABLE = "GPUPROF_AB_OUT"
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_SET_PDEATHSIG, _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 1, 36, 37  # of prctl
 _GRACE_S = 2.0  # that a process has to end after a signal, before it gets the next one
 _POLL_S = 0.002
 _TAIL_BYTES = 16 << 10
 _TAIL_LINES = 20
+_libc = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
@@ -75,9 +80,9 @@ class Ended:
 
 
 class Stop:
-    """Notices SIGINT, SIGTERM and SIGHUP, and wakes up whoever waits for a run.
+    """Notices SIGINT, SIGTERM, SIGHUP and SIGQUIT, and wakes up whoever waits for a run.
 
-    No exception interrupts the start of a process: it would be left behind. Handlers are those of
+    It also has the kernel hand orphans of the runs to this process. No exception interrupts the start of a process: it would be left behind. Handlers are those of
     the main thread; in another one, nothing is noticed.
     """
 
@@ -93,9 +98,13 @@ class Stop:
                 old = signal.getsignal(number)
                 if old is not signal.SIG_IGN and old is not None:  # nohup: hanging up is ignored
                     self._old[number] = signal.signal(number, self._note)
+        self._adopted = ctypes.c_int(1)
+        _prctl(_GET_CHILD_SUBREAPER, ctypes.addressof(self._adopted))
+        _prctl(_SET_CHILD_SUBREAPER, 1)
         return self
 
     def __exit__(self, *_: object) -> None:
+        _prctl(_SET_CHILD_SUBREAPER, self._adopted.value)
         for number, old in self._old.items():
             signal.signal(number, old)
         os.close(self.descriptor)
@@ -115,6 +124,13 @@ class Stop:
 def run_once(command: Command, out: str, timeout_s: float | None, stop: Stop) -> Ended:
     """Run a command, and return how it ended. OSError: it cannot be started."""
     environment = {**os.environ, VARIABLE: out, **command.environment}
+    others, parent = _children(), os.getpid()
+
+    def die_with_parent() -> None:
+        _prctl(_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before that
+            os._exit(1)
+
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         began = monotonic()
         process = subprocess.Popen(
@@ -125,6 +141,7 @@ def run_once(command: Command, out: str, timeout_s: float | None, stop: Stop) ->
             stdout=output,
             stderr=errors,
             start_new_session=True,
+            preexec_fn=die_with_parent,  # noqa: PLW1509 (it imports nothing and takes no lock)
         )
         waiter = _Waiter(process, stop)
         try:
@@ -134,6 +151,7 @@ def run_once(command: Command, out: str, timeout_s: float | None, stop: Stop) ->
                 waiter.end()
         finally:
             status = waiter.reap()
+            _end_orphans(others)
         stopped = bool(stop.signals)
         failed = status != 0 or not over
         tails = (_tail(errors), _tail(output)) if failed else ("", "")
@@ -197,6 +215,32 @@ class _Waiter:
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
+
+
+def _prctl(option: int, value: int) -> None:
+    _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0)  # a kernel without it refuses
+
+
+def _children() -> set[int]:
+    """Return the children of this process."""
+    found, own = set(), str(os.getpid())
+    for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
+        with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+            # After the name, which may hold anything: the state, and the parent.
+            if file.read().rpartition(b")")[2].split()[1] == own.encode():
+                found.add(int(name))
+    return found
+
+
+def _end_orphans(others: set[int]) -> None:
+    """Kill the children besides `others`, which this process has adopted, and theirs in turn."""
+    until = monotonic() + _GRACE_S
+    while (left := _children() - others) and monotonic() < until:
+        for pid in left:
+            with suppress(ProcessLookupError, PermissionError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, os.WNOHANG)
+        sleep(_POLL_S)
 
 
 def _tail(file: IO[bytes]) -> str:
