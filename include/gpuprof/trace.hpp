@@ -2,8 +2,10 @@
 /// Traces: what the program did, when, as a file that Perfetto opens.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -106,7 +108,8 @@ class TraceWriter {
   /// Waits until all that was given so far is in `PATH.part`.
   void flush();
   /// Waits for the GPU time of the scopes that were left, writes the rest and makes `PATH`, which
-  /// replaces a file there. Idempotent. Failures are in state(), and a warning.
+  /// replaces a file there. Idempotent; a second thread waits for the first. Failures are in
+  /// state(), and a warning. No other call may come after the destructor has begun.
   void close() noexcept;
 
   /// Where the trace is once it is closed. Another open trace's path gets the process's number
@@ -119,7 +122,7 @@ class TraceWriter {
   void note(const Given& given);
   void flow(int kind, std::uint64_t id, std::string_view name, unsigned tid);
   [[nodiscard]] bool is_open() const noexcept;
-  void finish();
+  void complete_file();
 
   std::string path_;
   std::string part_;
@@ -127,7 +130,9 @@ class TraceWriter {
   std::uint32_t number_ = 0;
   std::uint32_t generation_ = 0;  // of the process that opened it
   bool collects_ = true;
-  TraceState last_;
+  std::atomic<bool> open_{true};
+  mutable std::mutex closing_;  // held over no code of yours; guards what follows
+  TraceState last_;             // once it is closed
 };
 
 /// Gives the calling thread's track its name.

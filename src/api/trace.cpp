@@ -88,6 +88,11 @@ constexpr const char* kRankVariables[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_R
 constexpr const char* kSizeVariables[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
                                           "SLURM_NTASKS"};
 
+TraceState public_state(const trace::State& state) {
+  return {state.open, state.failed ? state.error : "", state.events, state.dropped, state.unplaced,
+          state.bytes};
+}
+
 bool ends_with(const std::string& text, std::string_view end) {
   return text.size() >= end.size() &&
          text.compare(text.size() - end.size(), std::string::npos, end) == 0;
@@ -184,7 +189,7 @@ TraceWriter::~TraceWriter() { close(); }
 std::int64_t TraceWriter::now_ns() noexcept { return driver::host_now(); }
 
 bool TraceWriter::is_open() const noexcept {
-  return number_ != 0 && generation_ == driver::fork_generation();
+  return open_.load(std::memory_order_acquire) && generation_ == driver::fork_generation();
 }
 
 void TraceWriter::note(const Given& given) {
@@ -262,11 +267,9 @@ void TraceWriter::flush() {
   api::emit_pending_warnings();
 }
 
-void TraceWriter::finish() {
-  if (collects_) gpuprof::flush();
-  const trace::State state = trace::close(std::exchange(number_, 0));
-  last_ = {false,      state.failed ? state.error : "", state.events, state.dropped, state.unplaced,
-           state.bytes};
+void TraceWriter::complete_file() {
+  const trace::State state = trace::close(number_);
+  last_ = public_state(state);
   if (state.dropped != 0) {
     driver::warn("gpuprof: the trace " + path_ + " lacks " + std::to_string(state.dropped) +
                  " events, for which there was no room: give it more with buffer_mib");
@@ -281,19 +284,27 @@ void TraceWriter::finish() {
 void TraceWriter::close() noexcept {
   if (!is_open()) return;
   try {
-    finish();
-  } catch (const std::exception& error) {
-    driver::warn(std::string("gpuprof: a trace was not completed: ") + error.what());
+    if (collects_) gpuprof::flush();  // before the lock: it may call a handler of warnings
+  } catch (const std::exception&) {   // out of memory: the trace lacks what is pending
   }
-  ::close(std::exchange(descriptor_, -1));  // last: the lock keeps the name
+  {
+    const std::lock_guard lock(closing_);
+    if (!is_open()) return;
+    try {
+      complete_file();
+    } catch (const std::exception& error) {
+      driver::warn(std::string("gpuprof: a trace was not completed: ") + error.what());
+    }
+    ::close(descriptor_);  // last: the lock of the file keeps the name
+    open_.store(false, std::memory_order_release);
+  }
   api::emit_pending_warnings();
 }
 
 TraceState TraceWriter::state() const {
-  if (!is_open()) return last_;
-  const trace::State state = trace::state(number_);
-  return {state.open, state.failed ? state.error : "", state.events, state.dropped, state.unplaced,
-          state.bytes};
+  if (generation_ != driver::fork_generation()) return {};  // the lock may be held for ever
+  const std::lock_guard lock(closing_);
+  return is_open() ? public_state(trace::state(number_)) : last_;
 }
 
 void name_thread(std::string_view name) {

@@ -119,6 +119,71 @@ def test_release_gil_lets_other_threads_run_at_every_record(fake_path: Path) -> 
     assert out.strip() == "entered"
 
 
+def test_a_timer_that_a_thread_waits_for_may_be_closed_and_is_refused_to_others(
+    fake_path: Path,
+) -> None:
+    out = check_cuda(
+        fake_path,
+        """
+        from gpuprof.errors import InvalidStateError
+        fake.configure(mode="manual")
+        timer = gpuprof.Timer("cuda", stream)
+        timer.record_start()
+        fake.work(stream, 2_000_000)
+        timer.record_end()
+        before, found = fake.calls("cuEventQuery"), []
+        thread = threading.Thread(target=lambda: found.append(timer.elapsed_ms()))
+        thread.start()
+        while fake.calls("cuEventQuery") < before + 3:
+            time.sleep(0.001)
+        def refusal(call):
+            try:
+                return call()
+            except InvalidStateError as error:
+                return str(error)
+        for call in (timer.record_start, timer.record_end, timer.elapsed_ms):
+            assert "a call of another thread" in refusal(call)
+        assert timer.ready is False and "pending" in repr(timer)
+        timer.close()
+        assert "is closed" in refusal(timer.elapsed_ms) and "closed" in repr(timer)
+        fake.complete(stream)
+        thread.join()
+        assert "is closed" in refusal(timer.record_start)
+        print(round(found[0]))
+        """,
+    )
+    assert out == "2\n"
+
+
+def test_a_scope_shows_its_last_sample_while_another_thread_leaves_it(fake_path: Path) -> None:
+    out = check_cuda(
+        fake_path,
+        """
+        with scope:
+            fake.work(stream, 3_000_000)
+        def leave():
+            fake.set_current(context)
+            with scope:
+                entered.set()
+                leaves.wait()
+        entered, leaves = threading.Event(), threading.Event()
+        thread = threading.Thread(target=leave)
+        thread.start()
+        entered.wait()
+        fake.script("cuEventRecord@1=0:block")
+        leaves.set()
+        while not fake.report()["blocked_calls"]:
+            time.sleep(0.001)
+        print(round(scope.ms), scope.last.state)
+        fake.release()
+        thread.join()
+        print(round(scope.ms))
+        """,
+        GPUPROF_RELEASE_GIL="1",
+    )
+    assert out == "3 done\n0\n"
+
+
 def test_disable_in_the_environment_switches_everything_off(fake_path: Path) -> None:
     out = check_python(
         """

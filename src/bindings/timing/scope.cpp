@@ -211,7 +211,6 @@ void Scope::exit(bool body_raised) {
   if (is_heard()) note_thread_for_listeners(*sample.get());
   const bool is_cuda = sample->clock == timing::kCudaClock;
   if (was_cuda && !is_cuda) now = timing::host_now();
-  last_ = sample;
   try {
     if (options_.verify_stream && !body_raised && is_cuda &&
         sample->load_status() == SampleStatus::kOpen && !sample->external()) {
@@ -220,10 +219,12 @@ void Scope::exit(bool body_raised) {
       close_clock(*sample.get(), now);
     }
   } catch (const std::exception&) {
+    last_ = sample;
     if (open_ranges::count != 0) open_ranges::close(sample.get(), false);
     let_go(*sample.get());
     throw;
   }
+  last_ = sample;  // now that it is left: another thread may read it while the record waits
   open_ranges::Closed range;
   if (open_ranges::count != 0) range = open_ranges::close(sample.get(), false);
   if (traced && trace_records()) {  // after the clock: the first time this opens the trace

@@ -29,41 +29,51 @@ class PyTimer {
   // A daemon thread may end in here at exit, by unwinding without the interpreter lock: the frames
   // own no Python object.
   void start(py::handle stream) {
-    started_on_ = stream.is_none() ? stream_ : py::reinterpret_borrow<py::object>(stream);
-    synchronize();
-    CurrentStream on;
-    if (timer_.clock() == timing::kCudaClock) {
-      PyObject* owner = nullptr;
-      on = started_on_.is_none() ? current_stream(&owner)
-                                 : CurrentStream{stream_handle(started_on_.ptr()), 0};
-      if (owner != nullptr) started_on_ = py::reinterpret_steal<py::object>(owner);
-    }
-    record_with_gil_policy(on.handle, [&] { timer_.start(on.handle, on.ordinal); });
+    alone([&] {
+      started_on_ = stream.is_none() ? stream_ : py::reinterpret_borrow<py::object>(stream);
+      synchronize();
+      CurrentStream on;
+      if (timer_.clock() == timing::kCudaClock) {
+        PyObject* owner = nullptr;
+        on = started_on_.is_none() ? current_stream(&owner)
+                                   : CurrentStream{stream_handle(started_on_.ptr()), 0};
+        if (owner != nullptr) started_on_ = py::reinterpret_steal<py::object>(owner);
+      }
+      record_with_gil_policy(on.handle, [&] { timer_.start(on.handle, on.ordinal); });
+    });
   }
 
   void stop(py::handle stream) {
-    std::uintptr_t on = timer_.sample() ? timer_.sample()->stream : 0;
-    if (!stream.is_none() && timer_.clock() == timing::kCudaClock) on = stream_handle(stream.ptr());
-    synchronize();
-    record_with_gil_policy(on, [&] { timer_.stop(on); });
+    alone([&] {
+      std::uintptr_t on = timer_.sample() ? timer_.sample()->stream : 0;
+      if (!stream.is_none() && timer_.clock() == timing::kCudaClock) {
+        on = stream_handle(stream.ptr());
+      }
+      synchronize();
+      record_with_gil_policy(on, [&] { timer_.stop(on); });
+    });
   }
 
   // The streams of the marks that are set.
   [[nodiscard]] py::typing::Tuple<py::int_, py::ellipsis> streams() const {
-    if (timer_.clock() != timing::kCudaClock || !timer_.started()) return py::tuple();
+    if (closing_ || timer_.clock() != timing::kCudaClock || !timer_.started()) return py::tuple();
     if (!timer_.stopped()) return py::make_tuple(timer_.start_stream());
     return py::make_tuple(timer_.start_stream(), timer_.end_stream());
   }
 
   double elapsed_ms() {
     double ms = 0.0;
-    wait_without_gil([&](timing::HostNanoseconds until) { return timer_.read(until, ms); });
+    alone([&] {
+      wait_without_gil([&](timing::HostNanoseconds until) { return timer_.read(until, ms); });
+    });
     return ms;
   }
 
-  bool ready() { return timer_.ready(); }
+  bool ready() { return !in_use_ && timer_.ready(); }
 
   void close() noexcept {
+    closing_ = in_use_;
+    if (in_use_) return;
     timer_.close();
     stream_ = py::none();
     started_on_ = py::none();
@@ -71,7 +81,7 @@ class PyTimer {
 
   std::string describe() {
     const std::string clock = timing::clock_name(timer_.clock());
-    if (timer_.closed()) return "<gpuprof.Timer " + clock + ", closed>";
+    if (closing_ || timer_.closed()) return "<gpuprof.Timer " + clock + ", closed>";
     if (!timer_.stopped()) return "<gpuprof.Timer " + clock + ", not stopped>";
     if (!ready()) return "<gpuprof.Timer " + clock + ", pending>";
     return "<gpuprof.Timer " + clock + ", " + std::to_string(elapsed_ms()) + " ms>";
@@ -80,6 +90,30 @@ class PyTimer {
   [[nodiscard]] std::string clock() const { return timing::clock_name(timer_.clock()); }
 
  private:
+  // Runs one call at a time: one that has let the interpreter lock go keeps others out, and a
+  // close() meanwhile takes effect at its end.
+  template <typename Work>
+  void alone(Work&& work) {
+    if (in_use_) {
+      throw_invalid_state(closing_ ? "this Timer is closed; make a new one"
+                                   : "this Timer is in a call of another thread; threads that share "
+                                     "a Timer need a lock of yours around its calls");
+    }
+    in_use_ = true;
+    try {
+      work();
+    } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
+      end_use();
+      throw;
+    }
+    end_use();
+  }
+
+  void end_use() noexcept {
+    in_use_ = false;
+    if (closing_) close();
+  }
+
   void synchronize() const {
     if (synchronize_.is_none()) return;
     PyObject* result = PyObject_CallNoArgs(synchronize_.ptr());
@@ -91,6 +125,8 @@ class PyTimer {
   py::object synchronize_;
   py::object stream_;
   py::object started_on_ = py::none();
+  bool in_use_ = false;
+  bool closing_ = false;
 };
 
 std::unique_ptr<PyTimer> make_timer(const py::object& backend, py::object stream) {

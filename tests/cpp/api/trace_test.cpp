@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <initializer_list>
@@ -13,6 +15,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "gpuprof/annotate.hpp"
 #include "gpuprof/catalog.hpp"
@@ -194,6 +197,41 @@ TEST(ApiNvtx, IsOffUntilItIsSwitchedOnAndSaysThatNoToolListens) {
   EXPECT_NE(warned.find("no tool listens"), std::string::npos);
   EXPECT_THROW(Color{"rot"}, std::invalid_argument);
   EXPECT_EQ(Color{"#102030"}.argb(), 0xFF102030U);
+}
+
+// Under ThreadSanitizer above all.
+TEST_F(ApiTrace, AnyThreadMayUseItWhileOthersCloseIt) {
+  for (int round = 0; round < 5; ++round) {
+    TraceWriter writer(path_);
+    std::atomic<std::uint64_t> pushed{0};
+    std::atomic<bool> closed{false};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 2; ++i) {
+      threads.emplace_back([&] {
+        while (!closed.load()) {
+          writer.push("mine", "test", 0.001);
+          ++pushed;
+          timing::pause_briefly();
+        }
+      });
+      threads.emplace_back([&] {
+        while (!closed.load()) {
+          writer.flush();
+          EXPECT_EQ(writer.state().error, "");
+          timing::pause_briefly();
+        }
+      });
+      threads.emplace_back([&] {
+        while (pushed.load() < 100) timing::pause_briefly();
+        writer.close();
+        EXPECT_FALSE(writer.state().open);
+        EXPECT_GE(writer.state().events, 100U);
+        EXPECT_NE(text_of(path_), "");
+        closed = true;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
 }
 
 }  // namespace
