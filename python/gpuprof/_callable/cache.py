@@ -117,8 +117,7 @@ class CapturingCalls(_core.CallBase):
         self._always_eager = _core._is_set("GPUPROF_DISABLE")
         if not self._always_eager:
             self._require_cuda()
-        compiles = settings.compile and not self._always_eager
-        self._body = compiled(fn) if compiles else fn
+        self._body = compiled(fn) if settings.compile and not self._always_eager else fn
         self._samples: Flat | None = None  # to be captured at once
         if samples is not None and not self._always_eager:
             given = self._paddings.with_mask(samples.args, samples.kwargs, self._flat)
@@ -276,8 +275,7 @@ class CapturingCalls(_core.CallBase):
     def _key(self, flat: Flat, padding: Padding | None) -> Any:
         modes = modes_of([leaf.array for leaf in flat.leaves], self._find_modules(flat))
         own = tuple(guard() for guard in self._settings.guards)
-        padded = flat if padding is None else padding.of(flat)
-        return key_of(padded), *modes, own
+        return key_of(flat if padding is None else padding.of(flat)), *modes, own
 
     def _find_modules(self, flat: Flat) -> list[Any]:
         """Return the modules that the function is or holds, or is given."""
@@ -352,9 +350,8 @@ class CapturingCalls(_core.CallBase):
                 raise
             may_run = not self._has_samples and self._seen.get(key, 0) <= self._settings.warmup
             if may_run and isinstance(error, MadeStateError):
-                # This call makes the state, and the next one is captured.
                 self._remember(self._seen, key, self._settings.warmup + 1)
-                return None
+                return None  # this call makes the state, and the next one is captured
             self._counts["failures"] += 1
             if self._settings.on_capture_error == "raise":
                 raise

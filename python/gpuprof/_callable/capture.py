@@ -353,10 +353,7 @@ class Recording:
     def _count_nodes(self, block: capture) -> Callable[[int], tuple[int, bool]]:
         def count(since: int) -> tuple[int, bool]:
             assert block._guard is not None
-            found: tuple[int, bool] = _core._captured_work(
-                block._guard.stream, self._place.device, since
-            )
-            return found
+            return _core._captured_work(block._guard.stream, self._place.device, since)
 
         return count
 
@@ -487,8 +484,7 @@ class Recording:
     @property
     def _by_layout(self) -> bool:
         # What an element draws depends on where it lies.
-        seen = self._seen
-        return seen.depends_on_layout or seen.has_foreign_work or draws(self._graph)
+        return self._seen.depends_on_layout or self._seen.has_foreign_work or draws(self._graph)
 
     def _call_strides(self, each: _Input) -> tuple[int, ...] | None:
         """Return which strides the array of a call must have; None for any."""
