@@ -62,22 +62,24 @@ void Quantiles::add_to_bins(double value) { ++bins_[bin_of(value)]; }
 double Quantiles::at(double q) const {
   if (count_ == 0) return std::numeric_limits<double>::quiet_NaN();
   const double rank = q * static_cast<double>(count_ - 1);
+  const auto low = static_cast<std::uint64_t>(rank);
+  const auto [below, above] = neighbours(low);
+  return below + (above - below) * (rank - static_cast<double>(low));
+}
+
+std::pair<double, double> Quantiles::neighbours(std::uint64_t rank) const {
+  const std::uint64_t next = std::min(rank + 1, count_ - 1);
   if (bins_.empty()) {
     if (!sorted_) std::sort(kept_.begin(), kept_.end());
     sorted_ = true;
-    const auto low = static_cast<std::size_t>(rank);
-    const auto high = std::min(low + 1, kept_.size() - 1);
-    const double fraction = rank - static_cast<double>(low);
-    return kept_[low] + (kept_[high] - kept_[low]) * fraction;
+    return {kept_[rank], kept_[next]};
   }
-  const auto wanted = static_cast<std::uint64_t>(rank);
-  std::uint64_t seen = 0;
   std::size_t bin = 0;
-  for (; bin < bins_.size(); ++bin) {
-    seen += bins_[bin];
-    if (seen > wanted) break;
-  }
-  return value_of(bin);
+  std::uint64_t seen = bins_[0];
+  while (seen <= rank) seen += bins_[++bin];
+  const double below = value_of(bin);
+  while (seen <= next) seen += bins_[++bin];
+  return {below, value_of(bin)};
 }
 
 BinCounts Quantiles::bin_counts() const {

@@ -1,8 +1,8 @@
 // Quantiles of a stream of positive numbers, in bounded memory.
 //
-// Up to kExact values are kept, and quantiles are exact (linear interpolation between order
-// statistics). More values are counted in bins, 64 for each power of two as in an HDR histogram
-// (Tene, 2012): a quantile is then within 0.8 % of a value of that rank. Not thread safe.
+// A quantile is linear between order statistics. Up to kExact values are kept; more are counted in
+// bins, 64 for each power of two as in an HDR histogram (Tene, 2012): an order statistic is then
+// the middle of its bin, within 0.8 %. Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +32,8 @@ class Quantiles {
   [[nodiscard]] bool exact() const noexcept { return bins_.empty(); }
 
  private:
+  // The values at this rank, from 0, and at the next one, if there is one.
+  [[nodiscard]] std::pair<double, double> neighbours(std::uint64_t rank) const;
   void to_bins();
   void add_to_bins(double value);
 

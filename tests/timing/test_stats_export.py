@@ -203,13 +203,20 @@ def test_with_bins_quantiles_are_those_of_all_samples(seed: int, counts: list[in
     found = first.merge(*others)["a"].host
     ordered = sorted(ms for part in parts for ms in part)
     for figure, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
-        expected = ordered[int(q * (len(ordered) - 1))]
+        rank = q * (len(ordered) - 1)
+        below, above = ordered[math.floor(rank)], ordered[math.ceil(rank)]
+        expected = below + (above - below) * (rank % 1)
         assert getattr(found, figure) == pytest.approx(expected, rel=1 / 128)
         assert found.min <= getattr(found, figure) <= found.max
     one = Stats([])
     for part in parts:
         one = one.merge(binned(part))
     assert one["a"].host.bins == found.bins
+
+
+def test_a_merged_quantile_lies_between_two_samples_as_in_one_process() -> None:
+    found = binned([10.0, 10.0]).merge(binned([10.0, 100.0]))["a"].host
+    assert (found.p50, found.p99) == pytest.approx((10.0, 97.3), rel=1 / 128)
 
 
 def test_a_part_without_bins_leaves_quantiles_unknown() -> None:

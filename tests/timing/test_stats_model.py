@@ -8,6 +8,7 @@ import math
 import pickle
 import sys
 import types
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -95,6 +96,26 @@ def test_self_time_leaves_out_the_rows_directly_inside_on_the_same_clock() -> No
 def test_self_time_of_overlapping_children_is_below_zero() -> None:
     stats = Stats([gpu_row("step", 10.0), gpu_row("step/a", 8.0), gpu_row("step/b", 8.0)])
     assert stats.self_ms(stats["step"]) == pytest.approx(-6.0)
+
+
+@pytest.mark.parametrize("which", ["failed", "dropped", "pending"])
+def test_self_time_is_unknown_where_calls_have_no_time_but_rows_inside_have(which: str) -> None:
+    stats = Stats([gpu_row("step", 10.0, **{which: 1}), gpu_row("step/a", 8.0, failed=1)])
+    assert math.isnan(stats.self_ms(stats["step"]))
+    assert stats.self_ms(stats["step/a"]) == 8.0
+
+
+def test_a_scope_left_by_an_exception_has_no_self_time_below_zero() -> None:
+    for error in (None, KeyError()):
+        with suppress(KeyError), gpuprof.timer("left", backend="cpu"):
+            for _ in range(1 if error is None else 100):
+                with gpuprof.timer("inner", backend="cpu"):
+                    pass
+            if error is not None:
+                raise error
+    stats = gpuprof.stats()
+    assert (stats["left"].failed, stats["left/inner"].host.count) == (1, 101)
+    assert math.isnan(stats.self_ms(stats["left"]))
 
 
 def test_share_is_of_the_parent_and_none_at_the_root() -> None:

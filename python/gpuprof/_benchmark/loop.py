@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuprof._benchmark.device import memory_of_call, peaks_for
 from gpuprof._common import machine, nvml
+from gpuprof._common.quantiles import quantile
 from gpuprof._common.units import duration, percent
 from gpuprof._display.progress import Progress
 from gpuprof._frameworks import loaded
@@ -309,7 +310,7 @@ def _warn_of_quality(harness: Harness, taken: Samples) -> None:
             f"samples that follow each other are alike: {len(samples):,} of them tell as much as "
             f"{independent:,.0f} independent ones, and the interval is as wide as that of those"
         )
-    spread = (statistics.quantile(samples, 0.75) - statistics.quantile(samples, 0.25)) / middle
+    spread = (quantile(samples, 0.75) - quantile(samples, 0.25)) / middle
     if spread > NOISY:
         warn(f"the samples vary: half of them spread over {100 * spread:.0f} % of the median")
     if harness.tick_ms * FEW_TICKS > middle:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from gpuprof._common import checks
+from gpuprof._common.quantiles import quantile
 from gpuprof._common.units import percent
 
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
@@ -52,14 +52,14 @@ class Instructions:
     @cached_property
     def median(self) -> float | None:
         """The median; None if they were not counted."""
-        return _quantile(self.per_call, 0.5) if self.per_call else None
+        return quantile(self.per_call, 0.5) if self.per_call else None
 
     @cached_property
     def spread(self) -> float | None:
         """Half the distance of the quartiles over the median; None if they were not counted."""
         if not self.median:
             return None
-        low, high = (_quantile(self.per_call, share) for share in (0.25, 0.75))
+        low, high = (quantile(self.per_call, share) for share in (0.25, 0.75))
         return (high - low) / 2 / self.median
 
     def to_dict(self) -> dict[str, Any]:
@@ -128,11 +128,3 @@ def _not_permitted(paranoid: Path) -> str:
         f"perf_event_open is not permitted{known}: a container's seccomp profile forbids it; start "
         "it with --cap-add PERFMON, or a profile that allows perf_event_open"
     )
-
-
-def _quantile(values: Sequence[float], share: float) -> float:
-    ordered = sorted(values)
-    place = share * (len(ordered) - 1)
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])

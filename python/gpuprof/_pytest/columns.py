@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gpuprof._common.quantiles import quantile
 from gpuprof._common.units import duration, interval_text, percent, rate
 from gpuprof._pytest.view import PARAMETER, UNITS, View
-from gpuprof._results import statistics
 from gpuprof._results.figures import figures
 from gpuprof._results.result import cells
 
@@ -156,4 +156,4 @@ def time_text(ms: float | None, unit: str | None) -> str:
 
 
 def _percentile(result: BenchResult, label: str) -> float:
-    return statistics.quantile(result.samples_ms, _PERCENTILES[label])
+    return quantile(result.samples_ms, _PERCENTILES[label])

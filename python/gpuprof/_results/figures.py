@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuprof._results import statistics
+from gpuprof._common.quantiles import quantile
 from gpuprof._results.result import BenchResult
 
 # Tukey's fences: further from the quartiles than this many times their distance is an outlier.
@@ -38,7 +38,7 @@ def figures(result: BenchResult) -> dict[str, Any]:
     ``outliers`` counts those beyond a standard deviation, and those beyond Tukey's fences.
     """
     data = [ms / 1e3 for ms in result.samples_ms]
-    low, high = statistics.quantile(data, 0.25), statistics.quantile(data, 0.75)
+    low, high = quantile(data, 0.25), quantile(data, 0.75)
     mean, sigma = result.mean_ms / 1e3, result.stddev_ms / 1e3
     reach = _FENCE * (high - low)
     inside = [value for value in data if low - reach <= value <= high + reach]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gpuprof._common import quantiles
 from gpuprof._common.units import percent, percent_change
 from gpuprof._results import noise_floor, statistics
 from gpuprof._results.decision import Decision, Verdict
@@ -250,7 +251,7 @@ def _end_of_blocks(run: BenchResult, sign: float, quantile: float) -> float:
     """
     size = run.count // _BLOCKS
     blocks = [run.samples_ms[size * place : size * (place + 1)] for place in range(_BLOCKS)]
-    values = [statistics.quantile(block, quantile) for block in blocks]
+    values = [quantiles.quantile(block, quantile) for block in blocks]
     if min(values) <= 0.0:
         return -sign * math.inf
     logs = [math.log(value) for value in values]
@@ -277,7 +278,7 @@ def _change_in_cycles(
 
 def _cycles(run: BenchResult, quantile: float) -> float:
     pairs = zip(run.samples_ms, run.clock_mhz, strict=True)
-    return max(statistics.quantile([ms * mhz for ms, mhz in pairs], quantile), math.ulp(0.0))
+    return max(quantiles.quantile([ms * mhz for ms, mhz in pairs], quantile), math.ulp(0.0))
 
 
 def _clock(runs: list[BenchResult]) -> float:

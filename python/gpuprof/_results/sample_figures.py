@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import cached_property
 
+from gpuprof._common.quantiles import quantile
 from gpuprof._results import statistics
 
 
@@ -51,12 +52,12 @@ class SampleFigures:
     @property
     def q1_ms(self) -> float:
         """The first quartile."""
-        return statistics.quantile(self._sorted, 0.25)
+        return quantile(self._sorted, 0.25)
 
     @property
     def q3_ms(self) -> float:
         """The third quartile."""
-        return statistics.quantile(self._sorted, 0.75)
+        return quantile(self._sorted, 0.75)
 
     @property
     def iqr_ms(self) -> float:
@@ -71,12 +72,12 @@ class SampleFigures:
     @property
     def p10_ms(self) -> float:
         """The 10th percentile."""
-        return statistics.quantile(self._sorted, 0.1)
+        return quantile(self._sorted, 0.1)
 
     @property
     def p90_ms(self) -> float:
         """The 90th percentile."""
-        return statistics.quantile(self._sorted, 0.9)
+        return quantile(self._sorted, 0.9)
 
     @cached_property
     def interval_ms(self) -> tuple[float, float]:

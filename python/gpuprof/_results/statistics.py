@@ -19,6 +19,7 @@ from itertools import pairwise
 from typing import Any
 
 from gpuprof._common.imports import need_extra
+from gpuprof._common.quantiles import quantile
 
 CONFIDENCE = 0.95
 # With fewer, not even the smallest and the largest sample hold the median in 95 of 100 cases.
@@ -26,21 +27,6 @@ MIN_FOR_INTERVAL = 6
 _MIN_FOR_CORRELATION = 12
 _LEAST_SHARE = 0.2  # of values above the median, or below
 _BEYOND_CHANCE = 2.5  # standard deviations
-
-
-def quantile(values: Sequence[float], q: float) -> float:
-    """Return the quantile between the two nearest ranks of values in any order; NaN of nothing."""
-    if not 0.0 <= q <= 1.0:
-        message = f"q is {q!r}; expected a number from 0 to 1"
-        raise ValueError(message)
-    if not values:
-        return math.nan
-    ordered = sorted(values)
-    rank = q * (len(ordered) - 1)
-    below = math.floor(rank)
-    low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
-    # So written, equal neighbours give exactly themselves.
-    return min(max(low + (high - low) * (rank - below), low), high)
 
 
 def median(values: Sequence[float]) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -180,10 +181,15 @@ class Stats(Mapping[Key, Row]):
     def self_ms(self, row: Row) -> float:
         """Return the row's total less what the rows inside it take on the same clock.
 
-        Below zero where those overlap one another or outlast it.
+        Below zero where those overlap one another or outlast it. NaN where calls of the row have no
+        time, such as those left by an exception, and rows inside may have run in them.
         """
         key = row.names, row.clock
-        return self[key].time.total - self._inside_ms.get(key, 0.0)
+        row = self[key]
+        inside = self._inside_ms.get(key, 0.0)
+        if inside and (row.failed or row.dropped or row.pending):
+            return math.nan
+        return row.time.total - inside
 
     def share(self, row: Row) -> float | None:
         """Return the row's part of the total around it on the same clock; None at the root."""

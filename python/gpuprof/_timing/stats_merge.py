@@ -2,26 +2,22 @@
 
 Of a series that is cut into parts, count, total, mean, minimum and maximum follow from those of the
 parts. Quantiles do not: the median of two halves can be anything between theirs, and with few
-samples even a quantile that both parts share need not be that of the whole. They follow from bins,
-within half the width of one: 0.8 %.
+samples even a quantile that both parts share need not be that of the whole. They follow from bins.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from gpuprof._common.quantiles import quantile_of_bins
 from gpuprof._timing.rows import EMPTY, Bins, Names, Row, Summary
 
 if TYPE_CHECKING:
     from gpuprof._timing.memory import MemoryUse
     from gpuprof._timing.work import Work
 
-# As in src/timing/quantiles.cpp.
-_BINS_PER_OCTAVE = 64
-_LOWEST_EXPONENT = -30
 _COUNTS = ("dropped", "pending", "failed", "skipped")
 # What a sample is told, the rate that follows from it, and the share of the device's peak.
 _RATES = {"flops": ("flops_per_s", "flops_share"), "nbytes": ("bytes_per_s", "bytes_share")}
@@ -57,7 +53,8 @@ def _summary(parts: Sequence[Summary]) -> Summary:
     count, total = sum(part.count for part in measured), math.fsum(p.total for p in measured)
     least, most = min(part.min for part in measured), max(part.max for part in measured)
     bins = _bins(measured)
-    p50, p90, p99 = (min(max(_quantile(bins, q), least), most) for q in (0.5, 0.9, 0.99))
+    found = (quantile_of_bins(bins or (), q) for q in (0.5, 0.9, 0.99))
+    p50, p90, p99 = (min(max(each, least), most) for each in found)
     return Summary(count, total, total / count, least, p50, p90, p99, most, math.nan, bins)
 
 
@@ -70,17 +67,6 @@ def _bins(parts: Sequence[Summary]) -> Bins | None:
         for place, count in part.bins:
             counts[place] = counts.get(place, 0) + count
     return tuple(sorted(counts.items()))
-
-
-def _quantile(bins: Bins | None, q: float) -> float:
-    """Return the middle of the bin that holds the quantile, as the core does; NaN without bins."""
-    if not bins:
-        return math.nan
-    wanted = int(q * (sum(count for _, count in bins) - 1))
-    upto = itertools.accumulate(count for _, count in bins)
-    place = next(place for (place, _), seen in zip(bins, upto, strict=True) if seen > wanted)
-    octave, step = divmod(place, _BINS_PER_OCTAVE)
-    return math.ldexp(1.0 + (step + 0.5) / _BINS_PER_OCTAVE, octave + _LOWEST_EXPONENT)
 
 
 def _work(parts: Sequence[Work]) -> Work | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gpuprof._benchmark.api import benchmark
+from gpuprof._common.quantiles import quantile
 
 __all__ = ["do_bench", "do_bench_cudagraph"]
 
@@ -153,9 +154,9 @@ def _check(return_mode: object, quantiles: object, *milliseconds: object) -> Non
     if isinstance(quantiles, (str, bytes)) or not isinstance(quantiles, Iterable):
         message = f"quantiles: expected a list of numbers from 0 to 1, got {quantiles!r}"
         raise TypeError(message)
-    for quantile in quantiles:
-        if not 0 <= quantile <= 1:
-            message = f"quantiles: expected numbers from 0 to 1, got {quantile}"
+    for each in quantiles:
+        if not 0 <= each <= 1:
+            message = f"quantiles: expected numbers from 0 to 1, got {each}"
             raise ValueError(message)
 
 
@@ -175,17 +176,8 @@ def _summary(
     samples: Sequence[float], quantiles: Sequence[float] | None, return_mode: str
 ) -> float | list[float]:
     if quantiles is not None:
-        ordered = sorted(samples)
-        found = [_quantile(ordered, quantile) for quantile in quantiles]
+        found = [quantile(samples, each) for each in quantiles]
         return found[0] if len(found) == 1 else found
     if return_mode == "all":
         return list(samples)
     return _MODES[return_mode](samples)
-
-
-def _quantile(ordered: Sequence[float], quantile: float) -> float:
-    """Return a quantile by linear interpolation, as NumPy and Triton do."""
-    point = quantile * (len(ordered) - 1)
-    lower = math.floor(point)
-    upper = math.ceil(point)
-    return ordered[lower] + (ordered[upper] - ordered[lower]) * (point - lower)

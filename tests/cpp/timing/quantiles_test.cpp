@@ -68,6 +68,17 @@ TEST(Quantiles, FollowValuesAddedAfterAQuestion) {
   EXPECT_DOUBLE_EQ(quantiles.at(0.5), 1.0);
 }
 
+TEST(Quantiles, InterpolateBetweenBins) {
+  Quantiles many;
+  for (std::size_t i = 0; i < Quantiles::kExact; ++i) many.add(i % 2 == 0 ? 1.0 : 64.0);
+  ASSERT_TRUE(many.exact());
+  const double exact = many.at(0.5);
+  many.add(1.0);
+  many.add(64.0);
+  ASSERT_FALSE(many.exact());
+  EXPECT_NEAR(many.at(0.5), exact, exact / 128);
+}
+
 TEST(Quantiles, AreExactUpToTheLimitAndBinnedAfterIt) {
   Quantiles quantiles;
   for (std::size_t i = 0; i < Quantiles::kExact; ++i) quantiles.add(1.0 + static_cast<double>(i));
