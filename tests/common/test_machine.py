@@ -18,7 +18,7 @@ from tests.support.processes import check_python
 
 FIELDS = {
     *("gpu", "gpu_uuid", "sms", "cc", "gpu_memory", "driver", "cuda"),
-    *("torch", "cupy", "python", "cpu", "cpus", "os", "gpuprof"),
+    *("torch", "cupy", "numpy", "python", "cpu", "cpus", "os", "gpuprof"),
 }
 
 

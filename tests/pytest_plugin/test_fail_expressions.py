@@ -84,6 +84,18 @@ def test_the_test_that_regressed_fails_after_it_was_measured_again(project: Proj
     assert names == ["test_a", "test_a", "test_b", "test_b"]
 
 
+def test_expressions_compare_with_the_last_runs_of_a_trend_as_the_verdict_does(
+    project: Project,
+) -> None:
+    project.pytester.makepyfile(TESTS)
+    for place in range(12):
+        project.times(1.0 + 0.1 * place)
+        project.run("--gpu-benchmark-save=main").assert_outcomes(passed=2)
+    project.times(2.1)  # 10 % above the median of the last five, and 35 % above that of all
+    project.run(COMPARE, "--gpu-benchmark-compare-fail=min:15%").assert_outcomes(passed=2)
+    project.run(COMPARE, "--gpu-benchmark-compare-fail=min:5%").assert_outcomes(failed=2)
+
+
 def test_verdicts_fail_beside_expressions_only_if_they_are_named(project: Project) -> None:
     project.pytester.makepyfile(TESTS)
     project.save_runs()

@@ -207,6 +207,29 @@ def test_a_change_that_vanishes_in_clock_cycles_is_the_clock() -> None:
     assert judge(base, runs(1.2, clock_mhz=(0.0,) * 50)).verdict is Verdict.SLOW
 
 
+def test_another_python_numpy_or_gpuprof_is_warned_of() -> None:
+    before = {"python": "3.11.9", "numpy": "2.1.0", "gpuprof": "0.1.0"}
+    after = {"python": "3.12.1", "numpy": "2.2.0", "gpuprof": "0.2.0"}
+    found = judge(runs(*[1.0] * 5, machine=H200 | before), runs(1.0, machine=H200 | after))
+    assert found.warnings == (
+        "numpy changed: 2.1.0 in the baseline, now 2.2.0",
+        "python changed: 3.11.9 in the baseline, now 3.12.1",
+        "gpuprof changed: 0.1.0 in the baseline, now 0.2.0",
+    )
+    # A baseline that is older than the field says nothing of it.
+    assert judge(QUIET, runs(1.0, machine=H200 | after)).warnings == ()
+
+
+@pytest.mark.parametrize("place", [0, 4, 5])
+def test_samples_of_far_fewer_calls_in_any_run_are_warned_of(place: int) -> None:
+    calls = [2048, 1024, 1024, 2048, 1024, 1024]
+    measured = [run(calls_per_sample=each) for each in calls]
+    assert judge(measured[:5], measured[5:]).warnings == ()
+    measured[place] = run(calls_per_sample=1)
+    (warning,) = judge(measured[:5], measured[5:]).warnings
+    assert warning.startswith("samples have 1 to 2,048 calls in these runs")
+
+
 def test_what_else_changed_is_warned_of() -> None:
     found = judge(
         QUIET,

@@ -32,8 +32,8 @@ def describe(device: int | None = None) -> dict[str, Any]:
 
     ``gpu`` (name), ``gpu_uuid``, ``sms``, ``cc`` ("9.0"), ``gpu_memory`` (bytes), ``driver``
     (release) and ``cuda`` (the newest that the driver knows, "13.0") are None while the process
-    does not use CUDA. The others are ``torch`` and ``cupy`` (installed versions, or None),
-    ``python``, ``cpu`` (model), ``cpus``, ``os`` and ``gpuprof``. The caller may change the dict.
+    does not use CUDA. The others are ``torch``, ``cupy`` and ``numpy`` (installed versions, or
+    None), ``python``, ``cpu`` (model), ``cpus``, ``os`` and ``gpuprof``. The caller may change it.
     """
     found = dict.fromkeys(("gpu", "gpu_uuid", "sms", "cc", "gpu_memory", "driver", "cuda"))
     with suppress(GpuprofError):  # the driver is gone or belongs to the parent process
@@ -113,6 +113,7 @@ def _host() -> dict[str, Any]:
 
     return {
         **{name: installed(names) for name, names in FRAMEWORKS.items()},
+        "numpy": installed(["numpy"]),
         "python": platform.python_version(),
         "cpu": _cpu_model(),
         "cpus": os.cpu_count(),

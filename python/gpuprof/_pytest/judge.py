@@ -129,10 +129,10 @@ class Judge:
         """Return what the expressions say that fail for all the results."""
         if decision is None or not self.settings.fail_expressions:
             return []
-        from gpuprof._results.verdict import comparable
+        from gpuprof._results.verdict import compared_runs
 
-        # Times of other GPUs or in other modes say nothing about the code.
-        base, name = comparable(self._base(results[-1]), results[-1]), str(self.settings.compare)
+        # Those that the verdict rests on: times of other GPUs or modes say nothing about the code.
+        base, name = compared_runs(self._base(results[-1]), results[-1]), str(self.settings.compare)
         if not base or decision.verdict is Verdict.INCOMPARABLE:
             return []
         found = [each.failure(base, results, name) for each in self.settings.fail_expressions]

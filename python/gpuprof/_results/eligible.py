@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gpuprof._results.result import BenchResult
 
 MIN_SAMPLES = 30
+MOST_TIMES_AS_MANY_CALLS = 2  # a neighbouring power of 2 may be chosen by chance
 
 
 def difference(base: BenchResult, new: BenchResult) -> str | None:
@@ -30,12 +31,20 @@ def changes(base: list[BenchResult], new: list[BenchResult]) -> list[str]:
     """Return warnings of what else changed since the last baseline run."""
     old, now = base[-1], new[-1]
     found = []
-    for key in ("driver", "torch", "cupy"):
-        before, after = old.machine.get(key), now.machine.get(key)
+    for key in ("driver", "torch", "cupy", "numpy", "python", "gpuprof"):
+        if key not in old.machine or key not in now.machine:  # of another gpuprof, or made by hand
+            continue
+        before, after = old.machine[key], now.machine[key]
         if before != after:
             found.append(
                 f"{key} changed: {before or 'none'} in the baseline, now {after or 'none'}"
             )
+    calls = [run.calls_per_sample for run in (*base, *new)]
+    if max(calls) > MOST_TIMES_AS_MANY_CALLS * min(calls):
+        found.append(
+            f"samples have {min(calls):,} to {max(calls):,} calls in these runs: short ones have "
+            "more of the loop and the clock in the time of a call"
+        )
     if old.gate != now.gate:
         found.append(f"the baseline was measured {old.gate}, the new run {now.gate}")
     reasons = sorted(set(now.throttle_reasons) - set(old.throttle_reasons))

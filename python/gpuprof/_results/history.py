@@ -31,7 +31,7 @@ THRESHOLD = 0.01
 AUTOSAVED = "@autosave"
 MOST_POINTS = 40  # of a series, so that its plot fits into a terminal
 # Facts of the machine that are named where they changed together with the times.
-_FACTS = ("driver", "cuda", "torch", "cupy", "python", "os", "gpuprof")
+_FACTS = ("driver", "cuda", "torch", "cupy", "numpy", "python", "os", "gpuprof")
 
 
 class History:

@@ -125,6 +125,12 @@ def comparable(base: Sequence[BenchResult], new: BenchResult) -> list[BenchResul
     return [run for run in base if difference(run, new) is None]
 
 
+def compared_runs(base: Sequence[BenchResult], new: BenchResult) -> list[BenchResult]:
+    """Return the results of the baseline that `judge` compares with: the last five of a trend."""
+    alike = comparable(base, new)
+    return noise_floor.recent(usable_runs("baseline run", alike, []))[0] or alike
+
+
 def confirm(
     base: Sequence[BenchResult],
     first: BenchResult,
