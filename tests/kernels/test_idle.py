@@ -76,7 +76,7 @@ def test_a_long_gap_after_a_launch_in_time_is_a_dependency(gpu: Recording) -> No
 
 
 def test_a_wait_for_another_stream_is_no_fault_of_the_host(gpu: Recording) -> None:
-    """As after `cudaStreamWaitEvent`: launched while the stream was idle, and held up by another."""
+    """As after `cudaStreamWaitEvent`: launched onto an idle stream, and held up by another."""
     with gpuprof.kernels() as k:
         at = Timeline(gpu)
         at.kernel(10, 20, launched=1)

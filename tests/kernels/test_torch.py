@@ -22,7 +22,7 @@ class Event:
     def __init__(self, name: str, begin: int, ns: int, **fields: Any) -> None:
         values = {
             "name": name,
-            "start_ns": begin + time.time_ns() - time.monotonic_ns(),
+            "start_ns": begin,
             "duration_ns": ns,
             "is_user_annotation": False,
             "metadata_json": "",
@@ -37,6 +37,8 @@ class Gpu:
 
     def __init__(self, torch: Any) -> None:
         self.events: list[Event] = []
+        self.ranges: list[tuple[str, int, int]] = []
+        self.wall_ns = time.time_ns() - time.monotonic_ns()
         self.waits = True
         self._types = torch.autograd.DeviceType
         self._correlation = 0
@@ -46,7 +48,7 @@ class Gpu:
         self.events.append(
             Event(
                 name,
-                begin,
+                begin + self.wall_ns,
                 ns,
                 device_type=self._types.CPU,
                 correlation_id=self._correlation,
@@ -65,7 +67,7 @@ class Gpu:
         self.events.append(
             Event(
                 name,
-                begin,
+                begin + self.wall_ns,
                 ns,
                 device_type=self._types.CUDA,
                 correlation_id=correlation,
@@ -74,6 +76,12 @@ class Gpu:
                 **fields,
             )
         )
+
+    def draw_ranges(self, on_host: list[Any]) -> None:
+        """Draw ranges around their work, with the correlations that they have on the host."""
+        of = {each.name(): each.correlation_id() for each in on_host if each.is_user_annotation()}
+        for name, begin, ns in self.ranges:
+            self.work(name, begin, ns, of[name], is_user_annotation=True)
 
     def run(self, name: str, ns: int = 10_000, **fields: Any) -> None:
         now = time.monotonic_ns()
@@ -100,6 +108,7 @@ def gpu(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Gpu:
         stop(profile)
         results = profile.profiler.kineto_results
         if activities.CUDA in profile.activities and results is not None:
+            made.draw_ranges(results.events())
             events, made.events = made.events, []
             profile.profiler.kineto_results = SimpleNamespace(
                 events=lambda: [*results.events(), *events]
@@ -146,6 +155,39 @@ def test_annotations_on_the_gpu_are_no_work(gpu: Gpu) -> None:
         gpu.run("cuComputeGamma")  # a kernel, though it is named as a function of the driver
 
     assert [each.name for each in k.records] == ["cuComputeGamma"]
+
+
+def test_work_whose_call_torch_does_not_record_is_under_its_scope(gpu: Gpu, torch: Any) -> None:
+    """As copies and memsets through the driver's functions."""
+    with gpuprof.kernels() as k:
+        with gpuprof.timer("step"):
+            with gpuprof.timer('the "set"'):
+                now = time.monotonic_ns()
+                gpu.work("Memset (Device)", now + 1_000, 500, gpu.unrecorded_call())
+                gpu.ranges.append(("the 'set'", now + 1_000, 500))
+            with torch.profiler.record_function("of the program"):
+                gpu.work("Memcpy DtoD", now + 2_000, 500, gpu.unrecorded_call())
+                gpu.ranges.append(("of the program", now + 2_000, 500))
+                with gpuprof.timer("inner"):
+                    pass
+            gpu.work("Memcpy HtoD", now + 3_000, 500, gpu.unrecorded_call())
+            with gpuprof.timer("copy"):
+                gpu.work("Memcpy DtoH", now + 4_000, 500, gpu.unrecorded_call())
+                gpu.ranges.append(("copy", now + 4_000, 500))
+            gpu.work("Memcpy HtoD", now + 5_000, 500, gpu.unrecorded_call())
+            gpu.ranges.append(("step", now + 3_000, 2_500))
+        gpu.work("Memset (Host)", now + 9_000, 500, gpu.unrecorded_call())
+
+    assert [(each.name, each.scope) for each in k.records] == [
+        ("Memset (Device)", ("step", 'the "set"')),
+        ("Memcpy DtoD", ("step",)),
+        ("Memcpy HtoD", ("step",)),
+        ("Memcpy DtoH", ("step", "copy")),
+        ("Memcpy HtoD", ("step",)),
+        ("Memset (Host)", ()),
+    ]
+    assert "1 have no known launch, so no scope" in k.notes
+    assert [each.launch for each in k.records] == [""] * 6
 
 
 def test_ids_of_graph_nodes_and_bytes_are_read(gpu: Gpu) -> None:

@@ -14,12 +14,8 @@ from typing import Any, NamedTuple
 from gpuprof._frameworks import loaded
 
 # What is asked of the profiler where the installed torch knows it: threads that it did not start,
-# the ids of graph nodes, and no record for each operator inside CUPTI's buffers.
-_WISHES = {
-    "profile_all_threads": True,
-    "expose_kineto_event_metadata": True,
-    "disable_external_correlation": True,
-}
+# and the ids of graph nodes.
+_WISHES = {"profile_all_threads": True, "expose_kineto_event_metadata": True}
 _WAIT = "cudaDeviceSynchronize"
 _STOPPED_EARLY = (
     "torch's profiler stopped collecting before the block's end, as it does when its buffers are "
@@ -30,10 +26,12 @@ _STOPPED_EARLY = (
 class Event(NamedTuple):
     """One record of torch's; times are nanoseconds of the wall clock.
 
-    `resource` is the stream of GPU work, and the thread's system id of a call on the host.
+    `resource` is the stream of GPU work, and the thread's system id of a call on the host. An
+    annotation, a range of torch's, has one correlation on the host and around its work on the GPU.
     """
 
     is_gpu: bool
+    is_annotation: bool
     name: str
     begin_ns: int
     duration_ns: int
@@ -129,27 +127,26 @@ class Collection:
             self.error = f"torch's profiler could not be stopped: {error}"
 
     def events(self) -> Iterator[Event]:
-        """Yield GPU work and calls of CUDA, in torch's order."""
+        """Yield GPU work, calls of CUDA and annotations, in torch's order."""
         if self._results is None:
             return
         gpu = loaded.torch().autograd.DeviceType.CUDA
         is_call: dict[str, bool] = {}
         for each in self._results.events():
             is_gpu = each.device_type() == gpu
-            name = each.name()
-            if not is_gpu:
+            name, is_annotation = each.name(), each.is_user_annotation()
+            if not is_gpu and not is_annotation:
                 call = is_call.get(name)
                 if call is None:
                     call = is_call[name] = _is_call(name)
                 if not call:
                     continue
-            if each.is_user_annotation():
-                continue
             begin, duration = each.start_ns(), each.duration_ns()
             if name == _WAIT:
                 self._last_wait_ns = max(self._last_wait_ns, begin + duration)
             yield Event(
                 is_gpu,
+                is_annotation,
                 name,
                 begin,
                 duration,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpuprof._kernels.graph_labels import GraphLabels
@@ -55,14 +55,20 @@ def attribute(
         array("I", [0]) * count,
         launch_span=launch_span,
     )
-    graph_names = {n for n, text in enumerate(found.names) if is_graph_launch(text)}
+    launches_graph = [is_graph_launch(text) for text in found.names]
     result.graph_launches = sum(
-        name in graph_names and launch_of[correlation] == number
+        launches_graph[name] and launch_of[correlation] == number
         for number, (name, correlation) in enumerate(
             zip(found.launches.name, found.launches.correlation, strict=True)
         )
     )
-    replays = _attribute_launches(found, spans, launch_of, graph_names, result)
+    of_ranges = {
+        correlation: spans.of_range(
+            each._replace(thread_id=threads.get(each.thread_id, each.thread_id))
+        )
+        for correlation, each in found.annotations.items()
+    }
+    replays = _attribute_launches(found, spans, launch_of, of_ranges, result)
     _attribute_replays(found, labels, replays, result)
     return result
 
@@ -108,7 +114,7 @@ def _attribute_launches(
     found: Collected,
     spans: Spans,
     launch_of: Mapping[int, int],
-    graph_names: Collection[int],
+    of_ranges: Mapping[int, int],
     result: Attribution,
 ) -> dict[int, list[int]]:
     """Give each record the path of its launch; return the records of each replay."""
@@ -119,19 +125,23 @@ def _attribute_launches(
         of_span[number] = _path_number(each.names, numbers, result)
     replays: dict[int, list[int]] = {}
     names = found.launches.name
+    launches_graph = [is_graph_launch(text) for text in found.names]
     for record, (correlation, graph) in enumerate(
         zip(work.correlation, work.graph_id, strict=True)
     ):
         launch = launch_of.get(correlation, NO_LAUNCH)
-        if launch == NO_LAUNCH:
-            result.without_launch += 1
-        else:
-            result.launch[record] = launch
+        result.launch[record] = launch
+        span = NO_SCOPE
+        if launch != NO_LAUNCH:
             span = result.launch_span[launch]
-            if span != NO_SCOPE:
-                result.span[record] = span
-                result.path[record] = of_span[span]
-        if graph or (launch != NO_LAUNCH and names[launch] in graph_names):
+        elif correlation in of_ranges:
+            span = of_ranges[correlation]
+        else:
+            result.without_launch += 1
+        if span != NO_SCOPE:
+            result.span[record] = span
+            result.path[record] = of_span[span]
+        if graph or (launch != NO_LAUNCH and launches_graph[names[launch]]):
             replays.setdefault(correlation, []).append(record)
     return replays
 

@@ -58,6 +58,6 @@ def idle(found: Collected, launch: Column) -> tuple[Column, Column, Column]:
             name = found.names[launches.name[call]]
             given = launched_at(name, launches.begin_ns[call], launches.end_ns[call])
         gaps[record] = begin - before[0]
-        late[record], cause = cause_of(before[0], begin, given)
-        causes[record] = numbers[cause]
+        host_bound, cause = cause_of(before[0], begin, given)
+        causes[record], late[record] = numbers[cause], int(host_bound)
     return gaps, causes, late

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from gpuprof._kernels.spans import Span
+
 Column: TypeAlias = "array[int]"
 
 KERNEL, COPY, PEER_COPY, MEMSET = range(4)
@@ -101,7 +103,8 @@ class Collected:
 
     `totals` is of all work, also of what found no room in `work`: how often and how many
     nanoseconds, by (kind, index of the name). `replayed` has the handle of the executable graph, by
-    the correlation of a launch, where it is known.
+    the correlation of a launch, where it is known. `annotations` has the range around the call, by
+    the correlation of work whose call is not known.
     """
 
     source: str
@@ -110,6 +113,7 @@ class Collected:
     launches: Launches = field(default_factory=Launches)
     totals: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     replayed: dict[int, int] = field(default_factory=dict)
+    annotations: dict[int, Span] = field(default_factory=dict)
     dropped: int = 0
     clock_error_ns: int = 0
     notes: list[str] = field(default_factory=list)

@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -21,6 +21,7 @@ from gpuprof._kernels.records import (
     Collected,
     Names,
 )
+from gpuprof._kernels.spans import NO_SCOPE, Span, Spans
 from gpuprof.errors import InvalidStateError
 
 # Calls that put nothing on the GPU, of which there may be many more than launches.
@@ -116,10 +117,18 @@ class TorchSource:
         totals: dict[tuple[int, int], list[int]] = {}
         work, launches = found.work.appenders(), found.launches.appenders()
         kept = kept_launches = 0
+        ranges: dict[int, Span] = {}
+        on_gpu: list[Span] = []
         for event in collection.events():
-            is_gpu, text, begin, duration, correlation, device, resource, metadata = event
+            is_gpu, is_range, text, begin, duration, correlation, device, resource, metadata = event
             begin -= shift
-            if not is_gpu:
+            if is_range:
+                if is_gpu:
+                    track = _track(device, resource)
+                    on_gpu.append(Span((str(correlation),), begin, begin + duration, track))
+                else:
+                    ranges[correlation] = Span((text,), begin, begin + duration, resource)
+            elif not is_gpu:
                 wanted = launching.get(text)
                 if wanted is None:
                     wanted = launching[text] = is_launch(text)
@@ -129,6 +138,7 @@ class TorchSource:
                         launches,
                         (names.number(text), begin, begin + duration, resource, correlation),
                     )
+            if is_range or not is_gpu:
                 continue
             number = names.number(text)
             kind = kinds.get(number)
@@ -154,12 +164,43 @@ class TorchSource:
         for correlation, (begin, end, thread, exec_) in launches_without_record(found, noted):
             _append(launches, (number, begin, end, thread, correlation))
             found.replayed[correlation] = exec_
+        found.annotations = ranges_of_unrecorded(found, Spans(on_gpu), ranges)
         found.notes += [
             *([f"ended early by {collection.ended_by}"] if collection.ended_by else []),
             *([collection.error] if collection.error else []),
             *([early] if (early := collection.stopped_early()) else []),
         ]
         return found
+
+
+def ranges_of_unrecorded(
+    found: Collected, on_gpu: Spans, ranges: Mapping[int, Span]
+) -> dict[int, Span]:
+    """Return the range in which the call of work was made that has no record, by its correlation.
+
+    torch's profiler records few calls of the driver's. Around the work of each range it draws the
+    range on the GPU too, in the stream and with the correlation that the range has on the host.
+    """
+    work, known = found.work, set(found.launches.correlation)
+    unrecorded: dict[int, list[tuple[int, int]]] = {}
+    for begin, device, stream, correlation in zip(
+        work.begin_ns, work.device, work.stream, work.correlation, strict=True
+    ):
+        if correlation not in known:
+            unrecorded.setdefault(_track(device, stream), []).append((begin, correlation))
+    found_ranges: dict[int, Span] = {}
+    for track, works in unrecorded.items():
+        works.sort()
+        places = on_gpu.innermost(track, [begin for begin, _ in works])
+        for (_, correlation), place in zip(works, places, strict=True):
+            around = ranges.get(int(on_gpu.all[place].names[0])) if place != NO_SCOPE else None
+            if around is not None:
+                found_ranges[correlation] = around
+    return found_ranges
+
+
+def _track(device: int, stream: int) -> int:
+    return device << 32 | stream
 
 
 def launches_without_record(

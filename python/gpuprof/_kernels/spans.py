@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -50,6 +50,21 @@ class Spans:
                 stack.pop()
             found.append(stack[-1] if stack else NO_SCOPE)
         return found
+
+    def of_range(self, around: Span) -> int:
+        """Return the number of the scope that torch's range around it is of.
+
+        A scope opens its range just before it begins. Of a range that is the program's own it is
+        the scope around that.
+        """
+        numbers = self._of_thread.get(around.thread_id, ())
+        at = bisect_left(numbers, around.begin_ns, key=lambda number: self.all[number].begin_ns)
+        for number in numbers[at : at + 1]:
+            inner = self.all[number]
+            name = inner.names[-1].replace('"', "'")  # as torch has it
+            if inner.end_ns <= around.end_ns and name == around.names[-1]:
+                return number
+        return self.innermost(around.thread_id, [around.begin_ns])[0]
 
     def parents(self) -> list[int]:
         """Return for each span the one around it with the path of its parent, or -1."""

@@ -88,6 +88,65 @@ def test_a_torch_step_is_under_its_scopes() -> None:
     assert step["count"] == found["records"] >= 5 * 12
 
 
+def test_copies_and_memsets_of_the_drivers_api_are_under_their_scopes() -> None:
+    torch_or_skip()
+    found = result_of(
+        _TORCH,
+        """
+        import ctypes
+        driver = ctypes.CDLL("libcuda.so.1")
+        stream = ctypes.c_void_p(torch.cuda.Stream().cuda_stream)
+        size = ctypes.c_size_t(1 << 22)
+        one, other = (torch.zeros(1 << 20, device="cuda") for _ in range(2))
+        pinned = torch.zeros(1 << 20).pin_memory()
+
+        def address(tensor):
+            return ctypes.c_uint64(tensor.data_ptr())
+
+        def copy(function, *arguments):
+            assert getattr(driver, function)(*arguments, size, stream) == 0
+
+        def work():
+            with gpuprof.timer("set"):
+                copy("cuMemsetD8Async", address(one), ctypes.c_ubyte(0))
+            with gpuprof.timer("copy"):
+                copy("cuMemcpyHtoDAsync_v2", address(one), ctypes.c_void_p(pinned.data_ptr()))
+                with gpuprof.timer("inner"):
+                    copy("cuMemcpyDtoDAsync_v2", address(other), address(one))
+            copy("cuMemsetD8Async", address(one), ctypes.c_ubyte(0))
+
+        work()
+        torch.cuda.synchronize()
+        with gpuprof.kernels() as k:
+            work()
+        result = [[r.kind, "/".join(r.scope)] for r in k.records]
+        """,
+    )
+    expected = [["memset", "set"], ["memcpy", "copy"], ["memcpy", "copy/inner"], ["memset", ""]]
+    assert found == expected
+
+
+def test_a_stream_that_waits_for_another_one_has_a_dependency() -> None:
+    torch_or_skip()
+    found = result_of(
+        _TORCH,
+        """
+        busy, waiting = torch.cuda.Stream(), torch.cuda.Stream()
+        with gpuprof.kernels() as k:
+            with torch.cuda.stream(waiting):
+                data.add_(1)
+            with torch.cuda.stream(busy):
+                torch.cuda._sleep(40_000_000)
+            waiting.wait_stream(busy)
+            with torch.cuda.stream(waiting), gpuprof.timer("late", stream=waiting):
+                data.add_(1)
+        (result,) = [row.to_dict() for row in k.rows if row.path == "late"]
+        """,
+    )
+    assert found["dependency_ms"] > 10
+    assert found["dependency_ms"] > 5 * found["host_bound_ms"]
+
+
 def test_totals_are_those_of_torchs_own_table() -> None:
     torch_or_skip()
     found = result_of(
