@@ -178,6 +178,30 @@ def test_a_merge_puts_times_on_one_clock_to_the_nanosecond(tmp_path: Path) -> No
     assert list(data)[-1] == "traceEvents"
 
 
+@pytest.mark.parametrize("twice", [False, True])
+def test_what_a_merge_writes_is_strict_json(tmp_path: Path, twice: bool) -> None:
+    """Also where a pid is no whole number, and where an event had to be read in detail."""
+
+    def trace(name: str, pid: str) -> Path:
+        event = f'{{"ph":"X","name":"a","pid":{pid},"tid":1,"ts":1,"dur":1,"args":{{"x":1'
+        event += ',"a":1,"a":2}}' if twice else "}}"
+        text = f'{{"baseTimeNanoseconds":5,"distributedInfo":{{"rank":1}},"traceEvents":[{event}]}}'
+        return written(tmp_path / name, text.encode())
+
+    merge([trace("1.json", "1.5"), trace("2.json", "1.5")], tmp_path / "out.json")
+    text = (tmp_path / "out.json").read_text()
+    pids = [event["pid"] for event in json.loads(text, parse_constant=int)["traceEvents"]]
+    assert {*pids} == {1.5, "1.5 #1"}
+    for member in ("pid", "tid"):
+        endless = trace("3.json", "1e999")
+        if member == "tid":
+            endless.write_text(
+                endless.read_text().replace("1e999", "1").replace('"tid":1', '"tid":-1e999')
+            )
+        with pytest.raises(TraceError, match=f'event 0.*"{member}" is .*; expected a whole number'):
+            merge([endless], tmp_path / "no.json")
+
+
 def test_pids_that_collide_are_renamed_and_ranks_are_shown(tmp_path: Path) -> None:
     paths = []
     for rank in range(3):

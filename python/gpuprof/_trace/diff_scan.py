@@ -33,6 +33,7 @@ from gpuprof._trace.values import (
     check_labels,
     is_late,
     not_an_object,
+    shortened,
     span_of,
     time_of,
 )
@@ -208,7 +209,7 @@ class Scan:
         return float(exact - self._base), float(length)
 
     def _name(self, event: Event) -> int:
-        name = str(event.get("name", ""))[:MOST_NAME]
+        name = shortened(str(event.get("name", "")), MOST_NAME)
         return self._names["ProfilerStep" if _STEP.fullmatch(name) else name]
 
     def _track(self, event: Event) -> int:
@@ -224,7 +225,7 @@ class Scan:
             return
         args = _args_of(event)
         if type(args.get("scope")) is str:
-            self._scope[len(self._work)] = args["scope"][:MOST_NAME]
+            self._scope[len(self._work)] = shortened(args["scope"], MOST_NAME)
         device = args.get("device")
         number = self._devices[
             _rank_of(event), device if type(device) is int else str(event.get("pid"))

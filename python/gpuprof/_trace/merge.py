@@ -116,8 +116,8 @@ class Scan:
         for batch in reader.batches():
             events = checked(batch, known)
             for pid in dict.fromkeys([event["pid"] for event in events if "pid" in event]):
-                if pid not in self.processes:
-                    self._add(pid, batch)
+                if (number := _number(pid)) not in self.processes:
+                    self._add(number, batch)
             for event in events:
                 if event["ph"] == "M":
                     self._take_metadata(event)
@@ -142,7 +142,7 @@ class Scan:
             self.base = _whole(args.get(BASE)) if self.base is None else self.base
             self.rank = _whole(args.get("rank")) if self.rank is None else self.rank
         if name == "process_labels" and "pid" in event:
-            self.processes[event["pid"]] = True
+            self.processes[_number(event["pid"])] = True
 
     def _take_anchors(self, batch: Batch) -> None:
         for place, event in enumerate(batch.events):
@@ -178,6 +178,10 @@ class Scan:
             self.rank = None
         if self.base is not None and not 0 <= self.base <= MOST_NS:
             raise ReadError(0, f'"{BASE}" is {self.base}; expected nanoseconds since 1970')
+
+
+def _number(pid: Any) -> Any:
+    return float(pid) if isinstance(pid, bytes) else pid
 
 
 def _decoded(header: Header) -> object:
@@ -391,7 +395,7 @@ class Merge:
                 if member and member.kind == "string":
                     change("id", member, id2.begin)
         elif phase == "M" and event.get("name") == "process_name":
-            label, args = self._label(self._number, event.get("pid")), found.get("args")
+            label, args = self._label(self._number, _number(event.get("pid"))), found.get("args")
             name = members(text[args.begin : args.end]).get("name") if label and args else None
             if args and name and name.kind == "string":
                 end = args.begin + name.end

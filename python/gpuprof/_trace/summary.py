@@ -20,6 +20,7 @@ from gpuprof._trace.reader import EventReader
 from gpuprof._trace.tool_results import GpuTrack, Range
 from gpuprof._trace.values import (
     GPU_ANNOTATION,
+    GPU_CATEGORIES,
     MOST_FLOAT_US,
     NEARLY_WHOLE,
     Event,
@@ -27,12 +28,12 @@ from gpuprof._trace.values import (
     OddError,
     async_key,
     check_labels,
-    is_gpu,
     is_late,
     names_of,
     nanoseconds,
     not_an_object,
     phase_of,
+    shortened,
     span_of,
     time_of,
 )
@@ -142,7 +143,7 @@ class Ranges:
 
     def _make_sink(self, labels: Labels) -> Sink:
         _, category, pid, tid = labels
-        kind = "gpu" if is_gpu(category, tid) else "host"
+        kind = "gpu" if category in GPU_CATEGORIES else "host"
         track = self._tracks.get((pid, tid))
         if track is None:
             if len(self._tracks) >= MOST_TRACKS:
@@ -159,7 +160,7 @@ class Ranges:
 
     def _number(self, kind: str, key: Any, is_annotation: bool) -> int:
         if isinstance(key, str):
-            key = key[:MOST_NAME]
+            key = shortened(key, MOST_NAME)
         found = self._numbers.get((kind, key, is_annotation))
         if found is not None:
             return found

@@ -6,6 +6,7 @@ All texts come out of files: they are made fit to be shown before they are.
 from __future__ import annotations
 
 import html
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ _GROUPS = {"name": "names", "cat": "categories", "tid": "tracks"}
 _HEADINGS = {"name": "name", "cat": "category", "tid": "track"}
 _TRACK_COLUMNS = ["track", "ranges", "span", "busy", "% busy", "gaps", "largest gap", "at"]
 _LEFT = frozenset((*_HEADINGS.values(), "track"))
-MOST_FINDINGS = 50
+MOST_OF_CODE = 20
 
 
 @dataclass(frozen=True)
@@ -165,22 +166,31 @@ class TraceValidation(_Found):
     events: int
     faults: dict[str, int]  # by code
     notes: dict[str, int]
-    # The first of them in the order of the file: severity, code, event (its index, or None), offset
-    # (in the uncompressed file) and message.
+    # The first of each code in the order of the file: severity, code, event (its index, or None),
+    # offset (in the uncompressed file) and message.
     findings: list[dict[str, Any]]
     unchecked: list[str] = field(default_factory=list)  # to keep memory bounded
 
     def __str__(self) -> str:
         text = []
-        for finding in self.findings[:MOST_FINDINGS]:
+        told: Counter[tuple[str, str]] = Counter()
+        for finding in self.findings:
+            kind = finding["severity"], finding["code"]
+            told[kind] += 1
+            if told[kind] > MOST_OF_CODE:
+                continue
             event, offset = finding["event"], finding["offset"]
             where = [f"event {event:,}"] if event is not None else []
             where += [f"byte {offset:,}"] if offset is not None else []
             place = f"{', '.join(where)}: " if where else ""
             text.append(f"{finding['severity']}: {place}{finding['message']} [{finding['code']}]")
+        for severity, counts in (("fault", self.faults), ("note", self.notes)):
+            text += [
+                f"{severity}: ... and {count - MOST_OF_CODE:,} more [{code}]"
+                for code, count in counts.items()
+                if count > MOST_OF_CODE
+            ]
         faults, notes = sum(self.faults.values()), sum(self.notes.values())
-        if faults + notes > len(text):
-            text.append(f"... and {faults + notes - len(text):,} more")
         text += [f"not checked: {what}" for what in self.unchecked]
         verdict = f"{faults:,} faults" if faults else "no faults"
         where_found = f"{notes:,} notes in {self.events:,} events"

@@ -1,7 +1,7 @@
 """What is wrong with a trace, and at which event.
 
 A fault is what breaks a reader or makes it show something else than was written; a note is what is
-legal and less than it could be. The first findings are kept, all are counted. Memory is
+legal and less than it could be. The first of each code are kept, all are counted. Memory is
 bounded: past `MOST_OPEN` unfinished flows or open ranges, or the bounds of `Nesting`, new ones are
 not checked, and the result says so.
 """
@@ -33,6 +33,7 @@ from gpuprof._trace.values import (
     may_matter_inside,
     names_of,
     nanoseconds,
+    shortened,
     span_of,
     time_of,
 )
@@ -57,7 +58,7 @@ _NO_ARGS: dict[str, Any] = {}
 _HEXADECIMAL = re.compile(r"(?:0x)?[0-9a-fA-F]+")
 
 
-MOST_FINDINGS = 1000
+MOST_OF_CODE = 200
 _DEFECTS = {
     "bom": "a byte order mark",
     "nan": "NaN or Infinity, which is no JSON",
@@ -79,20 +80,18 @@ class Findings:
         self.notes: Counter[str] = Counter()
         self.first: list[dict[str, Any]] = []
 
-    def has_room(self, kind: str) -> bool:
+    def has_room(self, kind: str, code: str) -> bool:
         """Whether one more would be kept."""
-        # Faults are what one came for: notes leave half of the room to them.
-        return len(self.first) < (MOST_FINDINGS if kind == "faults" else MOST_FINDINGS // 2)
+        return (self.faults if kind == "faults" else self.notes)[code] < MOST_OF_CODE
 
     def add(
         self, kind: str, code: str, message: str, event: int | None, offset: int | None = None
     ) -> None:
         """Count one, "faults" or "notes"; None for an event is the file around them."""
-        counts = self.faults if kind == "faults" else self.notes
-        counts[code] += 1
-        if self.has_room(kind) or code == "gzip":
+        if self.has_room(kind, code):
             what = {"severity": kind[:-1], "code": code, "event": event, "offset": offset}
             self.first.append({**what, "message": message})
+        (self.faults if kind == "faults" else self.notes)[code] += 1
 
     def add_defect(self, defect: Defect, event: int | None, base: int) -> None:
         """Add what is no strict JSON in a text that begins at `base`."""
@@ -343,8 +342,8 @@ class Validation:
         name, end, begin = "", "asynchronous end", "begin"
         if phase in "BE":
             self._track(event)
-            key = repr((event.get("pid"), event.get("tid")))[:MOST_TEXT]
-            name = event["name"][:MOST_TEXT] if type(event.get("name")) is str else ""
+            key = shortened(repr((event.get("pid"), event.get("tid"))), MOST_TEXT)
+            name = shortened(event["name"], MOST_TEXT) if type(event.get("name")) is str else ""
             end, begin = "E", "B"
         elif "id" in event or "id2" in event:
             key = async_key(event)
@@ -487,7 +486,7 @@ class Validation:
         self, kind: str, code: str, message: str, member: str = "", offset: int | None = None
     ) -> None:
         batch, place = self._batch, self._place
-        if offset is None and self.findings.has_room(kind):
+        if offset is None and self.findings.has_room(kind, code):
             offset = batch.offset_of(place)
             if member:
                 found = members(batch.text_of(place)).get(member)

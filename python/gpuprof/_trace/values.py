@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from decimal import ROUND_HALF_UP, Decimal
+from hashlib import blake2b
 from typing import Any
 
 MOST_NS = 1 << 62  # 146 years
@@ -13,9 +15,10 @@ MOST_FLOAT_US = 4e12  # below, a double tells one nanosecond from the next
 FLOAT_NS = 1 << 49
 NEAR_MIDDLE = 0.4
 NEARLY_WHOLE = 0.05
-FIRST_GPU_TID, LAST_GPU_TID = 1 << 28, (1 << 32) - 1  # gpuprof's; no thread has such a number
 GPU_ANNOTATION = "gpu_user_annotation"
-GPU_CATEGORIES = frozenset(("gpu", "kernel", "gpu_memcpy", "gpu_memset", GPU_ANNOTATION))
+GPU_CATEGORIES = frozenset(
+    ("gpu", "gpu_graph", "gpu_in_graph", "kernel", "gpu_memcpy", "gpu_memset", GPU_ANNOTATION)
+)
 MAX_SHOWN = 40
 EXACT_IN_DOUBLES = 1 << 53
 MOST_DIGITS = 20
@@ -82,8 +85,19 @@ def check_labels(event: Event) -> None:
         if type(event.get(member, "")) is not str:
             raise odd(event, member, "a string")
     for member in ("pid", "tid"):
-        if type(event.get(member, 0)) not in (int, str, float, bytes):
+        value = event.get(member, 0)
+        if type(value) in (float, bytes) and math.isfinite(float(value)):
+            continue
+        if type(value) not in (int, str):
             raise odd(event, member, "a whole number")
+
+
+def shortened(text: str, most: int) -> str:
+    """Cut a long text; a digest of the whole at its end keeps different ones different."""
+    if len(text) <= most:
+        return text
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{text[: most - len(digest) - 1]}~{digest}"
 
 
 def nanoseconds(value: object) -> tuple[int, bool] | None:
@@ -146,13 +160,6 @@ def span_of(event: Event) -> tuple[int, int, bool]:
 def microseconds(time: int) -> str:
     """Write nanoseconds as microseconds with three decimals."""
     return f"{'-' if time < 0 else ''}{abs(time) // 1000}.{abs(time) % 1000:03}"
-
-
-def is_gpu(category: object, tid: object) -> bool:
-    """Whether a range belongs to a GPU, by its category or by its track."""
-    if isinstance(category, str) and category in GPU_CATEGORIES:
-        return True
-    return type(tid) is int and FIRST_GPU_TID <= tid <= LAST_GPU_TID
 
 
 def is_late(event: Event) -> bool:
