@@ -288,6 +288,7 @@ def test_memory_that_goes_on_growing_does_not_keep_it_from_ending(
         ({"max_time_s": 0}, ValueError, "max_time_s: expected a finite number above 0"),
         ({"warmup_s": "1"}, TypeError, "warmup_s: expected a finite number from 0"),
         ({"rel_precision": float("nan")}, ValueError, "rel_precision: expected a finite number"),
+        ({"max_time_s": 10**400}, ValueError, "max_time_s: expected a finite number"),
         ({"min_samples": 0}, ValueError, "min_samples: expected a whole number from 1"),
         ({"min_samples": None}, TypeError, "min_samples: expected a whole number from 1"),
         ({"min_samples": True}, TypeError, "min_samples: expected a whole number"),

@@ -381,7 +381,7 @@ def test_a_damaged_baseline_ends_with_2(store: Baselines, compare: Compare, tmp_
 NASTY = "a|b <script>\x1b[31m\nx\u202e`*`"
 
 
-@pytest.mark.parametrize("form", ["table", "md", "json"])
+@pytest.mark.parametrize("form", ["table", "md", "csv", "json"])
 def test_names_cannot_steer_the_output(store: Baselines, compare: Compare, form: str) -> None:
     store.append("old", run_of(result(NASTY, 1.0), result(f"{NASTY}1", 1.0)))
     store.append("new", run_of(result(NASTY, 1.3), result(f"{NASTY}2", 1.0)))

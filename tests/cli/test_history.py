@@ -97,7 +97,7 @@ def test_without_saved_runs_it_says_how_to_save_one(call: Call) -> None:
     [
         (["--baseline", "other"], 1, "no baseline is called 'other'"),
         (["--baseline", "../x"], 1, "a baseline cannot be called"),
-        (["--svg", "."], 1, "directory"),
+        (["--svg", "."], 2, "--svg: expected a file, got the folder ."),
         (["--svg", "missing/plot.svg"], 1, "No such file or directory: 'missing/plot.svg'"),
         (["--svg", "missing/plot.svg"], 1, "missing"),
         (["--json", "--csv"], 2, "not allowed with"),

@@ -95,7 +95,10 @@ def test_a_trace_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
         (["--stats", "missing/s.json", "script.py"], "make that folder first"),
         (["-o", "missing/t.json", "script.py"], "make that folder first"),
         (["--stats", ".", "script.py"], "expected a file, got the folder"),
-        (["--stats", "s.json.gz", "script.py"], "expected a file that is not compressed"),
+        (
+            ["--stats", "s.json.gz", "script.py"],
+            "expected a name that ends in .json for statistics",
+        ),
         (["--stats", "-", "script.py"], "standard output is the program's"),
         (["-o", "%x.json", "script.py"], "'%x' in '%x.json' is no pattern"),
         (["--watch", "-1", "script.py"], "expected a whole number from 0 to 100"),
@@ -134,6 +137,8 @@ def test_the_help_is_that_of_the_command(tmp_path: Path) -> None:
     assert done.status == 0
     for option in ("--stats", "--html", "--watch", "--scopes", "-m"):
         assert option in done.out
+    assert "%p (process)" in done.out
+    assert "%%" not in done.out
 
 
 def test_the_report_stands_after_what_the_program_printed(tmp_path: Path) -> None:

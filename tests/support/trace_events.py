@@ -11,6 +11,8 @@ import pytest
 
 import gpuprof
 
+OLD = '{"displayTimeUnit":"ns","baseTimeNanoseconds":1,"traceEvents":[]}'  # an earlier trace
+
 
 def load(path: Path) -> dict[str, Any]:
     """Parse strictly: no NaN, no duplicate keys."""

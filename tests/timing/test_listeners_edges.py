@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +34,19 @@ def refuse(samples: list[gpuprof.Sample]) -> None:
     raise ValueError("not today")
 
 
+def leave(samples: list[gpuprof.Sample]) -> None:
+    sys.exit("not today")
+
+
 # What is wrong with the listener
 
 
-def test_one_that_raises_is_ended_with_one_warning_and_the_others_go_on() -> None:
+@pytest.mark.parametrize(("function", "error"), [(refuse, ValueError), (leave, SystemExit)])
+def test_one_that_raises_is_ended_with_one_warning_and_the_others_go_on(
+    function: Callable[..., None], error: type[BaseException]
+) -> None:
     counts: list[int] = []
-    bad = gpuprof.on_sample(refuse)
+    bad = gpuprof.on_sample(function)
     good = gpuprof.on_sample(lambda samples: counts.append(len(samples)))
     with pytest.warns(RuntimeWarning) as caught:
         for _ in range(3):
@@ -45,9 +54,9 @@ def test_one_that_raises_is_ended_with_one_warning_and_the_others_go_on() -> Non
             gpuprof.flush()
     good.close()
     (warning,) = caught
-    for part in ("refuse", "ValueError", "not today"):
+    for part in (function.__name__, error.__name__, "not today"):
         assert part in str(warning.message)
-    assert isinstance(bad.error, ValueError)
+    assert isinstance(bad.error, error)
     assert bad.closed
     assert "failed" in repr(bad)
     assert (counts, good.error) == ([1, 1, 1], None)

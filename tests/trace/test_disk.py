@@ -10,12 +10,12 @@ import pytest
 
 import gpuprof
 from tests.support.processes import run_python
-from tests.support.trace_events import SCOPES, complete_lines, files, names
+from tests.support.trace_events import OLD, SCOPES, complete_lines, files, names
 
 
 def test_a_full_disk_is_one_warning_and_the_old_file_is_untouched(tmp_path: Path) -> None:
     out = tmp_path / "run.json"
-    out.write_text("old")
+    out.write_text(OLD)
     done = run_python(
         SCOPES
         + f"""
@@ -33,7 +33,7 @@ print("on")
     assert "File too large" in done.stdout
     assert done.stdout.endswith("on\n")
     assert done.stderr.count("RuntimeWarning") == 1
-    assert out.read_text() == "old"
+    assert out.read_text() == OLD
     part = tmp_path / "run.json.part"
     assert part.stat().st_size == 20_000
     assert len(complete_lines(part)) > 100
@@ -90,14 +90,14 @@ def test_a_compression_that_fails_leaves_the_part_and_the_old_file(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     out = tmp_path / "run.json.gz"
-    out.write_bytes(b"old")
+    out.write_bytes(OLD.encode())
     writer = gpuprof.TraceWriter(out)
     writer.push("a", "test", 0.1)
     monkeypatch.setattr(os, "fsync", full)
     with pytest.warns(RuntimeWarning, match=r"what there is stays in .*run\.json\.gz\.part"):
         writer.close()
     assert writer.error == "No space left on device"
-    assert out.read_bytes() == b"old"
+    assert out.read_bytes() == OLD.encode()
     assert files(tmp_path) == {"run.json.gz", "run.json.gz.part"}
     assert names(tmp_path / "run.json.gz.part") == ["a"]
 

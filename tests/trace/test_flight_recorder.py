@@ -14,7 +14,7 @@ import gpuprof
 from tests.fake_driver.control import FakeCuda
 from tests.support.processes import check_python
 from tests.support.recorders import first, measured, told, until
-from tests.support.trace_events import SCOPES, cpu_scope, events, files, load, metadata, names
+from tests.support.trace_events import OLD, SCOPES, cpu_scope, events, files, load, metadata, names
 
 MS = 1_000_000
 
@@ -53,7 +53,7 @@ def test_a_call_writes_what_is_held_and_goes_on(path: Path) -> None:
 
 def test_a_call_may_name_its_file(path: Path) -> None:
     mine = path.with_name("mine.json.gz")
-    mine.write_bytes(b"old")
+    mine.write_bytes(OLD.encode())
     with gpuprof.trace(path, keep_last="1h", max_dumps=1) as recorder:
         measured("a")
         assert recorder.dump(mine) == str(mine)

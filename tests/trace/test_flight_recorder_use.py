@@ -206,6 +206,8 @@ def test_a_recorder_that_is_never_begun_is_one_warning(path: Path) -> None:
         ({"keep_last": "soon"}, ValueError),
         ({"keep_last": 0}, ValueError),
         ({"keep_last": float("nan")}, ValueError),
+        ({"keep_last": 10**400}, ValueError),
+        ({"keep_last": 1, "when": {"step": 10**400}}, ValueError),
         ({"keep_last": True}, TypeError),
         ({"keep_last": b"30s"}, TypeError),
         ({"keep_bytes": 100}, ValueError),

@@ -12,7 +12,7 @@ import pytest
 import gpuprof
 from gpuprof._trace.path import output_path
 from tests.support.processes import check_python, run_python
-from tests.support.trace_events import SCOPES, files, names
+from tests.support.trace_events import OLD, SCOPES, files, names
 
 # What a path may be
 
@@ -103,7 +103,7 @@ def test_a_link_of_somebody_else_in_a_shared_folder_is_refused(
 def test_a_trace_goes_where_its_link_leads(tmp_path: Path, suffix: str) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    (disk / f"real.{suffix}").write_text("old")
+    (disk / f"real.{suffix}").write_text(OLD)
     link = tmp_path / f"run.{suffix}"
     link.symlink_to(disk / f"real.{suffix}")
     check_python(SCOPES + "work('a')", GPUPROF_TRACE_OUT=str(link))

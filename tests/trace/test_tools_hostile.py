@@ -20,6 +20,7 @@ from gpuprof._trace.summary import Summary
 from gpuprof._trace.tools import summary, validate
 from gpuprof.errors import TraceError
 from tests.support.processes import check_python
+from tests.support.trace_events import OLD
 from tests.support.trace_files import array_form, load, named, object_form, slice_event, strict
 
 EVENT = b'{"ph":"X","name":"a","pid":1,"tid":7,"ts":1,"dur":1}'
@@ -355,7 +356,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> Non
     source = tmp_path / "t.json"
     source.write_bytes(array_form([slice_event(f"n{at}", at, 1) for at in range(9000)]))
     old = tmp_path / "old.json"
-    old.write_text("old")
+    old.write_text(OLD)
     check_python(
         f"""
         import resource, signal
@@ -366,7 +367,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> Non
         assert main(["trace", "repair", {str(source)!r}, "-o", {str(old)!r}]) == 1
         """
     )
-    assert old.read_text() == "old"
+    assert old.read_text() == OLD
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["old.json", "t.json"]
 
 

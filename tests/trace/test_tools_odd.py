@@ -18,6 +18,7 @@ from gpuprof._cli.main import main
 from gpuprof._trace.tools import merge, repair, summary, validate
 from gpuprof.errors import TraceError
 from tests.support.processes import check_python, environment
+from tests.support.trace_events import OLD
 from tests.support.trace_files import load, named, object_form, slice_event, written
 
 GOOD = slice_event("good", 0, 1000)
@@ -306,7 +307,7 @@ def test_an_output_that_is_a_link_stays_one(tmp_path: Path) -> None:
         link, target = tmp_path / f"{existing}.json", folder / f"{existing}.json"
         link.symlink_to(target)
         if existing:
-            target.write_text("old")
+            target.write_text(OLD)
         repair(path, link)
         assert link.is_symlink()
         assert load(target)["traceEvents"] == [GOOD]

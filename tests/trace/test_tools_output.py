@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gpuprof._trace import files
 from gpuprof._trace.tools import merge, repair, repaired_path, validate
 from gpuprof.errors import TraceError
+from tests.support.trace_events import OLD
 from tests.support.trace_files import (
     Event,
     array_form,
@@ -92,6 +93,7 @@ def test_a_repair_mends_what_it_can(tmp_path: Path) -> None:
     )
     done = repair(written(tmp_path / "t.json", data))
     assert load(tmp_path / "t.repaired.json") == {
+        "repairedBy": "gpuprof",
         "a": 1,
         "traceEvents": [
             {"ph": "i", "name": "a\tb", "ts": 1},
@@ -108,7 +110,7 @@ def test_where_reading_ends_a_repair_ends(tmp_path: Path) -> None:
     assert done.events == 1
     assert done.stopped is not None
     assert f"byte {len(good)}" in done.stopped
-    assert load(tmp_path / "t.repaired.json") == strict(good)
+    assert load(tmp_path / "t.repaired.json") == {"repairedBy": "gpuprof"} | strict(good)
 
 
 def test_a_cut_compressed_file_is_repaired_into_a_compressed_one(tmp_path: Path) -> None:
@@ -140,12 +142,12 @@ def test_where_a_repair_goes(tmp_path: Path, name: str, existing: list[str], wan
 
 def test_a_failed_repair_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = written(tmp_path / "t.json", b'{"traceEvents":[')
-    old = written(tmp_path / "old.json", b"old")
+    old = written(tmp_path / "old.json", OLD.encode())
     with pytest.raises(TraceError, match="no complete event"):
         repair(path, old)
     with pytest.raises(ValueError, match="is an input"):
         repair(path, path)
-    assert old.read_bytes() == b"old"
+    assert old.read_bytes() == OLD.encode()
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["old.json", "t.json"]
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import operator
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -94,7 +94,7 @@ def _number(name: str, value: Any, *, above_0: bool) -> None:
     message = f"{name}: expected {expected}, got {value!r}"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(message)
-    if not 0.0 <= value < math.inf or (above_0 and value == 0.0):
+    if not 0.0 <= value <= sys.float_info.max or (above_0 and value == 0.0):
         raise ValueError(message)
 
 

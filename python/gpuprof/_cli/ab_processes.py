@@ -82,8 +82,9 @@ class Ended:
 class Stop:
     """Notices SIGINT, SIGTERM, SIGHUP and SIGQUIT, and wakes up whoever waits for a run.
 
-    It also has the kernel hand orphans of the runs to this process. No exception interrupts the start of a process: it would be left behind. Handlers are those of
-    the main thread; in another one, nothing is noticed.
+    It also has the kernel hand orphans of the runs to this process. No exception interrupts the
+    start of a process: it would be left behind. Handlers are those of the main thread; in another
+    one, nothing is noticed.
     """
 
     def __init__(self) -> None:

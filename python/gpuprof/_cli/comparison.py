@@ -74,7 +74,7 @@ def _csv(found: Comparison) -> str:
     for side, names in zip(found.names, (found.only_base, found.only_new), strict=True):
         empty = [None] * (len(_CSV_COLUMNS) - 3)
         lines += [[name, *empty, Verdict.NODATA.value, f"only in {side}"] for name in names]
-    return Records(_CSV_COLUMNS, lines).csv("\n").removesuffix("\n")
+    return Records(_CSV_COLUMNS, lines).csv(printed=True).removesuffix("\n")
 
 
 def _counts(decision: Decision) -> list[Cell]:

@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         write_text(sys.stdout, found.to_json(indent=2) + "\n")
     elif options.csv:
-        write_text(sys.stdout, records(found.series).csv("\n"))
+        write_text(sys.stdout, records(found.series).csv(printed=True))
     elif options.svg is None:
         write_text(sys.stdout, f"{found}\n")
     return OK

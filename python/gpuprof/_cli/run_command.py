@@ -34,8 +34,8 @@ def add_arguments(commands: Commands) -> None:
         "[--scopes PATTERN] (SCRIPT | -m MODULE) [ARGUMENTS ...]",
         description="Run a Python script or module, unchanged, and show the table of its scopes on "
         "standard error at its end, also after an exception or Ctrl-C. Options stand before the "
-        "program's name; what comes after it belongs to the program. Files may have %%p (process), "
-        "%%r (rank), %%h (host) and %%q{VARIABLE} in their names.",
+        "program's name; what comes after it belongs to the program. Files may have %p (process), "
+        "%r (rank), %h (host) and %q{VARIABLE} in their names.",
         epilog=RUN_EXIT_CODES,
         allow_abbrev=False,
     )

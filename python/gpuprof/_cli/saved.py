@@ -126,7 +126,7 @@ def _csv(rows: Sequence[Row], is_one_baseline: bool) -> str:
         + [_cell(row[part].get(key)) for part, key, _ in more]
         for row in rows
     ]
-    return Records(heads, lines).csv("\n")
+    return Records(heads, lines).csv(printed=True)
 
 
 def _cell(value: object) -> Cell:

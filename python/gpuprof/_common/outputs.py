@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import stat
 import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -84,10 +83,10 @@ def complaint(outputs: Sequence[Output], inputs: Iterable[tuple[str, str]] = ())
     for what, path in inputs:
         taken |= dict.fromkeys(_identities(path), what)
     for option, given, path, kind in outputs:
-        if _takes_bytes(path):
-            continue
         if Path(path).is_dir():
             return f"{option}: expected a file, got the folder {path}"
+        if descriptor_of(path) is not None or (Path(path).exists() and not Path(path).is_file()):
+            continue
         if same := [taken[each] for each in _identities(path) if each in taken]:
             return f"{option}: {given} is also {same[0]}: name another file"
         suffix = _SUFFIX.search(given)
@@ -104,13 +103,11 @@ def complaint(outputs: Sequence[Output], inputs: Iterable[tuple[str, str]] = ())
 
 def refuse_foreign(path: str | Path, kind: Kind) -> None:
     """Raise FileExistsError if a file is there that has content and is no `kind` of gpuprof."""
-    if _takes_bytes(path):
+    if descriptor_of(path) is not None or not Path(path).is_file():
         return
     try:
         with os.fdopen(open_regular(Path(os.path.realpath(path))), "rb") as file:
             first = file.read(_FIRST_BYTES)
-    except FileNotFoundError:
-        return
     except OSError as error:
         reason = f"is there and cannot be read: {error.strerror}: remove it, or name another file"
         raise FileExistsError(errno.EEXIST, reason, str(path)) from error
@@ -131,19 +128,10 @@ def may_replace(path: str | Path, kind: Kind) -> bool:
     return True
 
 
-def _takes_bytes(path: str | Path) -> bool:
-    if descriptor_of(path) is not None:
-        return True
-    with suppress(OSError):
-        mode = os.stat(path).st_mode  # noqa: PTH116 (a str, as all here)
-        return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
-    return False
-
-
 def _identities(path: str) -> list[object]:
     """Return what another name of the same file has in common: its real path, and its inode."""
     found: list[object] = [os.path.realpath(path)]
     with suppress(OSError):
-        status = os.stat(path)  # noqa: PTH116
+        status = Path(path).stat()
         found.append((status.st_dev, status.st_ino))
     return found

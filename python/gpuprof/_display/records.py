@@ -9,12 +9,12 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from gpuprof._common.imports import need_extra
-from gpuprof._common.text import output_text
+from gpuprof._common.text import output_text, shown_text
 
 Cell: TypeAlias = "str | int | float | bool | None"
 
@@ -26,16 +26,18 @@ class Records:
     columns: Sequence[str]
     lines: Sequence[Sequence[Cell]]
 
-    def csv(self, line_end: str = "\r\n") -> str:
+    def csv(self, *, printed: bool = False) -> str:
         """Return CSV as in RFC 4180: a head, lines that end in CR LF, quotes where needed.
 
-        Commands print lines that end as all of their output does.
-        Text stays as it is, line breaks in it too; NUL and lone surrogates are replaced.
+        Text stays as it is, line breaks in it too; NUL and lone surrogates are replaced. What
+        commands print has lines that end as all of their output does, and visible control
+        characters.
         """
         out = io.StringIO()
-        writer = csv.writer(out, lineterminator=line_end)
+        text = shown_text if printed else output_text
+        writer = csv.writer(out, lineterminator="\n" if printed else "\r\n")
         writer.writerow(self.columns)
-        writer.writerows([_field(cell) for cell in line] for line in self.lines)
+        writer.writerows([_field(cell, text) for cell in line] for line in self.lines)
         return out.getvalue()
 
     def frame(self, what: str) -> Any:
@@ -46,9 +48,9 @@ class Records:
         return pandas.DataFrame(cells)
 
 
-def _field(cell: Cell) -> str:
+def _field(cell: Cell, text: Callable[[str], str]) -> str:
     if isinstance(cell, str):
-        return output_text(cell)
+        return text(cell)
     if isinstance(cell, bool):
         return "true" if cell else "false"
     return "" if _is_missing(cell) else repr(cell)

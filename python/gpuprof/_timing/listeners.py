@@ -31,14 +31,14 @@ class Listener:
 
     Attributes
     ----------
-    error : Exception or None
+    error : BaseException or None
         What the function raised. It has ended the listener.
     """
 
     __module__ = "gpuprof"
 
     def __init__(self, function: Callable[[Samples], object], paths: Iterable[str]) -> None:
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self._function = function
         self._name = _name_of(function)
         self._queue = _core._SampleQueue(self._name, list(paths))
@@ -93,10 +93,12 @@ class Listener:
     def _call(self) -> None:
         try:
             self._queue.hand_on(self._function)
-        except Exception as error:
+        except KeyboardInterrupt:  # the user's, not the function's
+            raise
+        except BaseException as error:  # also `sys.exit`, which is not the program's here
             self._fail(error)
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         self.error = error.with_traceback(None)  # which would keep the function's variables alive
         self._closed = True
         self._queue.close()

@@ -155,7 +155,7 @@ class FlightRecorder(TraceWriter):
         Parameters
         ----------
         path : str or os.PathLike, optional
-            Where, as for `TraceWriter`, also compressed; a file that is there is replaced. None is
+            Where, as for `TraceWriter`, also compressed; an earlier trace is replaced. None is
             the next numbered file.
 
         Returns

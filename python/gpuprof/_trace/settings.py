@@ -76,11 +76,18 @@ def checked_length(keep_last: object) -> int:
         message = f"keep_last: expected {expected}, got {keep_last!r}"
         raise TypeError(message)
     else:
-        seconds = float(keep_last)
+        seconds = _finite(keep_last)
     if not 1e-3 <= seconds <= _MOST_SECONDS:  # also not NaN
         message = f"keep_last: expected from 1 ms to a year, got {keep_last!r}"
         raise ValueError(message)
     return round(seconds * 1e9)
+
+
+def _finite(number: numbers.Real) -> float:
+    try:
+        return float(number)
+    except OverflowError:  # an int of more than 308 digits
+        return math.inf
 
 
 def checked_bytes(keep_bytes: object) -> int:
@@ -142,7 +149,7 @@ def checked_limits(when: object) -> dict[str, float]:
         if not isinstance(scope, str) or isinstance(ms, bool) or not isinstance(ms, numbers.Real):
             message = f"when: expected {expected}, got {ms!r} for {scope!r}"
             raise TypeError(message)
-        if not scope or not 0 <= float(ms) < math.inf:  # also not NaN
+        if not scope or not 0 <= _finite(ms) < math.inf:  # also not NaN
             message = f"when: expected {expected}, got {ms!r} for {scope!r}"
             raise ValueError(message)
         limits[scope] = float(ms)

@@ -173,7 +173,6 @@ def merge(
     """
     files, target = [Path(path) for path in paths], Path(output)
     scans = []
-    refuse_foreign(target, TRACE)
     for file in list(files):
         _refuse_same(file, target)
         try:
@@ -185,6 +184,7 @@ def merge(
             files.remove(file)
             if not files:
                 raise
+    refuse_foreign(target, TRACE)
     with writing(target) as out:
         merged = Merge(scans, align=align, write=out.write)
         merged.begin()

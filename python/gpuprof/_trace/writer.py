@@ -54,7 +54,8 @@ class TraceWriter(AsyncBlock, _core._TraceEvents):
         Where to write; compressed if it ends in ``.gz``. ``%p`` is replaced by the process, ``%h``
         by the host's name, ``%r`` by the rank, ``%q{VAR}`` by an environment variable. A path that
         another open trace has gets the process's number before its suffix, and so does the file of
-        a forked child. A link is followed.
+        a forked child. A link is followed. An earlier trace of gpuprof is replaced, any other file
+        is left as it is, which is a failure to write.
     collect : bool
         Whether to take what scopes and annotations of the whole process do.
     args : Mapping, optional
