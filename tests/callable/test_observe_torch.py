@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -260,6 +261,15 @@ def test_modules_are_noted_that_a_capture_reads_and_does_not_call(read: Any) -> 
         assert isinstance(other, nn.Module)
     assert seen.modules_read == [model]
     assert seen.modules == []
+
+
+def test_what_another_thread_reads_meanwhile_is_its_own() -> None:
+    model, seen = nn.Linear(2, 2), Observation()
+    with seen.of_block(Nodes()):
+        thread = threading.Thread(target=lambda: model.bias)
+        thread.start()
+        thread.join()
+    assert seen.modules_read == []
 
 
 @pytest.mark.parametrize(

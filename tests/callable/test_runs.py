@@ -89,6 +89,23 @@ def test_what_warm_ups_write_to_tensors_is_put_back(
 
 
 @pytest.mark.torch
+def test_gradients_that_runs_set_on_modules_are_put_back(cupy: Any, torch: Any) -> None:
+    model, seen = torch.nn.Linear(1, 1), []
+    before = model.bias.grad = torch.ones(1)
+
+    def body(x: Any) -> Any:
+        seen.append((model.weight.grad, model.bias.grad is before))
+        model.weight.grad = torch.ones(1, 1)
+        model.bias.grad = None
+        return x.copy()
+
+    make(body, cupy.array([1.0]), warmup=1)
+    assert seen == [(None, True)] * 2
+    assert model.weight.grad is None
+    assert model.bias.grad is before
+
+
+@pytest.mark.torch
 def test_a_capture_after_a_change_is_warmed_up_with_samples_alone(cupy: Any, torch: Any) -> None:
     class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
         scale = 1.0

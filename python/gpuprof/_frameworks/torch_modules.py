@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -41,7 +42,7 @@ def find_arrays(function: Any) -> list[Any]:
 
 @contextlib.contextmanager
 def read_modules(found: dict[int, Any]) -> Iterator[None]:
-    """Add the modules of which the block reads an attribute, by their ids.
+    """Add the modules of which the block reads an attribute on this thread, by their ids.
 
     Containers of modules, and modules whose parameters are used without a call, are seen so.
     """
@@ -51,9 +52,11 @@ def read_modules(found: dict[int, Any]) -> Iterator[None]:
         return
     module = torch.nn.Module
     own = vars(module).get("__getattribute__")
+    here = threading.get_ident()
 
     def noted(self: Any, name: str) -> Any:
-        if not name.startswith("__"):  # isinstance() asks for `__class__`
+        # isinstance() asks for `__class__`.
+        if not name.startswith("__") and threading.get_ident() == here:
             found.setdefault(id(self), self)
         return super(module, self).__getattribute__(name) if own is None else own(self, name)
 
