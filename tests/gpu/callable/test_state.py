@@ -181,8 +181,7 @@ def test_the_scaling_of_a_lora_layer_is_guarded(torch: Any) -> None:
     changes: list[Callable[[], object]] = [
         lambda: layer.scaling.update(default=4.0),
         lambda: layer.disabled.add("default"),
-        layer.disabled.clear,
-        lambda: layer.merged_adapters.append("default"),
+        lambda: (layer.disabled.clear(), layer.merged_adapters.append("default")),
     ]
     for number, change in enumerate(changes):
         change()
