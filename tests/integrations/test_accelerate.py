@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,9 @@ def test_a_loop_with_accumulation(
                 accelerator.backward(model(x).square().mean())
                 optimizer.step()
                 optimizer.zero_grad()
+        for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+            twin(x)  # it is not measured
+            assert not (twin._forward_hooks or twin._forward_pre_hooks)
     assert rows() == {
         "dataloader": 9,
         **dict.fromkeys(("train_step", "train_step/forward", "train_step/backward"), 8),

@@ -192,6 +192,17 @@ def test_a_file_that_is_no_regular_one_is_left_as_it_is(project: Project) -> Non
     assert project.calls() == []
 
 
+def test_a_file_of_somebody_else_is_left_as_it_is(project: Project) -> None:
+    project.pytester.makepyfile(TESTS)
+    (project.path / "conf.json").write_text("{}", encoding="utf-8")
+    for name, said in (("conf.json", "is there and is not results"), ("out.py", "ends in .json")):
+        done = project.run(f"--gpu-benchmark-json={name}")
+        assert done.ret == pytest.ExitCode.USAGE_ERROR
+        done.stderr.fnmatch_lines([f"*--gpu-benchmark-json: *{said}*"])
+    assert (project.path / "conf.json").read_text(encoding="utf-8") == "{}"
+    assert project.calls() == []
+
+
 def test_a_link_is_written_through(project: Project) -> None:
     project.pytester.makepyfile(TESTS)
     (project.path / "sub").mkdir()

@@ -187,6 +187,16 @@ def test_a_drawing_that_cannot_be_written_fails_the_run(project: Project) -> Non
     done.stdout.fnmatch_lines(["the histograms were not written: *"])
 
 
+def test_a_drawing_of_somebody_else_is_left_as_it_is(project: Project) -> None:
+    project.pytester.makepyfile("def test_a(gpu_benchmark): gpu_benchmark(sum, [1])")
+    (project.path / "out.svg").write_text("<svg/>", encoding="utf-8")
+    for _ in range(2):
+        done = project.run("--gpu-benchmark-histogram=out")
+        done.stdout.fnmatch_lines(["*drew out-2.svg*"])
+    assert (project.path / "out.svg").read_text(encoding="utf-8") == "<svg/>"
+    assert sorted(each.name for each in project.path.glob("*.svg")) == ["out-2.svg", "out.svg"]
+
+
 def test_without_a_terminal_everything_is_written(tests: Project) -> None:
     done = tests.run(
         "-p", "no:terminal", "--gpu-benchmark-histogram=out", "--gpu-benchmark-json=out.json"

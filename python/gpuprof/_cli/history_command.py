@@ -62,11 +62,10 @@ def run(options: argparse.Namespace) -> int:
     from gpuprof._results.history_data import records
     from gpuprof._trace.files import write_whole
 
-    if options.svg is not None:
-        wanted = outputs.Output("--svg", options.svg, options.svg, outputs.SVG)
-        if complaint := outputs.complaint([wanted]):
-            complain(complaint)
-            return USAGE
+    wanted = [] if options.svg is None else [outputs.Output("--svg", outputs.SVG, options.svg)]
+    if complaint := outputs.complaint(wanted):
+        complain(complaint)
+        return USAGE
     try:
         found = history(
             options.storage,

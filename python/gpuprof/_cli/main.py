@@ -93,16 +93,16 @@ def _run(options: argparse.Namespace) -> int:
         from gpuprof._common import outputs
         from gpuprof._trace.path import expand
 
-        if options.trace is not None:
-            try:
-                path = expand(options.trace)
-            except ValueError as error:
-                complain(str(error))
-                return USAGE
-            wanted = outputs.Output("--trace", options.trace, path, outputs.TRACE)
-            if complaint := outputs.complaint([wanted]):
-                complain(complaint)
-                return USAGE
+        try:
+            given = [] if options.trace is None else [options.trace]
+            complaint = outputs.complaint(
+                [outputs.Output("--trace", outputs.TRACE, each, expand(each)) for each in given]
+            )
+        except ValueError as error:
+            complaint = str(error)
+        if complaint:
+            complain(complaint)
+            return USAGE
         return demo.run(sys.stdout, options.steps, options.trace)
     from gpuprof._cli import info
     from gpuprof._common.text import write_text

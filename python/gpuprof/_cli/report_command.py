@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     from gpuprof._report.html import write_report
     from gpuprof.errors import BaselineError
 
-    wanted = outputs.Output("-o", options.output, options.output, outputs.HTML)
+    wanted = outputs.Output("-o", outputs.HTML, options.output)
     if complaint := outputs.complaint([wanted], [("an input", each) for each in options.files]):
         complain(complaint)
         return USAGE

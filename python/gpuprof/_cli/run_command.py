@@ -103,29 +103,23 @@ def run(options: argparse.Namespace) -> int:
     complaint = target.complaint()
     if options.scopes and not function_scopes.is_supported():
         complaint = "--scopes needs Python 3.12 or later, which can tell of single functions"
-    wanted = [
-        (option, given, kind)
-        for option, given, kind in (
-            ("-o", options.output, outputs.TRACE),
-            ("--stats", options.stats, outputs.STATS),
-            ("--html", options.html, outputs.HTML),
-        )
-        if given is not None
-    ]
-    for option, path, _ in wanted:
+    wanted = (
+        ("-o", outputs.TRACE, options.output),
+        ("--stats", outputs.STATS, options.stats),
+        ("--html", outputs.HTML, options.html),
+    )
+    for option, _, path in wanted:
         if path == outputs.STANDARD:
             complaint = f"{option}: expected a file, got {path!r}: standard output is the program's"
     if complaint is not None:
         complain(complaint)
         return USAGE
     try:
-        files = [
-            outputs.Output(option, given, expand(given), kind) for option, given, kind in wanted
-        ]
+        files = [outputs.Output(*each, expand(each[-1])) for each in wanted if each[-1] is not None]
     except (ValueError, TraceError) as error:
         complain(str(error))
         return USAGE
-    paths = {option: path for option, _, path, _ in files}
+    paths = {each.option: each.path for each in files}
     wishes = Wishes(
         program=target.name,
         trace=paths.get("-o"),

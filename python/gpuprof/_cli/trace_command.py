@@ -116,7 +116,7 @@ def _run_tool(options: argparse.Namespace) -> int:
         if options.tool == "diff":
             return _diff(options)
         if options.output is not None:
-            wanted = outputs.Output("-o", options.output, options.output, outputs.TRACE)
+            wanted = outputs.Output("-o", outputs.TRACE, options.output)
             if complaint := outputs.complaint([wanted]):
                 complain(complaint)
                 return USAGE

@@ -54,12 +54,12 @@ SVG = Kind("a plot", (".svg",), re.compile(rb'<svg data-generator="gpuprof"'))
 
 
 class Output(NamedTuple):
-    """A file that an option names: as it was given, and where it is once patterns are replaced."""
+    """A file that an option names: as it was given, and where, if patterns are replaced."""
 
     option: str
-    given: str
-    path: str
     kind: Kind
+    given: str
+    path: str = ""
 
 
 def descriptor_of(path: str | Path) -> int | None:
@@ -82,7 +82,8 @@ def complaint(outputs: Sequence[Output], inputs: Iterable[tuple[str, str]] = ())
     taken: dict[object, str] = {}
     for what, path in inputs:
         taken |= dict.fromkeys(_identities(path), what)
-    for option, given, path, kind in outputs:
+    for option, kind, given, expanded in outputs:
+        path = expanded or given
         if Path(path).is_dir():
             return f"{option}: expected a file, got the folder {path}"
         if descriptor_of(path) is not None or (Path(path).exists() and not Path(path).is_file()):

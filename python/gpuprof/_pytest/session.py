@@ -38,7 +38,7 @@ def check(settings: Settings) -> None:
             raise pytest.UsageError(message)
     if settings.json is not None:
         path = str(settings.json)
-        wanted = outputs.Output("--gpu-benchmark-json", path, path, outputs.SESSION)
+        wanted = outputs.Output("--gpu-benchmark-json", outputs.SESSION, path)
         if complaint := outputs.complaint([wanted]):
             raise pytest.UsageError(complaint)
         if settings.json.exists() and not settings.json.is_file():  # the write replaces the path
