@@ -181,13 +181,13 @@ class Stats(Mapping[Key, Row]):
     def self_ms(self, row: Row) -> float:
         """Return the row's total less what the rows inside it take on the same clock.
 
-        Below zero where those overlap one another or outlast it. NaN where calls of the row have no
-        time, such as those left by an exception, and rows inside may have run in them.
+        Below zero where those overlap one another or outlast it. NaN where calls of the row failed:
+        they have no time, but what ran in them has.
         """
         key = row.names, row.clock
         row = self[key]
         inside = self._inside_ms.get(key, 0.0)
-        if inside and (row.failed or row.dropped or row.pending):
+        if inside and row.failed:
             return math.nan
         return row.time.total - inside
 
