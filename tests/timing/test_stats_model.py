@@ -102,6 +102,7 @@ def test_self_time_is_unknown_where_calls_failed_and_rows_inside_have_times() ->
     stats = Stats([gpu_row("step", 10.0, failed=1), gpu_row("step/a", 8.0, failed=1)])
     assert math.isnan(stats.self_ms(stats["step"]))
     assert stats.self_ms(stats["step/a"]) == 8.0
+    assert stats.share(stats["step/a"]) is None
 
 
 def test_a_scope_left_by_an_exception_has_no_self_time_below_zero() -> None:

@@ -192,11 +192,16 @@ class Stats(Mapping[Key, Row]):
         return row.time.total - inside
 
     def share(self, row: Row) -> float | None:
-        """Return the row's part of the total around it on the same clock; None at the root."""
+        """Return the row's part of the total around it on the same clock.
+
+        None at the root, and in a row of which calls failed: these have no time.
+        """
         key = row.names, row.clock
         total = self[key].time.total
         outer = self._enclosing.get(key)
-        return total / outer.time.total if outer and outer.time.total > 0 else None
+        if outer is None or outer.failed or not outer.time.total > 0:
+            return None
+        return total / outer.time.total
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as dicts, lists, text, finite numbers and None."""
