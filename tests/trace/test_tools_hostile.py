@@ -266,6 +266,24 @@ def test_a_slice_that_comes_too_late_to_be_placed_is_told() -> None:
     assert "self times are approximate: ranges come far out of the order of time" in found.notes()
 
 
+@pytest.mark.parametrize("tracks", [1, 50])
+def test_slices_that_are_all_open_at_once_are_kept_up_to_a_bound(tracks: int) -> None:
+    count = 20_000
+    line = b'{"ph":"X","name":"a","pid":1,"tid":%d,"ts":%d,"dur":%d},'
+    lines = (line % (7 + at % tracks, at, 10 * count - 2 * at) for at in range(count))
+    found = Summary("name", most_slices=2000)
+    found.read(pieces(b"[", *lines))
+    kept = [track.open[1:] for track in found.ranges.nesting.tracks]
+    assert sum(map(len, kept)) <= 2000
+    assert all(kept)
+    assert "self times are approximate: ranges come far out of the order of time" in found.notes()
+    (row,) = found.ranges.longest(9)
+    assert (row.count, row.total_ms) == (
+        count,
+        sum(10 * count - 2 * at for at in range(count)) / 1e3,
+    )
+
+
 def test_any_number_of_whole_flows_is_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

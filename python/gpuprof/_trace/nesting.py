@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import compress, islice, pairwise
 from operator import sub
 
@@ -26,6 +26,7 @@ FLOAT_SLACK = 0.5
 TOP = -1  # nothing is around a slice
 LOOSE = -2  # several slices that were put together
 _EVER: Slice = (0, -math.inf, TOP)  # has no end, and is at the bottom of each stack
+_NEVER_ENDS = math.inf
 
 
 class Track:
@@ -36,10 +37,17 @@ class Track:
         self.kept: list[Slice] = []  # those that were placed
         self.around: list[int] = []  # for each the number of what is around it
         self.ends: list[float] = []  # for each the last end up to there
-        self.open: list[Slice] = [_EVER]  # what is around the last one that came, and that
+        self.open: list[Slice] = []  # what is around the last one that came, and that
+        self.open_ends: list[float] = []
+        self.set_open([])
         self.covered: dict[Slice, float] = {}  # how much of a loose one is not empty
         self.begin: float = -NEVER
         self.end: float = NEVER
+
+    def set_open(self, rows: Iterable[Slice]) -> None:
+        """Set what is open, outer slices first."""
+        self.open = [_EVER, *rows]
+        self.open_ends = [_NEVER_ENDS, *(row[0] - row[1] for row in self.open[1:])]
 
     def widen(self, begin: float, end: float) -> None:
         """Take a span into its own."""
@@ -49,16 +57,24 @@ class Track:
         """Give up what begins from `begin` on.
 
         Answer what reaches past `begin`, which stays, what was given up, and what was around it.
+        Nothing where all that is open stays so.
         """
         place = bisect_left(self.kept, (begin,))
         if place == len(self.kept):
-            reach = [row for row in self.open[1:] if row[0] - row[1] > begin]
-        else:
-            first = bisect_right(self.ends, begin)
-            reach = [row for row in self.kept[first:place] if row[0] - row[1] > begin]
+            return [], [], []
+        first = bisect_right(self.ends, begin)
+        reach = [row for row in self.kept[first:place] if row[0] - row[1] > begin]
+        self.set_open(reach)
         back, around = self.kept[place:], self.around[place:]
         del self.kept[place:], self.around[place:], self.ends[place:]
         return reach, back, around
+
+    def forget_half(self) -> None:
+        """Let go the older half, open or not."""
+        half = len(self.kept) // 2
+        del self.kept[:half], self.around[:half], self.ends[:half]
+        oldest = self.kept[0] if self.kept else _EVER
+        self.set_open([row for row in self.open[1:] if self.kept and row >= oldest])
 
     def let_go(self) -> int:
         """Let go what is inside of others and whose time is over, but for the newest quarter.
@@ -151,8 +167,7 @@ class Nesting:
         if self._kept() > self._most * 3 // 4:  # so many are open at once
             self.approximate = True
             for track in self.tracks:
-                half = len(track.kept) // 2
-                del track.kept[:half], track.around[:half], track.ends[:half]
+                track.forget_half()
 
     def bare_points(self) -> list[int]:
         """Return the numbers of the slices without length that nothing is around."""
@@ -171,8 +186,8 @@ class Nesting:
         track.new.clear()
         last = track.ends[-1] if track.ends else NEVER
         reach, back, was_around = track.take_back(rows[0][0])
-        if not (reach or back) and last <= rows[0][0] and _follow_each_other(rows):
-            track.open = [_EVER, rows[-1]]
+        if not back and last <= rows[0][0] and _follow_each_other(rows):
+            track.set_open(rows[-1:])
             track.around += [TOP] * len(rows)
             track.ends += [begin - negative for begin, negative, _ in rows]
         else:
@@ -183,7 +198,6 @@ class Nesting:
                 rows = sorted(back + rows)
                 count = bisect_right(rows, back[-1])
                 rows, later = rows[:count], rows[count:]
-            track.open = [_EVER, *reach]
             self._place(track, rows, placed)
             if later:
                 self._place(track, later, {})
@@ -196,8 +210,7 @@ class Nesting:
 
         `placed` says by identity what was around those of `rows` and `track.open` that are not new.
         """
-        inside, slack, stack = self._inside, self.slack, track.open
-        ends = [row[0] - row[1] for row in stack]
+        inside, slack, stack, ends = self._inside, self.slack, track.open, track.open_ends
         last = track.ends[-1] if track.ends else NEVER
         add_end, add_around, push, push_end = (
             track.ends.append,
