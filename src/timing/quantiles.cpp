@@ -43,7 +43,6 @@ double value_of(std::size_t bin) noexcept {
 void Quantiles::add(double value) {
   if (bins_.empty() && kept_.size() < kExact) {
     kept_.push_back(value);
-    sorted_ = false;
   } else {
     if (bins_.empty()) to_bins();
     add_to_bins(value);
@@ -59,7 +58,7 @@ void Quantiles::to_bins() {
 
 void Quantiles::add_to_bins(double value) { ++bins_[bin_of(value)]; }
 
-double Quantiles::at(double q) const {
+double Quantiles::at(double q) {
   if (count_ == 0) return std::numeric_limits<double>::quiet_NaN();
   const double rank = q * static_cast<double>(count_ - 1);
   const auto low = static_cast<std::uint64_t>(rank);
@@ -67,12 +66,12 @@ double Quantiles::at(double q) const {
   return below + (above - below) * (rank - static_cast<double>(low));
 }
 
-std::pair<double, double> Quantiles::neighbours(std::uint64_t rank) const {
+std::pair<double, double> Quantiles::neighbours(std::uint64_t rank) {
   const std::uint64_t next = std::min(rank + 1, count_ - 1);
   if (bins_.empty()) {
-    if (!sorted_) std::sort(kept_.begin(), kept_.end());
-    sorted_ = true;
-    return {kept_[rank], kept_[next]};
+    const auto below = kept_.begin() + static_cast<std::ptrdiff_t>(rank);
+    std::nth_element(kept_.begin(), below, kept_.end());
+    return {*below, next == rank ? *below : *std::min_element(below + 1, kept_.end())};
   }
   std::size_t bin = 0;
   std::uint64_t seen = bins_[0];

@@ -22,8 +22,8 @@ class Quantiles {
 
   void add(double value);
 
-  // The value at rank `q`, between 0 and 1; nan if nothing was added. Sorts the kept values.
-  [[nodiscard]] double at(double q) const;
+  // The value at rank `q`, between 0 and 1; nan if nothing was added. Moves the kept values about.
+  [[nodiscard]] double at(double q);
 
   // All values as counts of bins, from which quantiles of several of these can be made.
   [[nodiscard]] BinCounts bin_counts() const;
@@ -33,13 +33,12 @@ class Quantiles {
 
  private:
   // The values at this rank, from 0, and at the next one, if there is one.
-  [[nodiscard]] std::pair<double, double> neighbours(std::uint64_t rank) const;
+  [[nodiscard]] std::pair<double, double> neighbours(std::uint64_t rank);
   void to_bins();
   void add_to_bins(double value);
 
   std::uint64_t count_ = 0;
-  mutable std::vector<double> kept_;
-  mutable bool sorted_ = true;
+  std::vector<double> kept_;
   std::vector<std::uint64_t> bins_;
 };
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "driver/process.hpp"
 
@@ -28,7 +29,7 @@ struct Series {
     quantiles.add(value);
   }
 
-  [[nodiscard]] Summary summary(bool with_bins) const {
+  [[nodiscard]] Summary summary(bool with_bins) {
     const std::uint64_t count = quantiles.count();
     if (count == 0) return {};
     // A bin's middle may lie outside of what was measured.
@@ -153,15 +154,26 @@ void add_memory(const Sample& sample, const MemoryUse& use) noexcept {
 
 std::vector<Row> rows(bool with_bins) {
   auto& r = registry();
-  std::vector<Row> result;
+  std::vector<std::pair<Key, const Counts*>> found;
+  std::uint64_t began = 0;
   {
     const std::lock_guard lock(r.mutex);
-    result.reserve(r.counts.size());
-    for (const auto& [key, counts] : r.counts) {
-      result.push_back({key.path, key.clock, key.clock == kCudaClock,
-                        counts.device.summary(with_bins), counts.host.summary(with_bins),
-                        counts.dropped, counts.failed, counts.skipped, counts.work, counts.memory});
+    began = r.epoch.load(std::memory_order_relaxed);
+    found.reserve(r.counts.size());
+    for (const auto& [key, counts] : r.counts) found.emplace_back(key, &counts);
+  }
+  std::vector<Row> result;
+  result.reserve(found.size());
+  Counts copy;  // of one row at a time: each scope takes the lock
+  for (const auto& [key, counts] : found) {
+    {
+      const std::lock_guard lock(r.mutex);
+      if (r.epoch.load(std::memory_order_relaxed) != began) return rows(with_bins);
+      copy = *counts;
     }
+    result.push_back({key.path, key.clock, key.clock == kCudaClock, copy.device.summary(with_bins),
+                      copy.host.summary(with_bins), copy.dropped, copy.failed, copy.skipped,
+                      copy.work, copy.memory});
   }
   std::sort(result.begin(), result.end(), [](const Row& a, const Row& b) {
     return a.path->order != b.path->order ? a.path->order < b.path->order : a.clock < b.clock;

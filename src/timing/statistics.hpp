@@ -54,7 +54,8 @@ void add(const Sample* const* samples, std::size_t count) noexcept;
 // the memory is known at the exit, the GPU time when the GPU has come to it.
 void add_memory(const Sample& sample, const MemoryUse& use) noexcept;
 
-// A copy of all rows, in the order of their paths' first entries. with_bins: and their bins.
+// A copy of all rows, in the order of their paths' first entries, each as it was at some moment of
+// the call. with_bins: and their bins.
 std::vector<Row> rows(bool with_bins = false);
 
 // Deletes all rows and begins a new epoch.

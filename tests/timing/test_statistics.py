@@ -261,3 +261,35 @@ def test_too_many_names_do_not_keep_their_scopes() -> None:
         assert gpuprof.timer("name 5") is gpuprof.timer("name 5")
         """
     )
+
+
+def test_other_threads_run_while_the_rows_are_summed_up() -> None:
+    out = check_python(
+        """
+        import sys, threading, time
+        import gpuprof
+        from gpuprof import _core
+        for index in range(200):
+            scope = gpuprof.timer(f"row{index}", backend="cpu")
+            for _ in range(500):
+                with scope:
+                    pass
+        count, stop = 0, False
+        def work():
+            global count
+            while not stop:
+                count += 1
+                time.sleep(0)
+        thread = threading.Thread(target=work)
+        thread.start()
+        sys.setswitchinterval(1000)  # only those who let go are followed by another thread
+        before, patience = count, time.monotonic() + 10
+        while count == before and time.monotonic() < patience:
+            _core.stats_snapshot(False)
+        print(count > before)
+        stop = True
+        thread.join()
+        """,
+        timeout=20,
+    )
+    assert out == "True\n"

@@ -102,7 +102,7 @@ py::dict snapshot(bool wait, bool bins) {
   PendingByPath pending = pending_by_path();
   py::list rows;
   std::uint64_t dropped = 0;
-  for (const timing::Row& row : timing::statistics::rows(bins)) {
+  for (const timing::Row& row : without_gil([&] { return timing::statistics::rows(bins); })) {
     std::uint64_t waiting = 0;
     if (row.clock == timing::kCudaClock) {
       if (const auto found = pending.find(row.path); found != pending.end()) {

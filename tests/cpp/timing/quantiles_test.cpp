@@ -32,18 +32,18 @@ Quantiles quantiles_of(const std::vector<double>& values) {
 }
 
 TEST(Quantiles, OfNothingAreNan) {
-  const Quantiles quantiles;
+  Quantiles quantiles;
   EXPECT_EQ(quantiles.count(), 0U);
   EXPECT_TRUE(std::isnan(quantiles.at(0.5)));
 }
 
 TEST(Quantiles, OfOneValueAreThatValue) {
-  const Quantiles quantiles = quantiles_of({3.25});
+  Quantiles quantiles = quantiles_of({3.25});
   for (const double q : kRanks) EXPECT_DOUBLE_EQ(quantiles.at(q), 3.25) << q;
 }
 
 TEST(Quantiles, InterpolateBetweenTwoValues) {
-  const Quantiles quantiles = quantiles_of({2.0, 1.0});
+  Quantiles quantiles = quantiles_of({2.0, 1.0});
   EXPECT_DOUBLE_EQ(quantiles.at(0.0), 1.0);
   EXPECT_DOUBLE_EQ(quantiles.at(0.5), 1.5);
   EXPECT_DOUBLE_EQ(quantiles.at(0.9), 1.9);
@@ -117,7 +117,7 @@ class QuantilesOf : public testing::TestWithParam<Distribution> {
 TEST_P(QuantilesOf, AreExactForAnyCountUpToTheLimit) {
   for (const std::size_t count : {1U, 2U, 3U, 10U, 101U, 4095U, 4096U}) {
     const std::vector<double> drawn = values(count, static_cast<unsigned>(count));
-    const Quantiles quantiles = quantiles_of(drawn);
+    Quantiles quantiles = quantiles_of(drawn);
     for (const double q : kRanks) {
       EXPECT_DOUBLE_EQ(quantiles.at(q), exact_quantile(drawn, q)) << count << " values, q " << q;
     }
@@ -129,7 +129,7 @@ TEST_P(QuantilesOf, AreExactForAnyCountUpToTheLimit) {
 TEST_P(QuantilesOf, AreWithinOnePercentBeyondTheLimit) {
   for (const std::size_t count : {4097U, 5000U, 50000U}) {
     std::vector<double> drawn = values(count, static_cast<unsigned>(count) + 1);
-    const Quantiles quantiles = quantiles_of(drawn);
+    Quantiles quantiles = quantiles_of(drawn);
     std::sort(drawn.begin(), drawn.end());
     for (const double q : kRanks) {
       const double rank = q * static_cast<double>(count - 1);
@@ -143,7 +143,7 @@ TEST_P(QuantilesOf, AreWithinOnePercentBeyondTheLimit) {
 
 TEST_P(QuantilesOf, NeverFallAsTheRankRises) {
   for (const std::size_t count : {100U, 10000U}) {
-    const Quantiles quantiles = quantiles_of(values(count, 7));
+    Quantiles quantiles = quantiles_of(values(count, 7));
     double before = quantiles.at(0.0);
     for (int step = 1; step <= 1000; ++step) {
       const double now = quantiles.at(static_cast<double>(step) / 1000.0);

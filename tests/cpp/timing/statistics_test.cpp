@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <string>
 #include <thread>
@@ -175,6 +176,50 @@ TEST_F(Statistics, CountEverySampleOfEveryThread) {
   EXPECT_EQ(row(rows, "everyone")->host.count, std::uint64_t{kThreads} * kEach);
   ASSERT_NE(row(rows, "thread 3"), nullptr);
   EXPECT_EQ(row(rows, "thread 3")->host.count, std::uint64_t{kEach});
+}
+
+// The lock is one that each scope takes.
+TEST_F(Statistics, TakeSamplesOfOthersWhileTheyAreSummedUp) {
+  constexpr int kRows = 500;
+  for (int i = 0; i < kRows; ++i) {
+    const SampleRef sample = sample_at(("row" + std::to_string(i)).c_str(), 1.0);
+    for (std::size_t n = 0; n < Quantiles::kExact; ++n) {
+      sample->host_end += kMillisecond * static_cast<HostNanoseconds>(n * 7919 % 13);
+      add(sample);
+    }
+  }
+  std::atomic<int> added{0};
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    const SampleRef sample = sample_at("other", 1.0);
+    while (!stop.load()) {
+      add(sample);
+      ++added;
+    }
+  });
+  while (added.load() == 0) std::this_thread::yield();
+  const int before = added.load();
+  const std::vector<Row> rows = statistics::rows();
+  const int meanwhile = added.load() - before;
+  stop = true;
+  other.join();
+  EXPECT_EQ(rows.size(), kRows + 1U);
+  EXPECT_GT(meanwhile, 20);
+}
+
+TEST_F(Statistics, MayBeResetWhileTheyAreSummedUp) {
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop.load()) {
+      for (int i = 0; i < 50; ++i) add(sample_at(("row" + std::to_string(i)).c_str(), 1.0));
+      statistics::reset();
+    }
+  });
+  for (int i = 0; i < 200; ++i) {
+    for (const Row& row : statistics::rows()) EXPECT_EQ(row.host.count, 1U) << row.path->text;
+  }
+  stop = true;
+  other.join();
 }
 
 }  // namespace
