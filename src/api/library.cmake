@@ -8,7 +8,7 @@ target_include_directories(
   gpuprof PUBLIC $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>
                  $<BUILD_INTERFACE:${CMAKE_CURRENT_BINARY_DIR}/include>)
 target_link_libraries(gpuprof PUBLIC Threads::Threads ${CMAKE_DL_LIBS}
-                      PRIVATE $<BUILD_LOCAL_INTERFACE:gpuprof_settings>)
+                      PRIVATE $<BUILD_INTERFACE:gpuprof_settings>)
 # Each shared object has a copy of its own. Without this the inline functions of the first one that
 # is loaded serve all of them, so that a scope would begin in one copy and end in another.
 set(_is_loaded "$<IN_LIST:$<TARGET_PROPERTY:TYPE>,SHARED_LIBRARY$<SEMICOLON>MODULE_LIBRARY>")
@@ -33,5 +33,12 @@ install(EXPORT gpuprofTargets NAMESPACE gpuprof:: DESTINATION ${_package_dir})
 configure_package_config_file(src/api/gpuprofConfig.cmake.in gpuprofConfig.cmake
                               INSTALL_DESTINATION ${_package_dir})
 write_basic_package_version_file(gpuprofConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+file(RELATIVE_PATH _include_from_lib ${CMAKE_INSTALL_FULL_LIBDIR} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  set(_symbolic "-Wl,-Bsymbolic-functions ")  # for shared objects, as above
+endif()
+configure_file(src/api/gpuprof.pc.in gpuprof.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/gpuprof.pc
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/gpuprofConfig.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/gpuprofConfigVersion.cmake DESTINATION ${_package_dir})

@@ -9,11 +9,10 @@
 #include <exception>
 #include <limits>
 #include <mutex>
-#include <new>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 
+#include "cupti/buffer_pool.hpp"
 #include "driver/error.hpp"
 #include "driver/process.hpp"
 
@@ -23,13 +22,6 @@ namespace {
 using driver::Error;
 using driver::ErrorKind;
 
-// CUPTI asks for a buffer inside a call of the program, which waits. A buffer of this size holds
-// about five thousand kernels, and its pages are there after some 100 us.
-constexpr std::size_t kBufferBytes = std::size_t{1} << 20U;
-// CUPTI keeps a buffer until the last kernel in it has run, so a long queue takes many. Past this
-// CUPTI drops records, and counts them.
-constexpr std::size_t kMaxBuffers = 256;
-
 // Between two questions whether the GPU is done.
 constexpr std::chrono::microseconds kLongestPause{2'000};
 
@@ -37,68 +29,6 @@ constexpr std::chrono::microseconds kLongestPause{2'000};
 // functions (cuptiActivityEnableDriverApi) succeeds and gives none (CUPTI 13.0).
 constexpr std::array<int, 6> kKinds = {kDriverRecord, kRuntimeRecord,  kKernelRecord,
                                        kMemcpyRecord, kPeerCopyRecord, kMemsetRecord};
-
-using Buffer = std::unique_ptr<std::uint8_t[]>;
-
-// The memory that CUPTI writes records into. A buffer that CUPTI has is never freed before it is
-// given back: CUPTI may still write into it.
-class BufferPool {
- public:
-  // Null past the limit, and for lack of memory.
-  std::uint8_t* lend() {
-    const std::lock_guard lock(mutex_);
-    if (lent_.size() >= left_behind_ + kMaxBuffers) return nullptr;
-    Buffer buffer;
-    if (idle_.empty()) {
-      buffer.reset(new (std::nothrow) std::uint8_t[kBufferBytes]);
-      if (buffer == nullptr) return nullptr;
-    } else {
-      buffer = std::move(idle_.back());
-      idle_.pop_back();
-    }
-    std::uint8_t* address = buffer.get();
-    return lent_.emplace(address, std::move(buffer)).first->second.get();
-  }
-
-  // Empty for an address that was not lent: it belongs to another tool.
-  Buffer take_back(std::uint8_t* address) {
-    const std::lock_guard lock(mutex_);
-    const auto found = lent_.find(address);
-    if (found == lent_.end()) return {};
-    Buffer buffer = std::move(found->second);
-    lent_.erase(found);
-    return buffer;
-  }
-
-  void keep(Buffer buffer) {
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(buffer));
-  }
-
-  void free_idle() {
-    const std::lock_guard lock(mutex_);
-    idle_.clear();
-    idle_.shrink_to_fit();
-  }
-
-  // A new collection begins: what is still lent now may never come back.
-  void begin() {
-    const std::lock_guard lock(mutex_);
-    left_behind_ = lent_.size();
-  }
-
-  // Whether buffers that were lent since begin() are missing.
-  bool is_missing_some() {
-    const std::lock_guard lock(mutex_);
-    return lent_.size() > left_behind_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::size_t left_behind_ = 0;
-  std::unordered_map<std::uint8_t*, Buffer> lent_;
-  std::vector<Buffer> idle_;
-};
 
 enum class Phase : std::uint8_t { kIdle, kCollecting, kStopping };
 

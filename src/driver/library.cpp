@@ -62,7 +62,15 @@ const LibraryChoice& library_choice() {
 OpenedLibrary open_library() {
   OpenedLibrary opened;
   std::string absent;
-  for (const auto& path : library_choice().candidates) {
+  const LibraryChoice& choice = library_choice();
+  for (const auto& path : choice.candidates) {
+    // The file may be another one than when it was chosen.
+    if (path == choice.override_path) {
+      if (const std::string_view why = refusal(path); !why.empty()) {
+        opened.reason = path + ": " + std::string(why);
+        return opened;
+      }
+    }
     opened.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (opened.handle != nullptr) {
       opened.path = path;

@@ -45,7 +45,8 @@ void ClockMap::add(float elapsed_ms, HostNanoseconds before, HostNanoseconds aft
   anchor.before = static_cast<double>(before - base_);
   anchor.after = static_cast<double>(after - base_);
   if (!anchors_.empty()) {
-    const double elapsed = static_cast<double>(elapsed_ms) * kNsPerMs;
+    // The GPU's clock may not have gone on between two events, and lines need two moments.
+    const double elapsed = std::max(static_cast<double>(elapsed_ms) * kNsPerMs, kTick);
     anchor.gpu = anchors_.back().gpu + elapsed;
     anchor.link_error = rounding(static_cast<double>(elapsed_ms));
     if (elapsed > kWindowNs) in_window_ = 0;

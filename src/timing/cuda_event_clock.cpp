@@ -1,5 +1,6 @@
 #include "timing/cuda_event_clock.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "driver/cuda_thread_state.hpp"
@@ -65,15 +66,18 @@ bool EventClock::make_pairs() {
   {
     const std::lock_guard lock(mutex_);
     if (made_ >= kMaxPairs) return false;
-    free_.reserve(made_ + kMakeAtOnce);  // so that giving back never allocates
+    free_.reserve(kMaxPairs);  // so that giving back never allocates
+    made_ += kMakeAtOnce;      // at once: another thread may be here too
   }
-  const driver::EventAccess access = this->access();
-  const driver::CurrentContext current(table_, context_);
-  for (std::size_t i = 0; i < kMakeAtOnce; ++i) {
-    const EventPair pair = make_pair(access);
+  std::size_t missing = kMakeAtOnce;
+  try {
+    const driver::EventAccess access = this->access();
+    const driver::CurrentContext current(table_, context_);
+    for (; missing > 0; --missing) give_back(make_pair(access));
+  } catch (...) {
     const std::lock_guard lock(mutex_);
-    free_.push_back(pair);
-    ++made_;
+    made_ -= std::min(made_, missing);
+    throw;
   }
   return true;
 }
@@ -351,21 +355,17 @@ void EventClock::append_counts(std::vector<device::PendingCount>& counts) {
 }
 
 std::size_t EventClock::destroy_idle() noexcept {
-  std::vector<EventPair> idle;
-  std::size_t out = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    idle.swap(free_);
-    made_ -= idle.size();
-    out = made_ + in_graphs_ + holders_;
+  const auto access = try_access();
+  EventPair pair;
+  std::size_t idle = 0;
+  for (; pop_free(pair); ++idle) {
+    if (!access) continue;
+    access->destroy(pair.start);
+    access->destroy(pair.end);
   }
-  if (const auto access = try_access()) {
-    for (const EventPair& pair : idle) {
-      access->destroy(pair.start);
-      access->destroy(pair.end);
-    }
-  }
-  return out;
+  const std::lock_guard lock(mutex_);
+  made_ -= std::min(made_, idle);
+  return made_ + in_graphs_ + holders_;
 }
 
 GraphEvents::GraphEvents(EventClock& clock, unsigned long long capture)

@@ -1,5 +1,6 @@
 #include "driver/cuda_thread_state.hpp"
 #include "timing/cuda_contexts.hpp"
+#include "timing/cuda_event_clock.hpp"
 #include "timing/l2_flush_buffer.hpp"
 
 namespace gpuprof::timing {
@@ -9,39 +10,32 @@ using driver::check;
 DeviceBuffer::DeviceBuffer(std::size_t bytes)
     : bytes_(bytes), generation_(driver::fork_generation()) {
   const driver::Table& table = driver::ready();
-  CUcontext context = nullptr;
-  check(table.cuCtxGetCurrent(&context), "cuCtxGetCurrent");
-  if (context == nullptr) {
-    check(table.cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
-    retained_ = true;
-  }
-  context_ = context;
-  const driver::CurrentContext current(table, context);
+  clock_ = contexts::find(table, 0, 0).clock;
+  const driver::CurrentContext current(table, clock_->context());
   CUdeviceptr address = 0;
-  const CUresult status = table.cuMemAlloc(&address, bytes);
-  if (status != CUDA_SUCCESS && retained_) table.cuDevicePrimaryCtxRelease(0);
-  check(status, "cuMemAlloc");
+  check(table.cuMemAlloc(&address, bytes), "cuMemAlloc");
   address_ = address;
+  clock_->hold();
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  const bool usable = driver::blocked.load(std::memory_order_relaxed) == 0;
-  if (!usable || generation_ != driver::fork_generation()) return;
+  if (generation_ != driver::fork_generation()) return;
   try {
-    const driver::Table& table = driver::ready();
-    {
-      const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
+    if (clock_->check_alive()) {
+      const driver::Table& table = driver::ready();
+      const driver::CurrentContext current(table, clock_->context());
       const driver::RelaxedCapture relaxed(table);
       table.cuMemFree(address_);
     }
-    if (retained_) table.cuDevicePrimaryCtxRelease(0);
   } catch (...) {  // the context is gone, and the memory with it
   }
+  clock_->let_go();
 }
 
 void DeviceBuffer::fill(int repeats, std::uintptr_t stream) {
   const driver::Table& table = driver::ready();
-  const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
+  static_cast<void>(clock_->access());
+  const driver::CurrentContext current(table, clock_->context());
   for (int i = 0; i < repeats; ++i) {
     check(table.cuMemsetD32Async(address_, static_cast<unsigned>(i), bytes_ / 4,
                                  contexts::as_stream(stream)),
@@ -51,7 +45,8 @@ void DeviceBuffer::fill(int repeats, std::uintptr_t stream) {
 
 void DeviceBuffer::copy(int repeats, std::uintptr_t stream) {
   const driver::Table& table = driver::ready();
-  const driver::CurrentContext current(table, static_cast<CUcontext>(context_));
+  static_cast<void>(clock_->access());
+  const driver::CurrentContext current(table, clock_->context());
   const std::size_t half = bytes_ / 2;
   for (int i = 0; i < repeats; ++i) {
     check(table.cuMemcpyDtoDAsync(address_ + half, address_, half, contexts::as_stream(stream)),

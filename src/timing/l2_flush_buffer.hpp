@@ -1,15 +1,17 @@
 // Device memory that can be filled and copied: to flush the L2 cache, to measure the memory's
 // bandwidth, and as GPU work for tests.
 //
-// Belongs to the context that is current at construction, else to the primary context of device 0,
-// which it retains. Nothing waits for the work but the destructor, as freeing memory does. One
-// thread at a time.
+// Belongs to the context that is current at construction, else to the primary context of device 0;
+// where that was destroyed or reset, its calls throw and its memory is gone. Nothing waits for the
+// work but the destructor, as freeing memory does. One thread at a time.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 namespace gpuprof::timing {
+
+class EventClock;
 
 class DeviceBuffer {
  public:
@@ -27,8 +29,7 @@ class DeviceBuffer {
  private:
   std::size_t bytes_ = 0;
   std::uint64_t address_ = 0;
-  void* context_ = nullptr;
-  bool retained_ = false;
+  EventClock* clock_ = nullptr;  // of its context
   std::uint32_t generation_ = 0;
 };
 

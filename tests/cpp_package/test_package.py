@@ -141,7 +141,7 @@ def test_a_project_outside_the_checkout_builds_and_runs(
     assert sum(event.get("cat") == "gpu" for event in events) == 300
 
 
-TWO_LIBRARIES = """cmake_minimum_required(VERSION 3.26)
+TWO_LIBRARIES = """cmake_minimum_required(VERSION 3.25)
 project(two LANGUAGES CXX)
 find_package(gpuprof REQUIRED)
 foreach(name one two)
@@ -182,6 +182,29 @@ def test_two_shared_objects_have_statistics_of_their_own(prefix: Path, tmp_path:
     configure(tmp_path, tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
     cmake("--build", tmp_path / "build")
     assert run(tmp_path / "build" / "both").splitlines() == ["one has one 100", "two has two 100"]
+
+
+def test_pkg_config_is_enough_for_two_shared_objects_that_keep_apart(
+    prefix: Path, tmp_path: Path
+) -> None:
+    (found,) = prefix.rglob("pkgconfig")
+    done = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", "gpuprof"],
+        env={**os.environ, "PKG_CONFIG_PATH": str(found)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    build = [compiler(), "-std=c++17", "-O0", "-fPIC"]
+    for name, text in {"work.cpp": WORK, "main.cpp": MAIN}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    libraries = [tmp_path / f"lib{name}.so" for name in ("one", "two")]
+    for name, library in zip(("one", "two"), libraries, strict=True):
+        arguments = ["-shared", f"-DNAME={name}", tmp_path / "work.cpp", "-o", library]
+        subprocess.run([*build, *arguments, *done.stdout.split()], check=True)
+    both = tmp_path / "both"
+    subprocess.run([*build, tmp_path / "main.cpp", *libraries, "-o", both], check=True)
+    assert run(both).splitlines() == ["one has one 100", "two has two 100"]
 
 
 def test_python_makes_the_same_table() -> None:

@@ -145,6 +145,23 @@ def _override_warning(path: str) -> str:
     return done.stderr
 
 
+def test_an_override_that_changed_hands_before_it_was_opened_is_not_opened(
+    copy_of_fake: Path,
+) -> None:
+    out = check_python(
+        """
+        import os
+        from gpuprof import _core
+        assert not _core.cuda_in_use()  # looks where the driver is, and opens nothing
+        os.chmod(os.environ["GPUPROF_CUDA_DRIVER"], 0o666)
+        info = _core.driver_info()
+        print(info["available"], info["reason"])
+        """,
+        driver=copy_of_fake,
+    )
+    assert out.startswith("False ") and "others than its owner can write it" in out
+
+
 def test_an_override_that_others_can_write_is_ignored_with_a_warning(copy_of_fake: Path) -> None:
     copy_of_fake.chmod(0o666)
     assert "others than its owner can write it" in _override_warning(str(copy_of_fake))

@@ -272,5 +272,18 @@ TEST(ClockMap, ForgetsOldAnchorsAndCountsOn) {
   EXPECT_EQ(clocks.map.place(13, 0.0, found), Placement::kLost);
 }
 
+TEST(ClockMap, AnchorsAtOneMomentOfTheGpusClockPlaceTimes) {
+  ClockMap map;
+  map.add(0.0F, 1000, 1100);
+  map.add(0.0F, 1200, 1300);
+  map.add(0.0F, 1400, 1500);
+  for (const double ms : {-1e-6, 0.0, 1e-5}) {
+    HostMoment moment;
+    ASSERT_EQ(map.place(map.oldest(), ms, moment), Placement::kPlaced) << ms;
+    EXPECT_NEAR(static_cast<double>(moment.at), 1250.0, 400.0) << ms;
+    EXPECT_GE(moment.error, 0) << ms;
+  }
+}
+
 }  // namespace
 }  // namespace gpuprof::tests

@@ -1,6 +1,8 @@
 // Spans on the fake driver: when they are read, in which order, and what becomes of them when the
 // driver fails.
+#include "timing/cuda_contexts.hpp"
 #include "timing/cuda_event_clock.hpp"
+#include "timing/l2_flush_buffer.hpp"
 #include "timing/slow_streams.hpp"
 
 #include <gtest/gtest.h>
@@ -9,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/allocations.hpp"
 #include "support/fake.hpp"
 #include "support/own_process.hpp"
 
@@ -463,6 +466,46 @@ TEST(EventClockLoss, ADriverThatIsTakenDownFailsWhatIsPending) {
     timing::device::drain();
     EXPECT_EQ(calls_of("any"), calls) << "a driver that is gone was called";
   });
+}
+
+TEST_F(EventClockTest, GivingAPairBackAllocatesNothing) {
+  EventClock& clock = *timing::contexts::find(*table_, number(stream_), 0).clock;
+  std::vector<EventPair> pairs(100);
+  for (EventPair& pair : pairs) ASSERT_TRUE(clock.take(pair));
+  timing::device::release_idle();
+  const std::uint64_t before = allocations;
+  for (const EventPair& pair : pairs) clock.give_back(pair);
+  EXPECT_EQ(allocations, before);
+}
+
+TEST_F(EventClockTest, PairsThatTheDriverRefusesDoNotCountAsMade) {
+  timing::device::release_idle();
+  EventClock& clock = *timing::contexts::find(*table_, number(stream_), 0).clock;
+  EventPair pairs[3];
+  script("cuEventCreate@5*=2");
+  EXPECT_THROW(clock.take(pairs[0]), driver::Error);
+  ASSERT_TRUE(clock.take(pairs[0]) && clock.take(pairs[1]));
+  for (std::size_t i = 0; i < EventClock::kMaxPairs; ++i) {
+    ASSERT_THROW(clock.take(pairs[2]), driver::Error) << i;
+  }
+  script("");
+  ASSERT_TRUE(clock.take(pairs[2]));
+  for (const EventPair& pair : pairs) clock.give_back(pair);
+}
+
+TEST_F(EventClockTest, ABufferOfALostContextIsRefusedAndLetGo) {
+  CUcontext lost = nullptr;
+  ASSERT_EQ(entry<CUresult(CUcontext*, unsigned, CUdevice)>("cuCtxCreate_v2")(&lost, 0, 0), 0);
+  {
+    timing::DeviceBuffer buffer(1024);
+    buffer.fill(1, 0);
+    ASSERT_EQ(entry<CUresult(CUcontext)>("cuCtxDestroy_v2")(lost), 0);
+    const std::uint64_t before = calls_of("cuMemsetD32Async") + calls_of("cuMemFree");
+    EXPECT_THROW(buffer.fill(1, 0), driver::Error);
+    EXPECT_THROW(buffer.copy(1, 0), driver::Error);
+    EXPECT_EQ(calls_of("cuMemsetD32Async") + calls_of("cuMemFree"), before);
+  }
+  EXPECT_EQ(calls_of("cuMemFree_v2"), 0U);
 }
 
 }  // namespace
