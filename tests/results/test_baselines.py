@@ -21,13 +21,17 @@ from hypothesis import strategies as st
 
 from gpuprof._common import machine as common_machine
 from gpuprof._results import baselines
-from gpuprof._results.baselines import Baselines, Run, check_name, load_file
+from gpuprof._results.baselines import Baselines, Run, check_name, load_kind
 from gpuprof._results.result import BenchResult
 from gpuprof.errors import BaselineError
 from tests.support.processes import ROOT, check_python, environment
 
 H200 = {"gpu": "NVIDIA H200", "cpu": "Some CPU", "driver": "580.1"}
 A100 = H200 | {"gpu": "NVIDIA A100"}
+
+
+def load_file(path: Path | str) -> list[Run]:
+    return load_kind(path)[1]
 
 
 def result(name: str = "x", median: float = 1.0, **facts: Any) -> BenchResult:
