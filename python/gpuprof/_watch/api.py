@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from gpuprof._common.checks import shortened, whole
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._timing import scope as timing
-from gpuprof._watch.hooks import After, Before, CompiledCall, Core
+from gpuprof._watch.hooks import Core
+from gpuprof._watch.module_hooks import After, Before, CompiledCall
 from gpuprof._watch.tree import ModuleRow, ModuleTimes, Pass, PassTimes, Spot, Waiting
 from gpuprof.errors import GpuprofError
 
