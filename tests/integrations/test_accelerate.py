@@ -92,7 +92,8 @@ def test_a_loop_with_accumulation(
                 optimizer.zero_grad()
         for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
             twin(x)  # it is not measured
-            assert not (twin._forward_hooks or twin._forward_pre_hooks)
+            assert not twin._forward_hooks
+            assert not twin._forward_pre_hooks
     assert rows() == {
         "dataloader": 9,
         **dict.fromkeys(("train_step", "train_step/forward", "train_step/backward"), 8),
