@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -259,12 +260,13 @@ def test_memory_that_goes_on_growing_does_not_keep_it_from_ending(
         """What is prepared on a GPU whose framework takes more memory for each sample."""
 
         clock = "cuda"
+        ranks = SimpleNamespace(decide=lambda _what, value: value)
         taken = 0
 
-        def sample(self) -> float:
+        def samples_until(self, _until: float, _most: int) -> list[float]:
             self.taken += 1
             time.sleep(0.02)
-            return 1.0
+            return [1.0]
 
     growing: Any = Growing()
     monkeypatch.setattr(loop, "device_allocations", lambda: growing.taken)

@@ -44,6 +44,7 @@ class FakeMeasurer:
     ) -> FakeHarness:
         assert fn is noop
         assert options.pop("rel_precision") > 1
+        assert options.pop("shared").is_alone
         self.asked.append((name, {"args": args, "kwargs": kwargs, **options}))
         modes = self.modes.get(name, ["graph", "batched", "isolated"])
         wanted = options.get("mode", "auto")

@@ -187,6 +187,7 @@ BAD: dict[str, list[Any]] = {
     "launches": [3, {"kernels": {"k": 0}}, {**LAUNCHES.to_dict(), "copies": -1}, {"x": 1}],
     "instructions": [[1.0], {"per_call": [-1.0], "reason": ""}, {"per_call": []}, {"x": 1}],
     "warnings": ["text", [None]],
+    "ranks": [None, "text", [1.0], [{}]],
     "params": [None, [], "x"],
     "extra_info": [3],
     "machine": [[1]],
@@ -208,7 +209,7 @@ def test_a_wrong_value_is_an_error_that_names_the_field(name: str, value: Any) -
         BenchResult.from_dict(data)
 
 
-NEWER = {"noise", "memory", "peaks", "launches", "instructions"}
+NEWER = {"noise", "memory", "peaks", "launches", "instructions", "ranks"}
 
 
 @pytest.mark.parametrize("name", sorted(NEWER))

@@ -5,11 +5,15 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import platform
+import random
 import sys
 import time
 import warnings
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import distributed as dist
 from torch import nn
@@ -268,3 +272,94 @@ def close_trace_elsewhere(rank: int) -> Any:
 
         trace._say_closed = say_closed
     return close_trace()
+
+
+def _noisy_all_reduce(calls: list[int]) -> None:
+    """Be in a collective with the other ranks, after noise of this rank's own."""
+    calls[0] += 1
+    time.sleep(random.Random(own() * 1000 + calls[0]).random() ** 8 * 0.02)
+    dist.all_reduce(torch.ones(4))
+
+
+def benchmark_a_collective() -> Any:
+    """Measure a function with a collective: how often it was called, and what the result has."""
+    calls = [0]
+    result = gpuprof.benchmark(
+        _noisy_all_reduce, (calls,), warmup_s=0.02, min_time_s=0.05, max_time_s=0.3
+    )
+    again = gpuprof.BenchResult.from_dict(result.to_dict())
+    assert again.to_dict() == result.to_dict()
+    samples = zip(*(each.samples_ms for each in result.ranks), strict=True)
+    assert result.samples_ms == tuple(map(max, samples))
+    return {"calls": calls[0], "ranks": len(result.ranks), "median_ms": result.median_ms}
+
+
+def compare_collectives() -> Any:
+    """Compare two functions with a collective, the second far longer."""
+
+    def wait(seconds: float) -> None:
+        time.sleep(seconds * (1.0 if own() else 0.5))
+        dist.all_reduce(torch.ones(4))
+
+    functions = {"short": lambda: wait(0.0005), "long": lambda: wait(0.05)}
+    found = gpuprof.compare(functions, warmup_s=0.0, max_time_s=0.5)
+    return {"seed": found.seed, "ratio": found["long"].ratio}
+
+
+def benchmark_each() -> Any:
+    """Measure alone on one rank, with another function on each."""
+    found = gpuprof.benchmark(abs, (own(),), warmup_s=0.0, max_time_s=0.05, ranks="each")
+    return len(found.ranks)
+
+
+def benchmark_with_a_rank_missing(seconds: float) -> str:
+    """Measure where not all ranks do; return what is said."""
+    store = dist.distributed_c10d._get_default_store()
+    limit = store.timeout
+    store.set_timeout(timedelta(seconds=seconds))
+    try:
+        gpuprof.benchmark(abs, (1,))
+    except gpuprof.errors.InvalidStateError as error:
+        return str(error)
+    finally:
+        store.set_timeout(limit)
+    return "nothing was raised"
+
+
+def benchmark_that_fails(failing: int) -> str:
+    """Measure a function that raises on one rank after some calls; return what is said."""
+    calls = [0]
+
+    def work() -> None:
+        calls[0] += 1
+        if own() == failing and calls[0] > 100:
+            raise ValueError("no more")
+
+    try:
+        gpuprof.benchmark(work, warmup_s=0.0, max_time_s=0.1)
+    except (ValueError, gpuprof.errors.InvalidStateError) as error:
+        return str(error)
+    return "nothing was raised"
+
+
+def benchmark_often(times: int) -> int:
+    """Measure several times; return by how many keys the store has grown after the second."""
+    counts = []
+    for _ in range(times):
+        gpuprof.benchmark(abs, (1,), warmup_s=0.0, min_time_s=0.0, max_time_s=0.02)
+        dist.barrier()
+        counts.append(_keys())
+        dist.barrier()
+    return max(counts) - 2 * counts[1]
+
+
+def benchmark_in_pytest(folder: str) -> Any:
+    """Run a test with the fixture in this process; return pytest's exit status."""
+    test = Path(folder) / f"test_rank{own()}.py"
+    body = "import torch.distributed as dist\nimport torch\n"
+    body += "def test_it(gpu_benchmark):\n"
+    body += "    gpu_benchmark(lambda: dist.all_reduce(torch.ones(4)))\n"
+    body += "    assert len(gpu_benchmark.result.ranks) == dist.get_world_size()\n"
+    test.write_text(body, encoding="utf-8")
+    options = ["-o", "addopts=", "-p", "no:cacheprovider", "--rootdir", folder, "-c", "/dev/null"]
+    return int(pytest.main([str(test), *options]))

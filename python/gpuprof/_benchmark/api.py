@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import gpuprof._core as _core
 from gpuprof._benchmark.harness import Harness
 from gpuprof._benchmark.loop import Samples, measure, report, warm_up
 from gpuprof._benchmark.options import Options, checked_options
+from gpuprof._distributed.lockstep import Alone
 from gpuprof._results.result import BenchResult
 
 __tracebackhide__ = True  # pytest shows the frames of the test and of its function
@@ -41,6 +43,7 @@ def benchmark(
     rel_precision: float = 0.01,
     progress: bool | None = None,
     params: Mapping[str, Any] | None = None,
+    ranks: Literal["together", "each"] = "together",
 ) -> BenchResult:
     """Measure how long a call of `fn` takes on the GPU, or on the CPU where it uses no GPU.
 
@@ -99,6 +102,11 @@ def benchmark(
         notebook.
     params : mapping, optional
         Kept in the result, for sweeps.
+    ranks : {'together', 'each'}
+        Where torch.distributed is initialised with several ranks, each of them must make the call:
+        rank 0 decides how often `fn` is called, the samples are the slowest rank's, and
+        `BenchResult.ranks` has those of each. ``"each"`` measures on this rank alone; `fn` must
+        have no collective then.
 
     Returns
     -------
@@ -111,7 +119,8 @@ def benchmark(
     TypeError, ValueError
         An argument is not what is listed above; `fn` is no function.
     InvalidStateError
-        The stream is being captured.
+        The stream is being captured. Another rank has not made the call within 300 s, or within
+        the timeout of the process group, or has failed; the text names it.
     CudaError
         The driver failed.
     Exception
@@ -146,6 +155,7 @@ def benchmark(
         rel_precision=rel_precision,
         progress=progress,
         params=params,
+        ranks=ranks,
     )
     call = _call(fn, args, kwargs)
 
@@ -182,15 +192,16 @@ def prepare(
     kwargs: Mapping[str, Any] | None = None,
     *,
     calls: int | None = None,
+    shared: Alone | None = None,
     **options: Any,
 ) -> Measurer:
     """Get ready to measure `fn`; arguments and errors as `benchmark`.
 
     `calls` is the number of calls in a sample, where the mode allows it; None chooses it by how
-    long a call takes.
+    long a call takes. `shared` are the ranks that measure together; None joins them.
     """
     call, checked = _call(fn, args, kwargs), checked_options(**options)
-    return paused(checked, Measurer, *call, checked, calls)
+    return paused(checked, partial(Measurer, ranks=shared), *call, checked, calls)
 
 
 def paused(options: Options, work: Callable[..., _Returned], *args: Any) -> _Returned:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from gpuprof._benchmark.options import checked_options
 from gpuprof._common import checks
 from gpuprof._display.progress import Progress
+from gpuprof._distributed.lockstep import Alone, join
 from gpuprof._frameworks.torch import random_state_kept
 from gpuprof._results import statistics
 from gpuprof._results.comparison import CompareResult, joint_confidence
@@ -103,7 +104,6 @@ def compare(
         If there are fewer than two functions, or an option has an invalid value.
     """
     _check(functions, rounds, threshold, max_time_s, seed)
-    seed = random.SystemRandom().randrange(_SEEDS) if seed is None else seed
     for refused in _REFUSED:
         if refused in options:
             message = (
@@ -113,7 +113,7 @@ def compare(
             raise TypeError(message)
     from gpuprof._benchmark.api import prepare
 
-    checked_options(**options)
+    shared = join(checked_options(**options).ranks)
 
     def ready(name: str, mode: str | None, calls: int | None) -> Measurer:
         # Only the precision of the ratios matters, not that of a median.
@@ -123,15 +123,18 @@ def compare(
         if calls is not None:
             chosen["calls"] = calls
         with _noted(name):
-            return prepare(functions[name], args, kwargs, name=name, **chosen)
+            return prepare(functions[name], args, kwargs, name=name, shared=shared, **chosen)
 
     with (
+        shared,
         random_state_kept(),
         ExitStack() as opened,
         Progress("gpuprof.compare", progress) as bar,
     ):
+        seed = random.SystemRandom().randrange(_SEEDS) if seed is None else seed
+        seed = shared.decide("the seed", seed)
         prepared, warnings = _alike([*functions], ready, opened)
-        taking = _Rounds(prepared, threshold, max_time_s, seed)
+        taking = _Rounds(prepared, threshold, max_time_s, seed, shared)
         warnings += taking.take(rounds, bar)
         asked = options.get("mode", "auto")
         results = [
@@ -253,11 +256,17 @@ class _Rounds:
     """Takes the samples, one of each function a round."""
 
     def __init__(
-        self, prepared: Mapping[str, Measurer], threshold: float, max_time_s: float, seed: int
+        self,
+        prepared: Mapping[str, Measurer],
+        threshold: float,
+        max_time_s: float,
+        seed: int,
+        ranks: Alone,
     ) -> None:
         self._prepared = prepared
         self._threshold = threshold
         self._max_time_s = max_time_s
+        self._ranks = ranks
         self._turns = turns([*prepared], random.Random(seed))
         self.samples: dict[str, list[float]] = {name: [] for name in prepared}
         self.spent_s = dict.fromkeys(prepared, 0.0)
@@ -268,9 +277,10 @@ class _Rounds:
         least = MIN_ROUNDS if rounds is None else rounds
         for done in range(1, most + 1):
             self._round()
-            if done >= least and (done == most or self._known()):
+            known = done >= least and (done == most or self._known())
+            if self._ranks.decide("the end", known):
                 break
-            taken = sum(self.spent_s.values())
+            taken = self._ranks.decide("the time", sum(self.spent_s.values()))
             bar.update(max(done / most, taken / self._max_time_s), f"{done:,} rounds")
             if taken >= self._max_time_s:
                 if done >= least:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from time import get_clock_info, perf_counter_ns
+from time import get_clock_info, perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, Any, Literal
 
 import gpuprof._core as _core
@@ -22,6 +22,7 @@ from gpuprof._benchmark.noise import Noise
 from gpuprof._benchmark.options import Options
 from gpuprof._benchmark.probe import ProbeResult, probe, reading_ns
 from gpuprof._benchmark.work import Work, first_line
+from gpuprof._distributed.lockstep import Alone, join
 from gpuprof._frameworks import loaded
 from gpuprof._frameworks.streams import StreamRef, as_current, resolve
 from gpuprof._frameworks.torch import random_state_kept
@@ -62,10 +63,14 @@ class Harness:
         kwargs: Mapping[str, Any],
         options: Options,
         calls: int | None = None,
+        *,
+        ranks: Alone | None = None,
     ) -> None:
         self.options = options
         self._calls = calls
         self.work = Work(fn, args, kwargs, options.setup)
+        self.ranks = self.work.ranks = ranks or join(options.ranks)
+        self._sample_s = math.inf  # how long one takes, on several ranks
         self.host_ms = math.nan
         self.noise: Noise | None = None  # on the CPU's clock
         self.instructions: InstructionReadings | None = None  # there as well
@@ -82,8 +87,10 @@ class Harness:
             self._undo.enter_context(random_state_kept())
             self.sampler = self._prepare(where)
             self._undo.callback(self.sampler.close)
-        except BaseException:
+            self.ranks.decide(f"{self.mode} mode", None)
+        except BaseException as error:
             self._undo.close()
+            self.ranks.fail(error)
             raise
 
     @property
@@ -124,6 +131,25 @@ class Harness:
         self.sampler.calls = nearest
         return True
 
+    def samples_until(self, until: float, most: int) -> list[float]:
+        """Take samples until then, at least one; on several ranks, as many as rank 0 has time for.
+
+        Ranks do not begin at one moment after a decision. A sample that is left out aligns them.
+        """
+        begun = perf_counter()
+        if self.ranks.is_alone:
+            samples = [self.sample()]
+            while perf_counter() < until and len(samples) < most:
+                samples.append(self.sample())
+            return samples
+        fitting = (until - begun) / self._sample_s - 1.0
+        count = self.ranks.decide("samples", round(min(max(fitting, 1.0), most)))
+        if count > 1:
+            self.sample()
+        samples = [self.sample() for _ in range(count)]
+        self._sample_s = (perf_counter() - begun) / (count + 1)
+        return samples
+
     def launches(self) -> Launches | None:
         """Return what a call launches, as `BenchResult.launches`: to be asked after the samples.
 
@@ -146,7 +172,8 @@ class Harness:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_exc: object) -> None:
+    def __exit__(self, *exc: Any) -> None:  # noqa: PYI036
+        self.ranks.__exit__(*exc)
         self.close()
 
     def _prepare(self, where: StreamRef | None) -> samplers.Sampler:
@@ -245,10 +272,11 @@ class Harness:
             once, on = self._first_captured(where)
             graphs.callback(once.close)
             held = HeldStream(on.handle, on.device)
-            once_ms = _launch_ms(once, held, probed)
+            once_ms = _launch_ms(self.work, once, held, probed)
             in_time = max(_LEAST_CALLS, int(_CAPTURE_MS / max(probed.host_ms, 1e-3)))
             most = min(_MAX_NODES // max(once.num_nodes, 1), in_time)
             sizes = _whole_rounds(self._sizes(once_ms, most), self.work.clones)
+            sizes = self.ranks.decide("calls", sizes)
             if self.work.clones > 1 and sum(sizes) > most:
                 raise _TooManyCallsError(sum(sizes), self.work.clones)
             few = self._captured(where, sizes[0])[0]
@@ -294,6 +322,7 @@ class Harness:
             sizes = self._sizes(probed.gpu_ms, min(most, int(in_time)))
         else:
             sizes = self._sizes(probed.wall_ms, most)
+        sizes = self.ranks.decide("calls", sizes)
         return samplers.BatchedSampler(self.work, held, sizes)
 
     def _isolated(self, held: HeldStream, probed: ProbeResult) -> samplers.Sampler:
@@ -330,11 +359,11 @@ def _l2_bytes(device: int) -> int:
     return int(found.get(device) or 64 << 20)
 
 
-def _launch_ms(graph: CapturedGraph, held: HeldStream, probed: ProbeResult) -> float:
+def _launch_ms(work: Work, graph: CapturedGraph, held: HeldStream, probed: ProbeResult) -> float:
     """Return about how long one launch runs."""
     graph.launch(held.handle)  # the first one uploads it
     held.synchronize()
-    reading = reading_ns(held, probed.calibration, lambda: graph.launch(held.handle), _TRIES)
+    reading = reading_ns(work, held, probed.calibration, lambda: graph.launch(held.handle), _TRIES)
     return max(reading * 1e-6, 1e-4)
 
 
@@ -356,7 +385,7 @@ def _cpu_calls(work: Work) -> int:
 def _spent_ms(work: Work, calls: int) -> float:
     begin = perf_counter_ns()
     work.call_times(calls)
-    return (perf_counter_ns() - begin) * 1e-6
+    return work.ranks.decide("calls", (perf_counter_ns() - begin) * 1e-6)
 
 
 def _nearest_calls(calls: int, spent_ms: float) -> int:

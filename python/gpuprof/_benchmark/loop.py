@@ -16,7 +16,7 @@ from gpuprof._common.units import duration, percent
 from gpuprof._display.progress import Progress
 from gpuprof._frameworks import loaded
 from gpuprof._results import statistics
-from gpuprof._results.result import BenchResult
+from gpuprof._results.result import BenchResult, merged
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -52,12 +52,9 @@ def warm_up(harness: Harness) -> None:
     begun = perf_counter()
     medians: deque[float] = deque(maxlen=STABLE_BATCHES)
     while True:
-        batch: list[float] = []
-        until = perf_counter() + min(BATCH_S, least)
-        while not batch or perf_counter() < until:
-            batch.append(harness.sample())
-        medians.append(statistics.median(batch))
-        spent = perf_counter() - begun
+        batch = harness.samples_until(perf_counter() + min(BATCH_S, least), MAX_SAMPLES)
+        medians.append(harness.ranks.decide("the warm-up", statistics.median(batch)))
+        spent = harness.ranks.decide("the warm-up", perf_counter() - begun)
         if harness.choose_calls_again(medians[-1]) and spent < WARMUP_FACTOR * least:
             medians.clear()
             continue
@@ -91,13 +88,15 @@ def measure(harness: Harness, least: int = 0) -> BenchResult:
         most = max(MAX_SAMPLES, check_at)
         while True:
             taken.add_chunk(harness, clocks, started + options.max_time_s)
-            count, spent = len(taken.samples), perf_counter() - started
+            count = len(taken.samples)
+            spent = harness.ranks.decide("the time", perf_counter() - started)
             bar.update(spent / options.max_time_s, f"{count} samples")
             if count >= max(least, 1) and (spent >= options.max_time_s or count >= most):
                 break
             if count >= check_at and spent >= options.min_time_s:
                 extended = spent >= EXTENDED * options.max_time_s
-                if are_enough(taken.samples, options.rel_precision, extended=extended):
+                enough = are_enough(taken.samples, options.rel_precision, extended=extended)
+                if harness.ranks.decide("the end", enough):
                     break
                 check_at = next_check(count)
     if statistics.MIN_FOR_INTERVAL <= len(taken.samples) < options.min_samples:
@@ -128,15 +127,13 @@ class Samples:
         """Take samples for `CHUNK_S`; discard them if the framework's memory grew meanwhile."""
         on_gpu = harness.clock != "cpu"
         before = device_allocations() if on_gpu else None
-        until = min(perf_counter() + CHUNK_S, deadline)
-        chunk = [harness.sample()]
-        while perf_counter() < until and len(chunk) < MAX_SAMPLES:
-            chunk.append(harness.sample())
+        chunk = harness.samples_until(min(perf_counter() + CHUNK_S, deadline), MAX_SAMPLES)
         now = clocks.sm_mhz()
         self.reasons.update(clocks.throttle_reasons())
-        if on_gpu and device_allocations() != before:
+        if on_gpu and harness.ranks.decide("memory", device_allocations() != before):
             most = MAX_DISCARDED * (len(self.samples) + self.discarded + MIN_DISCARDED)
-            if self.discarded + len(chunk) <= most and perf_counter() < deadline:
+            in_time = harness.ranks.decide("discarding", perf_counter() < deadline)
+            if self.discarded + len(chunk) <= most and in_time:
                 self.discarded += len(chunk)
                 return
             self.kept += len(chunk)
@@ -224,7 +221,7 @@ def report(harness: Harness, taken: Samples, duration_s: float = 0.0) -> BenchRe
     on_gpu = sampler.clock != "cpu"
     host_ms = statistics.median(samples) if sampler.mode == "cpu" else harness.host_ms
     launches = harness.launches() if on_gpu else None
-    return BenchResult(
+    result = BenchResult(
         name=options.name or _name_of(harness.work.fn),
         mode=sampler.mode,
         requested_mode=options.mode,
@@ -250,6 +247,7 @@ def report(harness: Harness, taken: Samples, duration_s: float = 0.0) -> BenchRe
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         duration_s=duration_s,
     )
+    return result if harness.ranks.is_alone else merged(harness.ranks.gather(result.to_dict()))
 
 
 def are_enough(samples: list[float], rel_precision: float, *, extended: bool = False) -> bool:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from gpuprof._common import checks
 from gpuprof._common.peaks import dtype_name
+from gpuprof._distributed.lockstep import CHOICES
 from gpuprof._results.fields import REQUESTED_MODES
 
 _AMOUNTS_BELOW = 2**63
@@ -35,6 +37,7 @@ class Options:
     flops: int | None = None
     flops_dtype: str | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
+    ranks: str = "together"
 
 
 def _is_text_mapping(value: object) -> bool:
@@ -74,6 +77,7 @@ def checked_options(**given: Any) -> Options:
     if options.mode not in REQUESTED_MODES:
         message = f"mode: expected one of {REQUESTED_MODES}, got {options.mode!r}"
         raise ValueError(message)
+    checks.choice("ranks", options.ranks, CHOICES)
     for name, (is_valid, expected) in _TYPES.items():
         if not is_valid(getattr(options, name)):
             message = f"{name}: expected {expected}, got {getattr(options, name)!r}"

@@ -49,7 +49,9 @@ def probe(work: Work, held: HeldStream) -> ProbeResult:
     elsewhere = _works_elsewhere(work, held, wall_ms)
     held.allow(host_ms)  # else a call that keeps the host busy for long seems to wait for the GPU
     tries = 1 if wall_ms > SLOW_MS else _EMPTY_TRIES
-    gpu_ns = reading_ns(held, calibration, work.call, tries, lambda: _set_up(work, held))
+    gpu_ns = reading_ns(
+        work, held, calibration, work.call, tries, before=lambda: _set_up(work, held)
+    )
     waits = gpu_ns == float("inf")
     return ProbeResult(
         host_ms=host_ms,
@@ -76,8 +78,9 @@ def _host_times(work: Work, held: HeldStream) -> tuple[float, float]:
         held.synchronize()
         host.append((queued - begin) * 1e-6)
         walls.append((perf_counter_ns() - begin) * 1e-6)
-        spent = (perf_counter_ns() - begun) * 1e-6
-    return statistics.median(host), statistics.median(walls)
+        spent = work.ranks.decide("the probe", (perf_counter_ns() - begun) * 1e-6)
+    host_ms, wall_ms = statistics.median(host), statistics.median(walls)
+    return work.ranks.decide("the host's time", host_ms), work.ranks.decide("the time", wall_ms)
 
 
 def _enough(calls: int, spent_ms: float) -> bool:
@@ -112,12 +115,14 @@ def _works_elsewhere(work: Work, held: HeldStream, wall_ms: float) -> bool:
     try:
         scope.__exit__(None, None, None)
     except StreamMismatchError:
-        pass
+        is_known = False
     else:
-        if sample.ready:  # with GPUPROF_DISABLE no scope measures
-            return False
+        is_known = sample.ready  # with GPUPROF_DISABLE no scope measures
+    if work.ranks.decide("its stream", is_known):
+        return False
     tries = 1 if wall_ms > SLOW_MS else _TAIL_TRIES
-    return all(_has_tail(work, held, calls) for _ in range(tries))
+    tails = (_has_tail(work, held, calls) for _ in range(tries))
+    return all(work.ranks.decide("its streams", has_tail) for has_tail in tails)
 
 
 def _has_tail(work: Work, held: HeldStream, calls: int) -> bool:
@@ -140,10 +145,12 @@ def _has_tail(work: Work, held: HeldStream, calls: int) -> bool:
 
 
 def reading_ns(
+    work: Work,
     held: HeldStream,
     calibration: Calibration,
     body: Callable[[], object],
     tries: int,
+    *,
     before: Callable[[], object] = lambda: None,
 ) -> float:
     """Return how long `body` runs on the GPU: its least reading less that of an empty interval.
@@ -162,9 +169,9 @@ def reading_ns(
     with closing(Timer("cuda", held.handle)) as timer:
         for _ in range(tries):
             before()
-            if not held.run(queue):
+            if not work.ranks.decide("the gate", held.run(queue)):
                 return float("inf")
-            least = min(least, timer.elapsed_ms() * 1e6)
+            least = work.ranks.decide("a reading", min(least, timer.elapsed_ms() * 1e6))
             if least > SLOW_MS * 1e6:
                 break
-    return least - held.empty_ns(calibration)
+    return work.ranks.decide("the GPU's time", least - held.empty_ns(calibration))

@@ -84,6 +84,10 @@ class _GatedSampler(Sampler):
         for _ in range(MAX_TRIES):
             if self._held.run(queue):
                 return
+            if not self._work.ranks.is_alone:  # another try would be this rank's alone
+                self._held.give_up("queueing its work waits for the GPU")
+                self._work.warn(self._held.warning)
+                return
             self._opened_early()
         self._held.give_up("queueing its work waits for the GPU")
         self._work.warn(self._held.warning)

@@ -19,6 +19,7 @@ from keyword import iskeyword
 from operator import is_, length_hint
 from typing import Any
 
+from gpuprof._distributed.lockstep import Alone
 from gpuprof._frameworks import loaded
 from gpuprof._frameworks.loaded import is_tensor
 
@@ -47,6 +48,7 @@ class Work:
         self.fn = fn
         self.setup = setup
         self.warnings: list[str] = []  # of the result, each text once
+        self.ranks = Alone()  # those that call it as often
         self._use(tuple(args), dict(kwargs))
 
     def _use(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

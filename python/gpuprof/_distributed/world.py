@@ -44,6 +44,7 @@ class Connection:
 
     store: Any
     counts: Counter[str] = field(default_factory=Counter)
+    unread: list[str] = field(default_factory=list)  # keys of `Lockstep` that may be deleted later
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def next_number(self, kind: str) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -264,7 +264,7 @@ class GpuBenchmark(LaunchChecks):
                 value = call()
                 steps.tear_down()
                 return value
-            with device_lock.measuring(self._warn_of, self._say) as place_may_have_changed:
+            with self._device_lock() as place_may_have_changed:
                 value = call()
                 place_may_have_changed()
                 for _ in range(counts[0] if counts else 0):
@@ -325,8 +325,20 @@ class GpuBenchmark(LaunchChecks):
             raise InvalidStateError(message)
         self.used = True
 
+    @property
+    def _ranks(self) -> str:
+        return self._arguments["ranks"] or "together"
+
+    def _device_lock(self) -> AbstractContextManager[Callable[[], None]]:
+        from gpuprof._distributed import lockstep
+
+        if lockstep.follows(self._ranks):  # rank 0 may be on the same device: it locks for all
+            return nullcontext(lambda: None)
+        return device_lock.measuring(self._warn_of, self._say)
+
     def _judge(self, result: BenchResult, measure: Callable[[], BenchResult]) -> None:
         """Judge the result; measure a second time before the test fails."""
+        from gpuprof._distributed import lockstep
         from gpuprof._pytest.judge import Judge
 
         memory_threshold = self._arguments["memory_threshold"]
@@ -341,7 +353,7 @@ class GpuBenchmark(LaunchChecks):
             comparisons=self._comparisons,
         )
         judgement = judge.decide(result)
-        if judgement.again:
+        if lockstep.join(self._ranks).decide("a second measurement", judgement.again):
             self._first, self.result = result, measure()
             judgement = judge.decide_again(result, self.result)
         self.decision, self.failure = judgement.decision, judgement.failure

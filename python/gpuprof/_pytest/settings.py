@@ -31,6 +31,7 @@ WORKER_STORAGE = "gpuprof_storage"
 WORKER_COMPARE = "gpuprof_compare"
 CPU_METRICS = ("time", "instructions")
 MODES = ("auto", "graph", "batched", "isolated")
+RANKS = ("together", "each")
 WARM_UP = ("on", "off", "auto")
 WARM_UP_S = 0.2  # the least, as in `gpuprof.benchmark`
 # What the marker takes, with the default of each; None leaves it to the option or to
@@ -52,6 +53,7 @@ MARKER_ARGUMENTS: dict[str, Any] = {
     "nbytes": None,
     "flops": None,
     "flops_dtype": None,
+    "ranks": None,
     "min_rounds": None,
     "disable_gc": None,
 }
@@ -295,6 +297,8 @@ def _expected(name: str, value: Any) -> str | None:
         return "True or False"
     if name == "warmup" and not isinstance(value, bool) and str(value).lower() not in WARM_UP:
         return f"True, False, or one of {', '.join(map(repr, WARM_UP))}"
+    if name == "ranks" and value not in RANKS:
+        return f"one of {', '.join(map(repr, RANKS))}"
     if name == "mode" and value not in MODES:
         return f"one of {', '.join(map(repr, MODES))}"
     return None

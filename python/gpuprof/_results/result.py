@@ -9,10 +9,10 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from gpuprof._common.checks import shortened, whole
+from gpuprof._common.checks import sequence, shortened, whole
 from gpuprof._common.instructions import Instructions
 from gpuprof._common.launches import Launches
 from gpuprof._common.text import plain_data, shown_text
@@ -31,7 +31,7 @@ VERSION = 1
 LEFT = frozenset({"name", "mode", "clock", "L2", "verdict", "error"})
 
 _NEWER = frozenset(
-    {"noise", "memory", "peaks", "launches", "instructions"}
+    {"noise", "memory", "peaks", "launches", "instructions", "ranks"}
 )  # fields that older results do not have
 
 
@@ -106,6 +106,9 @@ class BenchResult(SampleFigures, Exports):
         When, as ISO 8601 text in UTC.
     duration_s : float
         How long measuring took, in seconds.
+    ranks : tuple of BenchResult
+        What each rank measured, where several have measured together; each sample of this result is
+        then the longest of theirs. Else empty.
     """
 
     __module__ = "gpuprof"
@@ -135,6 +138,7 @@ class BenchResult(SampleFigures, Exports):
     machine: Mapping[str, Any] = field(default_factory=dict)
     created: str = ""
     duration_s: float = 0.0
+    ranks: tuple[BenchResult, ...] = ()
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -222,10 +226,12 @@ class BenchResult(SampleFigures, Exports):
         What `params`, `extra_info` and `machine` hold besides these becomes its text. ``summary``
         repeats the figures that follow from the samples, for other readers.
         """
-        plain = {each.name: plain_data(getattr(self, each.name)) for each in fields(self)}
+        names = [each.name for each in fields(self) if each.name != "ranks"]
+        plain = {name: plain_data(getattr(self, name)) for name in names}
         for name in ("launches", "instructions"):
             found = getattr(self, name)
             plain[name] = found and plain_data(found.to_dict())
+        plain["ranks"] = [each.to_dict() for each in self.ranks]
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -299,6 +305,32 @@ class BenchResult(SampleFigures, Exports):
             f"<div><div><b>{html.escape(headline(self))}</b></div>{drawing}"
             f"<table><tbody>{facts}</tbody></table>{html_list(warnings_of([self]))}</div>"
         )
+
+
+def _ranks(name: str, value: Any) -> tuple[BenchResult, ...]:
+    return tuple(
+        each if isinstance(each, BenchResult) else BenchResult.from_dict(each)
+        for each in sequence(name, value)
+    )
+
+
+CHECKS["ranks"] = _ranks
+
+
+def merged(ranks: Sequence[object]) -> BenchResult:
+    """Return the slowest rank's time of each sample; `ranks` is what `to_dict` of each returned."""
+    results = tuple(map(BenchResult.from_dict, ranks))
+    warnings: dict[str, list[int]] = {}
+    for rank, result in enumerate(results):
+        for text in result.warnings:
+            warnings.setdefault(text, []).append(rank)
+    told = [
+        text if len(of) == len(results) else f"rank {', '.join(map(str, of))}: {text}"
+        for text, of in warnings.items()
+    ]
+    samples = zip(*(result.samples_ms for result in results), strict=True)
+    slowest = tuple(map(max, samples))
+    return replace(results[0], samples_ms=slowest, warnings=tuple(told), ranks=results)
 
 
 _SUMMARY = (
@@ -389,6 +421,9 @@ def _facts(result: BenchResult) -> list[tuple[str, str]]:
         ("instructions", texts.instructions_text(result.instructions)),
     )
     facts += [each for each in said if each[1]]
+    if result.ranks:
+        medians = ", ".join(duration(each.median_ms) for each in result.ranks)
+        facts.append(("ranks", f"the slowest of {len(result.ranks)} in each sample; {medians}"))
     if result.clock_mhz:
         low, high = min(result.clock_mhz), max(result.clock_mhz)
         middle = statistics.median(result.clock_mhz)
