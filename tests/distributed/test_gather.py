@@ -179,6 +179,7 @@ def test_a_rank_that_never_comes_is_missing(ranks: Ranks, store: MemoryStore) ->
         (lambda raw: remade(raw, names=[["step"], []]), "names that are no text"),
         (lambda raw: remade(raw, totals={"gpu": [0, 0], "host": [0, -1]}), "times that are none"),
         (lambda raw: remade(raw, pending=None), "TypeError"),
+        (lambda raw: remade(raw, names=[["a"] * 100_000, ["b"]]), "more than 4,096 names"),
     ],
 )  # fmt: skip
 def test_what_a_rank_wrote_otherwise_is_left_out_and_named(
@@ -243,7 +244,28 @@ def test_ranks_that_call_it_more_often_leave_a_bounded_number(
     for number in range(100):
         ranks.be(1, step(1, number))
         distributed.gather_stats(store=store)
-    assert len(store.values) == 8
+    assert len(store.values) == 8 + 1  # and the newest number
+
+
+def test_a_rank_far_ahead_is_not_waited_for_and_is_named(
+    ranks: Ranks, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuprof._distributed.exchange.time.sleep", lambda _: pytest.fail("waits"))
+    for number in range(1, 31):
+        ranks.be(1, step(1, number))
+        distributed.gather_stats(store=store)
+    for rank in (2, 3):
+        ranks.be(rank, step(rank))
+        distributed.gather_stats(store=store)
+    ranks.be(0, step(0))
+    found = distributed.gather_stats(60.0, store=store)
+    assert found is not None
+    assert (found.ranks, found.missing) == ((0, 2, 3), ())
+    assert "rank 1: it is at its call 30, this is call 1" in str(found)
+    for _ in range(2, 24):  # to the oldest call that rank 1 has left
+        found = distributed.gather_stats(0.0, store=store)
+    assert found is not None
+    assert found["step"][1].mean_ms == 23.0
 
 
 def test_a_store_that_fails_ends_no_rank(ranks: Ranks, store: MemoryStore) -> None:

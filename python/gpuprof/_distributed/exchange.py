@@ -2,7 +2,8 @@
 
 The n-th exchange of a kind on one rank meets the n-th on the others. Rank 0 reads what comes until
 its deadline, then marks the exchange as closed and deletes its values. A rank that comes later sees
-the mark, before or after it wrote, and takes its own value out. One mark a kind stays in the store.
+the mark, before or after it wrote, and takes its own value out. A rank that is far ahead deletes
+its oldest value, and leaves the newest number. One mark a kind stays in the store, and that number.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Exchange:
         self.folder = f"gpuprof/{kind}/{world.name}"
         self.number = self.connection.next_number(self.folder)
         self.failure: str | None = None
+        self.ahead: dict[int, int] = {}  # ranks that have deleted their value, and their number
 
     def key(self, rank: int, number: int | None = None) -> str:
         """Return the key of a rank's value."""
@@ -45,8 +47,11 @@ class Exchange:
 
     def is_closed(self) -> bool:
         """Whether rank 0 reads no more of it."""
-        mark = f"{self.folder}/closed"
-        return self.connection.has([mark]) and int(self.connection.get(mark)) >= self.number
+        return self._noted("closed") >= self.number
+
+    def _noted(self, name: str) -> int:
+        mark = f"{self.folder}/{name}"
+        return int(self.connection.get(mark)) if self.connection.has([mark]) else 0
 
     def post(self, value: bytes) -> bool:
         """Leave this rank's value, or replace it; False where rank 0 had already gone on.
@@ -54,10 +59,13 @@ class Exchange:
         Where rank 0 goes on meanwhile, it may have read the value, and may not.
         """
         own = self.key(self.world.rank)
-        if self.is_closed():
+        closed = self._noted("closed")
+        if closed >= self.number:
             return False
         self.connection.set(own, value)
-        if self.number > MOST_UNREAD:
+        if self.number - MOST_UNREAD > closed:
+            newest = f"{self.folder}/newest/{self.world.rank}"
+            self.connection.set(newest, str(self.number).encode())
             self.connection.delete(self.key(self.world.rank, self.number - MOST_UNREAD))
         if self.is_closed():
             self.connection.delete(own)
@@ -79,13 +87,21 @@ class Exchange:
                     value = self.connection.get(self.key(rank))
                     is_complete = complete is None or complete(value)
                     (found if is_complete else partial)[rank] = value
-                waiting = [rank for rank in waiting if rank not in found]
+                waiting = [rank for rank in waiting if rank not in found and not self._left(rank)]
                 if not waiting or time.monotonic() >= deadline:
                     break
                 pause(begun, deadline)
         except StoreError as error:
             self.failure = str(error)
         return {**partial, **found}
+
+    def _left(self, rank: int) -> bool:
+        """Whether a rank has gone so far ahead that its value is deleted, unless it was read."""
+        newest = self._noted(f"newest/{rank}")
+        if newest - MOST_UNREAD < self.number:
+            return False
+        self.ahead[rank] = newest
+        return True
 
     def _present(self, ranks: list[int]) -> Iterator[int]:
         """Yield the ranks that have a value now."""

@@ -91,6 +91,11 @@ def gather_stats(
         return None
     others = exchange.collect(begun + timeout)
     result = _table(world, {0: packed, **others})
+    for rank in exchange.ahead.keys() - others.keys():
+        result.left_out[world.members[rank]] = (
+            f"it is at its call {exchange.ahead[rank]:,}, this is call {exchange.number:,}, and it "
+            "has deleted what it left for this one; call gather_stats equally often on all ranks"
+        )
     result.store_error = exchange.failure
     try:
         exchange.close()

@@ -27,6 +27,7 @@ MAGIC = b"gpuprof-ranks"
 FORMAT = 1
 MOST_HEAD = 256
 MOST_BYTES = 256 << 20  # uncompressed; 10,000 rows are about 10 MiB
+MOST_IN_A_PATH, MOST_NAMES = 4_096, 1_000_000  # rank 0 looks at each beginning of a path
 TIMES = ("count", "total", "mean", "p50", "min", "max")
 TOTALS = ("gpu", "host")
 
@@ -74,6 +75,9 @@ class Columns:
                 raise ValueError(message)
         if min(times["count"], default=1.0) < 1.0:
             message = "rows without a measurement"
+            raise ValueError(message)
+        if max(map(len, names), default=0) > MOST_IN_A_PATH or sum(map(len, names)) > MOST_NAMES:
+            message = f"more than {MOST_IN_A_PATH:,} names in a path, or {MOST_NAMES:,} in all"
             raise ValueError(message)
         texts = [text for each in names for text in each]
         if not all(names) or not all(isinstance(text, str) for text in (*texts, *clocks)):

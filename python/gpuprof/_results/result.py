@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from gpuprof._common.checks import sequence, shortened, whole
+from gpuprof._common.checks import sequence, shortened, whole, wrong
 from gpuprof._common.instructions import Instructions
 from gpuprof._common.launches import Launches
 from gpuprof._common.text import plain_data, shown_text
@@ -308,10 +308,13 @@ class BenchResult(SampleFigures, Exports):
 
 
 def _ranks(name: str, value: Any) -> tuple[BenchResult, ...]:
-    return tuple(
-        each if isinstance(each, BenchResult) else BenchResult.from_dict(each)
-        for each in sequence(name, value)
-    )
+    results = []
+    for each in sequence(name, value):
+        try:
+            results.append(each if isinstance(each, BenchResult) else BenchResult.from_dict(each))
+        except ValueError as error:
+            raise wrong(each, f"{name}[{len(results)}]", "a result of one rank") from error
+    return tuple(results)
 
 
 CHECKS["ranks"] = _ranks
