@@ -5,7 +5,8 @@ so that a source distribution builds without git. Refused are:
 
 - a tag of the form v1.2.3 on this commit that is not the version,
 - a version whose tag is on another commit: development goes on under 1.3.0.dev0,
-- with --release, a commit without its tag, or a version that is not for release.
+- with --release, a commit without its tag, a version that is not for release, or a distribution
+  whose name is somebody else's on PyPI.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 from pathlib import Path
 
 VERSION = re.compile(r"\d+\.\d+\.\d+(rc\d+|\.dev\d+)?")
+TAKEN = {"gpuprof"}  # the names of other projects on PyPI
 TAG = re.compile(r"v\d")
 
 
@@ -24,6 +26,12 @@ def version_of(root: Path) -> str:
     text = (root / "python" / "gpuprof" / "__init__.py").read_text(encoding="utf-8")
     (version,) = re.findall(r'^__version__ = "(.*)"$', text, re.MULTILINE)
     return str(version)
+
+
+def name_of(root: Path) -> str:
+    text = (root / "pyproject.toml").read_text(encoding="utf-8")
+    (name,) = re.findall(r'^name = "(.*)"$', text, re.MULTILINE)
+    return str(name)
 
 
 def tags(root: Path, *options: str) -> list[str]:
@@ -57,6 +65,11 @@ def main() -> None:
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[1])
     options = parser.parse_args()
     version = version_of(options.root)
+    if options.release and name_of(options.root) in TAKEN:
+        sys.exit(
+            f"{name_of(options.root)} is another project on PyPI: give the distribution a name of "
+            "its own in pyproject.toml"
+        )
     here = tags(options.root, "--points-at", "HEAD")
     found = problem(version, here, tags(options.root), release=options.release)
     if found:

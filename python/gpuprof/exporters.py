@@ -1,9 +1,9 @@
 """Finished samples for monitoring: OpenTelemetry, Prometheus and `logging`.
 
 Each function is `gpuprof.on_sample` with a listener of its own, and returns its handle. The clients
-are the user's, imported when an exporter is made: ``pip install 'gpuprof[otel]'`` and
-``pip install 'gpuprof[prometheus]'``. Durations are seconds: the GPU's, where the clock is
-``cuda``. A failed sample has no duration there and is counted apart.
+are the user's, imported when an exporter is made: ``pip install opentelemetry-api`` and
+``pip install prometheus-client``. Durations are seconds: the GPU's, where the clock is ``cuda``. A
+failed sample has no duration there and is counted apart.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from typing import Any, TypeAlias
 import gpuprof._core as _core
 import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
 from gpuprof._common.checks import whole, wrong
-from gpuprof._common.imports import need_extra
+from gpuprof._common.imports import need
 from gpuprof._common.units import duration
 from gpuprof._timing.listeners import Listener, on_sample
+
+_OTEL = "opentelemetry-api"
 
 __all__ = ["log_every", "opentelemetry", "prometheus"]
 
@@ -69,9 +71,9 @@ def opentelemetry(
     Raises
     ------
     ModuleNotFoundError
-        Without the client; it comes with ``pip install 'gpuprof[otel]'``.
+        Without the client, opentelemetry-api.
     """
-    metrics = need_extra("otel", "opentelemetry.metrics", "gpuprof.exporters.opentelemetry()")
+    metrics = need("opentelemetry.metrics", "gpuprof.exporters.opentelemetry()", _OTEL)
     if meter is None:
         meter = metrics.get_meter("gpuprof")
     _require(meter, "create_histogram", "meter", "a Meter of OpenTelemetry")
@@ -105,12 +107,12 @@ def prometheus(
     Raises
     ------
     ModuleNotFoundError
-        Without the client; it comes with ``pip install 'gpuprof[prometheus]'``.
+        Without the client, prometheus-client.
     ValueError
         The registry has such metrics of somebody else's, or with other buckets, or an earlier
         handle for it is still open, which would count every sample twice.
     """
-    client = need_extra("prometheus", "prometheus_client", "gpuprof.exporters.prometheus()")
+    client = need("prometheus_client", "gpuprof.exporters.prometheus()", "prometheus-client")
     if registry is None:
         registry = client.REGISTRY
     _require(registry, "register", "registry", "a CollectorRegistry of prometheus_client")
@@ -189,7 +191,7 @@ class _OpenTelemetry:
         self._tracer = tracer
         # Not that of whoever happens to read: a span has no parent.
         what = "gpuprof.exporters.opentelemetry()"
-        self._no_context = need_extra("otel", "opentelemetry.context", what).Context()
+        self._no_context = need("opentelemetry.context", what, _OTEL).Context()
         self._durations = meter.create_histogram(
             DURATION,
             unit="s",

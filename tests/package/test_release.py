@@ -27,6 +27,7 @@ def git(folder: Path, *arguments: str) -> None:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     (tmp_path / "python/gpuprof").mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "its-own"\n', encoding="utf-8")
     git(tmp_path, "init", "-q")
     return tmp_path
 
@@ -79,6 +80,35 @@ def test_a_release_needs_its_tag(checkout: Path) -> None:
     assert "git tag v1.2.3" in check(checkout, "--release")[1]
     commit(checkout, "1.3.0.dev0", "v1.3.0.dev0")
     assert "is a version of development" in check(checkout, "--release")[1]
+
+
+def test_nothing_is_published_under_a_name_that_is_somebody_elses(checkout: Path) -> None:
+    commit(checkout, "1.2.3", "v1.2.3")
+    (checkout / "pyproject.toml").write_text('[project]\nname = "gpuprof"\n', encoding="utf-8")
+    status, said = check(checkout, "--release")
+    assert status == 1
+    assert "give the distribution a name of its own" in said
+    publish = (ROOT / ".github/workflows/publish.yml").read_text(encoding="utf-8")
+    assert "python3 .ci/version.py --release" in publish
+
+
+def test_nothing_says_to_install_the_package_of_that_name() -> None:
+    folders = ("python", "docs", ".github", ".ci", "benchmarks", "include", "src")
+    files = [*ROOT.glob("*.*"), *(file for each in folders for file in (ROOT / each).rglob("*.*"))]
+    said = re.compile(
+        r"\b(pip3?|pipx|uv|conda|poetry)( \w+)* (install|add)\b"
+        r"[^`\n&|;]*?(?<![\w./-])gpuprof(?![\w./-])"
+    )
+    assert said.search("run: pip install gpuprof")
+    assert said.search("pip install -q 'gpuprof[bench]'")
+    texts = {".py", ".md", ".rst", ".yml", ".toml", ".sh", ".ipynb", ".txt", ".hpp", ".cpp"}
+    found = [
+        f"{file.relative_to(ROOT)}: {match.group()}"
+        for file in files
+        if file.suffix in texts
+        for match in said.finditer(file.read_text(encoding="utf-8"))
+    ]
+    assert found == []
 
 
 def test_what_is_no_version_is_refused(checkout: Path) -> None:

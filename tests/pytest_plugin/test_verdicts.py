@@ -328,7 +328,7 @@ def test_a_missing_scipy_is_a_usage_error_that_names_the_command(
     done = stored.run(COMPARE)
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     done.stderr.fnmatch_lines(
-        ["*needs scipy, which is not installed: pip install 'gpuprof?bench?'"]
+        ["*needs scipy, which is not installed: pip install scipy"]
     )
 
 

@@ -8,6 +8,7 @@ import sys
 import types
 import warnings
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -264,6 +265,21 @@ def test_metal_says_that_torch_has_no_such_device(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(
         GpuprofError, match=r"'metal' is not available: .*is_available\(\) is False"
     ):
+        gpuprof.timer("step", backend="metal")
+
+
+class RaisingModule(types.ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"{name} is not there")
+
+
+@pytest.mark.parametrize("stub", [types.ModuleType("torch"), MagicMock(), RaisingModule("torch")])
+def test_backends_are_told_where_torch_is_a_stub(
+    monkeypatch: pytest.MonkeyPatch, stub: Any
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", stub)
+    assert gpuprof.backends()["metal"].available is False
+    with pytest.raises(GpuprofError, match="'metal' is not available: torch"):
         gpuprof.timer("step", backend="metal")
 
 

@@ -376,5 +376,5 @@ def test_a_plot_can_be_drawn_into_given_axes() -> None:
 
 def test_a_plot_without_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'gpuprof\[plot\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install matplotlib"):
         NESTED.plot()

@@ -162,7 +162,7 @@ class SweepResult(Sequence[SweepPoint]):
         Raises
         ------
         ModuleNotFoundError
-            Without matplotlib; it comes with ``pip install 'gpuprof[plot]'``.
+            Without matplotlib.
         ValueError
             If there is no axis of that name.
         """

@@ -1,4 +1,4 @@
-"""Importing what an extra installs, and acting once another package is imported.
+"""Importing what the user installs, and acting once another package is imported.
 
 `when_imported` never imports the package. A finder at the head of `sys.meta_path` lets the others
 find the module, and gives its loader one more thing to do after it has executed the module. It is
@@ -20,24 +20,8 @@ _waiting: dict[str, Callable[[], None]] = {}
 _served: set[str] = set()
 
 
-def need_extra(extra: str, module: str, what: str) -> Any:
-    """Import a module that an extra of gpuprof installs.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        If it is not installed; the text says `what` needs it, and how to install it.
-    """
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        package = module.partition(".")[0]
-        message = f"{what} needs {package}, which is not installed: pip install 'gpuprof[{extra}]'"
-        raise ModuleNotFoundError(message, name=package) from error
-
-
-def need(module: str, what: str, install: str) -> Any:
-    """Import a module of a package that the user installs.
+def need(module: str, what: str, install: str = "") -> Any:
+    """Import a module of a package that the user installs, as `install` or by its own name.
 
     Raises
     ------
@@ -50,8 +34,9 @@ def need(module: str, what: str, install: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name not in {module, module.partition(".")[0]}:
             raise
-        message = f"{what} needs {module}, which is not installed: pip install {install}"
-        raise ModuleNotFoundError(message, name=module) from error
+        package = install or module.partition(".")[0]
+        message = f"{what} needs {module}, which is not installed: pip install {package}"
+        raise ModuleNotFoundError(message, name=module.partition(".")[0]) from error
 
 
 def when_imported(name: str, call: Callable[[], None]) -> None:

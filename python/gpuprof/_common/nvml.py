@@ -44,7 +44,7 @@ def opened() -> Any:
             warnings.simplefilter("ignore")
             nvml = importlib.import_module("pynvml")
     except ModuleNotFoundError:
-        message = "nvidia-ml-py is not installed: pip install 'gpuprof[nvml]'"
+        message = "nvidia-ml-py is not installed: pip install nvidia-ml-py"
         raise NvmlUnavailable(message) from None
     try:
         nvml.nvmlInit()

@@ -12,7 +12,7 @@ import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuprof._common.imports import need_extra
+from gpuprof._common.imports import need
 from gpuprof._common.text import MAX_NAME_COLUMNS, cut, shown_text
 from gpuprof._common.units import unit_of
 from gpuprof._display.histogram import Bin
@@ -138,7 +138,7 @@ def _axes(ax: Any, rows: int) -> Any:
     if ax is not None:
         return ax
     # Not through pyplot: a figure that it keeps is never freed, and it may open a window.
-    figure_type = need_extra("plot", "matplotlib.figure", "plot()").Figure
+    figure_type = need("matplotlib.figure", "plot()").Figure
     figure = figure_type(figsize=(8, 1.5 + 0.3 * rows), layout="constrained")
     # Notebooks show only figures of pyplot by themselves.
     figure._repr_png_ = functools.partial(_png, figure)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from gpuprof._common.imports import need_extra
+from gpuprof._common.imports import need
 from gpuprof._common.text import output_text, shown_text
 
 Cell: TypeAlias = "str | int | float | bool | None"
@@ -42,7 +42,7 @@ class Records:
 
     def frame(self, what: str) -> Any:
         """Return a pandas DataFrame; a ModuleNotFoundError says that `what` needs pandas."""
-        pandas = need_extra("pandas", "pandas", what)
+        pandas = need("pandas", what)
         columns = zip(*self.lines, strict=True) if self.lines else ([] for _ in self.columns)
         cells = {name: _column(column) for name, column in zip(self.columns, columns, strict=True)}
         return pandas.DataFrame(cells)

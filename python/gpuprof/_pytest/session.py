@@ -33,7 +33,7 @@ def check(settings: Settings) -> None:
             message = (
                 f"--gpu-benchmark-compare needs {' and '.join(missing)}, which "
                 f"{'is' if len(missing) == 1 else 'are'} not installed: "
-                "pip install 'gpuprof[bench]'"
+                f"pip install {' '.join(missing)}"
             )
             raise pytest.UsageError(message)
     if settings.json is not None:

@@ -235,7 +235,7 @@ class CompareResult(Exports, Mapping[str, CompareRow]):
         Raises
         ------
         ModuleNotFoundError
-            Without matplotlib; it comes with ``pip install 'gpuprof[plot]'``.
+            Without matplotlib.
         """
         from gpuprof._display import plot as display_plot
 

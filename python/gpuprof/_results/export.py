@@ -92,7 +92,7 @@ class Exports(ABC):
         Raises
         ------
         ModuleNotFoundError
-            Without pandas; it comes with ``pip install 'gpuprof[pandas]'``.
+            Without pandas.
         """
         return self._records(samples).frame(f"{type(self).__name__}.to_frame()")
 

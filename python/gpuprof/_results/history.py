@@ -100,7 +100,7 @@ class History:
         Raises
         ------
         ModuleNotFoundError
-            Without pandas; it comes with ``pip install 'gpuprof[pandas]'``.
+            Without pandas.
         """
         return records(self.series).frame("History.to_frame()")
 

@@ -276,7 +276,7 @@ class BenchResult(SampleFigures, Exports):
         Raises
         ------
         ModuleNotFoundError
-            Without matplotlib; it comes with ``pip install 'gpuprof[plot]'``.
+            Without matplotlib.
         """
         from gpuprof._display import plot as display_plot
 

@@ -18,7 +18,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from gpuprof._common.imports import need_extra
+from gpuprof._common.imports import need
 from gpuprof._common.quantiles import quantile
 
 CONFIDENCE = 0.95
@@ -204,4 +204,4 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _numeric(module: str) -> Any:
-    return need_extra("bench", module, "a verdict on stored runs")
+    return need(module, "a verdict on stored runs")

@@ -121,9 +121,13 @@ def _metal_reason() -> str:
         return "Metal needs macOS"
     try:
         import torch
+
+        available = torch.backends.mps.is_available()
     except ImportError:
         return "Metal is reached through torch, and torch is not installed"
-    if not torch.backends.mps.is_available():
+    except Exception as error:  # a stub in its place, or a torch that is imported half
+        return f"torch cannot be asked for Metal: {type(error).__name__}: {error}"
+    if available is not True:
         return "torch.backends.mps.is_available() is False"
     return ""
 

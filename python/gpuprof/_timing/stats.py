@@ -246,7 +246,7 @@ class Stats(Mapping[Key, Row]):
         Raises
         ------
         ModuleNotFoundError
-            Without pandas; it comes with ``pip install 'gpuprof[pandas]'``.
+            Without pandas.
         """
         from gpuprof._timing.stats_export import to_frame
 
@@ -364,7 +364,7 @@ class Stats(Mapping[Key, Row]):
         Raises
         ------
         ModuleNotFoundError
-            Without matplotlib; it comes with ``pip install 'gpuprof[plot]'``.
+            Without matplotlib.
         """
         from gpuprof._timing.stats_table import plot
 
