@@ -295,14 +295,16 @@ def benchmark_a_collective() -> Any:
 
 
 def compare_collectives() -> Any:
-    """Compare two functions with a collective, the second far longer."""
+    """Compare two functions with a collective, the second far longer, on the others mostly."""
 
-    def wait(seconds: float) -> None:
+    def wait(seconds: float, own_number: float) -> None:
         time.sleep(seconds * (1.0 if own() else 0.5))
-        dist.all_reduce(torch.ones(4))
+        total = torch.full((1,), own_number)
+        dist.all_reduce(total)
+        assert float(total) == own_number * dist.get_world_size(), "ranks are in two functions"
 
-    functions = {"short": lambda: wait(0.0005), "long": lambda: wait(0.05)}
-    found = gpuprof.compare(functions, warmup_s=0.0, max_time_s=0.5)
+    functions = {"short": lambda: wait(0.0, 1.0), "long": lambda: wait(0.2, 100.0)}
+    found = gpuprof.compare(functions, warmup_s=0.0, rounds=3)
     return {"seed": found.seed, "ratio": found["long"].ratio}
 
 
