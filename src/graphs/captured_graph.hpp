@@ -99,14 +99,15 @@ struct LaunchRequest {
   // scope's. Without it the spans inside are not collected either.
   timing::Sample* replay = nullptr;
   IoAddresses* io = nullptr;  // null: the launch leaves the copies out
-  bool wait = true;           // for a call of another thread; else the answer is kBusy
+  // For a call of another thread, and for other streams than its own; else the answer is kBusy.
+  bool wait = true;
 };
 
 enum class LaunchResult : std::uint8_t {
   kLaunched,
   kCapturing,  // with `io`: the stream is being captured; without, that is an error
   kRefused,    // the driver refuses memory of this kind in a copy; see IoAddresses::refused
-  kBusy,       // another thread is in a call
+  kBusy,       // it would have to wait
 };
 
 class CapturedGraph {
@@ -186,6 +187,12 @@ class CapturedGraph {
   [[nodiscard]] bool uploaded() const noexcept { return uploaded_.load(); }
   [[nodiscard]] bool collects() const noexcept { return spans_.collects(); }
   [[nodiscard]] std::size_t span_count() const noexcept { return spans_.size(); }
+  // Whether a launch may block as long as host functions take: the graph has some, or its nodes are
+  // not known.
+  [[nodiscard]] bool waits_for_host() const noexcept { return waits_for_host_.load(); }
+  // How much room a launch may need in its stream's queue.
+  [[nodiscard]] unsigned queue_entries() const noexcept { return queue_entries_.load(); }
+  [[nodiscard]] timing::EventClock& clock() const noexcept { return *clock_; }
   // What a second executable copy takes, made to measure it and destroyed, and what upload() took.
   [[nodiscard]] GraphMemory memory();
   [[nodiscard]] int device() const noexcept { return device_; }
@@ -225,6 +232,8 @@ class CapturedGraph {
   void throw_if_capturing(const driver::Table& table, std::uintptr_t stream) const;
   LaunchResult prepare_launch(const driver::Table& table, const driver::EventAccess& access,
                               const LaunchRequest& request);
+  [[nodiscard]] bool must_wait(const LaunchRequest& request) const;
+  void look_at_nodes(const driver::Table& table) noexcept;
   void launched(const driver::EventAccess& access, const LaunchRequest& request) noexcept;
   void launch_failed(timing::Sample* replay) noexcept;
   void begin_exclusive(std::unique_lock<std::recursive_mutex> lock) noexcept;
@@ -245,6 +254,8 @@ class CapturedGraph {
   std::atomic<bool> closed_{false};
   std::atomic<bool> uploaded_{false};
   std::atomic<std::uint64_t> replays_{0};
+  std::atomic<bool> waits_for_host_{true};
+  std::atomic<unsigned> queue_entries_{1};
 
   std::shared_ptr<LaunchOrder> order_;  // whose lock guards what follows
   std::shared_ptr<Handle> graph_;       // the graph as it is; shared with one it was updated from

@@ -34,6 +34,24 @@ std::int64_t index_of(const Table& table, CUgraph graph, CUgraphNode wanted) {
   return -1;
 }
 
+struct Contents {
+  std::size_t nodes = 0;
+  bool has_host_nodes = false;
+};
+
+void count(const Table& table, CUgraph graph, Contents& found) {
+  for (const CUgraphNode node : nodes_of(table, graph)) {
+    int type = 0;
+    check(type_of(table, node, type), "cuGraphNodeGetType");
+    ++found.nodes;
+    if (type == CU_GRAPH_NODE_TYPE_HOST) found.has_host_nodes = true;
+    if (type != CU_GRAPH_NODE_TYPE_GRAPH) continue;
+    CUgraph child = nullptr;
+    check(table.cuGraphChildGraphNodeGetGraph(node, &child), "cuGraphChildGraphNodeGetGraph");
+    count(table, child, found);
+  }
+}
+
 }  // namespace
 
 // A CUgraph, destroyed with its last owner unless it is borrowed.
@@ -194,6 +212,21 @@ void CapturedGraph::instantiate() {
   }
   exec_ = exec;
   owns_exec_ = true;
+  look_at_nodes(table);
+}
+
+// With the lock held. An update changes neither types of nodes nor their number.
+void CapturedGraph::look_at_nodes(const Table& table) noexcept {
+  constexpr std::size_t kNodesAnEntry = 8;
+  constexpr std::size_t kRecords = 3;  // of a span around it, and of its completion
+  if (graph_->graph == nullptr) return;
+  try {
+    Contents found;
+    count(table, as_graph(graph_->graph), found);
+    queue_entries_ = static_cast<unsigned>(1 + kRecords + found.nodes / kNodesAnEntry);
+    waits_for_host_ = found.has_host_nodes;
+  } catch (...) {  // not known
+  }
 }
 
 // Not measured at each instantiation: asking twice costs more than all else that a capture adds.
@@ -228,6 +261,7 @@ void CapturedGraph::borrow_exec(void* exec) {
   }
   exec_ = exec;
   owns_exec_ = false;
+  look_at_nodes(driver::ready());
 }
 
 void CapturedGraph::upload(std::uintptr_t stream) {

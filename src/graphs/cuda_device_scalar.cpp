@@ -9,7 +9,6 @@
 #include "graphs/device_scalar.hpp"
 #include "timing/cuda_capture.hpp"
 #include "timing/cuda_contexts.hpp"
-#include "timing/slow_streams.hpp"
 
 namespace gpuprof::graphs {
 
@@ -219,9 +218,7 @@ bool DeviceScalar::update(std::uint64_t bits, std::uintptr_t stream, bool record
                 "(in C++ WhileCapturing::kRecord) if that is what you want");
   }
   const std::uint32_t update = updates_.load(std::memory_order_relaxed);
-  const timing::QueueWatch watch(update);
   write(bits, stream);
-  watch.note(stream);
   if (!captured) {
     last_stream_.store(stream, std::memory_order_relaxed);
     updates_.store(update + 1, std::memory_order_release);

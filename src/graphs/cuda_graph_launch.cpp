@@ -1,4 +1,5 @@
 // Launches of a CapturedGraph, and their order.
+#include <algorithm>
 #include <utility>
 
 #include "driver/cuda_thread_state.hpp"
@@ -8,7 +9,6 @@
 #include "timing/cuda_capture.hpp"
 #include "timing/cuda_contexts.hpp"
 #include "timing/scope.hpp"
-#include "timing/slow_streams.hpp"
 
 namespace gpuprof::graphs {
 
@@ -120,6 +120,17 @@ void CapturedGraph::note_use(std::uintptr_t stream) {
   check(static_cast<CUresult>(record_completion(table, access, stream)), "cuEventRecord");
 }
 
+// With the lock held. Whether a launch has to wait for the GPU, or records on other streams, where
+// it may have to.
+bool CapturedGraph::must_wait(const LaunchRequest& request) const {
+  if (order_->last_ && order_->record_failed_) return true;
+  return std::any_of(scalars_.begin(), scalars_.end(), [&](const ReadScalar& each) {
+    const auto scalar = each.scalar.lock();
+    return scalar && scalar->updates() != each.waited_for &&
+           !scalar->surely_updated_on(request.stream);
+  });
+}
+
 // With the lock held, and the contexts of the stream and the copies current.
 LaunchResult CapturedGraph::prepare_launch(const Table& table, const EventAccess& access,
                                            const LaunchRequest& request) {
@@ -181,12 +192,11 @@ LaunchResult CapturedGraph::launch(const LaunchRequest& request) {
   if (!lock.owns_lock()) return LaunchResult::kBusy;
   const EventAccess access = throw_if_unusable();
   const Table& table = *driver::loaded_or_null();
+  if (!request.wait && must_wait(request)) return LaunchResult::kBusy;
   const driver::CurrentContext current(table, to_push(request.stream, copies_, *clock_));
   const LaunchResult prepared = prepare_launch(table, access, request);
   if (prepared != LaunchResult::kLaunched) return prepared;
-  const timing::QueueWatch watch(replays_.load(std::memory_order_relaxed));
   const CUresult status = table.cuGraphLaunch(as_exec(exec_), as_stream(request.stream));
-  watch.note(request.stream);
   if (status != CUDA_SUCCESS) {
     const Error error = driver::error_of(status, "cuGraphLaunch");
     launch_failed(request.replay);

@@ -85,7 +85,7 @@ class DeviceScalar : public std::enable_shared_from_this<DeviceScalar> {
   [[nodiscard]] std::uint32_t updates() const noexcept {
     return updates_.load(std::memory_order_acquire);
   }
-  [[nodiscard]] const timing::EventClock& clock() const noexcept { return *clock_; }
+  [[nodiscard]] timing::EventClock& clock() const noexcept { return *clock_; }
   // Reserves the address as long as it is held. May be dropped on any thread.
   [[nodiscard]] std::shared_ptr<void> memory() const noexcept { return memory_; }
 

@@ -3,7 +3,6 @@
 #include "timing/cuda_contexts.hpp"
 #include "timing/cuda_event_clock.hpp"
 #include "timing/device.hpp"
-#include "timing/slow_streams.hpp"
 
 namespace gpuprof::timing::device {
 
@@ -73,9 +72,7 @@ void record(const EventAccess& access, const Sample& sample, CUevent event, std:
     check(access.record_in_graph(event, as_stream(stream)), "cuEventRecordWithFlags");
     return;
   }
-  const QueueWatch watch;
   check(access.record(event, as_stream(stream)), "cuEventRecord");
-  watch.note(stream);
 }
 
 // Leaves the sample with a pair of the right clock, or false if there is none left.

@@ -106,6 +106,14 @@ FAKECUDA_EXPORT std::uint64_t fakecuda_calls(const char* function) {
   return count;
 }
 
+// How many calls of a symbol were made by threads without Python's lock.
+FAKECUDA_EXPORT std::uint64_t fakecuda_calls_without_gil(const char* symbol) {
+  const Locked locked;
+  const auto& calls = state().calls_without_gil;
+  const auto found = calls.find(symbol);
+  return found == calls.end() ? 0 : found->second;
+}
+
 // -1 for a kind that there is not; "any" is the sum.
 FAKECUDA_EXPORT long fakecuda_live(const char* kind) {
   const Locked locked;

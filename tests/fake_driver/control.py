@@ -24,6 +24,9 @@ AUTO_FREE_ON_LAUNCH = 1
 EXTERNAL = 1
 LEGACY_STREAM, PER_THREAD_STREAM = 1, 2
 
+# What `FakeCuda.host_function` takes: made of a Python function of one argument, which is None.
+HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
 _HANDLE = ctypes.c_void_p
 Dim3 = tuple[int, int, int]
 
@@ -73,6 +76,7 @@ class FakeCuda:
             "now": (ctypes.c_uint64, [ctypes.c_int]),
             "stream_tail": (ctypes.c_uint64, [_HANDLE]),
             "calls": (ctypes.c_uint64, [ctypes.c_char_p]),
+            "calls_without_gil": (ctypes.c_uint64, [ctypes.c_char_p]),
             "live": (ctypes.c_long, [ctypes.c_char_p]),
             "report": (ctypes.c_char_p, []),
             "last_calls": (ctypes.c_char_p, []),
@@ -221,6 +225,10 @@ class FakeCuda:
     def calls(self, function: str = "any") -> int:
         return int(self.shared_object.fakecuda_calls(function.encode()))
 
+    def calls_without_gil(self, symbol: str) -> int:
+        """Return how many calls were made by threads without Python's lock, ctypes' among them."""
+        return int(self.shared_object.fakecuda_calls_without_gil(symbol.encode()))
+
     def live(self, kind: str = "any") -> int:
         """Return how many handles of a kind are alive: event, stream, graph, exec, ..."""
         count = int(self.shared_object.fakecuda_live(kind.encode()))
@@ -304,6 +312,14 @@ class FakeCuda:
 
     def stream_query(self, stream: int) -> int:
         return self.call("cuStreamQuery", stream, expect=None)
+
+    def host_function(self, stream: int, function: Any) -> None:
+        """Queue a `HOST_FUNCTION`, which the caller keeps alive; a node in a capture."""
+        self.call("cuLaunchHostFunc", stream, function, None)
+
+    def wait_value(self, stream: int, address: int, value: int) -> None:
+        """Hold the stream until the 32-bit word at `address` has at least `value`."""
+        self.call("cuStreamWaitValue32_v2", stream, address, value, 0)
 
     def event_create(self, flags: int = 0) -> int:
         return self._made("cuEventCreate", flags)

@@ -54,6 +54,7 @@ constexpr Entry kEntries[] = {
     {"cuStreamQuery", 2000, "cuStreamQuery"},
     {"cuStreamSynchronize", 2000, "cuStreamSynchronize"},
     {"cuStreamWaitEvent", 3020, "cuStreamWaitEvent"},
+    {"cuLaunchHostFunc", 10000, "cuLaunchHostFunc"},
     {"cuStreamGetCtx", 9020, "cuStreamGetCtx"},
     {"cuStreamGetId", 12000, "cuStreamGetId"},
     {"cuStreamIsCapturing", 10000, "cuStreamIsCapturing"},

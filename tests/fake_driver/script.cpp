@@ -70,6 +70,8 @@ void set_key(Config& config, std::string_view key, std::string_view value) {
     config.drift_ppb = number<std::int64_t>(value);
   } else if (key == "total_memory") {
     config.total_memory = number<std::size_t>(value);
+  } else if (key == "queue_entries") {
+    config.queue_entries = number<std::size_t>(value);
   } else if (key == "update_refusal") {
     config.update_refusal = static_cast<UpdateResult>(number<int>(value));
   } else {

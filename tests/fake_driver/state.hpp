@@ -41,7 +41,16 @@ enum class OpKind {
   kMemcpy,
   kFree,
   kTrap,
+  kHost,
   kJoin
+};
+
+// A host function of a stream. It runs on a thread of the driver's, without the lock.
+struct HostCall {
+  void (*function)(void*) = nullptr;
+  void* argument = nullptr;
+  bool begun = false;
+  bool over = false;
 };
 
 struct Op {
@@ -59,6 +68,7 @@ struct Op {
   bool to_host = false;
   bool from_host = false;
   std::shared_ptr<std::vector<char>> staged;  // what a copy from pageable memory took along
+  std::shared_ptr<HostCall> host;             // of this run; a node's is a pattern
 };
 
 // Which handles the node of a kernel shows: that of its function in a context, that of the kernel
@@ -214,6 +224,7 @@ struct Config {
   std::int64_t drift_ppb = 0;
   std::size_t total_memory = std::size_t{16} << 30;
   UpdateResult update_refusal = kUpdateSuccess;  // what every graph update is refused with
+  std::size_t queue_entries = 0;  // a call that queues more on a stream waits; 0: there is no limit
 };
 
 struct Rule {
@@ -271,6 +282,7 @@ struct State {
   std::uint64_t total_calls = 0;
   std::uint64_t calls_after_deinit = 0;
   std::uint64_t calls_wrong_context = 0;
+  std::unordered_map<std::string, std::uint64_t> calls_without_gil;
   int max_relaxed_depth = 0;
   std::deque<const char*> last_calls;
   int blocked_calls = 0;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "copies.hpp"
+#include "host_functions.hpp"
 #include "objects.hpp"
 
 namespace fakecuda {
@@ -49,6 +50,12 @@ bool schedule_one(const State& s, Stream& stream) {
   if (op.kind == OpKind::kWaitValue) {
     // A word is looked at when the stream gets there, not before.
     if (*start > s.now || !gate_is_open(op)) return false;
+    end = s.now;
+  }
+  if (op.kind == OpKind::kHost) {
+    if (*start > s.now) return false;
+    if (!op.host->begun) run_on_host(op.host);
+    if (!op.host->over) return false;
     end = s.now;
   }
   op.done->end = end;
@@ -146,6 +153,7 @@ void add_implicit_order(const State& s, const Stream& stream, Op& op) {
 
 Done append(State& s, const std::shared_ptr<Stream>& stream, Op op) {
   op.done = std::make_shared<Completion>();
+  if (op.host) op.host = std::make_shared<HostCall>(HostCall{op.host->function, op.host->argument});
   Done done = op.done;
   if (stream->queue.empty()) {
     stream->tail = std::max(stream->tail, s.now);
@@ -157,6 +165,16 @@ Done append(State& s, const std::shared_ptr<Stream>& stream, Op op) {
   }
   stream->queue.push_back(std::move(op));
   return done;
+}
+
+void wait_for_room(State& s, const Stream& stream) {
+  const auto is_full = [&] { return stream.queue.size() >= s.config.queue_entries; };
+  if (s.config.queue_entries == 0 || !is_full()) return;
+  ++s.blocked_calls;
+  for (; is_full(); pump(s)) {
+    if (!step(s)) pause(kGatePollMicroseconds);
+  }
+  --s.blocked_calls;
 }
 
 }  // namespace
@@ -176,6 +194,7 @@ void pump(State& s) {
 }
 
 Done enqueue(State& s, const std::shared_ptr<Stream>& stream, Op op) {
+  wait_for_room(s, *stream);
   add_implicit_order(s, *stream, op);
   Done done = append(s, stream, std::move(op));
   pump(s);
@@ -183,6 +202,7 @@ Done enqueue(State& s, const std::shared_ptr<Stream>& stream, Op op) {
 }
 
 void enqueue_graph(State& s, const std::shared_ptr<Stream>& stream, GraphExec& exec) {
+  wait_for_room(s, *stream);
   Op begin;
   begin.kind = OpKind::kJoin;
   if (!is_over(s, exec.last)) begin.after.push_back(exec.last);

@@ -11,6 +11,9 @@ namespace fakecuda {
 // Gives work its times and applies what has ended by now: gates open, memory is written.
 void pump(State& s);
 
+// Where a stream's queue is bounded and full, the functions that append to it wait first, with the
+// lock given up: until the clock has moved to where there is room, or somebody opens the gate.
+
 // Appends `op` to the stream and returns when it will be done. Blocking streams and the legacy
 // stream of a context wait for each other.
 Done enqueue(State& s, const std::shared_ptr<Stream>& stream, Op op);

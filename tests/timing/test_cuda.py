@@ -68,8 +68,8 @@ def test_two_streams_are_measured_apart(fake: FakeCuda, stream: int) -> None:
     with slow as first, quick as second:
         fake.work(stream, 7 * MS)
         fake.work(other, 1 * MS)
-    assert first.ms == pytest.approx(7, abs=0.01)
-    assert second.ms == pytest.approx(1, abs=0.01)
+    assert first.ms == pytest.approx(7, abs=0.03)
+    assert second.ms == pytest.approx(1, abs=0.03)
     fake.stream_destroy(other)
 
 

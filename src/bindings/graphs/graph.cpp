@@ -28,8 +28,8 @@
 #include "bindings/timing/sample.hpp"
 #include "graphs/captured_graph.hpp"
 #include "timing/device.hpp"
+#include "timing/queues.hpp"
 #include "timing/scope.hpp"
-#include "timing/slow_streams.hpp"
 
 namespace gpuprof::bindings {
 
@@ -205,17 +205,24 @@ class PyGraph {
     framework_ = py::none();
   }
 
-  // With the interpreter lock, as records are, unless that could take long.
+  // With the interpreter lock, as other calls that queue something, unless it could take long.
   LaunchResult launch_on(const CurrentStream& on, Sample* replay, IoAddresses* at) {
     LaunchRequest request{on.handle, on.ordinal, replay, at, /*wait=*/false};
-    if (!switches.release_gil && !timing::device::is_slow(on.handle)) {
+    const timing::QueuePlace place{on.handle, on.ordinal, &graph_->clock()};
+    timing::QueueCall call(place, graph_->queue_entries());
+    if (!switches.release_gil && !graph_->waits_for_host() && call.has_room()) {
       const LaunchResult done = graph_->launch(request);
-      if (done != LaunchResult::kBusy) return done;
+      if (done != LaunchResult::kBusy) {
+        call.over();
+        return done;
+      }
     }
     request.wait = true;
     LaunchResult done = LaunchResult::kLaunched;
     without_gil([&] {
+      call.look();
       done = graph_->launch(request);
+      call.over();
       graphs::release_finished();  // graphs that were let go meanwhile may have waited for this
     });
     drain_kept_soon();

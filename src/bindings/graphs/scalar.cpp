@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "bindings/bind.hpp"
@@ -47,7 +48,8 @@ class PyScalar {
     const std::uintptr_t on = stream_of(stream, owner);
     bool recorded = false;
     try {
-      record_with_gil_policy(on, [&] { recorded = scalar->update(bits, on, record); });
+      queue_with_gil_policy({on, 0, &scalar->clock()}, 2,
+                            [&] { recorded = scalar->update(bits, on, record); });
     } catch (const std::exception&) {  // not (...): a thread that ends at exit must unwind on
       Py_DECREF(owner);
       throw;
@@ -66,7 +68,9 @@ class PyScalar {
     const std::shared_ptr<DeviceScalar> scalar = open();
     const std::uintptr_t on =
         stream.is_none() ? scalar->last_stream() : stream_handle(stream.ptr());
-    DeviceScalar::Reading reading = scalar->reading(on);
+    std::optional<DeviceScalar::Reading> read;
+    queue_with_gil_policy({on, 0, &scalar->clock()}, 1, [&] { read.emplace(scalar->reading(on)); });
+    DeviceScalar::Reading& reading = *read;
     wait_without_gil([&](timing::HostNanoseconds until) { return reading.poll(until); });
     std::uint64_t bits = 0;
     without_gil([&] { bits = reading.fetch(); });
@@ -266,10 +270,14 @@ py::object dlpack(const PyScalar& self, py::handle stream, py::handle max_versio
   const bool versioned = !max_version.is_none() && py::cast<int>(max_version[py::int_(0)]) >= 1;
   std::uintptr_t consumer = 0;
   if (consumer_stream(stream, consumer)) {
-    scalar->order_before(
-        consumer,
-        "DeviceScalar.__dlpack__() cannot order a stream that is being captured with another one; "
-        "make the array before the capture begins");
+    const auto order = [&] {
+      scalar->order_before(
+          consumer,
+          "DeviceScalar.__dlpack__() cannot order a stream that is being captured with another "
+          "one; make the array before the capture begins");
+    };
+    // A record on another stream: of neither is known whether there is room.
+    scalar->surely_updated_on(consumer) ? order() : without_gil(order);
   }
   return dlpack_capsule({self.format(), scalar->address(), scalar->ordinal(), scalar->memory()},
                         versioned);

@@ -18,7 +18,7 @@
 
 #include "bindings/python/switches.hpp"
 #include "timing/clock.hpp"
-#include "timing/slow_streams.hpp"
+#include "timing/queues.hpp"
 
 namespace gpuprof::bindings {
 
@@ -61,16 +61,23 @@ void wait_without_gil(Poll&& poll) {
   keep_polling_without_gil(poll);
 }
 
-// Runs a record on a stream: with the lock, because letting it go costs milliseconds beside a busy
-// Python thread; without it where the stream's queue was full the last time, or where the program
-// asked for that with GPUPROF_RELEASE_GIL.
+// Runs a call that queues so many entries on a stream: with the lock where there is surely room in
+// the stream's queue, because letting it go costs milliseconds beside a busy Python thread; without
+// it anywhere else, because a call that waits for room might wait for a thread that needs the lock;
+// and wherever the program asked for that with GPUPROF_RELEASE_GIL.
 template <typename Work>
-void record_with_gil_policy(std::uintptr_t stream, Work&& work) {
-  if (switches.release_gil || timing::device::is_slow(stream)) {
-    without_gil(work);
-  } else {
+void queue_with_gil_policy(const timing::QueuePlace& place, unsigned entries, Work&& work) {
+  timing::QueueCall call(place, entries);
+  if (!switches.release_gil && call.has_room()) {
     work();
+    call.over();
+    return;
   }
+  without_gil([&] {
+    call.look();
+    work();
+    call.over();
+  });
 }
 
 }  // namespace gpuprof::bindings

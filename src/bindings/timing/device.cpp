@@ -31,8 +31,12 @@ class PlacedSpan {
  public:
   explicit PlacedSpan(std::uintptr_t stream) : stream_(stream), timer_(timing::kCudaClock) {}
 
-  void start() { timer_.start(stream_, 0); }
-  void stop() { timer_.stop(); }
+  void start() {
+    queue_with_gil_policy({stream_}, 1, [&] { timer_.start(stream_, 0); });
+  }
+  void stop() {
+    queue_with_gil_policy({stream_}, 1, [&] { timer_.stop(); });
+  }
 
   double elapsed_ms() {
     double ms = 0.0;
@@ -101,6 +105,12 @@ void bind_instructions(py::module_& module) {
       .def("close", &timing::InstructionCounter::close);
 }
 
+template <void (timing::DeviceBuffer::*write)(int, std::uintptr_t)>
+void write_buffer(timing::DeviceBuffer& buffer, int repeats, std::uintptr_t stream) {
+  queue_with_gil_policy({stream}, static_cast<unsigned>(std::max(repeats, 0)),
+                        [&] { (buffer.*write)(repeats, stream); });
+}
+
 void bind_gate(py::module_& module) {
   py::class_<timing::Gate>(module, "_Gate",
                            "Holds back what is queued on a stream, until it is opened or a limit "
@@ -114,7 +124,7 @@ void bind_gate(py::module_& module) {
       .def(
           "close",
           [](timing::Gate& gate, double limit_s) {
-            gate.close(static_cast<timing::HostNanoseconds>(limit_s * 1e9));
+            without_gil([&] { gate.close(static_cast<timing::HostNanoseconds>(limit_s * 1e9)); });
           },
           py::arg("limit_s"), "Close it for at most `limit_s` seconds.")
       .def("open", &timing::Gate::open,
@@ -176,19 +186,29 @@ void bind_timing_device(py::module_& module) {
   module.def(
       "_release_idle",
       [] {
-        graphs::release_idle_scalars();
-        return timing::device::release_idle();
+        std::size_t in_use = 0;
+        without_gil([&] {
+          graphs::release_idle_scalars();
+          in_use = timing::device::release_idle();
+        });
+        return in_use;
       },
       "Destroy pooled events and let go of idle contexts; the number of event pairs in use.");
   module.def("_samples_in_memory", &timing::samples_in_memory);
   bind_timeline(module);
   py::class_<timing::DeviceBuffer>(module, "DeviceBuffer",
                                    "Device memory that can be filled and copied.")
-      .def(py::init(&std::make_unique<timing::DeviceBuffer, std::size_t>), py::arg("nbytes"))
-      .def("fill", &timing::DeviceBuffer::fill, py::arg("repeats"), py::arg("stream") = 0,
+      .def(py::init([](std::size_t nbytes) {
+             std::unique_ptr<timing::DeviceBuffer> buffer;
+             without_gil([&] { buffer = std::make_unique<timing::DeviceBuffer>(nbytes); });
+             return buffer;
+           }),
+           py::arg("nbytes"))
+      .def("fill", &write_buffer<&timing::DeviceBuffer::fill>, py::arg("repeats"),
+           py::arg("stream") = 0,
            "Write the whole buffer `repeats` times on a stream, by its handle, without waiting.")
-      .def("copy", &timing::DeviceBuffer::copy, py::arg("repeats"), py::arg("stream") = 0,
-           "Copy its first half onto the second, as `fill` writes.");
+      .def("copy", &write_buffer<&timing::DeviceBuffer::copy>, py::arg("repeats"),
+           py::arg("stream") = 0, "Copy its first half onto the second, as `fill` writes.");
   bind_gate(module);
   bind_instructions(module);
 }

@@ -40,7 +40,8 @@ class PyEvent {
     }
     const CurrentStream on = stream_of(stream);
     recorded_at_ = 0;
-    record_with_gil_policy(on.handle, [&] { event_.record(on.handle, on.ordinal); });
+    queue_with_gil_policy({on.handle, on.ordinal}, 1,
+                          [&] { event_.record(on.handle, on.ordinal); });
   }
 
   [[nodiscard]] bool query() const { return recorded_at_ != 0 || event_.is_reached(); }
@@ -53,7 +54,8 @@ class PyEvent {
   void wait(py::handle stream) const {
     if (recorded_at_ != 0 || !event_.recorded()) return;
     const CurrentStream on = stream_of(stream);
-    event_.let_wait(on.handle, on.ordinal);
+    queue_with_gil_policy({on.handle, on.ordinal}, 1,
+                          [&] { event_.let_wait(on.handle, on.ordinal); });
   }
 
   [[nodiscard]] double elapsed_ms(const PyEvent& end) const {

@@ -32,25 +32,25 @@ class PyTimer {
     alone([&] {
       started_on_ = stream.is_none() ? stream_ : py::reinterpret_borrow<py::object>(stream);
       synchronize();
-      CurrentStream on;
-      if (timer_.clock() == timing::kCudaClock) {
-        PyObject* owner = nullptr;
-        on = started_on_.is_none() ? current_stream(&owner)
+      if (timer_.clock() != timing::kCudaClock) return timer_.start(0, 0);
+      PyObject* owner = nullptr;
+      const CurrentStream on = started_on_.is_none()
+                                   ? current_stream(&owner)
                                    : CurrentStream{stream_handle(started_on_.ptr()), 0};
-        if (owner != nullptr) started_on_ = py::reinterpret_steal<py::object>(owner);
-      }
-      record_with_gil_policy(on.handle, [&] { timer_.start(on.handle, on.ordinal); });
+      if (owner != nullptr) started_on_ = py::reinterpret_steal<py::object>(owner);
+      queue_with_gil_policy({on.handle, on.ordinal}, 1,
+                            [&] { timer_.start(on.handle, on.ordinal); });
     });
   }
 
   void stop(py::handle stream) {
     alone([&] {
       std::uintptr_t on = timer_.sample() ? timer_.sample()->stream : 0;
-      if (!stream.is_none() && timer_.clock() == timing::kCudaClock) {
-        on = stream_handle(stream.ptr());
-      }
+      const bool is_cuda = timer_.clock() == timing::kCudaClock;
+      if (!stream.is_none() && is_cuda) on = stream_handle(stream.ptr());
       synchronize();
-      record_with_gil_policy(on, [&] { timer_.stop(on); });
+      if (!is_cuda || !timer_.started()) return timer_.stop(on);
+      queue_with_gil_policy({on, 0, timer_.sample()->events}, 1, [&] { timer_.stop(on); });
     });
   }
 

@@ -3,7 +3,6 @@
 #include "timing/cuda_contexts.hpp"
 #include "timing/cuda_event_clock.hpp"
 #include "timing/l2_flush_buffer.hpp"
-#include "timing/slow_streams.hpp"
 
 #include <gtest/gtest.h>
 
@@ -93,32 +92,6 @@ TEST_F(EventClockTest, TheDefaultStreamsOfTwoThreadsHoldEachOtherNotBack) {
   EXPECT_EQ(held->load_status(), SampleStatus::kPending);
   gate.open();
   EXPECT_TRUE(wait_for(held));
-}
-
-timing::HostNanoseconds host_time = 0;
-
-TEST_F(EventClockTest, ASlowStreamIsForgottenOnceNobodyUsesIt) {
-  constexpr std::uintptr_t kGone = 0x1000;
-  constexpr std::uintptr_t kOther = 0x2000;
-  timing::host_clock = +[]() noexcept { return host_time; };
-  timing::device::note_queue_time(kGone, kMillisecond);
-  EXPECT_TRUE(timing::device::is_slow(kGone));
-  EXPECT_FALSE(timing::device::is_slow(kOther));
-  host_time += 500 * kMillisecond;
-  timing::device::note_queue_time(kOther, 0);
-  EXPECT_TRUE(timing::device::is_slow(kGone));
-  host_time += 3'000 * kMillisecond;
-  timing::device::note_queue_time(kOther, 0);
-  EXPECT_FALSE(timing::device::any_slow.load());
-  timing::host_clock = &timing::monotonic_now;
-}
-
-TEST_F(EventClockTest, AThreadsDefaultStreamThatIsSlowIsNoOtherThreads) {
-  timing::device::note_queue_time(2, kMillisecond);
-  EXPECT_TRUE(timing::device::is_slow(2));
-  std::thread([] { EXPECT_FALSE(timing::device::is_slow(2)); }).join();
-  timing::device::note_queue_time(2, 0);
-  EXPECT_FALSE(timing::device::is_slow(2));
 }
 
 TEST_F(EventClockTest, HandsOutTheLastPairGivenBackFirst) {

@@ -1,0 +1,208 @@
+#include <algorithm>
+#include <array>
+#include <mutex>
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+#include "driver/cuda_thread_state.hpp"
+#include "driver/process.hpp"
+#include "timing/cuda_capture.hpp"
+#include "timing/cuda_contexts.hpp"
+#include "timing/cuda_event_clock.hpp"
+#include "timing/device.hpp"
+#include "timing/path.hpp"
+#include "timing/queue_progress.hpp"
+#include "timing/queues.hpp"
+
+namespace gpuprof::timing {
+
+using driver::Table;
+
+namespace {
+
+// A default stream is one of each context.
+struct Key {
+  std::uintptr_t queue = 0;
+  const void* context = nullptr;
+
+  bool operator==(const Key& other) const noexcept {
+    return queue == other.queue && context == other.context;
+  }
+};
+
+struct Known {
+  Key key;
+  HostNanoseconds used = 0;  // 0: a free place
+  std::uint64_t ticks = 0;   // at `used`
+  QueueProgress progress;
+
+  // The time, which may be some microseconds old: reading the clock takes as long as all the rest
+  // of a call that has room, and a graph launch is short.
+  HostNanoseconds use() noexcept {
+#if defined(__x86_64__)
+    constexpr std::uint64_t kFewTicks = 50'000;  // 10 to 50 microseconds
+    const std::uint64_t now = __rdtsc();
+    const bool is_real = host_clock.load(std::memory_order_relaxed) == &monotonic_now;
+    if (is_real && used != 0 && now - ticks < kFewTicks) return used;
+    ticks = now;
+#endif
+    return used = host_now();
+  }
+};
+
+// A few streams that share a lock. In a forked child, where the lock may be held for ever, no call
+// gets here.
+struct alignas(64) Shelf {
+  SpinFlag mutex;
+  std::array<Known, 4> places;
+
+  Known* find(const Key& key) noexcept {
+    const auto found = std::find_if(places.begin(), places.end(), [&](const Known& known) {
+      return known.used != 0 && known.key == key;
+    });
+    return found != places.end() ? &*found : nullptr;
+  }
+  Known& find_or_add(const Key& key) noexcept {
+    if (Known* found = find(key); found != nullptr) return *found;
+    Known& oldest = *std::min_element(
+        places.begin(), places.end(),
+        [](const Known& one, const Known& other) { return one.used < other.used; });
+    oldest = Known{};
+    oldest.key = key;
+    return oldest;
+  }
+};
+
+constexpr std::size_t kShelves = 64;
+
+// Without a record of ours on a busy stream for so long, none would show soon that it moves.
+constexpr HostNanoseconds kMarkEvery = QueueProgress::kRecent / 2;
+
+Shelf& shelf_of(const Key& key) noexcept {
+  static auto& shelves = *new std::array<Shelf, kShelves>;
+  const std::uintptr_t bits = key.queue ^ (reinterpret_cast<std::uintptr_t>(key.context) << 1U);
+  return shelves[(bits * 0x9E3779B97F4A7C15ULL) >> 58U];
+}
+const bool shelves_fork_hook = (shelf_of({}), true);  // a child may not make them
+
+constexpr std::uintptr_t kLegacyStream = 1;  // the other name of stream 0
+
+std::uintptr_t queue_of(std::uintptr_t stream) noexcept {
+  return stream == kLegacyStream ? 0 : contexts::queue_of(stream);
+}
+
+void* context_of(const QueuePlace& place) noexcept {
+  if (!contexts::is_default_stream(place.stream)) return nullptr;
+  if (place.clock != nullptr) return place.clock->context();
+  CUcontext context = nullptr;
+  if (const Table* table = driver::loaded_or_null()) table->cuCtxGetCurrent(&context);
+  return context;
+}
+
+enum class Answer { kUnknown, kIdle, kBusy };
+
+// Asks the driver, and reads what it has finished of the stream.
+Answer ask_driver(const Table& table, const QueuePlace& place, EventClock& clock) {
+  const bool is_default = contexts::is_default_stream(place.stream);  // others were asked before
+  if (is_default && captures::is_capturing(table, place.stream)) return Answer::kUnknown;
+  CUresult status = CUDA_SUCCESS;
+  {
+    const driver::RelaxedCapture relaxed(table);
+    status = table.cuStreamQuery(contexts::as_stream(place.stream));
+  }
+  if (status == CUDA_SUCCESS) return Answer::kIdle;
+  if (status != CUDA_ERROR_NOT_READY) return Answer::kUnknown;  // the call meets it again
+  clock.drain(contexts::queue_of(place.stream));
+  return Answer::kBusy;
+}
+
+// Records a span without a name, which nobody sees: it tells when the stream has got here.
+void record_mark(const QueuePlace& place) {
+  const SampleRef mark(make_sample());
+  mark->clock = kCudaClock;
+  mark->counted = false;
+  mark->path = &root_path();
+  mark->stream = place.stream;
+  device::begin(*mark.get(), /*in_capture=*/false, place.ordinal);
+  if (mark->load_status() == SampleStatus::kOpen) device::end(*mark.get());
+}
+
+}  // namespace
+
+QueueCall::QueueCall(const QueuePlace& place, unsigned entries) noexcept
+    : place_(place), queue_(queue_of(place.stream)) {
+  if (driver::blocked.load(std::memory_order_relaxed) != 0) return;  // nothing will be queued
+  context_ = context_of(place);
+  Shelf& shelf = shelf_of({queue_, context_});
+  const std::lock_guard lock(shelf.mutex);
+  Known& known = shelf.find_or_add({queue_, context_});
+  begun_ = known.use();
+  is_due_ = known.progress.add(begun_, entries);
+  room_ = known.progress.has_room();
+  timed_ = known.progress.is_deep();
+  if (timed_) begun_ = host_now();
+}
+
+bool QueueCall::has_room() noexcept {
+  if (is_due_ && room_) ask(/*may_wait=*/false);
+  return room_;
+}
+
+void QueueCall::look() noexcept {
+  if (wants_mark_ || is_due_) ask(/*may_wait=*/true);
+  begun_ = host_now();
+}
+
+void QueueCall::ask(bool may_wait) noexcept {
+  is_due_ = false;
+  Shelf& shelf = shelf_of({queue_, context_});
+  try {
+    const Table* table = driver::in_use_or_null();
+    if (table == nullptr) return;
+    EventClock* clock = place_.clock;
+    if (clock != nullptr && !clock->check_alive()) return;
+    const bool is_default = contexts::is_default_stream(place_.stream);
+    if (!is_default && captures::is_capturing(*table, place_.stream)) return;
+    if (clock == nullptr) clock = contexts::find(*table, place_.stream, place_.ordinal).clock;
+    {
+      const std::lock_guard lock(shelf.mutex);
+      shelf.find_or_add({queue_, context_}).progress.begin_look(begun_);
+    }
+    const driver::CurrentContext current(*table, is_default ? clock->context() : nullptr);
+    const Answer answer = ask_driver(*table, place_, *clock);
+    if (answer == Answer::kUnknown) return;
+    {
+      const std::lock_guard lock(shelf.mutex);
+      QueueProgress& progress = shelf.find_or_add({queue_, context_}).progress;
+      progress.end_look(answer == Answer::kIdle);
+      room_ = progress.has_room();
+      timed_ = progress.is_deep();
+    }
+    wants_mark_ = answer == Answer::kBusy && !place_.leaves_sample &&
+                  begun_ - clock->newest_pending(contexts::queue_of(place_.stream)) >= kMarkEvery;
+    if (wants_mark_ && (room_ || may_wait)) record_mark(place_);
+    wants_mark_ = wants_mark_ && !room_ && !may_wait;
+  } catch (...) {  // the call itself meets the error
+  }
+}
+
+void QueueCall::over() const noexcept {
+  if (!timed_) return;
+  const HostNanoseconds took = host_now() - begun_;
+  Shelf& shelf = shelf_of({queue_, context_});
+  const std::lock_guard lock(shelf.mutex);
+  if (Known* known = shelf.find({queue_, context_})) known->progress.note_call(took);
+}
+
+void note_queue_complete(const Sample& sample) noexcept {
+  const bool is_default = contexts::is_default_stream(sample.stream);
+  const Key key{sample.queue == kLegacyStream ? 0 : sample.queue,
+                is_default ? sample.events->context() : nullptr};
+  Shelf& shelf = shelf_of(key);
+  const std::lock_guard lock(shelf.mutex);
+  if (Known* known = shelf.find(key)) known->progress.note_complete(sample.host_end);
+}
+
+}  // namespace gpuprof::timing

@@ -1,0 +1,88 @@
+// What is known of a stream's queue, and whether there is surely room in it.
+//
+// A queue has about a thousand entries, and a call that finds it full waits in the driver: for ever
+// if the GPU waits for something that the caller holds up. The driver does not tell how full a
+// queue is. But a host cannot fill one within a millisecond of its having been empty; and one that
+// moves cannot stay full. So there is room where all that was queued more than a millisecond ago is
+// known to be complete, or where something of ours has completed within the last millisecond; in
+// both cases only with few entries of ours in the queue, and while the calls return at once.
+//
+// What it gets wrong: entries of others are not counted. A queue that is nearly full of others'
+// work and stops moving at that very moment may be taken to have room; that calls on a full queue
+// are slow makes this rare.
+//
+// Plain data and no driver call; the caller has a lock.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "timing/clock.hpp"
+
+namespace gpuprof::timing {
+
+class QueueProgress {
+ public:
+  static constexpr HostNanoseconds kLookEvery = 200'000;
+  static constexpr HostNanoseconds kRecent = 1'000'000;
+  static constexpr std::uint64_t kMostEntries = 500;
+  static constexpr HostNanoseconds kSlowEntry = 8'000;
+
+  // Before a call that queues `entries`. Whether the driver should be asked first.
+  bool add(HostNanoseconds now, std::uint64_t entries) noexcept {
+    total_ += entries;
+    return now - looked_ >= kLookEvery;
+  }
+  // Whether there is room, by what was known at the last look.
+  [[nodiscard]] bool has_room() const noexcept { return moves_ && entries() < kMostEntries; }
+
+  // Whether calls are to be timed, for note_call().
+  [[nodiscard]] bool is_deep() const noexcept { return looked_ - cleared_ >= kRecent; }
+  void note_call(HostNanoseconds took) noexcept {
+    ++calls_;
+    spent_ += took;
+  }
+
+  // What was queued before `queued` is complete.
+  void note_complete(HostNanoseconds queued) noexcept {
+    if (queued > complete_) complete_ = queued;
+  }
+  // Begins a look, so that other threads do not look as well.
+  void begin_look(HostNanoseconds now) noexcept {
+    before_ = looked_;
+    looked_ = now;
+  }
+  // Ends it: the stream was idle, or not.
+  void end_look(bool idle) noexcept;
+
+ private:
+  static constexpr HostNanoseconds kNever = std::numeric_limits<HostNanoseconds>::min() / 2;
+
+  // How much had been queued at some time.
+  struct Level {
+    HostNanoseconds time;
+    std::uint64_t total;
+  };
+
+  // The most entries of ours that the queue may hold.
+  [[nodiscard]] std::uint64_t entries() const noexcept { return total_ - cleared_total_; }
+  void advance() noexcept;
+  void note_level() noexcept;
+
+  HostNanoseconds looked_ = kNever;
+  HostNanoseconds before_ = kNever;    // the look before
+  HostNanoseconds complete_ = kNever;  // as reported; may be later than `cleared_` between looks
+  HostNanoseconds cleared_ = kNever;   // what was queued before is complete
+  HostNanoseconds moved_ = kNever;     // something has completed after this
+  std::uint64_t total_ = 0;
+  std::uint64_t cleared_total_ = 0;  // at `cleared_` or earlier
+  std::array<Level, 16> levels_{};   // at earlier looks, after `cleared_`
+  std::size_t level_count_ = 0;
+  HostNanoseconds spent_ = 0;  // in `calls_` calls since the last look
+  HostNanoseconds calls_ = 0;
+  bool moves_ = true;  // nothing is known: the first call asks
+};
+
+}  // namespace gpuprof::timing

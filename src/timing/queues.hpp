@@ -1,0 +1,59 @@
+// Whether a call that queues something on a stream may have to wait, so that a caller who holds the
+// interpreter lock lets it go first.
+//
+// The rule is QueueProgress, kept here for each stream: for 256 of them, the newest; what is
+// forgotten is asked again. Nothing has to be said when a stream is destroyed, or its handle given
+// out again: the state is about time, and holds for the new stream too. Any thread. Nothing waits.
+#pragma once
+
+#include <cstdint>
+
+#include "timing/clock.hpp"
+
+namespace gpuprof::timing {
+
+class EventClock;
+struct Sample;
+
+// Where something is queued. `clock` is that of an object which the call belongs to, and whose
+// context may be gone: then the stream is not touched. Without one the stream is the caller's, and
+// `ordinal` is the device of a default stream on a thread without a context.
+struct QueuePlace {
+  std::uintptr_t stream = 0;
+  int ordinal = 0;
+  EventClock* clock = nullptr;
+  bool leaves_sample = false;  // which is read later, and so tells when the stream has got there
+};
+
+// One call. For the stack of one function.
+class QueueCall {
+ public:
+  // A call that queues so many entries.
+  QueueCall(const QueuePlace& place, unsigned entries) noexcept;
+
+  // Whether there is surely room for it. Asks the driver at most once in 200 microseconds and
+  // stream, and only where the last answer was yes: a stream that is stuck is not to be touched
+  // with the lock held.
+  [[nodiscard]] bool has_room() noexcept;
+  // Where there was none, and without the lock: asks the driver anew, for the calls to come.
+  void look() noexcept;
+  // After it.
+  void over() const noexcept;
+
+ private:
+  void ask(bool may_wait) noexcept;
+
+  const QueuePlace& place_;
+  std::uintptr_t queue_;
+  void* context_ = nullptr;  // of a default stream
+  HostNanoseconds begun_ = 0;
+  bool is_due_ = false;
+  bool wants_mark_ = false;  // a record to see progress by, which may have to wait
+  bool room_ = true;
+  bool timed_ = false;
+};
+
+// Notes that the sample, and all that was queued before it, is complete.
+void note_queue_complete(const Sample& sample) noexcept;
+
+}  // namespace gpuprof::timing

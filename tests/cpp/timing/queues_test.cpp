@@ -1,0 +1,269 @@
+// Whether there is surely room in a stream's queue: the rule on made-up times, and what it asks of
+// the fake driver.
+#include "timing/queues.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "support/fake.hpp"
+#include "timing/queue_progress.hpp"
+
+namespace gpuprof::tests {
+namespace {
+
+using timing::HostNanoseconds;
+using timing::QueueCall;
+using timing::QueuePlace;
+using timing::QueueProgress;
+using timing::SampleRef;
+
+constexpr HostNanoseconds kMicrosecond = 1'000;
+constexpr HostNanoseconds kMillisecond = 1'000'000;
+
+// Calls every `every` on a queue of which `latency` is how long something is in it; below 0: what
+// was queued never ends.
+struct Host {
+  QueueProgress queue;
+  HostNanoseconds now = 0;
+  HostNanoseconds every = 2 * kMicrosecond;
+  HostNanoseconds took = kMicrosecond;
+  HostNanoseconds idle_until = 0;
+  int looks = 0;
+
+  // For so long. Returns when the queue had no room for the first time, -1 for never.
+  HostNanoseconds run(HostNanoseconds how_long, HostNanoseconds latency) {
+    HostNanoseconds first = -1;
+    for (const HostNanoseconds end = now + how_long; now < end; now += every) {
+      if (queue.add(now, 1)) {
+        ++looks;
+        queue.begin_look(now);
+        if (latency >= 0) queue.note_complete(now - latency);
+        queue.end_look(now <= idle_until);
+      }
+      if (!queue.has_room() && first < 0) first = now;
+      if (queue.is_deep()) queue.note_call(took);
+    }
+    return first;
+  }
+
+  // Until the queue is three milliseconds deep, in small steps.
+  HostNanoseconds deepen() {
+    HostNanoseconds first = -1;
+    for (HostNanoseconds latency = 0; latency < 3 * kMillisecond; latency += 50 * kMicrosecond) {
+      first = std::max(first, run(250 * kMicrosecond, latency));
+    }
+    return first;
+  }
+};
+
+TEST(QueueProgress, HasRoomForAMillisecondAfterTheStreamWasIdle) {
+  Host host;
+  host.every = 5 * kMicrosecond;
+  const HostNanoseconds first = host.run(5 * kMillisecond, -1);
+  EXPECT_GE(first, QueueProgress::kRecent);
+  EXPECT_LE(first, QueueProgress::kRecent + QueueProgress::kLookEvery);
+}
+
+TEST(QueueProgress, HasNoRoomAfterManyEntriesHoweverFast) {
+  Host host;
+  host.every = kMicrosecond / 2;
+  const HostNanoseconds first = host.run(5 * kMillisecond, -1);
+  EXPECT_EQ(first / host.every, static_cast<HostNanoseconds>(QueueProgress::kMostEntries));
+}
+
+TEST(QueueProgress, ADeepQueueThatMovesHasRoom) {
+  Host host;
+  host.every = 20 * kMicrosecond;
+  EXPECT_EQ(host.deepen(), -1);
+  EXPECT_EQ(host.run(50 * kMillisecond, 3 * kMillisecond), -1);
+  EXPECT_TRUE(host.queue.is_deep());
+}
+
+TEST(QueueProgress, ADeepQueueThatStopsHasNoRoomSoonAfter) {
+  Host host;
+  host.every = 20 * kMicrosecond;
+  host.deepen();
+  const HostNanoseconds stopped = host.now;
+  const HostNanoseconds first = host.run(5 * kMillisecond, -1);
+  EXPECT_GT(first, stopped);
+  EXPECT_LE(first, stopped + QueueProgress::kRecent + QueueProgress::kLookEvery);
+}
+
+TEST(QueueProgress, ADeepQueueWhoseCallsAreSlowHasNoRoomAlthoughItMoves) {
+  Host host;
+  host.every = 20 * kMicrosecond;
+  host.deepen();
+  EXPECT_TRUE(host.queue.has_room());
+  host.took = 2 * QueueProgress::kSlowEntry;
+  host.run(kMillisecond, 3 * kMillisecond);
+  EXPECT_FALSE(host.queue.has_room());
+}
+
+TEST(QueueProgress, ADeepQueueHasNoRoomWithTooManyEntriesOfOurs) {
+  Host host;
+  host.run(2 * kMillisecond, 100 * kMicrosecond);
+  EXPECT_TRUE(host.queue.has_room());
+  host.deepen();
+  EXPECT_FALSE(host.queue.has_room());
+}
+
+TEST(QueueProgress, HasRoomAgainOnceTheStreamIsIdleOrMoves) {
+  Host host;
+  host.run(10 * kMillisecond, -1);
+  EXPECT_FALSE(host.queue.has_room());
+  Host idle = host;
+  idle.idle_until = 20 * kMillisecond;
+  idle.run(QueueProgress::kLookEvery, -1);
+  EXPECT_TRUE(idle.queue.has_room());
+  host.run(kMillisecond, 100 * kMicrosecond);
+  EXPECT_TRUE(host.queue.has_room());
+}
+
+TEST(QueueProgress, IsAskedOnceIn200Microseconds) {
+  Host host;
+  host.run(10 * kMillisecond, 0);
+  EXPECT_EQ(host.looks, 50);
+}
+
+HostNanoseconds host_time = 0;
+
+class QueuesTest : public OnDevice {
+ protected:
+  void SetUp() override {
+    OnDevice::SetUp();
+    host_time += 1'000 * kMillisecond;
+    timing::host_clock = +[]() noexcept { return host_time; };
+  }
+  void TearDown() override {
+    timing::host_clock = &timing::monotonic_now;
+    OnDevice::TearDown();
+  }
+
+  [[nodiscard]] static bool has_room(CUstream stream) {
+    const QueuePlace place{number(stream)};
+    QueueCall call(place, 1);
+    const bool room = call.has_room();
+    if (!room) call.look();
+    return room;
+  }
+
+  // One that becomes current.
+  [[nodiscard]] static CUcontext make_context() {
+    CUcontext made = nullptr;
+    driver::check(entry<CUresult(CUcontext*, unsigned, int)>("cuCtxCreate_v2")(&made, 0, 0),
+                  "cuCtxCreate");
+    return made;
+  }
+};
+
+TEST_F(QueuesTest, AnIdleStreamHasRoom) {
+  EXPECT_TRUE(has_room(stream_));
+  host_time += 100 * kMillisecond;
+  EXPECT_TRUE(has_room(stream_));
+}
+
+TEST_F(QueuesTest, ABusyStreamThatIsNotKnownHasNoneUntilItMoves) {
+  Gate gate(*table_, stream_);
+  EXPECT_FALSE(has_room(stream_));
+  EXPECT_FALSE(has_room(stream_));
+  gate.open();
+  driver::check(table_->cuCtxSynchronize(), "cuCtxSynchronize");
+  host_time += kMillisecond;
+  EXPECT_FALSE(has_room(stream_)) << "it is asked without the lock first";
+  EXPECT_TRUE(has_room(stream_));
+}
+
+TEST_F(QueuesTest, OurRecordsShowThatADeepStreamMoves) {
+  EXPECT_TRUE(has_room(stream_));
+  std::vector<SampleRef> spans;
+  for (int i = 0; i < 100; ++i) {
+    host_time += 100 * kMicrosecond;
+    work(stream_, 100 * kMicrosecond);
+    if (i < 30) continue;  // three milliseconds deep
+    static auto* const advance = entry<void(std::int64_t)>("fakecuda_advance");
+    spans.push_back(span(stream_));
+    const bool room = has_room(stream_);
+    EXPECT_TRUE(i < 70 || room) << i;
+    advance(100 * kMicrosecond);
+  }
+  driver::check(table_->cuCtxSynchronize(), "cuCtxSynchronize");
+}
+
+TEST_F(QueuesTest, MarksShowItWhereNothingOfOursIsRead) {
+  EXPECT_TRUE(has_room(stream_));
+  work(stream_, 5 * kMillisecond);
+  const std::uint64_t records = calls_of("cuEventRecord");
+  for (int i = 0; i < 20; ++i) {
+    host_time += 250 * kMicrosecond;
+    static_cast<void>(has_room(stream_));
+  }
+  const std::uint64_t marks = (calls_of("cuEventRecord") - records) / 2;
+  EXPECT_GE(marks, 5U);
+  EXPECT_LE(marks, 10U);
+  driver::check(table_->cuCtxSynchronize(), "cuCtxSynchronize");
+}
+
+TEST_F(QueuesTest, AStreamThatIsCapturedIsNotAsked) {
+  const Capture capture(stream_);
+  const std::uint64_t asked = calls_of("cuStreamQuery");
+  EXPECT_TRUE(has_room(stream_));
+  EXPECT_EQ(calls_of("cuStreamQuery"), asked);
+}
+
+TEST_F(QueuesTest, AskingBreaksNoCaptureOfAnotherStream) {
+  const CUstream other = make_stream();
+  Capture capture(other);
+  EXPECT_TRUE(has_room(stream_));
+  work(other, kMicrosecond);
+  EXPECT_EQ(capture.end(), CUDA_SUCCESS);
+}
+
+TEST_F(QueuesTest, AStreamOfALostContextIsNotTouched) {
+  const CUcontext second = make_context();
+  CUstream theirs = nullptr;
+  driver::check(table_->cuStreamCreate(&theirs, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  EXPECT_TRUE(has_room(theirs));
+  timing::EventClock& clock = *span(theirs)->events;
+  const QueuePlace place{number(theirs), 0, &clock};
+  entry<CUresult(CUcontext)>("cuCtxDestroy_v2")(second);
+  host_time += 100 * kMillisecond;
+  QueueCall call(place, 1);  // the fake driver aborts if it is
+  EXPECT_TRUE(call.has_room());
+}
+
+TEST_F(QueuesTest, TheDefaultStreamsOfTwoThreadsAreTwoQueues) {
+  const auto per_thread = reinterpret_cast<CUstream>(2);
+  Gate gate(*table_, per_thread);
+  EXPECT_FALSE(has_room(per_thread));
+  std::thread([&] {
+    const driver::CurrentContext current(*table_, context_);
+    EXPECT_TRUE(has_room(per_thread));
+  }).join();
+  gate.open();
+}
+
+TEST_F(QueuesTest, TheDefaultStreamsOfTwoContextsAreTwoQueues) {
+  Gate gate(*table_, nullptr);
+  EXPECT_FALSE(has_room(nullptr));
+  const CUcontext second = make_context();
+  EXPECT_TRUE(has_room(nullptr));
+  entry<CUresult(CUcontext)>("cuCtxDestroy_v2")(second);
+  gate.open();
+}
+
+TEST_F(QueuesTest, ManyStreamsAreForgottenAndAskedAgain) {
+  std::vector<CUstream> streams;
+  for (int i = 0; i < 1'000; ++i) {
+    streams.push_back(make_stream());
+    EXPECT_TRUE(has_room(streams.back()));
+  }
+  Gate gate(*table_, streams.front());
+  host_time += QueueProgress::kRecent;
+  EXPECT_FALSE(has_room(streams.front()));
+}
+
+}  // namespace
+}  // namespace gpuprof::tests

@@ -1,0 +1,17 @@
+"""A stream that waits for another Python thread freezes no program, however full its queue."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.stuck_streams import USES, WAITS, check_stuck
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_full_queue_lets_other_threads_run(use: str, wait: str) -> None:
+    if use == "graphed callable":
+        pytest.importorskip("cupy", reason="needs CuPy")
+    check_stuck(use, wait, driver=None)

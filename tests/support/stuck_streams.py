@@ -1,0 +1,256 @@
+"""Streams that wait for another Python thread while gpuprof fills their queues.
+
+`python -m tests.support.stuck_streams USE WAIT` is one program, for the fake driver (which
+``GPUPROF_CUDA_DRIVER`` names) and for a GPU: it queues more than a stream has room for, in one way
+of `USES`, while the stream waits in one way of `WAITS`. If gpuprof keeps Python's lock in a call
+that waits for room, the program never ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gpuprof
+from tests.support.processes import ROOT, environment
+
+HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+NON_BLOCKING, THREAD_LOCAL = 1, 1
+ENTRIES = 1_000  # of the fake driver's queues, about as many as a GPU's have
+TIMES = 1_500  # each makes two entries, or more
+LIMIT_S = 60.0
+GETS_ON_S = 0.1  # a thread that takes longer for a step is stuck
+
+Step = Callable[[], object]
+
+
+class Driver:
+    """The CUDA driver, with the primary context current and a stream of its own."""
+
+    def __init__(self, path: str) -> None:
+        self._library = ctypes.CDLL(path)
+        self.call("cuInit", 0)
+        self.context = self.made("cuDevicePrimaryCtxRetain", 0)
+        self.call("cuCtxSetCurrent", self.context)
+        self.stream = self.stream_create()
+        self._word = ctypes.c_uint32.from_address(self.made("cuMemHostAlloc", 4, 2))
+        self._word.value = 0
+
+    def call(self, function: str, *arguments: Any) -> None:
+        values = [ctypes.c_uint64(a) if isinstance(a, int) else a for a in arguments]
+        code = getattr(self._library, function)(*values)
+        assert code == 0, (function, code)
+
+    def made(self, function: str, *arguments: Any) -> int:
+        out = ctypes.c_uint64(0)
+        self.call(function, ctypes.byref(out), *arguments)
+        return out.value
+
+    def stream_create(self) -> int:
+        return self.made("cuStreamCreate", NON_BLOCKING)
+
+    def hold(self, stream: int) -> None:
+        """Let the stream wait for the word."""
+        self.call("cuStreamWaitValue32_v2", stream, ctypes.addressof(self._word), 1, 0)
+
+    def write(self) -> None:
+        """Write the word, from Python."""
+        self._word.value = 1
+
+    def launch_write(self, stream: int) -> None:
+        """Write it from another stream."""
+        self.call("cuStreamWriteValue32_v2", stream, ctypes.addressof(self._word), 1, 0)
+
+    def host_function(self, stream: int) -> None:
+        """Queue a function that wants Python's lock."""
+        self.call("cuLaunchHostFunc", stream, python_function, None)
+
+
+ran: list[None] = []
+python_function = HOST_FUNCTION(lambda _: ran.append(None))
+
+
+def named(driver: Driver) -> Step:
+    def step() -> None:
+        with gpuprof.timer("use", stream=driver.stream):
+            pass
+
+    return step
+
+
+def reused(driver: Driver) -> Step:
+    scope = gpuprof.timer("use", stream=driver.stream)
+
+    def step() -> None:
+        with scope:
+            pass
+
+    return step
+
+
+def nested(driver: Driver) -> Step:
+    outer = gpuprof.timer("use", stream=driver.stream)
+    inner = gpuprof.timer("inner", stream=driver.stream)
+
+    def step() -> None:
+        with outer, inner:
+            pass
+
+    return step
+
+
+def set_by_hand(driver: Driver) -> Step:
+    timer = gpuprof.Timer(backend="cuda", stream=driver.stream)
+
+    def step() -> None:
+        timer.record_start()
+        timer.record_end()
+
+    return step
+
+
+def launch(driver: Driver, *, with_host_node: bool = False) -> Step:
+    scalar = gpuprof.DeviceScalar(0, stream=driver.stream)
+    with gpuprof.capture(driver.stream) as cap:
+        driver.call("cuMemsetD32Async", scalar.ptr, 1, 1, driver.stream)
+        if with_host_node:
+            driver.host_function(driver.stream)
+    return lambda: cap.graph.launch(driver.stream) or scalar  # which the graph writes to
+
+
+def graphed_callable(driver: Driver, *, with_host_node: bool = False) -> Step:
+    import cupy
+
+    def double(x: Any) -> Any:
+        if with_host_node:
+            driver.host_function(cupy.cuda.get_current_stream().ptr)
+        out = cupy.empty(x.shape, x.dtype)
+        out[:] = x
+        return out
+
+    x = cupy.array([1.0, 2.0], dtype="f4")
+    fast = gpuprof.make_graphed_callable(double, (x,), verify="off")
+    fast(x)
+    return lambda: fast(x)
+
+
+def update(driver: Driver) -> Step:
+    scalar = gpuprof.DeviceScalar(0, stream=driver.stream)
+
+    def step() -> None:
+        scalar.update(7)
+        scalar.update(8)
+
+    return step
+
+
+# What fills the queue.
+USES: dict[str, Callable[..., Step]] = {
+    "named scope": named,
+    "reused scope": reused,
+    "nested scopes": nested,
+    "scope with a trace open": reused,
+    "Timer": set_by_hand,
+    "launch": launch,
+    "graphed callable": graphed_callable,
+    "DeviceScalar.update": update,
+}
+# What the stream waits for.
+WAITS = ("a word that a thread writes", "a thread that must launch", "Python host functions")
+
+
+@contextlib.contextmanager
+def arrays_of(driver: Driver, path: str) -> Iterator[None]:
+    """Make the driver's stream CuPy's current one, on the fake driver that of a stand-in."""
+    with contextlib.ExitStack() as stack:
+        if "fakecuda" in path:
+            from tests.fake_driver.control import FakeCuda
+            from tests.support.stand_in_cupy import installed
+
+            cupy = stack.enter_context(installed(FakeCuda(path), stream=driver.stream))
+        else:
+            import cupy
+
+            stack.enter_context(cupy.cuda.ExternalStream(driver.stream))
+        del cupy
+        yield
+
+
+def fill(driver: Driver, use: str, wait: str) -> None:
+    make = USES[use]
+    if wait != "Python host functions":
+        step = make(driver)
+        other = driver.stream_create()
+
+        steps = 0
+
+        def open_once_full() -> None:
+            before = -1
+            while before != steps:  # until the queue is full, or all is queued
+                before = steps
+                time.sleep(GETS_ON_S)
+            if wait == "a word that a thread writes":
+                driver.write()
+            else:
+                driver.call("cuCtxSetCurrent", driver.context)
+                driver.launch_write(other)
+
+        driver.hold(driver.stream)
+        thread = threading.Thread(target=open_once_full)
+        thread.start()
+        for steps in range(TIMES):  # noqa: B007
+            step()
+        thread.join()
+    elif make in (launch, graphed_callable):
+        step = make(driver, with_host_node=True)
+        for _ in range(ENTRIES // 2):
+            step()
+    else:
+        step = make(driver)
+        for _ in range(TIMES):
+            step()
+            driver.host_function(driver.stream)
+    driver.call("cuStreamSynchronize", driver.stream)
+
+
+def check_stuck(use: str, wait: str, driver: Path | None, **variables: str) -> None:
+    """Run the program in a process of its own; it must end."""
+    done = subprocess.run(
+        [sys.executable, "-m", __name__, use, wait],
+        cwd=ROOT,
+        env=environment(driver, **variables),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["done"]), done.stderr
+
+
+def main(use: str, wait: str) -> None:
+    path = os.environ.get("GPUPROF_CUDA_DRIVER", "libcuda.so.1")
+    driver = Driver(path)
+    with contextlib.ExitStack() as stack:
+        if use == "graphed callable":
+            stack.enter_context(arrays_of(driver, path))
+        if use == "scope with a trace open":
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            stack.enter_context(gpuprof.trace(Path(folder) / "trace.json"))
+        fill(driver, use, wait)
+        if "scope" in use:
+            row = gpuprof.stats()["use"]
+            assert row.gpu.count + row.dropped == TIMES, row
+    print("done")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
