@@ -35,7 +35,8 @@ OpenCaptures& registry() {
 }
 const bool open_captures_fork_hook = (registry(), true);  // a child may not make it
 
-// Whether the locals of this thread are destroyed; a capture that begins later ends with its object.
+// Whether the locals of this thread are destroyed; a capture that begins later ends with its
+// object.
 thread_local bool thread_ended = false;
 
 // Aborts the captures that an ending thread leaves open: a global one would refuse other threads'

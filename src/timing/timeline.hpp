@@ -6,8 +6,8 @@
 // clock. A GPU time is noted as its distance from an anchor (GpuMark) and placed once a later
 // anchor exists, by interpolation between the two around it, which cancels the drift.
 //
-// Implemented by cuda_timeline.cpp. Any thread; throws nothing. A mark may be kept for ever, but can
-// be placed for a few minutes only.
+// Implemented by cuda_timeline.cpp. Any thread; throws nothing. A mark may be kept for ever, but
+// can be placed for a few minutes only.
 #pragma once
 
 #include <atomic>

@@ -368,8 +368,7 @@ UpdateAnswer update_graph(PyGraph& self, PyGraph& other, const Objects& objects)
 }
 
 Times graph_times(PyGraph& self, bool wait) {
-  return times_of(wait ? self.wait_for_times()
-                       : without_gil([&] { return self.graph().times(); }));
+  return times_of(wait ? self.wait_for_times() : without_gil([&] { return self.graph().times(); }));
 }
 
 // What changes it, or is its framework's.
@@ -411,11 +410,10 @@ void bind_making(py::class_<PyGraph>& graph) {
 
 void bind_looking(py::class_<PyGraph>& graph) {
   graph.def("_times", &graph_times, py::arg("wait"))
-      .def("_memory",
-           locking(&CapturedGraph::memory,
-                   [](const graphs::GraphMemory& memory) {
-                     return std::make_pair(memory.instantiate, memory.upload);
-                   }))
+      .def("_memory", locking(&CapturedGraph::memory,
+                              [](const graphs::GraphMemory& memory) {
+                                return std::make_pair(memory.instantiate, memory.upload);
+                              }))
       .def_property_readonly(
           "is_closed", [](PyGraph& self) { return self.graph().closed(); },
           "Whether `close` was called.")
@@ -425,15 +423,12 @@ void bind_looking(py::class_<PyGraph>& graph) {
       .def_property_readonly(
           "is_uploaded", [](PyGraph& self) { return self.graph().uploaded(); },
           "Whether the graph is on the device, by `upload` or by a launch.")
-      .def_property_readonly(
-          "num_nodes", locking(&CapturedGraph::node_count),
-          "How many nodes the graph has; those of child graphs are not counted.")
-      .def_property_readonly(
-          "raw_graph", locking(&CapturedGraph::graph, &number_of),
-          "The CUgraph, as an int. It belongs to this object.")
-      .def_property_readonly(
-          "raw_exec", locking(&CapturedGraph::exec, &number_of),
-          "The CUgraphExec, as an int. It belongs to this object.")
+      .def_property_readonly("num_nodes", locking(&CapturedGraph::node_count),
+                             "How many nodes the graph has; those of child graphs are not counted.")
+      .def_property_readonly("raw_graph", locking(&CapturedGraph::graph, &number_of),
+                             "The CUgraph, as an int. It belongs to this object.")
+      .def_property_readonly("raw_exec", locking(&CapturedGraph::exec, &number_of),
+                             "The CUgraphExec, as an int. It belongs to this object.")
       .def_property_readonly(
           "device", [](PyGraph& self) { return self.graph().device(); },
           "The index of the device that the graph is on.")

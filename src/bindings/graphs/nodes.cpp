@@ -1,7 +1,7 @@
 // What a graph is made of, as plain data for Python.
 //
-// The interpreter lock stays held while a graph is read by its handle: it keeps Python code on other
-// threads from destroying the graph meanwhile, and a thousand nodes take about a millisecond.
+// The interpreter lock stays held while a graph is read by its handle: it keeps Python code on
+// other threads from destroying the graph meanwhile, and a thousand nodes take about a millisecond.
 #include "graphs/nodes.hpp"
 
 #include <pybind11/pybind11.h>

@@ -95,9 +95,10 @@ class PyTimer {
   template <typename Work>
   void alone(Work&& work) {
     if (in_use_) {
-      throw_invalid_state(closing_ ? "this Timer is closed; make a new one"
-                                   : "this Timer is in a call of another thread; threads that share "
-                                     "a Timer need a lock of yours around its calls");
+      throw_invalid_state(closing_
+                              ? "this Timer is closed; make a new one"
+                              : "this Timer is in a call of another thread; threads that share "
+                                "a Timer need a lock of yours around its calls");
     }
     in_use_ = true;
     try {
