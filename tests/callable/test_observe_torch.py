@@ -10,6 +10,8 @@ import pytest
 
 from gpuprof._callable.observe import Observation, merged
 from gpuprof._frameworks.array_facts import extent, facts_by_attributes
+from gpuprof._frameworks.torch import leaves_of, own_parameters
+from gpuprof._frameworks.torch_dispatch import unwatched
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -169,10 +171,22 @@ def test_memory_that_is_given_out_again_is_not_taken_for_what_was_made() -> None
     assert len(seen.externals) == len(kept)
 
 
-def test_need_of_gradients_is_noted_of_the_tensor_and_not_of_its_views() -> None:
-    weight, frozen = torch.ones(4, requires_grad=True), torch.ones(4)
-    seen = observed(lambda: (weight[:2] * 2).sum() + weight.sum() + frozen.sum())
-    assert [each is weight for each in seen.need_gradients] == [True]
+def test_a_tensor_that_operators_have_made_outside_is_told_from_views_made_inside() -> None:
+    weight = torch.ones(4, requires_grad=True)
+    assert observed(lambda: (weight[:2] * 2).sum() + weight.sum()).made_outside is None
+    made = weight * 2
+    assert observed(lambda: made + 1).made_outside is made
+
+
+def test_what_runs_unwatched_is_not_observed() -> None:
+    seen, hidden = torch.ones(2), torch.ones(2)
+
+    def body() -> Any:
+        with unwatched():
+            hidden + 1
+        return seen + 1
+
+    assert [each.tensor is seen for each in observed(body).externals] == [True]
 
 
 def test_a_backward_pass_is_observed() -> None:
@@ -181,6 +195,50 @@ def test_a_backward_pass_is_observed() -> None:
     seen = observed(lambda: (weight * 3).sum().backward())
     assert uses(seen, weight.grad)[1] == {place(weight.grad)}
     assert weight.grad.tolist() == [3] * 4
+
+
+# What a backward pass ends in.
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_recurrent_layers_read_the_parameters_that_stand_in(kind: str) -> None:
+    layer = getattr(torch.nn, kind)(2, 3, num_layers=2)
+    weights = list(layer._flat_weights)
+    with own_parameters([layer]) as owners:
+        assert not layer._weights_have_changed(), "else it would give them other memory"
+        leaves, _ = leaves_of([layer(torch.ones(1, 2))[0]])
+        assert {id(owners[id(each)]) for each in leaves} == set(map(id, weights))
+    assert all(a is b for a, b in zip(layer._flat_weights, weights, strict=True))
+    assert not layer._weights_have_changed()
+    assert {id(each) for each in leaves_of([layer(torch.ones(1, 2))[0]])[0]} == set(
+        map(id, weights)
+    )
+
+
+def test_parameters_in_lists_of_a_module_have_one_that_stands_in_with_their_memory() -> None:
+    layer = torch.nn.Linear(2, 1)
+    layer.kept = [layer.weight, 3, None]
+    layer.frozen = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+    weight, frozen = layer.weight, layer.frozen
+    with own_parameters([layer]) as owners:
+        assert layer.kept[0] is layer.weight
+        assert owners[id(layer.weight)] is weight
+        assert layer.weight.data_ptr() == weight.data_ptr()
+        assert layer.frozen is frozen
+        layer.kept[1] = 4
+    assert layer.kept[0] is layer.weight is weight
+    assert layer.kept[1:] == [4, None]
+
+
+def test_the_leaves_of_results_are_all_that_they_depend_on() -> None:
+    used, unused, alone = (torch.ones(2, requires_grad=True) for _ in range(3))
+    made = (used * 2).sin()
+    with torch.no_grad():
+        hidden = unused * 2
+    leaves, is_compiled = leaves_of([made + hidden, made.argmax(), alone, 3])
+    assert {id(each) for each in leaves} == {id(used), id(alone)}
+    assert not is_compiled
+    assert leaves_of([hidden]) == ([], False)
 
 
 # State of modules.

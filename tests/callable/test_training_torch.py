@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gc
+import math
 from typing import Any
 
 import pytest
 
 from gpuprof import CapturePool
 from gpuprof._callable.observe import External
-from gpuprof._callable.training import GradientFields, _function_apply, _Order
+from gpuprof._callable.state import GradientFields
+from gpuprof._callable.training import _function_apply, _Order
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.torch
@@ -121,9 +123,9 @@ def order(monkeypatch: pytest.MonkeyPatch) -> Any:
     return order
 
 
-def replay(order: Any, number: int, backward: int) -> Any:
+def replay(order: Any, number: int, last: float) -> Any:
     order.counted.launches += 1
-    return order.replayed(number, backward)
+    return order.replayed(number, last)
 
 
 def test_a_pool_has_one_order() -> None:
@@ -156,6 +158,15 @@ def test_replays_of_graphs_captured_in_between_are_right(order: Any) -> None:
 def test_a_replay_of_a_graph_captured_outside_overwrites(order: Any, number: int) -> None:
     opened = replay(order, 4 if number == 3 else 1, 5 if number == 3 else 2)
     replay(order, number, number + 1)
+    assert opened.is_overwritten
+
+
+def test_any_graph_captured_later_is_right_while_activations_are_kept(order: Any) -> None:
+    opened = replay(order, 2, math.inf)
+    for number in (3, 7, 5):
+        replay(order, number, number)
+        assert not opened.is_overwritten
+    replay(order, 1, math.inf)
     assert opened.is_overwritten
 
 

@@ -82,8 +82,7 @@ def make_graphed_callable(  # type: ignore[misc]  # the options are named here a
     fn : callable or tuple
         A function, a method, a `torch.nn.Module` (which is not changed, and whose hooks run when it
         is captured), or anything else that can be called. Of a tuple of functions, with tuples of
-        their samples, forward passes are captured in order and backward passes in reverse, in one
-        memory: replay them like that.
+        their samples, forward passes are captured in order, in one memory: call them in that order.
     sample_args : tuple, optional
         Arguments to capture with at once: any nesting of tuples, lists, dicts and dataclasses with
         torch tensors, CuPy or other CUDA arrays, and plain values. None captures later: the first

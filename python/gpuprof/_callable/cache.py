@@ -68,7 +68,7 @@ class CapturingCalls(_core.CallBase):
     def _make_together(
         cls, given: Sequence[tuple[Callable[..., Any], Settings, Samples]]
     ) -> tuple[Self, ...]:
-        """Make callables whose forward passes are captured in order, and their backward reversed.
+        """Make callables whose forward passes are captured in order.
 
         They share the memory of one pool. An error of one capture is that of all.
         """
@@ -82,9 +82,7 @@ class CapturingCalls(_core.CallBase):
             recordings = []
             for each, flat in stages:
                 recordings.append(each._recording(flat, each._key(flat, None)))
-                recordings[-1].capture_forward(each._settings.warmup)
-            for recording in reversed(recordings):
-                recording.capture_backward()
+                recordings[-1].record(each._settings.warmup)
             for (each, flat), recording in zip(stages, recordings, strict=True):
                 captured = recording.finish(each._key(flat, None))
                 each._note(captured, layout_of(flat, flat))
@@ -344,7 +342,8 @@ class CapturingCalls(_core.CallBase):
     ) -> CapturedCall | None:
         recording = self._recording(flat, key)
         try:
-            return self._note(recording.make(key, warmup), layout)
+            recording.record(warmup)
+            return self._note(recording.finish(key), layout)
         except Exception as error:
             if recording.is_running:  # an error that the function has without a graph, too
                 raise

@@ -35,17 +35,18 @@ from gpuprof._callable.guards import ModuleGuards
 from gpuprof._callable.leaves import Leaf
 from gpuprof._callable.mismatch import check_unchanged
 from gpuprof._callable.observe import Observation, Range, check_modules, merged
-from gpuprof._callable.placement import Place
+from gpuprof._callable.placement import Place, one_capture
 from gpuprof._callable.pytree import Flat, Pattern, flatten_result, rebuild
 from gpuprof._callable.settings import Settings
 from gpuprof._callable.state import (
+    GradientFields,
     State,
     requires_grad,
     state_guards,
     tensor_guards,
     training_flags,
 )
-from gpuprof._callable.training import GradientFields, Training, backward_of
+from gpuprof._callable.training import Training, backward_of
 from gpuprof._frameworks import loaded
 from gpuprof._frameworks.array_facts import ADDRESS, DEVICE, SHAPE, STRIDES, extent
 from gpuprof._frameworks.arrays import Arrays, arrays_of
@@ -98,56 +99,29 @@ class Recording:
         self.is_running = False  # whether an error of the function is its own, in a warm-up
         self._begun = time.perf_counter()
         self._owners: dict[int, Any] = {}  # of parameters that stand in for others, by their ids
-        self._start()
-
-    def _start(self) -> None:
-        self._place = Place(self._flat, self._settings.stream)
+        self._place = Place(flat, settings.stream)
         self._inputs: list[_Input] = []
+        self._seen = Observation()
+        self._training: Training | None = None
+        self._is_compiled = settings.compile or may_run_compiled_code()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget a capture."""
+        self._pool = self._settings.pool
         self._written: set[int] = set()
         self._results: list[Leaf] = []
         self._found: list[Leaf] = []  # the results as the function returned them
         self._pattern: Pattern = ()
         self._makers: list[Callable[[Any], Any] | None] = []  # of fresh results
-        self._seen = Observation()
-        self._pool = self._settings.pool
-        self._training: Training | None = None
-        self._trains: bool | None = None  # whether results require gradients, as a warm-up shows
-        self._is_compiled = self._settings.compile or may_run_compiled_code()
         self._borrowed: list[Any] = []  # what the copies are made with, until instantiated
 
-    # The steps, in their order. `make` is all of them for one function.
-
-    def make(self, key: Any, warmup: int) -> CapturedCall:
-        """Run the function `warmup` times, capture, and return what runs calls of this kind.
+    def record(self, warmup: int) -> None:
+        """Run the function `warmup` times, and capture it.
 
         TypeError if the function returns what cannot be made again, CaptureError if it cannot be
         captured, InvalidStateError if this torch keeps no graphs.
         """
-        self.capture_forward(warmup)
-        try:
-            self.capture_backward()
-        except Exception:
-            # Autograd's graph of an eager pass is alive, with the parameters' nodes for their
-            # gradients, which are of another stream. Parameters without such nodes stand in.
-            with own_parameters(self.modules) as self._owners:
-                self._start()
-                self.capture_forward(0)
-                self._capture_backward_again()
-        return self.finish(key)
-
-    def _capture_backward_again(self) -> None:
-        try:
-            self.capture_backward()
-        except Exception as error:
-            message = (
-                f"{self._settings.name}: the backward pass cannot be captured, possibly because "
-                "autograd's graph of an eager pass is alive that goes to the same tensors: delete "
-                f"its results and losses, or make the callable before that pass ({error})"
-            )
-            raise InvalidStateError(message) from error
-
-    def capture_forward(self, warmup: int) -> None:
-        """Warm up and capture the function."""
         self._place.check()
         check_modules(self.modules)
         with self._place.current():
@@ -158,20 +132,40 @@ class Recording:
                 before.restore()
                 check_modules(self.modules)
             self._fill()
-            if not self._owners:
-                self._guards = ModuleGuards(self.modules, check=self._settings.check)
-                self._gradients = GradientFields(self.modules)
-            arguments = [each.inside for each in self._inputs]
-            self._seen = Observation(arguments)
-            runs_once = self._settings.warmup == 0 and not arguments
-            if self._is_compiled and not runs_once:
-                self._observe_in_a_capture_to_discard()
-                self._gradients.restore()
-            self._graph = self._capture(observes=not self._is_compiled)
-            self._seen.replace(self._owners)
+            self._guards = ModuleGuards(self.modules, check=self._settings.check)
+            self._gradients = GradientFields(self.modules)
+            self._seen = Observation([each.inside for each in self._inputs])
+            self._capture_and_observe()
             if any(requires_grad(leaf.array) for leaf in self._found):
                 self._training = self._with_backward()
+        self._found = []
         self._borrowed.clear()
+
+    def _capture_and_observe(self) -> None:
+        runs_once = self._settings.warmup == 0 and not self._inputs
+        trains = False
+        if self._is_compiled and not runs_once:
+            trains = self._observe_in_a_capture_to_discard()
+            self._gradients.restore()
+        if not trains:
+            self._graph = self._capture(observes=not self._is_compiled, trains=runs_once)
+            trains = self._leaves_backward(self._found)
+        if trains and not runs_once:
+            # Autograd's graph is kept. Parameters of its own leave those of eager passes alone,
+            # whose nodes for their gradients may be of another stream.
+            if self._found:
+                self._graph.close()
+            self._forget()
+            self._gradients.restore()
+            used = [*self.modules, *self._seen.modules, *self._seen.modules_read]
+            with own_parameters(used) as self._owners:
+                self._graph = self._capture(observes=False, trains=True)
+
+    def _leaves_backward(self, results: Sequence[Leaf]) -> bool:
+        """Return whether the backward pass of these results is still to come."""
+        uses_gradients = self._seen.optimizers or self._gradients.changed()
+        uses_gradients = uses_gradients or self._gradients.guards(self._seen.externals)
+        return not uses_gradients and any(requires_grad(leaf.array) for leaf in results)
 
     def _with_backward(self) -> Training:
         for number in self._written:
@@ -182,28 +176,37 @@ class Recording:
                     "which the backward graph cannot follow; change a copy: x = x.clone()"
                 )
                 raise InvalidStateError(message)
+        made = self._seen.made_outside
+        if made is not None:
+            message = (
+                f"{self._settings.name}: the function uses a tensor of shape {tuple(made.shape)} "
+                "that operators have made outside of it from tensors that require gradients; pass "
+                "it as an argument, so that its gradient is returned"
+            )
+            raise InvalidStateError(message)
         externals = self._seen.externals
+        arguments = [each.inside for each in self._inputs]
+        results = [leaf.array for leaf in self._found]
+        may_be_read = [*arguments, *results, *self._owners.values()]
+        may_be_read += [each for one in externals for each in one.tensors.values()]
         return Training(
             self._settings,
+            self._place,
+            self._graph,
             self._pool,
-            self._place.stream,
-            arguments=[each.inside for each in self._inputs],
-            externals=self._seen.need_gradients,
-            results=[leaf.array for leaf in self._found],
+            arguments=arguments,
+            results=results,
             frozen=[each.tensor for each in externals if each.is_on_gpu and not each.writes],
-            is_compiled=self._is_compiled,
             owners=self._owners,
+            versions={
+                each: each._version
+                for each in may_be_read
+                if loaded.is_tensor(each) and not each.is_inference()
+            },
         )
 
-    def capture_backward(self) -> None:
-        """Capture the backward pass, if the results have one."""
-        if self._training is not None:
-            with self._place.current():
-                self._training.capture_backward()
-            self._found = []  # with autograd's graph
-
     def finish(self, key: Any) -> CapturedCall:
-        """Return what runs calls of this kind."""
+        """Return what runs calls of this kind, after `record`."""
         try:
             return self._captured_call(key)
         finally:
@@ -238,7 +241,6 @@ class Recording:
             device=self._place.device,
             dtypes=floating_dtypes(tensors, self._state.autocast),
             gradients=self._gradients.changed(),
-            training=self._training,
         )
 
     # Warm-up and captures.
@@ -264,15 +266,8 @@ class Recording:
                     if number == 0 or not self._is_compiled:
                         stack.enter_context(seen.of_block(undo=True))
                     result = self._run(is_real=True)
-                    self._trains = self._run_backward(result, seen)
+                    backward_of([leaf.array for leaf in self._leaves_of(result)])
         self.modules += [each for each in seen.modules if each not in self.modules]
-
-    def _run_backward(self, result: Any, seen: Observation) -> bool:
-        """Warm up what the backward pass runs; return whether there is one."""
-        results = [leaf.array for leaf in flatten_result(result, self._flat.constants)[1]]
-        arguments = [each.inside for each in self._inputs]
-        backward_of(results, [*arguments, *seen.need_gradients], self.modules)
-        return any(map(requires_grad, results))
 
     def _fill(self) -> None:
         for each in self._inputs:
@@ -288,7 +283,11 @@ class Recording:
         check_unchanged(args, kwargs, self._flat, [each.inside for each in self._inputs])
         return result
 
-    def _observe_in_a_capture_to_discard(self) -> None:
+    def _leaves_of(self, result: Any) -> list[Leaf]:
+        return flatten_result(result, self._flat.constants)[1]
+
+    def _observe_in_a_capture_to_discard(self) -> bool:
+        """Observe the function; return whether there is a backward pass to capture."""
         block = capture(
             self._place.stream,
             backend=self._place.backend,
@@ -297,15 +296,20 @@ class Recording:
             timers="strip",
             allow_empty=True,
         )
-        with block as guard, fresh_autocast_cache(), self._seen.of_block(self._count_nodes(block)):
-            self._seen.note_results(
-                [leaf.array for leaf in flatten_result(self._run(), self._flat.constants)[1]]
-            )
+        with (
+            one_capture(),
+            block as guard,
+            fresh_autocast_cache(),
+            self._seen.of_block(self._count_nodes(block)),
+        ):
+            leaves = self._leaves_of(self._run())
+            self._seen.note_results([leaf.array for leaf in leaves])
         guard.graph.close()
+        return self._leaves_backward(leaves)
 
-    def _capture(self, *, observes: bool) -> CapturedGraph:
+    def _capture(self, *, observes: bool, trains: bool) -> CapturedGraph:
         settings = self._settings
-        if self._may_train() and not settings.shares_pool:
+        if trains and self._state.records_gradients and not settings.shares_pool:
             # What a forward pass leaves for the backward one no other graph may overwrite.
             self._pool = CapturePool()
         block = capture(
@@ -323,7 +327,7 @@ class Recording:
             name=settings.name,
         )
         block._settings = block._settings._replace(prepare=self._prepare)
-        with block as guard, fresh_autocast_cache():
+        with one_capture(), block as guard, fresh_autocast_cache():
             assert block._guard is not None
             stream = block._guard.stream
             strided = [each for each in self._inputs if each.inside is not each.static]
@@ -332,6 +336,7 @@ class Recording:
             if observes:
                 with self._seen.of_block(self._count_nodes(block)):
                     result = self._run()
+                self._seen.note_results([leaf.array for leaf in self._leaves_of(result)])
             else:
                 result = self._run()
             self._take_results(result)
@@ -342,13 +347,6 @@ class Recording:
         # A call on another stream waits for what a warm-up still does with the graph's arrays.
         guard.graph._note_use(stream)
         return guard.graph
-
-    def _may_train(self) -> bool:
-        if self._trains is not None:
-            return self._trains
-        parameters = [each for module in self.modules for each in module.parameters()]
-        given = [each.leaf.array for each in self._inputs]
-        return self._state.records_gradients and any(map(requires_grad, [*given, *parameters]))
 
     def _count_nodes(self, block: capture) -> Callable[[int], tuple[int, bool]]:
         def count(since: int) -> tuple[int, bool]:
@@ -369,8 +367,6 @@ class Recording:
     def _take_results(self, result: Any) -> None:
         self._pattern, leaves = flatten_result(result, self._flat.constants)
         self._found = leaves
-        if not self._is_compiled:  # else they were noted where they were observed
-            self._seen.note_results([leaf.array for leaf in leaves])
         for leaf in leaves:
             inside = arrays_of(leaf.array, self._place.copies_on).dense(leaf.array)
             facts = facts_of(inside)

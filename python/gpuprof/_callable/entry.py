@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gpuprof._callable.buckets import ResultSlices
     from gpuprof._callable.guards import ModuleGuards
     from gpuprof._callable.state import State
-    from gpuprof._callable.training import Training
     from gpuprof._frameworks.arrays import Arrays
     from gpuprof._graphs.graph import CapturedGraph
     from gpuprof._graphs.pool import CapturePool
@@ -55,7 +54,6 @@ class CapturedCall:
     device: int
     dtypes: tuple[str, ...]  # that the function computes in
     gradients: list[tuple[Any, Any]]  # parameters with the ``.grad`` that a call leaves them
-    training: Training | None = None
     checks: int = 0  # replays that no call has asked for
     slices: ResultSlices | None = None  # how results are cut, for a bucket
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,8 +49,8 @@ class Observation:
     Attributes
     ----------
     externals : list of External
-    need_gradients : list of Tensor
-        Those external tensors that require a gradient.
+    made_outside : Tensor or None
+        An external tensor that operators have made of others that require gradients.
     written : set of int
         The numbers of the arguments that were written to.
     depends_on_layout : bool
@@ -74,11 +74,11 @@ class Observation:
         self._views: set[tuple[Any, ...]] = set()  # where the run made views of external memory
         self._made: dict[int, tuple[Any, bool]] = {}
         self._externals: dict[int, External] = {}
-        self._gradients: dict[int, Any] = {}
         self._undo: list[tuple[Any, Any]] | None = None  # of all blocks
         self._count: CountNodes | None = None
         self._nodes = 0
         self._first = 0  # number of a node of autograd's graph that the run made
+        self.made_outside: Any = None
         self.written: set[int] = set()
         self.depends_on_layout = False
         self.has_foreign_work = False
@@ -97,10 +97,6 @@ class Observation:
     @property
     def externals(self) -> list[External]:
         return list(self._externals.values())
-
-    @property
-    def need_gradients(self) -> list[Any]:
-        return list(self._gradients.values())
 
     @contextlib.contextmanager
     def of_block(self, count: CountNodes | None = None, *, undo: bool = False) -> Iterator[None]:
@@ -132,12 +128,6 @@ class Observation:
         for each in results:
             if loaded.is_tensor(each) and each.is_cuda:
                 self._note(Use(each, is_written=False, is_viewed=False))
-
-    def replace(self, owners: Mapping[int, Any]) -> None:
-        """Name tensors that others stood in for; `owners` has them by the ids of those."""
-        for each in self.externals:
-            each.tensor = owners.get(id(each.tensor), each.tensor)
-            each.tensors = {key: owners.get(key, tensor) for key, tensor in each.tensors.items()}
 
     def ranges(self, modules: Sequence[Any]) -> tuple[list[Range], list[Range]]:
         """Return where the run may have written and read besides, each merged and in order.
@@ -221,8 +211,9 @@ class Observation:
 
     def _note_external(self, external: External, use: Use) -> None:
         tensor = use.tensor
-        if tensor.requires_grad and not self._is_made_view(tensor):
-            self._gradients.setdefault(id(tensor), tensor)
+        if tensor.requires_grad and not tensor.is_leaf:
+            is_made_here = tensor._is_view() and tensor.grad_fn._sequence_nr() >= self._first
+            self.made_outside = self.made_outside if is_made_here else tensor
         if _place_of(tensor) not in self._views:
             external.tensors.setdefault(id(tensor), tensor)
         if use.is_viewed:
@@ -235,11 +226,6 @@ class Observation:
             external.writes[place] = tensor.detach()
             if self._undo is not None:
                 self._undo.append((tensor.detach(), tensor.detach().clone()))
-
-    def _is_made_view(self, tensor: Any) -> bool:
-        """Return whether the run has made a tensor, as a view of an external one."""
-        made_here = not tensor.is_leaf and tensor.grad_fn._sequence_nr() >= self._first
-        return made_here and tensor._is_view()
 
 
 def check_modules(modules: Sequence[Any]) -> None:

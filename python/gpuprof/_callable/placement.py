@@ -8,6 +8,7 @@ cannot be captured; then each waits for the other.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Collection, Iterator
 from typing import Any, Literal
 
@@ -20,6 +21,28 @@ from gpuprof._frameworks.cupy import CupyCapture
 from gpuprof._frameworks.streams import CallStream, cupy_capture_stream, torch_capture_stream
 from gpuprof._frameworks.torch_graph import what_it_lacks
 from gpuprof.errors import InvalidStateError
+
+# Held while a capture is open: captures share torch's generators and current streams. A thread that
+# holds it waits for no other one, but for autograd's in the backward pass of a captured function.
+_open = threading.RLock()
+
+
+@contextlib.contextmanager
+def one_capture(patience_s: float = -1) -> Iterator[None]:
+    """Wait until no other thread has a capture open, and keep others from it for the block.
+
+    InvalidStateError after `patience_s`; without it for ever.
+    """
+    if not _open.acquire(timeout=patience_s):
+        message = (
+            f"another thread has had a capture open for {patience_s} s; it may wait for this one, "
+            "if it captures a backward pass: do that before or after"
+        )
+        raise InvalidStateError(message)
+    try:
+        yield
+    finally:
+        _open.release()
 
 
 def call_stream(flat: Flat, asked: object) -> CallStream:
@@ -88,9 +111,12 @@ class Place:
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
-        """Make the stream current for the block, which it waits for and which waits for it."""
+        """Make the stream current for the block, which it waits for and which waits for it.
+
+        It is the same one each time.
+        """
         if self.backend == "torch":
-            with torch_capture_stream(self._asked, self.device) as self.stream, self._for_cupy():
+            with torch_capture_stream(self.stream, self.device) as self.stream, self._for_cupy():
                 yield
         elif self.backend == "driver" and self._asked is None:
             with cupy_capture_stream(self.device) as self.stream:

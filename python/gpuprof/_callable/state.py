@@ -181,3 +181,50 @@ def training_flags(modules: Iterable[Any]) -> list[StateGuard]:
 
 def _all_require(tensors: list[Any]) -> bool:
     return all(map(_REQUIRES_GRAD, tensors))
+
+
+class GradientFields:
+    """The ``.grad`` of what modules and optimizers have of parameters.
+
+    Made before the function is captured. It says what the capture found there, which a call must
+    find as well, and what a call leaves there.
+    """
+
+    def __init__(self, owners: Iterable[Any]) -> None:
+        parameters: dict[int, Any] = {}
+        for owner in owners:
+            groups = getattr(owner, "param_groups", None)
+            found = (
+                owner.parameters()
+                if groups is None
+                else (each for group in groups for each in group["params"])
+            )
+            parameters |= {id(each): each for each in found}
+        self._before = [(each, each.grad) for each in parameters.values()]
+
+    def changed(self) -> list[tuple[Any, Any]]:
+        """Return the parameters whose ``.grad`` the function has set, with what it has set."""
+        return [(each, each.grad) for each, before in self._before if each.grad is not before]
+
+    def restore(self) -> None:
+        """Set each ``.grad`` to what it was."""
+        for parameter, before in self._before:
+            parameter.grad = before
+
+    def guards(self, externals: Iterable[External]) -> list[StateGuard]:
+        """Return what says that a call finds there what the capture found, as far as it matters.
+
+        It does where the function read a gradient or wrote to it, and where there was none.
+        """
+        used = {each.storage._cdata for each in externals}
+        expected = [
+            (each, before)
+            for each, before in self._before
+            if (before is None and each.grad is not None)
+            or (before is not None and before.untyped_storage()._cdata in used)
+        ]
+        return [(functools.partial(_have_gradients, expected), True)] if expected else []
+
+
+def _have_gradients(expected: list[tuple[Any, Any]]) -> bool:
+    return all(parameter.grad is gradient for parameter, gradient in expected)

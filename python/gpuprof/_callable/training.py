@@ -1,9 +1,12 @@
-"""The backward pass of a graphed callable: a second graph, behind one autograd Function.
+"""The backward passes of a graphed callable: graphs behind one autograd Function.
 
-The backward graph is captured right after the forward one, in the same memory, and reads what that
-one leaves there. So it is right only for the last replay of the forward graph, and while no other
-graph of that memory ran that was not captured in between: `backward` refuses anything else. One
-replay of the forward graph can have several backward passes, other than of compiled code.
+Autograd's graph of the captured forward pass is kept. The first backward pass in which a set of
+results gets gradients is captured from it, in the memory of the forward graph, and replayed from
+then on: what a result leads to that the loss does not use gets no gradient, as without a graph. A
+backward graph reads what the forward graph leaves in that memory. So it is right only for its last
+replay, and while no graph ran that was captured in that memory before it: `backward` refuses
+anything else. One replay of the forward graph can have several backward passes, other than of
+compiled code.
 
 ``param_grads="autograd"`` gives the gradients of parameters to autograd, which adds them to
 ``.grad`` and runs hooks. The caller may keep them: each backward pass returns copies.
@@ -12,86 +15,113 @@ replay of the forward graph can have several backward passes, other than of comp
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import math
 import operator
 import warnings
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
-from gpuprof._callable.state import StateGuard, requires_grad
+from gpuprof._callable.placement import Place, one_capture
+from gpuprof._callable.state import requires_grad
 from gpuprof._frameworks import loaded
-from gpuprof._frameworks.torch import has_ddp, in_ddp_forward, without_hooks
+from gpuprof._frameworks.torch import (
+    at_versions,
+    has_ddp,
+    in_ddp_forward,
+    leaves_of,
+    without_hooks,
+)
+from gpuprof._frameworks.torch_dispatch import unwatched
 from gpuprof._graphs.capture import capture
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
     import gpuprof._core as _core
-    from gpuprof._callable.observe import External
     from gpuprof._callable.settings import Settings
     from gpuprof._graphs.graph import CapturedGraph
     from gpuprof._graphs.pool import CapturePool
 
 _VERSION = operator.attrgetter("_version")
+_PATIENCE_S = 20  # for another thread's capture, which may wait for the thread of a backward pass
 
 
-def backward_of(results: Sequence[Any], inputs: Sequence[Any], modules: Sequence[Any]) -> None:
-    """Run a backward pass with gradients of one, for what it has to set up; keep nothing of it."""
+def backward_of(results: Sequence[Any]) -> None:
+    """Run a backward pass with gradients of one, for what it has to set up; keep nothing of it.
+
+    An error is that of whoever goes backward.
+    """
     outputs = [each for each in results if requires_grad(each)]
-    parameters = [each for module in modules for each in module.parameters()]
-    wanted = {id(each): each for each in (*inputs, *parameters) if requires_grad(each)}
-    if not outputs or not wanted:
+    if not outputs:
         return
     torch = loaded.torch()
-    with torch.autocast("cuda", enabled=False), warnings.catch_warnings():
+    leaves, _ = leaves_of(outputs)
+    with (
+        contextlib.suppress(Exception),
+        torch.autocast("cuda", enabled=False),
+        warnings.catch_warnings(),
+        without_hooks(leaves),
+    ):
         # Of the first use of cuBLAS on autograd's thread, which does no harm.
         warnings.filterwarnings("ignore", "Attempting to run cuBLAS, but there was no current CUDA")
         ones = [torch.ones_like(each) for each in outputs]
-        with without_hooks(wanted.values()):
-            torch.autograd.grad(outputs, list(wanted.values()), ones, allow_unused=True)
+        torch.autograd.grad(outputs, leaves, ones, allow_unused=True)
+
+
+class _Backward(NamedTuple):
+    """The graph of the backward pass from some of the results."""
+
+    graph: CapturedGraph
+    number: int  # in the order of captures, where memory is shared
+    gradients_in: dict[int, Any]  # by the numbers of the results
+    returned: int  # how many gradients autograd gets
+    flat: list[tuple[Any, list[int]]]  # gradients of one dtype, and whose they are
+    like: dict[int, Any]
+    is_used: list[bool]  # for each parameter whose gradients are accumulated
 
 
 class Training:
-    """The backward graph of one captured forward pass.
+    """The backward passes of one captured forward pass; keeps its graph and memory.
 
-    `arguments` are those that the forward graph was captured with, `externals` the other tensors
-    that require a gradient, `results` what the function returned, `frozen` the external tensors
-    that it only read, `owners` the parameters that externals stand in for, by the ids of those.
-    Refuses what would give wrong gradients, by InvalidStateError.
+    `arguments` are those that the forward graph was captured with, `results` what the function
+    returned, `frozen` the external tensors that it only read, `owners` the parameters that others
+    stood in for, by the ids of those, `versions` the version counters of what a backward pass may
+    read. Refuses what would give wrong gradients, by InvalidStateError.
     """
 
     def __init__(
         self,
         settings: Settings,
+        place: Place,
+        graph: CapturedGraph,
         pool: CapturePool,
-        stream: object,
         *,
         arguments: Sequence[Any],
-        externals: Sequence[Any],
         results: Sequence[Any],
         frozen: Sequence[Any],
-        is_compiled: bool,
         owners: Mapping[int, Any],
+        versions: Mapping[Any, int],
     ) -> None:
         self._name = settings.name
-        self._is_compiled = is_compiled
-        self._owners = owners
+        self._settings = settings
+        self._place = place
+        self._forward_graph = graph  # a backward pass may come after the callable has dropped it
+        self._pool = pool
         self._is_static = settings.outputs == "static"
         self._launches = pool._launch_order()
         # Only of memory that is shared with other callables' graphs.
         self._order = _Order.of(pool) if settings.shares_pool else None
         self._forward_number = 0 if self._order is None else self._order.next_number()
         self._wants = [requires_grad(each) for each in arguments]
-        self._externals = list(externals)
+        inputs = [each for each in arguments if requires_grad(each)]
+        leaves, self._is_compiled = leaves_of(results)
+        given = {id(each) for each in inputs}
+        self._leaves = [each for each in leaves if id(each) not in given]
+        self._inputs = [*inputs, *self._leaves]
+        self._externals = [owners.get(id(each), each) for each in self._leaves]
         self._accumulated: list[Any] = []
-        made_outside = [each for each in externals if not each.is_leaf]
-        if made_outside:
-            message = (
-                f"{self._name}: the function uses a tensor of shape {tuple(made_outside[0].shape)} "
-                "that operators have made outside of it from tensors that require gradients; pass "
-                "it as an argument, so that its gradient is returned"
-            )
-            raise InvalidStateError(message)
         if settings.param_grads == "accumulate":
             self._accumulated, self._externals = self._externals, []
             self._check_hooks()
@@ -100,6 +130,7 @@ class Training:
         self._results = list(results)
         self._is_differentiable = [requires_grad(each) for each in results]
         self._frozen = list(frozen)
+        self._versions = versions
         self._plain = [number for number, one in enumerate(self._is_differentiable) if not one]
         self._apply = _function_apply()
         torch = loaded.torch()
@@ -108,86 +139,79 @@ class Training:
         if not self._externals:
             self._anchor = [torch.zeros((), requires_grad=True)]
         self._sums = [torch.zeros_like(each) for each in self._accumulated]
-        self._grads_in: list[Any] = []
-        self._flat: list[tuple[Any, list[int]]] = []  # gradients of one dtype, and whose they are
-        self._like: dict[int, Any] = {}
-        self._stream = stream
-        self._settings = settings
-        self._pool = pool
+        self._backwards: dict[tuple[int, ...], _Backward] = {}  # by the results with a gradient
         self._last: object = None  # the call whose activations are there
-        self._arguments = list(arguments)
 
-    def capture_backward(self) -> None:
-        """Capture the backward pass."""
-        torch = loaded.torch()
-        outputs = [each for each in self._results if requires_grad(each)]
-        inputs = [each for each in self._arguments if requires_grad(each)]
-        inputs += [*self._externals, *self._accumulated]
-        self._grads_in = [torch.empty_like(each) for each in outputs]
-        block = capture(
-            self._stream,
-            backend="torch",
-            mode=self._settings.mode,
-            pool=self._pool,
-            timers=self._settings.timers,
-            keep_alive=[*self._grads_in, *self._sums],
-            allow_empty=True,
-            name=f"{self._name}, backward",
-        )
-        order = self._pool._launch_order()
-
-        def prepare(graph: CapturedGraph) -> tuple[object, ...]:
-            graph._set_launch_order(order)
-            return ()
-
-        block._settings = block._settings._replace(prepare=prepare)
-        # Hooks of tensors run when a call's gradients come to autograd.
-        with (
-            block as guard,
-            torch.autocast("cuda", enabled=False),
-            without_hooks([*self._externals, *self._accumulated]),
-        ):
-            found = torch.autograd.grad(
-                outputs,
-                inputs,
-                self._grads_in,
-                allow_unused=True,
-                # Compiled code may write its gradients to the memory of its activations.
-                retain_graph=not self._is_compiled,
-            )
-            count = len(inputs) - len(self._accumulated)
-            with torch.no_grad():
-                self._take(found[:count])
-                used = [
-                    (total, grad)
-                    for total, grad in zip(self._sums, found[count:], strict=True)
-                    if grad is not None
-                ]
-                if used:
-                    torch._foreach_add_([total for total, _ in used], [grad for _, grad in used])
-        self._is_used = [grad is not None for grad in found[count:]]
-        self._graph = guard.graph
-        # With autograd's own graph goes what it has of the stream of the capture: a parameter's
-        # node for its gradient, which eager passes would use as well.
-        self._results, self._arguments = [], []
-        self._externals = [self._owners.get(id(each), each) for each in self._externals]
-        self._accumulated = [self._owners.get(id(each), each) for each in self._accumulated]
-        self._backward_number = 0 if self._order is None else self._order.next_number()
-
-    def _take(self, gradients: Sequence[Any]) -> None:
-        """Lay the gradients of one dtype side by side, so that one copy makes them the caller's."""
-        torch = loaded.torch()
-        self._count = len(gradients)
-        by_dtype: dict[Any, list[int]] = {}
-        for number, gradient in enumerate(gradients):
-            if gradient is not None:
-                by_dtype.setdefault(gradient.dtype, []).append(number)
-                self._like[number] = torch.empty(
-                    gradient.shape, dtype=gradient.dtype, device="meta"
+    def _backward_from(self, used: tuple[int, ...]) -> _Backward:
+        """Return the backward pass from these results, captured now if it is the first one."""
+        if self._is_compiled:  # which makes zeros of what is not given, and captures once
+            used = tuple(n for n, one in enumerate(self._is_differentiable) if one)
+        found = self._backwards.get(used)
+        if found is None:
+            try:
+                found = self._backwards[used] = self._capture(used)
+            except InvalidStateError:  # which says all
+                raise
+            except Exception as error:
+                message = (
+                    f"{self._name}: the backward pass cannot be captured ({error}); possibly "
+                    "autograd's graph of an eager pass is alive that goes to the same tensors: "
+                    "delete its results and losses, or make the callable before that pass"
                 )
-        for numbers in by_dtype.values():
-            flat = torch.cat([gradients[number].reshape(-1) for number in numbers])
-            self._flat.append((flat, numbers))
+                raise InvalidStateError(message) from error
+        return found
+
+    def _capture(self, used: tuple[int, ...]) -> _Backward:
+        torch = loaded.torch()
+        outputs = [self._results[number] for number in used]
+        gradients_in = {number: torch.empty_like(self._results[number]) for number in used}
+        with self._place.current():
+            block = capture(
+                self._place.stream,
+                backend="torch",
+                mode=self._settings.mode,
+                pool=self._pool,
+                timers=self._settings.timers,
+                keep_alive=[*gradients_in.values(), *self._sums],
+                allow_empty=True,
+                name=f"{self._name}, backward",
+            )
+
+            def prepare(graph: CapturedGraph) -> tuple[object, ...]:
+                graph._set_launch_order(self._launches)
+                return ()
+
+            block._settings = block._settings._replace(prepare=prepare)
+            # Hooks of tensors run when a call's gradients come to autograd.
+            with (
+                one_capture(_PATIENCE_S),
+                unwatched(),  # by the observation of a function that this pass is part of
+                at_versions(self._versions),
+                block as guard,
+                torch.autocast("cuda", enabled=False),
+                without_hooks(self._leaves),
+            ):
+                found = torch.autograd.grad(
+                    outputs,
+                    self._inputs,
+                    list(gradients_in.values()),
+                    allow_unused=True,
+                    # Compiled code may write its gradients to the memory of its activations.
+                    retain_graph=not self._is_compiled,
+                )
+                count = len(found) - len(self._accumulated)
+                with torch.no_grad():
+                    flat, like = _side_by_side(found[:count])
+                    used_sums = [
+                        (total, grad)
+                        for total, grad in zip(self._sums, found[count:], strict=True)
+                        if grad is not None
+                    ]
+                    if used_sums:
+                        torch._foreach_add_(*map(list, zip(*used_sums, strict=True)))
+            number = 0 if self._order is None else self._order.next_number()
+            is_used = [grad is not None for grad in found[count:]]
+            return _Backward(guard.graph, number, gradients_in, count, flat, like, is_used)
 
     # Calls.
 
@@ -215,7 +239,10 @@ class Training:
         call.launches = self._launches.launches
         call.versions = list(map(_VERSION, self._frozen))
         if self._order is not None:
-            call.opened = self._order.replayed(self._forward_number, self._backward_number)
+            # Compiled code lets go of its activations once its backward pass is captured.
+            captured = self._backwards.values() if self._is_compiled else ()
+            last = max((each.number for each in captured), default=math.inf)
+            call.opened = self._order.replayed(self._forward_number, last)
         if self._is_static:
             call.results = [(weakref.ref(each), each._version) for each in results]
         return results
@@ -224,43 +251,43 @@ class Training:
         """Do the backward part of the autograd Function: the gradients of `apply`'s arguments."""
         call = ctx.call
         self._check(call)
-        call.passes += 1
         torch = loaded.torch()
-        wanted = [
-            each for each, is_one in zip(gradients, self._is_differentiable, strict=True) if is_one
-        ]
-        for static, given in zip(self._grads_in, wanted, strict=True):
-            if given is None:
-                static.zero_()
-            else:
-                static.copy_(given)
-        others = self._begin_accumulation()
-        self._graph.launch()
+        which = zip(gradients, self._is_differentiable, strict=True)
+        used = tuple(n for n, (given, one) in enumerate(which) if one and given is not None)
+        if not used:
+            return (None,) * (3 + len(self._wants) + len(self._externals) + len(self._anchor))
+        backward = self._backward_from(used)
+        call.passes += 1
+        for number, static in backward.gradients_in.items():
+            static.copy_(gradients[number]) if number in used else static.zero_()
+        others = self._begin_accumulation(backward.is_used)
+        backward.graph.launch()
         if self._order is not None:
-            self._order.replayed(self._backward_number, self._backward_number)
+            self._order.replayed(backward.number, backward.number)
         for parameter, total in others:
             parameter.grad = parameter.grad + total
-        found: list[Any] = [None] * self._count
-        for flat, numbers in self._flat:
-            like = [self._like[number] for number in numbers]
+        found: list[Any] = [None] * backward.returned
+        for flat, numbers in backward.flat:
+            like = [backward.like[number] for number in numbers]
             views = torch._C._nn.unflatten_dense_tensors(flat.clone(), like)
             for number, view in zip(numbers, views, strict=True):
                 found[number] = view
         arguments = iter(found)
         of_arguments = [next(arguments) if wants else None for wants in self._wants]
-        return (None, None, None, *of_arguments, *arguments, *(None for _ in self._anchor))
+        of_externals = list(arguments)
+        pairs = zip(self._externals, of_externals, strict=True)
+        _skip_hooks([each for each, gradient in pairs if gradient is None])
+        return (None, None, None, *of_arguments, *of_externals, *(None for _ in self._anchor))
 
-    def _begin_accumulation(self) -> list[tuple[Any, Any]]:
+    def _begin_accumulation(self, is_used: Sequence[bool]) -> list[tuple[Any, Any]]:
         """Give parameters the graph's sums as their ``.grad``, and clear those that begin anew.
 
         Return the parameters that have another tensor there, with what has to be added to it.
         """
         fresh, others = [], []
-        for parameter, total, is_used in zip(
-            self._accumulated, self._sums, self._is_used, strict=True
-        ):
+        for parameter, total, gets_one in zip(self._accumulated, self._sums, is_used, strict=True):
             gradient = parameter.grad
-            if gradient is total or not is_used:
+            if gradient is total or not gets_one:
                 continue
             fresh.append(total)
             if gradient is None:
@@ -337,6 +364,53 @@ class Training:
         return bool(self._launches.launches != call.launches + call.passes)
 
 
+def _side_by_side(gradients: Sequence[Any]) -> tuple[list[tuple[Any, list[int]]], dict[int, Any]]:
+    """Lay the gradients of one dtype side by side, so that one copy makes them the caller's.
+
+    Return what holds them, with whose they are, and tensors without memory that are laid out as
+    each of them.
+    """
+    torch = loaded.torch()
+    by_dtype: dict[Any, list[int]] = {}
+    like = {}
+    for number, gradient in enumerate(gradients):
+        if gradient is not None:
+            by_dtype.setdefault(gradient.dtype, []).append(number)
+            like[number] = torch.empty(gradient.shape, dtype=gradient.dtype, device="meta")
+    flat = [
+        (torch.cat([gradients[number].reshape(-1) for number in numbers]), numbers)
+        for numbers in by_dtype.values()
+    ]
+    return flat, like
+
+
+class _Unless(NamedTuple):
+    """A hook of a tensor's, other than for what has no gradient."""
+
+    hook: Any
+
+    def __call__(self, gradient: Any) -> Any:
+        return None if gradient is None else self.hook(gradient)
+
+
+def _skip_hooks(tensors: Iterable[Any]) -> None:
+    """Let no hook see None until the backward pass ends: autograd runs those of all inputs."""
+    replaced = []
+    for hooks in filter(None, (each._backward_hooks for each in tensors)):
+        for key, hook in hooks.items():
+            if type(hook) is not _Unless:  # by another part of this backward pass
+                hooks[key] = new = _Unless(hook)
+                replaced.append((hooks, key, new))
+
+    def put_back() -> None:
+        for hooks, key, new in replaced:
+            if hooks.get(key) is new:
+                hooks[key] = new.hook
+
+    if replaced:
+        loaded.torch().autograd.Variable._execution_engine.queue_callback(put_back)
+
+
 class _Call:
     """One forward replay, for its backward passes."""
 
@@ -353,8 +427,8 @@ class _Call:
 class _Order:
     """The graphs with backward passes in one memory, in the order of their captures.
 
-    Between a forward replay and its backward pass only graphs may run that were captured between
-    the two: any other may write to where the activations lie.
+    Between a forward replay and its backward pass only graphs may run that were captured after it,
+    and while its activations were kept: any other may write to where they lie.
     """
 
     _of_pool: ClassVar[weakref.WeakKeyDictionary[CapturePool, _Order]] = weakref.WeakKeyDictionary()
@@ -375,15 +449,18 @@ class _Order:
         self._number += 1
         return self._number
 
-    def replayed(self, number: int, backward: int) -> _OpenForward:
-        """Note a replay; return what tells later whether another one has come in between."""
+    def replayed(self, number: int, last: float) -> _OpenForward:
+        """Note a replay; return what tells later whether another one has come in between.
+
+        `last` is the last graph for whose capture the activations were kept.
+        """
         launches = self._launches.launches
         others = launches - self._seen > 1  # graphs without a backward pass
         self._seen = launches
         for each in self._open:
-            each.is_overwritten |= others or not each.forward < number <= each.backward
-        opened = _OpenForward(number, backward)
-        if number != backward:
+            each.is_overwritten |= others or not each.forward < number <= each.last
+        opened = _OpenForward(number, last)
+        if number != last:
             self._open.add(opened)
         return opened
 
@@ -391,57 +468,10 @@ class _Order:
 class _OpenForward:
     """A forward replay, while its backward pass may come."""
 
-    def __init__(self, forward: int, backward: int) -> None:
+    def __init__(self, forward: int, last: float) -> None:
         self.forward = forward
-        self.backward = backward
+        self.last = last
         self.is_overwritten = False
-
-
-class GradientFields:
-    """The ``.grad`` of parameters, which a function that runs backward itself sets.
-
-    Made before the function is captured. It says what the capture found there, which a call must
-    find as well, and what a call leaves there.
-    """
-
-    def __init__(self, owners: Iterable[Any]) -> None:
-        parameters: dict[int, Any] = {}
-        for owner in owners:
-            groups = getattr(owner, "param_groups", None)
-            found = (
-                owner.parameters()
-                if groups is None
-                else (each for group in groups for each in group["params"])
-            )
-            parameters |= {id(each): each for each in found}
-        self._before = [(each, each.grad) for each in parameters.values()]
-
-    def changed(self) -> list[tuple[Any, Any]]:
-        """Return the parameters whose ``.grad`` the function has set, with what it has set."""
-        return [(each, each.grad) for each, before in self._before if each.grad is not before]
-
-    def restore(self) -> None:
-        """Set each ``.grad`` to what it was."""
-        for parameter, before in self._before:
-            parameter.grad = before
-
-    def guards(self, externals: Iterable[External]) -> list[StateGuard]:
-        """Return what says that a call finds there what the capture found, as far as it matters.
-
-        It does where the function read a gradient or wrote to it, and where there was none.
-        """
-        used = {each.storage._cdata for each in externals}
-        expected = [
-            (each, before)
-            for each, before in self._before
-            if (before is None and each.grad is not None)
-            or (before is not None and before.untyped_storage()._cdata in used)
-        ]
-        return [(functools.partial(_have_gradients, expected), True)] if expected else []
-
-
-def _have_gradients(expected: list[tuple[Any, Any]]) -> bool:
-    return all(parameter.grad is gradient for parameter, gradient in expected)
 
 
 @functools.lru_cache(maxsize=1)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Callable, Iterable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypedDict
 
@@ -15,11 +16,13 @@ from gpuprof._frameworks import loaded
 
 __all__ = [
     "TorchMemory",
+    "at_versions",
     "compiled",
     "fresh_autocast_cache",
     "has_ddp",
     "in_ddp_forward",
     "kept_random_state",
+    "leaves_of",
     "note_reset",
     "overwritten_peaks",
     "own_parameters",
@@ -149,30 +152,84 @@ def fresh_autocast_cache() -> Iterator[None]:
 def own_parameters(modules: Iterable[Any]) -> Iterator[dict[int, Any]]:
     """Put others into the place of the parameters of modules that require gradients, for the block.
 
-    They have the same memory, and nodes of their own in autograd's graph. Yields whom they stand in
-    for, by their ids.
+    They have the same memory, and nodes of their own in autograd's graph. They replace parameters
+    by name and in lists of modules, as recurrent layers keep of their weights. Yields whom they
+    stand in for, by their ids.
     """
     owners: dict[int, Any] = {}
     stand_ins: dict[int, Any] = {}
-    places: list[tuple[dict[str, Any], str, Any]] = []
+    replaced: list[tuple[Any, Any, Any, Any]] = []  # in what and where, what was there, what is
     parameter_type = loaded.torch().nn.Parameter
+
+    def stand_in(held: Any) -> Any:
+        """Return what replaces a parameter or a weak reference to one; None for anything else."""
+        is_weak = type(held) is weakref.ref
+        parameter = held() if is_weak else held
+        if type(parameter) is not parameter_type or not parameter.requires_grad:
+            return None
+        if id(parameter) not in stand_ins:
+            own = stand_ins[id(parameter)] = parameter_type(parameter.detach())
+            vars(own).update(vars(parameter))
+            owners[id(own)] = parameter
+        own = stand_ins[id(parameter)]
+        return weakref.ref(own) if is_weak else own
+
     for part in (part for module in modules for part in module.modules()):
-        for name, parameter in part._parameters.items():
-            if type(parameter) is parameter_type and parameter.requires_grad:
-                if id(parameter) not in stand_ins:
-                    own = parameter_type(parameter.detach())
-                    vars(own).update(vars(parameter))
-                    stand_ins[id(parameter)] = own
-                    owners[id(own)] = parameter
-                places.append((part._parameters, name, parameter))
+        own = vars(part)
+        # The parameters of a scripted module are in C++.
+        for held in (own, *(each for each in own.values() if isinstance(each, (dict, list)))):
+            items = held.items() if isinstance(held, dict) else enumerate(held)
+            replaced += [
+                (held, key, value, new)
+                for key, value in items
+                if (new := stand_in(value)) is not None
+            ]
     try:
-        for parameters, name, parameter in places:
-            parameters[name] = stand_ins[id(parameter)]
+        for held, key, _, new in replaced:
+            held[key] = new
         yield owners
     finally:
-        for parameters, name, parameter in places:
-            if parameters.get(name) is stand_ins[id(parameter)]:
-                parameters[name] = parameter
+        for held, key, value, new in replaced:
+            if (held.get(key) if isinstance(held, dict) else held[key]) is new:
+                held[key] = value
+
+
+def leaves_of(results: Iterable[Any]) -> tuple[list[Any], bool]:
+    """Return the tensors that a backward pass of `results` ends in, and whether it is compiled.
+
+    That is whether code of `torch.compile` has a part in it.
+    """
+    edge_of = loaded.torch().autograd.graph.get_gradient_edge
+    seen: dict[int, Any] = {}
+    todo = [edge_of(each).node for each in results if getattr(each, "requires_grad", False)]
+    while todo:
+        node = todo.pop()
+        if node is not None and id(node) not in seen:
+            seen[id(node)] = node
+            todo += [following for following, _ in node.next_functions]
+    names = [type(each).__name__ for each in seen.values()]
+    leaves = [
+        each.variable
+        for each, name in zip(seen.values(), names, strict=True)
+        if name == "AccumulateGrad"
+    ]
+    return leaves, "CompiledFunctionBackward" in names
+
+
+@contextmanager
+def at_versions(versions: Mapping[Any, int]) -> Iterator[None]:
+    """Set the version counters of tensors for the block.
+
+    Autograd refuses a backward pass where one has moved on, although a graph's memory has not.
+    """
+    tensors = tuple(versions)
+    set_to = loaded.torch()._C._autograd._unsafe_set_version_counter
+    now = tuple(each._version for each in tensors)
+    set_to(tensors, tuple(versions.values()))
+    try:
+        yield
+    finally:
+        set_to(tensors, now)
 
 
 @contextmanager

@@ -48,6 +48,13 @@ def watching(before: Before, after: After) -> Iterator[None]:
         yield
 
 
+def unwatched() -> contextlib.AbstractContextManager[object]:
+    """Return a block whose operators no dispatch mode that was entered before it sees."""
+    modes: Any = importlib.import_module("torch.utils._python_dispatch")
+    block: contextlib.AbstractContextManager[object] = modes._disable_current_modes()
+    return block
+
+
 def may_run_compiled_code() -> bool:
     """Return whether anything was compiled by `torch.compile` in this process."""
     frames = loaded.torch_part("_dynamo.convert_frame")
