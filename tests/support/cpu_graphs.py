@@ -261,6 +261,8 @@ class Entry:
 
 
 def _run(self: Any, entry: Any, args: Any, kwargs: Any) -> Any:
+    if not entry.guards.hold():
+        return _core._is_stale
     results = entry.run([leaf.array for leaf in self._flat(args, kwargs).leaves])
     make = entry.result
     return make(results) if callable(make) else cache.rebuild(make, results)
