@@ -159,7 +159,8 @@ def test_an_override_that_changed_hands_before_it_was_opened_is_not_opened(
         """,
         driver=copy_of_fake,
     )
-    assert out.startswith("False ") and "others than its owner can write it" in out
+    assert out.startswith("False ")
+    assert "others than its owner can write it" in out
 
 
 def test_an_override_that_others_can_write_is_ignored_with_a_warning(copy_of_fake: Path) -> None:
