@@ -12,7 +12,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gpuprof._distributed.world import StoreError, World, distributed, find
+from gpuprof._distributed.exchange import pause
+from gpuprof._distributed.world import StoreError, World, distributed, find, timeout_s
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 CHOICES = ("together", "each")
 LIMIT_S = 300.0  # for a rank to come, or the timeout of the group's store where that is less
-_SLICE_S = 0.5  # of a wait: Ctrl-C is seen between two
 _INSTEAD = (
     "the ranks of a process group measure together: make the same call on all of them, or give "
     "ranks='each' for a function without a collective"
@@ -119,9 +119,10 @@ class Lockstep(Alone):
         found: dict[int, Any] = {}
         for rank, key in keys.items():
             try:
-                while not self._is_there(key, until - time.monotonic()):
+                while not self._store.has([key]):
                     if time.monotonic() >= until:
                         raise self._missing([rank for rank in keys if rank not in found], keys)
+                    pause(time.monotonic(), until)
                 found[rank], error = json.loads(self._store.get(key))
             except StoreError as failure:
                 raise _gone(failure) from None
@@ -130,12 +131,6 @@ class Lockstep(Alone):
                 message = f"rank {self._world.members[rank]} has stopped: {error}"
                 raise InvalidStateError(message)
         return found
-
-    def _is_there(self, key: str, seconds: float) -> bool:
-        with suppress(StoreError):
-            self._store.wait(key, max(min(seconds, _SLICE_S), 0.01))
-            return True
-        return self._store.has([key])
 
     def _missing(self, unread: list[int], keys: dict[int, str]) -> InvalidStateError:
         ranks = [rank for rank in unread if not self._store.has([keys[rank]])]
@@ -153,15 +148,12 @@ def _gone(failure: StoreError) -> InvalidStateError:
 
 def follows(ranks: str) -> bool:
     """Return whether this rank does what another one decides."""
-    found = None if ranks == "each" else distributed()
-    return found is not None and found.get_rank() > 0
+    return ranks != "each" and distributed() is not None and find("gpuprof.benchmark").rank > 0
 
 
 def join(ranks: str) -> Alone:
     """Return the ranks that measure together, once all have come; one alone for ``"each"``."""
-    found = None if ranks == "each" else distributed()
-    world = None if found is None else find("gpuprof.benchmark")
-    if found is None or world is None or world.connection is None:
+    if ranks == "each" or distributed() is None:
         return Alone()
-    timeout = found.distributed_c10d._get_default_store().timeout
-    return Lockstep(world, min(timeout.total_seconds(), LIMIT_S))
+    world = find("gpuprof.benchmark")
+    return Alone() if world.connection is None else Lockstep(world, min(timeout_s(), LIMIT_S))

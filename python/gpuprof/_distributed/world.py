@@ -116,6 +116,11 @@ def distributed() -> Any:
     return module if is_initialized is not None and is_initialized() else None
 
 
+def timeout_s() -> float:
+    """Return the timeout of the process group's store in seconds."""
+    return float(distributed().distributed_c10d._get_default_store().timeout.total_seconds())
+
+
 def find(call: str, store: Any = None, group: Any = None) -> World:
     """Return the world that `call` is made in.
 
