@@ -217,10 +217,15 @@ def test_a_compiled_model_is_one_row(torch: Any, model: Any, x: Any) -> None:
 def test_checkpoints_and_autocast_are_seen(torch: Any, model: Any, x: Any) -> None:
     from torch.utils.checkpoint import checkpoint
 
-    with gpuprof.watch(model) as seen, torch.autocast("cuda", torch.bfloat16):
+    def run() -> None:
         for reentrant in (False, True):
             y = checkpoint(model, x.requires_grad_(), use_reentrant=reentrant)
             y.float().square().mean().backward()
+
+    with torch.autocast("cuda", torch.bfloat16):
+        run()  # loads kernels and libraries
+        with gpuprof.watch(model) as seen:
+            run()
     rows = seen.read()
     assert_runs(seen)
     assert (rows[""].forward.calls, rows[""].recomputed.calls) == (2, 2)
