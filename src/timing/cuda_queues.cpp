@@ -23,17 +23,17 @@ using driver::Table;
 namespace {
 
 // A default stream is one of each context.
-struct Key {
+struct QueueKey {
   std::uintptr_t queue = 0;
   const void* context = nullptr;
 
-  bool operator==(const Key& other) const noexcept {
+  bool operator==(const QueueKey& other) const noexcept {
     return queue == other.queue && context == other.context;
   }
 };
 
 struct Known {
-  Key key;
+  QueueKey key;
   HostNanoseconds used = 0;  // 0: a free place
   std::uint64_t ticks = 0;   // at `used`
   QueueProgress progress;
@@ -58,13 +58,13 @@ struct alignas(64) Shelf {
   SpinFlag mutex;
   std::array<Known, 4> places;
 
-  Known* find(const Key& key) noexcept {
+  Known* find(const QueueKey& key) noexcept {
     const auto found = std::find_if(places.begin(), places.end(), [&](const Known& known) {
       return known.used != 0 && known.key == key;
     });
     return found != places.end() ? &*found : nullptr;
   }
-  Known& find_or_add(const Key& key) noexcept {
+  Known& find_or_add(const QueueKey& key) noexcept {
     if (Known* found = find(key); found != nullptr) return *found;
     Known& oldest = *std::min_element(
         places.begin(), places.end(),
@@ -80,7 +80,7 @@ constexpr std::size_t kShelves = 64;
 // Without a record of ours on a busy stream for so long, none would show soon that it moves.
 constexpr HostNanoseconds kMarkEvery = QueueProgress::kRecent / 2;
 
-Shelf& shelf_of(const Key& key) noexcept {
+Shelf& shelf_of(const QueueKey& key) noexcept {
   static auto& shelves = *new std::array<Shelf, kShelves>;
   const std::uintptr_t bits = key.queue ^ (reinterpret_cast<std::uintptr_t>(key.context) << 1U);
   return shelves[(bits * 0x9E3779B97F4A7C15ULL) >> 58U];
@@ -198,8 +198,8 @@ void QueueCall::over() const noexcept {
 
 void note_queue_complete(const Sample& sample) noexcept {
   const bool is_default = contexts::is_default_stream(sample.stream);
-  const Key key{sample.queue == kLegacyStream ? 0 : sample.queue,
-                is_default ? sample.events->context() : nullptr};
+  const QueueKey key{sample.queue == kLegacyStream ? 0 : sample.queue,
+                     is_default ? sample.events->context() : nullptr};
   Shelf& shelf = shelf_of(key);
   const std::lock_guard lock(shelf.mutex);
   if (Known* known = shelf.find(key)) known->progress.note_complete(sample.host_end);
