@@ -18,12 +18,18 @@ tidy() {
     xargs -P 2 -n 1 clang-tidy -p "$CI_OUT/lint" --quiet 2>/dev/null
 }
 
+# With the stubs that a build makes.
+types() {
+  [ -x .venv/bin/python ] || { python3 -m venv .venv && .venv/bin/pip install -q '.[test]'; }
+  .venv/bin/python .ci/stubs.py && mypy
+}
+
 mapfile -t sources < <(find include src tests benchmarks docs -name '*.cpp' -o -name '*.hpp' -o -name '*.h')
 
 folders=(python src tests benchmarks docs .ci)
 check 'ruff check' ruff check --quiet "${folders[@]}"
 check 'ruff format' ruff format --quiet --diff "${folders[@]}"
-check 'mypy' mypy
+check 'mypy' types
 check 'clang-format' clang-format --dry-run -Werror "${sources[@]}"
 check 'clang-tidy' tidy
 [ ${#failed[@]} = 0 ] || { printf 'found something: %s\n' "${failed[*]}" >&2; exit 1; }

