@@ -169,7 +169,7 @@ PyModuleDef_Slot slots[] = {
 #endif
     {0, nullptr}};
 
-PyModuleDef definition = {
+PyModuleDef module_definition = {
     PyModuleDef_HEAD_INIT, "_core", nullptr, 0, nullptr, slots, nullptr, nullptr, nullptr};
 
 }  // namespace
@@ -178,5 +178,5 @@ PyModuleDef definition = {
 // Not PYBIND11_MODULE: that makes an empty module first, and fills it later.
 extern "C" PYBIND11_EXPORT PyObject* PyInit__core() {
   PYBIND11_CHECK_PYTHON_VERSION
-  return PyModuleDef_Init(&gpuprof::bindings::definition);
+  return PyModuleDef_Init(&gpuprof::bindings::module_definition);
 }
