@@ -141,17 +141,23 @@ QueueCall::QueueCall(const QueuePlace& place, unsigned entries) noexcept
   begun_ = known.use();
   is_due_ = known.progress.add(begun_, entries);
   room_ = known.progress.has_room();
+  may_ask_ = known.progress.may_be_asked();
   timed_ = known.progress.is_deep();
   if (timed_) begun_ = host_now();
 }
 
 bool QueueCall::has_room() noexcept {
-  if (is_due_ && room_) ask(/*may_wait=*/false);
+  if (is_due_ && may_ask_) ask(/*may_wait=*/false);
   return room_;
 }
 
 void QueueCall::look() noexcept {
   if (wants_mark_ || is_due_) ask(/*may_wait=*/true);
+  {
+    Shelf& shelf = shelf_of({queue_, context_});
+    const std::lock_guard lock(shelf.mutex);
+    if (Known* known = shelf.find({queue_, context_})) known->progress.note_let_go();
+  }
   begun_ = host_now();
 }
 

@@ -17,7 +17,13 @@ void QueueProgress::end_look(bool idle) noexcept {
     advance();
   }
   moves_ = looked_ - cleared_ < kRecent || (looked_ - moved_ < kRecent && !is_slow);
-  note_level();
+  const HostNanoseconds window = looked_ - flow_since_;
+  const std::uint64_t worked_off = cleared_total_ - flow_total_;
+  if (worked_off < kFlow && window < kRecent) return;
+  flows_ = worked_off >= kFlow && window < 2 * kRecent && !let_go_ && !is_slow;
+  flow_since_ = looked_;
+  flow_total_ = cleared_total_;
+  let_go_ = false;
 }
 
 // Counts the entries anew from the newest level that is known to have been worked off.
@@ -32,12 +38,12 @@ void QueueProgress::advance() noexcept {
 }
 
 // Where all places are taken, every second level goes: the deeper the queue, the coarser.
-void QueueProgress::note_level() noexcept {
+void QueueProgress::note_level(HostNanoseconds now) noexcept {
   if (level_count_ == levels_.size()) {
     for (std::size_t i = 0; i < levels_.size() / 2; ++i) levels_[i] = levels_[2 * i];
     level_count_ /= 2;
   }
-  levels_[level_count_++] = {looked_, total_};
+  levels_[level_count_++] = {now, total_};
 }
 
 }  // namespace gpuprof::timing

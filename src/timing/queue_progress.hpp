@@ -2,10 +2,13 @@
 //
 // A queue has about a thousand entries, and a call that finds it full waits in the driver: for ever
 // if the GPU waits for something that the caller holds up. The driver does not tell how full a
-// queue is. But a host cannot fill one within a millisecond of its having been empty; and one that
-// moves cannot stay full. So there is room where all that was queued more than a millisecond ago is
-// known to be complete, or where something of ours has completed within the last millisecond; in
-// both cases only with few entries of ours in the queue, and while the calls return at once.
+// queue is. But one that moves cannot stay full, and one that was empty a millisecond ago is not
+// full yet. So there is room where all that was queued more than a millisecond ago is known to be
+// complete, or where something of ours has completed within the last millisecond; in both cases
+// only with few entries of ours in the queue, and while the calls return at once. How few: between
+// ours there may be others, and a host function takes many times the room of a record. More of ours
+// are fine where the stream has worked off a number of them since the last look while no call let
+// the lock go: then it does not wait for the lock.
 //
 // What it gets wrong: entries of others are not counted. A queue that is nearly full of others'
 // work and stops moving at that very moment may be taken to have room; that calls on a full queue
@@ -27,16 +30,26 @@ class QueueProgress {
  public:
   static constexpr HostNanoseconds kLookEvery = 200'000;
   static constexpr HostNanoseconds kRecent = 1'000'000;
+  static constexpr HostNanoseconds kLookSoon = 50'000;  // with more than a few entries
+  static constexpr std::uint64_t kFewEntries = 64;
   static constexpr std::uint64_t kMostEntries = 500;
+  static constexpr std::uint64_t kFlow = 16;  // entries that are worked off in about kRecent
   static constexpr HostNanoseconds kSlowEntry = 8'000;
 
   // Before a call that queues `entries`. Whether the driver should be asked first.
   bool add(HostNanoseconds now, std::uint64_t entries) noexcept {
+    if (total_ - last_level() >= kFewEntries / 4) note_level(now);
     total_ += entries;
-    return now - looked_ >= kLookEvery;
+    return now - looked_ >= (this->entries() < kFewEntries ? kLookEvery : kLookSoon);
   }
   // Whether there is room, by what was known at the last look.
-  [[nodiscard]] bool has_room() const noexcept { return moves_ && entries() < kMostEntries; }
+  [[nodiscard]] bool has_room() const noexcept {
+    return moves_ && entries() < (flows_ ? kMostEntries : kFewEntries);
+  }
+  // Whether the stream may be asked with the lock held: one that is stuck is not to be touched.
+  [[nodiscard]] bool may_be_asked() const noexcept { return moves_; }
+  // A call lets the lock go, so that whatever waits for it goes on.
+  void note_let_go() noexcept { let_go_ = true; }
 
   // Whether calls are to be timed, for note_call().
   [[nodiscard]] bool is_deep() const noexcept { return looked_ - cleared_ >= kRecent; }
@@ -68,8 +81,11 @@ class QueueProgress {
 
   // The most entries of ours that the queue may hold.
   [[nodiscard]] std::uint64_t entries() const noexcept { return total_ - cleared_total_; }
+  [[nodiscard]] std::uint64_t last_level() const noexcept {
+    return level_count_ == 0 ? cleared_total_ : levels_[level_count_ - 1].total;
+  }
   void advance() noexcept;
-  void note_level() noexcept;
+  void note_level(HostNanoseconds now) noexcept;
 
   HostNanoseconds looked_ = kNever;
   HostNanoseconds before_ = kNever;    // the look before
@@ -78,11 +94,15 @@ class QueueProgress {
   HostNanoseconds moved_ = kNever;     // something has completed after this
   std::uint64_t total_ = 0;
   std::uint64_t cleared_total_ = 0;  // at `cleared_` or earlier
-  std::array<Level, 16> levels_{};   // at earlier looks, after `cleared_`
+  std::array<Level, 16> levels_{};   // at earlier calls, after `cleared_`
   std::size_t level_count_ = 0;
   HostNanoseconds spent_ = 0;  // in `calls_` calls since the last look
   HostNanoseconds calls_ = 0;
-  bool moves_ = true;  // nothing is known: the first call asks
+  bool moves_ = true;                    // nothing is known: the first call asks
+  HostNanoseconds flow_since_ = kNever;  // since when is counted what is worked off
+  std::uint64_t flow_total_ = 0;
+  bool flows_ = false;
+  bool let_go_ = false;  // since then
 };
 
 }  // namespace gpuprof::timing

@@ -31,9 +31,9 @@ class QueueCall {
   // A call that queues so many entries.
   QueueCall(const QueuePlace& place, unsigned entries) noexcept;
 
-  // Whether there is surely room for it. Asks the driver at most once in 200 microseconds and
-  // stream, and only where the last answer was yes: a stream that is stuck is not to be touched
-  // with the lock held.
+  // Whether there is surely room for it. Asks the driver at most once in 50 to 200
+  // microseconds and stream, and only where the last answer was yes: a stream that is stuck is not
+  // to be touched with the lock held.
   [[nodiscard]] bool has_room() noexcept;
   // Where there was none, and without the lock: asks the driver anew, for the calls to come.
   void look() noexcept;
@@ -50,6 +50,7 @@ class QueueCall {
   bool is_due_ = false;
   bool wants_mark_ = false;  // a record to see progress by, which may have to wait
   bool room_ = true;
+  bool may_ask_ = true;
   bool timed_ = false;
 };
 

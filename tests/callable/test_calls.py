@@ -89,13 +89,6 @@ def test_static_results_cost_no_copy(cupy: Any) -> None:
     assert make(twice(cupy), x, outputs="static").graph.num_nodes == copying - 1
 
 
-class Drawing:
-    """Stands for what torch knows of a graph that draws random numbers."""
-
-    must_replay = True
-    lacks = ""
-
-
 class Pair(NamedTuple):
     left: Any
     right: Any
@@ -135,19 +128,6 @@ def test_an_argument_that_is_returned_comes_back_with_its_value(cupy: Any) -> No
     fast = make(lambda x: (x, x[1:]), cupy.array([0.0, 0.0]))
     whole, part = fast(cupy.array([1.0, 2.0]))
     assert (whole.tolist(), part.tolist()) == ([1, 2], [2])
-
-
-@pytest.mark.parametrize("draws", [False, True])
-def test_strides_belong_to_the_key_where_random_numbers_are_drawn(
-    cupy: Any, monkeypatch: pytest.MonkeyPatch, draws: bool
-) -> None:
-    monkeypatch.setattr(gpuprof.CapturedGraph, "_by_torch", Drawing() if draws else None)
-    x = cupy.array([0.0, 0.0, 0.0, 0.0])
-    fast = make(lambda x: x, x)
-    for _ in range(2):
-        assert fast(cupy.array([1.0, 2.0, 3.0, 4.0])[::2].copy()).tolist() == [1, 3]
-        assert fast(cupy.array([1.0, 2.0, 3.0, 4.0])[::2]).tolist() == [1, 3]
-    assert fast.stats().captures == (3 if draws else 2)
 
 
 def test_arrays_without_elements_pass(cupy: Any) -> None:

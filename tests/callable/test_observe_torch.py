@@ -56,6 +56,12 @@ def test_ranges_are_merged() -> None:
 # Tensors.
 
 
+def test_the_layout_matters_where_random_numbers_are_drawn() -> None:
+    x = torch.ones(2, 3)
+    assert observed(lambda: torch.rand_like(x), x).depends_on_layout
+    assert not observed(lambda: x * 2, x).depends_on_layout
+
+
 def test_external_tensors_are_those_that_are_neither_arguments_nor_made_in_the_run() -> None:
     x, weight, unused = torch.ones(3), torch.ones(3), torch.ones(3)
     seen = observed(lambda: x * weight + torch.zeros(3), x)

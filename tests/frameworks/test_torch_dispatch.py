@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::Deprecation
 def watched(body: Callable[[], Any]) -> tuple[list[Use], list[Any]]:
     used: list[Use] = []
     made: list[Any] = []
-    with watching(used.extend, lambda results, _: made.extend(results)):
+    with watching(used.extend, lambda results, *_: made.extend(results)):
         body()
     return used, made
 
@@ -90,12 +90,23 @@ def test_results_are_told_with_those_in_lists() -> None:
 
 
 def test_what_may_be_a_copy_or_the_argument_itself_is_told() -> None:
-    told: list[tuple[int, bool]] = []
+    told: list[tuple[bool, bool]] = []
     x = torch.ones(2, 3)
-    with watching(lambda _: None, lambda made, is_copy: told.append((len(made), is_copy))):
+    with watching(lambda _: None, lambda _, *of_it: told.append(of_it)):
         x.clone()
         x + 1
-    assert told == [(1, True), (1, False)]
+    assert told == [(True, False), (False, False)]
+
+
+def test_what_may_draw_random_numbers_is_told() -> None:
+    told: list[bool] = []
+    x = torch.ones(2, 3)
+    with watching(lambda _: None, lambda _, __, draws: told.append(draws)):
+        x + 1
+        torch.rand_like(x)
+        torch.nn.functional.dropout(x)
+    assert told[:2] == [False, True]
+    assert any(told[2:])
 
 
 @pytest.mark.parametrize("has_schema", [True, False])

@@ -57,6 +57,10 @@ class Unused(nn.Module):  # type: ignore[misc]
         self.detached = nn.Parameter(torch.randn(WIDTH))
         self.listed = [nn.Parameter(torch.randn(WIDTH))]  # in no optimizer
 
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        self.listed = [nn.Parameter(fn(each.detach())) for each in self.listed]
+        return super()._apply(fn, recurse)
+
     def forward(self, values: Any) -> Any:
         return values * self.used + self.detached.detach() * self.listed[0]
 

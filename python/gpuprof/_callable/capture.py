@@ -22,7 +22,6 @@ import gpuprof._core as _core
 from gpuprof._callable.entry import (
     CapturedCall,
     after_run,
-    draws,
     facts_of,
     fill_from,
     floating_dtypes,
@@ -479,8 +478,7 @@ class Recording:
 
     @property
     def _by_layout(self) -> bool:
-        # What an element draws depends on where it lies.
-        return self._seen.depends_on_layout or self._seen.has_foreign_work or draws(self._graph)
+        return self._seen.depends_on_layout or self._seen.has_foreign_work
 
     def _call_strides(self, each: _Input) -> tuple[int, ...] | None:
         """Return which strides the array of a call must have; None for any."""

@@ -55,7 +55,8 @@ class Observation:
         The numbers of the arguments that were written to.
     depends_on_layout : bool
         Whether an operator wrote to an argument, or to what may be a copy of one or itself, as the
-        argument is laid out: `reshape` copies some tensors and makes views of others.
+        argument is laid out: `reshape` copies some tensors and makes views of others. Or whether
+        one may have drawn random numbers.
     has_foreign_work : bool
     modules, optimizers : list
         Those that were called.
@@ -176,7 +177,8 @@ class Observation:
         for use in uses:
             self._note(use)
 
-    def _after(self, results: list[Any], is_copy: bool) -> None:
+    def _after(self, results: list[Any], is_copy: bool, draws: bool) -> None:
+        self.depends_on_layout |= draws  # what an element draws depends on where it lies
         for tensor in filter(_has_storage, results):
             storage = tensor.untyped_storage()
             number = int(storage._cdata)

@@ -28,10 +28,11 @@ class Use(NamedTuple):
 
 
 _Place: TypeAlias = "int | str"  # of an argument: its number or its name
-# Called before and after each operator: with what it uses, and with the tensors it returned and
-# whether it may return an argument itself or a copy of it, as their strides decide.
+# Called before and after each operator: with what it uses, and with the tensors it returned,
+# whether it may return an argument itself or a copy of it, as their strides decide, and whether it
+# may draw random numbers.
 Before = Callable[[list[Use]], None]
-After = Callable[[list[Any], bool], None]
+After = Callable[[list[Any], bool, bool], None]
 
 
 @contextlib.contextmanager
@@ -89,7 +90,8 @@ def _mode() -> Any:
             kwargs = kwargs or {}
             self._before(_uses(func, args, kwargs))
             result = func(*args, **kwargs)
-            self._after(_tensors(result), getattr(func, "_overloadpacket", None) in _copying())
+            is_copy = getattr(func, "_overloadpacket", None) in _copying()
+            self._after(_tensors(result), is_copy, _drawing_tag() in getattr(func, "tags", ()))
             return result
 
     return Watch
@@ -112,6 +114,11 @@ def _uses(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Use]
 def _copying() -> frozenset[Any]:
     aten = loaded.torch().ops.aten
     return frozenset({aten.clone, aten._to_copy, aten.contiguous, aten.reshape, aten.flatten})
+
+
+@functools.lru_cache(maxsize=1)
+def _drawing_tag() -> Any:
+    return loaded.torch().Tag.nondeterministic_seeded
 
 
 @functools.lru_cache(maxsize=4096)

@@ -61,17 +61,29 @@ struct Host {
 
 TEST(QueueProgress, HasRoomForAMillisecondAfterTheStreamWasIdle) {
   Host host;
-  host.every = 5 * kMicrosecond;
+  host.every = 50 * kMicrosecond;
   const HostNanoseconds first = host.run(5 * kMillisecond, -1);
   EXPECT_GE(first, QueueProgress::kRecent);
   EXPECT_LE(first, QueueProgress::kRecent + QueueProgress::kLookEvery);
 }
 
-TEST(QueueProgress, HasNoRoomAfterManyEntriesHoweverFast) {
+TEST(QueueProgress, HasNoRoomAfterAFewEntriesHoweverFast) {
   Host host;
   host.every = kMicrosecond / 2;
   const HostNanoseconds first = host.run(5 * kMillisecond, -1);
-  EXPECT_EQ(first / host.every, static_cast<HostNanoseconds>(QueueProgress::kMostEntries));
+  EXPECT_EQ(first / host.every, static_cast<HostNanoseconds>(QueueProgress::kFewEntries));
+}
+
+TEST(QueueProgress, AQueueThatMovesOnlyWhereTheLockWasLetGoHasNoRoomForMore) {
+  Host host;
+  host.every = 20 * kMicrosecond;
+  host.deepen();
+  EXPECT_TRUE(host.queue.has_room());
+  for (int i = 0; i < 10; ++i) {
+    host.queue.note_let_go();
+    host.run(QueueProgress::kLookEvery, 3 * kMillisecond);
+  }
+  EXPECT_FALSE(host.queue.has_room());
 }
 
 TEST(QueueProgress, ADeepQueueThatMovesHasRoom) {

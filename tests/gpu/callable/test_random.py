@@ -110,7 +110,7 @@ def test_draws_with_an_argument_of_another_layout(torch: Any) -> None:
     for result in found:
         assert torch.all((result - given).sub(0.5).abs() <= 0.501)
     assert not torch.equal(*found)
-    assert_replays(fast, 2)
+    assert_replays(fast, 2, captures=2)
 
 
 def test_switching_to_inference_mode_and_back(torch: Any) -> None:
