@@ -95,7 +95,7 @@ def test_csv_has_the_figures_in_seconds_and_a_column_for_each_parameter(
     store: Baselines, call: Call
 ) -> None:
     (odd,) = rows(call("list", "odd", "--format", "csv")[1])
-    assert odd["benchmark"] == '=1+1 \x1b[31m,"\n'
+    assert odd["benchmark"] == '=1+1 \\x1b[31m,"\\x0a'
     assert (odd["param:n"], odd["extra_info:dtype"]) == ("3", "int8")
     assert float(odd["median"]) == made_up(3.0).median_ms / 1e3
     assert (odd["rounds"], odd["iterations"], odd["mode"]) == ("45", "1", "cpu")
@@ -160,11 +160,11 @@ def test_compare_writes_csv(store: Baselines, call: Call) -> None:
     code, out, err = call("compare", "main", "new", "--format", "csv")
     assert (code, err) == (1, "")
     found = {row["benchmark"]: row for row in rows(out)}
-    assert list(found) == ["a", "b", "c\x1b,"]
+    assert list(found) == ["a", "b", "c\\x1b,"]
     assert found["a"]["verdict"] == "slow"
     assert float(found["a"]["base_ms"]) == made_up(1.0).median_ms
     assert float(found["a"]["ratio"]) == pytest.approx(2.0)
     assert float(found["a"]["ratio_low"]) < 2.0 < float(found["a"]["ratio_high"])
     assert found["a"]["machine"] == "cpu-Test-CPU"
     assert (found["b"]["verdict"], found["b"]["rule"]) == ("nodata", "only in base")
-    assert (found["c\x1b,"]["base_ms"], found["c\x1b,"]["rule"]) == ("", "only in new")
+    assert (found["c\\x1b,"]["base_ms"], found["c\\x1b,"]["rule"]) == ("", "only in new")

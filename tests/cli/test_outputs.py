@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gzip
 import os
-import runpy
 import sys
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -43,10 +43,12 @@ def call(
     with gpuprof.trace("t.json"):
         gpuprof.mark("here")
 
+    (command,) = entry_points(group="console_scripts", name="gpuprof")
+
     def run(*arguments: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["gpuprof", *arguments])
         with pytest.raises(SystemExit) as ended:
-            runpy.run_module("gpuprof", run_name="__main__")
+            sys.exit(command.load()())
         said = "".join(capsys.readouterr())
         return int(ended.value.code or 0), " ".join(said.split())
 

@@ -44,6 +44,7 @@ def columns(table: str) -> tuple[list[str], list[int]]:
 
 @pytest.mark.torch
 def test_the_table_in_the_readme_is_like_the_one_that_is_printed() -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
     text = README.read_text(encoding="utf-8")
     (script,) = [
         each.script for each in examples(text, "README.md") if each.way == "run with torch"

@@ -294,7 +294,7 @@ def test_a_damaged_baseline_is_a_usage_error_and_stays_as_it_is(
         ("--gpu-benchmark-fail-on=slow,never", "*is 'slow,never'; expected never, or some of *"),
         ("--gpu-benchmark-fail-on=,", "*is ','; expected never, or some of *"),
         ("--gpu-benchmark-save=a/b", "*--gpu-benchmark-save: a baseline cannot be called 'a/b'*"),
-        ("--gpu-benchmark-json=.", "*--gpu-benchmark-json is *, a folder; expected a file"),
+        ("--gpu-benchmark-json=.", "*--gpu-benchmark-json: expected a file, got the folder*"),
     ],
 )
 def test_options_that_cannot_be_followed_are_usage_errors(
