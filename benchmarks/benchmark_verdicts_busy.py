@@ -19,9 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gpuprof._decision import Verdict
-
 import gpuprof
+from gpuprof._results.decision import Verdict
 from support import measure
 from support.results import Row
 from support.verdict_runs import BASE_RUNS, in_process, one_run, share, verdicts

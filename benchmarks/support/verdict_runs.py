@@ -19,10 +19,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from gpuprof._verdict import Verdict, confirm, judge
-
 import gpuprof
+from gpuprof._results.decision import Verdict
 from gpuprof._results.result import BenchResult
+from gpuprof._results.verdict import confirm, judge
 from support.loops import BenchmarkError
 from support.results import Row
 

@@ -5,6 +5,7 @@
 
 #include "api/graph_nodes.hpp"
 #include "api/graph_text.hpp"
+#include "graphs/kernel_name.hpp"
 
 namespace gpuprof {
 namespace {

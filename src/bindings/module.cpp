@@ -134,7 +134,10 @@ void fill_module(PyObject* name) {
 // Python runs signal handlers on the main thread only. One in the middle would find half a module,
 // and what it raises would leave one for good, so another thread fills it.
 void fill_off_main_thread(PyObject* name) {
-  if (::syscall(SYS_gettid) != ::getpid() || is_finalizing()) return fill_module(name);
+  if (::syscall(SYS_gettid) != ::getpid() || is_finalizing()) {
+    fill_module(name);
+    return;
+  }
   std::packaged_task<void()> fill([name] {
     const py::gil_scoped_acquire gil;
     fill_module(name);
@@ -143,7 +146,8 @@ void fill_off_main_thread(PyObject* name) {
   try {
     without_gil([&] { std::thread(std::move(fill)).join(); });
   } catch (const std::system_error&) {  // the process may start no more threads
-    return fill_module(name);
+    fill_module(name);
+    return;
   }
   filled.get();
 }

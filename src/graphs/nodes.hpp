@@ -81,9 +81,4 @@ struct NodeLinks {
 // How many nodes there are, without those of child graphs.
 [[nodiscard]] std::size_t count_nodes(void* graph);
 
-// A kernel's name without its C++ mangling: "void add_k<float>(float*)". Names of C and of other
-// languages stay as they are. The runtime's demangler refuses symbols past about a thousand bytes;
-// these become the qualified name, with "<...>" for template arguments.
-[[nodiscard]] std::string demangled(const std::string& symbol);
-
 }  // namespace gpuprof::graphs

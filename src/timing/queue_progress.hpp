@@ -17,6 +17,7 @@
 // Plain data and no driver call; the caller has a lock.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -59,9 +60,7 @@ class QueueProgress {
   }
 
   // What was queued before `queued` is complete.
-  void note_complete(HostNanoseconds queued) noexcept {
-    if (queued > complete_) complete_ = queued;
-  }
+  void note_complete(HostNanoseconds queued) noexcept { complete_ = std::max(complete_, queued); }
   // Begins a look, so that other threads do not look as well.
   void begin_look(HostNanoseconds now) noexcept {
     before_ = looked_;

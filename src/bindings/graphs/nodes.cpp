@@ -16,6 +16,7 @@
 #include "bindings/graphs/nodes.hpp"
 #include "bindings/python/objects.hpp"
 #include "bindings/timing/sample.hpp"
+#include "graphs/kernel_name.hpp"
 
 namespace gpuprof::bindings {
 

@@ -70,6 +70,7 @@ class PyScalar {
         stream.is_none() ? scalar->last_stream() : stream_handle(stream.ptr());
     std::optional<DeviceScalar::Reading> read;
     queue_with_gil_policy({on, 0, &scalar->clock()}, 1, [&] { read.emplace(scalar->reading(on)); });
+    // NOLINTNEXTLINE(bugprone-unchecked-optional-access): what throws does not get here
     DeviceScalar::Reading& reading = *read;
     wait_without_gil([&](timing::HostNanoseconds until) { return reading.poll(until); });
     std::uint64_t bits = 0;

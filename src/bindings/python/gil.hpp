@@ -30,6 +30,7 @@ std::invoke_result_t<Work&> without_gil(Work&& work) {
   if constexpr (!std::is_void_v<Result>) {
     std::optional<Result> result;
     without_gil([&] { result.emplace(work()); });
+    // NOLINTNEXTLINE(bugprone-unchecked-optional-access): what throws does not get here
     return *std::move(result);
   } else {
     std::exception_ptr error;

@@ -111,6 +111,22 @@ void write_buffer(timing::DeviceBuffer& buffer, int repeats, std::uintptr_t stre
                         [&] { (buffer.*write)(repeats, stream); });
 }
 
+void bind_buffer(py::module_& module) {
+  py::class_<timing::DeviceBuffer>(module, "DeviceBuffer",
+                                   "Device memory that can be filled and copied.")
+      .def(py::init([](std::size_t nbytes) {
+             std::unique_ptr<timing::DeviceBuffer> buffer;
+             without_gil([&] { buffer = std::make_unique<timing::DeviceBuffer>(nbytes); });
+             return buffer;
+           }),
+           py::arg("nbytes"))
+      .def("fill", &write_buffer<&timing::DeviceBuffer::fill>, py::arg("repeats"),
+           py::arg("stream") = 0,
+           "Write the whole buffer `repeats` times on a stream, by its handle, without waiting.")
+      .def("copy", &write_buffer<&timing::DeviceBuffer::copy>, py::arg("repeats"),
+           py::arg("stream") = 0, "Copy its first half onto the second, as `fill` writes.");
+}
+
 void bind_gate(py::module_& module) {
   py::class_<timing::Gate>(module, "_Gate",
                            "Holds back what is queued on a stream, until it is opened or a limit "
@@ -196,19 +212,7 @@ void bind_timing_device(py::module_& module) {
       "Destroy pooled events and let go of idle contexts; the number of event pairs in use.");
   module.def("_samples_in_memory", &timing::samples_in_memory);
   bind_timeline(module);
-  py::class_<timing::DeviceBuffer>(module, "DeviceBuffer",
-                                   "Device memory that can be filled and copied.")
-      .def(py::init([](std::size_t nbytes) {
-             std::unique_ptr<timing::DeviceBuffer> buffer;
-             without_gil([&] { buffer = std::make_unique<timing::DeviceBuffer>(nbytes); });
-             return buffer;
-           }),
-           py::arg("nbytes"))
-      .def("fill", &write_buffer<&timing::DeviceBuffer::fill>, py::arg("repeats"),
-           py::arg("stream") = 0,
-           "Write the whole buffer `repeats` times on a stream, by its handle, without waiting.")
-      .def("copy", &write_buffer<&timing::DeviceBuffer::copy>, py::arg("repeats"),
-           py::arg("stream") = 0, "Copy its first half onto the second, as `fill` writes.");
+  bind_buffer(module);
   bind_gate(module);
   bind_instructions(module);
 }

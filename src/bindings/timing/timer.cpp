@@ -32,7 +32,10 @@ class PyTimer {
     alone([&] {
       started_on_ = stream.is_none() ? stream_ : py::reinterpret_borrow<py::object>(stream);
       synchronize();
-      if (timer_.clock() != timing::kCudaClock) return timer_.start(0, 0);
+      if (timer_.clock() != timing::kCudaClock) {
+        timer_.start(0, 0);
+        return;
+      }
       PyObject* owner = nullptr;
       const CurrentStream on = started_on_.is_none()
                                    ? current_stream(&owner)
@@ -49,8 +52,11 @@ class PyTimer {
       const bool is_cuda = timer_.clock() == timing::kCudaClock;
       if (!stream.is_none() && is_cuda) on = stream_handle(stream.ptr());
       synchronize();
-      if (!is_cuda || !timer_.started()) return timer_.stop(on);
-      queue_with_gil_policy({on, 0, timer_.sample()->events}, 1, [&] { timer_.stop(on); });
+      if (is_cuda && timer_.started()) {
+        queue_with_gil_policy({on, 0, timer_.sample()->events}, 1, [&] { timer_.stop(on); });
+      } else {
+        timer_.stop(on);
+      }
     });
   }
 
