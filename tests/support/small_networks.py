@@ -100,8 +100,12 @@ class Network(nn.Module):  # type: ignore[misc]
 
     def forward(self, values: Any) -> Any:
         hidden = values + 0.0
+        behind = None
         for layer in self.layers:
-            hidden = layer(hidden)
+            # The backward pass of a recurrent layer reads its result.
+            is_read = isinstance(behind, Recurrent) and isinstance(layer, nn.ReLU)
+            hidden = layer(hidden + 0.0 if is_read else hidden)
+            behind = layer
         results = {f"head {n}": head(hidden) for n, head in enumerate(self.heads)}
         if self.shows_hidden:
             results["hidden"] = hidden * 1.0
