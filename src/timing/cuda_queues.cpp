@@ -186,7 +186,7 @@ void QueueCall::ask(bool may_wait) noexcept {
       room_ = progress.has_room();
       timed_ = progress.is_deep();
     }
-    wants_mark_ = answer == Answer::kBusy && !place_.leaves_sample &&
+    wants_mark_ = answer == Answer::kBusy && !place_.no_mark &&
                   begun_ - clock->newest_pending(contexts::queue_of(place_.stream)) >= kMarkEvery;
     if (wants_mark_ && (room_ || may_wait)) record_mark(place_);
     wants_mark_ = wants_mark_ && !room_ && !may_wait;

@@ -22,7 +22,9 @@ struct QueuePlace {
   std::uintptr_t stream = 0;
   int ordinal = 0;
   EventClock* clock = nullptr;
-  bool leaves_sample = false;  // which is read later, and so tells when the stream has got there
+  // No record of ours to see progress by: the call leaves a sample, which tells as much, or it may
+  // end an interval, which the record would lengthen.
+  bool no_mark = false;
 };
 
 // One call. For the stack of one function.

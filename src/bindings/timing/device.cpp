@@ -35,7 +35,7 @@ class PlacedSpan {
     queue_with_gil_policy({stream_}, 1, [&] { timer_.start(stream_, 0); });
   }
   void stop() {
-    queue_with_gil_policy({stream_}, 1, [&] { timer_.stop(); });
+    queue_with_gil_policy({stream_, 0, nullptr, /*no_mark=*/true}, 1, [&] { timer_.stop(); });
   }
 
   double elapsed_ms() {

@@ -40,7 +40,7 @@ class PyEvent {
     }
     const CurrentStream on = stream_of(stream);
     recorded_at_ = 0;
-    queue_with_gil_policy({on.handle, on.ordinal}, 1,
+    queue_with_gil_policy({on.handle, on.ordinal, nullptr, /*no_mark=*/true}, 1,
                           [&] { event_.record(on.handle, on.ordinal); });
   }
 

@@ -185,7 +185,7 @@ void Scope::open_on_stream(Sample& sample) {
     } catch (const Error&) {  // the record that follows meets the same and reports it
     }
   }
-  queue_with_gil_policy({stream.handle, stream.ordinal, nullptr, /*leaves_sample=*/true}, 1, [&] {
+  queue_with_gil_policy({stream.handle, stream.ordinal, nullptr, /*no_mark=*/true}, 1, [&] {
     timing::scope::open_cuda(sample, options_.record_in_capture, stream.ordinal);
   });
 }
@@ -241,7 +241,7 @@ void Scope::close_clock(Sample& sample, HostNanoseconds now) {
     if (sample.load_status() != SampleStatus::kOpen) {
       timing::scope::close_cuda(sample);  // queues nothing
     } else {
-      queue_with_gil_policy({sample.stream, 0, sample.events, /*leaves_sample=*/true}, 1,
+      queue_with_gil_policy({sample.stream, 0, sample.events, /*no_mark=*/true}, 1,
                             [&] { timing::scope::close_cuda(sample); });
     }
     return;

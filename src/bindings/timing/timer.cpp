@@ -53,7 +53,8 @@ class PyTimer {
       if (!stream.is_none() && is_cuda) on = stream_handle(stream.ptr());
       synchronize();
       if (is_cuda && timer_.started()) {
-        queue_with_gil_policy({on, 0, timer_.sample()->events}, 1, [&] { timer_.stop(on); });
+        queue_with_gil_policy({on, 0, timer_.sample()->events, /*no_mark=*/true}, 1,
+                              [&] { timer_.stop(on); });
       } else {
         timer_.stop(on);
       }
