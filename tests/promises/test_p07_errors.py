@@ -13,7 +13,7 @@ from tests.fake_driver.control import FakeCuda
     ("fault", "call", "code", "name"),
     [
         ("cuEventRecord@1=700", "cuEventRecord", 700, "CUDA_ERROR_ILLEGAL_ADDRESS"),
-        ("cuStreamIsCapturing@1=400", "cuStreamIsCapturing", 400, "CUDA_ERROR_INVALID_HANDLE"),
+        ("cuStreamIsCapturing@1-9=400", "cuStreamIsCapturing", 400, "CUDA_ERROR_INVALID_HANDLE"),
         ("cuEventCreate@1=2", "cuEventCreate", 2, "CUDA_ERROR_OUT_OF_MEMORY"),
     ],
 )
