@@ -219,6 +219,17 @@ void elapsed_long() {
               static_cast<double>(two), static_cast<double>(spacing));
 }
 
+void nothing(void* /*unused*/) {}
+
+void host_function() {
+  const Initialised w;
+  H s = nullptr;
+  Q(cuStreamCreate(&s, 1));
+  P(cuLaunchHostFunc(s, nothing, nullptr));
+  P(cuLaunchHostFunc(s, nullptr, nullptr));
+  P(cuStreamSynchronize(s));
+}
+
 void ids() {
   Initialised w;
   H s = nullptr, t = nullptr, c = nullptr, e = nullptr;
@@ -258,6 +269,7 @@ const Case kEventCases[] = {
     {"event_after_primary_reset", event_after_primary_reset},
     {"event_after_primary_release", event_after_primary_release},
     {"elapsed_long", elapsed_long},
+    {"host_function", host_function},
     {"ids", ids},
     {nullptr, nullptr},
 };

@@ -97,6 +97,7 @@ struct Launch {
   X(cuStreamWaitEvent, (H, H, unsigned))                                                    \
   X(cuStreamGetCtx, (H, H*))                                                                \
   X(cuStreamGetId, (H, unsigned long long*))                                                \
+  X(cuLaunchHostFunc, (H, void (*)(void*), void*))                                          \
   X(cuStreamIsCapturing, (H, int*))                                                         \
   X(cuStreamGetCaptureInfo_v2, (H, int*, unsigned long long*, H*, const H**, std::size_t*)) \
   X(cuStreamBeginCapture_v2, (H, int))                                                      \

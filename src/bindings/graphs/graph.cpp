@@ -220,7 +220,7 @@ class PyGraph {
     request.wait = true;
     LaunchResult done = LaunchResult::kLaunched;
     without_gil([&] {
-      call.look();
+      if (!switches.release_gil) call.look();
       done = graph_->launch(request);
       call.over();
       graphs::release_finished();  // graphs that were let go meanwhile may have waited for this

@@ -68,8 +68,12 @@ void wait_without_gil(Poll&& poll) {
 // and wherever the program asked for that with GPUPROF_RELEASE_GIL.
 template <typename Work>
 void queue_with_gil_policy(const timing::QueuePlace& place, unsigned entries, Work&& work) {
+  if (switches.release_gil) {
+    without_gil(work);
+    return;
+  }
   timing::QueueCall call(place, entries);
-  if (!switches.release_gil && call.has_room()) {
+  if (call.has_room()) {
     work();
     call.over();
     return;

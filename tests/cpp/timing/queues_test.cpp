@@ -134,10 +134,15 @@ TEST(QueueProgress, HasRoomAgainOnceTheStreamIsIdleOrMoves) {
   EXPECT_TRUE(host.queue.has_room());
 }
 
-TEST(QueueProgress, IsAskedOnceIn200Microseconds) {
-  Host host;
-  host.run(10 * kMillisecond, 0);
-  EXPECT_EQ(host.looks, 50);
+TEST(QueueProgress, IsAskedOnceIn200MicrosecondsOrIn50WithMoreThanAFewEntries) {
+  Host few;
+  few.every = 20 * kMicrosecond;
+  few.run(10 * kMillisecond, 0);
+  EXPECT_EQ(few.looks, 50);
+  Host many;
+  many.run(10 * kMillisecond, 300 * kMicrosecond);
+  EXPECT_GT(many.looks, 100);
+  EXPECT_LE(many.looks, 200);
 }
 
 HostNanoseconds host_time = 0;
