@@ -117,8 +117,8 @@ def run_fault(fault: Fault) -> None:
         fake.use_primary()
     fatal = fault.code in FATAL
     first = perform(fake, fault.scenario, fault.script, fatal=fatal)
-    # Of a replay: what its graph keeps stays, as nothing tells when it is over. Which call failed is
-    # only known now: how often a stream is asked depends on the time.
+    # Of a replay: what its graph keeps stays, as nothing tells when it is over. Which call failed
+    # is only known now: how often a stream is asked depends on the time.
     failed = fake.last_calls()[: fault.call][-2:]
     loses_track = failed == ["cuGraphLaunch", "cuEventRecord"]
     if fatal:
