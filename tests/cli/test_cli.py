@@ -88,20 +88,17 @@ def test_the_demo_without_a_driver_times_the_cpu_and_says_why(no_driver: Path) -
 
 
 def test_the_demo_on_a_driver_times_the_gpu(fake_path: Path) -> None:
-    text = output("demo", "--steps", "3", driver=fake_path)
+    # With the lock always let go no stream is asked for its progress, which takes time here.
+    text = output("demo", "--steps", "3", driver=fake_path, GPUPROF_RELEASE_GIL="1")
     first, title, *_ = text.splitlines()
     assert first.startswith("GPU clock: ")
     assert str(fake_path) in first
     assert title == "clock: cuda (GPU time, from events in the stream)"
     found = figures(text)
     # The fake driver writes 64 bytes a nanosecond, and 1.28 µs lie between two records.
-    # A stream may be asked for its progress in between, which takes a few more.
-    for name, least in (("load", 132.0), ("store", 34.0)):
-        time, unit = found[name][:2]
-        assert unit == "µs"
-        assert least <= float(time) <= least + 8.0
-    assert found["compute"][1] == "ms"
-    assert 1.05 <= float(found["compute"][0]) <= 1.06
+    assert found["load"][:2] == ["132", "µs"]
+    assert found["compute"][:2] == ["1.05", "ms"]
+    assert found["store"][:2] == ["34.0", "µs"]
     assert found["step"][4] == "3"
     assert "ns of host time on the cuda clock" in text
     assert "dropped" not in text
