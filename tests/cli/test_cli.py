@@ -88,8 +88,7 @@ def test_the_demo_without_a_driver_times_the_cpu_and_says_why(no_driver: Path) -
 
 
 def test_the_demo_on_a_driver_times_the_gpu(fake_path: Path) -> None:
-    # With the lock always let go no stream is asked for its progress, which takes time here.
-    text = output("demo", "--steps", "3", driver=fake_path, GPUPROF_RELEASE_GIL="1")
+    text = output("demo", "--steps", "3", driver=fake_path)
     first, title, *_ = text.splitlines()
     assert first.startswith("GPU clock: ")
     assert str(fake_path) in first

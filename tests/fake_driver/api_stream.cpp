@@ -166,7 +166,9 @@ FAKECUDA_EXPORT Result cuStreamDestroy_v2(Handle stream) {
 }
 
 FAKECUDA_EXPORT Result cuStreamQuery(Handle stream) {
-  static const Function function{"cuStreamQuery", InChild::kAnswersSuccess};
+  // When gpuprof asks depends on real time, so what it asks of an idle stream takes no virtual
+  // time.
+  static const Function function{"cuStreamQuery", InChild::kAnswersSuccess, true, false};
   return call(function, [&] { return query(state(), function.symbol, stream); });
 }
 
@@ -214,7 +216,7 @@ FAKECUDA_EXPORT Result cuStreamGetId(Handle handle, unsigned long long* id) {
 }
 
 FAKECUDA_EXPORT Result cuStreamIsCapturing(Handle handle, CaptureStatus* status) {
-  static const Function function{"cuStreamIsCapturing", InChild::kAnswersSuccess};
+  static const Function function{"cuStreamIsCapturing", InChild::kAnswersSuccess, true, false};
   return call(function, [&] {
     std::shared_ptr<Stream> stream;
     return capture_info(state(), function.symbol, handle, status, stream);
@@ -280,7 +282,8 @@ FAKECUDA_EXPORT Result cuStreamEndCapture(Handle handle, Handle* graph) {
 }
 
 FAKECUDA_EXPORT Result cuThreadExchangeStreamCaptureMode(int* mode) {
-  static const Function function{"cuThreadExchangeStreamCaptureMode", InChild::kAnswersSuccess};
+  static const Function function{"cuThreadExchangeStreamCaptureMode", InChild::kAnswersSuccess,
+                                 true, false};
   return call(function, [&]() -> Result {
     if (mode == nullptr) return kInvalidValue;
     Thread& thread = this_thread();
