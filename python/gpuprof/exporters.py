@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import gpuprof._core as _core
 import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
-from gpuprof._common.checks import whole, wrong
+from gpuprof._common.checks import value_error, whole
 from gpuprof._common.imports import need
 from gpuprof._common.units import duration
 from gpuprof._timing.listeners import Listener, on_sample
@@ -124,7 +124,7 @@ def prometheus(
         message = "registry: gpuprof exports to it already; close that handle first"
         raise ValueError(message)
     elif metrics.bounds != bounds:
-        raise wrong(buckets, "buckets", f"those that the registry has: {metrics.bounds}")
+        raise value_error(buckets, "buckets", f"those that the registry has: {metrics.bounds}")
     _metrics[registry] = metrics
     metrics.handle = on_sample(metrics, paths)
     return metrics.handle
@@ -330,10 +330,10 @@ def _require(given: Any, method: str, name: str, expected: str) -> None:
 def _checked_buckets(buckets: object) -> tuple[float, ...]:
     expected = "numbers of seconds that increase, such as (0.001, 0.01, 0.1)"
     if not isinstance(buckets, Sequence) or isinstance(buckets, str) or not buckets:
-        raise wrong(buckets, "buckets", expected)
+        raise value_error(buckets, "buckets", expected)
     for bound in buckets:
         if isinstance(bound, bool) or not isinstance(bound, (int, float)) or math.isnan(bound):
-            raise wrong(buckets, "buckets", expected)
+            raise value_error(buckets, "buckets", expected)
     if any(low >= high for low, high in pairwise(buckets)):
-        raise wrong(buckets, "buckets", expected)
+        raise value_error(buckets, "buckets", expected)
     return tuple(map(float, buckets))

@@ -119,7 +119,7 @@ def test_samples_have_to_be_of_the_largest_size(cupy: Any, sizes: Any, shapes: l
 
 
 @pytest.mark.parametrize(
-    ("sizes", "error"), [(4, TypeError), (("4",), ValueError), ((0, 4), ValueError)]
+    ("sizes", "error"), [(4, TypeError), (("4",), TypeError), ((0, 4), ValueError)]
 )
 def test_sizes_are_integers_of_one_and_more(cupy: Any, sizes: Any, error: type) -> None:
     with pytest.raises(error, match=r"batch_sizes.*expected "):

@@ -148,7 +148,7 @@ def test_pedantic_refuses_a_number_of_rounds(project: Project, wrong: str) -> No
         import pytest
 
         def test_a(gpu_benchmark):
-            with pytest.raises(ValueError, match="{name} is .*; expected a whole number"):
+            with pytest.raises((TypeError, ValueError), match="{name}: expected a whole number"):
                 gpu_benchmark.pedantic(sum, ([1],), {wrong})
             gpu_benchmark(sum, [1])
         """

@@ -115,7 +115,7 @@ def test_iterations_are_the_calls_of_a_sample(project: Project) -> None:
 
         @pytest.mark.parametrize("wrong", [0, 1.5, True, "2"])
         def test_wrong(gpu_benchmark, wrong):
-            with pytest.raises(ValueError, match="^iterations is .*; expected a whole number"):
+            with pytest.raises((TypeError, ValueError), match="^iterations: expected a"):
                 gpu_benchmark.pedantic(sum, ([1],), iterations=wrong)
             gpu_benchmark(sum, [1])
         """

@@ -239,7 +239,7 @@ def test_other_arguments_are_refused_and_nothing_is_written(
 
 
 def test_a_title_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="title is 3; expected text"):
+    with pytest.raises(TypeError, match="title: expected a str, got 3"):
         gpuprof.write_report(tmp_path / "r.html", title=3)  # type: ignore[arg-type]
 
 

@@ -205,7 +205,7 @@ def test_every_field_has_a_value_that_is_refused() -> None:
 )
 def test_a_wrong_value_is_an_error_that_names_the_field(name: str, value: Any) -> None:
     data = {**result().to_dict(), name: value}
-    with pytest.raises(ValueError, match=f"^{name}.*; expected "):
+    with pytest.raises(ValueError, match=rf"\b{name}.*: expected "):
         BenchResult.from_dict(data)
 
 
@@ -401,7 +401,7 @@ def test_the_histogram_as_text_has_a_line_for_each_bin() -> None:
 
 @pytest.mark.parametrize("most", [0, -1, 1.5, True, 10**6])
 def test_a_number_of_bins_that_makes_no_sense_is_an_error(most: Any) -> None:
-    with pytest.raises(ValueError, match="expected a whole number from 1 to 1000"):
+    with pytest.raises((TypeError, ValueError), match="expected a whole number from 1 to 1000"):
         result().histogram(most)
 
 

@@ -212,9 +212,9 @@ def test_clocks_and_notes_are_shown_beside_any_columns() -> None:
 
 @pytest.mark.parametrize("wrong", ["median", "mean,", ["mean", 3], "GPU p50"])
 def test_an_unknown_column_names_those_there_are(wrong: Any) -> None:
-    with pytest.raises(ValueError, match=r"columns is .*; expected one of 'count', 'mean'"):
+    with pytest.raises((TypeError, ValueError), match="columns: expected one of 'count', 'mean'"):
         NESTED.table(columns=wrong)
-    with pytest.raises(ValueError, match="sort is 'median'; expected one of 'path'"):
+    with pytest.raises(ValueError, match=r"sort: expected one of 'path'.*, got 'median'"):
         NESTED.table(sort="median")
 
 
@@ -316,7 +316,7 @@ def test_without_rich_the_table_is_plain(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_an_unknown_style_names_those_that_exist() -> None:
-    with pytest.raises(ValueError, match="'fancy'; expected one of 'auto', 'rich', 'plain'"):
+    with pytest.raises(ValueError, match=r"style: .* 'auto', 'rich', 'plain', got 'fancy'"):
         NESTED.print(io.StringIO(), style="fancy")
 
 

@@ -182,8 +182,8 @@ def test_lazy_modules_are_counted_once_they_have_parameters() -> None:
     ("given", "text"),
     [
         (None, "model: expected a torch.nn.Module, got None"),
-        (len, "model: expected a torch.nn.Module, got <built-in function len>"),
-        (nn.Linear, "got <class 'torch.nn.modules.linear.Linear'>; pass an instance of it"),
+        (len, "model: expected a torch.nn.Module, got a builtin_function_or_method"),
+        (nn.Linear, "got the class torch.nn.modules.linear.Linear; pass an instance of it"),
     ],
 )
 def test_what_is_no_module_is_refused(given: Any, text: str) -> None:
@@ -195,7 +195,7 @@ def test_what_is_no_module_is_refused(given: Any, text: str) -> None:
 @pytest.mark.parametrize("depth", [-1, 1.5, None, True])
 def test_a_depth_is_a_whole_number(depth: Any) -> None:
     model = Stack()
-    with pytest.raises(ValueError, match=r"depth is .*; expected a whole number of at least 0"):
+    with pytest.raises((TypeError, ValueError), match="depth: expected a whole number"):
         gpuprof.watch(model, depth)
     assert not model._forward_hooks
 

@@ -12,7 +12,6 @@ many calls, because a loop of few calls costs more per call than one of many.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -191,13 +190,7 @@ def _check(
     if seed is not None:
         checks.whole("seed", seed, least=0)
     check_threshold(threshold, above_0=True)
-    if (
-        isinstance(max_time_s, bool)
-        or not isinstance(max_time_s, (int, float))
-        or not 0 < max_time_s < math.inf
-    ):
-        message = f"max_time_s is {max_time_s!r}; expected a number above 0"
-        raise ValueError(message)
+    checks.number("max_time_s", max_time_s, 0, above=True)
 
 
 def _alike(

@@ -1,86 +1,200 @@
-"""Checks of arguments and of data: a ValueError says what is wrong, and what is expected.
+"""Checks of arguments and of data, in one form: ``name: expected X, got Y``.
 
-Values come from files as well as from callers, so they are shortened in the text.
+A value of a wrong type is a TypeError, a wrong value of the right type a ValueError. Data that was
+read goes through the same checks inside `damaged`, where all that is wrong is a ValueError.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import numbers
+import operator
+import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 _MAX_SHOWN = 100
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 
 def shortened(value: object) -> str:
-    """Write a value for the text of an error."""
-    shown = repr(value)
+    """Write a value for the text of an error: a plain one as it is, another one as its type.
+
+    The `repr` of an array may wait for a GPU, and that of a user's class may raise.
+    """
+    if isinstance(value, type):
+        return f"the class {_name_of(value)}"
+    if not _is_plain(value):
+        return f"a {_name_of(type(value))}"
+    try:
+        shown = repr(value)
+    except ValueError:  # an int of more digits than Python writes
+        return "an int of very many digits"
     return shown if len(shown) <= _MAX_SHOWN else f"{shown[: _MAX_SHOWN - 3]}..."
 
 
-def wrong(value: object, what: str, expected: str) -> ValueError:
-    """Return the error for a value that is not what is expected."""
-    return ValueError(f"{what} is {shortened(value)}; expected {expected}")
+def _name_of(kind: type) -> str:
+    builtin = kind.__module__ == "builtins"
+    return kind.__qualname__ if builtin else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def text(name: str, value: object) -> str:
-    """Return `value` if it is text."""
+def _is_plain(value: object, depth: int = 3) -> bool:
+    if type(value) in _PLAIN:
+        return True
+    if depth == 0:
+        return False
+    if type(value) is dict:
+        items: Collection[Any] = [*value.keys(), *value.values()]
+    elif type(value) in (list, tuple, set, frozenset):
+        items = value  # type: ignore[assignment]
+    else:
+        return False
+    return len(items) <= _MAX_SHOWN and all(_is_plain(item, depth - 1) for item in items)
+
+
+def type_error(value: object, name: str, expected: str) -> TypeError:
+    """Return the error for a value of a wrong type."""
+    return TypeError(f"{name}: expected {expected}, got {shortened(value)}")
+
+
+def value_error(value: object, name: str, expected: str) -> ValueError:
+    """Return the error for a wrong value of the right type."""
+    return ValueError(f"{name}: expected {expected}, got {shortened(value)}")
+
+
+def text(name: str, value: object, *, empty: bool = True) -> str:
+    """Return `value` if it is text; without `empty` only if there is something in it."""
+    expected = "a str" if empty else "a non-empty str"
     if not isinstance(value, str):
-        raise wrong(value, name, "text")
+        raise type_error(value, name, expected)
+    if not value and not empty:
+        raise value_error(value, name, expected)
     return value
 
 
 def choice(name: str, value: object, known: Collection[str]) -> str:
     """Return `value` if it is one of the known texts."""
-    if not isinstance(value, str) or value not in known:
-        raise wrong(value, name, f"one of {', '.join(map(repr, known))}")
+    expected = f"one of {', '.join(map(repr, known))}"
+    if not isinstance(value, str):
+        raise type_error(value, name, expected)
+    if value not in known:
+        raise value_error(value, name, expected)
     return value
 
 
-def whole(name: str, value: object, least: int = 1, most: int | None = None) -> int:
-    """Return `value` if it is an int from `least` to `most`; bools are refused."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int)
-        or value < least
-        or (most is not None and value > most)
-    ):
-        within = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise wrong(value, name, f"a whole number {within}")
+def flag(name: str, value: object) -> bool:
+    """Return `value` if it is True or False."""
+    if not isinstance(value, bool):
+        raise type_error(value, name, "True or False")
     return value
 
 
-def number(name: str, value: object) -> float:
-    """Return `value` as a float if it is an int or a float, also NaN; bools are refused."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise wrong(value, name, "a number")
+def whole(
+    name: str, value: object, least: int = 1, most: int | None = None, *, unit: str = ""
+) -> int:
+    """Return `value` as an int if it is an integer from `least` to `most`; bools are refused."""
+    within = f"of at least {least}" if most is None else f"from {least} to {most}"
+    expected = f"a whole number{unit and f' of {unit}'} {within}"
     try:
-        return float(value)
-    except OverflowError:
-        raise wrong(value, name, "a finite number") from None
-
-
-def number_within(name: str, value: object, least: float, most: float) -> float:
-    """Return `value` as a float if it is a number from `least` to `most`."""
-    found = number(name, value)
-    if not least <= found <= most:
-        raise wrong(value, name, f"a number from {least:g} to {most:g}")
+        found = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise type_error(value, name, expected) from None
+    if isinstance(value, bool):
+        raise type_error(value, name, expected)
+    if found < least or (most is not None and found > most):
+        raise value_error(value, name, expected)
     return found
+
+
+def number(
+    name: str,
+    value: object,
+    least: float = -math.inf,
+    most: float = math.inf,
+    *,
+    above: bool = False,
+    unit: str = "",
+) -> float:
+    """Return `value` as a float if it is a finite number from `least` to `most`.
+
+    With `above` the least itself is refused. Scalars of other libraries are numbers too; bools are
+    not.
+    """
+    if type(value) is float and least < value < most:
+        return value
+    expected = f"{_kind_of(least, most, above)}{unit and f' of {unit}'}"
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise type_error(value, name, expected)
+    try:
+        found = float(value)
+    except OverflowError:
+        raise value_error(value, name, expected) from None
+    if not math.isfinite(found) or not least <= found <= most or (above and found == least):
+        raise value_error(value, name, expected)
+    return found
+
+
+def _kind_of(least: float, most: float, above: bool) -> str:
+    if least == -math.inf:
+        return "a finite number"
+    low = f"{'above' if above else 'from'} {least:g}"
+    high = f" {'and up ' if above else ''}to {most:g}"
+    return f"a finite number {low}" if most == math.inf else f"a number {low}{high}"
+
+
+def number_or_nan(name: str, value: object) -> float:
+    """Return `value` as a float if it is a finite number or NaN."""
+    if isinstance(value, float) and math.isnan(value):
+        return value
+    return number(name, value)
+
+
+def path(name: str, value: object) -> str:
+    """Return the path as text; a path of bytes is refused."""
+    try:
+        found = os.fspath(value)  # type: ignore[call-overload]
+    except TypeError:
+        raise type_error(value, name, "a str or os.PathLike") from None
+    if not isinstance(found, str):
+        raise type_error(value, name, "a str or os.PathLike of text (os.fsdecode makes one)")
+    return found
+
+
+def function(name: str, value: object) -> Callable[..., Any]:
+    """Return `value` if it can be called."""
+    if not callable(value):
+        raise type_error(value, name, "a callable")
+    return value
 
 
 def sequence(name: str, value: object) -> Sequence[Any]:
     """Return `value` if it is a sequence, but not text or bytes."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
-        raise wrong(value, name, "a list")
+        raise type_error(value, name, "a list")
     return value
 
 
 def mapping(name: str, value: object) -> dict[str, Any]:
     """Return `value` as a dict if it is a mapping whose keys are text."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise wrong(value, name, "a mapping of text to values")
+        raise type_error(value, name, "a mapping of text to values")
     return dict(value)
+
+
+@contextmanager
+def damaged(what: str) -> Iterator[None]:
+    """Turn what damaged data raises into a ValueError; usable as a decorator."""
+    try:
+        yield
+    except KeyError as error:
+        message = f"{what}: {error} is missing"
+        raise ValueError(message) from None
+    except (TypeError, AttributeError, IndexError, OverflowError) as error:
+        message = f"{what}: damaged: {error}"
+        raise ValueError(message) from None
 
 
 def level_outside() -> int:
@@ -100,12 +214,10 @@ def json_object(text: str | bytes) -> Mapping[str, Any]:
     try:
         data = json.loads(text)
     except ValueError as error:
-        message = f"the text is no JSON: {error}"
+        message = f"text: expected JSON, got {shortened(text)}: {error}"
         raise ValueError(message) from None
     except TypeError:
-        message = f"text is {shortened(text)}; expected what to_json() returns"
-        raise ValueError(message) from None
+        raise type_error(text, "text", "what to_json() returns") from None
     if not isinstance(data, Mapping):
-        message = f"the text holds {shortened(data)}; expected an object, as to_json() writes one"
-        raise ValueError(message)
+        raise value_error(data, "text", "an object, as to_json() writes one")
     return data

@@ -43,7 +43,7 @@ class Instructions:
     def __post_init__(self) -> None:
         given = checks.sequence("instructions.per_call", self.per_call)
         values = tuple(
-            checks.number_within(f"instructions.per_call[{place}]", value, 0, _MOST)
+            checks.number(f"instructions.per_call[{place}]", value, 0, _MOST)
             for place, value in enumerate(given)
         )
         object.__setattr__(self, "per_call", values)
@@ -67,6 +67,7 @@ class Instructions:
         return {"per_call": list(self.per_call), "reason": self.reason}
 
     @classmethod
+    @checks.damaged("the instruction count")
     def from_dict(cls, data: object) -> Instructions:
         """Build one from what `to_dict` returned.
 
@@ -78,8 +79,7 @@ class Instructions:
         found = checks.mapping("instructions", data)
         odd = sorted(found.keys() ^ {"per_call", "reason"})
         if odd:
-            message = f"instructions: wrong field {odd[0]!r}; expected per_call and reason"
-            raise ValueError(message)
+            raise checks.value_error(odd[0], "instructions", "the fields per_call and reason")
         return cls(**found)
 
     def __str__(self) -> str:

@@ -123,6 +123,7 @@ class Launches:
         return {**data, "kernels": dict(self.kernels), "versions": dict(self.versions)}
 
     @classmethod
+    @checks.damaged("the launch count")
     def from_dict(cls, data: object) -> Launches:
         """Build one from what `to_dict` returned.
 
@@ -135,8 +136,7 @@ class Launches:
         known = {each.name for each in fields(cls)}
         odd = sorted(map(str, found.keys() ^ known))
         if odd:
-            message = f"launches: wrong field {odd[0]!r}; expected {', '.join(sorted(known))}"
-            raise ValueError(message)
+            raise checks.value_error(odd[0], "launches", f"the fields {', '.join(sorted(known))}")
         return cls(**found)
 
     def __str__(self) -> str:

@@ -7,7 +7,6 @@ nothing and does not initialise CUDA.
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import warnings
@@ -105,6 +104,7 @@ class Peaks:
         }
 
     @classmethod
+    @checks.damaged("the peaks")
     def from_dict(cls, data: object) -> Peaks:
         """Build them from what `to_dict` returned; ValueError names what is wrong."""
         found = checks.mapping("the peaks", data)
@@ -248,7 +248,7 @@ def dtype_name(dtype: object) -> str:
     name = str(getattr(dtype, "__name__", dtype)) if isinstance(dtype, type) else str(dtype)
     name = name.removeprefix("torch.").lower()
     if not _DTYPE.fullmatch(name):
-        raise checks.wrong(dtype, "the data type", "a name such as 'bfloat16'")
+        raise checks.value_error(dtype, "the data type", "a name such as 'bfloat16'")
     return _ALIASES.get(name, name)
 
 
@@ -263,10 +263,7 @@ def _given_for(device: int | None) -> Peaks | None:
 
 
 def _rate(name: str, value: object) -> float:
-    found = checks.number(name, value)
-    if not 0 < found <= _MOST or not math.isfinite(found):
-        raise checks.wrong(value, name, f"a number per second above 0, up to {_MOST:g}")
-    return found
+    return checks.number(name, value, 0, _MOST, above=True)
 
 
 def _load(path: Path) -> dict[str, Peaks]:
@@ -300,8 +297,9 @@ def _decoded(raw: bytes) -> dict[str, Peaks]:
         raise ValueError(message)
     version = data.get("version")
     if version != VERSION or isinstance(version, bool):
-        raise checks.wrong(version, "its version", f"{VERSION}: it is of another gpuprof")
-    found = checks.mapping("its peaks", data.get("peaks"))
+        raise checks.value_error(version, "its version", f"{VERSION} (it is of another gpuprof)")
+    with checks.damaged("the file"):
+        found = checks.mapping("its peaks", data.get("peaks"))
     return {key: Peaks.from_dict(each) for key, each in found.items()}
 
 

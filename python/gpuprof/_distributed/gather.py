@@ -6,7 +6,7 @@ import time
 import warnings
 from typing import Any
 
-from gpuprof._common.checks import level_outside, number_within
+from gpuprof._common.checks import level_outside, number
 from gpuprof._distributed import wire
 from gpuprof._distributed.exchange import Exchange
 from gpuprof._distributed.ranks import RankStats
@@ -73,7 +73,7 @@ def gather_stats(
     >>> gpuprof.distributed.gather_stats()["step"].slowest_rank
     0
     """
-    number_within("timeout", timeout, 0.0, MOST_TIMEOUT_S)
+    number("timeout", timeout, 0.0, MOST_TIMEOUT_S)
     begun = time.monotonic()
     world = find(CALL, store, group)
     if collective and world.size > 1 and distributed() is None:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._common.checks import level_outside, number_within
+from gpuprof._common.checks import level_outside, number
 from gpuprof._distributed import clock
 from gpuprof._distributed.exchange import Exchange
 from gpuprof._distributed.files import FileState, RankMerge, merge_files
@@ -100,7 +100,7 @@ def trace(
     ['run.json']
     >>> folder.cleanup()
     """
-    number_within("timeout", timeout, 0.0, MOST_TIMEOUT_S)
+    number("timeout", timeout, 0.0, MOST_TIMEOUT_S)
     wanted: object = merge
     if not isinstance(wanted, bool):
         message = f"merge: expected True or False, got {wanted!r}"

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuprof._common import machine
-from gpuprof._common.checks import shortened, wrong
+from gpuprof._common.checks import damaged, mapping, sequence, shortened, text, value_error
 from gpuprof._common.files import TEMPORARY, FileLock, open_regular, replace_file
 from gpuprof._common.text import plain_data
 from gpuprof._results.result import FORMAT as RESULT_FORMAT
@@ -71,17 +71,16 @@ class Run:
         }
 
     @classmethod
+    @damaged("the run")
     def from_dict(cls, data: object, where: str = "the run") -> Run:
         """Build one from what `to_dict` returned; ValueError names what is wrong, and where."""
         found = _members(data, where, ("created", "commit", "machine", "results"))
         created, commit = found["created"], found["commit"]
-        if not isinstance(created, str):
-            raise wrong(created, f"{where}.created", "text")
-        if commit is not None and not isinstance(commit, str):
-            raise wrong(commit, f"{where}.commit", "text or null")
+        text(f"{where}.created", created)
+        if commit is not None:
+            text(f"{where}.commit", commit)
         for key in ("machine", "results"):
-            if not isinstance(found[key], dict):
-                raise wrong(found[key], f"{where}.{key}", "an object")
+            mapping(f"{where}.{key}", found[key])
         results = {
             name: _result(value, f"{where}.results[{name!r}]")
             for name, value in found["results"].items()
@@ -331,24 +330,24 @@ def _check_plain(data: object) -> None:
 
 def _baseline(data: object) -> list[Run]:
     if not isinstance(data, dict):
-        raise wrong(data, "the file", "an object")
+        raise value_error(data, "the file", "an object")
     version = data.get("version")
     if data.get("format") != FORMAT:
-        raise wrong(data.get("format"), "its format", repr(FORMAT))
+        raise value_error(data.get("format"), "its format", repr(FORMAT))
     # Before the members: another version may have others.
     if version != VERSION or isinstance(version, bool):
-        raise wrong(version, "its version", f"{VERSION}: it is of another version of gpuprof")
+        raise value_error(version, "its version", f"{VERSION} (it is of another gpuprof)")
     found = _members(data, "the file", ("format", "version", "runs"))
-    if not isinstance(found["runs"], list):
-        raise wrong(found["runs"], "runs", "a list")
-    return [Run.from_dict(run, f"runs[{place}]") for place, run in enumerate(found["runs"])]
+    with damaged("the file"):
+        runs = sequence("runs", found["runs"])
+    return [Run.from_dict(run, f"runs[{place}]") for place, run in enumerate(runs)]
 
 
 def _session(data: Mapping[str, Any]) -> Run:
     """Return the run that a test session wrote in the form of pytest-benchmark."""
     version = data.get("format_version")
     if version is not None and (version != VERSION or isinstance(version, bool)):
-        raise wrong(version, "its format_version", f"{VERSION}: it is of another gpuprof")
+        raise value_error(version, "its format_version", f"{VERSION} (it is of another gpuprof)")
     results = {}
     for place, entry in enumerate(data["benchmarks"]):
         where = f"benchmarks[{place}]"
@@ -379,7 +378,7 @@ def _run_of(results: dict[str, BenchResult], commit: str | None = None) -> Run:
 
 def _result(data: object, where: str) -> BenchResult:
     if not isinstance(data, dict):
-        raise wrong(data, where, "an object")
+        raise value_error(data, where, "an object")
     try:
         return BenchResult.from_dict(data)
     except ValueError as error:
@@ -389,7 +388,7 @@ def _result(data: object, where: str) -> BenchResult:
 
 def _members(data: object, where: str, names: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(data, dict):
-        raise wrong(data, where, "an object")
+        raise value_error(data, where, "an object")
     odd = sorted(data.keys() ^ set(names))
     if odd:
         message = f"{where} has the members {', '.join(names)} and no others; wrong: {odd[0]!r}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from gpuprof._common.checks import shortened
+from gpuprof._common.checks import damaged, shortened
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration, ratio_text
 from gpuprof._display.records import Cell, Records
@@ -201,14 +201,11 @@ class CompareResult(Exports, Mapping[str, CompareRow]):
             message = "data has no rows; expected one for each function that was compared"
             raise ValueError(message)
         self = cls.__new__(cls)
-        try:
+        with damaged("the comparison"):
             rows = [CompareRow.from_dict(row) for row in data["rows"]]
             self.threshold, self.seed = data["threshold"], data["seed"]
             self.warnings, self.created = tuple(data["warnings"]), str(data["created"])
             self.rounds, self.confidence = data["rounds"], data["confidence"]
-        except (KeyError, TypeError, IndexError) as error:
-            message = f"the comparison is damaged: {type(error).__name__}: {error}"
-            raise ValueError(message) from None
         self._rows = {row.result.name: row for row in rows}
         return self
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from gpuprof._common.checks import type_error, value_error
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -297,17 +299,15 @@ def _check_names(kind: type[Any], data: Mapping[str, Any]) -> None:
 
 
 def check_threshold(threshold: object, *, above_0: bool = False) -> None:
-    """Raise ValueError unless it is a fraction up to 1; the text says how to write a percentage."""
-    hint = ""
-    if isinstance(threshold, (int, float)) and not isinstance(threshold, bool):
-        if 0 <= threshold <= 1 and (threshold or not above_0):
-            return
-        if 1 < threshold <= 100:
-            hint = f"; {threshold:g} would be {100 * threshold:g} %: for {threshold:g} % write "
-            hint += f"{threshold / 100:g}"
+    """Raise an error unless it is a fraction up to 1; the text says how to write a percentage."""
     expected = f"a fraction {'above' if above_0 else 'from'} 0 and up to 1, such as 0.05 for 5 %"
-    message = f"threshold is {threshold!r}; expected {expected}{hint}"
-    raise ValueError(message)
+    if isinstance(threshold, bool) or not isinstance(threshold, (int, float)):
+        raise type_error(threshold, "threshold", expected)
+    if 0 <= threshold <= 1 and (threshold or not above_0):
+        return
+    if 1 < threshold <= 100:
+        expected += f" ({threshold / 100:g} for {threshold:g} %)"
+    raise value_error(threshold, "threshold", expected)
 
 
 def verdict_of_interval(low: float, high: float, limit: float) -> tuple[Verdict, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 
 from gpuprof._common import checks
@@ -47,19 +46,16 @@ def read(data: object) -> list[HistorySeries]:
             f"{VERSION}: pass what History.to_dict() of a matching gpuprof returned"
         )
         raise ValueError(message)
-    try:
+    with checks.damaged("the history"):
         found = checks.sequence("series", data["series"])
         return [_series(f"series[{place}]", each) for place, each in enumerate(found)]
-    except KeyError as error:
-        message = f"the history is damaged: it has no {error}"
-        raise ValueError(message) from None
 
 
 def _series(name: str, data: object) -> HistorySeries:
     found = checks.mapping(name, data)
     points = checks.sequence(f"{name}.points", found["points"])
     if not points:
-        raise checks.wrong(points, f"{name}.points", "at least one run")
+        raise checks.value_error(points, f"{name}.points", "at least one run")
     notes = checks.sequence(f"{name}.notes", found["notes"])
     texts = ("name", "benchmark", "baseline", "machine", "unit")
     series = HistorySeries(
@@ -83,16 +79,14 @@ def _has_ratio(series: HistorySeries) -> bool:
 def _point(name: str, data: object) -> HistoryPoint:
     found = checks.mapping(name, data)
     value, low, high = (
-        checks.number_within(f"{name}.{key}", found[key], 0.0, sys.float_info.max)
-        for key in ("value", "low", "high")
+        checks.number(f"{name}.{key}", found[key], 0.0) for key in ("value", "low", "high")
     )
     time, machine = (checks.text(f"{name}.{key}", found[key]) for key in ("time", "machine"))
     commit = found["commit"]
     if commit is not None:
         checks.text(f"{name}.commit", commit)
-    if not isinstance(found["compared"], bool):
-        raise checks.wrong(found["compared"], f"{name}.compared", "true or false")
-    return HistoryPoint(time, value, low, high, commit, machine, found["compared"])
+    compared = checks.flag(f"{name}.compared", found["compared"])
+    return HistoryPoint(time, value, low, high, commit, machine, compared)
 
 
 def _change(name: str, data: object, count: int) -> HistoryChange | None:
@@ -100,4 +94,4 @@ def _change(name: str, data: object, count: int) -> HistoryChange | None:
         return None
     found = checks.mapping(name, data)
     index = checks.whole(f"{name}.index", found["index"], 1, count - 1)
-    return HistoryChange(index, checks.number_within(f"{name}.p", found["p"], 0.0, 1.0))
+    return HistoryChange(index, checks.number(f"{name}.p", found["p"], 0.0, 1.0))

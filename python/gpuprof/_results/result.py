@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from gpuprof._common.checks import sequence, shortened, whole, wrong
+from gpuprof._common.checks import damaged, sequence, shortened, value_error, whole
 from gpuprof._common.instructions import Instructions
 from gpuprof._common.launches import Launches
 from gpuprof._common.text import plain_data, shown_text
@@ -145,11 +145,8 @@ class BenchResult(SampleFigures, Exports):
             value = CHECKS[each.name](each.name, getattr(self, each.name))
             object.__setattr__(self, each.name, value)
         if self.clock_mhz and len(self.clock_mhz) != len(self.samples_ms):
-            message = (
-                f"clock_mhz has {len(self.clock_mhz)} values for {len(self.samples_ms)} samples; "
-                "expected one for each sample, or none"
-            )
-            raise ValueError(message)
+            expected = f"a value for each of {len(self.samples_ms)} samples, or none"
+            raise value_error(self.clock_mhz, "clock_mhz", expected)
 
     @property
     def gbytes_per_s(self) -> float | None:
@@ -185,6 +182,7 @@ class BenchResult(SampleFigures, Exports):
         return amount / self.median_ms / per_ms
 
     @classmethod
+    @damaged("the result")
     def from_dict(cls, data: object) -> BenchResult:
         """Build one from what `to_dict` returned.
 
@@ -313,7 +311,7 @@ def _ranks(name: str, value: Any) -> tuple[BenchResult, ...]:
         try:
             results.append(each if isinstance(each, BenchResult) else BenchResult.from_dict(each))
         except ValueError as error:
-            raise wrong(each, f"{name}[{len(results)}]", "a result of one rank") from error
+            raise value_error(each, f"{name}[{len(results)}]", "a result of one rank") from error
     return tuple(results)
 
 

@@ -95,16 +95,15 @@ class Stats(Mapping[Key, Row]):
                 f"{VERSION}: pass what Stats.to_dict() of a matching gpuprof returned"
             )
             raise ValueError(message)
-        try:
+        from gpuprof._common.checks import damaged
+
+        with damaged("the statistics"):
             return cls(
                 [Row.from_dict(row) for row in data["rows"]],
                 dropped=int(data["dropped"]),
                 memory=data["memory"],
                 created=data["created"],
             )
-        except (KeyError, TypeError, AttributeError) as error:
-            message = f"the statistics are damaged: {type(error).__name__}: {error}"
-            raise ValueError(message) from None
 
     def __getitem__(self, key: Key) -> Row:
         row = self._find(key)

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
-from gpuprof._common.checks import level_outside, number_within
+from gpuprof._common import checks
+from gpuprof._common.checks import level_outside
 from gpuprof._distributed import wire
 from gpuprof._distributed.files import FileState, RankMerge, begin_file, end_file, merge_files
 from gpuprof._distributed.ranks import RankStats
@@ -64,7 +65,7 @@ def _check(actors: Any, timeout: float) -> None:
     if not is_list or not all(hasattr(actor, "__ray_call__") for actor in actors):
         message = f"actors: expected a list with the handles of Ray actors, got {actors!r}"
         raise TypeError(message)
-    number_within("timeout", timeout, 0, math.inf)
+    checks.number("timeout", timeout, 0, math.inf)
 
 
 def _ask(actors: Sequence[Any], timeout: float, call: Any, *args: Any) -> dict[int, Any]:
