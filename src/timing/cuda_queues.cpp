@@ -12,6 +12,7 @@
 #include "timing/cuda_contexts.hpp"
 #include "timing/cuda_event_clock.hpp"
 #include "timing/device.hpp"
+#include "timing/gate.hpp"
 #include "timing/path.hpp"
 #include "timing/queue_progress.hpp"
 #include "timing/queues.hpp"
@@ -186,7 +187,7 @@ void QueueCall::ask(bool may_wait) noexcept {
       room_ = progress.has_room();
       timed_ = progress.is_deep();
     }
-    wants_mark_ = answer == Answer::kBusy && !place_.no_mark &&
+    wants_mark_ = answer == Answer::kBusy && !place_.no_mark && !any_gate_closed() &&
                   begun_ - clock->newest_pending(contexts::queue_of(place_.stream)) >= kMarkEvery;
     if (wants_mark_ && (room_ || may_wait)) record_mark(place_);
     wants_mark_ = wants_mark_ && !room_ && !may_wait;

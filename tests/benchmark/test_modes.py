@@ -47,6 +47,23 @@ def test_each_mode_reads_the_kernels_own_time(fake: FakeCuda, stream: int, mode:
     assert result.median_ms * 1e3 == pytest.approx(KERNEL_US, abs=0.1)
 
 
+def test_nothing_is_added_to_what_is_queued_behind_a_gate(fake: FakeCuda, stream: int) -> None:
+    """Elsewhere a record shows, once in half a millisecond, whether the stream moves."""
+    with gpuprof.capture(stream) as captured:
+        fake.kernel(stream, "step_k", KERNEL_US * US)
+    graph = captured.graph
+
+    def queue_slowly() -> None:
+        for _ in range(5):
+            time.sleep(0.002)
+            graph.launch(stream)
+
+    queue_slowly()
+    records = fake.calls("cuEventRecord")
+    assert HeldStream(stream, 0).run(queue_slowly)
+    assert fake.calls("cuEventRecord") == records
+
+
 def test_auto_takes_graphs_and_keeps_none(fake: FakeCuda, stream: int) -> None:
     result = measure(kernel(fake, stream), stream)
     assert (result.mode, result.requested_mode) == ("graph", "auto")
