@@ -21,7 +21,7 @@ LAYERS = (
     {"errors", "_core"},
     {"_common"},
     {"_display"},
-    {"_trace", "_frameworks"},
+    {"_trace", "_trace_tools", "_frameworks"},
     {"_startup"},
     {"nvtx", "_timing"},
     {"_graphs", "_results"},

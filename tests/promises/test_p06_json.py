@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import pytest
 
 import gpuprof
-from gpuprof._trace import tools
+from gpuprof._trace_tools import tools
 from tests.support.ids import short
 
 HOSTILE = [

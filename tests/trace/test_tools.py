@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuprof._cli.main import main
-from gpuprof._trace import batch, files, tools
-from gpuprof._trace.tools import summary, validate
+from gpuprof._trace_tools import batch, files, tools
+from gpuprof._trace_tools.tools import summary, validate
 from gpuprof.errors import TraceError
 from tests.support.trace_files import Event, array_form, named, object_form, slice_event, written
 

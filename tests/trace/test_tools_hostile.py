@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from gpuprof._cli.main import main
-from gpuprof._trace import files, tools
-from gpuprof._trace import validate as trace_validate
-from gpuprof._trace.summary import Summary
-from gpuprof._trace.tools import summary, validate
+from gpuprof._trace_tools import files, tools
+from gpuprof._trace_tools import validate as trace_validate
+from gpuprof._trace_tools.summary import Summary
+from gpuprof._trace_tools.tools import summary, validate
 from gpuprof.errors import TraceError
 from tests.support.processes import check_python
 from tests.support.trace_events import OLD
@@ -223,7 +223,7 @@ def test_memory_is_bounded_whatever_the_names_are(tmp_path: Path) -> None:
     output = check_python(
         f"""
         import resource
-        from gpuprof._trace import tools as _trace_tools
+        from gpuprof._trace_tools import tools as _trace_tools
         def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         before = peak()
         _trace_tools.summary({str(path)!r})

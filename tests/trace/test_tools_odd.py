@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gpuprof._cli.main import main
-from gpuprof._trace.tools import merge, repair, summary, validate
+from gpuprof._trace_tools.tools import merge, repair, summary, validate
 from gpuprof.errors import TraceError
 from tests.support.processes import check_python, environment
 from tests.support.trace_events import OLD
@@ -170,7 +170,7 @@ def nested(count: int) -> bytes:
 
 @pytest.mark.parametrize("tool", ["summary", "validate"])
 def test_any_number_of_slices_open_at_once_is_read(tmp_path: Path, tool: str) -> None:
-    from gpuprof._trace.nesting import MOST_SLICES
+    from gpuprof._trace_tools.nesting import MOST_SLICES
 
     count = MOST_SLICES + 10_000
     path = written(tmp_path / "t.json", nested(count))
@@ -206,7 +206,7 @@ def test_a_merge_of_a_small_file_takes_little_memory(tmp_path: Path) -> None:
         import resource
         from gpuprof._cli.main import main
         def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-        import gpuprof._trace.tools
+        import gpuprof._trace_tools.tools
         before = peak()
         sys.stderr = sys.stdout
         print(main(["trace", "merge", {str(path)!r}, {str(path)!r}, "--no-align",

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuprof._trace import files
-from gpuprof._trace.tools import merge, repair, repaired_path, validate
+from gpuprof._trace_tools import files
+from gpuprof._trace_tools.tools import merge, repair, repaired_path, validate
 from gpuprof.errors import TraceError
 from tests.support.trace_events import OLD
 from tests.support.trace_files import (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprof._trace.tools import merge, summary, validate
+from gpuprof._trace_tools.tools import merge, summary, validate
 from tests.support.processes import check_python, run_python
 from tests.support.trace_files import load
 

@@ -56,11 +56,11 @@ def add_arguments(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print or write what was asked for, and return the exit code."""
     from gpuprof._common import outputs
+    from gpuprof._common.outputs import write_whole
     from gpuprof._common.text import write_text
     from gpuprof._results.baselines import Baselines
     from gpuprof._results.history import history
     from gpuprof._results.history_data import records
-    from gpuprof._trace.files import write_whole
 
     wanted = [] if options.svg is None else [outputs.Output("--svg", outputs.SVG, options.svg)]
     if complaint := outputs.complaint(wanted):

@@ -21,8 +21,8 @@ TRACE_EXIT_CODES = (
 
 def add_arguments(commands: Commands) -> None:
     """Add the command and its tools."""
-    from gpuprof._trace.diff import GROUPINGS as DIFF_GROUPINGS
-    from gpuprof._trace.tools import DEFAULT_TOP, GROUPINGS
+    from gpuprof._trace_tools.diff import GROUPINGS as DIFF_GROUPINGS
+    from gpuprof._trace_tools.tools import DEFAULT_TOP, GROUPINGS
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
         return tools.add_parser(
@@ -99,8 +99,7 @@ def run(options: argparse.Namespace) -> int:
 def _run_tool(options: argparse.Namespace) -> int:
     from gpuprof._common import outputs
     from gpuprof._common import text as common_text
-    from gpuprof._trace import files
-    from gpuprof._trace import tools as trace_tools
+    from gpuprof._trace_tools import tools as trace_tools
     from gpuprof.errors import TraceError
 
     try:
@@ -122,11 +121,11 @@ def _run_tool(options: argparse.Namespace) -> int:
                 return USAGE
         if options.tool == "repair":
             repaired = trace_tools.repair(options.file, options.output)
-            out = files.report_file(repaired.output)
+            out = outputs.report_file(repaired.output)
             common_text.write_text(out, f"{repaired}\n")
             return OK
         merged = trace_tools.merge(options.files, options.output, align=not options.no_align)
-        out = files.report_file(merged.output)
+        out = outputs.report_file(merged.output)
         common_text.write_text(out, f"{merged}\n")
         return OK
     except (TraceError, ValueError) as error:
@@ -136,7 +135,7 @@ def _run_tool(options: argparse.Namespace) -> int:
 
 def _diff(options: argparse.Namespace) -> int:
     from gpuprof._common.text import write_text
-    from gpuprof._trace.diff import trace_diff
+    from gpuprof._trace_tools.diff import trace_diff
 
     found = trace_diff(options.a, options.b, by=options.by, per=options.per, top=options.top)
     text = json.dumps(found.to_dict(), indent=2) if options.json else str(found)
@@ -149,7 +148,7 @@ def _diff(options: argparse.Namespace) -> int:
 def _validate(options: argparse.Namespace) -> int:
     """Check each file; return the worst of the exit codes."""
     from gpuprof._common import text as common_text
-    from gpuprof._trace import tools as trace_tools
+    from gpuprof._trace_tools import tools as trace_tools
     from gpuprof.errors import TraceError
 
     code = OK

@@ -7,18 +7,21 @@ Devices, pipes and descriptors such as ``/dev/stdout`` take bytes as they come: 
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import re
+import sys
 import zlib
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple, TextIO, cast
 
-from gpuprof._common.files import open_regular
+from gpuprof._common.files import open_regular, replacing
 
 STANDARD = "-"
 _FIRST_BYTES = 4096
+_BUFFER = 1 << 20
 _GZIP_MAGIC, _GZIP_WBITS = b"\x1f\x8b", 31
 # A name of one of our own descriptors.
 _DESCRIPTOR = re.compile(
@@ -136,3 +139,69 @@ def _identities(path: str) -> list[object]:
         status = Path(path).stat()
         found.append((status.st_dev, status.st_ino))
     return found
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """Give a file to write, which appears whole under its name if the block ends well.
+
+    Compressed where the name ends in ``.gz``. An existing file is replaced, one that a link leads
+    to as well. Into a FIFO, a device, or one of our own descriptors (``-`` or ``/dev/stdout``) the
+    bytes go as they come.
+    """
+    with _opened(path) as file:
+        if path.suffix == ".gz":
+            with gzip.GzipFile("", "wb", compresslevel=1, fileobj=file, mtime=0) as packed:
+                yield cast("BinaryIO", packed)
+        else:
+            yield file
+
+
+def write_whole(path: str | os.PathLike[str], text: str) -> None:
+    """Write `text` as UTF-8 to `path`, whole or not at all.
+
+    Raises OSError that names `path`, TypeError and ValueError for what is no name of a file.
+    """
+    name: object = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(name, str):
+        message = f"path: expected a str or os.PathLike of str, got {name!r}"
+        raise TypeError(message)
+    if not name or "\0" in name:
+        message = f"path: expected the name of a file to write, got {name!r}"
+        raise ValueError(message)
+    target = Path(name)
+    if target.is_dir():
+        reason = "is a directory; expected the name of a file to write"
+        raise IsADirectoryError(errno.EISDIR, reason, name)
+    try:
+        with writing(target) as file:
+            file.write(text.encode(errors="replace"))
+    except OSError as error:
+        # The original one may name the temporary file, or nothing.
+        raise OSError(error.errno, error.strerror or str(error), name) from error
+
+
+def text_or_file(text: str, path: str | os.PathLike[str] | None) -> str | None:
+    """Return `text`, or None after it was written to `path` as by `write_whole`."""
+    if path is None:
+        return text
+    write_whole(path, text)
+    return None
+
+
+def _opened(path: Path) -> AbstractContextManager[BinaryIO]:
+    descriptor = descriptor_of(path)
+    if descriptor is not None:
+        return os.fdopen(os.dup(descriptor), "wb", buffering=_BUFFER)
+    real = Path(os.path.realpath(path))
+    if real.is_dir():
+        message = f"{path} is a directory; expected the name of a file to write"
+        raise IsADirectoryError(message)
+    if real.exists() and not real.is_file():
+        return os.fdopen(os.open(real, os.O_WRONLY | os.O_CLOEXEC), "wb", buffering=_BUFFER)
+    return replacing(real)
+
+
+def report_file(output: str) -> TextIO:
+    """Return where to say what was done: standard output, unless the trace went there."""
+    return sys.stderr if descriptor_of(output) == 1 else sys.stdout

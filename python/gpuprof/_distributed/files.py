@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from gpuprof._common.units import duration
-from gpuprof._trace import clocks, tools
 from gpuprof._trace import path as trace_path
 from gpuprof._trace.writer import TraceWriter
+from gpuprof._trace_tools import clocks, tools
 from gpuprof.errors import TraceError
 
 CHECKED_BYTES = 64 << 10

@@ -17,8 +17,8 @@ from gpuprof._distributed.files import FileState, RankMerge, merge_files
 from gpuprof._distributed.world import StoreError, distributed, find
 from gpuprof._trace import path as trace_path
 from gpuprof._trace.checks import checked_path
-from gpuprof._trace.clocks import CATEGORY, NAME, anchor_args
 from gpuprof._trace.writer import TraceWriter
+from gpuprof._trace_tools.clocks import CATEGORY, NAME, anchor_args
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gpuprof._common.kernel_name import cut, short_name
+from gpuprof._common.outputs import write_whole
 from gpuprof._common.text import shown_text
 from gpuprof._display.table import Table
 from gpuprof._graphs.nodes import (
@@ -24,7 +25,6 @@ from gpuprof._graphs.nodes import (
     plural,
     scope_text,
 )
-from gpuprof._trace.files import write_whole
 
 if TYPE_CHECKING:
     from gpuprof._core import GraphNode

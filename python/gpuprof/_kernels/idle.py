@@ -1,4 +1,4 @@
-"""How long streams were idle before each kernel, and why: the rule of `gpuprof._trace.idle`.
+"""How long streams were idle before each kernel, and why: the rule of `gpuprof._trace_tools.idle`.
 
 The idle time before a kernel is what lies between the end of all earlier work of its stream and its
 own begin. It belongs to that kernel, and so to the scope that launched it. Work of one stream may
@@ -13,8 +13,8 @@ from __future__ import annotations
 from array import array
 
 from gpuprof._kernels.records import Collected, Column
-from gpuprof._trace.idle import CAUSES as _CAUSES
-from gpuprof._trace.idle import IN_TIME, cause_of, launched_at
+from gpuprof._trace_tools.idle import CAUSES as _CAUSES
+from gpuprof._trace_tools.idle import IN_TIME, cause_of, launched_at
 
 # By number; 0 is for work that followed without a gap, or that is the first of its stream.
 CAUSES = ("", *_CAUSES)

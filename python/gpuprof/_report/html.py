@@ -9,6 +9,7 @@ from typing import Any
 
 import gpuprof._core as _core
 from gpuprof._common.checks import text as check_text
+from gpuprof._common.outputs import write_whole
 from gpuprof._report import sections
 from gpuprof._report.page import document
 from gpuprof._results.comparison import CompareResult
@@ -17,7 +18,6 @@ from gpuprof._results.history import History
 from gpuprof._results.result import BenchResult
 from gpuprof._results.two_sides import Comparison
 from gpuprof._timing.stats import Stats
-from gpuprof._trace.files import write_whole
 
 TITLE = "gpuprof report"
 

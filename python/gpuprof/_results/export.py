@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpuprof._common import machine
 from gpuprof._common.checks import json_object
+from gpuprof._common.outputs import text_or_file
 from gpuprof._display.records import Cell, Records
-from gpuprof._trace.files import text_or_file
 
 if TYPE_CHECKING:
     from typing_extensions import Self

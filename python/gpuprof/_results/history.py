@@ -13,6 +13,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from gpuprof._common.checks import json_object
+from gpuprof._common.outputs import text_or_file
 from gpuprof._common.text import plain_data, shown_text
 from gpuprof._display import series_plot
 from gpuprof._results.baselines import DEFAULT_ROOT, Baselines, Run
@@ -22,7 +23,6 @@ from gpuprof._results.eligible import difference
 from gpuprof._results.history_data import FORMAT, VERSION, read, records
 from gpuprof._results.history_series import DIRTY, HistoryPoint, HistorySeries
 from gpuprof._results.result import BenchResult
-from gpuprof._trace.files import text_or_file
 from gpuprof.errors import BaselineError
 
 THRESHOLD = 0.01

@@ -19,14 +19,13 @@ from typing import NamedTuple, TextIO
 import gpuprof._core as _core
 import gpuprof._startup  # noqa: F401 (what the environment asks for)
 from gpuprof._common.interrupts import held_back, wait
-from gpuprof._common.outputs import HTML, STATS, refuse_foreign
+from gpuprof._common.outputs import HTML, STATS, refuse_foreign, write_whole
 from gpuprof._common.text import shown_text, write_text
 from gpuprof._run.function_scopes import FunctionScopes, is_supported
 from gpuprof._run.torch_scopes import TorchScopes
 from gpuprof._timing import scope as timing
 from gpuprof._timing.stats import Stats
 from gpuprof._trace import registry
-from gpuprof._trace.files import write_whole
 from gpuprof._trace.writer import TraceWriter
 from gpuprof.errors import GpuprofError
 

@@ -7,10 +7,10 @@ import math
 import os
 from typing import Any
 
+from gpuprof._common.outputs import text_or_file
 from gpuprof._display.records import Cell, Records
 from gpuprof._timing.rows import EMPTY, TIMES, Row, Summary
 from gpuprof._timing.stats_table import Rows, value
-from gpuprof._trace.files import text_or_file
 
 _COUNTS = ("dropped", "pending", "failed", "skipped")
 _WORK = ("flops", "nbytes", "flops_per_s", "bytes_per_s", "flops_share", "bytes_share")

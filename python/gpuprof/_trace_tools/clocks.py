@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuprof._trace.values import MOST_NS, Event
+from gpuprof._trace_tools.values import MOST_NS, Event
 
 CATEGORY = "gpuprof.clock"
 MARK = f'"{CATEGORY}"'.encode()

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 
-from gpuprof._trace.batch import Batch
-from gpuprof._trace.json_scanner import ReadError, defects_of, mended
-from gpuprof._trace.reader import EventReader
-from gpuprof._trace.values import Event
+from gpuprof._trace_tools.batch import Batch
+from gpuprof._trace_tools.json_scanner import ReadError, defects_of, mended
+from gpuprof._trace_tools.reader import EventReader
+from gpuprof._trace_tools.values import Event
 
 MOST_SHOWN = 256
 

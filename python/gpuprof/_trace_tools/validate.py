@@ -16,11 +16,11 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from gpuprof._trace.batch import Batch, End, Odd
-from gpuprof._trace.json_scanner import Defect, ReadError, members, tokens
-from gpuprof._trace.nesting import FLOAT_SLACK, MOST_SLICES, Nesting, Slice, Track
-from gpuprof._trace.reader import EventReader
-from gpuprof._trace.values import (
+from gpuprof._trace_tools.batch import Batch, End, Odd
+from gpuprof._trace_tools.json_scanner import Defect, ReadError, members, tokens
+from gpuprof._trace_tools.nesting import FLOAT_SLACK, MOST_SLICES, Nesting, Slice, Track
+from gpuprof._trace_tools.reader import EventReader
+from gpuprof._trace_tools.values import (
     MOST_FLOAT_US,
     NEARLY_WHOLE,
     Event,

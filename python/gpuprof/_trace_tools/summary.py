@@ -13,12 +13,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gpuprof._trace.batch import Batch, Odd
-from gpuprof._trace.json_scanner import ReadError, members
-from gpuprof._trace.nesting import FLOAT_SLACK, MOST_SLICES, Coverage, Nesting, Slice, Track
-from gpuprof._trace.reader import EventReader
-from gpuprof._trace.tool_results import GpuTrack, Range
-from gpuprof._trace.values import (
+from gpuprof._trace_tools.batch import Batch, Odd
+from gpuprof._trace_tools.json_scanner import ReadError, members
+from gpuprof._trace_tools.nesting import FLOAT_SLACK, MOST_SLICES, Coverage, Nesting, Slice, Track
+from gpuprof._trace_tools.reader import EventReader
+from gpuprof._trace_tools.results import GpuTrack, Range
+from gpuprof._trace_tools.values import (
     GPU_ANNOTATION,
     GPU_CATEGORIES,
     MOST_FLOAT_US,

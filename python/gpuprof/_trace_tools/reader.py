@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpuprof._trace.batch import (
+from gpuprof._trace_tools.batch import (
     GAP,
     NOT_DECODED,
     SCAN,
@@ -26,7 +26,7 @@ from gpuprof._trace.batch import (
     first_fault,
     has_unique_keys,
 )
-from gpuprof._trace.json_scanner import (
+from gpuprof._trace_tools.json_scanner import (
     NAMES,
     CutError,
     Defect,

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from gpuprof._common.checks import whole
-from gpuprof._trace.diff_results import DiffRow, IdleRow, LaunchDelay, TraceDiff, largest
-from gpuprof._trace.diff_scan import KINDS, Contents, Figures, Scan
-from gpuprof._trace.files import Damage, shown
-from gpuprof._trace.idle import CAUSES
-from gpuprof._trace.tools import DEFAULT_TOP, cut_of, reading
+from gpuprof._trace_tools.diff_results import DiffRow, IdleRow, LaunchDelay, TraceDiff, largest
+from gpuprof._trace_tools.diff_scan import KINDS, Contents, Figures, Scan
+from gpuprof._trace_tools.files import Damage, shown
+from gpuprof._trace_tools.idle import CAUSES
+from gpuprof._trace_tools.tools import DEFAULT_TOP, cut_of, reading
 from gpuprof.errors import TraceError
 
 By = Literal["scope", "kernel"]

@@ -18,13 +18,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from gpuprof._trace import idle
-from gpuprof._trace.batch import Batch, Odd
-from gpuprof._trace.diff_paths import NONE, Nested, Numbers, Spans
-from gpuprof._trace.json_scanner import ReadError
-from gpuprof._trace.merge import PID_STEP
-from gpuprof._trace.reader import EventReader
-from gpuprof._trace.values import (
+from gpuprof._trace_tools import idle
+from gpuprof._trace_tools.batch import Batch, Odd
+from gpuprof._trace_tools.diff_paths import NONE, Nested, Numbers, Spans
+from gpuprof._trace_tools.json_scanner import ReadError
+from gpuprof._trace_tools.merge import PID_STEP
+from gpuprof._trace_tools.reader import EventReader
+from gpuprof._trace_tools.values import (
     GPU_ANNOTATION,
     MOST_FLOAT_US,
     Event,

@@ -1,15 +1,12 @@
-"""The files of the trace tools: reading pieces of what may be anything, writing all or nothing.
+"""The files that the trace tools read, in pieces.
 
 Input is never trusted: only regular files and pipes are opened, compressed ones grow at most by a
-factor that no trace reaches. ``-`` is the standard input or output. What is wrong with an input is
-a `TraceError`; what is wrong with an output stays an `OSError`.
+factor that no trace reaches. ``-`` is the standard input. What is wrong is a `TraceError`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import gzip
 import importlib
 import os
 import stat
@@ -18,14 +15,12 @@ import zlib
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TextIO, cast
+from typing import BinaryIO
 
-from gpuprof._common.files import replacing
-from gpuprof._common.outputs import STANDARD, descriptor_of
+from gpuprof._common.outputs import STANDARD
 from gpuprof.errors import TraceError
 
 PIECE = 1 << 16
-_BUFFER = 1 << 20
 STANDARD_INPUT = "standard input"
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_WBITS = 31
@@ -202,69 +197,3 @@ def _progress(path: Path, size: int) -> Iterator[Callable[[int], None]]:
     with bar:
         task = bar.add_task(shown_text(path.name), total=size)
         yield lambda count: bar.advance(task, count)
-
-
-@contextlib.contextmanager
-def writing(path: Path) -> Iterator[BinaryIO]:
-    """Give a file to write, which appears whole under its name if the block ends well.
-
-    Compressed where the name ends in ``.gz``. An existing file is replaced, one that a link leads
-    to as well. Into a FIFO, a device, or one of our own descriptors (``-`` or ``/dev/stdout``) the
-    bytes go as they come.
-    """
-    with _opened(path) as file:
-        if path.suffix == ".gz":
-            with gzip.GzipFile("", "wb", compresslevel=1, fileobj=file, mtime=0) as packed:
-                yield cast("BinaryIO", packed)
-        else:
-            yield file
-
-
-def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Write `text` as UTF-8 to `path`, whole or not at all.
-
-    Raises OSError that names `path`, TypeError and ValueError for what is no name of a file.
-    """
-    name: object = os.fspath(path) if isinstance(path, os.PathLike) else path
-    if not isinstance(name, str):
-        message = f"path: expected a str or os.PathLike of str, got {name!r}"
-        raise TypeError(message)
-    if not name or "\0" in name:
-        message = f"path: expected the name of a file to write, got {name!r}"
-        raise ValueError(message)
-    target = Path(name)
-    if target.is_dir():
-        reason = "is a directory; expected the name of a file to write"
-        raise IsADirectoryError(errno.EISDIR, reason, name)
-    try:
-        with writing(target) as file:
-            file.write(text.encode(errors="replace"))
-    except OSError as error:
-        # The original one may name the temporary file, or nothing.
-        raise OSError(error.errno, error.strerror or str(error), name) from error
-
-
-def text_or_file(text: str, path: str | os.PathLike[str] | None) -> str | None:
-    """Return `text`, or None after it was written to `path` as by `write_whole`."""
-    if path is None:
-        return text
-    write_whole(path, text)
-    return None
-
-
-def _opened(path: Path) -> contextlib.AbstractContextManager[BinaryIO]:
-    descriptor = descriptor_of(path)
-    if descriptor is not None:
-        return os.fdopen(os.dup(descriptor), "wb", buffering=_BUFFER)
-    real = Path(os.path.realpath(path))
-    if real.is_dir():
-        message = f"{path} is a directory; expected the name of a file to write"
-        raise IsADirectoryError(message)
-    if real.exists() and not real.is_file():
-        return os.fdopen(os.open(real, os.O_WRONLY | os.O_CLOEXEC), "wb", buffering=_BUFFER)
-    return replacing(real)
-
-
-def report_file(output: str) -> TextIO:
-    """Return where to say what was done: standard output, unless the trace went there."""
-    return sys.stderr if descriptor_of(output) == 1 else sys.stdout

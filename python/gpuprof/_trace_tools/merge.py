@@ -17,11 +17,18 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from gpuprof._trace.batch import Batch, End, Header, Odd, decoded
-from gpuprof._trace.clocks import MARK, MOST_ANCHORS, Anchor, FileClock, anchor_of, on_one_clock
-from gpuprof._trace.json_scanner import Member, ReadError, members, unquoted
-from gpuprof._trace.reader import EventReader
-from gpuprof._trace.values import (
+from gpuprof._trace_tools.batch import Batch, End, Header, Odd, decoded
+from gpuprof._trace_tools.clocks import (
+    MARK,
+    MOST_ANCHORS,
+    Anchor,
+    FileClock,
+    anchor_of,
+    on_one_clock,
+)
+from gpuprof._trace_tools.json_scanner import Member, ReadError, members, unquoted
+from gpuprof._trace_tools.reader import EventReader
+from gpuprof._trace_tools.values import (
     EXACT_IN_DOUBLES,
     MOST_DIGITS,
     MOST_NS,

@@ -12,15 +12,15 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal
 
-from gpuprof._common.outputs import STANDARD, TRACE, refuse_foreign
-from gpuprof._trace.batch import End
-from gpuprof._trace.files import Damage, pieces, shown, writing
-from gpuprof._trace.json_scanner import ReadError
-from gpuprof._trace.merge import Merge, Scan
-from gpuprof._trace.repair import Repair
-from gpuprof._trace.summary import Summary
-from gpuprof._trace.tool_results import TraceMerge, TraceRepair, TraceSummary, TraceValidation
-from gpuprof._trace.validate import Validation
+from gpuprof._common.outputs import STANDARD, TRACE, refuse_foreign, writing
+from gpuprof._trace_tools.batch import End
+from gpuprof._trace_tools.files import Damage, pieces, shown
+from gpuprof._trace_tools.json_scanner import ReadError
+from gpuprof._trace_tools.merge import Merge, Scan
+from gpuprof._trace_tools.repair import Repair
+from gpuprof._trace_tools.results import TraceMerge, TraceRepair, TraceSummary, TraceValidation
+from gpuprof._trace_tools.summary import Summary
+from gpuprof._trace_tools.validate import Validation
 from gpuprof.errors import TraceError
 
 By = Literal["name", "cat", "tid"]

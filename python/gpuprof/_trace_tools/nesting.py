@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from itertools import compress, islice, pairwise
 from operator import sub
 
-from gpuprof._trace.values import MOST_NS
+from gpuprof._trace_tools.values import MOST_NS
 
 # Begin, negative duration, and the owner's number: in this order, outer slices come first.
 Slice = tuple[float, float, int]

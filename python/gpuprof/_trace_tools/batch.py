@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NoReturn
 
-from gpuprof._trace.json_scanner import Defect, ReadError, tokens, unquoted
+from gpuprof._trace_tools.json_scanner import Defect, ReadError, tokens, unquoted
 
 MOST_INT_DIGITS = 4000  # Python refuses to convert longer ones
 GAP = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
