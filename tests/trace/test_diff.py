@@ -392,7 +392,7 @@ def test_odd_events_are_left_out_and_counted(tmp_path: Path) -> None:
 def test_past_the_limits_kernels_are_counted_and_the_rest_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpuprof._trace_tools.diff_scan.Scan.__init__.__defaults__", (5, 3))
+    monkeypatch.setattr("gpuprof._trace_tools.diff_scan.DiffScan.__init__.__defaults__", (5, 3))
     path = saved(tmp_path / "t.json", steps(10, [("mm", 100)]))
     found = gpuprof.trace_diff(path, path)
     assert rows(found, "kernel")["mm"] == (10, 10, 1.0, 1.0)

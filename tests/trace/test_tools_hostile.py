@@ -44,13 +44,13 @@ def deep(levels: int) -> bytes:
         (b'{"a":[1,2', r"cut off before its \"traceEvents\""),
         (b'{"traceEvents":{}}', r"\"traceEvents\" is an object; expected an array"),
         (b'{"traceEvents":[],"traceEvents":[]}', r"\"traceEvents\" is there twice"),
-        (b'{"a":1,"a":2,"traceEvents":[]}', r"byte 7: the key \"a\" is there twice"),
+        (b'{"a":1,"a":2,"traceEvents":[]}', r"byte 7: a key is there twice"),
         (b"[1]", r"byte 1: the event is a number; expected an object"),
-        (b"[" + EVENT + b",]", r"event 1, byte 54: found '\]'; expected a value after ','"),
+        (b"[" + EVENT + b",]", r"byte 53: a comma before the end of an array"),
         (b"[" + EVENT + b"}", r"found '}'; expected ',' or '\]'"),
         (b"[" + EVENT + b"]x", r"found 'x'; expected nothing more"),
-        (b'[{"ph":"X","ph":"X"}]', r"event 0, byte 11: the key \"ph\" is there twice"),
-        (b'[{"ph":"i","ts":1,"k":1,"\\u006b":1}]', r"a key is there twice|\"k\" is there twice"),
+        (b'[{"ph":"X","ph":"X"}]', r"event 0, byte 11: a key is there twice"),
+        (b'[{"ph":"i","ts":1,"k":1,"\\u006b":1}]', r"a key is there twice"),
         (b'[{"ph":7}]', r"event 0, byte 7: \"ph\" is 7; expected a letter in quotes"),
         (b'[{"name":"a"}]', r"\"ph\" is missing"),
         (b'[{"ph":"X","ts":"1","dur":1}]', r"\"ts\" is a string; expected a number"),
@@ -61,21 +61,21 @@ def deep(levels: int) -> bytes:
         (b'[{"ph":"X","ts":1e400,"dur":1}]', r"\"ts\" is 1e400; expected microseconds within"),
         (b'[{"ph":"X","ts":1,"dur":' + b"9" * 5000 + b"}]", r"\"dur\" is a number; expected"),
         (b'[{"ph":"X","ts":4e15,"dur":4e15}]', r"expected an end within 146 years"),
-        (b'[{"ph":"X","ts":NaN,"dur":1}]', r"byte 16: found NaN; JSON has finite numbers only"),
-        (b'[{"ph":"X","ts":-Infinity}]', r"found Infinity; JSON has finite numbers only"),
-        (b'[{"ph":"X","ts":01}]', r"found '1'; expected no digit after a leading zero"),
-        (b'[{"ph":"X","ts":1.}]', r"found '}'; expected a digit after the decimal point"),
+        (b'[{"ph":"X","ts":NaN,"dur":1}]', r"byte 16: NaN or Infinity, which is no JSON"),
+        (b'[{"ph":"X","ts":-Infinity}]', r"NaN or Infinity, which is no JSON"),
+        (b'[{"ph":"X","ts":01}]', r"byte 16: found what is no number of JSON"),
+        (b'[{"ph":"X","ts":1.}]', r"byte 16: found what is no number of JSON"),
         (b'[{"ph":"X","ts":+1}]', r"found '\+'; expected a value"),
-        (b'[{"ph":"X","name":"\x01"}]', r"found byte 0x01 in a string"),
-        (b'[{"ph":"X","name":"\\x"}]', r"found 'x'; expected one of"),
-        (b'[{"ph":"X","name":"\\u12g4"}]', r"found 'g'; expected four hexadecimal digits"),
+        (b'[{"ph":"X","name":"\x01"}]', r"byte 19: a control character in a string"),
+        (b'[{"ph":"X","name":"\\x"}]', r"byte 20: found 'x'; expected an escape of JSON"),
+        (b'[{"ph":"X","name":"\\u12g4"}]', r"found 'g'; expected an escape of JSON"),
         (b'[{"ph":"X","name":"\xc0\xaf"}]', r"not UTF-8"),
         (b'[{"ph":"X","name":"\xed\xa0\x80"}]', r"not UTF-8"),
         (b'[{"ph":"X","name":"\xf4\x90\x80\x80"}]', r"not UTF-8"),
-        (b'[{"ph":"X",}]', r"found '}'; expected a key in quotes after ','"),
+        (b'[{"ph":"X",}]', r"byte 10: a comma before the end of an array or object"),
         (b'[{ph:"X"}]', r"found 'p'; expected a key in quotes or '}'"),
-        (b"[tru]", r"found '\]'; expected the rest of true"),
-        (b"\xef\xbb\xbf[]", r"found a byte order mark"),
+        (b"[tru]", r"byte 4: found '\]'; expected a value"),
+        (b"\xef\xbb\xbf[]", r"byte 0: a byte order mark"),
         (b'[/* */{"ph":"X"}]', r"found '/'"),
         (deep(20_000), r"nested too deep to be read"),
         (b'{"a":' + b"[" * 1_000_000, r"cut off before its \"traceEvents\""),
@@ -273,7 +273,7 @@ def test_slices_that_are_all_open_at_once_are_kept_up_to_a_bound(tracks: int) ->
     lines = (line % (7 + at % tracks, at, 10 * count - 2 * at) for at in range(count))
     found = Summary("name", most_slices=2000)
     found.read(pieces(b"[", *lines))
-    kept = [track.open[1:] for track in found.ranges.nesting.tracks]
+    kept = [track.open[1:] for track in found.ranges.nesting.tracks.values()]
     assert sum(map(len, kept)) <= 2000
     assert all(kept)
     assert "self times are approximate: ranges come far out of the order of time" in found.notes()

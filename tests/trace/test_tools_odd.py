@@ -40,9 +40,12 @@ ODD = {
     "a list as a name": (text({**GOOD, "name": ["a"]}), '"name" is an array; expected a string'),
     "null as a track": (text({**GOOD, "tid": None}), '"tid" is null; expected a whole number'),
     "no phase": (b'{"name":"a"}', '"ph" is missing; expected a letter in quotes'),
-    "NaN": (b'{"ph":"X","ts":NaN,"dur":1}', "found NaN; JSON has finite numbers only"),
-    "a key twice": (b'{"ph":"X","ph":"X","ts":1,"dur":1}', 'the key "ph" is there twice'),
-    "a control character": (b'{"ph":"i","ts":1,"name":"a\tb"}', "found byte 0x09 in a string"),
+    "NaN": (b'{"ph":"X","ts":NaN,"dur":1}', "NaN or Infinity, which is no JSON"),
+    "a key twice": (b'{"ph":"X","ph":"X","ts":1,"dur":1}', "a key is there twice"),
+    "a control character": (
+        b'{"ph":"i","ts":1,"name":"a\tb"}',
+        "a control character in a string that is not escaped",
+    ),
     "no object": (b"[1, 2]", "the event is an array; expected an object"),
     "an async begin without a time": (b'{"ph":"b","id":1}', '"ts" is missing; expected a number'),
     "18 digits": (
@@ -110,38 +113,25 @@ def test_a_text_of_many_megabytes_in_the_place_of_an_event_is_one_fault(tmp_path
     assert load(tmp_path / "t.repaired.json")["traceEvents"] == [GOOD, GOOD]
 
 
-def test_a_repair_leaves_out_events_whose_time_is_nan(tmp_path: Path) -> None:
-    data = array(
-        b'{"ph":"i","name":"a","pid":1,"tid":7,"ts":NaN}',
-        b'{"ph":"X","name":"a","pid":1,"tid":7,"ts":1,"dur":-Infinity}',
-        b'{"ph":"X","name":"b","pid":1,"tid":7,"ts":1,"dur":2,"args":{"loss":NaN}}',
-        *map(text, named(7)),
-    )
-    done = repair(written(tmp_path / "t.json", data))
-    assert (done.events, done.left_out, done.mended) == (3, 2, 1)
-    assert load(Path(done.output))["traceEvents"][0]["args"] == {"loss": None}
-    assert validate(done.output).ok
-    assert summary(done.output).left_out == 0
-
-
 @pytest.mark.parametrize(
-    ("args", "wanted"),
+    "odd",
     [
-        (b'{"k":1,"k":2}', {"k": 2}),
-        (b'{"k":{"a":[1]},"j":0,"\\u006b":2}', {"j": 0, "k": 2}),
-        (b'{"k":NaN,"k":{"a":1,"a":2},"k":3}', {"k": 3}),
-        (b'{"a":[{"k":1,"k":1}]}', {"a": [{"k": 1}]}),
+        b'{"ph":"i","name":"a","pid":1,"tid":7,"ts":NaN}',
+        b'{"ph":"i","name":"a","pid":1,"tid":7,"ts":1,"args":{"loss":-Infinity}}',
+        b'{"ph":"i","name":"a","pid":1,"tid":7,"ts":1,"args":{"k":{"a":1},"\\u006b":2}}',
+        b'{"ph":"i","name":"a\tb","pid":1,"tid":7,"ts":1}',
+        b'{"ph":"i","name":"\xc3(\xff","pid":1,"tid":7,"ts":1}',
+        b'{"ph":"i","name":"a","pid":1,"tid":7,"ts":1,"args":{"v":[1,]}}',
+        b"{}",
+        b"[1]",
+        b"5",
     ],
 )
-def test_a_repair_leaves_no_key_that_validate_faults(
-    tmp_path: Path, args: bytes, wanted: object
-) -> None:
-    event = b'{"ph":"i","name":"a","pid":1,"tid":7,"ts":1,"s":"t","args":%s}' % args
-    path = written(tmp_path / "t.json", array(*map(text, named(7)), event))
-    assert "key" in validate(path).faults
-    done = repair(path)
-    assert (done.mended, done.left_out) == (1, 0)
-    assert load(Path(done.output))["traceEvents"][-1]["args"] == wanted
+def test_a_repair_leaves_out_an_event_that_is_no_strict_json(tmp_path: Path, odd: bytes) -> None:
+    data = array(odd, *map(text, named(7)), text(GOOD))
+    done = repair(written(tmp_path / "t.json", data))
+    assert (done.events, done.left_out) == (3, 1)
+    assert load(Path(done.output))["traceEvents"] == [*named(7), GOOD]
     assert validate(done.output).ok
 
 

@@ -10,14 +10,12 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, NoReturn
 
-from gpuprof._trace_tools.json_scanner import Defect, ReadError, tokens, unquoted
+from gpuprof._trace_tools.lexer import Defect
 
 MOST_INT_DIGITS = 4000  # Python refuses to convert longer ones
 GAP = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
-_SPACED_COLON = re.compile(r'"[ \t\n\r]+:')
 
 Scan = Callable[[str, int], tuple[Any, int]]
 
@@ -40,16 +38,18 @@ def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _scanner(**options: Any) -> Scan:
-    decoder: Any = json.JSONDecoder(parse_constant=_refuse_constant, **options)
+    decoder: Any = json.JSONDecoder(**{"parse_constant": _refuse_constant, **options})
     scan: Scan = decoder.scan_once
     return scan
 
 
 # "Exact" scanners leave numbers with a fraction as bytes: all digits, and no strings of the file.
 SCAN = _scanner()
-SCAN_EXACT = _scanner(parse_float=str.encode)
-SCAN_ODD = _scanner(parse_float=str.encode, parse_int=_long_int)
+_SCAN_EXACT = _scanner(parse_float=str.encode)
 _SCAN_UNIQUE = _scanner(object_pairs_hook=_refuse_twice)
+_SCAN_LENIENT = _scanner(
+    parse_float=str.encode, parse_int=_long_int, parse_constant=lambda _: None, strict=False
+)
 _loads: Callable[[str], Any] | None
 try:
     _loads = importlib.import_module("orjson").loads
@@ -65,14 +65,23 @@ def decoded(text: str, *, exact: bool) -> Any:
             return _loads(text)
         except ValueError:
             pass  # a lone surrogate, or what the other refuses too
-    value, end = (SCAN_EXACT if exact else SCAN)(text, 0)
+    value, end = (_SCAN_EXACT if exact else SCAN)(text, 0)
     if end != len(text):
         raise ValueError(end)
     return value
 
 
-def has_unique_keys(text: str, events: list[Any], *, quick: bool = False) -> bool:
-    """Whether no object has a key twice; `quick` takes white space before colons for none."""
+def decoded_leniently(raw: bytes, defects: list[Defect]) -> Any:
+    """Decode a value with defects, exactly: NaN is None, and the last of equal keys counts."""
+    text = bytearray(raw)
+    for defect in defects:
+        if defect.code == "comma":
+            text[defect.at] = ord(" ")
+    return _SCAN_LENIENT(text.decode("utf-8", "replace"), 0)[0]
+
+
+def has_unique_keys(text: str, events: list[Any]) -> bool:
+    """Whether no object has a key twice."""
     if {*map(type, events)} == {dict}:
         keys = sum(map(len, events))
         if (colons := text.count(":")) != keys:
@@ -80,7 +89,8 @@ def has_unique_keys(text: str, events: list[Any], *, quick: bool = False) -> boo
             keys += sum([len(one) for one in args if type(one) is dict])
         if colons == keys:  # there are none but those of the keys
             return True
-        if (quick or _SPACED_COLON.search(text) is None) and text.count('":') == keys:
+        is_spaced = any(space in text for space in (" :", "\n:", "\t:", "\r:"))
+        if not is_spaced and text.count('":') == keys:
             return True
     try:
         _SCAN_UNIQUE(text, 0)
@@ -90,32 +100,22 @@ def has_unique_keys(text: str, events: list[Any], *, quick: bool = False) -> boo
 
 
 @dataclass
-class Odd:
-    """What stands where an event should and cannot be used: why, and at which byte of it."""
-
-    reason: str
-    at: int = 0
-
-
-@dataclass
 class Batch:
     """Events that follow each other in a file."""
 
-    events: list[Any]  # `Odd` for one that could not be decoded
+    events: list[Any]  # `OddError` for one that could not be decoded
     first: int  # the index of the first one
     offset: int  # the byte of the file where it begins
     raw: bytes  # from there to the end of the last one
     is_exact: bool  # numbers with a fraction are bytes
-    # What is wrong with the only one and can be mended, in bytes from its begin.
-    defects: list[Defect] = field(default_factory=list)
+    defects: list[Defect] = field(default_factory=list)  # of the only one, from its begin
     _spans: list[tuple[int, int]] = field(default_factory=list)
 
     def spans(self) -> list[tuple[int, int]]:
         """Return begin and end of each event in `raw`."""
         if not self._spans:
-            self._spans = (
-                [(0, len(self.raw))] if len(self.events) == 1 else _spans(self.raw.decode())
-            )
+            whole = [(0, len(self.raw))]
+            self._spans = whole if len(self.events) == 1 else spans(self.raw, is_cut=False)
         return self._spans
 
     def text_of(self, number: int) -> bytes:
@@ -130,41 +130,27 @@ class Batch:
     def exact_events(self) -> list[Any]:
         """Return the events, numbers with a fraction as bytes."""
         if not self.is_exact:
-            self.events, self.is_exact = SCAN_EXACT(f"[{self.raw.decode()}]", 0)[0], True
+            self.events, self.is_exact = decoded(f"[{self.raw.decode()}]", exact=True), True
         return self.events
 
 
-def _spans(text: str) -> list[tuple[int, int]]:
-    spans: list[tuple[int, int]] = []
+def spans(raw: bytes, *, is_cut: bool) -> list[tuple[int, int]]:
+    """Return begin and end of the values in a list's text.
+
+    Of one that may be cut off, only up to the first number or word, which may go on.
+    """
+    text = raw.decode("latin-1")  # a character for each byte
+    found: list[tuple[int, int]] = []
     at = 0
-    while at < len(text):
-        end = SCAN(text, at)[1]
-        spans.append((at, end))
+    while at < len(text) and (not is_cut or text[at] in '{["'):
+        try:
+            end = SCAN(text, at)[1]
+        except NOT_DECODED:
+            break
+        found.append((at, end))
         gap = GAP.match(text, end)
-        at = gap.end() if gap else end
-    if text.isascii():
-        return spans
-    places, done, size = [], 0, 0
-    for place in chain.from_iterable(spans):
-        size += len(text[done:place].encode())
-        done = place
-        places.append(size)
-    return list(zip(places[::2], places[1::2], strict=True))
-
-
-def first_fault(raw: bytes, defects: list[Defect]) -> Odd | None:
-    """Say what a strict reader refuses in an event; keys that args have twice are the program's."""
-    try:
-        for _ in tokens(raw):
-            pass
-    except ReadError as error:
-        return Odd(error.reason, error.offset)
-    for defect in defects:
-        if defect.code == "key" and defect.depth == 1:
-            begin = raw.index(b'"', defect.at)
-            key = unquoted(raw[begin : raw.index(b":", begin)].rstrip())
-            return Odd(f'the key "{key[:64]}" is there twice', defect.at)
-    return None
+        at = gap.end() if gap else len(text)
+    return found
 
 
 @dataclass

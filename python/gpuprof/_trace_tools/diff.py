@@ -9,7 +9,7 @@ from typing import Literal
 
 from gpuprof._common.checks import whole
 from gpuprof._trace_tools.diff_results import DiffRow, IdleRow, LaunchDelay, TraceDiff, largest
-from gpuprof._trace_tools.diff_scan import KINDS, Contents, Figures, Scan
+from gpuprof._trace_tools.diff_scan import KINDS, Contents, DiffScan, Figures
 from gpuprof._trace_tools.files import Damage, shown
 from gpuprof._trace_tools.idle import CAUSES
 from gpuprof._trace_tools.tools import DEFAULT_TOP, cut_of, reading
@@ -84,7 +84,7 @@ def trace_diff(
 
 def _read(file: Path) -> tuple[str, Contents, str | None]:
     """Return the name to show, what is in the file, and how it is cut off."""
-    damage, scan = Damage(), Scan()
+    damage, scan = Damage(), DiffScan()
     with reading(file, damage) as contents:
         scan.read(contents)
     found, name = scan.contents(), shown(file)

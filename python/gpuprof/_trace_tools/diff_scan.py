@@ -19,23 +19,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gpuprof._trace_tools import idle
-from gpuprof._trace_tools.batch import Batch, Odd
 from gpuprof._trace_tools.diff_paths import NONE, Nested, Numbers, Spans
-from gpuprof._trace_tools.json_scanner import ReadError
 from gpuprof._trace_tools.merge import PID_STEP
-from gpuprof._trace_tools.reader import EventReader
+from gpuprof._trace_tools.scan import Scan
 from gpuprof._trace_tools.values import (
     GPU_ANNOTATION,
     MOST_FLOAT_US,
     Event,
-    InexactError,
-    OddError,
     check_labels,
-    is_late,
-    not_an_object,
     shortened,
-    span_of,
-    time_of,
 )
 
 MOST_WORK = 1_000_000
@@ -107,10 +99,11 @@ class _Call(NamedTuple):
     track: int
 
 
-class Scan:
+class DiffScan(Scan):
     """Reads one trace: `read` it, then ask for `contents`."""
 
     def __init__(self, most_work: int = MOST_WORK, most_scopes: int = MOST_SCOPES) -> None:
+        super().__init__()
         self._most_work, self._most_scopes = most_work, most_scopes
         self._base: int | None = None
         self._names = Numbers(MOST_NAMES)
@@ -129,27 +122,14 @@ class Scan:
         self._launches: dict[int, _Call] = {}
         self._ranks: set[int] = set()
         self._rank: int | None = None
-        self.left_out = self._unkept_work = self._unkept_scopes = 0
-        self._first_odd: ReadError | None = None
+        self._unkept_work = self._unkept_scopes = 0
 
     def read(self, pieces: Iterator[bytes]) -> None:
         """Read a whole file."""
-        reader = EventReader(pieces, quick=True)
-        for batch in reader.batches():
-            for place, event in enumerate(batch.events):
-                try:
-                    self._take(event, batch, place, reader)
-                except OddError as error:
-                    self.left_out += 1
-                    if self._first_odd is None:
-                        offset = batch.offset_of(place)
-                        self._first_odd = ReadError(offset, error.reason, batch.first + place)
-        self.end = reader.end
-        for header in reader.headers:
+        super().read(pieces)
+        for header in self.reader.headers:
             if header.key == "distributedInfo":
                 self._take_ranks(header.value)
-        if self._first_odd and self.left_out == self.end.events:
-            raise self._first_odd
 
     def _take_ranks(self, text: bytes | None) -> None:
         with contextlib.suppress(ValueError, RecursionError):
@@ -157,33 +137,28 @@ class Scan:
             if isinstance(info, dict) and type(info.get("rank")) is int:
                 self._rank = info["rank"]
 
-    def _take(self, event: Any, batch: Batch, place: int, reader: EventReader) -> None:
-        if isinstance(event, Odd):
-            raise OddError(member="", reason=event.reason)
-        if not isinstance(event, dict):
-            raise not_an_object(event)
+    def take(self, event: Event) -> None:
+        """Take one event that is of a scope, or of GPU work."""
         category, phase = event.get("cat"), event.get("ph")
         if phase == "X":
             if type(category) is not str:
                 return
             if category in WORK:
-                self._take_work(event, *self._span(event, batch, place, reader))
+                self._take_work(event, *self._span(event))
             elif category in CALLS:
-                self._take_call(event, *self._span(event, batch, place, reader))
+                self._take_call(event, *self._span(event))
             elif category in HOST_SCOPES:
-                self._take_host(event, *self._span(event, batch, place, reader))
+                self._take_host(event, *self._span(event))
             elif category in GPU_SCOPES:
-                self._take_gpu(event, *self._span(event, batch, place, reader))
+                self._take_gpu(event, *self._span(event))
         elif phase in ("s", "f") and category == "launch":
-            self._take_flow(event, batch, place)
+            self._take_flow(event)
         elif phase == "M" and event.get("name") == "gpuprof":
             args = event.get("args")
             if isinstance(args, dict) and type(args.get("rank")) is int:
                 self._rank = args["rank"]
 
-    def _span(
-        self, event: Event, batch: Batch, place: int, reader: EventReader
-    ) -> tuple[float, float]:
+    def _span(self, event: Event) -> tuple[float, float]:
         """Return begin and length, the begin from the first one on."""
         check_labels(event)
         begin: Any = event.get("ts")
@@ -194,19 +169,14 @@ class Scan:
             and 0 <= begin < MOST_FLOAT_US
             and 0 <= size < MOST_FLOAT_US
         ):
-            whole = round(begin * 1000.0)
-            if self._base is None:
-                self._base = whole
-            return float(whole - self._base), size * 1000.0
-        if is_late(event):
-            reader.exact = True
-        try:
-            exact, length, _ = span_of(event)
-        except InexactError:
-            exact, length, _ = span_of(batch.exact_events()[place])
+            return self._since_first(round(begin * 1000.0)), size * 1000.0
+        exact, length, _ = self.span(event)
+        return self._since_first(exact), float(length)
+
+    def _since_first(self, time: int) -> float:
         if self._base is None:
-            self._base = exact
-        return float(exact - self._base), float(length)
+            self._base = time
+        return float(time - self._base)
 
     def _name(self, event: Event) -> int:
         name = shortened(str(event.get("name", "")), MOST_NAME)
@@ -269,18 +239,13 @@ class Scan:
         self._gpu_around.append(event["cat"] == GPU_ANNOTATION)
         self._gpu.add(begin, begin + size, self._name(event), self._track(event))
 
-    def _take_flow(self, event: Event, batch: Batch, place: int) -> None:
+    def _take_flow(self, event: Event) -> None:
         check_labels(event)
-        try:
-            time, _ = time_of(event)
-        except InexactError:
-            time, _ = time_of(batch.exact_events()[place])
+        time, _ = self.time(event)
         number = event.get("id")
         if type(number) is not int or len(self._flow_from) >= self._most_scopes:
             return
-        if self._base is None:
-            self._base = time
-        at = float(time - self._base)
+        at = self._since_first(time)
         key = _rank_of(event), number
         if event["ph"] == "s":
             self._flow_from[key] = self._track(event), at
@@ -417,10 +382,7 @@ class Scan:
         return Delays(count, sum(delays) / count, middle, late, delays[-1])
 
     def _notes(self) -> list[str]:
-        notes = []
-        if self.left_out:
-            events = "event was" if self.left_out == 1 else "events were"
-            notes.append(f"{self.left_out:,} {events} left out; the first: {self._first_odd}")
+        notes = self.odd_note()
         if self._unkept_work:
             notes.append(
                 f"idle time, launch delay and kernels by scope are of the first "

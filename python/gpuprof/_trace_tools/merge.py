@@ -1,10 +1,10 @@
 """Several traces made one: on one clock, no two processes with one pid, no two flows with one id.
 
-Each file is read twice: a `Scan` learns what is in it, a `Merge` then rewrites one after the other.
-Times are moved by the difference of the files' clock bases (nanoseconds of the wall clock at time
-0), or by what ranks measured of their clocks (`clocks`); the smallest base becomes the result's. A
-pid that an earlier file has used becomes rank * 2^22 + pid. Ids become ones that are the file's
-own. All else stays as it was, byte for byte. Memory is bounded by the number of processes.
+Each file is read twice: a `FileScan` learns what is in it, then a `Merge` rewrites it. Times are
+moved by the difference of the files' clock bases (nanoseconds of the wall clock at time 0), or by
+what ranks measured of their clocks (`clocks`); the smallest base becomes the result's. A pid that
+an earlier file has used becomes rank * 2^22 + pid. Ids become ones that are the file's own. All
+else stays as it was, byte for byte. Memory is bounded by the number of processes.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from gpuprof._trace_tools.batch import Batch, End, Header, Odd, decoded
+from gpuprof._trace_tools.batch import Batch, Header, decoded
 from gpuprof._trace_tools.clocks import (
+    CATEGORY,
     MARK,
     MOST_ANCHORS,
     Anchor,
@@ -26,8 +27,9 @@ from gpuprof._trace_tools.clocks import (
     anchor_of,
     on_one_clock,
 )
-from gpuprof._trace_tools.json_scanner import Member, ReadError, members, unquoted
+from gpuprof._trace_tools.lexer import Member, ReadError, members, unquoted
 from gpuprof._trace_tools.reader import EventReader
+from gpuprof._trace_tools.scan import Scan
 from gpuprof._trace_tools.values import (
     EXACT_IN_DOUBLES,
     MOST_DIGITS,
@@ -37,7 +39,6 @@ from gpuprof._trace_tools.values import (
     check_labels,
     microseconds,
     nanoseconds,
-    not_an_object,
     phase_of,
     time_of,
 )
@@ -61,47 +62,15 @@ _MEMBERS = {
 }
 
 
-def bad(batch: Batch, place: int, error: OddError) -> ReadError:
-    """Say where the member is that cannot be used."""
-    found = members(batch.text_of(place)).get(error.member)
-    at = batch.offset_of(place) + (found.begin if found else 0)
-    return ReadError(at, error.reason, batch.first + place)
-
-
-def checked(batch: Batch, known: set[tuple[Any, ...]]) -> list[Event]:
-    """Return the events, if all can be merged."""
-    with contextlib.suppress(KeyError, TypeError):
-        if known.issuperset(map(_get_labels, batch.events)):
-            return batch.events
-    for place, event in enumerate(batch.events):
-        try:
-            if isinstance(event, Odd):
-                raise ReadError(batch.offset + event.at, event.reason, batch.first)
-            if not isinstance(event, dict):
-                raise not_an_object(event)
-            labels = tuple(map(event.get, _LABELS))
-            try:
-                if labels in known:
-                    continue
-            except TypeError:
-                pass  # one that cannot be a label
-            phase_of(event)
-            check_labels(event)
-            if None not in labels and len(known) < MOST_PROCESSES:
-                known.add(labels)
-        except OddError as error:
-            raise bad(batch, place, error) from None
-    return batch.events
-
-
 def _whole(value: object) -> int | None:
     return value if type(value) is int else None
 
 
-class Scan:
+class FileScan(Scan):
     """What one file says of itself; `read` it first."""
 
     def __init__(self, name: str) -> None:
+        super().__init__()
         self.name = name
         self.base: int | None = None  # nanoseconds since the epoch
         self.rank: int | None = None
@@ -109,7 +78,7 @@ class Scan:
         self.processes: dict[int | str | float, bool] = {}
         self.headers: list[Header] = []
         self.anchors: list[Anchor] = []
-        self.end = End()
+        self._known: set[tuple[Any, ...]] = set()  # labels of events that can be merged
 
     @property
     def clock(self) -> FileClock | None:
@@ -118,29 +87,39 @@ class Scan:
 
     def read(self, pieces: Iterator[bytes]) -> None:
         """Read a whole file."""
-        reader = EventReader(pieces)
-        known: set[tuple[Any, ...]] = set()
-        for batch in reader.batches():
-            events = checked(batch, known)
-            for pid in dict.fromkeys([event["pid"] for event in events if "pid" in event]):
-                if (number := _number(pid)) not in self.processes:
-                    self._add(number, batch)
-            for event in events:
-                if event["ph"] == "M":
-                    self._take_metadata(event)
-            if MARK in batch.raw:
-                self._take_anchors(batch)
-        self.end = reader.end
-        self._take_headers(reader.headers)
+        super().read(pieces)
+        self._take_headers(self.reader.headers)
 
-    def _add(self, pid: str | float, batch: Batch) -> None:
-        if len(self.processes) >= MOST_PROCESSES:
-            what = f"there are more than {MOST_PROCESSES} processes"
-            raise ReadError(batch.offset, what, batch.first)
-        if len(str(pid)) > MOST_PID:
-            what = f"a pid is longer than {MOST_PID} characters"
-            raise ReadError(batch.offset, what, batch.first)
-        self.processes[pid] = False
+    def leave_out(self, error: OddError) -> None:
+        """Refuse the file: all of its events are to be merged."""
+        raise self.located(error)
+
+    def take_ordinary(self, batch: Batch) -> Iterable[int]:
+        """Pass over events of labels that were met."""
+        with contextlib.suppress(KeyError, TypeError):
+            if self._known.issuperset(map(_get_labels, batch.events)) and MARK not in batch.raw:
+                return ()
+        return super().take_ordinary(batch)
+
+    def take(self, event: Event) -> None:
+        """Check one event, and take what it says of the file."""
+        phase = phase_of(event)
+        check_labels(event)
+        if "pid" in event and (pid := _number(event["pid"])) not in self.processes:
+            if len(self.processes) >= MOST_PROCESSES:
+                what = f"there are more than {MOST_PROCESSES} processes"
+                raise OddError(what)
+            if len(str(pid)) > MOST_PID:
+                what = f"a pid is longer than {MOST_PID} characters"
+                raise OddError(what)
+            self.processes[pid] = False
+        labels = tuple(map(event.get, _LABELS))
+        if phase == "M":
+            self._take_metadata(event)
+        elif event.get("cat") == CATEGORY:
+            self._take_anchor(event)
+        elif None not in labels and len(self._known) < MOST_PROCESSES:
+            self._known.add(labels)
 
     def _take_metadata(self, event: Event) -> None:
         name, args = event.get("name"), event.get("args")
@@ -151,15 +130,10 @@ class Scan:
         if name == "process_labels" and "pid" in event:
             self.processes[_number(event["pid"])] = True
 
-    def _take_anchors(self, batch: Batch) -> None:
-        for place, event in enumerate(batch.events):
-            if MARK not in (text := batch.text_of(place)) or len(self.anchors) >= MOST_ANCHORS:
-                continue
-            member = members(text).get("ts")
-            digits = text[member.begin : member.end] if member and member.kind == "number" else b"x"
-            time = nanoseconds(digits) if digits[:1].isdigit() else None
-            anchor = anchor_of(event, time[0]) if time else None
-            if anchor is not None:
+    def _take_anchor(self, event: Event) -> None:
+        with contextlib.suppress(OddError):
+            anchor = anchor_of(event, self.time(event)[0])
+            if anchor is not None and len(self.anchors) < MOST_ANCHORS:
                 self.anchors.append(anchor)
 
     def _take_headers(self, headers: list[Header]) -> None:
@@ -211,7 +185,9 @@ def _other_pid(pid: str | float, steps: int) -> int | str:
 class Merge:
     """Writes the files of `scans`, in their order: `begin`, `add` each, `finish`."""
 
-    def __init__(self, scans: list[Scan], *, align: bool, write: Callable[[bytes], object]) -> None:
+    def __init__(
+        self, scans: list[FileScan], *, align: bool, write: Callable[[bytes], object]
+    ) -> None:
         self.events = 0
         self._scans, self._write = scans, write
         walls, self.clocks = on_one_clock(
@@ -340,7 +316,7 @@ class Merge:
             shift += clock.drift(time[0])
         if time is None or time[0] + shift > MOST_NS:
             reason = '"ts" is too large; expected a time within 146 years of the others'
-            raise OddError(member="ts", reason=reason)
+            raise OddError(reason, "ts")
         return microseconds(time[0] + shift).encode() if shift else text
 
     def _new_id(self, text: bytes) -> bytes:
@@ -376,7 +352,9 @@ class Merge:
             try:
                 texts.append(self._rewritten(event, batch.text_of(place)))
             except OddError as error:
-                raise bad(batch, place, error) from None
+                scan = self._scans[self._number]
+                scan.batch, scan.place = batch, place
+                raise scan.located(error) from None
         return b",\n".join(texts)
 
     def _rewritten(self, event: Event, text: bytes) -> bytes:
@@ -428,7 +406,7 @@ def _value(text: bytes) -> Any:
     return unquoted(text) if text.startswith(b'"') else decoded(text.decode(), exact=False)
 
 
-def _description(scan: Scan, clock: FileClock | None) -> bytes:
+def _description(scan: FileScan, clock: FileClock | None) -> bytes:
     """Return what a file says of itself beside its events, where it is short."""
     parts = [b'"file":' + json.dumps(scan.name).encode()]
     if scan.rank is not None:

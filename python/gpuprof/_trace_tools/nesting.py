@@ -11,14 +11,18 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from itertools import compress, islice, pairwise
 from operator import sub
+from typing import Any
 
 from gpuprof._trace_tools.values import MOST_NS
 
 # Begin, negative duration, and the owner's number: in this order, outer slices come first.
 Slice = tuple[float, float, int]
 Interval = tuple[float, float]
+Place = tuple[Any, Any]  # pid and tid
 
 MOST_SLICES = 200_000
+MOST_TRACKS = 20_000
+TOGETHER = 16_384  # slices that are placed at once
 MOST_INTERVALS = 8192
 NEVER = -MOST_NS - 1  # before all times
 FLOAT_SLACK = 0.5
@@ -141,45 +145,55 @@ class Nesting:
         inside: list[float] | None = None,
         most: int = MOST_SLICES,
     ) -> None:
-        self.tracks: list[Track] = []
+        self.tracks: dict[Place, Track] = {}
+        self.waiting = 0  # slices, since the last time that they were placed
         self.approximate = False
         self.slack: float = 0
         self._inside, self._crossing = inside, crossing
         self._most = most
 
-    def track(self) -> Track:
-        """Add a track."""
-        self.tracks.append(Track())
-        return self.tracks[-1]
+    def track(self, place: Place) -> Track | None:
+        """Return the track of a pid and a tid; None if there is no room for another one."""
+        found = self.tracks.get(place)
+        if found is None and len(self.tracks) < MOST_TRACKS:
+            found = self.tracks[place] = Track()
+        return found
+
+    @property
+    def is_due(self) -> bool:
+        """Whether enough is waiting to be placed."""
+        return self.waiting > min(TOGETHER, self._most // 4)
 
     def settle(self) -> None:
         """Place what has come."""
-        for track in self.tracks:
+        self.waiting = 0
+        tracks = self.tracks.values()
+        for track in tracks:
             if track.new:
                 self._settle(track)
         if self._kept() <= self._most:
             return
-        older = [track.let_go() for track in self.tracks]
+        older = [track.let_go() for track in tracks]
         if self._kept() > self._most * 3 // 4:
             group = self._kept() // (self._most // 16 + 1) + 1
-            for track, count in zip(self.tracks, older, strict=True):
+            for track, count in zip(tracks, older, strict=True):
                 track.put_together(group, count)
         if self._kept() > self._most * 3 // 4:  # so many are open at once
             self.approximate = True
-            for track in self.tracks:
+            for track in tracks:
                 track.forget_half()
 
     def bare_points(self) -> list[int]:
         """Return the numbers of the slices without length that nothing is around."""
         return [
             row[2]
-            for track in self.tracks
+            for track in self.tracks.values()
             for row, number in zip(track.kept, track.around, strict=True)
             if number == TOP and not row[1]
         ]
 
     def _kept(self) -> int:
-        return sum(len(track.kept) for track in self.tracks)
+        return sum(len(track.kept) for track in self.tracks.values())
 
     def _settle(self, track: Track) -> None:
         rows = sorted(track.new)

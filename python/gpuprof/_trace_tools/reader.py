@@ -2,9 +2,8 @@
 
 Reads the two forms of the Trace Event Format: an object with the array "traceEvents" and other
 members before or after it, and the array alone, whose end may be missing. Whole events are cut out
-where one ends and the next begins, and decoded together. Where that fails they are decoded one by
-one, and an event that the standard library refuses is given to the lexer in `json_scanner`. Memory
-is bounded by a piece and the longest event.
+where one ends and the next begins, and decoded together. An event that the standard library refuses
+is given to the `lexer`. Memory is bounded by a piece and the longest event.
 """
 
 from __future__ import annotations
@@ -13,31 +12,26 @@ import re
 from collections.abc import Iterator
 
 from gpuprof._trace_tools.batch import (
-    GAP,
     NOT_DECODED,
-    SCAN,
-    SCAN_EXACT,
-    SCAN_ODD,
     Batch,
     End,
     Header,
-    Odd,
     decoded,
-    first_fault,
+    decoded_leniently,
     has_unique_keys,
+    spans,
 )
-from gpuprof._trace_tools.json_scanner import (
-    NAMES,
+from gpuprof._trace_tools.lexer import (
     CutError,
     Defect,
     ReadError,
     ValueEnd,
     defects_of,
-    mended,
     tokens,
     unexpected,
     unquoted,
 )
+from gpuprof._trace_tools.values import OddError, kind_of
 
 MAX_EVENT_BYTES = 64 << 20
 MAX_HEADER_BYTES = 16 << 20
@@ -51,27 +45,14 @@ _EVENTS = "traceEvents"
 
 
 class EventReader:
-    """Reads one file; see the module.
+    """Reads one file; see the module. What is no strict JSON is handed out with its defects."""
 
-    A `tolerant` one hands out what can be mended, with the defects; else such an event is `Odd`,
-    and such a file a `ReadError`. With `exact`, numbers with a fraction are bytes. A `quick` one
-    may miss a key that is there twice where the file has white space before its colons.
-    """
-
-    def __init__(
-        self,
-        pieces: Iterator[bytes],
-        *,
-        tolerant: bool = False,
-        exact: bool = False,
-        quick: bool = False,
-    ) -> None:
+    def __init__(self, pieces: Iterator[bytes]) -> None:
         self.end = End()
         self.headers: list[Header] = []
         self.defects: list[Defect] = []  # outside of events; places are the file's
+        self.exact = False  # numbers with a fraction are bytes; may change between batches
         self._pieces = pieces
-        self.exact = exact  # may change between batches
-        self._tolerant, self._quick = tolerant, quick
         self._text = b""
         self._at = 0
         self._base = 0  # of `_text` in the file
@@ -79,6 +60,7 @@ class EventReader:
         self._failures = 0
         self._room = MAX_HEADER_BYTES
         self._in_events = False
+        self._keys: list[str] = []
 
     def batches(self) -> Iterator[Batch]:
         """Yield the events; then `end` and `headers` are whole."""
@@ -130,13 +112,10 @@ class EventReader:
         while len(self._text) < len(_BOM) and _BOM.startswith(self._text) and self._fill():
             pass
         if self._text.startswith(_BOM):
-            if not self._tolerant:
-                raise ReadError(0, "found a byte order mark; expected '{' or '['")
-            self.defects.append(Defect("bom", 0, 0, len(_BOM), 0))
+            self.defects.append(Defect("bom", 0))
             self._at = len(_BOM)
 
     def _file(self) -> Iterator[Batch]:
-        self._keys: list[str] = []
         self._skip_mark()
         byte = self._peek()
         if not byte:
@@ -161,9 +140,9 @@ class EventReader:
         expected, comma = "a key in quotes or '}'", -1
         while True:
             byte = self._peek()
-            if byte == b"}" and (comma < 0 or self._tolerant):
+            if byte == b"}":
                 if comma >= 0:
-                    self.defects.append(Defect("comma", comma, comma, comma + 1, 1))
+                    self.defects.append(Defect("comma", comma))
                 self._at += 1
                 return
             if byte != b'"':
@@ -191,26 +170,25 @@ class EventReader:
         if not self._peek():
             return self._unexpected("an array")
         try:
-            kind = next(tokens(self._value(MAX_HEADER_BYTES) or b"{", [])).kind
-        except CutError as error:
-            return error
+            raw = self._value(MAX_HEADER_BYTES) or b"{}"
+            self._defects_of(raw, begin)
         except ReadError as error:
-            return self._moved(error, begin)
-        return ReadError(begin, f'"{_EVENTS}" is {NAMES[kind]}; expected an array')
+            return error
+        kind = "an object" if raw.startswith(b"{") else kind_of(decoded_leniently(raw, []))
+        return ReadError(begin, f'"{_EVENTS}" is {kind}; expected an array')
 
     def _key(self) -> tuple[str, bool]:
         begin = self._base + self._at
         raw = self._value(MAX_HEADER_BYTES)
         if raw is None:
             raise ReadError(begin, "the key is longer than a trace has any")
-        self._lex(raw, begin)
+        self._check(raw, begin)
         key = unquoted(raw)
         is_new = key not in self._keys
         if not is_new:
-            if not self._tolerant or key == _EVENTS:
-                shown = unquoted(b'"' + raw[1:65].rstrip(b'"\\') + b'"')
-                raise ReadError(begin, f'the key "{shown}" is there twice')
-            self.defects.append(Defect("key", begin, begin, begin + len(raw), 1))
+            if key == _EVENTS:
+                raise ReadError(begin, f'the key "{_EVENTS}" is there twice')
+            self.defects.append(Defect("key", begin))
         elif len(self._keys) < MAX_HEADERS or key == _EVENTS:
             self._keys.append(key)
         return key, is_new
@@ -220,30 +198,28 @@ class EventReader:
         begin = self._base + self._at
         raw = self._value(self._room)
         if raw is not None:
-            self._lex(raw, begin)
+            self._check(raw, begin)
         if is_new and len(self.headers) < MAX_HEADERS:
             self._room -= len(raw or b"")
             self.headers.append(Header(key, raw))
 
-    def _lex(self, raw: bytes, begin: int) -> None:
+    def _check(self, raw: bytes, begin: int) -> None:
         """Check a text that is outside of the events."""
-        try:
-            if not self._tolerant:
-                for _ in tokens(raw):
-                    pass
-                return
-            for defect in defects_of(raw):
-                moved = {name: getattr(defect, name) + begin for name in ("at", "begin", "end")}
-                self.defects.append(defect._replace(**moved))
-        except ReadError as error:
-            raise self._moved(error, begin) from None
+        found = self._defects_of(raw, begin)
+        self.defects += [each._replace(at=begin + each.at) for each in found]
 
-    def _moved(self, error: ReadError, begin: int) -> ReadError:
-        """Place an error in the file; what ends too early is followed by what comes next here."""
-        at = begin + error.offset
-        if isinstance(error, CutError):
-            return unexpected(self._text, at - self._base, error.expected, self._base)
-        return ReadError(at, error.reason)
+    def _defects_of(self, raw: bytes, begin: int) -> list[Defect]:
+        """Find the defects of a text that begins at the byte `begin` of the file, where errors are.
+
+        What ends too early is followed by what comes next here.
+        """
+        try:
+            return defects_of(raw)
+        except CutError as error:
+            at = begin + error.offset - self._base
+            raise unexpected(self._text, at, error.expected, self._base) from None
+        except ReadError as error:
+            raise ReadError(begin + error.offset, error.reason) from None
 
     def _value(self, most: int, too_long: str = "") -> bytes | None:
         """Cut off the value that begins here; None, or an error, if it is longer than `most`.
@@ -277,7 +253,7 @@ class EventReader:
         begin = self._base + self._at
         try:
             if not dropped and len(self._text) - self._at <= MOST_LOOKED:
-                for _ in tokens(self._text[self._at :], [] if self._tolerant else None):
+                for _ in tokens(self._text[self._at :], []):
                     pass
         except CutError:
             pass
@@ -293,9 +269,9 @@ class EventReader:
             byte = self._peek()
             if not byte:
                 raise CutError(self._base + self._at, "']'")
-            if byte == b"]" and (comma < 0 or self._tolerant):
+            if byte == b"]":
                 if comma >= 0:
-                    self.defects.append(Defect("comma", comma, comma, comma + 1, 1))
+                    self.defects.append(Defect("comma", comma))
                 break
             if not is_first and comma < 0:
                 if byte != b",":
@@ -316,10 +292,17 @@ class EventReader:
         self._at += 1
         self._in_events = False
 
-    def _batch(self, events: list[object], end: int, *, exact: bool) -> Batch:
-        """Hand out the events whose text ends at `end`."""
+    def _batch(self, end: int) -> Batch | None:
+        """Decode all that is here up to `end`; None if that is no strict JSON."""
         raw = self._text[self._at : end]
-        batch = Batch(events, self.end.events, self._base + self._at, raw, exact)
+        try:
+            text = f"[{raw.decode()}]"
+            events = decoded(text, exact=self.exact)
+        except NOT_DECODED:
+            return None
+        if not has_unique_keys(text, events):
+            return None
+        batch = Batch(events, self.end.events, self._base + self._at, raw, self.exact)
         self._at = end
         return batch
 
@@ -328,49 +311,22 @@ class EventReader:
         end = self._text.rfind(self._mark, self._at) + 1
         if end <= self._at or self._failures > MOST_FAILURES:
             return None
-        self._failures += 1
-        try:
-            text = f"[{self._text[self._at : end].decode()}]"
-            events = decoded(text, exact=self.exact)
-        except NOT_DECODED:
-            return None
-        if not has_unique_keys(text, events, quick=self._quick):
-            return None
-        self._failures = 0
-        return self._batch(events, end, exact=self.exact)
+        batch = self._batch(end)
+        self._failures = 0 if batch else self._failures + 1
+        return batch
 
     def _several(self) -> Batch | None:
-        """Decode one event after the other; None if the first one cannot be."""
-        rest = self._text[self._at :]
-        try:
-            text = rest.decode()
-        except UnicodeDecodeError as error:
-            text = rest[: error.start].decode()
-        scan = SCAN_EXACT if self.exact else SCAN
-        events: list[object] = []
-        ends: list[int] = []
-        at, gap = 0, None
-        while at < len(text) and text[at] in '{["':
-            try:
-                event, end = scan(text, at)
-            except NOT_DECODED:
-                break
-            events.append(event)
-            ends.append(end)
-            if (found := GAP.match(text, end)) is None:
-                break
-            gap, at = found, found.end()
-        if gap is not None:
-            self._mark = f"}}{gap[0]}{text[at : at + 1]}".encode()
-        while events and not has_unique_keys(
-            f"[{text[: ends[len(events) - 1]]}]", events, quick=self._quick
-        ):
-            del events[len(events) // 2 :]
-        if not events:
-            return None
-        end = ends[len(events) - 1]
-        size = end if text.isascii() else len(text[:end].encode())
-        return self._batch(events, self._at + size, exact=self.exact)
+        """Decode the events that are sound one by one; None if the first one is not."""
+        found = spans(self._text[self._at :], is_cut=True)
+        if len(found) > 1:
+            before, after = self._at + found[-2][1], self._at + found[-1][0]
+            self._mark = b"}" + self._text[before : after + 1]
+        while found:
+            batch = self._batch(self._at + found[-1][1])
+            if batch:
+                return batch
+            del found[len(found) // 2 :]
+        return None
 
     def _one(self, expected: str) -> Batch:
         """Read one event in detail: one that is odd, or longer than what is here."""
@@ -381,13 +337,9 @@ class EventReader:
         raw = self._value(MAX_EVENT_BYTES, f"the event is longer than {MAX_EVENT_BYTES} bytes")
         assert raw is not None
         self.end.inside_event = False
+        defects = self._defects_of(raw, begin)
         try:
-            defects = defects_of(raw)
-        except ReadError as error:
-            raise self._moved(error, begin) from None
-        odd = None if self._tolerant else first_fault(raw, defects)
-        try:
-            event = odd or SCAN_ODD(mended(raw, defects).decode(), 0)[0]
+            event = decoded_leniently(raw, defects)
         except RecursionError:
-            event = Odd("nested too deep to be read")
+            event = OddError("nested too deep to be read")
         return Batch([event], self.end.events, begin, raw, is_exact=True, defects=defects)

@@ -1,17 +1,14 @@
-"""A damaged or cut off trace made strict JSON again, with every complete event.
-
-What is mended and what is left out is in docs/trace_tools.md.
-"""
+"""A trace that is cut off made whole: strict JSON again, with every complete event."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
-from gpuprof._trace_tools.batch import Batch
-from gpuprof._trace_tools.json_scanner import ReadError, defects_of, mended
+from gpuprof._trace_tools.batch import Batch, End
+from gpuprof._trace_tools.lexer import ReadError, defects_of
 from gpuprof._trace_tools.reader import EventReader
-from gpuprof._trace_tools.values import Event
 
 MOST_SHOWN = 256
 
@@ -20,7 +17,8 @@ class Repair:
     """Repairs one trace, into the object form that all readers take."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
-        self.events = self.mended = self.left_out = 0
+        self.events = self.left_out = 0
+        self.end = End()
         self.lost_members: list[str] = []
         self.stopped: str | None = None
         self._write = write
@@ -28,7 +26,7 @@ class Repair:
 
     def read(self, pieces: Iterator[bytes]) -> None:
         """Read a file and write it; only what is no trace at all is a `ReadError`."""
-        reader = EventReader(pieces, tolerant=True)
+        reader = EventReader(pieces)
         self.end = reader.end
         begun = False
         try:
@@ -37,8 +35,7 @@ class Repair:
                 if not text:
                     continue
                 if not begun:
-                    first = next(event for event in batch.events if event)
-                    self._begin(reader, first)
+                    self._begin(reader, batch.events)
                 self._write((b",\n" if begun else b"\n") + text)
                 begun = True
         except ReadError as error:
@@ -46,46 +43,30 @@ class Repair:
                 raise  # this is no trace
             self.stopped = str(error)
         if not begun:
-            self._begin(reader, {})
+            self._begin(reader, [])
         self._write(b"\n]")
         self._write_members(reader, is_last=True)
         self._write(b"}\n")
 
     def _events_of(self, batch: Batch) -> bytes:
         """Return the text of the events that can stay, and count."""
-        if len(batch.events) == 1:
-            return self._one(batch)
-        good = [type(event) is dict and len(event) > 0 for event in batch.events]
+        good = [type(each) is dict and len(each) > 0 for each in batch.events]
+        if batch.defects:
+            good = [False]
         self.events += sum(good)
         self.left_out += len(good) - sum(good)
         if all(good):
             return batch.raw
         return b",\n".join(batch.text_of(place) for place, stays in enumerate(good) if stays)
 
-    def _one(self, batch: Batch) -> bytes:
-        event, defects = batch.events[0], batch.defects
-        is_lost = any(one.depth == 1 and one.code in ("key", "nan") for one in defects)
-        if not isinstance(event, dict) or not event or is_lost:
-            self.left_out += 1
-            return b""
-        self.events += 1
-        if not defects:
-            return batch.raw
-        self.mended += 1
-        return mended(batch.raw, defects)
-
-    def _begin(self, reader: EventReader, first: Event) -> None:
+    def _begin(self, reader: EventReader, events: list[Any]) -> None:
         """Begin the object, with what gpuprof's array form says of its clock in its first event."""
         keys = {header.key for header in reader.headers}
         self._write(b"{" if "repairedBy" in keys else b'{"repairedBy":"gpuprof",')
         self._write_members(reader, is_last=False)
-        args = first.get("args") if isinstance(first, dict) else None
-        if (
-            first
-            and first.get("ph") == "M"
-            and first.get("name") == "gpuprof"
-            and isinstance(args, dict)
-        ):
+        first = next((event for event in events if isinstance(event, dict) and event), {})
+        args = first.get("args")
+        if first.get("name") == "gpuprof" and first.get("ph") == "M" and isinstance(args, dict):
             base, rank = args.get("baseTimeNanoseconds"), args.get("rank")
             if type(base) is int and "baseTimeNanoseconds" not in keys:
                 self._write(b'"displayTimeUnit":"ns","baseTimeNanoseconds":%d,' % base)

@@ -204,19 +204,14 @@ class TraceRepair(_Found):
     path: str
     output: str
     events: int
-    mended: int  # of these events, how many had to be changed to be JSON
-    left_out: int  # events that are empty, no objects, or have a key twice or NaN as a value
+    left_out: int  # events that are empty, no objects, or no strict JSON
     lost_members: list[str]  # of the file, beside its events
     stopped: str | None  # why nothing after this point could be read
 
     def __str__(self) -> str:
         text = [f"{shown_text(self.output)}: {self.events:,} events"]
-        if self.mended:
-            text.append(f"{self.mended:,} of them had to be mended")
         if self.left_out:
-            text.append(
-                f"{self.left_out:,} events left out: empty, no objects, with a key twice or NaN"
-            )
+            text.append(f"{self.left_out:,} events left out: empty, no objects, or no strict JSON")
         if self.lost_members:
             names = ", ".join(map(_shortened, self.lost_members))
             text.append(f"left out beside the events: {names}")

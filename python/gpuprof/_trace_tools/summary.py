@@ -1,7 +1,7 @@
 """What a trace holds: the ranges that took the most time, and when each GPU track was busy.
 
 Ranges of names that were met before are taken in one tight loop. Whatever is out of the ordinary
-goes through `_take`; an event that cannot be used is left out and counted. Memory is bounded
+goes through `take`; an event that cannot be used is left out and counted. Memory is bounded
 whatever the file: past the limits below, what comes is summed up under one name, left out and
 counted, or approximated, and the notes say so.
 """
@@ -9,42 +9,40 @@ counted, or approximated, and the notes say so.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from gpuprof._trace_tools.batch import Batch, Odd
-from gpuprof._trace_tools.json_scanner import ReadError, members
-from gpuprof._trace_tools.nesting import FLOAT_SLACK, MOST_SLICES, Coverage, Nesting, Slice, Track
-from gpuprof._trace_tools.reader import EventReader
+from gpuprof._trace_tools.batch import Batch
+from gpuprof._trace_tools.nesting import (
+    FLOAT_SLACK,
+    MOST_SLICES,
+    MOST_TRACKS,
+    Coverage,
+    Nesting,
+    Slice,
+    Track,
+)
 from gpuprof._trace_tools.results import GpuTrack, Range
+from gpuprof._trace_tools.scan import Halves, Scan
 from gpuprof._trace_tools.values import (
     GPU_ANNOTATION,
     GPU_CATEGORIES,
     MOST_FLOAT_US,
     NEARLY_WHOLE,
     Event,
-    InexactError,
-    OddError,
     async_key,
     check_labels,
-    is_late,
     names_of,
     nanoseconds,
-    not_an_object,
     phase_of,
     shortened,
-    span_of,
-    time_of,
 )
 
-MOST_OPEN = 100_000
 MOST_COUNT = 1 << 48
-TOGETHER = 16_384  # ranges that are placed at once
 MOST_GROUPS = 50_000
 MOST_NAME_BYTES = 8 << 20
 MOST_NAME = 4096
-MOST_TRACKS = 20_000
 MOST_TRACK_NAME = 256
 MOST_GPU_TRACKS = 256
 UNNAMED = "(unnamed)"
@@ -124,7 +122,6 @@ class Ranges:
         self._groups: list[_Group] = []
         self._numbers: dict[tuple[str, Any, bool], int] = {}
         self._name_room = MOST_NAME_BYTES
-        self._tracks: dict[tuple[Any, Any], Track] = {}
         self._nowhere = Track()  # asynchronous ranges, and those of tracks that have no room
         self._gpu: dict[tuple[Any, Any], _GpuWork] = {}
         self._crossings = 0
@@ -144,11 +141,9 @@ class Ranges:
     def _make_sink(self, labels: Labels) -> Sink:
         _, category, pid, tid = labels
         kind = "gpu" if category in GPU_CATEGORIES else "host"
-        track = self._tracks.get((pid, tid))
+        track = self.nesting.track((pid, tid))
         if track is None:
-            if len(self._tracks) >= MOST_TRACKS:
-                return self._sink(self._nowhere, kind, labels, None)
-            track = self._tracks[pid, tid] = self.nesting.track()
+            return self._sink(self._nowhere, kind, labels, None)
         if kind == "gpu" and (pid, tid) not in self._gpu:
             self._gpu[pid, tid] = _GpuWork(counts=len(self._gpu) < MOST_GPU_TRACKS)
         return self._sink(track, kind, labels, (pid, tid))
@@ -182,7 +177,7 @@ class Ranges:
                 group.settle()
         kinds = [group.is_annotation if group.kind == "gpu" else None for group in self._groups]
         for place, work in self._gpu.items():
-            rows = self._tracks[place].new
+            rows = self.nesting.tracks[place].new
             rows.sort()
             if rows:
                 work.add(rows, kinds, self.nesting.slack)
@@ -202,7 +197,7 @@ class Ranges:
 
     def extent(self) -> tuple[int, int]:
         """Return the begin of the first range and the end of the last."""
-        tracks = [*self._tracks.values(), self._nowhere]
+        tracks = [*self.nesting.tracks.values(), self._nowhere]
         begin, end = min(track.begin for track in tracks), max(track.end for track in tracks)
         return (_whole(begin), _whole(end)) if begin <= end else (0, 0)
 
@@ -303,41 +298,36 @@ def _rounded(time: float) -> int:
     return nanoseconds(f"{time / 1000.0:.15g}".encode())[0]  # type: ignore[index]
 
 
-class Summary:
+class Summary(Scan):
     """Sums up one trace; `read` it, then ask."""
 
     def __init__(self, by: str, most_slices: int = MOST_SLICES) -> None:
+        super().__init__()
         self.phases: Counter[str] = Counter()
-        self.left_out = 0
         self.dropped = self.unplaced = self.unmatched = 0
         self.ranges = Ranges(by, most_slices)
-        self._together = min(TOGETHER, most_slices // 4)
-        self._waiting = 0
         self._known: set[tuple[Any, ...]] = set()  # labels that are what they should be
         self._quiet: set[str] = set()  # phases that were met, of which there is nothing to sum up
-        self._open: defaultdict[tuple[Any, ...] | int, list[tuple[int, Sink]]] = defaultdict(list)
-        self._open_count = 0
-        self._first_odd: ReadError | None = None
+        self._halves = Halves()
 
     def read(self, pieces: Iterator[bytes]) -> None:
         """Read a whole file."""
-        reader = EventReader(pieces, quick=True)
-        for batch in reader.batches():
-            events = batch.events
-            rest = range(len(events)) if batch.is_exact else self._take_ordinary(events)
-            for place in rest:
-                self._take_odd(batch, place, reader)
-            if self._waiting > self._together:
-                self.ranges.settle()
-                self._waiting = 0
-        self.end = reader.end
-        if self._first_odd and self.left_out == self.end.events:
-            raise self._first_odd
+        super().read(pieces)
         self.ranges.settle()
-        self.unmatched += self._open_count
+        self.unmatched += self._halves.count + self._halves.without_room
 
-    def _take_ordinary(self, events: list[Any]) -> list[int]:
-        """Take the ranges and what was met before; answer the places of the other events."""
+    def after_batch(self) -> None:
+        """Place the ranges once there are enough."""
+        if self.reader.exact:
+            self.ranges.nesting.slack = 0
+        if self.ranges.nesting.is_due:
+            self.ranges.settle()
+
+    def take_ordinary(self, batch: Batch) -> Iterable[int]:
+        """Take the ranges and what was met before; return the places of the other events."""
+        events = batch.events
+        if batch.is_exact:
+            return range(len(events))
         sinks, known, quiet = self.ranges.sinks, self._known, self._quiet
         rest: list[int] = []
         most = MOST_FLOAT_US
@@ -367,46 +357,17 @@ class Summary:
         ranges = len(events) - len(rest) - len(counted)
         if ranges:
             self.phases["X"] += ranges
-            self._waiting += ranges
+            self.ranges.nesting.waiting += ranges
         return rest
 
-    def _take_odd(self, batch: Batch, place: int, reader: EventReader) -> None:
-        """Take one event that is out of the ordinary, or leave it out."""
-        event = batch.events[place]
-        try:
-            if isinstance(event, Odd):
-                raise OddError(member="", reason=event.reason)
-            if not isinstance(event, dict):
-                raise not_an_object(event)
-            if is_late(event):
-                reader.exact, self.ranges.nesting.slack = True, 0
-            try:
-                self._take(event)
-            except InexactError:
-                self._take(batch.exact_events()[place])
-        except OddError as error:
-            self._leave_out(batch, place, error)
-
-    def _leave_out(self, batch: Batch, place: int, error: OddError) -> None:
-        self.left_out += 1
-        if self._first_odd:
-            return
-        event = batch.events[place]
-        offset = batch.offset_of(place)
-        if isinstance(event, Odd):
-            offset += event.at
-        else:
-            found = members(batch.text_of(place)).get(error.member)
-            offset += found.begin if found else 0
-        self._first_odd = ReadError(offset, error.reason, batch.first + place)
-
-    def _take(self, event: Event) -> None:
+    def take(self, event: Event) -> None:
+        """Take one event that is out of the ordinary."""
         phase = phase_of(event)
         check_labels(event)
         if phase == "M":
             self._take_metadata(event)
         elif phase == "X":
-            begin, duration, _ = span_of(event)
+            begin, duration, _ = self.span(event)
             self._add(self.ranges.sink(labels_of(event)), begin, duration)
         elif phase in "BE":
             self._take_half(event, phase == "B", (event.get("pid", ""), event.get("tid", "")))
@@ -414,7 +375,7 @@ class Summary:
             self._take_half(event, phase in "bS", async_key(event))
         else:
             if "ts" in event:
-                time_of(event)
+                self.time(event)
             if len(self._known) >= MOST_TRACKS:
                 self._known.clear()
             self._known.add(labels_of(event))
@@ -425,31 +386,22 @@ class Summary:
         add, spend, number = sink
         add((begin, -duration, number))
         spend(duration)
-        self._waiting += 1
+        self.ranges.nesting.waiting += 1
 
     def _take_half(self, event: Event, begins: bool, key: tuple[Any, ...] | int) -> None:
         """Take the begin or the end of a range."""
-        time, _ = time_of(event)
+        time, _ = self.time(event)
         if begins:
-            if self._open_count >= MOST_OPEN:
-                self.unmatched += 1
-                return
-            labels = labels_of(event)
-            if isinstance(key, int):
-                sink = self.ranges.async_sink(labels)
-            else:
-                sink = self.ranges.sink(labels)
-            self._open[key].append((time, sink))
-            self._open_count += 1
+            is_async = isinstance(key, int)
+            sink = (self.ranges.async_sink if is_async else self.ranges.sink)(labels_of(event))
+            self._halves.begin(key, (time, sink))
             return
-        opened = self._open.get(key)
-        if not opened or time < opened[-1][0]:
+        opened = self._halves.last(key)
+        if opened is None or time < opened[0]:
             self.unmatched += 1
             return
-        begin, sink = opened.pop()
-        self._open_count -= 1
-        if not opened:
-            del self._open[key]
+        self._halves.end(key)
+        begin, sink = opened
         self._add(sink, begin, time - begin)
 
     def _take_metadata(self, event: Event) -> None:
@@ -464,15 +416,13 @@ class Summary:
 
     def notes(self) -> list[str]:
         """Say what is missing from the figures."""
-        events = "event was" if self.left_out == 1 else "events were"
         counted = [
-            (self.left_out, f"{events} left out; the first: {self._first_odd}"),
             (self.dropped, "events were dropped while the trace was written"),
             (self.unplaced, "GPU ranges could not be placed on the host's clock"),
             (self.unmatched, "begins or ends without the other are not counted"),
             *self.ranges.notes(),
         ]
-        notes = [f"{count:,} {what}" for count, what in counted if count]
+        notes = self.odd_note() + [f"{count:,} {what}" for count, what in counted if count]
         if self.ranges.nesting.approximate:
             notes.append("self times are approximate: ranges come far out of the order of time")
         return notes

@@ -15,8 +15,8 @@ from typing import Literal
 from gpuprof._common.outputs import STANDARD, TRACE, refuse_foreign, writing
 from gpuprof._trace_tools.batch import End
 from gpuprof._trace_tools.files import Damage, pieces, shown
-from gpuprof._trace_tools.json_scanner import ReadError
-from gpuprof._trace_tools.merge import Merge, Scan
+from gpuprof._trace_tools.lexer import ReadError
+from gpuprof._trace_tools.merge import FileScan, Merge
 from gpuprof._trace_tools.repair import Repair
 from gpuprof._trace_tools.results import TraceMerge, TraceRepair, TraceSummary, TraceValidation
 from gpuprof._trace_tools.summary import Summary
@@ -152,7 +152,6 @@ def repair(
         path=shown(file),
         output=str(target),
         events=found.events,
-        mended=found.mended,
         left_out=found.left_out,
         lost_members=found.lost_members,
         stopped=found.stopped or cut_of(found.end, damage),
@@ -211,9 +210,9 @@ def merge(
     )
 
 
-def _scan(file: Path, align: bool) -> Scan:
+def _scan(file: Path, align: bool) -> FileScan:
     damage = Damage()
-    scan = Scan(file.name.encode("utf-8", "replace").decode())
+    scan = FileScan(file.name.encode("utf-8", "replace").decode())
     with reading(file, damage, twice=True) as contents:
         scan.read(contents)
     cut = cut_of(scan.end, damage)

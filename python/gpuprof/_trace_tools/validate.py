@@ -10,37 +10,37 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from gpuprof._trace_tools.batch import Batch, End, Odd
-from gpuprof._trace_tools.json_scanner import Defect, ReadError, members, tokens
-from gpuprof._trace_tools.nesting import FLOAT_SLACK, MOST_SLICES, Nesting, Slice, Track
+from gpuprof._trace_tools.batch import Batch
+from gpuprof._trace_tools.lexer import DEFECTS, Defect, ReadError, tokens
+from gpuprof._trace_tools.nesting import (
+    FLOAT_SLACK,
+    MOST_SLICES,
+    MOST_TRACKS,
+    Nesting,
+    Slice,
+    Track,
+)
 from gpuprof._trace_tools.reader import EventReader
+from gpuprof._trace_tools.scan import MOST_OPEN, Halves, Scan
 from gpuprof._trace_tools.values import (
     MOST_FLOAT_US,
     NEARLY_WHOLE,
     Event,
-    InexactError,
     OddError,
     async_key,
-    is_late,
     is_rounded,
     kind_of,
     may_matter_inside,
     names_of,
-    nanoseconds,
     shortened,
-    span_of,
-    time_of,
 )
 
-MOST_OPEN = 100_000
-MOST_TRACKS = 20_000
-TOGETHER = 16_384
 PHASES = frozenset("BEXiICMbnesStTpFPNODRvVc(),=")
 NAMED = frozenset("BXiICMbnstfNODPR")
 UNCHECKED = PHASES - frozenset("XBEbestfCM")  # but for what all phases have in common
@@ -56,17 +56,7 @@ MOST_TEXT = 256
 _ABSENT = object()
 _NO_ARGS: dict[str, Any] = {}
 _HEXADECIMAL = re.compile(r"(?:0x)?[0-9a-fA-F]+")
-
-
 MOST_OF_CODE = 200
-_DEFECTS = {
-    "bom": "a byte order mark",
-    "nan": "NaN or Infinity, which is no JSON",
-    "control": "a control character in a string that is not escaped",
-    "utf8": "bytes in a string that are not UTF-8",
-    "comma": "a comma before the end of an array or object",
-    "key": "a key is there twice",
-}
 
 # What belongs together: of begins and ends the track, of the others a hash.
 Key = str | int
@@ -95,7 +85,7 @@ class Findings:
 
     def add_defect(self, defect: Defect, event: int | None, base: int) -> None:
         """Add what is no strict JSON in a text that begins at `base`."""
-        self.add("faults", defect.code, _DEFECTS[defect.code], event, base + defect.at)
+        self.add("faults", defect.code, DEFECTS[defect.code], event, base + defect.at)
 
     def locate(self, pieces: Iterator[bytes]) -> None:
         """Look up the bytes of the findings that only an event is known of, in the same file."""
@@ -103,7 +93,7 @@ class Findings:
         missing.sort(key=itemgetter("event"), reverse=True)
         if not missing:
             return
-        for batch in EventReader(pieces, tolerant=True).batches():
+        for batch in EventReader(pieces).batches():
             while missing and missing[-1]["event"] < batch.first + len(batch.events):
                 finding = missing.pop()
                 finding["offset"] = batch.offset_of(finding["event"] - batch.first)
@@ -122,69 +112,60 @@ class Findings:
         return sorted(self.first, key=place)
 
 
-class Validation:
+class Validation(Scan):
     """Checks one trace; `read` it, then look at what was found."""
 
     def __init__(self, most_slices: int = MOST_SLICES) -> None:
+        super().__init__()
         self.findings = Findings()
         self._fault = partial(self._add_here, "faults")
         self._note = partial(self._add_here, "notes")
         self.unchecked: list[str] = []
-        self.end = End()
         self._nesting = Nesting(self._crossing, most=most_slices)
         self._nesting.slack = FLOAT_SLACK
-        self._tracks: dict[tuple[Any, Any], Track] = {}
         # Where slices go, by name, category, pid and tid, if nothing is wrong with these; None for
         # labels of which no slice was met.
         self._known: dict[tuple[Any, ...], Any] = {}
         self._names: set[tuple[Any, ...]] = set()
-        self._waiting = self._without_room = 0
-        # Index, name and time of the begins.
-        self._open: defaultdict[Key, list[tuple[int, str, int]]] = defaultdict(list)
-        self._open_count = 0
+        self._halves = Halves()  # index, name and time of the begins
         self._flows: dict[Key, int] = {}  # by STARTED and ENDED, below the first event's index
         self._forgot_flows = False
-        self._batch = Batch([], 0, 0, b"", is_exact=True)
-        self._place = 0
 
     def read(self, pieces: Iterator[bytes]) -> None:
         """Read a whole file; only what is no trace at all is a `ReadError`."""
-        reader = EventReader(pieces, tolerant=True)
-        self.end = reader.end
         try:
-            for batch in reader.batches():
-                self._check_batch(batch, reader)
+            super().read(pieces)
         except ReadError as error:
-            if not reader.end.events and error.event is None:
+            if not self.end.events and error.event is None:
                 raise  # this is no trace
             self.findings.add(
                 "faults", "json", f"{error.reason}; read up to here", error.event, error.offset
             )
         else:
-            self._check_end(reader)
-        for defect in reader.defects:
+            self._check_end()
+        for defect in self.reader.defects:
             self.findings.add_defect(defect, None, 0)
         self._check_open()
         self._check_names()
 
-    def _check_batch(self, batch: Batch, reader: EventReader) -> None:
-        self._batch = batch
+    def after_batch(self) -> None:
+        """Look at the numbers and strings inside, and place the slices once there are enough."""
+        batch = self.batch
+        if may_matter_inside(batch.raw):
+            for self.place, event in enumerate(batch.events):
+                if isinstance(event, dict) and event:
+                    self._check_inner(event.get("ph"))
+        if self.reader.exact:
+            self._nesting.slack = 0
+        if self._nesting.is_due:
+            self._nesting.settle()
+
+    def take_ordinary(self, batch: Batch) -> Iterable[int]:
+        """Take sound slices and flows of labels that were met; return the places of the others."""
         for defect in batch.defects:
             self.findings.add_defect(defect, batch.first, batch.offset)
-        rest = range(len(batch.events)) if batch.is_exact else self._check_ordinary(batch)
-        for place in rest:
-            self._check_odd(place, reader)
-        if may_matter_inside(batch.raw):
-            for place, event in enumerate(batch.events):
-                if isinstance(event, dict) and event:
-                    self._place = place
-                    self._check_inner(batch.text_of(place), event.get("ph"))
-        if self._waiting > TOGETHER:
-            self._nesting.settle()
-            self._waiting = 0
-
-    def _check_ordinary(self, batch: Batch) -> list[int]:
-        """Take sound slices and flows of labels that were met; answer the places of the others."""
+        if batch.is_exact:
+            return range(len(batch.events))
         known, most, number = self._known, MOST_FLOAT_US, batch.first << TAG_BITS
         rest: list[int] = []
         for place, event in enumerate(batch.events):
@@ -216,28 +197,26 @@ class Validation:
             except (AttributeError, KeyError, TypeError):
                 pass
             rest.append(place)
-        self._waiting += len(batch.events) - len(rest)
+        self._nesting.waiting += len(batch.events) - len(rest)
         return rest
 
-    def _check_odd(self, place: int, reader: EventReader) -> None:
-        self._place = place
-        event = self._batch.events[place]
-        if not isinstance(event, dict):
-            self._fault("event", event.reason if isinstance(event, Odd) else "not an object")
-        elif not event:
-            self._fault("event", "an empty object")
-        else:
-            if is_late(event):
-                reader.exact, self._nesting.slack = True, 0
-            try:
-                for member in ("ts", "dur"):
-                    if type(event.get(member)) is float:
-                        nanoseconds(event[member])
-            except InexactError:
-                event = self._batch.exact_events()[place]
-            self._check(event)
+    def usable(self, event: Any) -> Event:
+        """Return an event that has members; what is no strict JSON in it has been told."""
+        if isinstance(event, OddError):
+            raise event
+        if not isinstance(event, dict) or not event:
+            raise OddError(reason="an empty object" if event == {} else "not an object")
+        return event
 
-    def _check(self, event: Event) -> None:
+    def refuse_defects(self) -> None:
+        """Refuse nothing: defects are faults."""
+
+    def leave_out(self, error: OddError) -> None:
+        """Add what stands in the place of an event."""
+        self._fault("event", error.reason)
+
+    def take(self, event: Event) -> None:
+        """Check one event."""
         phase = event.get("ph")
         if type(phase) is not str or len(phase) != 1:
             what = kind_of(phase) if "ph" in event else "missing"
@@ -248,7 +227,7 @@ class Validation:
             self._take_name(event)
             return
         try:
-            time, _ = time_of(event)
+            time, _ = self.time(event)
         except OddError as error:
             self._fault("ts", error.reason, "ts")
             return
@@ -258,7 +237,7 @@ class Validation:
             self._note("ts", '"ts" is so large that readers lose its nanoseconds', "ts")
         if phase == "X":
             try:
-                begin, duration, is_whole = span_of(event)
+                begin, duration, is_whole = self.span(event)
             except OddError as error:
                 self._fault("dur", error.reason, "dur")
             else:
@@ -322,19 +301,17 @@ class Validation:
     def _add_slice(self, event: Event, begin: int, duration: int, flag: int) -> None:
         track = self._track(event)
         if track is not None:
-            index = self._batch.first + self._place
-            track.new.append((begin, -duration, index << TAG_BITS | flag))
-            self._waiting += 1
+            track.new.append((begin, -duration, self._index << TAG_BITS | flag))
+            self._nesting.waiting += 1
+
+    @property
+    def _index(self) -> int:
+        return self.batch.first + self.place
 
     def _track(self, event: Event) -> Track | None:
-        try:
-            key = event.get("pid", ""), event.get("tid", "")
-            track = self._tracks.get(key)
-        except TypeError:  # an object or an array, which is a fault
-            return None
-        if track is None and len(self._tracks) < MOST_TRACKS:
-            track = self._tracks[key] = self._nesting.track()
-        return track
+        with contextlib.suppress(TypeError):  # an object or an array, which is a fault
+            return self._nesting.track((event.get("pid", ""), event.get("tid", "")))
+        return None
 
     def _check_half(self, event: Event, phase: str, time: int) -> None:
         """Check the begin or the end of a range."""
@@ -351,21 +328,15 @@ class Validation:
             self._fault("id", 'an asynchronous range without "id"')
             return
         if phase in "Bb":
-            if self._open_count < MOST_OPEN:
-                self._open_count += 1
-                self._open[key].append((self._batch.first + self._place, name, time))
-            else:
-                self._without_room += 1
+            self._halves.begin(key, (self._index, name, time))
             return
-        begun = self._open.get(key)
-        if not begun:
-            if not self._without_room:
+        begun = self._halves.last(key)
+        if begun is None:
+            if not self._halves.without_room:
                 self._fault("unbalanced", f"{end} without a {begin}")
             return
-        self._open_count -= 1
-        index, begun_name, begun_time = begun.pop()
-        if not begun:
-            del self._open[key]
+        self._halves.end(key)
+        index, begun_name, begun_time = begun
         if name and name != begun_name:
             self._fault("unbalanced", f"{end} of another name than its {begin}, event {index}")
         if time < begun_time:
@@ -377,8 +348,7 @@ class Validation:
             what = 'a flow\'s "id" must be a whole number or a hexadecimal string'
             self._fault("id", what, "id")
             return
-        here = self._batch.first + self._place << TAG_BITS
-        self._take_flow(async_key(event), phase, here)
+        self._take_flow(async_key(event), phase, self._index << TAG_BITS)
         # An end that does not bind to what is around it binds to what comes next.
         if phase != "f" or event.get("bp") == "e":
             self._add_slice(event, time, 0, POINT)
@@ -392,16 +362,17 @@ class Validation:
                 self._flows = {k: flow for k, flow in self._flows.items() if flow & whole != whole}
                 self._forgot_flows = True
             if len(self._flows) >= MOST_OPEN:
-                self._without_room += 1
+                self._halves.without_room += 1
                 return
             flow = here
         self._flows[key] = flow | _ENDS.get(phase, 0)
 
-    def _check_inner(self, text: bytes, phase: object) -> None:
+    def _check_inner(self, phase: object) -> None:
         """Look at the strings and numbers at any depth."""
+        text = self.text()
         if not may_matter_inside(text):
             return
-        offset = self._batch.offset_of(self._place)
+        offset = self.batch.offset_of(self.place)
         for token in tokens(text, []):
             part = text[token.begin : token.end]
             at = offset + token.begin
@@ -440,7 +411,7 @@ class Validation:
             if number & POINT:
                 what = "a flow event that is in no slice of its track"
                 self.findings.add("faults", "flow", what, number >> TAG_BITS)
-        for key, begun in self._open.items():
+        for key, begun in self._halves.waiting.items():
             what = "B without an E" if isinstance(key, str) else "asynchronous begin without an end"
             for index, _, _ in begun:
                 self.findings.add("faults", "unbalanced", what, index)
@@ -452,15 +423,15 @@ class Validation:
                 self.findings.add("faults", "flow", "flow without its start (s)", index)
             if not flow & ENDED:
                 self.findings.add("faults", "flow", "flow without its end (f)", index)
-        if self._without_room:
-            what = f"{self._without_room} begins or flows: too many were open at once"
+        if self._halves.without_room:
+            what = f"{self._halves.without_room} begins or flows: too many were open at once"
             self.unchecked.append(what)
         if self._nesting.approximate:
             self.unchecked.append("overlaps of slices that came long after their neighbours")
 
     def _check_names(self) -> None:
-        threads = sum(track not in self._names for track in self._tracks)
-        processes = len({pid for pid, _ in self._tracks if (pid,) not in self._names})
+        threads = sum(track not in self._names for track in self._nesting.tracks)
+        processes = len({pid for pid, _ in self._nesting.tracks if (pid,) not in self._names})
         for count, what, name in (
             (processes, "processes", "process_name"),
             (threads, "tracks", "thread_name"),
@@ -468,8 +439,8 @@ class Validation:
             if count:
                 self.findings.add("notes", "metadata", f"{count} {what} without a {name}", None, 0)
 
-    def _check_end(self, reader: EventReader) -> None:
-        end = reader.end
+    def _check_end(self) -> None:
+        end = self.end
         if not end.events:
             what = "no complete event; readers cannot tell what it is"
             self.findings.add("faults", "empty", what, None, end.bytes)
@@ -485,10 +456,6 @@ class Validation:
     def _add_here(
         self, kind: str, code: str, message: str, member: str = "", offset: int | None = None
     ) -> None:
-        batch, place = self._batch, self._place
         if offset is None and self.findings.has_room(kind, code):
-            offset = batch.offset_of(place)
-            if member:
-                found = members(batch.text_of(place)).get(member)
-                offset += found.begin if found else 0
-        self.findings.add(kind, code, message, batch.first + place, offset)
+            offset = self.located(OddError("", member)).offset
+        self.findings.add(kind, code, message, self._index, offset)

@@ -30,11 +30,11 @@ Event = dict[str, Any]
 
 
 class OddError(Exception):
-    """A member of an event that cannot be used: which, and why."""
+    """Why an event cannot be used, and where: in which member, or at which of its bytes."""
 
-    def __init__(self, member: str, reason: str) -> None:
-        super().__init__(member, reason)
-        self.member, self.reason = member, reason
+    def __init__(self, reason: str, member: str = "", at: int = 0) -> None:
+        super().__init__(reason, member, at)
+        self.reason, self.member, self.at = reason, member, at
 
 
 class InexactError(Exception):
@@ -63,12 +63,7 @@ def odd(event: Event, member: str, expected: str) -> OddError:
     if what == "a number":
         digits = value.decode() if isinstance(value, bytes) else repr(value)
         what = digits if len(digits) <= MAX_SHOWN else what
-    return OddError(member, f'"{member}" is {what}; expected {expected}')
-
-
-def not_an_object(event: object) -> OddError:
-    """Say what stands in the place of an event."""
-    return OddError(member="", reason=f"the event is {kind_of(event)}; expected an object")
+    return OddError(f'"{member}" is {what}; expected {expected}', member)
 
 
 def phase_of(event: Event) -> str:
@@ -147,27 +142,9 @@ def time_of(event: Event, member: str = "ts") -> tuple[int, bool]:
     return time
 
 
-def span_of(event: Event) -> tuple[int, int, bool]:
-    """Return begin and duration of a complete event, and whether they are whole nanoseconds."""
-    (begin, exact), (duration, also) = time_of(event), time_of(event, "dur")
-    if duration < 0:
-        raise odd(event, "dur", "none below 0")
-    if begin + duration > MOST_NS:
-        raise odd(event, "dur", "an end within 146 years")
-    return begin, duration, exact and also
-
-
 def microseconds(time: int) -> str:
     """Write nanoseconds as microseconds with three decimals."""
     return f"{'-' if time < 0 else ''}{abs(time) // 1000}.{abs(time) % 1000:03}"
-
-
-def is_late(event: Event) -> bool:
-    """Whether times are so large that all of the file had better be decoded as digits."""
-    return any(
-        type(event.get(member)) in (int, float) and event[member] >= MOST_FLOAT_US
-        for member in ("ts", "dur")
-    )
 
 
 def async_key(event: Event) -> int:

@@ -1,0 +1,154 @@
+"""What all tools have in common: the events of a file, one after the other, and the odd ones."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gpuprof._trace_tools.batch import Batch, End
+from gpuprof._trace_tools.lexer import DEFECTS, ReadError, members
+from gpuprof._trace_tools.reader import EventReader
+from gpuprof._trace_tools.values import (
+    MOST_FLOAT_US,
+    MOST_NS,
+    Event,
+    InexactError,
+    OddError,
+    kind_of,
+    odd,
+    time_of,
+)
+
+MOST_OPEN = 100_000
+
+
+class Scan:
+    """Reads a file and hands its events to `take`, which a tool defines.
+
+    An event that cannot be used is left out and counted; it is a `ReadError` if there are no
+    others. `batch` and `place` say where the event stands that is being taken.
+    """
+
+    def __init__(self) -> None:
+        self.left_out = 0
+        self.first_odd: ReadError | None = None
+        self.batch = Batch([], 0, 0, b"", is_exact=True)
+        self.place = 0
+        self.reader = EventReader(iter(()))
+        self.end = End()
+
+    def read(self, pieces: Iterator[bytes]) -> None:
+        """Read a whole file."""
+        self.reader = EventReader(pieces)
+        self.end = self.reader.end
+        for batch in self.reader.batches():
+            self.refuse_defects()
+            self.batch = batch
+            for place in self.take_ordinary(batch):
+                self.place = place
+                try:
+                    self.take(self.usable(batch.events[place]))
+                except OddError as error:
+                    self.leave_out(error)
+            self.after_batch()
+        self.refuse_defects()
+        if self.first_odd and self.left_out == self.end.events:
+            raise self.first_odd
+
+    def take(self, event: Event) -> None:
+        """Take one event; an `OddError` if it cannot be used."""
+        raise NotImplementedError
+
+    def take_ordinary(self, batch: Batch) -> Iterable[int]:
+        """Take what needs no second look; return the places of the other events."""
+        return range(len(batch.events))
+
+    def after_batch(self) -> None:
+        """Do what is worth doing for many events at once."""
+
+    def leave_out(self, error: OddError) -> None:
+        """Count an event that cannot be used."""
+        self.left_out += 1
+        self.first_odd = self.first_odd or self.located(error)
+
+    def located(self, error: OddError) -> ReadError:
+        """Say where in the file it is that the event cannot be used."""
+        at = self.batch.offset_of(self.place) + error.at
+        if error.member and (found := members(self.text()).get(error.member)):
+            at += found.begin
+        return ReadError(at, error.reason, self.batch.first + self.place)
+
+    def text(self) -> bytes:
+        """Return the text of the event."""
+        return self.batch.text_of(self.place)
+
+    def odd_note(self) -> list[str]:
+        """Say how many events were left out, if any."""
+        if not self.left_out:
+            return []
+        events = "event was" if self.left_out == 1 else "events were"
+        return [f"{self.left_out:,} {events} left out; the first: {self.first_odd}"]
+
+    def time(self, event: Event, member: str = "ts") -> tuple[int, bool]:
+        """Return a time in nanoseconds, and whether the file has whole ones."""
+        value: Any = event.get(member)
+        if type(value) in (int, float) and value >= MOST_FLOAT_US:
+            self.reader.exact = True
+        try:
+            return time_of(event, member)
+        except InexactError:
+            return time_of(self.batch.exact_events()[self.place], member)
+
+    def span(self, event: Event) -> tuple[int, int, bool]:
+        """Return begin and duration of a complete event, and whether they are whole nanoseconds."""
+        (begin, exact), (duration, also) = self.time(event), self.time(event, "dur")
+        if duration < 0:
+            raise odd(event, "dur", "none below 0")
+        if begin + duration > MOST_NS:
+            raise odd(event, "dur", "an end within 146 years")
+        return begin, duration, exact and also
+
+    def usable(self, event: Any) -> Event:
+        """Return what stands in the place of an event; an `OddError` if it is none."""
+        if isinstance(event, OddError):
+            raise event
+        for defect in self.batch.defects:
+            if defect.code != "key" or defect.depth == 1:  # what args have twice is the program's
+                raise OddError(DEFECTS[defect.code], at=defect.at)
+        if not isinstance(event, dict):
+            reason = f"the event is {kind_of(event)}; expected an object"
+            raise OddError(reason)
+        return event
+
+    def refuse_defects(self) -> None:
+        """Refuse a file that is no strict JSON outside of its events."""
+        for defect in self.reader.defects:
+            raise ReadError(defect.at, DEFECTS[defect.code])
+
+
+class Halves:
+    """Begins of ranges that wait for their ends, the last one first, at most `MOST_OPEN`."""
+
+    def __init__(self) -> None:
+        self.waiting: defaultdict[Any, list[Any]] = defaultdict(list)
+        self.count = self.without_room = 0
+
+    def begin(self, key: Any, value: Any) -> None:
+        """Keep a begin, if there is room."""
+        if self.count >= MOST_OPEN:
+            self.without_room += 1
+            return
+        self.waiting[key].append(value)
+        self.count += 1
+
+    def last(self, key: Any) -> Any:
+        """Return the last begin that waits; None without one."""
+        return self.waiting[key][-1] if key in self.waiting else None
+
+    def end(self, key: Any) -> None:
+        """Forget the last begin."""
+        self.waiting[key].pop()
+        self.count -= 1
+        if not self.waiting[key]:
+            del self.waiting[key]
