@@ -59,28 +59,21 @@ class Nested:
     def __init__(self, spans: Spans, names: list[str]) -> None:
         self.path: list[str] = [""] * len(spans)
         self._parent = array("q", [NONE]) * len(spans)
-        self._times: dict[int, list[float]] = {}
-        self._open: dict[int, list[str]] = {}
-        for track, places in spans.by_track().items():
-            times: list[float] = []
-            opened: list[str] = []
-            self._times[track], self._open[track] = times, opened
-            stack: list[tuple[float, str, int]] = []
+        self._spans, self._tracks = spans, spans.by_track()
+        for places in self._tracks.values():
+            around = NONE
             for place in places:
-                begin, name = spans.begin[place], names[spans.name[place]]
-                while stack and stack[-1][0] <= begin:
-                    times.append(max(stack.pop()[0], times[-1]))
-                    opened.append(stack[-1][1] if stack else "")
-                path = f"{stack[-1][1]}/{name}" if stack else name
-                self.path[place] = path
-                if stack:
-                    self._parent[place] = stack[-1][2]
-                stack.append((spans.end[place], path, place))
-                times.append(max(begin, times[-1]) if times else begin)
-                opened.append(path)
-            while stack:
-                times.append(max(stack.pop()[0], times[-1]))
-                opened.append(stack[-1][1] if stack else "")
+                around = self._open_at(around, spans.begin[place])
+                name = names[spans.name[place]]
+                self.path[place] = name if around == NONE else f"{self.path[around]}/{name}"
+                self._parent[place] = around
+                around = place
+
+    def _open_at(self, place: int, time: float) -> int:
+        """Return the innermost range that has not ended, of one and those around it."""
+        while place != NONE and self._spans.end[place] <= time:
+            place = self._parent[place]
+        return place
 
     def around(self, place: int) -> Iterator[int]:
         """Yield the place of a range and those of the ranges around it, from the inside out."""
@@ -90,8 +83,7 @@ class Nested:
 
     def at(self, track: int, time: float) -> str:
         """Return the innermost path; one that begins there counts, one that ends there does not."""
-        times = self._times.get(track)
-        if not times:
-            return ""
-        place = bisect_right(times, time) - 1
-        return self._open[track][place] if place >= 0 else ""
+        places = self._tracks.get(track, [])
+        after = bisect_right(places, time, key=self._spans.begin.__getitem__)
+        found = self._open_at(places[after - 1], time) if after else NONE
+        return "" if found == NONE else self.path[found]

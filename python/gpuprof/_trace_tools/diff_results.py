@@ -5,7 +5,6 @@ Names come out of files: they are made fit to be shown before they are.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from gpuprof._common.text import MAX_NAME_COLUMNS, cut, shown_text
 from gpuprof._common.units import NOTHING, duration, percent
 from gpuprof._display.table import Table
+from gpuprof._trace_tools.results import ShownTables
 
 _TITLES = {
     "gpu": "GPU time by scope",
@@ -120,7 +120,7 @@ class LaunchDelay:
 
 
 @dataclass(frozen=True)
-class TraceDiff:
+class TraceDiff(ShownTables):
     """How two traces differ; made by `gpuprof.trace_diff`.
 
     ``rows`` are by scope and by kernel, the largest changes first; ``idle`` is the GPU's time
@@ -148,7 +148,7 @@ class TraceDiff:
         rows = [row.to_dict() for row in self.rows]
         return {**asdict(self), "per_calls": calls, "rows": rows}
 
-    def _headline(self) -> list[str]:
+    def _headlines(self) -> list[str]:
         lines = [f"A: {shown_text(self.path_a)}", f"B: {shown_text(self.path_b)}"]
         if self.per is not None and self.per_calls is not None:
             calls = f"{self.per_calls[0]:,} in A, {self.per_calls[1]:,} in B"
@@ -185,21 +185,8 @@ class TraceDiff:
     def _all_notes(self) -> list[str]:
         return [shown_text(note) for note in (*self.cut, *self.notes)]
 
-    def __str__(self) -> str:
-        text = self._headline()
-        for title, table in self._tables():
-            text += ["", title, *table.plain()]
-        notes = self._all_notes()
-        return "\n".join([*text, *([""] if notes else []), *(f"note: {note}" for note in notes)])
-
     def __repr__(self) -> str:
         return f"<TraceDiff of {self.path_a!r} and {self.path_b!r}>\n{self}"
-
-    def _repr_html_(self) -> str:
-        text = [f"<div>{html.escape(line)}</div>" for line in self._headline()]
-        text += [f"<div>{title}</div>{table.html()}" for title, table in self._tables()]
-        text += [f"<div>{html.escape(note)}</div>" for note in self._all_notes()]
-        return f"<div>{''.join(text)}</div>"
 
 
 def largest(rows: Sequence[DiffRow], top: int) -> list[DiffRow]:

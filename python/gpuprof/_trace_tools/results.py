@@ -31,6 +31,33 @@ class _Found:
         return asdict(self)
 
 
+class ShownTables:
+    """Tables between headlines and notes, as text and as HTML."""
+
+    def _headlines(self) -> list[str]:
+        raise NotImplementedError
+
+    def _tables(self) -> list[tuple[str, Table]]:
+        """Return the tables with their titles."""
+        raise NotImplementedError
+
+    def _all_notes(self) -> list[str]:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        text = self._headlines()
+        for title, table in self._tables():
+            text += ["", title, *table.plain()]
+        notes = self._all_notes()
+        return "\n".join([*text, *([""] if notes else []), *(f"note: {note}" for note in notes)])
+
+    def _repr_html_(self) -> str:
+        text = [f"<div>{html.escape(line)}</div>" for line in self._headlines()]
+        text += [f"<div>{title}</div>{table.html()}" for title, table in self._tables()]
+        text += [f"<div>{html.escape(note)}</div>" for note in self._all_notes()]
+        return f"<div>{''.join(text)}</div>"
+
+
 @dataclass(frozen=True)
 class Range:
     """What ranges of one name, category or track took together.
@@ -92,7 +119,7 @@ class GpuTrack:
 
 
 @dataclass(frozen=True)
-class TraceSummary(_Found):
+class TraceSummary(ShownTables, _Found):
     """What a trace holds."""
 
     path: str
@@ -109,11 +136,12 @@ class TraceSummary(_Found):
     left_out: int  # events that could not be used
     notes: list[str]  # what is missing from the figures
 
-    def _headline(self) -> str:
-        return (
-            f"{shown_text(self.path)}: {self.events:,} events in {byte_size(self.bytes)}, "
-            f"{duration(self.span_ms)} from the first range to the end of the last"
+    def _headlines(self) -> list[str]:
+        size, span = byte_size(self.bytes), duration(self.span_ms)
+        what = (
+            f"{self.events:,} events in {size}, {span} from the first range to the end of the last"
         )
+        return [f"{shown_text(self.path)}: {what}"]
 
     def _tables(self) -> list[tuple[str, Table]]:
         tables = []
@@ -140,21 +168,8 @@ class TraceSummary(_Found):
             *self.notes,
         ]
 
-    def __str__(self) -> str:
-        text = [self._headline()]
-        for title, table in self._tables():
-            text += ["", title, *table.plain()]
-        notes = self._all_notes()
-        return "\n".join([*text, *([""] if notes else []), *(f"note: {note}" for note in notes)])
-
     def __repr__(self) -> str:
         return f"<TraceSummary of {self.path!r}: {self.events:,} events>\n{self}"
-
-    def _repr_html_(self) -> str:
-        text = [f"<div>{html.escape(self._headline())}</div>"]
-        text += [f"<div>{title}</div>{table.html()}" for title, table in self._tables()]
-        text += [f"<div>{html.escape(note)}</div>" for note in self._all_notes()]
-        return f"<div>{''.join(text)}</div>"
 
 
 @dataclass(frozen=True)
