@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 import gpuprof._core as _core
+from gpuprof._common.checks import level_outside
 
 
 class OpenWriter(Protocol):
@@ -105,7 +106,7 @@ def _buffer_of_environment() -> int:
         f"gpuprof: {_BUFFER_VARIABLE} was ignored: expected a whole number of MiB from 1 to "
         f"{_MAX_BUFFER_MIB}, got {text!r}",
         RuntimeWarning,
-        stacklevel=4,
+        stacklevel=level_outside(),
     )
     return _BUFFER_MIB
 

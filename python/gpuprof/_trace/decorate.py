@@ -1,4 +1,4 @@
-"""`gpuprof.trace` in ``async with``, and as a decorator: each call has a file of its own."""
+"""`gpuprof.trace` as a decorator: each call has a file of its own."""
 
 from __future__ import annotations
 
@@ -7,24 +7,7 @@ import inspect
 import types
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-
-class AsyncBlock:
-    """Has ``async with`` do what ``with`` does: there is nothing that another task could wait for.
-
-    The end of a trace waits for the GPU, and the event loop with it.
-    """
-
-    async def __aenter__(self) -> Self:
-        entered: Self = self.__enter__()  # type: ignore[attr-defined]
-        return entered
-
-    async def __aexit__(self, *exception: object) -> None:
-        self.__exit__(*exception)  # type: ignore[attr-defined]
+from typing import Any
 
 
 def decorate(make: Callable[[], AbstractContextManager[Any]], function: Any) -> Any:

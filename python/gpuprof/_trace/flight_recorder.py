@@ -243,12 +243,7 @@ class FlightRecorder(TraceWriter):
         TypeError
             Always.
         """
-        self._say_unused.detach()
-        message = (
-            f"a flight recorder is for a whole run and cannot decorate {function!r}; use it in a "
-            "with statement, or decorate with gpuprof.trace(path) alone"
-        )
-        raise TypeError(message)
+        raise self._no_decorator(function, "a flight recorder is for a whole run")
 
     def __exit__(
         self,

@@ -8,20 +8,17 @@ import threading
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from weakref import finalize
 
 import gpuprof._core as _core
 from gpuprof._common.interrupts import held_back
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry, settings
-from gpuprof._trace.checks import checked_args, checked_buffer, checked_path
-from gpuprof._trace.decorate import AsyncBlock
-from gpuprof._trace.writer import TraceWriter, warn_of_unused
+from gpuprof._trace.base import TraceBlock
+from gpuprof._trace.checks import checked_path
+from gpuprof._trace.writer import TraceWriter
 from gpuprof.errors import InvalidStateError, TraceError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
 
@@ -32,20 +29,7 @@ class WarmUp:
 
     def __init__(self, buffer_mib: int) -> None:
         self._process = os.getpid()
-        self._number = _core._trace_open_recorder(
-            from_start=False,
-            process="",
-            rank=0,
-            world_size=1,
-            args=None,
-            buffer_mib=buffer_mib,
-            keep=0,
-            keep_bytes=0,
-            before=b"",
-            after=b"",
-            max_dumps=0,
-            signals=(),
-        )
+        self._number = _core._trace_open_recorder(buffer_mib=buffer_mib)
         registry.remember(self, self._number)
         _core._trace_wanted(True)
         registry.name_threads()
@@ -76,7 +60,7 @@ class Window(TraceWriter):
             _core._trace_end(self._number)
 
 
-class TraceWindows(AsyncBlock):
+class TraceWindows(TraceBlock):
     """Traces of windows of steps, each a file that is there as soon as its window is over.
 
     `gpuprof.trace` makes it of ``schedule=``. The steps go round as in ``torch.profiler.schedule``:
@@ -138,19 +122,14 @@ class TraceWindows(AsyncBlock):
         given = checked_path(path)
         trace_path.expand(trace_path.with_number(given, 1))  # which says what is wrong with it
         self._pattern = trace_path.absolute(given)
-        self._args = checked_args(args)
-        self._buffer_mib = checked_buffer(buffer_mib)
-        self._process = os.getpid()
+        super().__init__(given, args, buffer_mib)
         self._home = self._process
         self._changing: dict[str, int] = {}
-        self._is_open = False
-        self._closed = False
         self._step = 0
         self._windows = 0
         self._recording: Window | WarmUp | None = None
         self._path: str | None = None
         self._last: Window | None = None
-        self._say_unused = finalize(self, warn_of_unused, given, self._process)
 
     def start(self) -> Self:
         """Begin the first step, as entering the ``with`` block does; returns the windows.
@@ -163,13 +142,13 @@ class TraceWindows(AsyncBlock):
             No thread can be started to write it, or the working directory is gone.
         """
         with held_back(), self._alone("start()"):
-            if self._is_open:
+            if self._open:
                 message = f"the windows of {self._pattern} have begun already; close them first"
                 raise InvalidStateError(message)
             self._say_unused.detach()
             self._step = 0
             self._recording = self._recorder_of(self.phase_of(0))
-            self._is_open = True
+            self._open = True
             self._closed = False
         return self
 
@@ -182,7 +161,7 @@ class TraceWindows(AsyncBlock):
             It has not begun, is closed, or another thread is in this call.
         """
         with self._alone("step()"):
-            if not self._is_open:
+            if not self._open:
                 state = "closed" if self._closed else "not begun"
                 message = (
                     f"the windows of {self._pattern} are {state}: call step() inside their with "
@@ -251,7 +230,7 @@ class TraceWindows(AsyncBlock):
         """End the last step, and write its window if it was an active one; idempotent."""
         self._say_unused.detach()
         with held_back(), self._alone("close()"):
-            was_open, self._is_open, self._closed = self._is_open, False, True
+            was_open, self._open, self._closed = self._open, False, True
             recording, self._recording = self._recording, None
             if was_open and recording is not None:
                 recording.end()
@@ -264,7 +243,7 @@ class TraceWindows(AsyncBlock):
     @property
     def phase(self) -> str:
         """What the current step is, or "not begun" or "closed"."""
-        if self._is_open:
+        if self._open:
             return self.phase_of(self._step)
         return "closed" if self._closed else "not begun"
 
@@ -279,11 +258,6 @@ class TraceWindows(AsyncBlock):
         return self._windows
 
     @property
-    def closed(self) -> bool:
-        """Whether `close` was called, and it was not begun again."""
-        return self._closed
-
-    @property
     def error(self) -> str | None:
         """Why the newest window was not written, or None."""
         return None if self._last is None else self._last.error
@@ -291,19 +265,6 @@ class TraceWindows(AsyncBlock):
     def stats(self) -> dict[str, Any]:
         """Return how the writing of the newest window goes, as `TraceWriter.stats`."""
         return {} if self._last is None else self._last.stats()
-
-    def __enter__(self) -> Self:
-        if not self._is_open:
-            self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __call__(self, function: Any) -> Any:
         """Windows are of steps, and so decorate nothing.
@@ -313,16 +274,7 @@ class TraceWindows(AsyncBlock):
         TypeError
             Always.
         """
-        self._say_unused.detach()
-        message = (
-            f"a trace with schedule= has windows of steps and cannot decorate {function!r}; use it "
-            "in a with statement around the steps, or decorate with gpuprof.trace(path) alone"
-        )
-        raise TypeError(message)
+        raise self._no_decorator(function, "a trace with schedule= has windows of steps")
 
     def __repr__(self) -> str:
         return f"<gpuprof.TraceWindows {self._pattern!r}, {self.phase}, {self._windows} windows>"
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        message = "TraceWindows hold open files and cannot be pickled or copied; make new ones"
-        raise TypeError(message)

@@ -8,16 +8,15 @@ import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
-from weakref import finalize
 
 import gpuprof._core as _core
 from gpuprof._common.checks import level_outside
 from gpuprof._common.interrupts import held_back, wait
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry
+from gpuprof._trace.base import TraceBlock
 from gpuprof._trace.checks import (
     checked_args,
-    checked_buffer,
     checked_category,
     checked_path,
     checked_text,
@@ -25,7 +24,7 @@ from gpuprof._trace.checks import (
     moment,
     series,
 )
-from gpuprof._trace.decorate import AsyncBlock, decorate
+from gpuprof._trace.decorate import decorate
 from gpuprof.errors import GpuprofError, InvalidStateError, TraceError
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-class TraceWriter(AsyncBlock, _core._TraceEvents):
+class TraceWriter(TraceBlock, _core._TraceEvents):
     """A trace file that is being written: Chrome trace JSON, as Perfetto and Chrome read it.
 
     It takes the events that its methods are given, and with ``collect=True`` all that gpuprof sees:
@@ -100,22 +99,15 @@ class TraceWriter(AsyncBlock, _core._TraceEvents):
         buffer_mib: int | None = None,
         _from_start: bool = False,  # the event that opens it belongs to it
     ) -> None:
-        super().__init__()
         self._pattern = trace_path.absolute(self._checked_pattern(path))  # also for a later use
         self._path = self._expanded().replace(trace_path.NUMBER, "%n")
+        super().__init__(self._path, args, buffer_mib)
         self._collect = bool(collect)
-        self._args = checked_args(args)
-        self._buffer_mib = checked_buffer(buffer_mib)
-        self._open = False
-        self._closed = False
         self._entered = False
         self._from_start = _from_start
         self._number = 0
         self._uses: dict[str, int] = {}
-        self._process = os.getpid()
         self._last_state: dict[str, Any] | None = None
-        # Who only makes one, and leaves the with statement out, would find no file.
-        self._say_unused = finalize(self, warn_of_unused, self._path, self._process)
         if not self._collect:
             self._say_unused.detach()
 
@@ -242,11 +234,6 @@ class TraceWriter(AsyncBlock, _core._TraceEvents):
     def path(self) -> str:
         """Where the trace is, or will be once it is closed."""
         return self._path
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called, and it was not begun again."""
-        return self._closed
 
     @property
     def error(self) -> str | None:
@@ -390,8 +377,7 @@ class TraceWriter(AsyncBlock, _core._TraceEvents):
         if self._entered:
             message = f"the trace {self._path} is in use by a with statement; make another one"
             raise InvalidStateError(message)
-        if not self._open:
-            self.start()
+        super().__enter__()
         self._entered = True
         return self
 
@@ -402,7 +388,7 @@ class TraceWriter(AsyncBlock, _core._TraceEvents):
         traceback: TracebackType | None,
     ) -> None:
         self._entered = False
-        self.close()
+        super().__exit__(kind, error, traceback)
 
     def __call__(self, function: _Function) -> _Function:
         """Return the function with each call written to a trace of its own.
@@ -432,28 +418,9 @@ class TraceWriter(AsyncBlock, _core._TraceEvents):
             state = f"{self.stats()['events']} events"
         return f"<gpuprof.TraceWriter {self._path!r}, {state}>"
 
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        return f"<code>{escape(repr(self))}</code>"
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        message = "a TraceWriter holds an open file and cannot be pickled or copied; make a new one"
-        raise TypeError(message)
-
 
 def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=level_outside())
-
-
-def warn_of_unused(path: str, process: int) -> None:
-    if process == os.getpid():  # else a forked child
-        warnings.warn(
-            f"gpuprof: the trace {path} was never begun, so there is no file: use it in a with "
-            "statement, or call its start()",
-            RuntimeWarning,
-            stacklevel=2,
-        )
 
 
 def _flush_scopes() -> None:

@@ -69,10 +69,12 @@ void set_limits_of(std::uint32_t number, const py::typing::Dict<py::str, py::flo
 }  // namespace
 
 void bind_trace_recorder(py::module_& module) {
-  module.def("_trace_open_recorder", &open_recorder, py::kw_only(), py::arg("from_start"),
-             py::arg("process"), py::arg("rank"), py::arg("world_size"), py::arg("args"),
-             py::arg("buffer_mib"), py::arg("keep"), py::arg("keep_bytes"), py::arg("before"),
-             py::arg("after"), py::arg("max_dumps"), py::arg("signals"),
+  module.def("_trace_open_recorder", &open_recorder, py::kw_only(), py::arg("from_start") = false,
+             py::arg("process") = "", py::arg("rank") = 0, py::arg("world_size") = 1,
+             py::arg("args") = py::none(), py::arg("buffer_mib"), py::arg("keep") = 0,
+             py::arg("keep_bytes") = 0, py::arg("before") = py::bytes(),
+             py::arg("after") = py::bytes(), py::arg("max_dumps") = 0,
+             py::arg("signals") = py::tuple(),
              "Start a trace that is kept in memory; return its number.");
   module.def("_trace_dump", &dump, py::arg("number"), py::arg("reason"), py::arg("descriptor"),
              py::arg("path"), "Write what a recorder holds; wait for it.");
