@@ -243,3 +243,16 @@ def one_child(moment):
     return os.waitpid(pid, 0)[1]
 """
     assert failed_children(script) == "0"
+
+
+def test_a_first_scope_imports_nothing_that_displays() -> None:
+    out = check_python(
+        """
+        import sys, gpuprof
+        with gpuprof.timer("step", backend="cpu") as sample:
+            pass
+        sample.ms, gpuprof.stats()
+        print(*(name for name in sys.modules if name.startswith("gpuprof._display.")))
+        """
+    )
+    assert set(out.split()) <= {"gpuprof._display.shown"}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime, timezone
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._benchmark.device import memory_of_call, peaks_for
 from gpuprof._common import machine, nvml
 from gpuprof._common.quantiles import quantile
+from gpuprof._common.records import now
 from gpuprof._common.units import duration, percent
 from gpuprof._display.progress import Progress
 from gpuprof._frameworks import loaded
@@ -244,7 +244,7 @@ def report(harness: Harness, taken: Samples, duration_s: float = 0.0) -> BenchRe
         warnings=tuple(harness.work.warnings),
         params=dict(options.params),
         machine=machine.describe(harness.device),
-        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        created=now(),
         duration_s=duration_s,
     )
     return result if harness.ranks.is_alone else merged(harness.ranks.gather(result.to_dict()))

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timezone
+from dataclasses import dataclass, field
 from typing import Any, overload
 
 from gpuprof._benchmark.options import checked_options
-from gpuprof._common.text import output_text, plain_data, shown_text
+from gpuprof._common.records import Document, Record, head, now
+from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration
 from gpuprof._display.progress import Progress
+from gpuprof._display.records import Cell, Records
+from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table
+from gpuprof._results.export import figures_of, records_of
 from gpuprof._results.result import LEFT, BenchResult, cells, warnings_of
 
-FORMAT = "gpuprof-sweep"
-VERSION = 1
 _MAX_ERROR = 500
 
 
-@dataclass(frozen=True)
-class SweepPoint:
+@dataclass(frozen=True, repr=False)
+class SweepPoint(Record):
     """One point of a sweep: its parameters, and the result or why there is none.
 
     Attributes
@@ -47,16 +47,9 @@ class SweepPoint:
             return repr(self.result)
         return shown_text(f"{_text(self.params)}: {self.error}")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the point as plain data."""
-        return {
-            "params": plain_data(self.params),
-            "result": None if self.result is None else self.result.to_dict(),
-            "error": None if self.error is None else output_text(self.error),
-        }
 
-
-class SweepResult(Sequence[SweepPoint]):
+@dataclass(frozen=True, repr=False, eq=False)
+class SweepResult(Shown, Exported, Document, Sequence[SweepPoint]):
     """What `sweep` found: a point for each combination, the last axis changing fastest.
 
     It holds plain data, never waits, and can be pickled if the values of the axes can.
@@ -67,24 +60,21 @@ class SweepResult(Sequence[SweepPoint]):
         What was measured.
     axes : dict
         The values of each axis.
+    points : tuple of SweepPoint
+        The same as iterating over it gives.
     created : str
         When, as ISO 8601 text in UTC.
     """
 
     __module__ = "gpuprof"
 
-    def __init__(
-        self,
-        name: str,
-        axes: Mapping[str, Sequence[Any]],
-        points: Sequence[SweepPoint],
-        *,
-        created: str | None = None,
-    ) -> None:
-        self.name = name
-        self.axes = {axis: tuple(values) for axis, values in axes.items()}
-        self.created = created or datetime.now(timezone.utc).isoformat(timespec="seconds")
-        self._points = tuple(points)
+    name: str
+    axes: Mapping[str, tuple[Any, ...]]
+    points: tuple[SweepPoint, ...]
+    created: str = field(default_factory=now)
+
+    _HEAD = head("gpuprof-sweep")
+    _MEMBERS = ("format", "version", "created", ...)
 
     @overload
     def __getitem__(self, place: int) -> SweepPoint: ...
@@ -93,10 +83,10 @@ class SweepResult(Sequence[SweepPoint]):
     def __getitem__(self, place: slice) -> Sequence[SweepPoint]: ...
 
     def __getitem__(self, place: int | slice) -> SweepPoint | Sequence[SweepPoint]:
-        return self._points[place]
+        return self.points[place]
 
     def __len__(self) -> int:
-        return len(self._points)
+        return len(self.points)
 
     @property
     def results(self) -> list[BenchResult]:
@@ -117,32 +107,7 @@ class SweepResult(Sequence[SweepPoint]):
             False is a line for each point. True, for two axes, is a line for each value of the
             first with a column for each of the second, and medians in the cells.
         """
-        return "\n".join((self._pivot() if pivot else self._table()).plain())
-
-    def to_markdown(self, *, pivot: bool = False) -> str:
-        """Return a Markdown table.
-
-        Parameters
-        ----------
-        pivot : bool
-            As for `table`.
-        """
-        return "\n".join((self._pivot() if pivot else self._table()).markdown()) + "\n"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as dicts, lists, text, finite numbers and None."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "created": self.created,
-            "name": output_text(self.name),
-            "axes": plain_data(self.axes),
-            "points": [point.to_dict() for point in self],
-        }
-
-    def to_json(self, indent: int | None = None) -> str:
-        """Return `to_dict` as strict JSON, in ASCII."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+        return "\n".join(self._table(pivot=pivot).plain())
 
     def plot(self, x: str | None = None, ax: Any = None) -> Any:
         """Draw the medians over the values of an axis, a line for each combination of the others.
@@ -181,7 +146,9 @@ class SweepResult(Sequence[SweepPoint]):
                 )
         return display_plot.lines(along, series, ax)
 
-    def _table(self) -> Table:
+    def _table(self, *, pivot: bool = False) -> Table:
+        if pivot:
+            return self._pivot()
         figures = list(next(map(cells, self.results), {}))
         lines = []
         for point in self:
@@ -210,11 +177,15 @@ class SweepResult(Sequence[SweepPoint]):
             notes += [f"{_text(point.params)}: {_cut(point.error or '')}" for point in self.failed]
         return notes + warnings_of(self.results)
 
-    def __repr__(self) -> str:
-        return self.table()
-
-    def _repr_html_(self) -> str:
-        return self._table().html()
+    def _records(self, samples: bool = False) -> Records:
+        if samples:
+            return records_of(self.results, samples)
+        lines = []
+        for point in self:
+            params = {f"params.{axis}": _cell(value) for axis, value in point.params.items()}
+            figures = figures_of(point.result) if point.result else {}
+            lines.append({**params, **figures, "error": point.error})
+        return Records.of(lines)
 
 
 def sweep(
@@ -281,7 +252,7 @@ def sweep(
                 points.append(SweepPoint(params, error=f"{type(error).__name__}: {error}"))
             else:
                 points.append(SweepPoint(params, result))
-    return SweepResult(title, values, points)
+    return SweepResult(title, values, tuple(points))
 
 
 def _values(make: object, axes: object) -> dict[str, tuple[Any, ...]]:
@@ -347,6 +318,10 @@ def _measured(
 
 def _text(params: Mapping[str, Any]) -> str:
     return ", ".join(f"{axis}={value}" for axis, value in params.items())
+
+
+def _cell(value: object) -> Cell:
+    return value if value is None or isinstance(value, (str, int, float)) else str(value)
 
 
 def _cut(text: str) -> str:

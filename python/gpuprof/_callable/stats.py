@@ -6,14 +6,15 @@ written as JSON and shown elsewhere. Times are seconds, sizes bytes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gpuprof._callable.leaves import Leaf
-from gpuprof._common.text import plain_data, shown_text
+from gpuprof._common.records import Document, Record
+from gpuprof._common.text import shown_text
 from gpuprof._common.units import byte_size, duration
+from gpuprof._display.shown import Shown
 from gpuprof._frameworks.array_facts import SHAPE, dtype_name
 from gpuprof._graphs.nodes import plural
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 _MAX_ARGUMENTS = 4  # of a graph in a text
 
 
-@dataclass(frozen=True)
-class GraphStats:
+@dataclass(frozen=True, repr=False)
+class GraphStats(Shown, Record):
     """One captured graph of a graphed callable.
 
     Attributes
@@ -52,11 +53,6 @@ class GraphStats:
     memory_bytes: int | None
     capture_s: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the attributes as plain data."""
-        plain: dict[str, Any] = plain_data(asdict(self))
-        return plain
-
     def _cells(self) -> dict[str, str]:
         return {
             "graph": self.name,
@@ -67,15 +63,12 @@ class GraphStats:
             "capture": duration(1e3 * self.capture_s),
         }
 
-    def __repr__(self) -> str:
-        return "\n".join(_table([self]).plain())
-
-    def _repr_html_(self) -> str:
-        return _table([self]).html()
+    def _table(self) -> Table:
+        return _table([self])
 
 
-@dataclass(frozen=True)
-class GraphedStats:
+@dataclass(frozen=True, repr=False)
+class GraphedStats(Shown, Document):
     """What a graphed callable did since it was made.
 
     Attributes
@@ -121,21 +114,13 @@ class GraphedStats:
     memory_bytes: int | None = None
     graphs: tuple[GraphStats, ...] = ()
 
+    _MEMBERS = (..., "hit_rate", "graphs")
+
     @property
     def hit_rate(self) -> float | None:
         """The share of calls that found a graph; None before the first call."""
         looked = self.hits + self.misses
         return self.hits / looked if looked else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as dicts, lists, text, finite numbers and None."""
-        plain: dict[str, Any] = plain_data(asdict(self))
-        graphs = plain.pop("graphs")
-        return plain | {"hit_rate": self.hit_rate, "graphs": graphs}
-
-    def to_json(self, indent: int | None = None) -> str:
-        """Return `to_dict` as strict JSON, in ASCII."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def _lines(self) -> list[str]:
         rate = "" if self.hit_rate is None else f" ({100 * self.hit_rate:.1f} % found a graph)"
@@ -155,13 +140,8 @@ class GraphedStats:
             f"{plural(len(self.graphs), 'graph')} now{memory}",
         ]
 
-    def __repr__(self) -> str:
-        return "\n".join([*self._lines(), *_table(self.graphs).plain()])
-
-    def _repr_html_(self) -> str:
-        from gpuprof._display.table import html_list
-
-        return f"<div>{html_list(self._lines())}{_table(self.graphs).html()}</div>"
+    def _table(self) -> Table:
+        return _table(self.graphs, self._lines())
 
 
 def arguments_text(leaves: Sequence[Leaf]) -> str:
@@ -174,11 +154,10 @@ def arguments_text(leaves: Sequence[Leaf]) -> str:
     return ", ".join([*texts, *([f"and {more:,} more"] if more else [])]) or "no arrays"
 
 
-def _table(graphs: Sequence[GraphStats]) -> Table:
+def _table(graphs: Sequence[GraphStats], titles: Sequence[str] = ()) -> Table:
     from gpuprof._display.table import Table
 
     cells = [graph._cells() for graph in graphs]
     lines = [[*each.values()] for each in cells]
-    return Table(
-        [*cells[0]] if cells else [], lines, frozenset({"graph", "arguments"})
-    ).without_empty()
+    heads = [*cells[0]] if cells else []
+    return Table(heads, lines, {"graph", "arguments"}, titles).without_empty()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -25,6 +25,12 @@ class Records:
 
     columns: Sequence[str]
     lines: Sequence[Sequence[Cell]]
+
+    @classmethod
+    def of(cls, records: Sequence[Mapping[str, Cell]]) -> Records:
+        """Return records that may lack columns; these come in the order of their first record."""
+        columns = [*dict.fromkeys(name for record in records for name in record)]
+        return cls(columns, [[record.get(name) for name in columns] for record in records])
 
     def csv(self, *, printed: bool = False) -> str:
         """Return CSV as in RFC 4180: a head, lines that end in CR LF, quotes where needed.

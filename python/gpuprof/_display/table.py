@@ -32,7 +32,7 @@ STYLES = ("auto", "rich", "plain")
 
 @dataclass(frozen=True)
 class Table:
-    """Columns and lines of cells, a title above them and notes below.
+    """Columns and lines of cells, a title of a line or more above them, and notes below.
 
     The columns named in `left` are left-aligned, the others right-aligned.
 
@@ -44,10 +44,17 @@ class Table:
     columns: Sequence[str]
     lines: Sequence[Sequence[str]]
     left: Collection[str] = frozenset()
-    title: str = ""
+    title: str | Sequence[str] = ""
     notes: Sequence[str] = ()
     depths: Sequence[int] = ()
     paths: Sequence[str] = ()
+
+    @property
+    def titles(self) -> list[str]:
+        """The lines of the title."""
+        return [
+            each for each in ([self.title] if isinstance(self.title, str) else self.title) if each
+        ]
 
     def without_empty(self) -> Table:
         """Leave out the columns, but the first, that have no text in any line."""
@@ -60,12 +67,15 @@ class Table:
 
     def plain(self) -> list[str]:
         """Return the lines of text: title, head, rule, body, notes."""
-        title = [shown_text(self.title)] if self.title else []
-        return [*title, *self._plain_grid(), *map(shown_text, self.notes)]
+        return [
+            *map(shown_text, self.titles),
+            *self._plain_grid(),
+            *map(shown_text, self.notes),
+        ]
 
     def markdown(self) -> list[str]:
         """Return the lines of Markdown with whole cells, and the notes as a list."""
-        title = [shown_text(self.title)] if self.title else []
+        title = [*map(shown_text, self.titles)]
         if not self.lines:
             return [*title, *markdown_list(self.notes)]
         lines: Iterable[Sequence[str]] = self.lines
@@ -81,15 +91,13 @@ class Table:
 
     def html(self) -> str:
         """Return an HTML fragment with whole cells, without scripts."""
-        if not self.title and not self.notes:
+        if not self.titles and not self.notes:
             return self._html_grid()
-        title = html_list([self.title]) if self.title else ""
-        return f"<div>{title}{self._html_grid()}{html_list(self.notes)}</div>"
+        return f"<div>{html_list(self.titles)}{self._html_grid()}{html_list(self.notes)}</div>"
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         text = importlib.import_module("rich.text").Text
-        if self.title:
-            yield text(shown_text(self.title), style="bold")
+        yield from (text(shown_text(title), style="bold") for title in self.titles)
         if self.lines:
             yield self._rich_grid(options.max_width)
         yield from (text(shown_text(note), style="dim") for note in self.notes)

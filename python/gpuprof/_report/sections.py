@@ -52,7 +52,7 @@ def stats_part(stats: Stats) -> str:
         )
         body.append([name, clock, *figures, Cell(stats_table.notes_of(row))])
     headings = ["scope", "clock", *(stats_table.HEADINGS[each] for each in columns), "notes"]
-    heading = f'<div class="faint">{escaped(shown.title)}</div>'
+    heading = f'<div class="faint">{escaped(" ".join(shown.titles))}</div>'
     grid = table(headings, body, [line.depth for line in lines]) if body else ""
     return f"{heading}{grid}{notes(shown.notes)}"
 

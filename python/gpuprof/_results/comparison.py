@@ -209,7 +209,7 @@ class CompareResult(Exports, Mapping[str, CompareRow]):
         self._rows = {row.result.name: row for row in rows}
         return self
 
-    def _records(self, samples: bool) -> Records:
+    def _records(self, samples: bool = False) -> Records:
         return records_of(self.results, samples, [_judged(row) for row in self._rows.values()])
 
     def to_markdown(self) -> str:

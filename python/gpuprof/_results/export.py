@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._common import machine
-from gpuprof._common.checks import json_object
-from gpuprof._common.outputs import text_or_file
+from gpuprof._common.records import Document
 from gpuprof._display.records import Cell, Records
+from gpuprof._display.shown import Exported
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -45,56 +43,12 @@ _FIGURES = (
 _SAMPLE_COLUMNS = ("name", "sample", "ms", "clock_mhz")
 
 
-class Exports(ABC):
-    """JSON, CSV and data frames of what has a plain form and records."""
+class Exports(Exported, Document):
+    """What reads and writes itself."""
 
     @classmethod
-    @abstractmethod
-    def from_dict(cls, data: Any) -> Self:
-        """Build one from its plain form."""
-
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain form."""
-
-    @abstractmethod
-    def _records(self, samples: bool) -> Records:
-        """Return the figures, a record for each function; or a record for each sample."""
-
-    def to_json(self, indent: int | None = None) -> str:
-        """Return `to_dict` as strict JSON, in ASCII."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
-        """Build one from what `to_json` returned; ValueError if `text` is something else."""
-        return cls.from_dict(json_object(text))
-
-    def to_csv(
-        self, path: str | os.PathLike[str] | None = None, *, samples: bool = False
-    ) -> str | None:
-        """Return CSV (RFC 4180), or write it to a file.
-
-        Units are in the head: ``median_ms``. What is not known is empty.
-
-        Parameters
-        ----------
-        path : str or os.PathLike, optional
-            The file, in UTF-8, written whole or not at all. None returns the text.
-        samples : bool
-            A line for each sample in place of one for each function.
-        """
-        return text_or_file(self._records(samples).csv(), path)
-
-    def to_frame(self, *, samples: bool = False) -> Any:
-        """Return the columns of `to_csv` as a pandas DataFrame.
-
-        Raises
-        ------
-        ModuleNotFoundError
-            Without pandas.
-        """
-        return self._records(samples).frame(f"{type(self).__name__}.to_frame()")
+    def _read(cls, _where: str, data: object) -> Self:
+        return cls.from_dict(data)
 
 
 def records_of(
@@ -103,13 +57,14 @@ def records_of(
     """Return a record for each `BenchResult`, with what `more` adds to it, or for each sample."""
     if samples:
         return Records(_SAMPLE_COLUMNS, [line for each in results for line in _samples_of(each)])
-    records = [_figures(each) for each in results]
+    records = [figures_of(each) for each in results]
     for record, added in zip(records, more, strict=False):
         record.update(added)
-    return Records([*records[0]], [[*record.values()] for record in records])
+    return Records.of(records)
 
 
-def _figures(result: Any) -> dict[str, Cell]:
+def figures_of(result: Any) -> dict[str, Cell]:
+    """Return the figures of a `BenchResult`, by column."""
     low, high = result.interval_ms
     launches = result.launches
     return {

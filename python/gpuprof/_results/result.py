@@ -238,7 +238,7 @@ class BenchResult(SampleFigures, Exports):
             "summary": {name: plain_data(getattr(self, name)) for name in _SUMMARY},
         }
 
-    def _records(self, samples: bool) -> Records:
+    def _records(self, samples: bool = False) -> Records:
         return records_of([self], samples)
 
     def to_markdown(self) -> str:

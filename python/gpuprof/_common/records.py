@@ -1,0 +1,238 @@
+"""Plain forms: `to_dict`, `from_dict` and JSON of dataclasses follow from their fields.
+
+A plain form holds dicts, lists, text, finite numbers and None, and is ready for JSON: a tuple is a
+list, an enum its value, a record within a record its own plain form, and None stands for a number
+that is not finite. What is read may come from anywhere: all that is wrong with it is a ValueError
+that names the member, as in ``History.series[0].points[3].value: expected a number, got 'x'``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime, timezone
+from enum import Enum
+from functools import cache
+from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, Union, get_args, get_origin
+from typing import get_type_hints as type_hints
+
+from gpuprof._common import checks
+from gpuprof._common.text import output_text, plain_data
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Check: TypeAlias = "Callable[[str, Any], Any]"  # takes a name and a value; returns the value
+_MOST = 2**63  # of whole numbers
+
+
+class Plain:
+    """A dataclass with a plain form.
+
+    `_HEAD` are members that are always the same, such as format and version. `_MEMBERS` are the
+    names of all members in their order: those of the head, of fields, and of properties, which are
+    written for other readers and not read. An ellipsis stands for what is not named: the head and
+    the fields.
+    """
+
+    __slots__ = ()
+    _HEAD: ClassVar[Mapping[str, Any]] = {}
+    _MEMBERS: ClassVar[Sequence[Any]] = (...,)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as dicts, lists, text, finite numbers and None."""
+        head = self._HEAD
+        kind: Any = type(self)
+        return {
+            name: head[name] if name in head else _plain(getattr(self, name))
+            for name in _members(kind)
+        }
+
+
+class Record(Plain):
+    """A dataclass that is read back from its plain form, too.
+
+    `_NEWER` are fields that files of an older gpuprof lack. `_CHECKS` are run on the fields by the
+    constructor, and take plain forms as well; other fields are read as their types say.
+    """
+
+    __slots__ = ()
+    _NEWER: ClassVar[Collection[str]] = ()
+    _CHECKS: ClassVar[Mapping[str, Check]] = {}
+    _SCOPE: ClassVar[dict[str, Any]]  # what the names in types mean
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "_SCOPE" not in vars(cls):  # a dataclass with slots is made twice
+            frame = sys._getframe(1)
+            while frame.f_back and frame.f_globals["__name__"] == "abc":
+                frame = frame.f_back
+            cls._SCOPE = frame.f_globals
+
+    def __post_init__(self) -> None:
+        for name, check in self._CHECKS.items():
+            object.__setattr__(self, name, check(name, getattr(self, name)))
+
+    @classmethod
+    def _names(cls) -> dict[str, Any]:
+        """Return the types of fields that the module imports only where there are any."""
+        return {}
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Self:
+        """Build one from what `to_dict` returned.
+
+        Raises
+        ------
+        ValueError
+            If `data` is something else, or of a version that this one cannot read; it names the
+            member that is wrong.
+        """
+        return cls._read(cls.__name__, data)
+
+    @classmethod
+    def _read(cls, where: str, data: object) -> Self:
+        """Build one from its plain form, which errors call `where`."""
+        found: Self = _built(cls, where, data)
+        return found
+
+
+class Document(Record):
+    """A record that is stored by itself, as JSON."""
+
+    __slots__ = ()
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return `to_dict` as strict JSON, in ASCII."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Build one from what `to_json` returned; ValueError if `text` is something else."""
+        return cls.from_dict(checks.json_object(text))
+
+
+def now() -> str:
+    """Return the time as ISO 8601 text in UTC, as results say when they were made."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def head(form: str, version: int = 1, **more: str) -> Mapping[str, Any]:
+    """Return the head of a document: its format and version, and what else is always the same."""
+    return MappingProxyType({"format": form, "version": version, **more})
+
+
+def check_of(kind: type[Record]) -> Check:
+    """Return the check that takes a record or its plain form."""
+    return lambda name, value: value if isinstance(value, kind) else kind._read(name, value)
+
+
+def _built(kind: Any, where: str, data: object) -> Any:
+    if not isinstance(data, Mapping):
+        message = f"{where}: expected what to_dict() returns, got {checks.shortened(data)}"
+        raise ValueError(message)
+    found = {name: data.get(name) for name in kind._HEAD}
+    if found != kind._HEAD or any(isinstance(each, bool) for each in found.values()):
+        message = (
+            f"{where}: expected {dict(kind._HEAD)}, got {checks.shortened(found)}: pass what "
+            f"{kind.__name__}.to_dict() of a matching gpuprof returned"
+        )
+        raise ValueError(message)
+    types = _types(kind)
+    missing = [name for name in types if name not in data and name not in kind._NEWER]
+    unknown = [name for name in data if name not in types and name not in _members(kind)]
+    if missing or unknown:
+        what = f"no {missing[0]!r}" if missing else f"an unknown {checks.shortened(unknown[0])}"
+        message = f"{where} has {what}"
+        raise ValueError(message)
+    try:
+        values = {
+            name: data[name]
+            if name in kind._CHECKS
+            else _value(each, f"{where}.{name}", data[name])
+            for name, each in types.items()
+            if name in data
+        }
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    try:
+        return kind(**values)
+    except (TypeError, ValueError) as error:
+        message = f"{where}.{error}"
+        raise ValueError(message) from None
+
+
+@cache
+def _members(kind: Any) -> Sequence[str]:
+    known = (*kind._HEAD, *(each.name for each in fields(kind)))
+    rest = [name for name in known if name not in kind._MEMBERS]
+    found: list[str] = []
+    for name in kind._MEMBERS:
+        found += rest if name is ... else [name]
+    return found
+
+
+@cache
+def _types(kind: Any) -> dict[str, Any]:
+    # By hand, because these classes call their module "gpuprof", which has none of the names.
+    texts = SimpleNamespace(__annotations__={each.name: each.type for each in fields(kind)})
+    return type_hints(texts, kind._SCOPE, kind._names())
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, Plain):
+        return value.to_dict()
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, (tuple, list)) and value and isinstance(value[0], Plain):
+        return [each.to_dict() for each in value]
+    if isinstance(value, Mapping) and value and isinstance(next(iter(value.values())), Plain):
+        return {output_text(str(key)): each.to_dict() for key, each in value.items()}
+    return plain_data(value)
+
+
+def _value(kind: Any, name: str, value: Any) -> Any:
+    """Return a member's value from its plain form."""
+    outer, inner = get_origin(kind), get_args(kind)
+    if outer in {Union, UnionType}:  # with None, always
+        rest = [each for each in inner if each is not NoneType]
+        return None if value is None else _value(rest[0], name, value)
+    if outer is tuple:
+        items = checks.sequence(name, value)
+        kinds = [inner[0]] * len(items) if inner[-1] is Ellipsis else inner
+        if len(items) != len(kinds):
+            message = f"{name}: expected {len(kinds)} values, got {len(items)}"
+            raise ValueError(message)
+        pairs = enumerate(zip(kinds, items, strict=True))
+        return tuple(_value(each, f"{name}[{at}]", item) for at, (each, item) in pairs)
+    if outer in {dict, Mapping}:
+        found = checks.mapping(name, value)
+        return {key: _value(inner[1], f"{name}[{key!r}]", item) for key, item in found.items()}
+    return _single(kind, name, value)
+
+
+def _single(kind: Any, name: str, value: Any) -> Any:
+    if kind is Any:
+        return value
+    if kind is float:
+        return math.nan if value is None else checks.number(name, value)
+    if kind is bool:
+        return _flag(name, value)
+    if kind is int:
+        return checks.whole(name, value, -_MOST, _MOST)
+    if kind is str:
+        return checks.text(name, value)
+    if issubclass(kind, Enum):
+        return kind(checks.choice(name, value, [each.value for each in kind]))
+    return kind._read(name, value)
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        message = f"{name}: expected True or False, got {checks.shortened(value)}"
+        raise TypeError(message)
+    return value

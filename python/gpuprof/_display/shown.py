@@ -1,0 +1,93 @@
+"""What a result needs to be shown and exported: one table, and one list of records.
+
+A program's first scope imports this module: those that display are imported where they are used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from gpuprof._display.records import Records
+    from gpuprof._display.table import Table
+
+
+class Shown:
+    """Text, HTML, Markdown and a table on a terminal, all from `_table`.
+
+    A dataclass takes its text from here with ``repr=False``.
+    """
+
+    __slots__ = ()
+
+    def _table(self, *args: Any, **options: Any) -> Table:
+        """Return the table; a class names the options that it has, each with a default."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return "\n".join(self._table().plain())
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        yield self._table()
+
+    def to_markdown(self, **options: Any) -> str:
+        """Return a Markdown table; `options` are those of `table`, where there is one."""
+        return "\n".join(self._table(**options).markdown()) + "\n"
+
+    def print(self, file: TextIO | None = None, *, style: str = "auto", **options: Any) -> None:
+        """Write the table.
+
+        Parameters
+        ----------
+        file : TextIO, optional
+            Where to; None is standard output.
+        style : str
+            ``"plain"``, ``"rich"``, or ``"auto"``: rich on a terminal. Where rich is not installed
+            the table is plain.
+        options
+            Those of `table`, where there is one.
+        """
+        from gpuprof._display.table import write
+
+        write(self._table(**options), file, style)
+
+
+class Exported:
+    """CSV and data frames, both from `_records`."""
+
+    __slots__ = ()
+
+    def _records(self, *args: Any, **options: Any) -> Records:
+        """Return the records; a class names the options that it has, each with a default."""
+        raise NotImplementedError
+
+    def to_csv(self, path: str | os.PathLike[str] | None = None, **options: Any) -> str | None:
+        """Return CSV (RFC 4180), or write it to a file.
+
+        Units are in the head: ``median_ms``. What is not known is empty.
+
+        Parameters
+        ----------
+        path : str or os.PathLike, optional
+            The file, in UTF-8, written whole or not at all. None returns the text.
+        options
+            ``samples=True``, for measurements: a line for each sample.
+        """
+        from gpuprof._common.outputs import text_or_file
+
+        return text_or_file(self._records(**options).csv(), path)
+
+    def to_frame(self, **options: Any) -> Any:
+        """Return the columns of `to_csv` as a pandas DataFrame; `options` are the same.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            Without pandas.
+        """
+        return self._records(**options).frame(f"{type(self).__name__}.to_frame()")

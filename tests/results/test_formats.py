@@ -1,0 +1,218 @@
+"""The formats of results, byte by byte: files of one gpuprof are read by the next.
+
+``GPUPROF_WRITE_FORMATS=1 pytest tests/results/test_formats.py`` writes the files anew, to be read
+as a diff.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprof import (
+    CompareResult,
+    Decision,
+    GraphedStats,
+    GraphStats,
+    History,
+    HistoryChange,
+    HistoryPoint,
+    HistorySeries,
+    InstructionDecision,
+    Instructions,
+    LaunchDecision,
+    Launches,
+    MemoryDecision,
+    MemoryUse,
+    Peaks,
+    Row,
+    Stats,
+    Summary,
+    SweepPoint,
+    SweepResult,
+    Verdict,
+    Work,
+)
+from tests.support.benchmark_results import bench
+
+FORMATS = Path(__file__).parent / "formats"
+CREATED = "2026-11-22T08:00:00+00:00"
+HOSTILE = 'x,"<b>|\r\n=z\u202e'
+
+TIMES = Summary(4, 10.0, 2.5, 1.0, 2.5, 3.7, 3.97, 4.0, 1.0)
+BINNED = Summary(1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, float("nan"), ((1856, 1),))
+STATS = Stats(
+    [
+        Row("step", "cuda", TIMES, BINNED, 1, 2, 3, 4),
+        Row(
+            "step/fwd", "cuda", TIMES, None, work=Work(2, 1e9, None, 1e12, None, 0.5, None, "tf32")
+        ),
+        Row("a/b", "cpu", None, TIMES, names=(HOSTILE,), memory=MemoryUse(1, 30, 130, -10, "told")),
+        Row("later", "cuda", None, None, pending=1),
+    ],
+    dropped=1,
+    memory=[
+        {"device": "cuda:0", "allocated_bytes": 2, "peak_bytes": 3, "delta_bytes": 1}  # type: ignore[typeddict-item]
+    ],
+    created=CREATED,
+)
+SAMPLES = [1.0, 1.25, 1.5, 1.125, 1.0, 1.25, 1.375, 1.0]
+FULL = bench(
+    HOSTILE,
+    SAMPLES,
+    host_ms=0.25,
+    tick_ms=0.0005,
+    calls_per_sample=10,
+    gate="gated",
+    clock_mhz=(1980.0,) * 8,
+    throttle_reasons=("power",),
+    noise={"waited": 0.25},
+    nbytes=10**6,
+    flops=10**9,
+    memory={"peak_bytes": 4096, "change_bytes": 0},
+    peaks={"bytes_per_s": 1e12, "flops_per_s": 1e13, "dtype": "tf32", "source": "given"},
+    launches=Launches({"sgemm": 2}, 1, 0, versions={"torch": "2.11"}),
+    instructions=Instructions((100.0, 102.0)),
+    warnings=("one", "two"),
+    params={"n": 3, "dtype": HOSTILE},
+    extra_info={"note": [1, (2.5, None)]},
+    machine={"gpu": "NVIDIA H200"},
+    created=CREATED,
+    duration_s=1.5,
+)
+SLOWER = bench("slower", [1.5 * each for each in SAMPLES], created=CREATED)
+DECISION = Decision(
+    Verdict.SAME,
+    1.0,
+    1.0,
+    1.0,
+    (0.99, 1.01),
+    0.01,
+    0.5,
+    5,
+    "no change",
+    ("a warning",),
+    memory=MemoryDecision(Verdict.MEMORY, 1 << 20, 3 << 20, 0.05, 5, "the peak grew"),
+    launches=LaunchDecision(Verdict.LAUNCHES, 3, 4, "+1 sgemm", 5, "launches more"),
+    instructions=InstructionDecision(Verdict.SAME, 1e6, 1e6, 1.0, 0.01, 5, "as many"),
+)
+POINTS = [
+    HistoryPoint(CREATED, ms, 0.75 * ms, 1.25 * ms, commit, "NVIDIA H200", ms < 9.0)
+    for ms, commit in ((1.0, "abc-dirty"), (9.5, HOSTILE), (2.0, None))
+]
+FOUND: dict[str, Any] = {
+    "stats": STATS,
+    "result": FULL,
+    "ranks": bench("all", SAMPLES, ranks=(SLOWER,), created=CREATED),
+    "comparison": CompareResult(
+        [bench("base", SAMPLES, created=CREATED), SLOWER],
+        warnings=["a warning"],
+        seed=7,
+        created=CREATED,
+    ),
+    "sweep": SweepResult(
+        "mm",
+        {"n": (1, 2), "dtype": ("f4",)},
+        [
+            SweepPoint({"n": 1, "dtype": "f4"}, SLOWER),
+            SweepPoint({"n": 2, "dtype": "f4"}, error=f"MemoryError: {HOSTILE}"),
+        ],
+        created=CREATED,
+    ),
+    "history": History(
+        [
+            HistorySeries("mm", "mm", "main", "H200", tuple(POINTS), HistoryChange(2, 0.005)),
+            HistorySeries(HOSTILE, HOSTILE, "main", "H200", tuple(POINTS[:1]), notes=("a note",)),
+        ]
+    ),
+    "decision": DECISION,
+    "peaks": Peaks({"float32": 1e13}, 1e12, "given", CREATED, "H200", "key"),
+    "graphed": GraphedStats(
+        1, 2, 3, 4, 5, 6, 7, 8, 9, 0.5, None, (GraphStats("mlp", HOSTILE, 12, 7, None, 0.25),)
+    ),
+}
+FORMS = {
+    "json": lambda found: json.dumps(found.to_dict(), indent=1, allow_nan=False) + "\n",
+    "csv": lambda found: found.to_csv(),
+    "md": lambda found: found.to_markdown(),
+    "html": lambda found: found._repr_html_() + "\n",
+    "txt": lambda found: f"{found}\n",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", FOUND)
+def test_a_format_stays_as_it_is(name: str, form: str) -> None:
+    path = FORMATS / f"{name}.{form}"
+    try:
+        text = FORMS[form](FOUND[name])
+    except AttributeError:  # then it has no such form, and never had
+        assert not path.exists()
+        return
+    if "GPUPROF_WRITE_FORMATS" in os.environ:
+        path.write_text(text, encoding="utf-8", newline="")
+    assert text == path.read_bytes().decode()
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_is_read_back_is_written_alike(name: str) -> None:
+    found = FOUND[name]
+    if hasattr(found, "from_dict"):
+        assert type(found).from_dict(found.to_dict()).to_dict() == found.to_dict()
+
+
+@pytest.mark.parametrize("name", [name for name in FOUND if hasattr(FOUND[name], "print")])
+def test_what_is_printed_is_the_text(name: str) -> None:
+    out = io.StringIO()
+    FOUND[name].print(out)
+    assert out.getvalue() == f"{FOUND[name]}\n"
+
+
+def changed(data: Any, place: str, value: object) -> Any:
+    """Return a copy of plain data with another value at a place, such as ``points.0.error``."""
+    first, _, rest = place.partition(".")
+    found = copy.copy(data)
+    key = int(first) if isinstance(found, list) else first
+    found[key] = changed(found[key], rest, value) if rest else value
+    if value is LEFT_OUT and not rest:
+        del found[key]
+    return found
+
+
+LEFT_OUT = object()
+WRONG = {
+    "sweep": [
+        ("format", "other", r"^SweepResult: expected .*gpuprof-sweep.*, got .*'other'"),
+        ("version", True, r"^SweepResult: expected .* pass what SweepResult\.to_dict\(\) of"),
+        ("name", LEFT_OUT, r"^SweepResult has no 'name'$"),
+        ("odd", 1, r"^SweepResult has an unknown 'odd'$"),
+        ("axes", [1], r"^SweepResult\.axes"),
+        ("points", "text", r"^SweepResult\.points"),
+        ("points.1", 3, r"^SweepResult\.points\[1\]: expected what to_dict\(\) returns, got 3"),
+        ("points.1.error", 3, r"^SweepResult\.points\[1\]\.error"),
+        ("points.0.result", LEFT_OUT, r"^SweepResult\.points\[0\] has no 'result'"),
+    ],
+    "graphed": [
+        ("hits", 1.5, r"^GraphedStats\.hits"),
+        ("hits", None, r"^GraphedStats\.hits"),
+        ("capture_s", "x", r"^GraphedStats\.capture_s"),
+        ("graphs.0.num_nodes", True, r"^GraphedStats\.graphs\[0\]\.num_nodes"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value", "text"),
+    [(name, *case) for name, cases in WRONG.items() for case in cases],
+)
+def test_what_is_wrong_is_named_with_its_place(
+    name: str, place: str, value: object, text: str
+) -> None:
+    with pytest.raises(ValueError, match=text):
+        type(FOUND[name]).from_dict(changed(FOUND[name].to_dict(), place, value))
