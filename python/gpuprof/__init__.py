@@ -80,7 +80,7 @@ _NAMES = {
     "_report.html": "write_report",
     "_results.comparison": "| CompareResult CompareRow",
     "_results.change_point": "| HistoryChange",
-    "_results.decision": "| Decision InstructionDecision LaunchDecision MemoryDecision Verdict",
+    "_results.decision": "| Decision Verdict",
     "_results.history": "history | History",
     "_results.history_series": "| HistoryPoint HistorySeries",
     "_results.result": "| BenchResult",

@@ -271,20 +271,8 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda: signature_of(nodes_of_a_graph()),
         lambda signature: (str(signature), signature.launches),
     ),
-    "InstructionDecision": (
-        lambda: gpuprof.InstructionDecision(gpuprof.Verdict.SAME, 1e6, 1e6, 1.0, 0.03, 3, "rule"),
-        lambda decision: decision.to_dict(),
-    ),
     "Instructions": (lambda: gpuprof.Instructions((1.0, 2.0)), lambda found: found.to_dict()),
-    "LaunchDecision": (
-        lambda: gpuprof.LaunchDecision(gpuprof.Verdict.LAUNCHES, 1, 2, "+1 k", 3, "rule"),
-        lambda decision: decision.to_dict(),
-    ),
     "Launches": (lambda: gpuprof.Launches({"k": 2}, 1), lambda launches: launches.to_dict()),
-    "MemoryDecision": (
-        lambda: gpuprof.MemoryDecision(gpuprof.Verdict.MEMORY, 1, 2, 0.05, 3, "rule"),
-        lambda decision: decision.to_dict(),
-    ),
     "MemoryUse": (lambda: gpuprof.MemoryUse(1, 30, 130, 10), lambda use: use.to_dict()),
     "KernelRecord": (lambda: KERNEL, tuple),
     "KernelRow": (lambda: gpuprof.KernelRow(("step", "a/b"), 2, 1, 1), lambda row: row.to_dict()),

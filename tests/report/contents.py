@@ -11,11 +11,8 @@ from gpuprof import (
     HistoryChange,
     HistoryPoint,
     HistorySeries,
-    InstructionDecision,
     Instructions,
-    LaunchDecision,
     Launches,
-    MemoryDecision,
     Row,
     Stats,
     Summary,
@@ -71,14 +68,40 @@ GROWN = Decision(
     0.5,
     5,
     "no change",
-    memory=MemoryDecision(Verdict.MEMORY, 1 << 20, 3 << 20, 0.05, 5, f"peak grew {HOSTILE}"),
-    launches=LaunchDecision(Verdict.LAUNCHES, 3, 4, "+1 sgemm", 5, f"launches more: {HOSTILE}"),
-    instructions=InstructionDecision(Verdict.SAME, 1e6, 1e6, 1.0, 0.01, 5, "as many"),
+    memory=Decision(
+        Verdict.MEMORY,
+        1 << 20,
+        3 << 20,
+        floor=0.05,
+        runs=5,
+        rule=f"peak grew {HOSTILE}",
+        kind="memory",
+    ),
+    launches=Decision(
+        Verdict.LAUNCHES,
+        3,
+        4,
+        runs=5,
+        rule=f"launches more: {HOSTILE}",
+        kind="launches",
+        changes="+1 sgemm",
+    ),
+    instructions=Decision(
+        Verdict.SAME, 1e6, 1e6, 1.0, floor=0.01, runs=5, rule="as many", kind="instructions"
+    ),
 )
 FEWER = Decision(
     Verdict.SAME,
     rule="no change",
-    launches=LaunchDecision(Verdict.SAME, 5, 4, "-1 sgemm", 5, "launches less: -1 sgemm"),
+    launches=Decision(
+        Verdict.SAME,
+        5,
+        4,
+        runs=5,
+        rule="launches less: -1 sgemm",
+        kind="launches",
+        changes="-1 sgemm",
+    ),
 )
 BESIDE_TIME = [
     (bench("few", wavering(1.0), launches=Launches({"sgemm": 30})), FEWER),

@@ -24,11 +24,8 @@ from gpuprof import (
     HistoryChange,
     HistoryPoint,
     HistorySeries,
-    InstructionDecision,
     Instructions,
-    LaunchDecision,
     Launches,
-    MemoryDecision,
     MemoryUse,
     Peaks,
     Row,
@@ -98,9 +95,15 @@ DECISION = Decision(
     5,
     "no change",
     ("a warning",),
-    memory=MemoryDecision(Verdict.MEMORY, 1 << 20, 3 << 20, 0.05, 5, "the peak grew"),
-    launches=LaunchDecision(Verdict.LAUNCHES, 3, 4, "+1 sgemm", 5, "launches more"),
-    instructions=InstructionDecision(Verdict.SAME, 1e6, 1e6, 1.0, 0.01, 5, "as many"),
+    memory=Decision(
+        Verdict.MEMORY, 1 << 20, 3 << 20, floor=0.05, runs=5, rule="the peak grew", kind="memory"
+    ),
+    launches=Decision(
+        Verdict.LAUNCHES, 3, 4, runs=5, rule="launches more", kind="launches", changes="+1 sgemm"
+    ),
+    instructions=Decision(
+        Verdict.SAME, 1e6, 1e6, 1.0, floor=0.01, runs=5, rule="as many", kind="instructions"
+    ),
 )
 POINTS = [
     HistoryPoint(CREATED, ms, 0.75 * ms, 1.25 * ms, commit, "NVIDIA H200", ms < 9.0)
@@ -190,13 +193,13 @@ WRONG = {
     "sweep": [
         ("format", "other", r"^SweepResult: expected .*gpuprof-sweep.*, got .*'other'"),
         ("version", True, r"^SweepResult: expected .* pass what SweepResult\.to_dict\(\) of"),
-        ("name", LEFT_OUT, r"^SweepResult has no 'name'$"),
-        ("odd", 1, r"^SweepResult has an unknown 'odd'$"),
+        ("name", LEFT_OUT, r"^SweepResult: 'name' is missing$"),
+        ("odd", 1, r"^SweepResult: 'odd' is unknown$"),
         ("axes", [1], r"^SweepResult\.axes"),
         ("points", "text", r"^SweepResult\.points"),
         ("points.1", 3, r"^SweepResult\.points\[1\]: expected what to_dict\(\) returns, got 3"),
         ("points.1.error", 3, r"^SweepResult\.points\[1\]\.error"),
-        ("points.0.result", LEFT_OUT, r"^SweepResult\.points\[0\] has no 'result'"),
+        ("points.0.result", LEFT_OUT, r"^SweepResult\.points\[0\]: 'result' is missing"),
     ],
     "graphed": [
         ("hits", 1.5, r"^GraphedStats\.hits"),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuprof._common.instructions import Instructions, amount, reason_of
-from gpuprof._results.decision import Decision, InstructionDecision, Verdict
+from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.instruction_verdict import (
     THRESHOLD,
     UNCHANGED,
@@ -44,7 +44,7 @@ def run(
     return bench("step", samples, instructions=count, **options)
 
 
-def judged(base: list[Any], *new: Any) -> InstructionDecision:
+def judged(base: list[Any], *new: Any) -> Decision:
     found = judge_instructions([run(each) for each in base], [run(each) for each in new])
     assert found is not None
     return found
@@ -57,7 +57,7 @@ def test_more_instructions_are_said_in_words() -> None:
     found = judged([M] * 3, 1.1 * M)
     assert (found.verdict, found.grew, found.runs) == (Verdict.INSTRUCTIONS, True, 3)
     assert found.rule == "takes 10.0 % more instructions, 1 M -> 1.1 M: more than 3 %"
-    assert (found.base_count, found.new_count) == (M, 1.1 * M)
+    assert (found.base, found.new) == (M, 1.1 * M)
     assert (found.ratio, found.floor) == (pytest.approx(1.1), THRESHOLD)
 
 
@@ -135,7 +135,7 @@ def test_where_they_decide_a_slow_time_with_unchanged_instructions_is_the_same()
     assert found.verdict is Verdict.SAME
     assert found.rule.startswith("takes 0.0 % more instructions")
     assert found.warnings == (f"by its time it is slow: {SLOW.rule}; {UNCHANGED}",)
-    assert (found.base_ms, found.ratio) == (1.0, 2.0)
+    assert (found.base, found.ratio) == (1.0, 2.0)
 
 
 def test_fewer_instructions_do_not_excuse_a_slow_time() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuprof._common.launches import MAX_SHOWN, UNNAMED, Launches, counted
-from gpuprof._results.decision import Decision, LaunchDecision, Verdict
+from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.launch_verdict import NO_LAUNCHES, judge_launches, launch_notes
 from gpuprof._results.result import BenchResult
 from gpuprof._results.verdict import judge_all
@@ -135,7 +135,7 @@ def run(
     return bench("step", samples, launches=counts, machine={"gpu": "NVIDIA H200"})
 
 
-def judged(base: list[Any], *new: Any) -> LaunchDecision:
+def judged(base: list[Any], *new: Any) -> Decision:
     found = judge_launches([run(each) for each in base], [run(each) for each in new])
     assert found is not None
     return found
@@ -145,7 +145,7 @@ def test_more_launches_are_said_in_words() -> None:
     found = judged([{"a": 14}] * 3, {"a": 14, "b": 1})
     assert (found.verdict, found.grew, found.runs) == (Verdict.LAUNCHES, True, 3)
     assert found.rule == "launches more: +1 b, 14 -> 15 kernels"
-    assert (found.base_total, found.new_total) == (14, 15)
+    assert (found.base, found.new) == (14, 15)
     assert str(found) == f"LAUNCHES: {found.rule}"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuprof._results.decision import Decision, MemoryDecision, Verdict
+from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.memory_verdict import judge_memory
 from gpuprof._results.result import BenchResult
 from gpuprof._results.verdict import judge_all
@@ -23,7 +23,7 @@ def run(peak: int | None, gpu: str | None = "NVIDIA H200") -> BenchResult:
     return bench("step", samples, memory=memory, machine={"gpu": gpu})
 
 
-def judged(base: Sequence[int | None], *new: int | None, **options: Any) -> MemoryDecision:
+def judged(base: Sequence[int | None], *new: int | None, **options: Any) -> Decision:
     return judge_memory([run(each) for each in base], [run(each) for each in new], **options)
 
 
@@ -31,7 +31,7 @@ def test_growth_beyond_the_threshold_is_said_in_words() -> None:
     found = judged([1239 * MIB] * 3, 1536 * MIB)
     assert (found.verdict, found.grew) == (Verdict.MEMORY, True)
     assert found.rule == "peak memory 1.21 GiB -> 1.50 GiB, +24 %, more than 5 %"
-    assert (found.base_bytes, found.new_bytes, found.runs) == (1239 * MIB, 1536 * MIB, 3)
+    assert (found.base, found.new, found.runs) == (1239 * MIB, 1536 * MIB, 3)
     assert str(found) == f"MEMORY: {found.rule}"
 
 
@@ -109,12 +109,12 @@ def test_a_decision_on_time_has_the_one_on_memory() -> None:
 
 
 def test_decisions_come_back_from_plain_data_older_ones_too() -> None:
-    memory = MemoryDecision(Verdict.MEMORY, 1, 2, 0.05, 3, "rule")
+    memory = Decision(Verdict.MEMORY, 1, 2, floor=0.05, runs=3, rule="rule", kind="memory")
     decision = Decision(Verdict.SAME, memory=memory)
     data = decision.to_dict()
     assert data["memory"]["verdict"] == "memory"
     assert Decision.from_dict(data) == decision
     del data["memory"]
     assert Decision.from_dict(data) == Decision(Verdict.SAME)
-    with pytest.raises(ValueError, match=r"a decision has the fields .*; wrong: .'more'"):
-        MemoryDecision.from_dict({**memory.to_dict(), "more": 1})
+    with pytest.raises(ValueError, match=r"^Decision: expected verdict, .*; wrong: .'more'"):
+        Decision.from_dict({**memory.to_dict(), "more": 1})

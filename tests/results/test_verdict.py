@@ -67,7 +67,7 @@ def test_a_change_is_judged_by_the_threshold_where_the_runs_agree(
     assert found.verdict is verdict
     assert found.ratio == pytest.approx(ratio)
     assert found.floor == 0.05
-    assert (found.base_ms, found.new_ms) == pytest.approx((1.0, ratio))
+    assert (found.base, found.new) == pytest.approx((1.0, ratio))
     assert found.interval is not None
     assert found.interval[0] < ratio < found.interval[1]
     assert found.runs == 5
@@ -313,7 +313,7 @@ def test_times_at_the_ends_of_what_a_float_holds_are_judged() -> None:
 def test_a_second_measurement_must_be_slow_too() -> None:
     confirmed = confirm(QUIET, run(1.12), run(1.10))
     assert confirmed.verdict is Verdict.SLOW
-    assert confirmed.new_ms == pytest.approx(math.sqrt(1.12 * 1.10))
+    assert confirmed.new == pytest.approx(math.sqrt(1.12 * 1.10))
     withdrawn = confirm(QUIET, run(1.12), run(1.01))
     assert withdrawn.verdict is Verdict.AMBIGUOUS
     assert "12.0 % more time, measured again 1.0 % more" in withdrawn.rule

@@ -13,7 +13,7 @@ from gpuprof._common.text import MAX_NAME_COLUMNS, shown_text
 from gpuprof._common.units import NOTHING, duration, percent, ratio_text
 from gpuprof._display.records import Cell, Records
 from gpuprof._display.table import Table, markdown_list
-from gpuprof._results.decision import Decision, MemoryDecision, Verdict
+from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.texts import peak_text
 from gpuprof._results.two_sides import Comparison
 
@@ -69,7 +69,7 @@ def _csv(found: Comparison) -> str:
         decision = line.decision
         low, high = decision.interval or (None, None)
         verdicts = " ".join(verdict.value for verdict in line.verdicts)
-        times = (decision.base_ms, decision.new_ms, decision.ratio, low, high, decision.floor)
+        times = (decision.base, decision.new, decision.ratio, low, high, decision.floor)
         lines.append([line.name, line.machine, *times, *_counts(decision), verdicts, decision.rule])
     for side, names in zip(found.names, (found.only_base, found.only_new), strict=True):
         empty = [None] * (len(_CSV_COLUMNS) - 3)
@@ -79,12 +79,8 @@ def _csv(found: Comparison) -> str:
 
 def _counts(decision: Decision) -> list[Cell]:
     """Return the bytes, the launches and the instructions of both sides."""
-    memory, launches, instructions = decision.memory, decision.launches, decision.instructions
-    return [
-        *((memory.base_bytes, memory.new_bytes) if memory else (None, None)),
-        *((launches.base_total, launches.new_total) if launches else (None, None)),
-        *((instructions.base_count, instructions.new_count) if instructions else (None, None)),
-    ]
+    beside = (decision.memory, decision.launches, decision.instructions)
+    return [count for each in beside for count in ((each.base, each.new) if each else (None, None))]
 
 
 def _table(found: Comparison, longest: int | None) -> Table:
@@ -99,8 +95,8 @@ def _table(found: Comparison, longest: int | None) -> Table:
             [
                 name,
                 line.machine if several else "",
-                duration(decision.base_ms),
-                duration(decision.new_ms),
+                duration(decision.base),
+                duration(decision.new),
                 ratio_text(decision.ratio),
                 ratio_text(*(decision.interval or [None])),
                 NOTHING if decision.floor is None else percent(decision.floor),
@@ -114,10 +110,8 @@ def _table(found: Comparison, longest: int | None) -> Table:
     return Table(columns, cells, _LEFT).without_empty()
 
 
-def _peaks(memory: MemoryDecision | None) -> tuple[str, str]:
-    return (
-        ("", "") if memory is None else (peak_text(memory.base_bytes), peak_text(memory.new_bytes))
-    )
+def _peaks(memory: Decision | None) -> tuple[str, str]:
+    return ("", "") if memory is None else (peak_text(memory.base), peak_text(memory.new))
 
 
 def _summary(found: Comparison) -> str:

@@ -92,7 +92,8 @@ class Record(Plain):
             If `data` is something else, or of a version that this one cannot read; it names the
             member that is wrong.
         """
-        return cls._read(cls.__name__, data)
+        with checks.damaged(cls.__name__):
+            return cls._read(cls.__name__, data)
 
     @classmethod
     def _read(cls, where: str, data: object) -> Self:
@@ -146,8 +147,8 @@ def _built(kind: Any, where: str, data: object) -> Any:
     missing = [name for name in types if name not in data and name not in kind._NEWER]
     unknown = [name for name in data if name not in types and name not in _members(kind)]
     if missing or unknown:
-        what = f"no {missing[0]!r}" if missing else f"an unknown {checks.shortened(unknown[0])}"
-        message = f"{where} has {what}"
+        what = f"{missing[0]!r} is missing" if missing else f"{unknown[0]!r} is unknown"
+        message = f"{where}: {what}"
         raise ValueError(message)
     try:
         values = {
@@ -157,7 +158,7 @@ def _built(kind: Any, where: str, data: object) -> Any:
             for name, each in types.items()
             if name in data
         }
-    except TypeError as error:
+    except TypeError as error:  # which has the whole place
         raise ValueError(str(error)) from None
     try:
         return kind(**values)
@@ -219,9 +220,10 @@ def _single(kind: Any, name: str, value: Any) -> Any:
     if kind is Any:
         return value
     if kind is float:
-        return math.nan if value is None else checks.number(name, value)
+        found = math.nan if value is None else checks.number(name, value)
+        return value if type(value) is int else found  # which is written as it was
     if kind is bool:
-        return _flag(name, value)
+        return checks.flag(name, value)
     if kind is int:
         return checks.whole(name, value, -_MOST, _MOST)
     if kind is str:
@@ -229,10 +231,3 @@ def _single(kind: Any, name: str, value: Any) -> Any:
     if issubclass(kind, Enum):
         return kind(checks.choice(name, value, [each.value for each in kind]))
     return kind._read(name, value)
-
-
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        message = f"{name}: expected True or False, got {checks.shortened(value)}"
-        raise TypeError(message)
-    return value

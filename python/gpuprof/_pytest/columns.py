@@ -40,7 +40,7 @@ _TIMES: dict[str, Callable[[Record], float | None]] = {
     "p90": lambda record: _percentile(record.result, "p90"),
     "p99": lambda record: _percentile(record.result, "p99"),
     "host": lambda record: record.result.host_ms,
-    "baseline": lambda record: record.decision.base_ms if record.decision else None,
+    "baseline": lambda record: record.decision.base if record.decision else None,
 }
 
 

@@ -76,5 +76,5 @@ def _box(name: str, record: Record) -> Box:
         q3=1e3 * found["q3"],
         high=1e3 * found["hd15iqr"],
         outside=found["iqr_outliers"],
-        mark=record.decision.base_ms if record.decision else None,
+        mark=record.decision.base if record.decision else None,
     )

@@ -16,7 +16,7 @@ from gpuprof._common import machine
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration, percent, ratio_text
 from gpuprof._display.table import Table
-from gpuprof._results.decision import BesideTime, Decision, LaunchDecision, Verdict
+from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.result import cells, how
 from gpuprof._results.texts import peak_text
 
@@ -56,7 +56,7 @@ class Judge:
         """Decide on the first measurement."""
         decision = self._judge([result])
         regressed = self._regressions(decision, [result])
-        chance = any(not isinstance(each, LaunchDecision) for each in self._beside(decision))
+        chance = any(each.kind != "launches" for each in self._beside(decision))
         if regressed or chance or self._may_be_chance(decision, result):
             return Judgement(decision, again=True)
         return Judgement(decision, self._failure(decision, [result]))
@@ -115,7 +115,7 @@ class Judge:
             return True
         return decision is not None and self._fails(decision) and decision.verdict in _BY_CHANCE
 
-    def _beside(self, decision: Decision | None) -> list[BesideTime]:
+    def _beside(self, decision: Decision | None) -> list[Decision]:
         """Return what a test fails for besides its time by this decision."""
         if decision is None:
             return []
@@ -214,17 +214,17 @@ class Judge:
             return f"{decision.verdict}: {decision.rule}"
         return (
             f"{decision.verdict}: {decision.ratio:.2f} times the time of baseline "
-            f"{self.settings.compare!r}: {duration(decision.new_ms)}, was "
-            f"{duration(decision.base_ms)}"
+            f"{self.settings.compare!r}: {duration(decision.new)}, was "
+            f"{duration(decision.base)}"
         )
 
     def _grid(self, decision: Decision | None, results: list[BenchResult]) -> list[str]:
         lines = []
-        if decision and decision.base_ms is not None:
+        if decision and decision.base is not None:
             name = f"baseline {self.settings.compare!r}"
             runs = f"{decision.runs} run{'s' * (decision.runs != 1)}"
-            peak = peak_text(decision.memory.base_bytes) if decision.memory else ""
-            lines.append([name, duration(decision.base_ms), "", "", peak, runs])
+            peak = peak_text(decision.memory.base) if decision.memory else ""
+            lines.append([name, duration(decision.base), "", "", peak, runs])
         for label, result in zip(("now", "measured again"), results, strict=False):
             shown = cells(result)
             lines.append([label, *(shown[column] for column in _COLUMNS)])
@@ -250,9 +250,9 @@ class Judge:
                 decision.launches,
                 decision.instructions,
             )
-            if memory and memory.base_bytes is not None:
+            if memory and memory.base is not None:
                 facts.append(("memory", memory.rule))
-            if launches and launches.base_total is not None:
+            if launches and launches.base is not None:
                 facts.append(("launches", launches.rule))
             if instructions and instructions.ratio is not None:
                 facts.append(("instructions", instructions.rule))

@@ -165,7 +165,7 @@ def _line(name: str, record: Record, out: _Lines) -> dict[str, str]:
         **dict.fromkeys(("baseline", "ratio", "floor", "verdict"), ""),
     }
     if decision is not None:
-        line["baseline"] = "" if decision.base_ms is None else duration(decision.base_ms)
+        line["baseline"] = "" if decision.base is None else duration(decision.base)
         line["ratio"] = "" if decision.ratio is None else ratio_text(decision.ratio)
         line["floor"] = "" if decision.floor is None else percent(decision.floor, 2)
         line["verdict"] = ", ".join(map(str, _verdicts(record)))

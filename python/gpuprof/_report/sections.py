@@ -163,11 +163,11 @@ def sides_part(found: Comparison) -> str:
             [
                 Cell(line.name),
                 Cell(line.machine if several else ""),
-                *map(_time_or_nothing, (decision.base_ms, decision.new_ms)),
+                *map(_time_or_nothing, (decision.base, decision.new)),
                 Cell("" if ratio is None else ratio_text(ratio), _known(ratio)),
                 Cell(ratio_text(*(decision.interval or ()))),
                 Cell("" if floor is None else percent(floor), _known(floor)),
-                *map(_peak, (memory.base_bytes, memory.new_bytes) if memory else (None, None)),
+                *map(_peak, (memory.base, memory.new) if memory else (None, None)),
                 _verdict(decision),
             ]
         )
@@ -181,7 +181,7 @@ def _time_or_nothing(ms: float | None) -> Cell:
     return Cell("") if ms is None else _time(ms)
 
 
-def _peak(peak: int | None) -> Cell:
+def _peak(peak: float | None) -> Cell:
     return Cell(peak_text(peak), _known(peak))
 
 

@@ -5,15 +5,13 @@ Plain data without NumPy, so that code that only shows or stores decisions impor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from types import MappingProxyType
+from typing import Any
 
-from gpuprof._common.checks import type_error, value_error
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from gpuprof._common import checks
+from gpuprof._common.records import Check, Record
 
 
 class Verdict(str, Enum):
@@ -55,151 +53,68 @@ class Verdict(str, Enum):
         return self.value.upper()
 
 
-class BesideTime:
-    """What decisions have in common that stand beside the one on the time."""
-
-    verdict: Verdict
-    rule: str
-    _GREW: ClassVar[Verdict]
-
-    @property
-    def grew(self) -> bool:
-        """Whether there is more than there was, so that a test may fail for it."""
-        return self.verdict is self._GREW
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain form, for JSON."""
-        data = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
-        return {**data, "verdict": self.verdict.value}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build one from what `to_dict` returned.
-
-        Raises
-        ------
-        ValueError
-            If a field is missing, unknown or no verdict; it names the field.
-        """
-        _check_names(cls, data)
-        return cls(**{**data, "verdict": Verdict(data["verdict"])})
-
-    def __str__(self) -> str:
-        return f"{self.verdict}: {self.rule}"
+# What the plain form of each kind has, in its order. The time's are the first, and the fields.
+_MEMBERS = {
+    "time": (
+        "verdict",
+        "base_ms",
+        "new_ms",
+        "ratio",
+        "interval",
+        "floor",
+        "p_value",
+        "runs",
+        "rule",
+        "warnings",
+        "memory",
+        "launches",
+        "instructions",
+    ),
+    "memory": ("verdict", "base_bytes", "new_bytes", "threshold", "runs", "rule"),
+    "launches": ("verdict", "base_total", "new_total", "changes", "runs", "rule"),
+    "instructions": ("verdict", "base_count", "new_count", "ratio", "floor", "runs", "rule"),
+}
+_BESIDE = ("memory", "launches", "instructions")
 
 
-@dataclass(frozen=True)
-class MemoryDecision(BesideTime):
-    """Whether the peak of the memory grew.
+def _field(member: str) -> str:
+    """Return the field that a member of a plain form is, whose name has a unit."""
+    if member == "threshold":
+        return "floor"
+    return member.partition("_")[0] if member.startswith(("base_", "new_")) else member
 
-    Attributes
-    ----------
-    verdict : Verdict
-        ``MEMORY`` if it grew by more than the threshold, ``SAME`` if not, ``NODATA`` where one side
-        has no peak, ``INCOMPARABLE`` for another GPU.
-    base_bytes, new_bytes : int or None
-        The peaks that were compared, each above the level before the call.
-    threshold : float or None
-        How much it may grow, as a fraction.
-    runs : int
-        How many baseline runs were used.
-    rule : str
-        The sentence that decided, with its figures.
-    """
 
-    __module__ = "gpuprof"
-    _GREW = Verdict.MEMORY
+def _of(kind: str) -> Check:
+    """Return the check that takes a decision of that kind, its plain form, or None."""
 
-    verdict: Verdict
-    base_bytes: int | None = None
-    new_bytes: int | None = None
-    threshold: float | None = None
-    runs: int = 0
-    rule: str = ""
+    def check(name: str, value: Any) -> Decision | None:
+        if value is None or isinstance(value, Decision):
+            return value
+        return Decision._of_kind(kind, name, value)
+
+    return check
 
 
 @dataclass(frozen=True)
-class LaunchDecision(BesideTime):
-    """Whether a call launches more on the GPU than it did, or other kernels.
-
-    Attributes
-    ----------
-    verdict : Verdict
-        ``LAUNCHES`` if it launches more, or as many and other ones; ``SAME`` if not, also for
-        fewer; ``NODATA`` where one side was not counted, or two calls of the same function differ;
-        ``INCOMPARABLE`` for another GPU or another version of a library that chooses kernels.
-    base_total, new_total : int or None
-        How many kernels, copies and memsets were compared.
-    changes : str
-        What differs, such as ``"+2 elementwise_kernel, 14 -> 16 kernels"``; empty for nothing.
-    runs : int
-        How many baseline runs can be compared.
-    rule : str
-        The sentence that decided.
-    """
-
-    __module__ = "gpuprof"
-    _GREW = Verdict.LAUNCHES
-
-    verdict: Verdict
-    base_total: int | None = None
-    new_total: int | None = None
-    changes: str = ""
-    runs: int = 0
-    rule: str = ""
-
-
-@dataclass(frozen=True)
-class InstructionDecision(BesideTime):
-    """Whether a call takes more instructions on the CPU than it did.
-
-    Attributes
-    ----------
-    verdict : Verdict
-        ``INSTRUCTIONS`` if it takes more, ``SAME`` if not, ``NODATA`` where one side was not
-        counted, ``INCOMPARABLE`` for another CPU or another Python.
-    base_count, new_count : float or None
-        The medians that were compared, of instructions a call.
-    ratio : float or None
-        New over base.
-    floor : float or None
-        How much they may differ without being more, as a fraction.
-    runs : int
-        How many baseline runs were used.
-    rule : str
-        The sentence that decided, with its figures.
-    """
-
-    __module__ = "gpuprof"
-    _GREW = Verdict.INSTRUCTIONS
-
-    verdict: Verdict
-    base_count: float | None = None
-    new_count: float | None = None
-    ratio: float | None = None
-    floor: float | None = None
-    runs: int = 0
-    rule: str = ""
-
-
-@dataclass(frozen=True)
-class Decision:
+class Decision(Record):
     """A verdict, and what it rests on.
 
     Attributes
     ----------
     verdict : Verdict
         What the comparison says.
-    base_ms, new_ms : float or None
-        The medians, over the medians of the runs, that were compared; over their lower deciles
-        where `rule` says so.
+    base, new : float or None
+        What was compared, the medians over the runs, in the unit of the `kind`: milliseconds a
+        call, bytes of the peak above the level before the call, how many kernels, copies and
+        memsets, or instructions a call. Times are those of the runs' medians, or of their lower
+        deciles where `rule` says so.
     ratio : float or None
-        New over base: 1.1 takes a tenth more time.
+        New over base: 1.1 takes a tenth more.
     interval : tuple of float or None
         The 95 % interval of the ratio.
     floor : float or None
-        The noise floor as a fraction: a change whose logarithm is below ``log(1 + floor)`` in size
-        is no change.
+        How much may be noise, as a fraction. Of a time: a change whose logarithm is below
+        ``log(1 + floor)`` in size is no change. Of the memory it is the threshold.
     p_value : float or None
         Of the Mann-Whitney test on the samples, or of the sign test on rounds; not corrected for
         the number of comparisons.
@@ -209,19 +124,19 @@ class Decision:
         The sentence that decided, with its figures.
     warnings : tuple of str
         What else to know.
-    memory : MemoryDecision or None
-        What is said of the memory, besides the time; None where that was not compared.
-    launches : LaunchDecision or None
-        What is said of the launches; None where nothing was counted.
-    instructions : InstructionDecision or None
-        What is said of the CPU's instructions; None where they were not counted.
+    memory, launches, instructions : Decision or None
+        What is said besides the time; None where that was not compared or counted.
+    kind : str
+        What was compared: ``"time"``, ``"memory"``, ``"launches"`` or ``"instructions"``.
+    changes : str
+        What differs in the launches, such as ``"+2 elementwise_kernel, 14 -> 16 kernels"``.
     """
 
     __module__ = "gpuprof"
 
     verdict: Verdict
-    base_ms: float | None = None
-    new_ms: float | None = None
+    base: float | None = None
+    new: float | None = None
     ratio: float | None = None
     interval: tuple[float, float] | None = None
     floor: float | None = None
@@ -229,85 +144,68 @@ class Decision:
     runs: int = 0
     rule: str = ""
     warnings: tuple[str, ...] = ()
-    memory: MemoryDecision | None = None
-    launches: LaunchDecision | None = None
-    instructions: InstructionDecision | None = None
+    memory: Decision | None = None
+    launches: Decision | None = None
+    instructions: Decision | None = None
+    kind: str = "time"
+    changes: str = ""
+
+    _NEWER = frozenset(map(_field, _MEMBERS["time"])) | {"kind", "changes"}
+    _CHECKS = MappingProxyType({name: _of(name) for name in _BESIDE})
 
     @property
-    def beside(self) -> list[BesideTime]:
+    def beside(self) -> list[Decision]:
         """The decisions that stand beside the one on the time."""
-        found: tuple[BesideTime | None, ...] = (self.memory, self.launches, self.instructions)
+        found = (self.memory, self.launches, self.instructions)
         return [each for each in found if each is not None]
 
     @property
-    def grown(self) -> list[BesideTime]:
+    def grown(self) -> list[Decision]:
         """Those of them that say that there is more than there was."""
         return [each for each in self.beside if each.grew]
 
+    @property
+    def grew(self) -> bool:
+        """Whether there is more than there was, besides time, so that a test may fail for it."""
+        return self.verdict.value == self.kind
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the plain form, for JSON."""
-        data = {each.name: getattr(self, each.name) for each in fields(self)}
-        data["verdict"] = self.verdict.value
-        for name in _BESIDE:
-            found = data[name]
-            data[name] = None if found is None else found.to_dict()
-        data["interval"] = None if self.interval is None else list(self.interval)
-        data["warnings"] = list(self.warnings)
-        return data
+        """Return the plain form, for JSON; base and new have their unit in their names."""
+        plain = super().to_dict()
+        return {member: plain[_field(member)] for member in _MEMBERS[self.kind]}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Decision:
-        """Build one from what `to_dict` returned.
+    def _read(cls, where: str, data: object) -> Decision:
+        found = checks.mapping(where, data)
+        kinds = (kind for kind, members in _MEMBERS.items() if members[1] in found)
+        return cls._of_kind(next(kinds, "time"), where, found)
 
-        Raises
-        ------
-        ValueError
-            If a field is missing, unknown or no verdict; it names the field.
-        """
-        data = {**dict.fromkeys(_BESIDE), **data}  # older ones have none
-        _check_names(cls, data)
-        interval = data["interval"]
-        beside = {name: data[name] and kind.from_dict(data[name]) for name, kind in _BESIDE.items()}
-        return cls(
-            **{
-                **data,
-                "verdict": Verdict(data["verdict"]),
-                "interval": None if interval is None else (interval[0], interval[1]),
-                "warnings": tuple(data["warnings"]),
-                **beside,
-            }
-        )
+    @classmethod
+    def _of_kind(cls, kind: str, where: str, data: object) -> Decision:
+        found = checks.mapping(where, data)
+        members = set(_MEMBERS[kind])
+        wrong = sorted((members ^ found.keys()) - (members - found.keys()).intersection(_BESIDE))
+        if wrong:  # older ones say nothing of what is beside the time
+            message = f"{where}: expected {', '.join(_MEMBERS[kind])}; wrong: {wrong}"
+            raise ValueError(message)
+        fields = {_field(member): value for member, value in found.items()}
+        return super()._read(where, {**fields, "kind": kind})
 
     def __str__(self) -> str:
         notes = [f"note: {text}" for text in self.warnings]
         return "\n".join([f"{self.verdict}: {self.rule}", *map(str, self.grown), *notes])
 
 
-_BESIDE: dict[str, Any] = {
-    "memory": MemoryDecision,
-    "launches": LaunchDecision,
-    "instructions": InstructionDecision,
-}
-
-
-def _check_names(kind: type[Any], data: Mapping[str, Any]) -> None:
-    names = {each.name for each in fields(kind)}
-    wrong = sorted(names ^ set(data))
-    if wrong:
-        message = f"a decision has the fields {', '.join(sorted(names))}; wrong: {wrong}"
-        raise ValueError(message)
-
-
 def check_threshold(threshold: object, *, above_0: bool = False) -> None:
     """Raise an error unless it is a fraction up to 1; the text says how to write a percentage."""
     expected = f"a fraction {'above' if above_0 else 'from'} 0 and up to 1, such as 0.05 for 5 %"
     if isinstance(threshold, bool) or not isinstance(threshold, (int, float)):
-        raise type_error(threshold, "threshold", expected)
+        raise checks.type_error(threshold, "threshold", expected)
     if 0 <= threshold <= 1 and (threshold or not above_0):
         return
     if 1 < threshold <= 100:
         expected += f" ({threshold / 100:g} for {threshold:g} %)"
-    raise value_error(threshold, "threshold", expected)
+    raise checks.value_error(threshold, "threshold", expected)
 
 
 def verdict_of_interval(low: float, high: float, limit: float) -> tuple[Verdict, str]:

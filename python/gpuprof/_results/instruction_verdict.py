@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from gpuprof._common.instructions import Instructions, amount
 from gpuprof._common.units import percent, percent_change
 from gpuprof._results import statistics
-from gpuprof._results.decision import Decision, InstructionDecision, Verdict
+from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.result import BenchResult
 
 # The seed of Python's hashes and the order of addresses move the count of unchanged Python code.
@@ -25,11 +26,10 @@ UNCHANGED = (
     "waiting, memory, I/O"
 )
 _SAME_ON = ("cpu", "python")  # what must be the same in both machines
+_decision = partial(Decision, kind="instructions")
 
 
-def judge_instructions(
-    base: Sequence[BenchResult], new: Sequence[BenchResult]
-) -> InstructionDecision | None:
+def judge_instructions(base: Sequence[BenchResult], new: Sequence[BenchResult]) -> Decision | None:
     """Decide whether the new runs take more instructions a call than the baseline's.
 
     The medians of runs are compared. More is more by 3 %, by 3 standard deviations of the
@@ -43,16 +43,16 @@ def judge_instructions(
             return None
         why = [run.instructions.reason for run in new if run.instructions is not None]
         rule = f"instructions were not counted: {why[-1]}" if why else "they were not counted"
-        return InstructionDecision(Verdict.NODATA, rule=rule)
+        return _decision(Verdict.NODATA, rule=rule)
     now = statistics.median([_median(run) for run in counted])
     if not known:
         rule = "no baseline run has its instructions"
-        return InstructionDecision(Verdict.NODATA, new_count=now, rule=rule)
+        return _decision(Verdict.NODATA, new=now, rule=rule)
     last = counted[-1]
     alike = [run for run in known if not _unlike(run, last)]
     if not alike:
         rule = f"instructions were not compared: {_unlike(known[-1], last)}"
-        return InstructionDecision(Verdict.INCOMPARABLE, new_count=now, rule=rule)
+        return _decision(Verdict.INCOMPARABLE, new=now, rule=rule)
     medians = [_median(run) for run in alike]
     before = statistics.median(medians)
     ratio = now / before
@@ -68,12 +68,12 @@ def judge_instructions(
         verdict, rule = Verdict.SAME, f"{text}, but a baseline run took {amount(max(medians))}"
     else:
         verdict, rule = Verdict.SAME, f"{text}: not more than {percent(floor, 2)}"
-    return InstructionDecision(verdict, before, now, ratio, floor, len(alike), rule)
+    return _decision(verdict, before, now, ratio, floor=floor, runs=len(alike), rule=rule)
 
 
 def with_instructions(
     decision: Decision,
-    found: InstructionDecision | None,
+    found: Decision | None,
     *,
     decides: bool = False,
     missing: str = "",
@@ -85,7 +85,7 @@ def with_instructions(
     """
     decision = replace(decision, instructions=found)
     if found is None or found.ratio is None or found.floor is None:
-        if decides and decision.base_ms is not None:
+        if decides and decision.base is not None:
             why = (found and found.rule) or missing or "they were not counted"
             note = f"the time decides, not the instructions: {why}"
             return replace(decision, warnings=(*decision.warnings, note))

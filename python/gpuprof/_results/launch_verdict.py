@@ -7,9 +7,10 @@ the same of both are compared. The driver's version is not among them: it choose
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from gpuprof._common.launches import Launches
-from gpuprof._results.decision import Decision, LaunchDecision, Verdict
+from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.result import BenchResult
 
 NO_LAUNCHES = "launches were not compared: no baseline run has them; save new runs"
@@ -23,11 +24,10 @@ CHOOSERS = {
     "cublas": "cuBLAS",
     "cudnn": "cuDNN",
 }
+_decision = partial(Decision, kind="launches")
 
 
-def judge_launches(
-    base: Sequence[BenchResult], new: Sequence[BenchResult]
-) -> LaunchDecision | None:
+def judge_launches(base: Sequence[BenchResult], new: Sequence[BenchResult]) -> Decision | None:
     """Decide whether the new runs launch more than the baseline's, or other work.
 
     A run that launches as much as any comparable run of the baseline, by name, is the same. Else it
@@ -39,23 +39,23 @@ def judge_launches(
     if not counted:
         if not known:
             return None
-        return LaunchDecision(Verdict.NODATA, rule="the launches of the new run were not counted")
+        return _decision(Verdict.NODATA, rule="the launches of the new run were not counted")
     now = counted[-1]
     if not known:
         rule = "no baseline run has its launches"
-        return LaunchDecision(Verdict.NODATA, new_total=now.total, rule=rule)
+        return _decision(Verdict.NODATA, new=now.total, rule=rule)
     varies = now.varies or next(filter(None, (each.diff(now) for each in counted)), "")
     if varies:
         rule = f"calls differ in what they launch, so their launches were not compared: {varies}"
-        return LaunchDecision(Verdict.NODATA, new_total=now.total, rule=rule)
+        return _decision(Verdict.NODATA, new=now.total, rule=rule)
     alike = [each for each in known if not _unlike(each, now)]
     if not alike:
         rule = f"launches were not compared: {_unlike(known[-1], now)}"
-        return LaunchDecision(Verdict.INCOMPARABLE, new_total=now.total, rule=rule)
+        return _decision(Verdict.INCOMPARABLE, new=now.total, rule=rule)
     steady = [each for each in alike if not each.varies]
     if not steady:
         rule = "launches were not compared: in the baseline, calls differ in what they launch: "
-        return LaunchDecision(Verdict.NODATA, new_total=now.total, rule=rule + alike[-1].varies)
+        return _decision(Verdict.NODATA, new=now.total, rule=rule + alike[-1].varies)
     last = steady[-1]
     changes = "" if any(each.same(now) for each in steady) else last.diff(now)
     if not changes:
@@ -65,7 +65,7 @@ def judge_launches(
     else:
         how = "more" if now.total > last.total else "other work"
         verdict, rule = Verdict.LAUNCHES, f"launches {how}: {changes}"
-    return LaunchDecision(verdict, last.total, now.total, changes, len(steady), rule)
+    return _decision(verdict, last.total, now.total, runs=len(steady), rule=rule, changes=changes)
 
 
 def launch_notes(decision: Decision) -> list[str]:

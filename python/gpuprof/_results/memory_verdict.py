@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from gpuprof._common.units import byte_size, percent
 from gpuprof._results import statistics
-from gpuprof._results.decision import Decision, MemoryDecision, Verdict, check_threshold
+from gpuprof._results.decision import Decision, Verdict, check_threshold
 from gpuprof._results.result import BenchResult
 
 MEMORY_THRESHOLD = 0.05
 NO_MEMORY = "peak memory was not compared: no baseline run has it; save new runs"
 LEAST_GROWTH = 1 << 20  # bytes; allocators round, and small arrays come and go
+_decision = partial(Decision, kind="memory")
 
 
 def judge_memory(
     base: Sequence[BenchResult], new: Sequence[BenchResult], *, threshold: float | None = None
-) -> MemoryDecision:
+) -> Decision:
     """Decide whether the peak of the memory grew from the baseline's runs to the new ones.
 
     The medians of the peaks are compared. It grew if the difference is more than `threshold`, a
@@ -32,18 +34,18 @@ def judge_memory(
     check_threshold(threshold)
     measured = [run for run in new if run.peak_bytes is not None]
     if not measured:
-        return MemoryDecision(Verdict.NODATA, rule="the new run has no peak memory")
+        return _decision(Verdict.NODATA, rule="the new run has no peak memory")
     known = [run for run in base if run.peak_bytes is not None]
     if not known:
         now = _middle(_peaks(measured))
         rule = "no baseline run has its peak memory"
-        return MemoryDecision(Verdict.NODATA, new_bytes=now, rule=rule)
+        return _decision(Verdict.NODATA, new=now, rule=rule)
     gpu = measured[-1].machine.get("gpu")
     alike = [run for run in known if run.machine.get("gpu") == gpu]
     if not alike:
         other = known[-1].machine.get("gpu") or "none"
         rule = f"the baseline has another GPU: {other}, not {gpu or 'none'}"
-        return MemoryDecision(Verdict.INCOMPARABLE, rule=rule)
+        return _decision(Verdict.INCOMPARABLE, rule=rule)
     peaks = _peaks(alike)
     before, now = _middle(peaks), _middle(_peaks(measured))
     most = byte_size(max(peaks), precise=True)
@@ -62,15 +64,15 @@ def judge_memory(
     else:
         verdict = Verdict.MEMORY
         text += f", more than {percent(threshold, 2) if before else byte_size(LEAST_GROWTH)}"
-    return MemoryDecision(verdict, before, now, threshold, len(alike), text)
+    return _decision(verdict, before, now, floor=threshold, runs=len(alike), rule=text)
 
 
 def without_memory(decision: Decision) -> bool:
     """Return whether only the time was compared, because the baseline is an older one."""
     memory = decision.memory
-    if memory is None or decision.base_ms is None or memory.verdict is not Verdict.NODATA:
+    if memory is None or decision.base is None or memory.verdict is not Verdict.NODATA:
         return False
-    return memory.new_bytes is not None
+    return memory.new is not None
 
 
 def _peaks(runs: Sequence[BenchResult]) -> list[int]:

@@ -59,9 +59,9 @@ def peaks_text(peaks: Mapping[str, Any], *, has_bytes: bool, has_flops: bool) ->
     return ", ".join(said) + (f"; {since}" if since else "")
 
 
-def peak_text(peak_bytes: int | None) -> str:
+def peak_text(peak_bytes: float | None) -> str:
     """Write the peak of the memory that a call takes; no text for None."""
-    return "" if peak_bytes is None else byte_size(peak_bytes, precise=True)
+    return "" if peak_bytes is None else byte_size(round(peak_bytes), precise=True)
 
 
 def memory_text(memory: Mapping[str, int]) -> str:

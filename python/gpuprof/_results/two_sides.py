@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._common.text import output_text, plain_data
-from gpuprof._results.decision import Decision, LaunchDecision, Verdict
+from gpuprof._results.decision import Decision, Verdict
 from gpuprof._results.launch_verdict import launch_notes
 from gpuprof._results.memory_verdict import NO_MEMORY, without_memory
 
@@ -91,7 +91,7 @@ class Comparison:
         return any(verdict not in _NOT_COMPARED for verdict in verdicts)
 
     @property
-    def launches(self) -> list[LaunchDecision]:
+    def launches(self) -> list[Decision]:
         """What is said of the launches, of the lines where they were counted."""
         found = [line.decision.launches for line in self.lines]
         return [each for each in found if each is not None]

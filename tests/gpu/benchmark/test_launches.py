@@ -55,7 +55,7 @@ def counted(function: Callable[[], Any], **options: Any) -> gpuprof.Launches:
     return found
 
 
-def judged(base: gpuprof.BenchResult, new: gpuprof.BenchResult) -> gpuprof.LaunchDecision:
+def judged(base: gpuprof.BenchResult, new: gpuprof.BenchResult) -> gpuprof.Decision:
     found = judge_launches([base], [new])
     assert found is not None
     return found
