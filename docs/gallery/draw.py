@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import gpuprof
+from gpuprof import _core
 from gpuprof._common.units import unit_of
 from gpuprof._core import GraphNode
 from gpuprof._display import boxes
-from gpuprof._graphs import drawing
 from gpuprof._results.figures import figures
 
 HERE = Path(__file__).resolve().parent
@@ -33,8 +33,7 @@ IMAGES = HERE.parent / "images"
 def graph_dot() -> str:
     """Return a captured graph in Graphviz' language."""
     nodes = [_node(each) for each in json.loads((HERE / "graph.json").read_text("utf-8"))]
-    edges = tuple((before, node.index) for node in nodes for before in node.dependencies)
-    return drawing.to_dot(nodes, edges, "decoder block")
+    return _core._to_dot(nodes, "decoder block")
 
 
 def _node(data: dict[str, Any]) -> GraphNode:

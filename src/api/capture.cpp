@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "api/graph_state.hpp"
-#include "api/graph_text.hpp"
 #include "api/kept_objects.hpp"
 #include "driver/devices.hpp"
 #include "graphs/capture.hpp"
 #include "graphs/diagnosis.hpp"
+#include "text/graph_text.hpp"
 #include "timing/thread_nesting.hpp"
 
 namespace gpuprof {

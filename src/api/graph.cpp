@@ -5,13 +5,13 @@
 #include <optional>
 #include <utility>
 
-#include "api/graph_nodes.hpp"
 #include "api/graph_state.hpp"
-#include "api/graph_text.hpp"
 #include "api/kept_objects.hpp"
 #include "api/warnings.hpp"
 #include "driver/error.hpp"
 #include "ranges/sample_events.hpp"
+#include "text/graph_nodes.hpp"
+#include "text/graph_text.hpp"
 #include "timing/clock.hpp"
 #include "timing/scope.hpp"
 #include "timing/thread_nesting.hpp"
@@ -42,7 +42,8 @@ std::vector<SpanTiming> rows_of(const std::vector<graphs::SpanTime>& times) {
     if (found == paths.end()) {
       paths.push_back(path);
       SpanTiming row;
-      row.names = path != nullptr ? api::names_of(*path) : std::vector<std::string>{"(unnamed)"};
+      row.names =
+          path != nullptr ? graph_text::names_of(*path) : std::vector<std::string>{"(unnamed)"};
       row.path = path != nullptr ? path->text : row.names[0];
       rows.push_back(std::move(row));
     }
@@ -157,7 +158,7 @@ std::optional<CapturePool> CapturedGraph::pool() const {
 }
 
 std::vector<GraphNode> CapturedGraph::nodes() const {
-  return api::public_nodes(open().graph.nodes());
+  return graph_text::public_nodes(open().graph.nodes());
 }
 std::size_t CapturedGraph::num_nodes() const { return open().graph.node_count(); }
 

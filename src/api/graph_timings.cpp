@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "api/graph_text.hpp"
 #include "gpuprof/graph.hpp"
+#include "text/graph_text.hpp"
+#include "text/kernel_name.hpp"
 
 namespace gpuprof {
 namespace {

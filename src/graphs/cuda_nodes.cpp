@@ -183,6 +183,11 @@ class Reader {
   const NodeLabels& labels_;
 };
 
+// Edges come sorted by the node at their other end, which several of them may share.
+void add_once(std::vector<std::size_t>& indices, std::size_t index) {
+  if (indices.empty() || indices.back() != index) indices.push_back(index);
+}
+
 }  // namespace
 
 std::string kernel_of(const Table& table, CUgraphNode node) {
@@ -225,6 +230,18 @@ std::size_t count_nodes(void* graph) {
   check(driver::ready().cuGraphGetNodes(static_cast<CUgraph>(graph), nullptr, &count),
         "cuGraphGetNodes");
   return count;
+}
+
+std::vector<NodeLinks> links_of(const std::vector<Node>& nodes) {
+  std::vector<NodeLinks> links(nodes.size());
+  for (std::size_t to = 0; to < nodes.size(); ++to) {
+    for (const Edge& edge : nodes[to].incoming) {
+      add_once(links[to].dependencies, edge.from);
+      if (!edge.is_full()) add_once(links[to].programmatic, edge.from);
+      add_once(links[edge.from].dependents, to);
+    }
+  }
+  return links;
 }
 
 }  // namespace gpuprof::graphs

@@ -22,9 +22,6 @@ namespace gpuprof::graphs {
 
 using gpuprof::NodeType;
 
-// "kernel", "memcpy" and so on; "type_N" for one that is not known.
-[[nodiscard]] std::string node_type_name(NodeType type);
-
 // A dependency: `to` starts after `from` is done, or far enough with a programmatic edge. Nodes are
 // indices into the list that walk() returns.
 struct Edge {

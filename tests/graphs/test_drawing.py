@@ -18,11 +18,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import gpuprof
+from gpuprof import _core
 from gpuprof._core import GraphNode
 from gpuprof._graphs import drawing
-from tests.support.graph_nodes import HOSTILE, Spec, chain, edges_of, make
+from gpuprof._trace.files import write_whole
+from tests.support.graph_nodes import HOSTILE, Spec, chain, make
 
-_CPP_TESTS = Path(__file__).resolve().parents[1] / "cpp"
 # Four kernels: two wait for the first, and the last for both.
 _DIAMOND = make(
     Spec("add"), Spec("mul", after=[0]), Spec("mul", after=[0]), Spec("sub", after=[1, 2])
@@ -32,8 +33,7 @@ _DIAMOND = make(
 # DOT
 
 
-def test_dot_is_as_the_cpp_library_writes_it() -> None:
-    # The C++ test of the same file makes the same nodes.
+def test_dot_is_as_it_was_written_before() -> None:
     def node(index: int, name: str, after: list[int], **fields: Any) -> GraphNode:
         kernel = {"grid": (1024, 2, 1), "block": (256, 1, 1), "shared_memory": 49_152}
         fields = {"type": "kernel", **kernel, **fields} if name else fields
@@ -49,8 +49,8 @@ def test_dot_is_as_the_cpp_library_writes_it() -> None:
         node(4, "", [3], type="graph", children=inner),
         node(5, "", [0], type="conditional"),
     )
-    expected = (_CPP_TESTS / "api" / "graph.dot").read_text(encoding="utf-8")
-    assert drawing.to_dot(nodes, edges_of(nodes), f"step {HOSTILE}") == expected
+    expected = Path(__file__).with_name("graph.dot").read_text(encoding="utf-8")
+    assert _core._to_dot(nodes, f"step {HOSTILE}") == expected
 
 
 class _Dot:
@@ -100,7 +100,7 @@ class _Dot:
 
 def test_dot_has_a_node_for_each_node_and_an_edge_for_each_edge() -> None:
     nodes = _DIAMOND
-    dot = _Dot(drawing.to_dot(nodes, edges_of(nodes), "step"))
+    dot = _Dot(_core._to_dot(nodes, "step"))
     assert dot.name == '"step"'
     assert list(dot.nodes) == ["n0", "n1", "n2", "n3"]
     assert dot.nodes["n0"].startswith('"0 add\\ngrid (8,1,1)')
@@ -109,7 +109,7 @@ def test_dot_has_a_node_for_each_node_and_an_edge_for_each_edge() -> None:
 
 def test_dot_draws_child_graphs_as_clusters() -> None:
     nodes = make(Spec("a"), Spec(type="graph", after=[0], children=chain("b", "c")))
-    dot = _Dot(drawing.to_dot(nodes, edges_of(nodes), "step"))
+    dot = _Dot(_core._to_dot(nodes, "step"))
     assert dot.clusters == ["cluster_n1"]
     assert list(dot.nodes) == ["n0", "n1", "n1_0", "n1_1"]
     assert dot.edges == [("n1_0", "n1_1"), ("n1", "n1_0"), ("n0", "n1")]
@@ -117,7 +117,7 @@ def test_dot_draws_child_graphs_as_clusters() -> None:
 
 def test_dot_draws_programmatic_edges_dashed_and_types_apart() -> None:
     nodes = make(Spec("a"), Spec("b", after=[0], programmatic=[0]), Spec(type="type_99", after=[1]))
-    text = drawing.to_dot(nodes, edges_of(nodes), "step")
+    text = _core._to_dot(nodes, "step")
     assert "n0 -> n1 [style=dashed];" in text
     assert "n1 -> n2;" in text
     assert '"2 type_99"' in text
@@ -129,7 +129,7 @@ def test_dot_draws_programmatic_edges_dashed_and_types_apart() -> None:
 @example('"', '\\"')
 def test_no_name_breaks_out_of_dot(kernel: str, graph: str) -> None:
     nodes = make(Spec(kernel or "k"), Spec("b", after=[0]))
-    text = drawing.to_dot(nodes, ((0, 1),), graph)
+    text = _core._to_dot(nodes, graph)
     text.encode()
     dot = _Dot(text)
     assert list(dot.nodes) == ["n0", "n1"]
@@ -140,7 +140,7 @@ def test_no_name_breaks_out_of_dot(kernel: str, graph: str) -> None:
 
 
 def test_what_a_drawing_would_read_as_markup_is_text() -> None:
-    text = drawing.to_dot(chain("k&lt;"), (), "a&amp;b")
+    text = _core._to_dot(chain("k&lt;"), "a&amp;b")
     assert "0 k&amp;lt;" in text
     assert 'label="a&amp;amp;b"' in text
 
@@ -151,9 +151,9 @@ def test_what_a_drawing_would_read_as_markup_is_text() -> None:
 def test_dot_is_written_whole_and_replaces_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "graph.dot"
     path.write_text("old")
-    drawing.write_dot(path, "digraph {}\n")
+    write_whole(path, "digraph {}\n")
     assert path.read_text() == "digraph {}\n"
-    drawing.write_dot(str(path), "µ\ud800")
+    write_whole(str(path), "µ\ud800")
     assert path.read_bytes() == "µ?".encode()
     assert list(tmp_path.iterdir()) == [path]
     assert stat.S_IMODE(path.stat().st_mode) & 0o600 == 0o600
@@ -162,17 +162,17 @@ def test_dot_is_written_whole_and_replaces_what_was_there(tmp_path: Path) -> Non
 def test_a_missing_directory_is_an_error_that_names_the_path(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "graph.dot"
     with pytest.raises(FileNotFoundError) as raised:
-        drawing.write_dot(path, "digraph {}\n")
+        write_whole(path, "digraph {}\n")
     assert raised.value.filename == str(path)
 
 
 def test_a_directory_is_an_error_that_names_the_path(tmp_path: Path) -> None:
     for name in (tmp_path, f"{tmp_path}/", f"{tmp_path}/."):
         with pytest.raises(IsADirectoryError, match=re.escape(str(tmp_path))) as raised:
-            drawing.write_dot(name, "digraph {}\n")
+            write_whole(name, "digraph {}\n")
         assert raised.value.errno == errno.EISDIR
     with pytest.raises(IsADirectoryError, match=r"is a directory; .*'/'"):
-        drawing.write_dot("/", "digraph {}\n")
+        write_whole("/", "digraph {}\n")
 
 
 @pytest.mark.parametrize("path", ["", "a\0b"])
@@ -180,7 +180,7 @@ def test_a_path_that_names_no_file_is_refused(path: str) -> None:
     with pytest.raises(
         ValueError, match=re.escape(f"path: expected the name of a file to write, got {path!r}")
     ):
-        drawing.write_dot(path, "digraph {}\n")
+        write_whole(path, "digraph {}\n")
 
 
 @pytest.mark.parametrize("path", [b"graph.dot", 3, ["graph.dot"]])
@@ -188,7 +188,7 @@ def test_a_path_that_is_no_text_is_refused(path: Any) -> None:
     with pytest.raises(
         TypeError, match=re.escape(f"path: expected a str or os.PathLike of str, got {path!r}")
     ):
-        drawing.write_dot(path, "digraph {}\n")
+        write_whole(path, "digraph {}\n")
 
 
 def test_a_full_disk_leaves_the_old_file_and_names_the_path(
@@ -201,7 +201,7 @@ def test_a_full_disk_leaves_the_old_file_and_names_the_path(
     path.write_text("old")
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=re.escape(str(path))) as raised:
-        drawing.write_dot(path, "new")
+        write_whole(path, "new")
     assert raised.value.errno == errno.ENOSPC
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
@@ -248,7 +248,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
 
 
 def page_of(nodes: Sequence[GraphNode], name: str = "step", **facts: str) -> str:
-    return drawing.html_view(nodes, edges_of(nodes), name, facts)
+    return drawing.html_view(nodes, name, facts)
 
 
 @pytest.mark.usefixtures("programs")

@@ -10,7 +10,7 @@ import pytest
 
 import gpuprof
 from gpuprof import _core
-from gpuprof._graphs import drawing, view
+from gpuprof._graphs.signature import digits
 from tests.fake_driver.control import EXTERNAL, FakeCuda
 from tests.support.processes import check_cuda
 
@@ -96,7 +96,7 @@ def test_work_in_one_stream_is_a_chain(fake: FakeCuda) -> None:
     assert [node.index for node in nodes] == [0, 1, 2]
     assert [node.dependencies for node in nodes] == [(), (0,), (1,)]
     assert [node.dependents for node in nodes] == [(1,), (2,), ()]
-    assert view.kernel_names(nodes) == ["first_k", "second_k", "third_k"]
+    assert _core._kernel_names(nodes) == ["first_k", "second_k", "third_k"]
 
 
 def test_work_forked_and_joined_has_the_edges_of_both_branches(fake: FakeCuda) -> None:
@@ -195,7 +195,7 @@ def test_a_child_graph_has_its_own_nodes_at_any_depth(fake: FakeCuda) -> None:
     assert [node.type for node in nodes[1].children] == ["kernel", "graph"]
     assert [node.index for node in nodes[1].children[1].children] == [0, 1, 2]
     names = ["outer_k", "middle_k", "first_k", "second_k", "third_k"]
-    assert view.kernel_names(nodes) == names
+    assert _core._kernel_names(nodes) == names
 
 
 def test_graphs_nested_without_end_are_read_to_a_depth(fake: FakeCuda) -> None:
@@ -214,8 +214,8 @@ def test_graphs_nested_without_end_are_read_to_a_depth(fake: FakeCuda) -> None:
     nodes = _core._graph_nodes(inner)
     for graph in graphs:
         fake.graph_destroy(graph)
-    assert len(view.kernel_names(nodes)) == 33
-    assert drawing.to_dot(nodes, (), "deep").count("subgraph") == 32
+    assert len(_core._kernel_names(nodes)) == 33
+    assert _core._to_dot(nodes, "deep").count("subgraph") == 32
 
 
 @pytest.mark.parametrize(
@@ -243,16 +243,16 @@ def test_nodes_of_every_type_have_it_and_break_nothing(
     assert [node.type for node in nodes] == ["kernel", name, "kernel"]
     assert nodes[1].dependencies == (0,)
     assert nodes[1].grid is nodes[1].nbytes is nodes[1].value is None
-    assert view.signature(nodes)
-    assert name in drawing.to_dot(nodes, ((0, 1), (1, 2)), "graph")
+    assert digits(nodes)
+    assert name in _core._to_dot(nodes, "graph")
 
 
 def test_the_same_work_captured_twice_has_one_signature(fake: FakeCuda) -> None:
     first = nodes_of(fake, three_kernels(fake))
     second = nodes_of(fake, three_kernels(fake))
     other = nodes_of(fake, lambda stream: fake.kernel(stream, "first_k"))
-    assert view.signature(first) == view.signature(second)
-    assert view.signature(first) != view.signature(other)
+    assert digits(first) == digits(second)
+    assert digits(first) != digits(other)
 
 
 def test_an_empty_graph_has_no_nodes_and_no_edges(fake: FakeCuda) -> None:

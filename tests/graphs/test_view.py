@@ -15,11 +15,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpuprof._common.kernel_name import short_name
+from gpuprof import _core
 from gpuprof._core import GraphNode
 from gpuprof._graphs import diff as graphs_diff
-from gpuprof._graphs import view
-from tests.support.graph_nodes import HOSTILE, Spec, chain, edges_of, make
+from gpuprof._graphs.signature import digits, facts
+from tests.support.graph_nodes import HOSTILE, Spec, chain, make
 
 
 def renumbered(specs: Sequence[Spec], order: Sequence[int]) -> tuple[GraphNode, ...]:
@@ -34,7 +34,7 @@ def renumbered(specs: Sequence[Spec], order: Sequence[int]) -> tuple[GraphNode, 
 
 
 def diff(a: Sequence[GraphNode], b: Sequence[GraphNode]) -> graphs_diff.GraphDiff:
-    return view.diff(a, edges_of(a), b, edges_of(b))
+    return graphs_diff.compare(a, b)
 
 
 # Graphs of a few nodes, each of which waits for some of those before it.
@@ -110,7 +110,7 @@ def test_children_must_be_nodes() -> None:
     ],
 )
 def test_short_names_keep_what_tells_kernels_apart(name: str, short: str) -> None:
-    assert short_name(name) == short
+    assert _core._short_name(name) == short
 
 
 @given(st.text())
@@ -118,7 +118,7 @@ def test_short_names_keep_what_tells_kernels_apart(name: str, short: str) -> Non
 @example("operator<")
 @example("}{)(][><")
 def test_short_names_are_short_and_on_one_line(name: str) -> None:
-    short = short_name(name)
+    short = _core._short_name(name)
     assert len(short) <= 60
     assert short.isprintable() or not name.isprintable()
     assert not re.search(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]", short)
@@ -132,13 +132,13 @@ def test_kernel_names_are_in_launch_order_with_those_of_child_graphs() -> None:
         Spec(type="graph", after=[1], children=inner),
         Spec(type="memset", after=[1], nbytes=4, value=0),
     )
-    assert view.kernel_names(nodes) == ["a", "b", "c", "d"]
-    assert view.kernel_names(()) == []
+    assert _core._kernel_names(nodes) == ["a", "b", "c", "d"]
+    assert _core._kernel_names(()) == []
 
 
 def test_kernels_that_do_not_wait_for_each_other_stay_in_the_drivers_order() -> None:
     nodes = make(*(Spec(name) for name in "abcde"), Spec("f", after=[0]), Spec("g", after=[4]))
-    assert view.kernel_names(nodes) == list("abcdefg")
+    assert _core._kernel_names(nodes) == list("abcdefg")
 
 
 # Signatures
@@ -150,7 +150,7 @@ def test_a_signature_does_not_depend_on_how_nodes_are_listed(
 ) -> None:
     order = list(range(len(specs)))
     random.shuffle(order)
-    assert view.signature(renumbered(specs, order)) == view.signature(make(*specs))
+    assert digits(renumbered(specs, order)) == digits(make(*specs))
     assert not diff(make(*specs), renumbered(specs, order))
 
 
@@ -160,24 +160,24 @@ def test_graphs_with_different_signatures_have_a_difference_to_show(
 ) -> None:
     a, b = make(*one), make(*two)
     found = diff(a, b)
-    assert bool(found) == (view.signature(a) != view.signature(b))
+    assert bool(found) == (digits(a) != digits(b))
     assert bool(found) == bool(found.lines)
     assert len(a) - len(found.removed) == len(b) - len(found.added)
 
 
 def test_a_signature_is_the_same_in_another_process() -> None:
     code = (
-        "from gpuprof._graphs import view; from gpuprof._core import GraphNode;"
-        "print(view.signature([GraphNode(0, 'kernel', 'add', 'add', (8, 1, 1),"
+        "from gpuprof._graphs.signature import digits; from gpuprof._core import GraphNode;"
+        "print(digits([GraphNode(0, 'kernel', 'add', 'add', (8, 1, 1),"
         " (256, 1, 1), 0)]))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
     )
-    signature = view.signature(chain("add"))
-    assert done.stdout.strip() == signature
-    assert re.fullmatch("[0-9a-f]{16}", signature)
+    expected = digits(chain("add"))
+    assert done.stdout.strip() == expected
+    assert re.fullmatch("[0-9a-f]{16}", expected)
 
 
 _BASE = [Spec("add"), Spec("mul", after=[0]), Spec("mul", after=[0]), Spec("sub", after=[1, 2])]
@@ -196,20 +196,20 @@ _CHANGES: dict[str, list[Spec]] = {
 @pytest.mark.parametrize("change", _CHANGES)
 def test_what_a_graph_does_is_in_its_signature_and_its_difference(change: str) -> None:
     before, after = make(*_BASE), make(*_CHANGES[change])
-    assert view.signature(before) != view.signature(after)
+    assert digits(before) != digits(after)
     assert diff(before, after)
 
 
 def test_one_node_that_two_wait_for_is_not_two_nodes() -> None:
     shared = make(Spec("a"), Spec("a"), Spec("b", after=[0]), Spec("b", after=[0]))
     apart = make(Spec("a"), Spec("a"), Spec("b", after=[0]), Spec("b", after=[1]))
-    assert view.signature(shared) != view.signature(apart)
+    assert digits(shared) != digits(apart)
 
 
 def test_what_is_in_a_child_graph_counts() -> None:
     one = make(Spec(type="graph", children=chain("add")))
     two = make(Spec(type="graph", children=chain("mul")))
-    assert view.signature(one) != view.signature(two)
+    assert digits(one) != digits(two)
     assert diff(one, two).lines == (
         "node 0 graph: in its child graph: node 0 add: kernel add -> mul",
     )
@@ -358,38 +358,36 @@ def test_hostile_names_reach_no_output_of_a_difference_as_they_are() -> None:
 @pytest.mark.parametrize("result", range(9))
 def test_every_result_of_an_update_has_its_name_and_a_meaning(result: int) -> None:
     nodes = chain("add", "mul")
-    reason = view.update_reason(result, nodes, None, nodes, None)
+    reason = _core._update_reason(result, nodes, -1, nodes, -1)
     assert re.match(r"CU_GRAPH_EXEC_UPDATE_[A-Z_]+: \w.{10,}", reason)
 
 
 def test_a_result_that_is_not_known_is_shown_as_its_number() -> None:
-    assert view.update_reason(77, (), None, (), None).startswith("update result 77: ")
+    assert _core._update_reason(77, (), -1, (), -1).startswith("update result 77: ")
 
 
 def test_the_reason_names_the_nodes_and_how_they_differ() -> None:
     own = chain("add", "mul")
     other = make(Spec("add"), Spec("mul", after=[0], grid=(16, 1, 1)), Spec("x", after=[1]))
-    reason = view.update_reason(5, own, 1, other, 1)
+    reason = _core._update_reason(5, own, 1, other, 1)
     assert "node 1 mul, in the other graph node 1 mul: grid (8,1,1) -> (16,1,1)" in reason
     assert reason.endswith("; 2 nodes here, 3 in the other graph")
 
 
 @pytest.mark.parametrize(
     ("index", "index_other", "text"),
-    [(0, None, "; node 0 add"), (None, 0, "; node 0 add of the other graph"), (9, -1, "")],
+    [(0, -1, "; node 0 add"), (-1, 0, "; node 0 add of the other graph"), (9, -1, "")],
 )
-def test_the_reason_says_the_node_that_is_known(
-    index: int | None, index_other: int | None, text: str
-) -> None:
+def test_the_reason_says_the_node_that_is_known(index: int, index_other: int, text: str) -> None:
     nodes = chain("add")
-    reason = view.update_reason(1, nodes, index, nodes, index_other)
+    reason = _core._update_reason(1, nodes, index, nodes, index_other)
     assert reason.endswith(text)
     assert ("node 0" in reason) == bool(text)
 
 
 def test_equal_nodes_of_a_refused_update_are_said_to_be_equal() -> None:
     nodes = chain("add")
-    reason = view.update_reason(8, nodes, 0, nodes, 0)
+    reason = _core._update_reason(8, nodes, 0, nodes, 0)
     assert "nothing that can be shown differs" in reason
 
 
@@ -403,5 +401,5 @@ def test_comparing_does_not_depend_on_the_order_of_a_nodes_dependencies() -> Non
     listed = make(*_BASE)
     last = listed[3]
     other = GraphNode(**{**last.to_dict(), "dependencies": [2, 1], "children": ()})
-    assert graphs_diff.facts(last) == graphs_diff.facts(other)
+    assert facts(last) == facts(other)
     assert not diff(listed, (*listed[:3], other))

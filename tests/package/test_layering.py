@@ -47,10 +47,13 @@ MAY_INCLUDE = {
     "nvtx": {"driver"},
     "trace": {"driver"},
     "graphs": {"timing", "driver", "gpuprof"},
+    "text": {"graphs", "timing", "gpuprof"},
     "cupti": {"driver"},
     "ranges": {"timing", "trace", "driver"},
-    "api": {"gpuprof", "ranges", "graphs", "timing", "nvtx", "trace", "driver"},
-    "bindings": {"ranges", "graphs", "timing", "nvtx", "trace", "cupti", "driver"},
+    "api": {"gpuprof", "text", "ranges", "graphs", "timing", "nvtx", "trace", "driver"},
+    "bindings": {
+        *("gpuprof", "text", "ranges", "graphs", "timing", "nvtx", "trace", "cupti", "driver"),
+    },
 }
 # Packages that users import from; all others have an underscore, and an empty `__init__`.
 PUBLIC_PACKAGES = {"compat", "integrations", "nvtx"}
@@ -265,7 +268,7 @@ def test_tests_take_no_more_from_private_modules() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["from gpuprof._graphs import view", "import gpuprof._core", "from gpuprof import _core"],
+    ["from gpuprof._graphs import diff", "import gpuprof._core", "from gpuprof import _core"],
 )
 def test_a_private_import_would_be_found(line: str) -> None:
     assert private_imports(f"import gpuprof\ncheck_python('{line}')\n")

@@ -17,7 +17,7 @@ import pytest
 
 import gpuprof
 from gpuprof import errors
-from gpuprof._graphs import view
+from gpuprof._graphs import diff
 from gpuprof._graphs.signature import signature_of
 from tests.fake_driver.control import FakeCuda
 from tests.support.graph_nodes import chain
@@ -259,7 +259,7 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "CaptureStatus": (lambda: gpuprof.CaptureStatus.ACTIVE, id),
     "Counter": (lambda: gpuprof.counter("pickled"), lambda c: c.name),
     "GraphDiff": (
-        lambda: view.diff(nodes_of_a_graph(), (), chain("first"), ()),
+        lambda: diff.compare(nodes_of_a_graph(), chain("first")),
         lambda diff: (str(diff), diff.to_dict()),
     ),
     "GraphMemory": (lambda: gpuprof.GraphMemory(4096, None), lambda m: m.to_dict()),
@@ -281,7 +281,7 @@ PICKLING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "ModuleRow": (lambda: TIMES[""], lambda row: row.to_dict()),
     "ModuleTimes": (lambda: TIMES, lambda times: times.to_dict()),
     "NodeChange": (
-        lambda: view.diff(nodes_of_a_graph(), (), chain("first", "third"), ()).changed[0],
+        lambda: diff.compare(nodes_of_a_graph(), chain("first", "third")).changed[0],
         lambda change: (repr(change), change.to_dict()),
     ),
     "OpenCapture": (lambda: OPEN, lambda each: each.to_dict()),

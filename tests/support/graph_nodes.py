@@ -53,7 +53,3 @@ def make(*specs: Spec) -> tuple[GraphNode, ...]:
 def chain(*names: str) -> tuple[GraphNode, ...]:
     """Make kernels that run one after the other."""
     return make(*(Spec(name, after=[i - 1] if i else []) for i, name in enumerate(names)))
-
-
-def edges_of(nodes: Sequence[GraphNode]) -> tuple[tuple[int, int], ...]:
-    return tuple((before, node.index) for node in nodes for before in node.dependencies)

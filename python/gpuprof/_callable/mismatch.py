@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuprof._callable.leaves import leaf_key, same_value, value_key
 from gpuprof._callable.pytree import Flat, Pattern, flatten_arguments
-from gpuprof._common.text import a_type, shown_value, type_name
+from gpuprof._common.text import a_type, plural, shown_value, type_name
 from gpuprof._frameworks.array_facts import (
     SHAPE,
     described,
@@ -16,7 +16,6 @@ from gpuprof._frameworks.array_facts import (
     family,
     family_name,
 )
-from gpuprof._graphs.nodes import plural
 
 if TYPE_CHECKING:
     from gpuprof._callable.entry import CapturedCall

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 from gpuprof._callable.leaves import Leaf
 from gpuprof._common.records import Document, Record
-from gpuprof._common.text import shown_text
+from gpuprof._common.text import plural, shown_text
 from gpuprof._common.units import byte_size, duration
 from gpuprof._display.shown import Shown
 from gpuprof._frameworks.array_facts import SHAPE, dtype_name
-from gpuprof._graphs.nodes import plural
 
 if TYPE_CHECKING:
     from gpuprof._display.table import Table

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import gpuprof._core as _core
 from gpuprof._common import checks
-from gpuprof._common.kernel_name import cut, short_name
-from gpuprof._common.text import MAX_TEXT_BYTES, output_text, shown_text
+from gpuprof._common.text import MAX_TEXT_BYTES, output_text
 
 UNNAMED = "(kernel without a name)"
 COPY, MEMSET = "memory copy", "memset"
@@ -227,7 +227,7 @@ def _telling(keys: Iterable[Key]) -> dict[Key, str]:
 
 def _brief(name: str) -> str:
     """Shorten a kernel's name to its last part, without namespaces and templates."""
-    short = short_name(name)
+    short = _core._short_name(name)
     last = short.rpartition("::")[2].removesuffix("<...>")
     return short if not last or last.startswith("operator") else last
 
@@ -238,4 +238,4 @@ def _part_at(name: str, place: int) -> str:
     while begin and (name[begin - 1].isalnum() or name[begin - 1] == "_"):
         begin -= 1
     part = name[begin:].partition(",")[0].partition("(")[0].strip() or name[begin:]
-    return cut(shown_text(part), MAX_PART)
+    return _core._cut_name(part, MAX_PART)

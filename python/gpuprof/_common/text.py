@@ -144,6 +144,11 @@ def type_name(kind: type) -> str:
     return f"{module}.{kind.__qualname__}"
 
 
+def plural(count: int, what: str) -> str:
+    """Write ``1 node``, ``2 nodes``."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def a_type(kind: type) -> str:
     """Write a type with its article, as in "an int"."""
     name = type_name(kind)

@@ -15,22 +15,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gpuprof._common.kernel_name import around, short_name
-from gpuprof._common.text import shown_text
-from gpuprof._graphs.nodes import (
-    FIELDS,
-    Edges,
-    Nodes,
-    details,
-    edges_of,
-    facts,
-    field_words,
-    in_order,
-    plural,
-    scope_text,
-    title,
-    value_text,
-)
+from gpuprof._common.text import plural, shown_text
+from gpuprof._graphs.signature import FIELDS, Nodes, digits, facts, in_order
 
 if TYPE_CHECKING:
     from gpuprof._core import GraphNode
@@ -78,10 +64,14 @@ class NodeChange:
 
     def lines(self) -> Iterator[str]:
         """Yield what changed, one difference a line."""
+        title = self.node._title
         if self.fields:
-            yield f"{title(self.node)}: {change_text(self.fields)}"
+            changes = [self.node._changes(self.other)]
+            if "scope" in self.fields:
+                changes.append("scope " + " -> ".join(map(shown_text, self.fields["scope"])))
+            yield f"{title}: {', '.join(filter(None, changes))}"
         if self.inside:
-            yield from (f"{title(self.node)}: in its child graph: {x}" for x in self.inside.lines)
+            yield from (f"{title}: in its child graph: {line}" for line in self.inside.lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -165,23 +155,28 @@ class GraphDiff:
         return shown
 
 
-def compare(
-    nodes_a: Nodes, edges_a: Edges, nodes_b: Nodes, edges_b: Edges, *, scopes: bool = True
-) -> GraphDiff:
-    """Compare two graphs; see `GraphDiff`. Inside a child graph `scopes` are those of its node."""
+def compare(nodes_a: Nodes, nodes_b: Nodes) -> GraphDiff:
+    """Compare two graphs; what counts is what their signatures hold, and their scopes."""
+    scopes_a, scopes_b = ([node.scope_names for node in nodes] for nodes in (nodes_a, nodes_b))
+    if digits(nodes_a) == digits(nodes_b) and scopes_a == scopes_b:
+        return GraphDiff()
+    return _compare(nodes_a, nodes_b, scopes=True)
+
+
+def _compare(nodes_a: Nodes, nodes_b: Nodes, *, scopes: bool) -> GraphDiff:
     pairs = _align(in_order(nodes_a), in_order(nodes_b), _KEYS)
     kept_a, kept_b = {a.index for a, _ in pairs}, {b.index for _, b in pairs}
     removed = tuple(node for node in nodes_a if node.index not in kept_a)
     added = tuple(node for node in nodes_b if node.index not in kept_b)
     changed = tuple(change for a, b in pairs if (change := _node_change(a, b, scopes)))
-    own = _edge_kinds(nodes_a, edges_a, {index: index for index in kept_a})
-    other = _edge_kinds(nodes_b, edges_b, {b.index: a.index for a, b in pairs})
+    own = _edge_kinds(nodes_a, {index: index for index in kept_a})
+    other = _edge_kinds(nodes_b, {b.index: a.index for a, b in pairs})
     edges_removed = tuple(sorted(own.keys() - other.keys()))
     edges_added = tuple(sorted(other.keys() - own.keys()))
     edges_changed = tuple(sorted(x for x in own.keys() & other.keys() if own[x] != other[x]))
 
     def edge_text(edge: tuple[int, int]) -> str:
-        return " -> ".join(title(nodes_a[index]) for index in edge)
+        return " -> ".join(nodes_a[index]._title for index in edge)
 
     lines = [
         *(f"removed: {_described(node)}" for node in removed),
@@ -198,60 +193,38 @@ def compare(
 
 def _described(node: GraphNode) -> str:
     kind = [shown_text(node.type)] if node.name else []
-    scope = [f"in scope {scope_text(node)}"] if node.scope else []
-    return ", ".join([title(node), *kind, *details(node), *scope])
+    scope = [f"in scope {node._scope_text}"] if node.scope else []
+    return ", ".join([node._title, *kind, *node._details, *scope])
 
 
-def changed_fields(node: GraphNode, other: GraphNode) -> dict[str, tuple[Any, Any]]:
+def _changed_fields(node: GraphNode, other: GraphNode) -> dict[str, tuple[Any, Any]]:
     """Return the fields in which two nodes differ, kernels by the names that tell them apart."""
-    found = {}
-    for name in FIELDS:
-        own, others = getattr(node, name), getattr(other, name)
-        if own == others:
-            continue
-        if name == "symbol":
-            own, others = _telling_names(node, other)
-        found[name] = (own, others)
+    pairs = {name: (getattr(node, name), getattr(other, name)) for name in FIELDS}
+    found = {name: (own, others) for name, (own, others) in pairs.items() if own != others}
+    if "symbol" in found:
+        found["symbol"] = node._telling_names(other)
     return found
 
 
-def change_text(fields: dict[str, tuple[Any, Any]]) -> str:
-    """Write the differences of two nodes on one line."""
-    return ", ".join(
-        f"{field_words(name)} {value_text(own)} -> {value_text(other)}"
-        for name, (own, other) in fields.items()
-    )
-
-
-def _telling_names(node: GraphNode, other: GraphNode) -> tuple[str, str]:
-    """Return both kernels' names in the shortest form in which they differ."""
-    short = (short_name(node.name), short_name(other.name))
-    if short[0] != short[1]:
-        return short
-    whole = (node.name, other.name) if node.name != other.name else (node.symbol, other.symbol)
-    same = next((i for i, (x, y) in enumerate(zip(*whole, strict=False)) if x != y), 0)
-    return around(whole[0], same), around(whole[1], same)
-
-
 def _node_change(node: GraphNode, other: GraphNode, scopes: bool) -> NodeChange | None:
-    fields = changed_fields(node, other)
+    fields = _changed_fields(node, other)
     if scopes and node.scope_names != other.scope_names:
         fields["scope"] = (node.scope or NO_SCOPE, other.scope or NO_SCOPE)
     inside = None
     if node.children or other.children:
-        own, others = node.children, other.children
-        inside = compare(own, edges_of(own), others, edges_of(others), scopes=False) or None
+        inside = _compare(node.children, other.children, scopes=False) or None
     return NodeChange(node, other, fields, inside) if fields or inside else None
 
 
-def _edge_kinds(nodes: Nodes, edges: Edges, number: dict[int, int]) -> dict[tuple[int, int], str]:
+def _edge_kinds(nodes: Nodes, number: dict[int, int]) -> dict[tuple[int, int], str]:
     """Return the edges between the nodes that have a number, with their kinds."""
     return {
-        (number[before], number[after]): (
-            "programmatic" if before in nodes[after].programmatic else "full"
+        (number[before], number[node.index]): (
+            "programmatic" if before in node.programmatic else "full"
         )
-        for before, after in edges
-        if before in number and after in number
+        for node in nodes
+        for before in node.dependencies
+        if before in number and node.index in number
     }
 
 

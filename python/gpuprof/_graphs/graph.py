@@ -280,9 +280,7 @@ class CapturedGraph(_core.GraphBase):
 
     def kernel_names(self) -> list[str]:
         """Return the names of the kernels in the order in which they can run."""
-        from gpuprof._graphs import view
-
-        return list(view.kernel_names(self.nodes))
+        return _core._kernel_names(self.nodes)
 
     def signature(self) -> GraphSignature:
         """Return a text that two graphs share if they launch the same kernels in the same order.
@@ -306,10 +304,10 @@ class CapturedGraph(_core.GraphBase):
         GraphDiff
             True if they differ; as text it is one difference a line.
         """
-        from gpuprof._graphs import view
+        from gpuprof._graphs import diff
 
         _check_graph(other)
-        return view.diff(self.nodes, self.edges, other.nodes, other.edges)
+        return diff.compare(self.nodes, other.nodes)
 
     def to_dot(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return the graph in graphviz' language, and write it to a file if one is named.
@@ -328,11 +326,11 @@ class CapturedGraph(_core.GraphBase):
         OSError
             The file cannot be written.
         """
-        from gpuprof._graphs import drawing
-
-        text = drawing.to_dot(self.nodes, self.edges, self._name or "graph")
+        text = _core._to_dot(self.nodes, self._name or "graph")
         if path is not None:
-            drawing.write_dot(path, text)
+            from gpuprof._trace.files import write_whole
+
+            write_whole(path, text)
         return text
 
     def update(self, other: CapturedGraph) -> None:
@@ -371,7 +369,8 @@ class CapturedGraph(_core.GraphBase):
             keep = (*keep, other._by_torch.graph)
         result, node, of_other = self._update(other, keep)
         if result != 0:
-            raise GraphUpdateError(self._refusal_text(other, result, node, of_other))
+            message = _core._update_reason(result, self.nodes, node, other.nodes, of_other)
+            raise GraphUpdateError(message)
         self._launch_as(other)
         self._keep_alive = keep
         self._nodes = other._nodes
@@ -409,17 +408,6 @@ class CapturedGraph(_core.GraphBase):
             self._by_torch, None if other._direct else other._by_torch
         )
         self._direct = other._direct
-
-    def _refusal_text(self, other: CapturedGraph, result: int, node: int, of_other: int) -> str:
-        from gpuprof._graphs import view
-
-        return view.update_reason(
-            result,
-            self.nodes,
-            None if node < 0 else node,
-            other.nodes,
-            None if of_other < 0 else of_other,
-        )
 
     def timings(self, *, wait: bool = True) -> GraphTimings:
         """Return what the timers inside the graph measured in its last replay.
@@ -485,7 +473,7 @@ class CapturedGraph(_core.GraphBase):
         from gpuprof._graphs import drawing
 
         try:
-            return drawing.html_view(self.nodes, self.edges, self._name or "graph", self._facts())
+            return drawing.html_view(self.nodes, self._name or "graph", self._facts())
         except RuntimeError:  # closed, without its nodes, in a forked child; or the driver is gone
             import html
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import gpuprof._core as _core
 from gpuprof._common.launches import Launches, counted
-from gpuprof._graphs import view
-from gpuprof._graphs.nodes import Nodes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from gpuprof._core import GraphNode
 
+Nodes: TypeAlias = "Sequence[GraphNode]"
+
+# What a node does, by field. Not addresses, kernel arguments or events: they differ between
+# captures of the same work.
+FIELDS = ("type", "symbol", "grid", "block", "shared_memory", "nbytes", "value", "element_size")
 _ELSEWHERE = (
     "the same kernels, copies and memsets by name, but other grids, blocks, sizes or dependencies"
 )
@@ -77,7 +82,52 @@ def _check_type(other: object) -> None:
 
 def signature_of(nodes: Nodes) -> GraphSignature:
     """Return the signature of a graph with these nodes."""
-    return GraphSignature(view.signature(nodes), launches_of(nodes))
+    return GraphSignature(digits(nodes), launches_of(nodes))
+
+
+def facts(node: GraphNode) -> tuple[Any, ...]:
+    """Return what the node does, without its place in the graph, to be compared and hashed."""
+    return tuple(getattr(node, field) for field in FIELDS)
+
+
+def in_order(nodes: Nodes) -> list[GraphNode]:
+    """Put every node behind those that it waits for, and else in the driver's order."""
+    return [nodes[index] for index in _core._node_order(nodes)]
+
+
+def digits(nodes: Nodes) -> str:
+    """Return 16 hexadecimal digits that are equal for graphs that do the same.
+
+    In it are each node's type, kernel (by its mangled name), grid, block, shared memory, bytes
+    copied, set or allocated, a memset's value, the child graphs, and who waits for whom, in full
+    or programmatically. Not in it are kernel arguments, addresses, events, and the order in which
+    the driver lists the nodes. So capturing the same work twice gives the same signature, in
+    another process too, as long as the kernels' names are the same there; Numba, for one, numbers
+    them in the order of compilation.
+    """
+    order = in_order(nodes)
+    above: dict[int, bytes] = {}
+    for node in order:
+        waits = ((index, above[index]) for index in node.dependencies)
+        own = [repr(facts(node)).encode(), digits(node.children).encode()]
+        above[node.index] = _digest(*own, *_sorted_links(waits, node.programmatic))
+    # What is above a node does not tell two nodes from one; what is below does.
+    below: dict[int, bytes] = {}
+    for node in reversed(order):
+        followers = ((index, below[index]) for index in node.dependents)
+        below[node.index] = _digest(above[node.index], *_sorted_links(followers, ()))
+    return _digest(*sorted(below.values())).hex()
+
+
+def _sorted_links(ends: Iterable[tuple[int, bytes]], programmatic: tuple[int, ...]) -> list[bytes]:
+    return sorted((b"p" if index in programmatic else b"f") + end for index, end in ends)
+
+
+def _digest(*parts: bytes) -> bytes:
+    state = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        state.update(len(part).to_bytes(8, "little") + part)
+    return state.digest()
 
 
 def launches_of(nodes: Nodes) -> Launches:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
 from gpuprof._graphs import labels
-from gpuprof._graphs.nodes import in_order
+from gpuprof._graphs.signature import in_order
 from gpuprof._kernels.graph_labels import GraphLabels, LabelledNode
 from gpuprof._kernels.records import KINDS
 from gpuprof.errors import GpuprofError

@@ -19,7 +19,7 @@
 #include "bindings/python/switches.hpp"
 #include "bindings/ranges/torch_profiler.hpp"
 #include "cupti/session.hpp"
-#include "graphs/kernel_name.hpp"
+#include "text/kernel_name.hpp"
 
 namespace gpuprof::bindings {
 
@@ -150,7 +150,8 @@ py::dict stop_cupti(bool release, double timeout_s) {
   result["activities"] = activity_columns(collected);
   result["launches"] = launch_columns(collected);
   py::list names;
-  for (const std::string& name : records.names()) names.append(from_utf8(graphs::demangled(name)));
+  for (const std::string& name : records.names())
+    names.append(from_utf8(graph_text::demangled(name)));
   result["names"] = names;
   result["totals"] = totals_of(collected, names);
   const cupti::Counts& counts = records.counts();

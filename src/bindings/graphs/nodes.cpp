@@ -1,4 +1,4 @@
-// What a graph is made of, as plain data for Python.
+// What a graph is made of, as plain data for Python, and what src/text says of it.
 //
 // The interpreter lock stays held while a graph is read by its handle: it keeps Python code on
 // other threads from destroying the graph meanwhile, and a thousand nodes take about a millisecond.
@@ -7,217 +7,108 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <array>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "bindings/bind.hpp"
 #include "bindings/graphs/nodes.hpp"
 #include "bindings/python/objects.hpp"
-#include "bindings/timing/sample.hpp"
-#include "graphs/kernel_name.hpp"
+#include "gpuprof/nodes.hpp"
+#include "text/graph_nodes.hpp"
+#include "text/graph_text.hpp"
+#include "text/kernel_name.hpp"
 
 namespace gpuprof::bindings {
 
 namespace py = pybind11;
 using graphs::Edge;
-using graphs::Node;
-using graphs::NodeType;
 
 namespace {
 
 using Indices = py::typing::Tuple<py::int_, py::ellipsis>;
-using Extent = std::optional<graphs::Extent>;
+using Names = py::typing::Tuple<py::str, py::ellipsis>;
+using Nodes = py::typing::Tuple<GraphNode, py::ellipsis>;
+using Size = py::typing::Optional<py::typing::Tuple<py::int_, py::int_, py::int_>>;
 
-// Immutable, and made of immutable objects, so that it can be in no cycle. None where a field does
-// not apply to the node's type, or the driver did not tell.
-struct GraphNode {
-  std::size_t index;
-  py::str type;
-  py::str name;
-  py::str symbol;
-  py::object grid;
-  py::object block;
-  py::object shared_memory;
-  py::object nbytes;
-  py::object value;
-  py::object element_size;
-  py::tuple dependencies;
-  py::tuple programmatic;
-  py::tuple dependents;
-  py::tuple children;
-  py::str scope;
-  py::tuple scope_names;
+// The constructor's arguments, which are a node's fields.
+constexpr std::array<const char*, 16> kFields{
+    "index",         "type",     "name",  "symbol",       "grid",         "block",
+    "shared_memory", "nbytes",   "value", "element_size", "dependencies", "programmatic",
+    "dependents",    "children", "scope", "scope_names"};
 
-  // The arguments that make an equal node.
-  [[nodiscard]] py::tuple arguments() const {
-    return py::make_tuple(index, type, name, symbol, grid, block, shared_memory, nbytes, value,
-                          element_size, dependencies, programmatic, dependents, children, scope,
-                          scope_names);
-  }
-};
+// Typed for the stub.
+template <typename Type>
+Type typed(py::object object) {
+  return py::reinterpret_steal<Type>(object.release());
+}
 
-py::tuple extent(const graphs::Extent& size) { return py::make_tuple(size[0], size[1], size[2]); }
+template <typename Values>
+py::tuple tuple_of(const Values& values) {
+  return py::tuple(py::cast(values));
+}
 
-py::tuple indices(const std::vector<std::size_t>& values) {
-  py::tuple result(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) result[i] = values[i];
+py::tuple fields_of(const py::object& node) {
+  py::tuple result(kFields.size());
+  for (std::size_t i = 0; i < kFields.size(); ++i) result[i] = node.attr(kFields[i]);
   return result;
 }
 
-// Makes Python's nodes. Graphs launch few kernels many times, so names are made once.
-class Maker {
- public:
-  py::tuple nodes(const std::vector<Node>& nodes) {
-    const std::vector<graphs::NodeLinks> links = graphs::links_of(nodes);
-    py::tuple result(nodes.size());
-    for (std::size_t i = 0; i < nodes.size(); ++i) {
-      result[i] = py::cast(node(nodes[i], i, links[i]));
-    }
-    return result;
-  }
-
- private:
-  struct KernelName {
-    py::str name;
-    py::str symbol;
-  };
-
-  GraphNode node(const Node& node, std::size_t index, const graphs::NodeLinks& links) {
-    const KernelName& kernel = kernel_name(node.kernel);
-    GraphNode result{index,
-                     type(node.type),
-                     kernel.name,
-                     kernel.symbol,
-                     py::none(),
-                     py::none(),
-                     py::none(),
-                     py::none(),
-                     py::none(),
-                     py::none(),
-                     indices(links.dependencies),
-                     indices(links.programmatic),
-                     indices(links.dependents),
-                     nodes(node.children),
-                     py::str(),
-                     py::tuple()};
-    if (node.scope != nullptr) add_scope(*node.scope, result);
-    if (node.has_details) add_details(node, result);
-    return result;
-  }
-
-  static void add_details(const Node& node, GraphNode& result) {
-    switch (node.type) {
-      case NodeType::kKernel:
-        result.grid = extent(node.grid);
-        result.block = extent(node.block);
-        result.shared_memory = py::int_(node.nbytes);
-        break;
-      case NodeType::kMemset:
-        result.value = py::int_(node.value);
-        result.element_size = py::int_(node.element_size);
-        [[fallthrough]];
-      case NodeType::kMemcpy:
-      case NodeType::kMemAlloc:
-        result.nbytes = py::int_(node.nbytes);
-        break;
-      default:
-        break;
-    }
-  }
-
-  void add_scope(const timing::Path& path, GraphNode& result) {
-    auto found = scopes_.find(&path);
-    if (found == scopes_.end()) {
-      found = scopes_.emplace(&path, Scope{from_utf8(path.text), path_names(path)}).first;
-    }
-    result.scope = found->second.text;
-    result.scope_names = found->second.names;
-  }
-
-  const py::str& type(NodeType type) {
-    const auto found = types_.find(static_cast<int>(type));
-    if (found != types_.end()) return found->second;
-    return types_.emplace(static_cast<int>(type), from_utf8(graphs::node_type_name(type)))
-        .first->second;
-  }
-
-  const KernelName& kernel_name(const std::string& symbol) {
-    const auto found = names_.find(symbol);
-    if (found != names_.end()) return found->second;
-    return names_
-        .emplace(symbol, KernelName{from_utf8(graphs::demangled(symbol)), from_utf8(symbol)})
-        .first->second;
-  }
-
-  struct Scope {
-    py::str text;
-    py::tuple names;
-  };
-
-  std::unordered_map<int, py::str> types_;
-  std::unordered_map<const timing::Path*, Scope> scopes_;
-  std::unordered_map<std::string, KernelName> names_;
-};
-
-using Nodes = py::typing::Tuple<GraphNode, py::ellipsis>;
+NodeType checked_type(const py::str& name) {
+  const std::string text = utf8(name.ptr());
+  if (const auto type = graph_text::node_type(text)) return *type;
+  throw py::value_error("type: expected the type of a node, such as 'kernel', got " +
+                        py::repr(name).cast<std::string>());
+}
 
 std::unique_ptr<GraphNode> make_node(
     std::size_t index, const py::str& type, const py::str& name, const py::str& symbol,
-    const Extent& grid, const Extent& block, std::optional<std::uint64_t> shared_memory,
-    std::optional<std::uint64_t> nbytes, std::optional<std::uint32_t> value,
-    std::optional<unsigned> element_size, const std::vector<std::size_t>& dependencies,
-    const std::vector<std::size_t>& programmatic, const std::vector<std::size_t>& dependents,
-    const Nodes& children, const py::str& scope, const std::vector<std::string>& scope_names) {
-  for (const py::handle child : children) py::cast<const GraphNode&>(child);  // or it throws
+    const std::optional<Extent>& grid, const std::optional<Extent>& block,
+    std::optional<std::uint64_t> shared_memory, std::optional<std::uint64_t> nbytes,
+    std::optional<std::uint32_t> value, std::optional<unsigned> element_size,
+    std::vector<std::size_t> dependencies, std::vector<std::size_t> programmatic,
+    std::vector<std::size_t> dependents, std::vector<GraphNode> children, const py::str& scope,
+    std::vector<std::string> scope_names) {
   return std::make_unique<GraphNode>(GraphNode{
-      index, type, name, symbol, grid ? py::object(extent(*grid)) : py::none(),
-      block ? py::object(extent(*block)) : py::none(), py::cast(shared_memory), py::cast(nbytes),
-      py::cast(value), py::cast(element_size), indices(dependencies), indices(programmatic),
-      indices(dependents), children, scope, py::tuple(py::cast(scope_names))});
+      index, checked_type(type), utf8(name.ptr()), utf8(symbol.ptr()), grid, block, shared_memory,
+      nbytes, value, element_size, std::move(dependencies), std::move(programmatic),
+      std::move(dependents), std::move(children), utf8(scope.ptr()), std::move(scope_names)});
 }
 
-py::object listed(const py::object& sequence) {
-  return sequence.is_none() ? sequence : py::list(sequence);
-}
-
-py::typing::Dict<py::str, py::object> node_dict(const GraphNode& node) {
-  py::typing::Dict<py::str, py::object> result;
-  result["index"] = node.index;
-  result["type"] = node.type;
-  result["name"] = node.name;
-  result["symbol"] = node.symbol;
-  result["grid"] = listed(node.grid);
-  result["block"] = listed(node.block);
-  result["shared_memory"] = node.shared_memory;
-  result["nbytes"] = node.nbytes;
-  result["value"] = node.value;
-  result["element_size"] = node.element_size;
-  result["dependencies"] = listed(node.dependencies);
-  result["programmatic"] = listed(node.programmatic);
-  result["dependents"] = listed(node.dependents);
-  py::list children;
-  for (const py::handle child : node.children) {
-    children.append(node_dict(child.cast<const GraphNode&>()));
+// They are parts of the node, which they keep alive.
+Nodes children_of(const py::object& node) {
+  const auto& children = node.cast<const GraphNode&>().children;
+  py::tuple result(children.size());
+  for (std::size_t i = 0; i < children.size(); ++i) {
+    result[i] = py::cast(&children[i], py::return_value_policy::reference_internal, node);
   }
+  return typed<Nodes>(std::move(result));
+}
+
+py::typing::Dict<py::str, py::object> node_dict(const py::object& node) {
+  py::typing::Dict<py::str, py::object> result;
+  for (const char* field : kFields) {
+    const py::object value = node.attr(field);
+    result[field] = py::isinstance<py::tuple>(value) ? py::list(value) : value;
+  }
+  py::list children;
+  for (const py::handle child : node.attr("children")) children.append(child.attr("to_dict")());
   result["children"] = std::move(children);
-  result["scope"] = node.scope;
-  result["scope_names"] = listed(node.scope_names);
   return result;
 }
 
-std::string repr_of_node(const GraphNode& node) {
-  std::string result = "<GraphNode " + std::to_string(node.index) + " ";
-  result += node.type.cast<std::string>();
-  const auto add = [&result](const char* what, const py::object& value) {
-    if (!value.is_none()) result += what + py::repr(value).cast<std::string>();
+std::string repr_of_node(const py::object& self) {
+  const auto& node = self.cast<const GraphNode&>();
+  std::string result = "<GraphNode " + std::to_string(node.index) + " " + node_type_name(node.type);
+  const auto add = [&](bool known, const char* what, const char* field) {
+    if (known) result += what + py::repr(self.attr(field)).cast<std::string>();
   };
-  if (py::len(node.name) != 0) add(" ", node.name);
-  add(" grid=", node.grid);
-  add(" block=", node.block);
-  add(" nbytes=", node.nbytes);
-  if (py::len(node.scope) != 0) add(" scope=", node.scope);
+  add(!node.name.empty(), " ", "name");
+  add(node.grid.has_value(), " grid=", "grid");
+  add(node.block.has_value(), " block=", "block");
+  add(node.nbytes.has_value(), " nbytes=", "nbytes");
+  add(!node.scope.empty(), " scope=", "scope");
   if (!node.children.empty()) result += " children=" + std::to_string(node.children.size());
   return result + ">";
 }
@@ -236,21 +127,31 @@ py::typing::Tuple<py::typing::Tuple<py::int_, py::int_>, py::ellipsis> edge_pair
   for (std::size_t i = 0; i < edges.size(); ++i) {
     result[i] = py::make_tuple(edges[i].from, edges[i].to);
   }
-  return py::reinterpret_steal<
-      py::typing::Tuple<py::typing::Tuple<py::int_, py::int_>, py::ellipsis>>(result.release());
+  return typed<py::typing::Tuple<py::typing::Tuple<py::int_, py::int_>, py::ellipsis>>(
+      std::move(result));
 }
 
-// Typed for the stub; the objects are those of the node.
+auto text(std::string GraphNode::* member) {
+  return [member](const GraphNode& node) { return from_utf8(node.*member); };
+}
+
 template <typename Type, typename Member>
-auto typed(Member GraphNode::* member) {
+auto listed(Member GraphNode::* member) {
+  return [member](const GraphNode& node) { return typed<Type>(tuple_of(node.*member)); };
+}
+
+auto size(std::optional<Extent> GraphNode::* member) {
   return [member](const GraphNode& node) {
-    return py::reinterpret_borrow<Type>((node.*member).ptr());
+    const auto& known = node.*member;
+    return typed<Size>(known ? py::object(tuple_of(*known)) : py::none());
   };
 }
 
-using OptionalExtent = py::typing::Optional<py::typing::Tuple<py::int_, py::int_, py::int_>>;
-using Names = py::typing::Tuple<py::str, py::ellipsis>;
-using OptionalInt = py::typing::Optional<py::int_>;
+Names scope_names(const GraphNode& node) {
+  py::tuple names(node.scope_names.size());
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = from_utf8(node.scope_names[i]);
+  return typed<Names>(std::move(names));
+}
 
 py::class_<GraphNode> bind_fields(py::module_& module) {
   py::class_<GraphNode> node(module, "GraphNode", R"(One node of a CUDA graph, as plain data.
@@ -265,46 +166,74 @@ not tell what a node does. Nodes are named by their index in their own graph.)")
            py::arg("dependents") = py::tuple(), py::arg("children") = py::tuple(),
            py::arg("scope") = "", py::arg("scope_names") = py::tuple())
       .def_readonly("index", &GraphNode::index, "The node's place in the driver's list.")
-      .def_readonly("type", &GraphNode::type,
-                    R"(What the node does.
+      .def_property_readonly(
+          "type", [](const GraphNode& self) { return node_type_name(self.type); },
+          R"(What the node does.
 
 'kernel', 'memcpy', 'memset', 'host', 'graph', 'empty', 'event_wait', 'event_record',
 'semaphore_signal', 'semaphore_wait', 'mem_alloc', 'mem_free', 'batch_mem_op', 'conditional', or
 'type_N' for one that this gpuprof does not know.)")
-      .def_readonly("name", &GraphNode::name,
-                    "The kernel's name as written in C++; empty for other nodes.")
-      .def_readonly("symbol", &GraphNode::symbol, "The kernel's name as the driver has it.")
-      .def_property_readonly("grid", typed<OptionalExtent>(&GraphNode::grid),
+      .def_property_readonly("name", text(&GraphNode::name),
+                             "The kernel's name as written in C++; empty for other nodes.")
+      .def_property_readonly("symbol", text(&GraphNode::symbol),
+                             "The kernel's name as the driver has it.")
+      .def_property_readonly("grid", size(&GraphNode::grid),
                              "Blocks of the kernel's grid: (x, y, z).")
-      .def_property_readonly("block", typed<OptionalExtent>(&GraphNode::block),
-                             "Threads of one block: (x, y, z).")
-      .def_property_readonly("shared_memory", typed<OptionalInt>(&GraphNode::shared_memory),
-                             "Bytes of dynamic shared memory of one block.")
-      .def_property_readonly("nbytes", typed<OptionalInt>(&GraphNode::nbytes),
-                             "Bytes that are copied, set or allocated.")
-      .def_property_readonly("value", typed<OptionalInt>(&GraphNode::value),
-                             "What a memset sets each element to.")
-      .def_property_readonly("element_size", typed<OptionalInt>(&GraphNode::element_size),
-                             "Bytes of one element of a memset: 1, 2 or 4.")
-      .def_property_readonly("dependencies", typed<Indices>(&GraphNode::dependencies),
+      .def_property_readonly("block", size(&GraphNode::block), "Threads of one block: (x, y, z).")
+      .def_readonly("shared_memory", &GraphNode::shared_memory,
+                    "Bytes of dynamic shared memory of one block.")
+      .def_readonly("nbytes", &GraphNode::nbytes, "Bytes that are copied, set or allocated.")
+      .def_readonly("value", &GraphNode::value, "What a memset sets each element to.")
+      .def_readonly("element_size", &GraphNode::element_size,
+                    "Bytes of one element of a memset: 1, 2 or 4.")
+      .def_property_readonly("dependencies", listed<Indices>(&GraphNode::dependencies),
                              "The nodes that this one waits for.")
-      .def_property_readonly("programmatic", typed<Indices>(&GraphNode::programmatic),
+      .def_property_readonly("programmatic", listed<Indices>(&GraphNode::programmatic),
                              "Those of `dependencies` that need not be over when this node starts.")
-      .def_property_readonly("dependents", typed<Indices>(&GraphNode::dependents),
+      .def_property_readonly("dependents", listed<Indices>(&GraphNode::dependents),
                              "The nodes that wait for this one.")
-      .def_property_readonly("children", typed<Nodes>(&GraphNode::children),
-                             "The nodes of a child graph.")
-      .def_readonly("scope", &GraphNode::scope,
-                    "The path of the innermost scope that was open when the node was captured, "
-                    "such as 'step/forward'; empty outside of all scopes.")
-      .def_property_readonly("scope_names", typed<Names>(&GraphNode::scope_names),
+      .def_property_readonly("children", &children_of, "The nodes of a child graph.")
+      .def_property_readonly(
+          "scope", text(&GraphNode::scope),
+          "The path of the innermost scope that was open when the node was captured, "
+          "such as 'step/forward'; empty outside of all scopes.")
+      .def_property_readonly("scope_names", &scope_names,
                              "The names in that path, outermost first.");
   return node;
 }
 
+void bind_words(py::module_& module, py::class_<GraphNode>& node) {
+  node.def_property_readonly("_title", &graph_text::title)
+      .def_property_readonly("_details", &graph_text::details)
+      .def_property_readonly("_scope_text", &graph_text::scope_text)
+      .def("_changes", &graph_text::changes, py::arg("other"))
+      .def("_telling_names", &graph_text::telling_names, py::arg("other"));
+  const auto brief = [](const py::str& name) { return graph_text::short_name(utf8(name.ptr())); };
+  module.def("_short_name", brief, py::arg("name"));
+  const auto cut = [](const py::str& name, std::size_t most) {
+    return graph_text::cut(graph_text::shown(utf8(name.ptr())), most);
+  };
+  module.def("_cut_name", cut, py::arg("name"), py::arg("most"));
+  module.def("_node_order", &graph_text::in_order, py::arg("nodes"));
+  const auto names = [](const std::vector<GraphNode>& nodes) {
+    py::typing::List<py::str> result;
+    for (const std::string& name : kernel_names(nodes)) result.append(from_utf8(name));
+    return result;
+  };
+  module.def("_kernel_names", names, py::arg("nodes"));
+  module.def("_to_dot", &to_dot, py::arg("nodes"), py::arg("name"));
+  module.def("_update_reason", &graph_text::update_reason, py::arg("result"), py::arg("own"),
+             py::arg("own_index"), py::arg("other"), py::arg("other_index"),
+             "Why a graph could not be updated; an index is -1 where no node is to blame.");
+}
+
 }  // namespace
 
-NodeTuple python_nodes(const std::vector<Node>& nodes) { return Maker().nodes(nodes); }
+NodeTuple python_nodes(const std::vector<graphs::Node>& nodes) {
+  py::list made;
+  for (GraphNode& node : graph_text::public_nodes(nodes)) made.append(py::cast(std::move(node)));
+  return py::tuple(std::move(made));
+}
 
 NodeIds python_ids(const std::vector<graphs::LabelledNode>& nodes) {
   NodeIds ids;
@@ -315,25 +244,22 @@ NodeIds python_ids(const std::vector<graphs::LabelledNode>& nodes) {
 }
 
 void bind_graphs_nodes(py::module_& module) {
-  bind_fields(module)
-      .def("to_dict", &node_dict, "Plain data, ready for JSON.")
+  py::class_<GraphNode> node = bind_fields(module);
+  node.def("to_dict", &node_dict, "Plain data, ready for JSON.")
       .def("__repr__", &repr_of_node)
       .def("__eq__",
-           [](const GraphNode& self, const py::object& other) {
-             return py::isinstance<GraphNode>(other) &&
-                    self.arguments().equal(other.cast<const GraphNode&>().arguments());
+           [](const py::object& self, const py::object& other) {
+             return py::isinstance<GraphNode>(other) && fields_of(self).equal(fields_of(other));
            })
-      .def("__hash__", [](const GraphNode& self) { return py::hash(self.arguments()); })
+      .def("__hash__", [](const py::object& self) { return py::hash(fields_of(self)); })
       .def("__reduce__", [](const py::object& self) {
         return py::typing::Tuple<py::object, py::object>(
-            py::make_tuple(py::type::of(self), self.cast<const GraphNode&>().arguments()));
+            py::make_tuple(py::type::of(self), fields_of(self)));
       });
+  bind_words(module, node);
   module.def(
       "_graph_nodes",
-      [](std::uintptr_t graph) {
-        const py::tuple nodes = Maker().nodes(graphs::walk(checked(graph)));
-        return py::reinterpret_borrow<Nodes>(nodes);
-      },
+      [](std::uintptr_t graph) { return typed<Nodes>(python_nodes(graphs::walk(checked(graph)))); },
       py::arg("graph"),
       "The nodes of the CUgraph with this handle, which must stay alive and unchanged meanwhile.");
   module.def(

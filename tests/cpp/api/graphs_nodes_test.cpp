@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -87,36 +85,6 @@ TEST(PublicNodes, DotHasANodeAndAnEdgeEach) {
             "  n0 -> n1;\n"
             "  n0 -> n2 [style=dashed];\n"
             "}\n");
-}
-
-// The Python test of the same file makes the same nodes.
-TEST(PublicNodes, DotIsAsThePythonPackageWritesIt) {
-  const std::string hostile{"k\"];n9[label=\"x\\N\n<b>&lt;\0\x1b[31m\xE2\x80\xAE\\", 35};
-  std::vector<GraphNode> inner = linked({node(0, "f<int>(int)"), node(1, hostile, {0})});
-  std::vector<GraphNode> nodes = linked({
-      node(0, "void at::add<float, 4>(float*, int)"),
-      node(1, "", {0}),
-      node(2, hostile, {0, 1}),
-      node(3, std::string(300, 'x') + hostile + std::string(300, 'y'), {2}),
-      node(4, "", {3}),
-      node(5, "", {0}),
-  });
-  for (GraphNode* kernel : {&nodes.at(0), &nodes[2], &nodes[3], &inner.at(0), &inner[1]}) {
-    kernel->grid = {1024, 2, 1};
-    kernel->block = {256, 1, 1};
-    kernel->shared_memory = 49'152;
-  }
-  nodes[1].nbytes = 1'500'000;
-  nodes[1].value = 0xFF;
-  nodes[1].scope = "step/" + hostile;
-  nodes[2].programmatic = {1};
-  nodes[2].scope = std::string(100, 's');
-  nodes[4].type = NodeType::kGraph;
-  nodes[4].children = inner;
-  nodes[5].type = NodeType::kConditional;
-  std::ifstream file(std::string(GPUPROF_TESTS_FOLDER) + "/api/graph.dot");
-  const std::string expected{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_EQ(to_dot(nodes, "step " + hostile), expected);
 }
 
 TEST(PublicNodes, ChildGraphsAreClusters) {

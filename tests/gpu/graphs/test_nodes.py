@@ -12,7 +12,8 @@ import pytest
 
 import gpuprof
 from gpuprof import _core
-from gpuprof._graphs import drawing, view
+from gpuprof._graphs import diff
+from gpuprof._graphs.signature import digits
 from tests.gpu.support.frameworks import cupy_or_skip, numba_cuda_or_skip, torch_or_skip
 from tests.gpu.support.kernels import device
 
@@ -86,7 +87,7 @@ def test_kernels_of_the_driver_are_read_as_they_were_launched() -> None:
     for node in nodes:
         assert (node.type, node.name, node.symbol) == ("kernel", "spin", "spin")
         assert (node.grid, node.block, node.shared_memory) == ((3, 2, 1), (64, 1, 1), 512)
-    assert view.kernel_names(nodes) == ["spin"] * 3
+    assert _core._kernel_names(nodes) == ["spin"] * 3
 
 
 def test_a_thousand_nodes_are_all_read() -> None:
@@ -212,7 +213,7 @@ def test_torchs_streams_become_branches() -> None:
 def test_torch_capturing_twice_gives_one_signature_and_another_size_another() -> None:
     torch = torch_or_skip()
 
-    def read(count: int) -> tuple[Any, Any]:
+    def read(count: int) -> tuple[_core.GraphNode, ...]:
         values = torch.zeros(count, device="cuda")
 
         def body() -> None:
@@ -220,12 +221,12 @@ def test_torch_capturing_twice_gives_one_signature_and_another_size_another() ->
             values.mul_(2)
 
         with torch_graph(torch, body) as graph:
-            return _core._graph_nodes(graph), _core._graph_edges(graph)
+            return _core._graph_nodes(graph)
 
     first, again, larger = read(_COUNT), read(_COUNT), read(2 * _COUNT)
-    assert view.signature(first[0]) == view.signature(again[0])
-    assert not view.diff(*first, *again)
-    found = view.diff(*first, *larger)
+    assert digits(first) == digits(again)
+    assert not diff.compare(first, again)
+    found = diff.compare(first, larger)
     assert len(found.changed) == 2
     assert all(change.fields.keys() == {"grid"} for change in found.changed)
 
@@ -283,7 +284,7 @@ def test_numbas_kernels_are_captured_by_the_driver_and_do_what_they_do_eagerly(
 
 def test_a_graph_is_drawn_with_all_its_nodes() -> None:
     with captured(spin_kernels(4)) as graph:
-        nodes, edges = _core._graph_nodes(graph), _core._graph_edges(graph)
-    text = drawing.to_dot(nodes, edges, "four")
+        nodes = _core._graph_nodes(graph)
+    text = _core._to_dot(nodes, "four")
     assert text.count("spin") == 8  # a label and a tooltip each
     assert text.count("->") == 3

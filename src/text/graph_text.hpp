@@ -1,28 +1,16 @@
 // Graphs in words, for people: short names, a node on one line, why an update was refused.
 //
-// A kernel's name may be any bytes. What is returned here is valid UTF-8 on one line, with control
-// characters made visible.
+// Names are shown as in kernel_name.hpp.
 #pragma once
 
 #include <cstddef>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "gpuprof/nodes.hpp"
 
 namespace gpuprof::graph_text {
-
-inline constexpr std::size_t kMaxName = 60;  // characters
-
-// Text that can be shown.
-[[nodiscard]] std::string shown(std::string_view text);
-
-// At most `most` characters of a shown text, cut in the middle so that both ends can be read.
-[[nodiscard]] std::string cut(std::string_view text, std::size_t most);
-
-// What tells a kernel's name from others: no result, arguments or long templates.
-[[nodiscard]] std::string short_name(const std::string& name);
 
 // "node 3 add_k".
 [[nodiscard]] std::string title(const GraphNode& node);
@@ -32,6 +20,13 @@ inline constexpr std::size_t kMaxName = 60;  // characters
 
 // The scope that a node was captured in; empty outside of all scopes.
 [[nodiscard]] std::string scope_text(const GraphNode& node);
+
+// Both kernels' names in the shortest form in which they differ.
+[[nodiscard]] std::pair<std::string, std::string> telling_names(const GraphNode& own,
+                                                                const GraphNode& other);
+
+// How two nodes differ: "grid (1,1,1) -> (2,1,1)"; empty where nothing that can be shown does.
+[[nodiscard]] std::string changes(const GraphNode& own, const GraphNode& other);
 
 // "1 node", "2,000 nodes".
 [[nodiscard]] std::string plural(std::size_t count, const std::string& what);

@@ -1,14 +1,22 @@
-#include <string>
+#include "text/graph_nodes.hpp"
+
+#include <array>
+#include <charconv>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
-#include "api/graph_nodes.hpp"
-#include "api/graph_text.hpp"
-#include "graphs/kernel_name.hpp"
+#include "text/graph_text.hpp"
+#include "text/kernel_name.hpp"
 
 namespace gpuprof {
 namespace {
+
+constexpr std::array<const char*, 14> kTypeNames{
+    "kernel",       "memcpy",       "memset",           "host",           "graph",     "empty",
+    "event_wait",   "event_record", "semaphore_signal", "semaphore_wait", "mem_alloc", "mem_free",
+    "batch_mem_op", "conditional",
+};
+constexpr std::string_view kUnknownType = "type_";
 
 void add_details(const graphs::Node& node, GraphNode& result) {
   switch (node.type) {
@@ -56,7 +64,7 @@ class NodeMaker {
     if (node.has_details) add_details(node, result);
     if (node.scope != nullptr) {
       result.scope = node.scope->text;
-      result.scope_names = api::names_of(*node.scope);
+      result.scope_names = graph_text::names_of(*node.scope);
     }
     return result;
   }
@@ -64,7 +72,7 @@ class NodeMaker {
   const std::string& name_of(const std::string& symbol) {
     const auto found = names_.find(symbol);
     if (found != names_.end()) return found->second;
-    return names_.emplace(symbol, graphs::demangled(symbol)).first->second;
+    return names_.emplace(symbol, graph_text::demangled(symbol)).first->second;
   }
 
   std::unordered_map<std::string, std::string> names_;
@@ -80,7 +88,7 @@ void add_kernel_names(const std::vector<GraphNode>& nodes, std::vector<std::stri
 
 }  // namespace
 
-namespace api {
+namespace graph_text {
 
 std::vector<std::string> names_of(const timing::Path& path) {
   std::vector<std::string> names;
@@ -92,9 +100,27 @@ std::vector<GraphNode> public_nodes(const std::vector<graphs::Node>& nodes) {
   return NodeMaker().nodes(nodes);
 }
 
-}  // namespace api
+std::optional<NodeType> node_type(std::string_view name) {
+  for (std::size_t i = 0; i < kTypeNames.size(); ++i) {
+    if (name == kTypeNames[i]) return static_cast<NodeType>(i);
+  }
+  if (name.substr(0, kUnknownType.size()) != kUnknownType) return std::nullopt;
+  int number = 0;
+  const char* const end = name.data() + name.size();
+  const auto read = std::from_chars(name.data() + kUnknownType.size(), end, number);
+  if (read.ec != std::errc{} || read.ptr != end) return std::nullopt;
+  return static_cast<NodeType>(number);
+}
 
-std::string node_type_name(NodeType type) { return graphs::node_type_name(type); }
+}  // namespace graph_text
+
+std::string node_type_name(NodeType type) {
+  const int number = static_cast<int>(type);
+  if (number >= 0 && static_cast<std::size_t>(number) < kTypeNames.size()) {
+    return kTypeNames[static_cast<std::size_t>(number)];
+  }
+  return std::string(kUnknownType) + std::to_string(number);
+}
 
 std::string to_string(const GraphNode& node) {
   std::string text = graph_text::title(node);

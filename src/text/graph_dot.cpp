@@ -1,10 +1,12 @@
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "api/graph_text.hpp"
 #include "gpuprof/nodes.hpp"
+#include "text/graph_text.hpp"
+#include "text/kernel_name.hpp"
 
 namespace gpuprof {
 namespace {
@@ -85,19 +87,29 @@ std::string node_statement(const GraphNode& node, const std::string& identity) {
          "\", tooltip=" + quoted_label(graph_text::cut(graph_text::shown(tip), kMaxTooltip)) + "];";
 }
 
+// By the node that they come from, then by that which they lead to, as the driver's edges are.
+std::vector<std::pair<std::size_t, const GraphNode*>> sorted_edges(
+    const std::vector<GraphNode>& nodes) {
+  std::vector<std::pair<std::size_t, const GraphNode*>> edges;
+  for (const GraphNode& node : nodes) {
+    for (const std::size_t before : node.dependencies) edges.emplace_back(before, &node);
+  }
+  std::stable_sort(edges.begin(), edges.end(),
+                   [](const auto& own, const auto& other) { return own.first < other.first; });
+  return edges;
+}
+
 class DotWriter {
  public:
   void graph(const std::vector<GraphNode>& nodes, const std::string& prefix, int depth) {
     const std::string indent(static_cast<std::size_t>(2 * depth), ' ');
     for (const GraphNode& node : nodes) this->node(node, prefix, depth);
-    for (const GraphNode& node : nodes) {
-      for (const std::size_t before : node.dependencies) {
-        bool dashed = false;
-        for (const std::size_t early : node.programmatic) dashed = dashed || early == before;
-        text_.append(indent).append(prefix).append(std::to_string(before)).append(" -> ");
-        text_.append(prefix).append(std::to_string(node.index));
-        text_.append(dashed ? " [style=dashed];\n" : ";\n");
-      }
+    for (const auto& [before, node] : sorted_edges(nodes)) {
+      const auto& early = node->programmatic;
+      const bool dashed = std::find(early.begin(), early.end(), before) != early.end();
+      text_.append(indent).append(prefix).append(std::to_string(before)).append(" -> ");
+      text_.append(prefix).append(std::to_string(node->index));
+      text_.append(dashed ? " [style=dashed];\n" : ";\n");
     }
   }
 
