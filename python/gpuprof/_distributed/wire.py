@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import socket
 import zlib
 from array import array
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gpuprof._core as _core
 from gpuprof._timing.stats import Stats
@@ -36,8 +34,7 @@ class WireError(ValueError):
     """What a rank wrote cannot be used; the text says why."""
 
 
-@dataclass(frozen=True)
-class Columns:
+class Columns(NamedTuple):
     """The rows with a measurement: `times` on each row's own clock, `totals` on both, all in ms."""
 
     names: list[Names]
@@ -46,62 +43,11 @@ class Columns:
     totals: dict[str, array[float]]
     pending: int
 
-    @classmethod
-    def of(cls, stats: Stats) -> Columns:
-        """Return those of this process."""
-        rows = [row for row in stats.values() if row.time.count]
-        return cls(
-            [row.names for row in rows],
-            [row.clock for row in rows],
-            {name: array("d", [getattr(row.time, name) for row in rows]) for name in TIMES},
-            {name: array("d", [getattr(row, name).total for row in rows]) for name in TOTALS},
-            sum(row.pending for row in stats.values()),
-        )
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Columns:
-        """Read what another rank wrote; one of `_DAMAGE` where it is not what it should be."""
-        names = [tuple(each) for each in data["names"]]
-        clocks = list(data["clocks"])
-        times = {name: array("d", data["times"][name]) for name in TIMES}
-        totals = {name: array("d", data["totals"][name]) for name in TOTALS}
-        for column in (clocks, *times.values(), *totals.values()):
-            if len(column) != len(names):
-                message = f"{len(names)} rows and {len(column)} values"
-                raise ValueError(message)
-        for column in (*times.values(), *totals.values()):
-            if not all(map(math.isfinite, column)) or min(column, default=0.0) < 0.0:
-                message = "times that are none"
-                raise ValueError(message)
-        if min(times["count"], default=1.0) < 1.0:
-            message = "rows without a measurement"
-            raise ValueError(message)
-        if max(map(len, names), default=0) > MOST_IN_A_PATH or sum(map(len, names)) > MOST_NAMES:
-            message = f"more than {MOST_IN_A_PATH:,} names in a path, or {MOST_NAMES:,} in all"
-            raise ValueError(message)
-        texts = [text for each in names for text in each]
-        if not all(names) or not all(isinstance(text, str) for text in (*texts, *clocks)):
-            message = "names that are no text"
-            raise ValueError(message)
-        return cls(names, clocks, times, totals, int(data["pending"]))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return {
-            "names": self.names,
-            "clocks": self.clocks,
-            "times": {name: column.tolist() for name, column in self.times.items()},
-            "totals": {name: column.tolist() for name, column in self.totals.items()},
-            "pending": self.pending,
-        }
-
-
-@dataclass(frozen=True)
-class Packed:
+class Packed(NamedTuple):
     """What one rank wrote; its statistics are still compressed."""
 
     host: str
-    process: int
     statistics: bytes
 
     def stats(self) -> Stats:
@@ -122,8 +68,16 @@ def version() -> str:
 
 def pack(stats: Stats) -> bytes:
     """Return the statistics as bytes."""
-    about = {"host": socket.gethostname(), "process": os.getpid()}
-    first = _dumped({**about, **Columns.of(stats).to_dict()})
+    rows = [row for row in stats.values() if row.time.count]
+    columns = {
+        "host": socket.gethostname(),
+        "names": [row.names for row in rows],
+        "clocks": [row.clock for row in rows],
+        "times": {name: [getattr(row.time, name) for row in rows] for name in TIMES},
+        "totals": {name: [getattr(row, name).total for row in rows] for name in TOTALS},
+        "pending": sum(row.pending for row in stats.values()),
+    }
+    first = _dumped(columns)
     head = b"%s %d %s %d\n" % (MAGIC, FORMAT, version().encode(), len(first))
     return head + first + _dumped(stats.to_dict())
 
@@ -145,10 +99,33 @@ def unpack(raw: bytes) -> tuple[Packed, Columns]:
     try:
         end = begin + int(words[3])
         data = _loaded(raw[begin:end])
-        host, process = str(data["host"]), int(data["process"])
-        return Packed(host, process, raw[end:]), Columns.from_dict(data)
+        return Packed(str(data["host"]), raw[end:]), _checked(data)
     except _DAMAGE as error:
         raise _damaged(error) from None
+
+
+def _checked(data: dict[str, Any]) -> Columns:
+    """Read the columns of another rank; one of `_DAMAGE` where they are not what they should be."""
+    names = [tuple(each) for each in data["names"]]
+    clocks = list(data["clocks"])
+    times = {name: array("d", data["times"][name]) for name in TIMES}
+    totals = {name: array("d", data["totals"][name]) for name in TOTALS}
+    numbers = [*times.values(), *totals.values()]
+    texts = [text for each in names for text in each]
+    lengths = [len(column) for column in (clocks, *numbers) if len(column) != len(names)]
+    if lengths:
+        message = f"{len(names)} rows and {lengths[0]} values"
+    elif not all(all(map(math.isfinite, each)) and min(each, default=0) >= 0 for each in numbers):
+        message = "times that are none"
+    elif min(times["count"], default=1.0) < 1.0:
+        message = "rows without a measurement"
+    elif max(map(len, names), default=0) > MOST_IN_A_PATH or len(texts) > MOST_NAMES:
+        message = f"more than {MOST_IN_A_PATH:,} names in a path, or {MOST_NAMES:,} in all"
+    elif not all(names) or not all(isinstance(text, str) for text in (*texts, *clocks)):
+        message = "names that are no text"
+    else:
+        return Columns(names, clocks, times, totals, int(data["pending"]))
+    raise ValueError(message)
 
 
 def _dumped(data: dict[str, Any]) -> bytes:
