@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuprof._frameworks import loaded
+from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._frameworks.array_facts import extent, facts_by_attributes
 from gpuprof._frameworks.arrays import put_back
 from gpuprof._frameworks.torch_dispatch import Use, watching
@@ -281,18 +280,11 @@ def _called_modules(modules: list[Any], optimizers: list[Any]) -> Iterator[None]
 
         return called
 
-    hooks = [torch.nn.modules.module.register_module_forward_pre_hook(add(modules))]
-    optimizer = loaded.torch_part("optim.optimizer")
-    if optimizer is not None:
-        hooks.append(optimizer.register_optimizer_step_pre_hook(add(optimizers)))
-    try:
-        with warnings.catch_warnings():
-            # These hooks see a compiled module twice, which does no harm.
-            warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are")
-            yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with contextlib.ExitStack() as undo:
+        undo.callback(torch_hooks.around_all_modules(add(modules)))
+        if loaded.torch_part("optim.optimizer") is not None:
+            undo.callback(torch_hooks.around_all_steps(add(optimizers)))
+        yield
 
 
 def _has_storage(tensor: Any) -> bool:

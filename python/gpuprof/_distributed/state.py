@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import gpuprof._core as _core
 from gpuprof._distributed.rows import COLLECTIVE
-from gpuprof._frameworks import loaded
+from gpuprof._frameworks import loaded, torch_hooks
 
 UNNAMED_WAIT = "wait"
 DDP_WAIT = "ddp"
@@ -35,20 +35,19 @@ class WatchState:
         """Whether a call is measured now: inside of a compiled region nothing is."""
         return self.is_open and not self._is_compiling()
 
-    @contextmanager
-    def passive(self) -> Iterator[None]:
+    def passive(self) -> torch_hooks.Passive:
         """A block whose failure ends the watch and not the program that it watches."""
-        try:
-            yield
-        except Exception as error:
-            self._close()
-            with suppress(RuntimeWarning):  # where warnings are errors
-                warnings.warn(
-                    "gpuprof.distributed.watch has stopped watching collectives, because of "
-                    f"{type(error).__name__}: {error}",
-                    RuntimeWarning,
-                    stacklevel=3,
-                )
+        return torch_hooks.Passive(self._fail)
+
+    def _fail(self, error: Exception) -> None:
+        self._close()
+        with suppress(RuntimeWarning):  # where warnings are errors
+            warnings.warn(
+                "gpuprof.distributed.watch has stopped watching collectives, because of "
+                f"{type(error).__name__}: {error}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
 
 @functools.lru_cache(maxsize=256)

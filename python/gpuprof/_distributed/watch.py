@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuprof._distributed.ddp import BackwardPaths, DdpWait, first_with_gradient
 from gpuprof._distributed.state import UNNAMED_WAIT, WatchState, scope
-from gpuprof._frameworks import loaded
+from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof.errors import InvalidStateError
 
 if TYPE_CHECKING:
@@ -166,6 +166,10 @@ class CollectiveWatch:
 
     def _attach(self, module: Any) -> None:
         state = self._state
+
+        def replace(owner: Any, name: str, function: Callable[..., Any]) -> None:
+            self._undo.append(torch_hooks.replace(owner, name, function))
+
         for name in COLLECTIVES:
             function = getattr(module, name, None)
             if function is None:
@@ -173,24 +177,14 @@ class CollectiveWatch:
             wrapper = _collective(name, function, state)
             for place in (module, module.distributed_c10d):
                 if getattr(place, name, None) is function:
-                    self._replace(place, name, wrapper)
-        self._replace(module.Work, "wait", _wait(module.Work.wait, state))
+                    replace(place, name, wrapper)
+        replace(module.Work, "wait", _wait(module.Work.wait, state))
         parallel = loaded.torch_part("nn.parallel.distributed")
         if parallel is not None:
             paths = BackwardPaths()
             autograd, ddp = loaded.torch().autograd, parallel.DistributedDataParallel
-            self._replace(autograd, "backward", _backward(autograd.backward, state, paths))
-            self._replace(ddp, "forward", _forward(ddp.forward, state, paths))
-
-    def _replace(self, place: Any, name: str, function: Callable[..., Any]) -> None:
-        before = getattr(place, name)
-        setattr(place, name, function)
-
-        def put_back() -> None:
-            if getattr(place, name, None) is function:  # else somebody has wrapped it once more
-                setattr(place, name, before)
-
-        self._undo.append(put_back)
+            replace(autograd, "backward", _backward(autograd.backward, state, paths))
+            replace(ddp, "forward", _forward(ddp.forward, state, paths))
 
 
 def _collective(name: str, function: Callable[..., Any], state: WatchState) -> Callable[..., Any]:

@@ -1,8 +1,9 @@
-"""Hooks around the calls of a torch module that are in no pickle and in no copy of it.
+"""Hooks into torch: around calls of modules and steps of optimizers, and replaced functions.
 
-Torch keeps hooks in the module, and so pickles and copies them. While a module has hooks of ours,
-`copyreg` has a reducer for its class that leaves them out. A module that is reduced in another way,
-as by its class's own ``__deepcopy__``, has functions of the standard library in their place.
+Each is made by a function that returns what takes it out again. Torch keeps the hooks of one module
+in that module, and so pickles and copies them. While a module has hooks of ours, `copyreg` has a
+reducer for its class that leaves them out. A module that is reduced in another way, as by its
+class's own ``__deepcopy__``, has functions of the standard library in their place.
 """
 
 from __future__ import annotations
@@ -11,7 +12,11 @@ import contextlib
 import copyreg
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
+
+from gpuprof._frameworks import loaded
+
+Undo: TypeAlias = Callable[[], None]
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 # By the numbers of hooks, which of them have an option.
@@ -23,6 +28,100 @@ _OPTIONS = (
 _COMPILED = "_compiled_call_impl"
 _hooked: Counter[type] = Counter()  # how often modules of a class have hooks
 _reducers: dict[type, Any] = {}  # what `copyreg` had for such a class, or None
+_global_hooks: set[int] = set()  # the numbers of ours among the hooks of all modules
+_put_back: list[Undo] = []  # what torch asks whether there are any
+
+
+class Passive:
+    """A block whose failure is told to `fail`, and ends there."""
+
+    __slots__ = ("_fail",)
+
+    def __init__(self, fail: Callable[[Exception], object]) -> None:
+        self._fail = fail
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> bool:
+        if isinstance(error, Exception):
+            self._fail(error)
+            return True
+        return False
+
+
+def is_running(frame: Any, inner: Any) -> bool:
+    """Return whether `frame` is one of those that have called `inner`."""
+    while inner is not None and inner is not frame:
+        inner = inner.f_back
+    return inner is not None
+
+
+def replace(owner: Any, name: str, function: Any) -> Undo:
+    """Replace an attribute of a module or class, until somebody else has replaced it in turn."""
+    is_own = name in vars(owner)
+    before = vars(owner).get(name)
+    setattr(owner, name, function)
+
+    def put_back() -> None:
+        if vars(owner).get(name) is not function:
+            return
+        if is_own:
+            setattr(owner, name, before)
+        else:
+            delattr(owner, name)
+
+    return put_back
+
+
+def around_all_modules(before: Callable[..., Any], after: Callable[..., Any] | None = None) -> Undo:
+    """Call `before` before each call of any module, and `after` after it, also after an exception.
+
+    Torch warns that such hooks are called twice for a compiled module; of these it does not.
+    """
+    modules = loaded.torch_part("nn.modules.module")
+    handles = [modules.register_module_forward_pre_hook(before)]
+    if after is not None:
+        handles.append(modules.register_module_forward_hook(after, always_call=True))
+    ours = {handle.id for handle in handles}
+
+    def has_any_other() -> bool:
+        backward = modules._global_backward_pre_hooks or modules._global_backward_hooks
+        others = {*modules._global_forward_pre_hooks, *modules._global_forward_hooks}
+        return bool(backward or others - _global_hooks)
+
+    if not _global_hooks and hasattr(modules, "_has_any_global_hook"):
+        _put_back.append(replace(modules, "_has_any_global_hook", has_any_other))
+    _global_hooks.update(ours)
+
+    def remove() -> None:
+        for handle in handles:
+            handle.remove()
+        _global_hooks.difference_update(ours)
+        while _put_back and not _global_hooks:
+            _put_back.pop()()
+
+    return remove
+
+
+def around_all_steps(before: Callable[..., Any], after: Callable[..., Any] | None = None) -> Undo:
+    """Call `before` before each step of any optimizer, and `after` after it."""
+    optimizers = loaded.torch_part("optim.optimizer")
+    handles = [optimizers.register_optimizer_step_pre_hook(before)]
+    if after is not None:
+        handles.append(optimizers.register_optimizer_step_post_hook(after))
+
+    def remove() -> None:
+        for handle in handles:
+            handle.remove()
+
+    return remove
+
+
+def after_steps_of(optimizer: Any, after: Callable[..., Any]) -> Undo | None:
+    """Call `after` after each step of an optimizer; None for one without hooks."""
+    add_hook = getattr(optimizer, "register_step_post_hook", None)
+    return None if add_hook is None else add_hook(after).remove
 
 
 class Hook:
@@ -38,7 +137,7 @@ class Hook:
         return getattr, (contextlib.nullcontext(), "__exit__")  # takes anything, returns None
 
 
-def add(module: Any, before: Hook, after: Hook) -> Callable[[], None]:
+def add(module: Any, before: Hook, after: Hook) -> Undo:
     """Call `before` before each call of a module, and `after` after it, also after an exception.
 
     Return what takes both out again.
@@ -55,7 +154,7 @@ def add(module: Any, before: Hook, after: Hook) -> Callable[[], None]:
     return remove
 
 
-def leave_out(kind: type) -> Callable[[], None]:
+def leave_out(kind: type) -> Undo:
     """Have the hooks left out where modules of a class are reduced, until the result is called."""
     _hooked[kind] += 1
     if _hooked[kind] == 1:

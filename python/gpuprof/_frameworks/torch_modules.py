@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpuprof._frameworks.loaded import is_module, whole_torch
+from gpuprof._frameworks.torch_hooks import replace
 
 
 def find_modules(function: Any, constants: Iterable[Any] = ()) -> list[Any]:
@@ -60,14 +61,11 @@ def read_modules(found: dict[int, Any]) -> Iterator[None]:
             found.setdefault(id(self), self)
         return super(module, self).__getattribute__(name) if own is None else own(self, name)
 
-    module.__getattribute__ = noted
+    put_back = replace(module, "__getattribute__", noted)
     try:
         yield
     finally:
-        if own is None:
-            del module.__getattribute__
-        else:
-            module.__getattribute__ = own
+        put_back()
 
 
 def _all_held(function: Any) -> Iterator[Any]:

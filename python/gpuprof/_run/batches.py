@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._frameworks import loaded
+from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._frameworks.torch_compile import keep_from_compiler
 
 if TYPE_CHECKING:
@@ -95,10 +95,5 @@ def _stand_around() -> None:
         finally:
             del end  # else a cycle keeps the iterator, and its workers are not told of its end
 
-    def restore() -> None:
-        if vars(batches).get("__next__") is wait_for_batch:  # else somebody stands around it
-            batches.__next__ = original
-
     keep_from_compiler(wait_for_batch)
-    batches.__next__ = wait_for_batch
-    _restore = restore
+    _restore = torch_hooks.replace(batches, "__next__", wait_for_batch)

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import gpuprof._core as _core
 from gpuprof._common.imports import when_imported
-from gpuprof._frameworks import loaded
+from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._frameworks.torch_compile import keep_from_compiler
 from gpuprof._frameworks.torch_modules import inside
 from gpuprof._run import batches
@@ -82,7 +82,7 @@ class TorchScopes:
         try:
             if self.depth:
                 self._hook_modules(loaded.torch())
-            self._hook_optimizers(loaded.torch_part("optim.optimizer"))
+            self._hook_optimizers()
             self._stand_around_backward(loaded.torch())
             if loaded.torch_part("utils.data.dataloader") is not None:
                 self._hook_loader()
@@ -114,7 +114,6 @@ class TorchScopes:
     # Modules
 
     def _hook_modules(self, torch: Any) -> None:
-        module_hooks = loaded.torch_part("nn.modules.module")
         is_compiling = torch.compiler.is_compiling
         task_number = getattr(torch._C, "_current_graph_task_id", None)
         if task_number is not None:
@@ -130,22 +129,7 @@ class TorchScopes:
                 self._leave(module, sys.exc_info())
 
         keep_from_compiler(before, after, *_METHODS)
-        first = module_hooks.register_module_forward_pre_hook(before)
-        self._undo.append(first.remove)
-        last = module_hooks.register_module_forward_hook(after, always_call=True)
-        self._undo.append(last.remove)
-
-        # torch warns that the hooks of all modules fire once more for a compiled module. That is
-        # what is wanted of these two.
-        def has_any_other() -> bool:
-            others = {*module_hooks._global_forward_pre_hooks, *module_hooks._global_forward_hooks}
-            backward = (
-                module_hooks._global_backward_pre_hooks or module_hooks._global_backward_hooks
-            )
-            return bool(backward or others - {first.id, last.id})
-
-        if hasattr(module_hooks, "_has_any_global_hook"):
-            self._replace(module_hooks, "_has_any_global_hook", has_any_other)
+        self._undo.append(torch_hooks.around_all_modules(before, after))
 
     def _enter(self, module: Any, frame: Any) -> None:
         local = self._local
@@ -210,17 +194,13 @@ class TorchScopes:
         self._local.checked_ns = time.monotonic_ns()
         stack = self._local.stack
         while stack:
-            caller = frame
-            while caller is not None and caller is not stack[-1].frame:
-                caller = caller.f_back
-            if caller is not None:
+            if torch_hooks.is_running(stack[-1].frame, frame):
                 return
-            entry = stack.pop()
-            entry.scope.__exit__(*_ENDED)  # as one that failed, it counts in no row
+            stack.pop().scope.__exit__(*_ENDED)  # as one that failed, it counts in no row
 
     # Optimizers
 
-    def _hook_optimizers(self, optimizers: Any) -> None:
+    def _hook_optimizers(self) -> None:
         is_compiling = loaded.torch().compiler.is_compiling
 
         def before(optimizer: Any, _arguments: Any, _options: Any) -> None:
@@ -232,10 +212,7 @@ class TorchScopes:
                 self._end_step(optimizer)
 
         keep_from_compiler(before, after)
-        first = optimizers.register_optimizer_step_pre_hook(before)
-        self._undo.append(first.remove)
-        last = optimizers.register_optimizer_step_post_hook(after)
-        self._undo.append(last.remove)
+        self._undo.append(torch_hooks.around_all_steps(before, after))
 
     def _begin_step(self, optimizer: Any, frame: Any) -> None:
         if not self.is_on:
@@ -276,7 +253,7 @@ class TorchScopes:
                 return original(*arguments, **options)
 
         keep_from_compiler(backward)
-        self._replace(torch.autograd, "backward", backward)
+        self._undo.append(torch_hooks.replace(torch.autograd, "backward", backward))
 
     def _hook_loader(self) -> None:
         if not self.is_on:
@@ -285,16 +262,6 @@ class TorchScopes:
             self._undo.append(batches.Hold(self._drop_ended).close)
         except AttributeError as error:  # another torch than those that are known
             self._fail(error)
-
-    def _replace(self, owner: Any, name: str, wrapper: Any) -> None:
-        original = vars(owner)[name]
-
-        def restore() -> None:
-            if vars(owner).get(name) is wrapper:  # else somebody stands around it in turn
-                setattr(owner, name, original)
-
-        setattr(owner, name, wrapper)
-        self._undo.append(restore)
 
 
 def _inside(module: Any) -> Any:
@@ -377,6 +344,7 @@ class _Names:
 
 _METHODS: tuple[Any, ...] = (
     _inside,
+    torch_hooks.is_running,
     *(
         function
         for owner in (_Entry, _Names, TorchScopes)

@@ -201,10 +201,10 @@ class TrainingLoop:
 
         An optimizer without hooks, or whose step is left out, has it end with the scope around it.
         """
-        add = getattr(optimizer, "register_step_post_hook", None)
-        if self.is_on and add is not None and id(optimizer) not in self._optimizers:
+        if self.is_on and id(optimizer) not in self._optimizers:
             self._optimizers[id(optimizer)] = optimizer  # kept, so that no other has its id
-            self._undo.append(add(lambda *_: self.leave("optimizer.step")).remove)
+            undo = torch_hooks.after_steps_of(optimizer, lambda *_: self.leave("optimizer.step"))
+            self._undo += [undo] if undo else []
         self.enter("optimizer.step")
 
     def leave(self, name: str, error: BaseException | None = None) -> None:

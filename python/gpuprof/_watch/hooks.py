@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gpuprof._core as _core
-from gpuprof._frameworks import loaded
+from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._graphs.types import CaptureStatus
 from gpuprof._watch.tree import Around, Pass, Spot, Sums, Waiting
 
@@ -194,7 +194,7 @@ class Core:
 
     def passive(self) -> contextlib.AbstractContextManager[None]:
         """A block whose failure ends the watch and not the program that it watches."""
-        return _Passive(self)
+        return torch_hooks.Passive(self.fail)
 
     def fail(self, error: Exception) -> None:
         """End the watch, and say once why."""
@@ -230,7 +230,7 @@ class Core:
     def enter(self, spots: Sequence[Spot], frame: Any) -> None:
         """Open the scope of a module's forward pass."""
         calls = self.local.calls
-        while calls and not _is_running(calls[-1].frame, frame):
+        while calls and not torch_hooks.is_running(calls[-1].frame, frame):
             calls.pop()  # an interrupt ended it, of which torch tells no hook
         call = Call(self, spots, calls[-1] if calls else None)
         call.frame = frame
@@ -334,22 +334,6 @@ class Core:
         return [each for task in tasks if task is not None for each in task.opened]
 
 
-class _Passive:
-    __slots__ = ("core",)
-
-    def __init__(self, core: Core) -> None:
-        self.core = core
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> bool:
-        if isinstance(error, Exception):
-            self.core.fail(error)
-            return True
-        return False
-
-
 def _last_node(
     nodes: Sequence[Any], first: int, end: int, known: Mapping[Any, _Inner]
 ) -> tuple[Any, int, list[Any]]:
@@ -408,13 +392,6 @@ def _spot_below(spots: Sequence[Spot], outer: Call | None) -> Spot:
     """Return the row of a module with several paths: the one below the module that calls it."""
     caller = None if outer is None else outer.spot
     return next((spot for spot in spots if spot.caller is caller), spots[0])
-
-
-def _is_running(frame: Any, inner: Any) -> bool:
-    """Whether `frame` is one of those that have called `inner`."""
-    while inner is not None and inner is not frame:
-        inner = inner.f_back
-    return inner is not None
 
 
 def _allocated() -> int | None:
