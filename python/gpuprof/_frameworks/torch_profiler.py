@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from gpuprof._frameworks import loaded
+from gpuprof._frameworks import loaded, torch_hooks
 
 # What is asked of the profiler where the installed torch knows it: threads that it did not start,
 # and the ids of graph nodes.
@@ -83,7 +83,7 @@ class Collection:
             activities=wanted, experimental_config=_config(torch)
         )
         self._module: Any = loaded.torch_part("autograd.profiler")
-        self._prepare: Any = None
+        self._put_back: Callable[[], None] = lambda: None
         self._results: Any = None
         self._is_gpu = gpu
         self.stopped_ns = self._last_wait_ns = 0
@@ -93,9 +93,10 @@ class Collection:
     def start(self) -> None:
         """Begin to collect; what torch raises passes."""
         self._profile.start()
-        self._prepare = getattr(self._module, "_prepare_profiler", None)
-        if self._prepare is not None:
-            self._module._prepare_profiler = self._watch(self._prepare)
+        prepare = getattr(self._module, "_prepare_profiler", None)
+        if prepare is not None:
+            watch = self._watch(prepare)
+            self._put_back = torch_hooks.replace(self._module, "_prepare_profiler", watch)
 
     def _watch(self, prepare: Callable[..., Any]) -> Callable[..., Any]:
         """Let a profiler that starts inside take over from this one."""
@@ -106,14 +107,11 @@ class Collection:
                 self.stop()
             return prepare(*arguments, **options)
 
-        prepare_profiler.gpuprof = self  # type: ignore[attr-defined]
         return prepare_profiler
 
     def stop(self) -> None:
         """End the collection, once; waits for the GPU. A failure of torch's is in `error`."""
-        current = getattr(self._module, "_prepare_profiler", None)
-        if self._prepare is not None and getattr(current, "gpuprof", None) is self:
-            self._module._prepare_profiler = self._prepare
+        self._put_back()
         if self._results is not None or self.error is not None:
             return
         profile = self._profile
