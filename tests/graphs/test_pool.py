@@ -263,8 +263,7 @@ def test_a_copy_of_a_handle_is_the_handle(fake: object) -> None:
 @pytest.mark.parametrize("wrong", [None, 0, 1, "1", object(), CapturePool()])
 @pytest.mark.parametrize("function", [capture_pool_for_handle, release_graph_pool_handle])
 def test_only_handles_name_pools(function: Any, wrong: object) -> None:
-    kind = type(wrong).__name__
-    with pytest.raises(TypeError, match=f"handle: expected a GraphPoolHandle.*got {kind}"):
+    with pytest.raises(TypeError, match=r"^handle: expected a GraphPoolHandle .*, got "):
         function(wrong)
 
 

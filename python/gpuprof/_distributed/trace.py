@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._common.checks import level_outside, number
+from gpuprof._common.checks import flag, level_outside, number
 from gpuprof._distributed import clock
 from gpuprof._distributed.exchange import Exchange
 from gpuprof._distributed.files import FileState, RankMerge, merge_files
@@ -101,10 +101,7 @@ def trace(
     >>> folder.cleanup()
     """
     number("timeout", timeout, 0.0, MOST_TIMEOUT_S)
-    wanted: object = merge
-    if not isinstance(wanted, bool):
-        message = f"merge: expected True or False, got {wanted!r}"
-        raise TypeError(message)
+    flag("merge", merge)
     options = {"args": args, "buffer_mib": buffer_mib}
     return RankTrace(
         checked_path(path), options, merge=merge, timeout=timeout, store=store, group=group

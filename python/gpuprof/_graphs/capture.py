@@ -8,6 +8,7 @@ from threading import current_thread, get_ident
 from typing import TYPE_CHECKING, Literal
 
 import gpuprof._core as _core
+from gpuprof._common.checks import choice
 from gpuprof._graphs.graph import CapturedGraph
 from gpuprof._graphs.guard import (
     CaptureSettings,
@@ -279,9 +280,7 @@ class capture(_core._CaptureBlock):  # used as a function, and must be cheap
         allow_empty: bool = False,
         name: str | None = None,
     ) -> None:
-        if backend not in BACKENDS:
-            message = f"backend: expected one of {BACKENDS}, got {backend!r}"
-            raise ValueError(message)
+        choice("backend", backend, BACKENDS)
         self._settings = CaptureSettings(
             mode=capture_mode(mode),
             pool=check_pool(pool),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NoReturn, SupportsFloat, SupportsIndex
 
 import gpuprof._core as _core
+from gpuprof._common.checks import type_error, value_error
 
 # Other names of each dtype: short ones, of which NumPy reads 'f16' as 16 bytes and the rest not at
 # all, and those of NumPy that are not a dtype's, on the 64-bit systems that there are drivers for.
@@ -44,6 +45,7 @@ _PYTHON_TYPES: dict[object, str] = {bool: "bool", int: "int64", float: "float64"
 _BYTE_ORDERS = frozenset("<>=|")
 _FOREIGN_ORDERS = frozenset(">")  # every machine with a driver has the little end first
 _SINGLE_BYTES = frozenset({"bool", "int8", "uint8"})
+_OWN_ORDER = "the machine's byte order"
 _AMBIGUOUS = {"i8": ("int8", "int64"), "u8": ("uint8", "uint64")}
 
 
@@ -56,14 +58,12 @@ def dtype_name(dtype: object) -> str:
     name: object = getattr(dtype, "name", None)
     if isinstance(name, str):
         if getattr(dtype, "isnative", True) is False:
-            message = f"dtype: expected the machine's byte order, got {dtype!r}"
-            raise ValueError(message)
+            raise value_error(str(dtype), "dtype", _OWN_ORDER)
         return name
     text = str(dtype)
     if text.startswith("torch."):
         return text.removeprefix("torch.")
-    message = f"dtype: expected a name like 'float32' or a NumPy dtype, got {type(dtype).__name__}"
-    raise TypeError(message)
+    raise type_error(dtype, "dtype", "a name like 'float32' or a NumPy dtype")
 
 
 def _from_text(text: str) -> str:
@@ -79,8 +79,7 @@ def _from_text(text: str) -> str:
     if name is None:
         return _ALIASES.get(text, text)
     if order in _FOREIGN_ORDERS and name not in _SINGLE_BYTES:
-        message = f"dtype: expected the machine's byte order, got {text!r}"
-        raise ValueError(message)
+        raise value_error(text, "dtype", _OWN_ORDER)
     return name
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
+from gpuprof._common.checks import type_error, whole
 from gpuprof._graphs import labels
 from gpuprof._graphs.timings import GraphTimings
 from gpuprof._graphs.types import GraphMemory, graph_name, shown
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from gpuprof._graphs.diff import GraphDiff
     from gpuprof._graphs.pool import CapturePool
     from gpuprof._graphs.signature import GraphSignature
+
+_MOST_HANDLE = (1 << 64) - 1
 
 
 class CapturedGraph(_core.GraphBase):
@@ -131,16 +134,8 @@ class CapturedGraph(_core.GraphBase):
             The handles are no ints, or there is no CUgraphExec.
         """
         graph_name(name)
-        for what, handle in (("graph", graph), ("exec", exec)):
-            if not isinstance(handle, int) or isinstance(handle, bool):
-                message = f"{what}: expected a handle as an int, got {type(handle).__name__}"
-                raise TypeError(message)
-            if not 0 <= handle < 1 << 64:
-                message = f"{what}: expected a handle between 0 and 2**64 - 1, got {handle}"
-                raise ValueError(message)
-        if exec == 0:
-            message = "exec: expected the handle of a CUgraphExec, got 0"
-            raise ValueError(message)
+        graph = whole("graph", graph, 0, _MOST_HANDLE)
+        exec = whole("exec", exec, 1, _MOST_HANDLE)
         stream, ordinal, _ = _core._current_stream()
         self = cls._make(None, handle=graph, stream=stream, ordinal=ordinal, name=name)
         self._lend_exec(exec)
@@ -482,5 +477,4 @@ class CapturedGraph(_core.GraphBase):
 
 def _check_graph(other: object) -> None:
     if not isinstance(other, CapturedGraph):
-        message = f"other: expected a CapturedGraph, got {type(other).__name__}"
-        raise TypeError(message)
+        raise type_error(other, "other", "a CapturedGraph")

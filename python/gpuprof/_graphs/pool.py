@@ -7,6 +7,7 @@ import weakref
 from typing import NoReturn, final
 
 import gpuprof._core as _core
+from gpuprof._common.checks import type_error
 from gpuprof._timing.backends import cuda_available
 from gpuprof.errors import InvalidStateError
 
@@ -154,8 +155,7 @@ def check_pool(pool: object) -> CapturePool | None:
     if pool is None:
         return None
     if not isinstance(pool, CapturePool):
-        message = f"pool: expected a CapturePool or None, got {type(pool).__name__}"
-        raise TypeError(message)
+        raise type_error(pool, "pool", "a CapturePool or None")
     if pool.is_sealed:
         message = "pool: it is sealed, so that nothing more is captured with it; unseal() it first"
         raise InvalidStateError(message)
@@ -273,10 +273,7 @@ def release_graph_pool_handle(handle: GraphPoolHandle) -> None:
 
 
 def _pools_of(handle: object) -> list[CapturePool]:
-    if isinstance(handle, GraphPoolHandle):
-        return handle._pools
-    message = (
-        "handle: expected a GraphPoolHandle from gpuprof.graph_pool_handle(), got "
-        f"{type(handle).__name__}"
-    )
-    raise TypeError(message)
+    if not isinstance(handle, GraphPoolHandle):
+        expected = "a GraphPoolHandle from gpuprof.graph_pool_handle()"
+        raise type_error(handle, "handle", expected)
+    return handle._pools

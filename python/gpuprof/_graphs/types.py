@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any, Literal, TypeAlias
 
+from gpuprof._common import checks
+
 
 class CaptureMode(IntEnum):
     """Which calls break a capture, and on which threads. The values are the driver's.
@@ -50,7 +52,6 @@ TIMERS = ("last", "collect", "strip")
 COLLECT = TIMERS.index("collect")
 _SHOWN = 80  # characters of a name in a text
 _MODES = {mode.name.lower(): mode for mode in CaptureMode}
-_MODE_NAMES = tuple(_MODES)
 
 
 @dataclass(frozen=True)
@@ -159,43 +160,29 @@ def capture_mode(mode: object) -> CaptureMode:
     """Check a ``mode=`` argument."""
     if isinstance(mode, CaptureMode):
         return mode
-    if not isinstance(mode, str):
-        message = f"mode: expected a CaptureMode or one of {_MODE_NAMES}, got {type(mode).__name__}"
-        raise TypeError(message)
-    found = _MODES.get(mode) or _MODES.get(mode.lower())
+    found = _MODES.get(mode.lower()) if isinstance(mode, str) else None
     if found is None:
-        message = f"mode: expected a CaptureMode or one of {_MODE_NAMES}, got {mode!r}"
-        raise ValueError(message)
+        wrong = checks.value_error if isinstance(mode, str) else checks.type_error
+        raise wrong(mode, "mode", f"a CaptureMode or one of {', '.join(map(repr, _MODES))}")
     return found
 
 
 def timers_number(timers: object) -> int:
     """Check a ``timers=`` argument and return `_core`'s number for it."""
-    if not isinstance(timers, str):
-        message = f"timers: expected one of {TIMERS}, got {type(timers).__name__}"
-        raise TypeError(message)
-    if timers not in TIMERS:
-        message = f"timers: expected one of {TIMERS}, got {timers!r}"
-        raise ValueError(message)
-    return TIMERS.index(timers)
+    return TIMERS.index(checks.choice("timers", timers, TIMERS))
 
 
 def graph_name(name: object) -> str | None:
     """Check a ``name=`` argument: None, or a non-empty str that can be written as UTF-8."""
     if name is None:
         return None
-    if not isinstance(name, str):
-        message = f"name: expected a str or None, got {type(name).__name__}"
-        raise TypeError(message)
-    if not name:
-        message = "name: expected a non-empty str or None, got ''"
-        raise ValueError(message)
+    found = checks.text("name", name, empty=False)
     try:
-        name.encode()
+        found.encode()
     except UnicodeEncodeError as error:
         message = f"name: cannot be written as UTF-8: {error.reason} at character {error.start}"
         raise ValueError(message) from None
-    return name
+    return found
 
 
 def shown(name: str) -> str:
@@ -213,9 +200,6 @@ def objects_to_keep(keep_alive: object) -> tuple[object, ...]:
         for protocol in ("__cuda_array_interface__", "__dlpack__", "__array_interface__")
     )
     if is_data or not isinstance(keep_alive, Iterable):
-        message = (
-            f"keep_alive: expected an iterable of objects, got {kind.__name__}; for one object "
-            "write [x]"
-        )
-        raise TypeError(message)
+        expected = "an iterable of objects (for one object write [x])"
+        raise checks.type_error(keep_alive, "keep_alive", expected)
     return tuple(keep_alive)
