@@ -9,22 +9,22 @@
 #include <vector>
 
 #include "gpuprof/stats.hpp"
+#include "text/graph_text.hpp"
+#include "text/kernel_name.hpp"
 
 namespace gpuprof {
 namespace {
 
+using graph_text::characters;  // which terminals show in a column each: but for wide ones and marks
+using graph_text::cut;
+using graph_text::grouped;
+using graph_text::shown;
 using Names = std::vector<std::string>;
 
 constexpr std::size_t kLabelColumns = 60;
 constexpr std::size_t kLeastLabel = 24;
 constexpr std::size_t kMostIndent = 40;
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-
-std::string with_commas(std::uint64_t number) {
-  std::string text = std::to_string(number);
-  for (std::size_t place = text.size(); place > 3; place -= 3) text.insert(place - 3, ",");
-  return text;
-}
 
 std::string rounded(double value, int decimals) {
   std::array<char, 64> text{};
@@ -35,7 +35,7 @@ std::string rounded(double value, int decimals) {
 std::string three_digits(double value) {
   if (value < 9.995) return rounded(value, 2);
   if (value < 99.95) return rounded(value, 1);
-  return with_commas(static_cast<std::uint64_t>(std::nearbyint(value)));
+  return grouped(static_cast<std::uint64_t>(std::nearbyint(value)));
 }
 
 // Milliseconds with three digits and the unit that suits them.
@@ -56,49 +56,6 @@ std::string duration(double ms) {
   const std::string digits = in_ns ? rounded(size / unit->ms, 0) : three_digits(size / unit->ms);
   if (digits == "0") return "0 ns";
   return (ms < 0.0 ? "-" : "") + digits + " " + unit->name;
-}
-
-// Characters, which terminals show in a column each: but for wide ones and marks.
-std::size_t columns_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
-    return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;
-  }));
-}
-
-// On one line, without control characters.
-std::string visible(const std::string& text) {
-  std::string shown;
-  for (const char byte : text) {
-    const auto code = static_cast<unsigned char>(byte);
-    if (code == 0) {
-      shown += "\xEF\xBF\xBD";
-    } else if (code < 0x20 || code == 0x7F) {
-      std::array<char, 8> escape{};
-      std::snprintf(escape.data(), escape.size(), "\\x%02x", code);
-      shown += escape.data();
-    } else {
-      shown += byte;
-    }
-  }
-  return shown;
-}
-
-// The byte at which character `count` begins.
-std::size_t byte_of(const std::string& text, std::size_t count) {
-  std::size_t place = 0;
-  for (; place < text.size(); ++place) {
-    if ((static_cast<unsigned char>(text[place]) & 0xC0U) != 0x80U && count-- == 0) break;
-  }
-  return place;
-}
-
-// Both ends of a text that has more columns.
-std::string cut_label(const std::string& text, std::size_t columns) {
-  const std::size_t length = columns_of(text);
-  if (length <= columns) return text;
-  const std::size_t end = (columns - 1) / 2;
-  return text.substr(0, byte_of(text, columns - 1 - end)) + "\xE2\x80\xA6" +
-         text.substr(byte_of(text, length - end));
 }
 
 using Cells = std::vector<std::string>;
@@ -175,7 +132,7 @@ std::string notes_of(const Row& row) {
                                                                      {row.skipped, "skipped"}}};
   std::string notes;
   for (const auto& [count, what] : counts) {
-    if (count != 0) notes += (notes.empty() ? "" : ", ") + with_commas(count) + " " + what;
+    if (count != 0) notes += (notes.empty() ? "" : ", ") + grouped(count) + " " + what;
   }
   if (row.host_bound()) notes += notes.empty() ? "host-bound" : ", host-bound";
   return notes;
@@ -201,7 +158,7 @@ std::string grid(std::vector<Cells> lines, const std::vector<bool>& to_left) {
   std::vector<bool> has_text(to_left.size(), false);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     for (std::size_t column = 0; column < widths.size(); ++column) {
-      widths[column] = std::max(widths[column], columns_of(lines[i][column]));
+      widths[column] = std::max(widths[column], characters(lines[i][column]));
       if (i > 0 && !lines[i][column].empty()) has_text[column] = true;
     }
   }
@@ -212,11 +169,11 @@ std::string grid(std::vector<Cells> lines, const std::vector<bool>& to_left) {
     for (std::size_t column = 0; column < widths.size(); ++column) {
       if (column > 0 && !has_text[column]) continue;
       const std::string& cell = lines[i][column];
-      const std::string space(widths[column] - columns_of(cell), ' ');
+      const std::string space(widths[column] - characters(cell), ' ');
       if (column > 0) line += "  ";
       line += to_left[column] ? cell + space : space + cell;
     }
-    if (i == 0) rule = columns_of(line);
+    if (i == 0) rule = characters(line);
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + '\n';
     if (i == 0) text += std::string(rule, '-') + '\n';
@@ -246,16 +203,16 @@ std::string Stats::table() const {
     const std::size_t room =
         std::max(kLabelColumns - std::min(kLabelColumns, indent.size()), kLeastLabel);
     const Summary& time = row.time();
-    lines.push_back({indent + cut_label(visible(label), room), clocks.size() > 1 ? row.clock : "",
-                     on_gpu ? duration(p50_of(row.gpu)) : "", duration(p50_of(row.host)),
-                     with_commas(time.count), duration(time.count > 0 ? time.total : kNone),
-                     duration(tree.self_ms(row)), tree.share(row),
-                     duration(time.count > 0 ? time.first : kNone), notes_of(row)});
+    lines.push_back(
+        {indent + cut(shown(label), room, (room - 1) / 2), clocks.size() > 1 ? row.clock : "",
+         on_gpu ? duration(p50_of(row.gpu)) : "", duration(p50_of(row.host)), grouped(time.count),
+         duration(time.count > 0 ? time.total : kNone), duration(tree.self_ms(row)),
+         tree.share(row), duration(time.count > 0 ? time.first : kNone), notes_of(row)});
   });
   text +=
       grid(std::move(lines), {true, true, false, false, false, false, false, false, false, true});
   if (dropped != 0) {
-    text += with_commas(dropped) +
+    text += grouped(dropped) +
             " samples dropped: too many were waiting for the GPU; read values or call "
             "gpuprof::flush() more often\n";
   }

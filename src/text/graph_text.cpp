@@ -14,15 +14,6 @@
 namespace gpuprof::graph_text {
 namespace {
 
-std::string grouped(std::uint64_t number) {
-  std::string digits = std::to_string(number);
-  for (std::size_t at = digits.size(); at > 3;) {
-    at -= 3;
-    digits.insert(at, ",");
-  }
-  return digits;
-}
-
 std::string byte_size(std::uint64_t size) {
   constexpr std::array<const char*, 5> kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
   auto value = static_cast<double>(size);
@@ -139,6 +130,15 @@ std::string changes(const GraphNode& own, const GraphNode& other) {
   compare("value", own.value, other.value);
   compare("element size", own.element_size, other.element_size);
   return text;
+}
+
+std::string grouped(std::uint64_t number) {
+  std::string digits = std::to_string(number);
+  for (std::size_t at = digits.size(); at > 3;) {
+    at -= 3;
+    digits.insert(at, ",");
+  }
+  return digits;
 }
 
 std::string plural(std::size_t count, const std::string& what) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,9 @@ namespace gpuprof::graph_text {
 
 // How two nodes differ: "grid (1,1,1) -> (2,1,1)"; empty where nothing that can be shown does.
 [[nodiscard]] std::string changes(const GraphNode& own, const GraphNode& other);
+
+// "2,000".
+[[nodiscard]] std::string grouped(std::uint64_t number);
 
 // "1 node", "2,000 nodes".
 [[nodiscard]] std::string plural(std::size_t count, const std::string& what);

@@ -191,10 +191,9 @@ std::size_t characters(std::string_view text) noexcept {
       std::count_if(text.begin(), text.end(), [](char byte) { return !continues(byte); }));
 }
 
-std::string cut(std::string_view text, std::size_t most) {
+std::string cut(std::string_view text, std::size_t most, std::size_t tail) {
   const std::size_t count = characters(text);
   if (count <= most) return std::string(text);
-  const std::size_t tail = most / 3;
   return std::string(text.substr(0, offset_of(text, most - tail - 1))) + kEllipsis +
          std::string(text.substr(offset_of(text, count - tail)));
 }

@@ -23,8 +23,12 @@ inline constexpr std::size_t kMaxName = 60;  // characters
 // How many characters UTF-8 has.
 [[nodiscard]] std::size_t characters(std::string_view text) noexcept;
 
-// At most `most` characters of a shown text, cut in the middle so that both ends can be read.
-[[nodiscard]] std::string cut(std::string_view text, std::size_t most);
+// At most `most` characters of a shown text, cut in the middle so that both ends can be read: of
+// the later one so many, or a third.
+[[nodiscard]] std::string cut(std::string_view text, std::size_t most, std::size_t tail);
+[[nodiscard]] inline std::string cut(std::string_view text, std::size_t most) {
+  return cut(text, most, most / 3);
+}
 
 // What tells a kernel's name from others: no result, arguments or long templates.
 [[nodiscard]] std::string short_name(const std::string& name);
