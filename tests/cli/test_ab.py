@@ -439,7 +439,7 @@ def test_wrong_usage_ends_with_two(call: Ab, arguments: list[str], said: str) ->
 
 def test_markdown_has_the_table_and_no_markup_of_the_commands(call: Ab) -> None:
     save("a.json", bench("add", [1.0] * 40))
-    _, out, _ = call("cp a.json {out}", "cp a.json {out} ", "--runs", 8, "--format", "md")
+    _, out, _ = call("cp a.json {out}", "cp a.json {out} ", "--runs", 8, "--format", "markdown")
     assert "| benchmark | A | B | ratio | 95 % interval | floor | verdict |" in out
     assert "| add | 1.00 ms | 1.00 ms | 1.000 | 1.000 to 1.000 | 2.0 % | SAME |" in out
 

@@ -115,7 +115,7 @@ def test_the_demo_with_torch_times_a_training_step(fake_path: Path) -> None:
         import gpuprof
         from gpuprof import _core
         from gpuprof._cli import demo as _demo
-        work = _demo._torch_workload(_core.driver_info(), torch)
+        work = _demo.torch_work(_core.driver_info(), torch)
         work.step()
         print(work.headline)
         print(list(gpuprof.stats()))
@@ -146,9 +146,9 @@ def test_an_absent_library_is_called_not_found() -> None:
         "tried": ["libcuda.so.1", "libcuda.so"],
         "reason": "cannot be opened: libcuda.so.1: No such file or directory; libcuda.so: the same",
     }
-    assert demo._why_no_gpu(driver) == "libcuda.so.1 not found"
+    assert demo.why_no_gpu(driver) == "libcuda.so.1 not found"
     driver["reason"] = "cannot be opened: libcuda.so.1: invalid ELF header"
-    assert demo._why_no_gpu(driver) == driver["reason"]
+    assert demo.why_no_gpu(driver) == driver["reason"]
 
 
 def test_info_says_why_there_is_no_gpu(no_driver: Path) -> None:

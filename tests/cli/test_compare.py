@@ -381,7 +381,7 @@ def test_a_damaged_baseline_ends_with_2(store: Baselines, compare: Compare, tmp_
 NASTY = "a|b <script>\x1b[31m\nx\u202e`*`"
 
 
-@pytest.mark.parametrize("form", ["table", "md", "csv", "json"])
+@pytest.mark.parametrize("form", ["text", "markdown", "csv", "json"])
 def test_names_cannot_steer_the_output(store: Baselines, compare: Compare, form: str) -> None:
     store.append("old", run_of(result(NASTY, 1.0), result(f"{NASTY}1", 1.0)))
     store.append("new", run_of(result(NASTY, 1.3), result(f"{NASTY}2", 1.0)))
@@ -389,7 +389,7 @@ def test_names_cannot_steer_the_output(store: Baselines, compare: Compare, form:
     assert code == 1
     assert "\x1b" not in out
     assert "\u202e" not in out
-    if form == "md":
+    if form == "markdown":
         assert "<script>" not in out
         assert all(line.count("|") == 8 for line in out.splitlines() if line.startswith("|"))
     if form == "json":
@@ -407,7 +407,7 @@ def test_a_long_name_keeps_its_end(store: Baselines, compare: Compare) -> None:
 
 def test_markdown_is_a_table(store: Baselines, compare: Compare) -> None:
     store.append("new", run_of(result("add", 1.2), result("mul", 2.0)))
-    code, out, _ = compare("main", "new", "--format", "md")
+    code, out, _ = compare("main", "new", "--format", "markdown")
     assert code == 1
     assert "| benchmark | base | new | ratio | 95 % interval | floor | verdict |" in out
     assert "- SLOW add: " in out

@@ -93,7 +93,7 @@ def test_the_options(
 def test_both_reasons_are_given(save: Callable[..., None], compare: Compare) -> None:
     save("main", 100, 200)
     save("branch", 124, 200, ms=1.5)
-    code, out = compare("--format", "md")
+    code, out = compare("--format", "markdown")
     assert code == 1
     assert "SLOW, MEMORY |" in out
     assert "- SLOW add: takes 50.0 % more time" in out

@@ -56,7 +56,7 @@ def test_on_a_driver_the_demo_compares_and_shows_the_times_inside(fake_path: Pat
 
 
 def test_the_comparison_leaves_timing_on_and_nothing_behind(fake: FakeCuda) -> None:
-    said = cli_demo.compare_graph(cli_demo.scalar_work)
+    said = cli_demo.compare_graph()
     assert "times as fast" in said
     assert len(gpuprof.stats()) == 0
     with gpuprof.timer("after", backend="cpu"):
@@ -70,7 +70,7 @@ def test_the_comparison_leaves_timing_on_and_nothing_behind(fake: FakeCuda) -> N
 )
 def test_a_driver_that_refuses_is_told_and_the_demo_goes_on(fake: FakeCuda, fault: str) -> None:
     with fake.faults(fault):
-        said = cli_demo.compare_graph(cli_demo.scalar_work)
+        said = cli_demo.compare_graph()
     assert said.startswith("CUDA graph: left out: cu")
     assert said.count("\n") == 1
     with gpuprof.timer("after", backend="cpu"):

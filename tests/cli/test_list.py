@@ -87,7 +87,7 @@ def test_a_baseline_has_a_line_for_each_benchmark_of_each_run(store: Baselines, 
         ("b", "1", "2.00"),
         ("b", "2", "2.00"),
     ]
-    _, markdown, _ = call("list", "main", "--format", "md")
+    _, markdown, _ = call("list", "main", "--format", "markdown")
     assert markdown.startswith("| benchmark | run |")
 
 
@@ -123,7 +123,7 @@ def test_a_file_is_listed_as_compare_reads_it(call: Call) -> None:
     assert row["benchmark"] == "made up"
 
 
-@pytest.mark.parametrize("form", ["table", "md", "csv", "json"])
+@pytest.mark.parametrize("form", ["text", "markdown", "csv", "json"])
 def test_nothing_saved_is_no_error(call: Call, form: str) -> None:
     code, out, err = call("list", "--format", form)
     assert (code, err) == (0, "")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from typing import Any
 
+from gpuprof._results.baselines import Baselines, Run
 from gpuprof._results.result import BenchResult
 
 
@@ -22,3 +24,18 @@ def bench(name: str, samples: Sequence[float], **changes: Any) -> BenchResult:
 def wavering(ms: float, rounds: int = 40) -> list[float]:
     """Samples that drift by a tenth over the rounds, as all functions of a round do."""
     return [ms * (1 + place / (10 * rounds)) * (1 + (place % 3) * 1e-4) for place in range(rounds)]
+
+
+def saved(name: str, created: str, *results: BenchResult) -> None:
+    """Append a run to a baseline in the working folder, as --gpu-benchmark-save does."""
+    run = Run(created, {}, {result.name: result for result in results})
+    Baselines(".gpuprof").append(name, run)
+
+
+def command(*arguments: object) -> int:
+    """Run ``gpuprof`` in this process, and return its exit code."""
+    (script,) = entry_points(group="console_scripts", name="gpuprof")
+    try:
+        return int(script.load()([*map(str, arguments)]))
+    except SystemExit as error:
+        return int(error.code or 0)

@@ -20,7 +20,8 @@ from pathlib import Path
 from gpuprof._cli import ab_readings
 from gpuprof._cli.ab_processes import Command, Ended, Stop, run_once
 from gpuprof._cli.ab_readings import Reading, ReadingError, Time
-from gpuprof._cli.comparison import exit_code, text_of
+from gpuprof._cli.command import Answer, Refused
+from gpuprof._cli.comparison import INCOMPARABLE, exit_code, text_of
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration
 from gpuprof._display.progress import Progress
@@ -31,14 +32,6 @@ from gpuprof._results.verdict import beside_time
 
 SIDES = ("A", "B")
 _SIGNALLED = 128
-
-
-class CommandError(Exception):
-    """A command cannot be started; the text says which and why."""
-
-
-class RunError(Exception):
-    """A run failed or left nothing to read; the text has the end of what it wrote."""
 
 
 @dataclass
@@ -57,11 +50,8 @@ class Runs:
         return min(map(len, self.readings.values()))
 
 
-def run(options: argparse.Namespace) -> tuple[int, str]:
-    """Run both commands in turns; return the exit code and the text to print.
-
-    Raises CommandError and RunError.
-    """
+def run(options: argparse.Namespace) -> Answer:
+    """Run both commands in turns, and return what to print; Refused says why a command failed."""
     seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
     commands = {
         side: Command(
@@ -79,7 +69,7 @@ def run(options: argparse.Namespace) -> tuple[int, str]:
         except ValueError as error:
             what = f"command {command.side}, {command.text!r}, cannot be split into words"
             message = f"{what}: {error}"
-            raise CommandError(message) from error
+            raise Refused(message) from error
     plan = ["A", "B"] * options.warmup + order(options.runs, seed)
     with Stop() as stop, tempfile.TemporaryDirectory(prefix="gpuprof-ab-") as folder:
         found = _run_all(commands, plan, options, stop, Path(folder))
@@ -87,7 +77,7 @@ def run(options: argparse.Namespace) -> tuple[int, str]:
     code = exit_code(comparison, options.fail_on)
     if found.signal is not None:
         code = _SIGNALLED + found.signal
-    return code, text_of(comparison, options.format)
+    return Answer(text_of(comparison, options.format), code)
 
 
 def order(pairs: int, seed: int) -> list[str]:
@@ -131,8 +121,9 @@ def _run(command: Command, out: Path, timeout_s: float | None, stop: Stop) -> En
     try:
         return run_once(command, str(out), timeout_s, stop)
     except (OSError, ValueError) as error:  # ValueError: a NUL in a word
-        message = f"command {command.side}, {command.text!r}, cannot be started: {error}"
-        raise CommandError(message) from error
+        what = f"command {command.side}, {command.text!r}, cannot be started"
+        message = f"{what}: {error}"
+        raise Refused(message) from error
 
 
 def _reading(command: Command, out: Path, measure: str | None, ended: Ended) -> Reading:
@@ -143,15 +134,15 @@ def _reading(command: Command, out: Path, measure: str | None, ended: Ended) -> 
             how = f"was ended by signal {-ended.status}"
         else:
             how = f"failed with exit code {ended.status}"
-        raise RunError(_failure(command, how, ended))
+        raise _failure(command, how, ended)
     try:
         return ab_readings.read(out, measure, ended.seconds)
     except ReadingError as error:
-        raise RunError(_failure(command, f"cannot be read: {error}", ended)) from error
+        raise _failure(command, f"cannot be read: {error}", ended) from error
 
 
 def _same_measure(command: Command, reading: Reading, measure: str | None) -> str:
-    """Return what is measured; RunError if this run left something else than those before it."""
+    """Return what is measured; Refused if this run left something else than those before it."""
     if measure is None or measure == reading.measure:
         return reading.measure
     left = "no file" if reading.measure == ab_readings.WALL else f"a file of {reading.measure}"
@@ -159,14 +150,14 @@ def _same_measure(command: Command, reading: Reading, measure: str | None) -> st
         f"left {left}, where the runs before it gave {measure}: choose with --measure what is "
         "compared"
     )
-    raise RunError(_failure(command, how, None))
+    raise _failure(command, how, None)
 
 
-def _failure(command: Command, how: str, ended: Ended | None) -> str:
+def _failure(command: Command, how: str, ended: Ended | None) -> Refused:
     lines = [f"command {command.side} {how}; nothing was compared", f"  {command.text}"]
     for what, text in () if ended is None else _tails(ended):
         lines += [f"the end of its {what}:", *(f"  {line}" for line in text.splitlines())]
-    return "\n".join(map(shown_text, lines))
+    return Refused(*lines, code=INCOMPARABLE)
 
 
 def _tails(ended: Ended) -> list[tuple[str, str]]:

@@ -1,87 +1,127 @@
-"""What the commands of ``gpuprof`` share: exit codes, parsers of arguments, complaints."""
+"""Arguments that several commands of ``gpuprof`` have, and what their values may be."""
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
-import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import NoReturn
 
-from gpuprof._common.text import shown_text, write_text
+# For _cli.trace_command.
+from gpuprof._cli.command import FAILED, FOLDER, OK, USAGE, Commands, complain
 
-OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
-EXIT_CODES = "exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted"
+__all__ = ["FAILED", "OK", "USAGE", "Commands", "complain"]
+
 STORAGE = ".gpuprof"
 NEVER = "never"
 MAY_FAIL = ("slow", "memory", "launches", "instructions", "ambiguous", "nodata", "incomparable")
 FAIL_BY_DEFAULT = ("slow", "memory", "launches")
-FORMATS = ("table", "md", "csv", "json")
+FORMATS = ("text", "json", "csv", "markdown")
 
-if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
-else:
-    Commands = Any
+
+def _wrong(text: str, expected: str) -> NoReturn:
+    message = f"{text!r}: expected {expected}"
+    raise argparse.ArgumentTypeError(message)
+
+
+def _whole(text: str, least: int, most: int) -> int:
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+    if not least <= number <= most:
+        _wrong(text, f"a whole number from {least} to {most:,}")
+    return number
 
 
 def up_to(most: int) -> Callable[[str], int]:
     """Return a parser of whole numbers from 1 to `most`."""
+    return lambda text: _whole(text, 1, most)
 
-    def parse(text: str) -> int:
-        number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-        if not 1 <= number <= most:
-            message = f"{text!r}: expected a whole number from 1 to {most:,}"
-            raise argparse.ArgumentTypeError(message)
-        return number
 
-    return parse
+def count(most: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers from 0 to `most`."""
+    return lambda text: _whole(text, 0, most)
 
 
 def threshold(text: str) -> float:
     """Return the fraction that `text` gives, as in ``5%`` or ``0.05``."""
-    number = text.strip().removesuffix("%").strip()
-    message = f"{text!r}: expected a percentage such as 5%, or a fraction below 1 such as 0.05"
+    number = text.strip()
     try:
-        value = float(number)
+        value = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
     except ValueError:
-        raise argparse.ArgumentTypeError(message) from None
-    value = value / 100 if text.strip().endswith("%") else value
-    if not (math.isfinite(value) and 0 <= value < 1):
-        raise argparse.ArgumentTypeError(message)
+        value = math.nan
+    if not 0 <= value < 1:
+        _wrong(text, "a percentage such as 5%, or a fraction below 1 such as 0.05")
     return value
 
 
-def _storage(text: str) -> str:
-    """Return `text` if it can name a folder."""
+def seed(text: str) -> int:
+    """Return the whole number that `text` gives."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        _wrong(text, "a whole number of up to 19 digits")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Return the time that `text` gives."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.0 < value < math.inf:
+        _wrong(text, "a number of seconds above 0")
+    return value
+
+
+def variable(text: str) -> tuple[str, str]:
+    """Return a variable of an environment, and its value."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        _wrong(text, "NAME=VALUE")
+    return name, value
+
+
+def pattern(text: str) -> str:
+    """Return `text` if it can match a name."""
     if not text.strip():
-        message = (
-            f"{text!r}: expected a folder, not an empty text as from a variable that is not set"
-        )
-        raise argparse.ArgumentTypeError(message)
+        _wrong(text, "a pattern such as 'mypkg.model.*'")
     return text
 
 
-def add_storage(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names the folder of baselines."""
-    parser.add_argument(
-        "--storage",
-        type=_storage,
-        default=STORAGE,
-        metavar="DIR",
-        help=f"where baselines are saved (default {STORAGE})",
-    )
+def _folder(text: str) -> str:
+    if not text.strip():
+        _wrong(text, "a folder, not an empty text as from a variable that is not set")
+    return text
 
 
 def fail_on(text: str) -> frozenset[str]:
     """Return the verdicts that `text` names, separated by commas; none for ``never``."""
     names = frozenset(name.strip().lower() for name in text.split(",")) - {""}
     if not names or names - {*MAY_FAIL, NEVER} or (NEVER in names and len(names) > 1):
-        message = (
-            f"{text!r}: expected {NEVER}, or some of {', '.join(MAY_FAIL)} separated by commas"
-        )
-        raise argparse.ArgumentTypeError(message)
+        _wrong(text, f"{NEVER}, or some of {', '.join(MAY_FAIL)} separated by commas")
     return names - {NEVER}
+
+
+def add_storage(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names the folder of baselines."""
+    parser.add_argument(
+        "--storage",
+        type=_folder,
+        default=STORAGE,
+        metavar=FOLDER,
+        help=f"where baselines are saved (default {STORAGE})",
+    )
+
+
+def add_threshold(
+    parser: argparse.ArgumentParser, example: str, note: str, default: float | None = None
+) -> None:
+    """Add the option that says which changes are too small to speak of."""
+    parser.add_argument(
+        "--threshold",
+        type=threshold,
+        default=default,
+        metavar=example,
+        help=f"the smallest change to speak of ({note})",
+    )
 
 
 def add_verdict_options(parser: argparse.ArgumentParser) -> None:
@@ -101,20 +141,25 @@ def add_verdict_options(parser: argparse.ArgumentParser) -> None:
         metavar="5%",
         help="by how much the peak memory may grow (default 5%%, and always 1 MiB)",
     )
-    parser.add_argument(
+    add_format(parser, "; the times of csv and json are milliseconds")
+
+
+def add_format(
+    parser: argparse.ArgumentParser, note: str = "", short: tuple[str, ...] = ()
+) -> None:
+    """Add the option that says how the result is printed, and `short` forms of it."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
         "--format",
         choices=FORMATS,
-        default="table",
-        help="how to print (default table); the times of csv and json are milliseconds",
+        default=FORMATS[0],
+        help=f"how to print (default {FORMATS[0]}){note}",
     )
-
-
-def complain(text: str) -> None:
-    """Write one line to standard error."""
-    write_text(sys.stderr, f"gpuprof: {shown_text(text)}\n")
-
-
-def discard_output() -> None:
-    """Discard what is written from here on: the reader of standard output is gone."""
-    # Python flushes standard output once more at exit; that must not fail again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for form in short:
+        group.add_argument(
+            f"--{form}",
+            dest="format",
+            action="store_const",
+            const=form,
+            help=f"the same as --format {form}",
+        )

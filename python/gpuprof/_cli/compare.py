@@ -1,7 +1,6 @@
 """``gpuprof compare``: whether saved benchmarks became slower, take more memory or launch more.
 
-Exit codes: those of `comparison`, and 2 for wrong usage or an input that cannot be read. A reader
-that goes away early changes none of this.
+Exit codes: those of `comparison`, and 2 for wrong usage or an input that cannot be read.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuprof._cli.command import Answer, Refused
 from gpuprof._cli.comparison import INCOMPARABLE, exit_code, text_of
 from gpuprof._common import machine
 from gpuprof._common.text import output_text
@@ -21,12 +21,6 @@ from gpuprof._results.result import BenchResult
 from gpuprof._results.two_sides import Comparison, Line, Side
 from gpuprof._results.verdict import judge_all
 from gpuprof.errors import BaselineError
-
-__all__ = ["INCOMPARABLE", "InputError", "run"]
-
-
-class InputError(Exception):
-    """One side of a comparison cannot be read; the text says which, why, and what there is."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +48,14 @@ class Source:
         return found
 
 
-def run(options: argparse.Namespace) -> tuple[int, str]:
-    """Compare; return the exit code and the text to print.
-
-    Raises InputError, and ModuleNotFoundError without NumPy and SciPy.
-    """
+def run(options: argparse.Namespace) -> Answer:
+    """Compare, and return what to print; Refused says what cannot be read or is not installed."""
     base, new = load(options.base, options.storage), load(options.new, options.storage)
-    found = compare(base, new, options.threshold, options.memory_threshold)
-    return exit_code(found, options.fail_on), text_of(found, options.format)
+    try:
+        found = compare(base, new, options.threshold, options.memory_threshold)
+    except ModuleNotFoundError as error:
+        raise Refused(str(error), code=INCOMPARABLE) from error
+    return Answer(text_of(found, options.format), exit_code(found, options.fail_on))
 
 
 def load(given: str, storage: str) -> Source:
@@ -72,20 +66,20 @@ def load(given: str, storage: str) -> Source:
         if given in names:
             return Source(f"baseline {given!r} in {storage}", baselines.runs(given))
     except BaselineError as error:
-        raise InputError(str(error)) from error
+        raise Refused(str(error)) from error
     path = Path(given)
     if path.suffix == ".json" or os.sep in given or os.path.lexists(path):
         return _from_file(path)
     there = ", ".join(map(repr, names)) if names else "none"
     message = f"{given!r} is neither a file nor a baseline saved in {storage} (there: {there})"
-    raise InputError(message)
+    raise Refused(message)
 
 
 def _from_file(path: Path) -> Source:
     try:
         form, found = load_kind(path)
     except BaselineError as error:
-        raise InputError(str(error)) from error
+        raise Refused(str(error)) from error
     runs: dict[str, list[Run]] = {}
     for run in found:
         runs.setdefault(machine.key(run.machine), []).append(run)

@@ -54,12 +54,13 @@ def exit_code(found: Comparison, fail_on: frozenset[str]) -> int:
 
 
 def text_of(found: Comparison, form: str) -> str:
-    """Return the text to print; `form` is ``table``, ``md``, ``csv`` or ``json``."""
-    return {"json": _json, "md": _markdown, "csv": _csv, "table": _plain}[form](found)
+    """Return the text to print."""
+    forms = {"text": _plain, "json": _json, "csv": _csv, "markdown": _markdown}
+    return forms[form](found)
 
 
 def _json(found: Comparison) -> str:
-    return json.dumps(found.to_dict(), indent=2, allow_nan=False)
+    return json.dumps(found.to_dict(), indent=2, allow_nan=False) + "\n"
 
 
 def _csv(found: Comparison) -> str:
@@ -74,7 +75,7 @@ def _csv(found: Comparison) -> str:
     for side, names in zip(found.names, (found.only_base, found.only_new), strict=True):
         empty = [None] * (len(_CSV_COLUMNS) - 3)
         lines += [[name, *empty, Verdict.NODATA.value, f"only in {side}"] for name in names]
-    return Records(_CSV_COLUMNS, lines).csv(printed=True).removesuffix("\n")
+    return Records(_CSV_COLUMNS, lines).csv(printed=True)
 
 
 def _counts(decision: Decision) -> list[Cell]:
@@ -137,7 +138,7 @@ def _plain(found: Comparison) -> str:
         [_summary(found)],
     ):
         text += ["", *block] if block else []
-    return "\n".join(map(shown_text, text))
+    return "".join(f"{shown_text(line)}\n" for line in text)
 
 
 def _markdown(found: Comparison) -> str:
@@ -146,4 +147,4 @@ def _markdown(found: Comparison) -> str:
         text += ["", *_table(found, None).markdown()]
     for block in (found.reasons(), found.remarks(), [_summary(found)]):
         text += markdown_list(block)
-    return "\n".join(text)
+    return "\n".join(text) + "\n"

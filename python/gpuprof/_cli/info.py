@@ -6,6 +6,8 @@ initialises CUDA, and NVML where nvidia-ml-py is installed, but makes no context
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import platform
 import sys
@@ -14,12 +16,14 @@ from collections.abc import Callable
 from typing import Any
 
 import gpuprof._core as _core
+from gpuprof._cli.command import Answer, records_text
 from gpuprof._common import nvml as common_nvml
 from gpuprof._common import peaks as common_peaks
 from gpuprof._common.instructions import reason_of
 from gpuprof._common.machine import FRAMEWORKS, cuda_version, driver_release, installed
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import byte_size, rate
+from gpuprof._display.records import Records
 
 FORMAT = "gpuprof-info"
 VERSION = 1
@@ -33,6 +37,20 @@ _ENVIRONMENT = (
     "GPUPROF_TRACE_BUFFER_MIB",
     "GPUPROF_TRACE_OUT",
 )
+
+
+def run(options: argparse.Namespace) -> Answer:
+    """Return what to print: what there is, or what was measured."""
+    if options.peaks:
+        from gpuprof._cli import peaks
+
+        return peaks.run(options.format)
+    found = collect()
+    if options.format == "json":
+        return Answer(json.dumps(found, indent=2) + "\n")
+    if options.format == "text":
+        return Answer(render(found))
+    return Answer(records_text(Records(("what", "found"), _entries(found)), options.format))
 
 
 def collect() -> dict[str, Any]:
@@ -149,7 +167,13 @@ def _nvml_device(nvml: Any, handle: Any) -> dict[str, Any]:
 
 def render(info: dict[str, Any]) -> str:
     """Write what `collect` found as text."""
-    entries = [
+    entries = _entries(info)
+    width = max(len(label) for label, _ in entries)
+    return "".join(f"{label:<{width}}  {shown_text(value)}\n" for label, value in entries)
+
+
+def _entries(info: dict[str, Any]) -> list[tuple[str, str]]:
+    return [
         ("gpuprof", _build_line(info["gpuprof"])),
         ("python", _python_line(info["python"])),
         ("instructions", _instruction_line(info["instructions"])),
@@ -162,8 +186,6 @@ def render(info: dict[str, Any]) -> str:
         *info["environment"].items(),
         *(("warning", text) for text in info["warnings"]),
     ]
-    width = max(len(label) for label, _ in entries)
-    return "".join(f"{label:<{width}}  {shown_text(value)}\n" for label, value in entries)
 
 
 def _unknown(section: Any) -> str | None:

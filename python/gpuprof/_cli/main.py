@@ -8,116 +8,50 @@ and ``ab`` are in `_cli.comparison`. A reader that goes away early, as ``head`` 
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import sys
 from collections.abc import Sequence
 
-from gpuprof._cli import (
-    ab_command,
-    compare_command,
-    history_command,
-    list_command,
-    report_command,
-    run_command,
-    trace_command,
-)
-from gpuprof._cli.arguments import (
+from gpuprof._cli import trace_command
+from gpuprof._cli.command import (
     EXIT_CODES,
     FAILED,
     INTERRUPTED,
     OK,
-    USAGE,
+    SHELLS,
+    Answer,
+    Parser,
+    PrintCompletion,
+    Refused,
     complain,
-    discard_output,
-    up_to,
 )
-
-DEFAULT_STEPS, MAX_STEPS = 20, 100_000
-
-# The commands that have a module of their own: what `add_arguments` adds, `run` runs.
-_MODULES = {
-    "trace": trace_command,
-    "compare": compare_command,
-    "run": run_command,
-    "ab": ab_command,
-    "report": report_command,
-    "list": list_command,
-    "history": history_command,
-}
+from gpuprof._cli.commands import COMMANDS, RUN
+from gpuprof._common.text import write_text
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     from gpuprof._core import build_info
 
-    parser = argparse.ArgumentParser(
-        prog="gpuprof", description="Time GPU code.", epilog=EXIT_CODES, allow_abbrev=False
-    )
+    parser = Parser(prog="gpuprof", description="Time GPU code.", epilog=EXIT_CODES)
     parser.add_argument("--version", action="version", version=f"gpuprof {build_info()['version']}")
+    parser.add_argument(
+        "--print-completion",
+        choices=SHELLS,
+        action=PrintCompletion,
+        help="print the completions of these commands for a shell; needs shtab",
+    )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-
-    def command(name: str, text: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=text, epilog=EXIT_CODES, allow_abbrev=False)
-
-    info = command("info", "say what this machine offers: driver, devices, clocks, versions")
-    info.add_argument("--json", action="store_true", help="print JSON")
-    info.add_argument(
-        "--peaks",
-        action="store_true",
-        help="measure what the first GPU can do, which takes up to a minute, and store it: tables "
-        "then show rates as a share of it",
-    )
-    demo = command("demo", "time some real work and show the table")
-    demo.add_argument(
-        "--steps",
-        type=up_to(MAX_STEPS),
-        default=DEFAULT_STEPS,
-        metavar="N",
-        help=f"how many steps of work (default {DEFAULT_STEPS})",
-    )
-    demo.add_argument(
-        "--trace",
-        metavar="FILE",
-        help="also write a trace of the steps, for Perfetto; compressed if it ends in .gz",
-    )
-    for module in _MODULES.values():
-        module.add_arguments(commands)
+    trace_command.add_arguments(commands)
+    for command in COMMANDS:
+        command.declare(commands)
     return parser
 
 
-def _run(options: argparse.Namespace) -> int:
-    if options.command in _MODULES:
-        code: int = _MODULES[options.command].run(options)
-        return code
-    if options.command == "demo":
-        from gpuprof._cli import demo
-        from gpuprof._common import outputs
-        from gpuprof._trace.path import expand
-
-        try:
-            given = [] if options.trace is None else [options.trace]
-            complaint = outputs.complaint(
-                [outputs.Output("--trace", outputs.TRACE, each, expand(each)) for each in given]
-            )
-        except ValueError as error:
-            complaint = str(error)
-        if complaint:
-            complain(complaint)
-            return USAGE
-        return demo.run(sys.stdout, options.steps, options.trace)
-    from gpuprof._cli import info
-    from gpuprof._common.text import write_text
-
-    if options.peaks:
-        from gpuprof._cli import peaks
-
-        code, text = peaks.run(as_json=options.json)
-        write_text(sys.stdout, text)
-        return code
-    found = info.collect()
-    write_text(
-        sys.stdout, json.dumps(found, indent=2) + "\n" if options.json else info.render(found)
-    )
-    return OK
+def _answer(options: argparse.Namespace) -> Answer:
+    for command in COMMANDS:
+        if command.name == options.command:
+            return command.run(options)
+    return Answer(code=trace_command.run(options))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -125,28 +59,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from gpuprof.errors import GpuprofError
 
     given = list(sys.argv[1:] if arguments is None else arguments)
-    is_program = given[:1] == ["run"]
-    if is_program:
-        given, program_arguments = run_command.split(given)
+    if given[:1] == [RUN.name]:
+        from gpuprof._cli import program
+
+        given, program_arguments = program.split(given)
+    code = OK
     try:
         options = _parser().parse_args(given)
+        if options.command != RUN.name:
+            text, code = _answer(options)
+            write_text(sys.stdout, text)
+            sys.stdout.flush()
+            return code
     except BrokenPipeError:
-        discard_output()
-        return OK
-    if is_program:  # what it raises is the program's
-        options.arguments = program_arguments
-        return run_command.run(options)
-    try:
-        code = _run(options)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        discard_output()
-        return OK
+        _discard_output()
+        return code
     except KeyboardInterrupt:
         return INTERRUPTED
+    except Refused as refused:
+        complain(*refused.lines)
+        return refused.code
     except (GpuprofError, OSError) as error:
-        from gpuprof._common.text import write_text
-
         write_text(sys.stderr, f"gpuprof: {error}\n")
         return FAILED
-    return code
+    options.arguments = program_arguments
+    return program.run(options)  # what it raises is the program's
+
+
+def _discard_output() -> None:
+    """Discard what is written from here on: the reader of standard output is gone."""
+    # Python flushes standard output once more at exit; that must not fail again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

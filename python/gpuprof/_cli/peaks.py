@@ -22,11 +22,13 @@ from typing import Any
 import gpuprof._core as _core
 from gpuprof._benchmark.api import BenchResult, benchmark
 from gpuprof._benchmark.work import first_line
+from gpuprof._cli.command import FAILED, OK, Answer, records_text
 from gpuprof._common import machine
 from gpuprof._common import peaks as common_peaks
 from gpuprof._common.peaks import Peaks
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import byte_size, rate
+from gpuprof._display.records import Records
 from gpuprof._display.table import Table
 from gpuprof.errors import CudaError, CudaUnavailableError, GpuprofError
 
@@ -73,11 +75,18 @@ class Measured:
             "notes": list(self.notes),
         }
 
+    def records(self) -> Records:
+        """Return a line for each peak."""
+        lines = [(name, value, unit, self.how[name]) for name, value, unit in self._rates()]
+        return Records(("what", "per_s", "unit", "measured"), lines)
+
+    def _rates(self) -> list[tuple[str, float | None, str]]:
+        flops = [(name, value, "FLOP") for name, value in self.peaks.flops.items()]
+        return [("memory copy", self.peaks.bytes_per_s, "B"), *flops]
+
     def __str__(self) -> str:
         head = f"{self.peaks.device}, {byte_size(self.memory)}, driver {self.driver or 'not known'}"
-        lines = [["memory copy", rate(self.peaks.bytes_per_s, "B"), self.how["memory copy"]]]
-        for name, value in self.peaks.flops.items():
-            lines.append([name, rate(value, "FLOP"), self.how[name]])
+        lines = [[name, rate(value, unit), self.how[name]] for name, value, unit in self._rates()]
         table = Table(["what", "peak", "measured"], lines, frozenset({"what", "measured"})).plain()
         notes = [f"note: {note}" for note in self.notes]
         stored = [] if self.path is None else [f"stored in {self.path}"]
@@ -85,19 +94,18 @@ class Measured:
         return "".join(f"{shown_text(line)}\n" for line in text)
 
 
-def run(*, as_json: bool) -> tuple[int, str]:
-    """Measure and store; return the exit code and the text to print.
-
-    The code is 1 if the file cannot be written. CudaUnavailableError without a GPU.
-    """
+def run(form: str) -> Answer:
+    """Measure and store, and return what to print; CudaUnavailableError without a GPU."""
     found = measured()
-    code = 0
+    code = OK
     try:
         found.path = common_peaks.store(found.peaks)
     except (OSError, ValueError) as error:
-        code = 1
+        code = FAILED
         found.notes.append(f"not stored: {common_peaks.store_path()}: {error}")
-    return code, f"{json.dumps(found.to_dict(), indent=2)}\n" if as_json else str(found)
+    if form == "json":
+        return Answer(f"{json.dumps(found.to_dict(), indent=2)}\n", code)
+    return Answer(str(found) if form == "text" else records_text(found.records(), form), code)
 
 
 def measured() -> Measured:

@@ -1,6 +1,6 @@
-"""``gpuprof list``: what is saved, as a table, Markdown, CSV or JSON.
+"""``gpuprof list``, ``history`` and ``report``: what is saved, as a table, as plots, as a page.
 
-Without a name it is a line for each baseline and kind of machine; with one, a line for each
+Without a name, ``list`` has a line for each baseline and kind of machine; with one, a line for each
 benchmark of each run. Damaged files are an error, as in every other place that reads them.
 """
 
@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from gpuprof._cli.compare import InputError, Source, load
-from gpuprof._common.text import plain_data, shown_text
-from gpuprof._common.units import duration
+from gpuprof._cli.command import FAILED, Answer, Refused, complain, records_text
+from gpuprof._cli.compare import Source, load
+from gpuprof._common import outputs
+from gpuprof._common.text import plain_data, shown_text, write_text
+from gpuprof._common.units import byte_size, duration
 from gpuprof._display.records import Cell, Records
 from gpuprof._display.table import Table
 from gpuprof._results.baselines import Baselines
 from gpuprof._results.figures import FIGURES, figures
+from gpuprof._results.history import History
+from gpuprof._results.history import history as history_of
+from gpuprof._results.history_data import records
+from gpuprof._trace.files import write_whole
 from gpuprof.errors import BaselineError
 
 FORMAT = "gpuprof-list"
@@ -29,8 +37,8 @@ _LEFT = frozenset({"baseline", "machine", "saved", "commit", "benchmark", "mode"
 Row = Mapping[str, Any]
 
 
-def run(options: argparse.Namespace) -> str:
-    """Return the text to print; InputError says what cannot be read."""
+def listed(options: argparse.Namespace) -> Answer:
+    """Return what to print; Refused says what cannot be read."""
     if options.what is None:
         rows = _baselines(Baselines(options.storage))
         shown = [_shown_baseline(row) for row in rows]
@@ -41,14 +49,14 @@ def run(options: argparse.Namespace) -> str:
         nothing = f"{shown_text(options.what)} holds no benchmark\n"
     if options.format == "json":
         content = {"format": FORMAT, "version": VERSION, "unit": "s", "rows": plain_data(rows)}
-        return json.dumps(content, indent=2, allow_nan=False) + "\n"
+        return Answer(json.dumps(content, indent=2, allow_nan=False) + "\n")
     if options.format == "csv":
-        return _csv(rows, options.what is not None)
+        return Answer(_csv(rows, options.what is not None))
     if not rows:
-        return nothing
+        return Answer(nothing)
     table = Table([*shown[0]], [[*row.values()] for row in shown], _LEFT).without_empty()
-    lines = table.markdown() if options.format == "md" else table.plain()
-    return "\n".join(lines) + "\n"
+    lines = table.markdown() if options.format == "markdown" else table.plain()
+    return Answer("\n".join(lines) + "\n")
 
 
 _BASELINE_COLUMNS = ("baseline", "machine", "runs", "benchmarks", "saved", "commit")
@@ -71,7 +79,7 @@ def _baselines(baselines: Baselines) -> list[Row]:
             if runs
         ]
     except BaselineError as error:
-        raise InputError(str(error)) from error
+        raise Refused(str(error)) from error
     return sorted(rows, key=lambda row: (str(row["saved"]), str(row["baseline"])))
 
 
@@ -132,3 +140,66 @@ def _csv(rows: Sequence[Row], is_one_baseline: bool) -> str:
 def _cell(value: object) -> Cell:
     """Return numbers as they are, so that they are read back exactly, and all else as text."""
     return value if value is None or isinstance(value, (int, float)) else str(value)
+
+
+def history(options: argparse.Namespace) -> Answer:
+    """Write the plots, and return what to print; Refused says why there is nothing."""
+    wanted = [] if options.svg is None else [outputs.Output("--svg", outputs.SVG, options.svg)]
+    if complaint := outputs.complaint(wanted):
+        raise Refused(complaint)
+    try:
+        found = history_of(
+            options.storage,
+            options.name,
+            baseline=options.baseline,
+            threshold=options.threshold,
+        )
+    except ValueError as error:  # no name of a baseline
+        raise Refused(str(error), code=FAILED) from error
+    if not found.series:
+        raise Refused(_what_there_is(options), code=FAILED)
+    if options.svg is not None:
+        write_whole(options.svg, found.to_svg())
+        write_text(sys.stderr, f"wrote {options.svg}\n")
+    return Answer(_text(found, options))
+
+
+def _what_there_is(options: argparse.Namespace) -> str:
+    if not Baselines(options.storage).names():
+        how = "pytest --gpu-benchmark-save=NAME saves a run"
+        return f"nothing is saved in {options.storage}: {how}"
+    names = history_of(options.storage, baseline=options.baseline).names
+    shown = ", ".join(names[:20]) + (" and more" if len(names) > 20 else "")
+    return f"no saved benchmark is called {options.name!r}; there are {shown}"
+
+
+def _text(found: History, options: argparse.Namespace) -> str:
+    if options.format == "json":
+        return found.to_json(indent=2) + "\n"
+    if options.format == "text":
+        return "" if options.svg is not None else f"{found}\n"
+    return records_text(records(found.series), options.format)
+
+
+def report(options: argparse.Namespace) -> Answer:
+    """Write the page and say where it is."""
+    from gpuprof._report import files
+    from gpuprof._report.html import write_report
+
+    wanted = outputs.Output("-o", outputs.HTML, options.output)
+    if complaint := outputs.complaint([wanted], [("an input", each) for each in options.files]):
+        raise Refused(complaint)
+    try:
+        found = files.read(options.files)
+    except BaselineError as error:
+        raise Refused(str(error)) from error
+    write_report(
+        options.output,
+        stats=found.stats or None,
+        results=found.results or None,
+        history=found.history or None,
+        title=options.title,
+    )
+    if options.output != outputs.STANDARD:
+        complain(f"wrote {options.output} ({byte_size(Path(options.output).stat().st_size)})")
+    return Answer()

@@ -12,61 +12,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from gpuprof._cli.arguments import USAGE, Commands, complain
+from gpuprof._cli.command import USAGE, complain
 from gpuprof.errors import TraceError
 
 if TYPE_CHECKING:
     from gpuprof._run.script import Target
 
-RUN_EXIT_CODES = (
-    "exit codes: the program's own, also by a signal; 2 wrong usage, before the program has begun"
-)
-DEFAULT_DEPTH, MAX_DEPTH = 1, 100
 _WITH_VALUE = ("-o", "--output", "--stats", "--html", "--watch", "--scopes")
-
-
-def add_arguments(commands: Commands) -> None:
-    """Add the command. What comes after the program's name is the program's: see `split`."""
-    run = commands.add_parser(
-        "run",
-        help="run a script or a module, and show where its time goes",
-        usage="gpuprof run [-h] [-o TRACE] [--stats FILE] [--html FILE] [--watch DEPTH] "
-        "[--scopes PATTERN] (SCRIPT | -m MODULE) [ARGUMENTS ...]",
-        description="Run a Python script or module, unchanged, and show the table of its scopes on "
-        "standard error at its end, also after an exception or Ctrl-C. Options stand before the "
-        "program's name; what comes after it belongs to the program. Files may have %p (process), "
-        "%r (rank), %h (host) and %q{VARIABLE} in their names.",
-        epilog=RUN_EXIT_CODES,
-        allow_abbrev=False,
-    )
-    run.add_argument(
-        "-o",
-        "--output",
-        metavar="TRACE",
-        help="also write a trace of the whole run, for Perfetto; compressed if it ends in .gz",
-    )
-    run.add_argument("--stats", metavar="FILE", help="also write the statistics as JSON")
-    run.add_argument("--html", metavar="FILE", help="also write a report as HTML")
-    run.add_argument(
-        "--watch",
-        type=_depth,
-        default=DEFAULT_DEPTH,
-        metavar="DEPTH",
-        help="where torch is used: how many levels of calls of modules are scopes, beside "
-        "dataloader, backward and optimizer.step; 0 is none of them (default %(default)s)",
-    )
-    run.add_argument(
-        "--scopes",
-        type=_pattern,
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="also make scopes of functions whose MODULE.QUALNAME matches, as in 'mypkg.model.*' "
-        "or '__main__.step'; may be given several times; needs Python 3.12 or later",
-    )
-    run.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is a module's name")
-    run.add_argument("program", metavar="SCRIPT", help="the script, or a folder or an archive")
-    run.set_defaults(arguments=())
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -156,18 +108,3 @@ def _read(target: Target) -> list[tuple[str, str]]:
     with suppress(KeyError, ValueError, TraceError):  # which is said when the trace begins
         found.append(("that of GPUPROF_TRACE_OUT", expand(os.environ["GPUPROF_TRACE_OUT"])))
     return found
-
-
-def _depth(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
-    if not 0 <= number <= MAX_DEPTH:
-        message = f"{text!r}: expected a whole number from 0 to {MAX_DEPTH}"
-        raise argparse.ArgumentTypeError(message)
-    return number
-
-
-def _pattern(text: str) -> str:
-    if not text.strip():
-        message = f"{text!r}: expected a pattern such as 'mypkg.model.*'"
-        raise argparse.ArgumentTypeError(message)
-    return text

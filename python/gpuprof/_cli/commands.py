@@ -1,0 +1,266 @@
+"""The commands of ``gpuprof`` and their arguments; each has a module that does what it says."""
+
+from __future__ import annotations
+
+import argparse
+
+from gpuprof._cli.arguments import (
+    add_format,
+    add_storage,
+    add_threshold,
+    add_verdict_options,
+    count,
+    pattern,
+    seconds,
+    seed,
+    up_to,
+    variable,
+)
+from gpuprof._cli.command import FILE, FOLDER, Command
+
+DEFAULT_STEPS, MAX_STEPS = 20, 100_000
+DEFAULT_DEPTH, MAX_DEPTH = 1, 100
+MAX_RUNS, MAX_WARMUP = 10_000, 100
+DEFAULT_PAGE = "report.html"
+_JUDGED = (
+    "exit codes: 0 nothing failed, 1 SLOW, MEMORY, LAUNCHES, or what --fail-on names, 2 wrong "
+    "usage or {}, 130 interrupted; a speed-up never fails"
+)
+
+
+def _info(parser: argparse.ArgumentParser) -> None:
+    add_format(parser, short=("json",))
+    parser.add_argument(
+        "--peaks",
+        action="store_true",
+        help="measure what the first GPU can do, which takes up to a minute, and store it: tables "
+        "then show rates as a share of it",
+    )
+
+
+def _demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--steps",
+        type=up_to(MAX_STEPS),
+        default=DEFAULT_STEPS,
+        metavar="N",
+        help="how many steps of work (default %(default)s)",
+    )
+    parser.add_argument(
+        "--trace",
+        metavar=FILE,
+        help="also write a trace of the steps, for Perfetto; compressed if it ends in .gz",
+    )
+
+
+def _compare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("base", metavar="BASE", help="name of a saved baseline, or a file")
+    parser.add_argument("new", metavar="NEW", help="what to compare with it; all runs are used")
+    add_threshold(
+        parser,
+        "5%",
+        "default 5%% with 5 baseline runs or more, else 10%%; on the CPU clock 20%%, unless the "
+        "runs carry a smaller one",
+    )
+    add_verdict_options(parser)
+    add_storage(parser)
+
+
+def _run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar=FILE,
+        help="also write a trace of the whole run, for Perfetto; compressed if it ends in .gz",
+    )
+    parser.add_argument("--stats", metavar=FILE, help="also write the statistics as JSON")
+    parser.add_argument("--html", metavar=FILE, help="also write a report as HTML")
+    parser.add_argument(
+        "--watch",
+        type=count(MAX_DEPTH),
+        default=DEFAULT_DEPTH,
+        metavar="DEPTH",
+        help="where torch is used: how many levels of calls of modules are scopes, beside "
+        "dataloader, backward and optimizer.step; 0 is none of them (default %(default)s)",
+    )
+    parser.add_argument(
+        "--scopes",
+        type=pattern,
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="also make scopes of functions whose MODULE.QUALNAME matches, as in 'mypkg.model.*' "
+        "or '__main__.step'; may be given several times; needs Python 3.12 or later",
+    )
+    parser.add_argument(
+        "-m", dest="is_module", action="store_true", help="SCRIPT is a module's name"
+    )
+    parser.add_argument("program", metavar="SCRIPT", help="the script, or a folder or an archive")
+    parser.set_defaults(arguments=())
+
+
+def _ab(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("command_a", metavar="'CMD A'", help="the command to compare with")
+    parser.add_argument("command_b", metavar="'CMD B'", help="the command that may be slower")
+    parser.add_argument(
+        "--runs",
+        type=up_to(MAX_RUNS),
+        default=12,
+        metavar="N",
+        help="how many runs of each (default 12, which find 5%% where runs differ by 2%%; a "
+        "verdict needs 8)",
+    )
+    parser.add_argument(
+        "--warmup",
+        type=count(MAX_WARMUP),
+        default=1,
+        metavar="N",
+        help="how many runs of each before, that do not count (default 1)",
+    )
+    parser.add_argument(
+        "--measure",
+        choices=("wall", "json", "stats"),
+        help="what is compared: the wall time of the process, results of benchmarks, or statistics "
+        "of scopes (default: what the first run leaves)",
+    )
+    add_threshold(parser, "2%", "default 2%%")
+    add_verdict_options(parser)
+    parser.add_argument(
+        "--seed", type=seed, metavar="N", help="of the order of the runs (default: a new one)"
+    )
+    parser.add_argument(
+        "--timeout", type=seconds, metavar="SECONDS", help="how long a run may take (no limit)"
+    )
+    for side in "AB":
+        option = f"--cwd-{side.lower()}"
+        parser.add_argument(option, metavar=FOLDER, help=f"the folder in which {side} runs")
+    for suffix, whose in (("", "both commands"), ("-a", "A"), ("-b", "B")):
+        parser.add_argument(
+            f"--env{suffix}",
+            type=variable,
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help=f"a variable of the environment of {whose}; may be repeated",
+        )
+    parser.add_argument(
+        "--shell",
+        action="store_true",
+        help="run the commands with /bin/sh -c; without it they are split into words",
+    )
+
+
+def _report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar=FILE, help="what the page shows")
+    parser.add_argument(
+        "-o",
+        "--output",
+        default=DEFAULT_PAGE,
+        metavar=FILE,
+        help="the page (default %(default)s); - is the standard output",
+    )
+    parser.add_argument("--title", metavar="TEXT", help="the title of the page")
+
+
+def _list(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "what",
+        metavar="NAME",
+        nargs="?",
+        help="name of a saved baseline, or a file as for compare; all baselines if left out",
+    )
+    add_format(parser, "; the times of csv and json are seconds")
+    add_storage(parser)
+
+
+def _history(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="only benchmarks of this name, or that match it: * is any text, ? one character",
+    )
+    parser.add_argument(
+        "--baseline",
+        metavar="NAME",
+        help="only runs that were saved under this name; "
+        "@autosave for those of --gpu-benchmark-autosave, which are taken together",
+    )
+    add_threshold(parser, "1%", "default 1%%", default=0.01)
+    parser.add_argument("--svg", metavar=FILE, help="write the plots to a file, as SVG")
+    add_format(parser, short=("json", "csv"))
+    add_storage(parser)
+
+
+RUN = Command(
+    "run",
+    "run a script or a module, and show where its time goes",
+    "program",
+    _run,
+    description="Run a Python script or module, unchanged, and show the table of its scopes on "
+    "standard error at its end, also after an exception or Ctrl-C. Options stand before the "
+    "program's name; what comes after it belongs to the program. Files may have %p (process), "
+    "%r (rank), %h (host) and %q{VARIABLE} in their names.",
+    exit_codes="exit codes: the program's own, also by a signal; 2 wrong usage, before the program "
+    "has begun",
+    usage="gpuprof run [-h] [-o FILE] [--stats FILE] [--html FILE] [--watch DEPTH] "
+    "[--scopes PATTERN] (SCRIPT | -m MODULE) [ARGUMENTS ...]",
+)
+COMMANDS = (
+    Command(
+        "info", "say what this machine offers: driver, devices, clocks, versions", "info", _info
+    ),
+    Command("demo", "time some real work and show the table", "demo", _demo),
+    Command(
+        "compare",
+        "say whether saved benchmarks became slower",
+        "compare",
+        _compare,
+        description="Compare saved benchmarks: baselines by name, files that "
+        "--gpu-benchmark-json wrote, or saved results.",
+        exit_codes=_JUDGED.format("an input that cannot be read, 3 nothing could be compared"),
+    ),
+    RUN,
+    Command(
+        "ab",
+        "run two commands in turns, and say which is slower",
+        "ab",
+        _ab,
+        description="Run two commands in turns, process by process, and judge what they measured. "
+        "{out} in a command becomes the name of a file for its results, as in "
+        "'pytest --gpu-benchmark-json={out}'; the variable GPUPROF_AB_OUT has the same name. A run "
+        "that leaves no file there counts with its wall time.",
+        exit_codes=_JUDGED.format(
+            "a command that cannot be started, 3 a command failed or nothing could be compared"
+        ),
+    ),
+    Command(
+        "report",
+        "show statistics and benchmarks as one HTML page",
+        "saved",
+        _report,
+        what="report",
+        description="Write one HTML page that opens without a network, of files that hold "
+        "statistics (Stats.to_json), benchmarks (--gpu-benchmark-json, BenchResult.to_json, a "
+        "stored baseline), comparisons (CompareResult.to_json, gpuprof compare or ab with --format "
+        "json) or histories (gpuprof history --format json).",
+    ),
+    Command(
+        "list",
+        "list the saved baselines, or the benchmarks in one",
+        "saved",
+        _list,
+        what="listed",
+        description="List the saved baselines; with a name or a file, the benchmarks in it: a line "
+        "for each of its runs.",
+    ),
+    Command(
+        "history",
+        "show the runs of saved benchmarks, and where they changed",
+        "saved",
+        _history,
+        what="history",
+        description="Show the runs that --gpu-benchmark-save has kept, up to 20 of each benchmark, "
+        "in the order of time, and the run from which on a benchmark takes another time.",
+    ),
+)
