@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import ctypes
 import json
-import os
 import shlex
 import signal
 import subprocess
@@ -322,17 +321,6 @@ def test_handlers_and_who_adopts_orphans_are_put_back(call: Ab) -> None:
     is_subreaper = ctypes.c_int(1)
     assert ctypes.CDLL(None).prctl(37, ctypes.byref(is_subreaper), 0, 0, 0) == 0
     assert not is_subreaper.value
-
-
-def test_without_pidfd_runs_are_waited_for_all_the_same(
-    call: Ab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(_pid: int) -> int:
-        raise OSError
-
-    monkeypatch.setattr(os, "pidfd_open", refuse)
-    code, _, _ = call("true", "sleep 0.1", "--runs", 8, "--warmup", 0, "--timeout", 30)
-    assert code == 1
 
 
 def test_folders_and_variables_differ_by_side(call: Ab, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import select
 import shlex
 import signal
 import subprocess
@@ -20,6 +19,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from time import monotonic, sleep
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
@@ -89,11 +89,10 @@ class Stop:
 
     def __init__(self) -> None:
         self.signals: list[int] = []
+        self.news: SimpleQueue[None] = SimpleQueue()  # its put may interrupt its get
         self._old: dict[int, Any] = {}
-        self.descriptor, self._write_end = -1, -1
 
     def __enter__(self) -> Self:
-        self.descriptor, self._write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
                 old = signal.getsignal(number)
@@ -108,18 +107,10 @@ class Stop:
         _prctl(_SET_CHILD_SUBREAPER, self._adopted.value)
         for number, old in self._old.items():
             signal.signal(number, old)
-        os.close(self.descriptor)
-        os.close(self._write_end)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self.signals.append(number)
-        with suppress(BlockingIOError):
-            os.write(self._write_end, b"!")
-
-    def clear(self) -> None:
-        """Empty the pipe, so that the next wait waits for the next signal."""
-        with suppress(BlockingIOError):
-            os.read(self.descriptor, 4096)
+        self.news.put(None)
 
 
 def run_once(command: Command, out: str, timeout_s: float | None, stop: Stop) -> Ended:
@@ -147,7 +138,7 @@ def run_once(command: Command, out: str, timeout_s: float | None, stop: Stop) ->
         waiter = _Waiter(process, stop)
         try:
             over = waiter.wait(timeout_s)
-            seconds = monotonic() - began
+            seconds = (waiter.ended or monotonic()) - began
             if not over:
                 waiter.end()
         finally:
@@ -164,53 +155,38 @@ class _Waiter:
 
     def __init__(self, process: subprocess.Popen[bytes], stop: Stop) -> None:
         self._process, self._stop = process, stop
-        self._descriptor = -1
-        with suppress(OSError):  # Linux before 5.3, and sandboxes without the call
-            self._descriptor = os.pidfd_open(process.pid)
+        self.ended = 0.0  # when, or 0 while it runs
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
 
-    def wait(self, seconds: float | None) -> bool:
-        """Return whether the process has ended; False when the time is up, or at a signal."""
+    def _watch(self) -> None:
+        os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        self.ended = monotonic()
+        self._stop.news.put(None)
+
+    def wait(self, seconds: float | None, signals: int = 0) -> bool:
+        """Return whether it has ended; False when the time is up, or at more than those signals."""
         until = None if seconds is None else monotonic() + seconds
-        while True:
-            if self._ended():
-                return True
+        while not self.ended and len(self._stop.signals) == signals:
             left = None if until is None else until - monotonic()
-            if self._stop.signals or (left is not None and left <= 0.0):
-                return False
-            self._sleep(left)
-
-    def _ended(self) -> bool:
-        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PID, self._process.pid, flags) is not None
-
-    def _sleep(self, seconds: float | None) -> None:
-        if self._descriptor < 0:
-            sleep(_POLL_S if seconds is None else min(_POLL_S, seconds))
-            return
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLIN)
-        poll.register(self._stop.descriptor, select.POLLIN)
-        poll.poll(None if seconds is None else max(1.0, 1e3 * seconds))
+            if left is not None and left <= 0.0:
+                break
+            with suppress(Empty):
+                self._stop.news.get(timeout=left)
+        return self.ended > 0.0
 
     def end(self) -> None:
         """End the process group: ask, insist, kill; a second signal of the user kills at once."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signals = len(self._stop.signals)
             self._signal(number)
-            until = monotonic() + _GRACE_S
-            self._stop.clear()
-            while monotonic() < until and len(self._stop.signals) == signals:
-                if self._ended():
-                    return
-                self._sleep(until - monotonic())
-            if len(self._stop.signals) > signals:
+            if self.wait(_GRACE_S, signals) or len(self._stop.signals) > signals:
                 return
 
     def reap(self) -> int:
         """Kill what is left of the group, and return the exit status."""
         self._signal(signal.SIGKILL)
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
+        self._thread.join()
         return self._process.wait()
 
     def _signal(self, number: int) -> None:
