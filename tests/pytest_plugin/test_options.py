@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuprof._benchmark.options import Options
-from gpuprof._pytest.options import OPTIONS, REFUSED
-from gpuprof._pytest.settings import WARM_UP_S
+from gpuprof._pytest.options import OPTIONS, REFUSED, WARM_UP_S
 from tests.support.pytest_projects import Project
 
 TESTS = """
@@ -133,8 +132,8 @@ WRONG = {
     "precision=2": "--gpu-benchmark-precision is '2'; expected a fraction between 0 and 1",
     "warmup=maybe": "--gpu-benchmark-warmup is 'maybe'; expected one of on, off, auto",
     "sort=slowest": "--gpu-benchmark-sort is 'slowest'; expected one of min, max, mean,",
-    "columns=min,best": "--gpu-benchmark-columns is 'best'; expected some of min, max, mean,",
-    "columns=,": "--gpu-benchmark-columns is ','; expected names separated by commas",
+    "columns=min,best": "--gpu-benchmark-columns is 'min,best'; expected some of min, max, mean,",
+    "columns=,": "--gpu-benchmark-columns is ','; expected some of min, max, mean,",
     "group-by=param:": "--gpu-benchmark-group-by is 'param:'; expected some of group, name,",
     "name=trial": "--gpu-benchmark-name is 'trial'; expected one of short, normal, long",
     "time-unit=m": "--gpu-benchmark-time-unit is 'm'; expected one of ns, us, ms, s, auto",

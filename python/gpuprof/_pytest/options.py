@@ -1,4 +1,4 @@
-"""The options of the command line and their ini keys: how they are declared and read.
+"""Options, ini keys and the marker's arguments: one table that says what each of them may be.
 
 Every start of pytest imports it, so it imports pytest and the standard library only. `settings`
 says what the values mean. Options that pytest-benchmark has are called as there, with ``gpu-``
@@ -8,12 +8,17 @@ before; one that cannot mean the same here is refused with a text that says what
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from gpuprof._pytest.view import AUTO, COLUMNS, GROUPS, NAMES, PARAMETER, SORT, UNITS
 
 FAIL_ON = ("slow", "memory", "launches", "instructions", "ambiguous", "nodata", "incomparable")
 FAIL_ON_BY_DEFAULT = "slow,memory,launches"
@@ -21,6 +26,8 @@ NEVER = "never"
 DEFAULT_STORAGE = ".gpuprof"
 # Of --gpu-benchmark-compare without a value. No baseline can be called so.
 LATEST = "@latest"
+WARM_UP = ("on", "off", "auto")
+WARM_UP_S = 0.2  # the least, as in `gpuprof.benchmark`
 
 
 def time_text() -> str:
@@ -29,15 +36,74 @@ def time_text() -> str:
 
 
 @dataclass(frozen=True)
-class Option:
-    """An option with its ini key; without a `metavar` it is a switch.
+class Check:
+    """What a value has to be."""
 
-    `implied` is the value of an option that is given without one, and `several` takes many values.
+    expected: str
+    holds: Callable[[Any], bool]
+
+
+def _number(expected: str, holds: Callable[[float], bool], kinds: Any = (int, float)) -> Check:
+    return Check(
+        expected,
+        lambda value: isinstance(value, kinds) and not isinstance(value, bool) and holds(value),
+    )
+
+
+def _one_of(*known: str) -> Check:
+    return Check(f"one of {', '.join(known)}", lambda value: value in known)
+
+
+def _some_of(known: Sequence[str], more: str = "", prefix: str = ",") -> Check:
+    def is_known(word: str) -> bool:
+        return word in known or (word.startswith(prefix) and word != prefix)
+
+    expected = f"some of {', '.join(known)}{more}, separated by commas"
+    return Check(expected, lambda words: bool(words) and all(map(is_known, words)))
+
+
+_TRUTH = Check("True or False", lambda value: isinstance(value, bool))
+# The marker's, which is a switch in pytest-benchmark.
+WARM_UP_CHECK = Check(
+    f"True, False, or one of {', '.join(map(repr, WARM_UP))}",
+    lambda value: isinstance(value, bool) or str(value).lower() in WARM_UP,
+)
+
+
+def _small(text: str) -> str:
+    return text.strip().lower()
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _small_words(text: str) -> tuple[str, ...]:
+    return _words(text.lower())
+
+
+def _percent(text: str) -> float:
+    number = text.strip()
+    return float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """An option with its ini key, an argument of the marker, or both.
+
+    `read` makes a value of an option's text: bool is that of a switch, and without one there is no
+    option. A value that has no `check` is checked where it is used. The `default` is the
+    argument's; None leaves it to the option, or to `gpuprof.benchmark`. `implied` is the text of an
+    option that is given without one, and `several` takes many.
     """
 
     name: str
-    text: str
+    read: Callable[[str], Any] | None = None
+    help: str = ""
     metavar: str | None = None
+    check: Check | None = None
+    argument: str | None = None
+    default: Any = None
     implied: str | None = None
     several: bool = False
 
@@ -53,96 +119,193 @@ class Option:
 
     def add(self, parser: pytest.Parser, group: pytest.OptionGroup) -> None:
         """Declare the option and its ini key."""
-        escaped, text = self.text.replace("%", "%%"), f"{self.text} (as {self.flag})"
-        if self.metavar is None:
-            group.addoption(self.flag, action="store_true", default=None, help=escaped)
-            parser.addini(self.key, text, type="bool", default=False)
-            return
-        if self.several:
-            group.addoption(
-                self.flag, action="extend", nargs="+", metavar=self.metavar, help=escaped
-            )
-        elif self.implied is not None:
-            group.addoption(
-                self.flag, nargs="?", const=self.implied, metavar=self.metavar, help=escaped
-            )
+        given: dict[str, Any] = {"help": self.help.replace("%", "%%"), "default": None}
+        ini: dict[str, Any] = {"help": f"{self.help} (as {self.flag})", "default": None}
+        if self.read is bool:
+            given["action"] = "store_true"
+            ini |= {"type": "bool", "default": False}
         else:
-            group.addoption(self.flag, metavar=self.metavar, help=escaped)
-        parser.addini(self.key, text, default=None)
+            given["metavar"] = self.metavar
+        if self.several:
+            given |= {"action": "extend", "nargs": "+"}
+        elif self.implied is not None:
+            given |= {"nargs": "?", "const": self.implied}
+        group.addoption(self.flag, **given)
+        parser.addini(self.key, **ini)
 
 
-OPTIONS = (
-    Option("save", "append this run's times to the stored baseline NAME", "NAME"),
-    Option("autosave", "as save, in a baseline that is named after the commit"),
-    Option(
+def _argument(name: str, check: Check | None = None, default: Any = None) -> Declared:
+    return Declared(name, argument=name, check=check, default=default)
+
+
+DECLARED = (
+    Declared("save", str, "append this run's times to the stored baseline NAME", "NAME"),
+    Declared("autosave", bool, "as save, in a baseline that is named after the commit"),
+    Declared(
         "compare",
+        str,
         "compare with the stored baseline NAME, without a name with the one that was saved last; a "
         "test that got slower, takes more memory or launches more fails",
         "NAME",
         implied=LATEST,
     ),
-    Option(
+    Declared(
         "compare-fail",
+        str,
         "fail a test whose figure is above the baseline's by more than this, such as min:5% or "
         "median:0.001 for seconds; in place of the verdicts, unless fail-on names some",
         "EXPR",
         several=True,
     ),
-    Option(
-        "storage", f"where baselines are kept; default: {DEFAULT_STORAGE} in the root folder", "DIR"
+    Declared(
+        "storage",
+        Path,
+        f"where baselines are kept; default: {DEFAULT_STORAGE} in the root folder",
+        "DIR",
     ),
-    Option("json", "write everything that was measured, in pytest-benchmark's form", "FILE"),
-    Option(
+    Declared(
+        "json", Path, "write everything that was measured, in pytest-benchmark's form", "FILE"
+    ),
+    Declared(
         "fail-on",
+        _small_words,
         f"which verdicts fail a test that is compared: {', '.join(FAIL_ON)}, separated by commas, "
         f"or {NEVER}; default: {FAIL_ON_BY_DEFAULT}",
         "VERDICTS",
+        Check(
+            f"{NEVER}, or some of {', '.join(FAIL_ON)} separated by commas",
+            lambda names: names == (NEVER,) or (bool(names) and {*names} <= {*FAIL_ON}),
+        ),
     ),
-    Option(
+    Declared(
         "memory-threshold",
+        _percent,
         "by how much a test's peak memory may grow; default: 5%, and always 1 MiB",
         "5%",
+        _number("a fraction from 0 up to 1, such as 0.05 for 5 %", lambda value: 0 <= value <= 1),
+        "memory_threshold",
     ),
-    Option(
+    Declared(
         "cpu-metric",
+        _small,
         "what decides on the CPU's clock: time (the default), or instructions where they were "
         "counted on both sides",
         "METRIC",
+        _one_of("time", "instructions"),
     ),
-    Option(
+    Declared(
         "disable",
+        bool,
         "call each benchmarked function once and measure nothing, as GPUPROF_DISABLE=1 does",
     ),
-    Option("enable", "measure although --gpu-benchmark-disable or its ini key is there"),
-    Option("only", "skip the tests that do not use gpu_benchmark; wins over skip"),
-    Option("skip", "skip the tests that use gpu_benchmark"),
-    Option(
-        "min-rounds", "samples to take at least, even if that takes longer than max-time", "NUM"
+    Declared("enable", bool, "measure although --gpu-benchmark-disable or its ini key is there"),
+    Declared("only", bool, "skip the tests that do not use gpu_benchmark; wins over skip"),
+    Declared("skip", bool, "skip the tests that use gpu_benchmark"),
+    Declared(
+        "min-rounds",
+        int,
+        "samples to take at least, even if that takes longer than max-time",
+        "NUM",
+        _number("a whole number from 1", lambda value: value >= 1, int),
+        "min_rounds",
     ),
-    Option("max-time", "seconds to take samples for at most; default: 10", "SECONDS"),
-    Option(
-        "precision", "stop when the median is known to this fraction; default: 0.01", "FRACTION"
+    Declared(
+        "max-time",
+        float,
+        "seconds to take samples for at most; default: 10",
+        "SECONDS",
+        _number("seconds above 0, such as 0.5", lambda value: 0 < value < math.inf),
+        "max_time_s",
     ),
-    Option("warmup", "whether to warm up: on, off or auto; default: on", "KIND", implied="on"),
-    Option("disable-gc", "keep the garbage collector off during the whole measurement"),
-    Option("sort", "the column to sort the tables by; default: the order of the tests", "COL"),
-    Option(
+    Declared(
+        "precision",
+        float,
+        "stop when the median is known to this fraction; default: 0.01",
+        "FRACTION",
+        _number("a fraction between 0 and 1, such as 0.02", lambda value: 0 < value < 1),
+        "rel_precision",
+    ),
+    Declared(
+        "warmup",
+        _small,
+        "whether to warm up: on, off or auto; default: on",
+        "KIND",
+        _one_of(*WARM_UP),
+        implied="on",
+    ),
+    Declared(
+        "disable-gc",
+        bool,
+        "keep the garbage collector off during the whole measurement",
+        check=_TRUTH,
+        argument="disable_gc",
+    ),
+    Declared(
+        "sort",
+        _small,
+        "the column to sort the tables by; default: the order of the tests",
+        "COL",
+        _one_of(*SORT),
+    ),
+    Declared(
         "group-by",
+        _words,
         "a table for each group, name, func, fullname, fullfunc, param or param:NAME, several "
         "separated by commas; default: group",
         "LABEL",
+        _some_of(GROUPS, f" or {PARAMETER}NAME", PARAMETER),
     ),
-    Option("columns", "the columns of the tables, separated by commas", "LABELS"),
-    Option("name", "how the tables name tests: short, normal or long", "FORMAT"),
-    Option("time-unit", "the unit of the times in the tables: ns, us, ms, s or auto", "UNIT"),
-    Option(
+    Declared(
+        "columns",
+        _small_words,
+        "the columns of the tables, separated by commas",
+        "LABELS",
+        _some_of(COLUMNS),
+    ),
+    Declared(
+        "name",
+        _small,
+        "how the tables name tests: short, normal or long",
+        "FORMAT",
+        _one_of(*NAMES),
+    ),
+    Declared(
+        "time-unit",
+        _small,
+        "the unit of the times in the tables: ns, us, ms, s or auto",
+        "UNIT",
+        _one_of(*UNITS, AUTO),
+    ),
+    Declared(
         "histogram",
+        Path,
         "draw the tests of each group into PREFIX-GROUP.svg; default: benchmark_TIME",
         "PREFIX",
         implied=f"benchmark_{time_text()}",
     ),
+    _argument(
+        "threshold",
+        _number("a fraction above 0 and up to 1, such as 0.05 for 5 %", lambda x: 0 < x <= 1),
+    ),
+    _argument("max_ms", _number("milliseconds above 0", lambda value: value > 0)),
+    _argument("group", Check("text", lambda value: isinstance(value, str))),
+    _argument("mode", _one_of("auto", "graph", "batched", "isolated"), "auto"),
+    _argument("cold_l2", default=False),
+    _argument("scopes", default=False),
+    _argument("launches", Check("True, False or None", _TRUTH.holds)),
+    _argument("warmup_s"),
+    _argument("min_samples"),
+    _argument("min_time_s"),
+    _argument("nbytes"),
+    _argument("flops"),
+    _argument("flops_dtype"),
+    _argument("ranks", _one_of("together", "each")),
 )
-BY_NAME = {option.name: option for option in OPTIONS}
+OPTIONS = tuple(each for each in DECLARED if each.read is not None)
+BY_NAME = {each.name: each for each in OPTIONS}
+ARGUMENTS = {each.argument: each for each in DECLARED if each.argument is not None}
+# The names that pytest-benchmark's marker has for some of them.
+ALIASES = {"max_time": "max_time_s", "warmup": "warmup_s", "precision": "rel_precision"}
 
 _CALLS = "gpuprof chooses how many calls a sample takes, by how long a call is"
 _PROFILE = "a trace says where time goes: gpuprof.trace(), or a timer() around each part"
@@ -189,76 +352,34 @@ def refuse(config: pytest.Config) -> None:
             raise pytest.UsageError(message)
 
 
-def switch(config: pytest.Config, name: str) -> bool:
-    """Return whether a switch is on, by the option or the ini key."""
-    option = BY_NAME[name]
-    return bool(config.getoption(option.key) or config.getini(option.key))
+def value(config: pytest.Config, name: str) -> Any:
+    """Return what an option or its ini key says; None, or False of a switch, without either.
 
-
-def text(config: pytest.Config, name: str) -> tuple[str | None, Path]:
-    """Return an option or its ini key, and the folder that a path in it is relative to."""
+    A usage error says what is wrong with it. Paths are relative to the folder of who names them.
+    """
     option = BY_NAME[name]
+    if option.read is bool:
+        return bool(config.getoption(option.key) or config.getini(option.key))
     what, folder = option.flag, config.invocation_params.dir
-    value = config.getoption(option.key)
-    if value is None:
+    given = config.getoption(option.key)
+    if given is None:
         what = f"the ini key {option.key}"
         folder = config.inipath.parent if config.inipath else config.rootpath
-        value = config.getini(option.key)
-    if option.several and isinstance(value, list):
-        value = " ".join(map(str, value))
-    if value is not None and not isinstance(value, str):  # TOML has lists and numbers
-        message = f"{what} is {value!r}; expected text"
+        given = config.getini(option.key)
+    if given is None:
+        return None
+    if option.several and isinstance(given, list):
+        given = " ".join(map(str, given))
+    if not isinstance(given, str):  # TOML has lists and numbers
+        message = f"{what} is {given!r}; expected text"
         raise pytest.UsageError(message)
-    if value is not None and not value.strip():
+    if not given.strip():
         message = f"{what} is empty, as from an unset variable; give it a value or leave it out"
         raise pytest.UsageError(message)
-    return value, folder
-
-
-def choice(config: pytest.Config, name: str, known: Sequence[str]) -> str | None:
-    """Return an option that is one of the known texts, in small letters."""
-    given = text(config, name)[0]
-    if given is not None and given.strip().lower() not in known:
-        raise wrong(name, given, f"one of {', '.join(known)}")
-    return None if given is None else given.strip().lower()
-
-
-def words(config: pytest.Config, name: str) -> list[str]:
-    """Return the parts of an option that are separated by commas."""
-    given = text(config, name)[0]
-    if given is None:
-        return []
-    found = [part.strip() for part in given.split(",") if part.strip()]
-    if not found:
-        raise wrong(name, given, "names separated by commas")
-    return found
-
-
-def number(config: pytest.Config, name: str, expected: str, most: float) -> float | None:
-    """Return an option that is a number above 0 and below `most`."""
-    given = text(config, name)[0]
-    if given is None:
-        return None
-    try:
-        value = float(given)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < most:
-        raise wrong(name, given, expected)
-    return value
-
-
-def whole(config: pytest.Config, name: str) -> int | None:
-    """Return an option that is a whole number from 1."""
-    given = text(config, name)[0]
-    if given is None:
-        return None
-    digits = given.strip()
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 10 and int(digits) > 0):
-        raise wrong(name, given, "a whole number from 1")
-    return int(digits)
-
-
-def wrong(name: str, given: str, expected: str) -> pytest.UsageError:
-    """Return the error for an option whose value is not what is expected."""
-    return pytest.UsageError(f"{BY_NAME[name].flag} is {given!r}; expected {expected}")
+    found: Any = None
+    with suppress(ValueError):
+        found = option.read(given) if option.read else None
+    if option.check is not None and not option.check.holds(found):
+        message = f"{option.flag} is {given!r}; expected {option.check.expected}"
+        raise pytest.UsageError(message)
+    return folder / found if option.read is Path else found

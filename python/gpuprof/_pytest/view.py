@@ -1,16 +1,11 @@
 """What the tables at the end show: columns, order, groups, names and the unit, as options say.
 
-Every start of pytest imports it, so it imports pytest and the standard library only; `columns` has
-the cells.
+Every start of pytest imports it, so it imports the standard library only; `columns` has the cells.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import pytest
-
-from gpuprof._pytest import options
 
 # What pytest-benchmark has, then what only gpuprof has.
 COLUMNS = (
@@ -43,27 +38,3 @@ class View:
     group_by: tuple[str, ...] = ("group",)
     names: str | None = None
     unit: str | None = None
-
-
-def read_view(config: pytest.Config) -> View:
-    """Read the options; raise a usage error if one has an invalid value."""
-    columns = [name.lower() for name in options.words(config, "columns")]
-    _check("columns", columns, COLUMNS)
-    groups = options.words(config, "group-by") or ["group"]
-    named = [name for name in groups if not (name.startswith(PARAMETER) and name != PARAMETER)]
-    _check("group-by", named, GROUPS, f" or {PARAMETER}NAME")
-    unit = options.choice(config, "time-unit", (*UNITS, AUTO))
-    return View(
-        columns=tuple(columns),
-        sort=options.choice(config, "sort", SORT),
-        group_by=tuple(groups),
-        names=options.choice(config, "name", NAMES),
-        unit=None if unit == AUTO else unit,
-    )
-
-
-def _check(option: str, given: list[str], known: tuple[str, ...], more: str = "") -> None:
-    for name in given:
-        if name not in known:
-            expected = f"some of {', '.join(known)}{more}, separated by commas"
-            raise options.wrong(option, name, expected)
