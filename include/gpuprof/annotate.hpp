@@ -8,7 +8,13 @@
 #include <string_view>
 #include <type_traits>
 
-namespace gpuprof {
+#include "gpuprof/version.hpp"
+
+namespace gpuprof::api {
+class RangeOfName;
+}
+
+GPUPROF_BEGIN_NAMESPACE
 
 /// A colour, 0xAARRGGBB.
 class Color {
@@ -58,10 +64,6 @@ struct RangeOptions {
 
 class CatalogRange;
 
-namespace api {
-class RangeOfName;
-}
-
 /// Shows the rest of a block as a range, to NVTX where that is on and to the traces that are open.
 ///
 /// @code
@@ -74,13 +76,14 @@ class RangeOfName;
 /// warning.
 class annotate {
  public:
-  [[nodiscard]] explicit annotate(std::string_view name) noexcept : annotate(name, {}) {}
+  [[nodiscard]] GPUPROF_HIDDEN explicit annotate(std::string_view name) noexcept
+      : annotate(name, {}) {}
   [[nodiscard]] annotate(std::string_view name, const RangeOptions& options) noexcept;
   /// A range of a catalog, which was looked up before.
   [[nodiscard]] explicit annotate(const CatalogRange& range) noexcept;
   annotate(const annotate&) = delete;
   annotate& operator=(const annotate&) = delete;
-  ~annotate() {
+  GPUPROF_HIDDEN ~annotate() {
     if (range_ != nullptr) close();
   }
 
@@ -102,4 +105,4 @@ void mark(std::string_view name, const RangeOptions& options = {}) noexcept;
 /// Ends it. False if no range of that number is open; 0 never is.
 bool range_end(std::uint64_t number) noexcept;
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

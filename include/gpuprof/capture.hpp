@@ -15,7 +15,7 @@
 #include "gpuprof/graph_types.hpp"
 #include "gpuprof/stream.hpp"
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 
 /// A stream capture failed or was broken: code() is one of 900 to 908, or what else the driver
 /// answered to the end of the capture.
@@ -91,7 +91,7 @@ class Capture {
   void keep(std::shared_ptr<const void> object);
   /// The same for a DeviceScalar: each launch then waits for its last update.
   template <typename T>
-  void keep(const DeviceScalar<T>& scalar) {
+  GPUPROF_HIDDEN void keep(const DeviceScalar<T>& scalar) {
     keep_scalar(scalar.memory());
   }
 
@@ -123,4 +123,4 @@ class Capture {
 /// Whether work that is queued on a stream now becomes part of a graph.
 [[nodiscard]] bool is_stream_capturing(Stream stream);
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

@@ -6,11 +6,14 @@
 #include <memory>
 #include <utility>
 
-namespace gpuprof {
+#include "gpuprof/version.hpp"
 
-namespace graphs {
+namespace gpuprof::graphs {
 class CapturePool;
 }
+
+GPUPROF_BEGIN_NAMESPACE
+
 namespace detail {
 class ScalarMemory;
 struct PoolAccess;
@@ -40,7 +43,7 @@ class CapturePool {
   /// The same for a DeviceScalar: launches of graphs captured with the pool from now on wait for
   /// its last update.
   template <typename Scalar, typename = decltype(std::declval<const Scalar&>().memory())>
-  std::size_t record_buffer(const Scalar& scalar) {
+  GPUPROF_HIDDEN std::size_t record_buffer(const Scalar& scalar) {
     return record_scalar(scalar.memory());
   }
 
@@ -70,4 +73,4 @@ class CapturePool {
   std::shared_ptr<graphs::CapturePool> pool_;
 };
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

@@ -11,7 +11,7 @@
 
 #include "gpuprof/annotate.hpp"
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 
 /// A range: its name in its namespace, "engine.decode", and what it is in a few words.
 struct RangeSpec {
@@ -62,4 +62,4 @@ class RangeCatalog {
   std::vector<CatalogRange> ranges_;
 };
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

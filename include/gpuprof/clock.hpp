@@ -4,7 +4,9 @@
 
 #include <cstdint>
 
-namespace gpuprof {
+#include "gpuprof/version.hpp"
+
+GPUPROF_BEGIN_NAMESPACE
 
 /// The clock of a scope or a timer.
 enum class Clock : std::uint8_t {
@@ -16,4 +18,4 @@ enum class Clock : std::uint8_t {
   kCpu,
 };
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
-namespace gpuprof {
+#include "gpuprof/version.hpp"
+
+GPUPROF_BEGIN_NAMESPACE
 
 /// Whether there is a usable driver and device. Initialises CUDA.
 [[nodiscard]] bool cuda_available() noexcept;
@@ -36,4 +38,4 @@ struct Calibration {
 /// Measures it. Waits for the GPU. @throws Error without a usable driver and device.
 [[nodiscard]] Calibration calibrate(int device = 0);
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

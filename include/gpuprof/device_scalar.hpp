@@ -10,11 +10,11 @@
 
 #include "gpuprof/stream.hpp"
 
-namespace gpuprof {
-
-namespace graphs {
+namespace gpuprof::graphs {
 class DeviceScalar;
 }
+
+GPUPROF_BEGIN_NAMESPACE
 
 namespace detail {
 
@@ -75,28 +75,31 @@ class DeviceScalar {
  public:
   /// Takes memory in the context of `stream` and writes the first value there.
   /// @throws Error the stream is being captured, or the driver refused
-  explicit DeviceScalar(const T& value, Stream stream = {})
+  GPUPROF_HIDDEN explicit DeviceScalar(const T& value, Stream stream = {})
       : stream_(stream), memory_(sizeof(T), bits_of(value), stream) {}
 
   /// Writes a value in a stream's order, without waiting.
   /// @param stream without it, the stream that the scalar was made with
   /// @throws Error the stream is being captured and that is to be refused, or is of another context
-  void update(const T& value, Stream stream,
-              WhileCapturing while_capturing = WhileCapturing::kRefuse) {
+  GPUPROF_HIDDEN void update(const T& value, Stream stream,
+                             WhileCapturing while_capturing = WhileCapturing::kRefuse) {
     memory_.update(bits_of(value), stream, while_capturing == WhileCapturing::kRecord);
   }
-  void update(const T& value, WhileCapturing while_capturing = WhileCapturing::kRefuse) {
+  GPUPROF_HIDDEN void update(const T& value,
+                             WhileCapturing while_capturing = WhileCapturing::kRefuse) {
     update(value, stream_, while_capturing);
   }
 
   /// The value after what is queued on the stream of the last update now, or on `stream`. Waits.
-  [[nodiscard]] T get() const { return value_of(memory_.read(nullptr)); }
-  [[nodiscard]] T get(Stream stream) const { return value_of(memory_.read(&stream)); }
+  [[nodiscard]] GPUPROF_HIDDEN T get() const { return value_of(memory_.read(nullptr)); }
+  [[nodiscard]] GPUPROF_HIDDEN T get(Stream stream) const {
+    return value_of(memory_.read(&stream));
+  }
 
   /// The address in device memory, which never changes: for kernels.
-  [[nodiscard]] T* ptr() const { return reinterpret_cast<T*>(memory_.address()); }
+  [[nodiscard]] GPUPROF_HIDDEN T* ptr() const { return reinterpret_cast<T*>(memory_.address()); }
   /// The index of the device that it lies on.
-  [[nodiscard]] int device() const { return memory_.device(); }
+  [[nodiscard]] GPUPROF_HIDDEN int device() const { return memory_.device(); }
   /// For Capture::keep and CapturePool::record_buffer.
   [[nodiscard]] const detail::ScalarMemory& memory() const noexcept { return memory_; }
 
@@ -119,4 +122,4 @@ class DeviceScalar {
   detail::ScalarMemory memory_;
 };
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

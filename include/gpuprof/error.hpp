@@ -9,7 +9,9 @@
 #include <stdexcept>
 #include <string>
 
-namespace gpuprof {
+#include "gpuprof/version.hpp"
+
+GPUPROF_BEGIN_NAMESPACE
 
 /// What kind of failure an Error is.
 enum class ErrorKind : std::uint8_t {
@@ -49,4 +51,4 @@ class __attribute__((visibility("default"))) Error : public std::runtime_error {
   std::string detail_;
 };
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

@@ -21,7 +21,7 @@
 struct CUgraph_st;
 struct CUgraphExec_st;
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 
 /// A graph cannot be updated in place; the text says why and at which node.
 class __attribute__((visibility("default"))) GraphUpdateError : public Error {
@@ -157,4 +157,4 @@ class CapturedGraph {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 
-namespace gpuprof {
+#include "gpuprof/version.hpp"
+
+GPUPROF_BEGIN_NAMESPACE
 
 /// Which calls, on which threads, break a capture. The values are the driver's.
 enum class CaptureMode : std::uint8_t {
@@ -45,4 +47,4 @@ enum class NodeType : int {
   kConditional = 13,
 };
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

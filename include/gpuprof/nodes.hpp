@@ -11,7 +11,7 @@
 
 #include "gpuprof/graph_types.hpp"
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 
 /// x, y and z.
 using Extent = std::array<unsigned, 3>;
@@ -55,4 +55,4 @@ struct GraphNode {
 [[nodiscard]] std::string to_dot(const std::vector<GraphNode>& nodes,
                                  const std::string& name = "graph");
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

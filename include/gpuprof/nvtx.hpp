@@ -7,6 +7,7 @@
 #include "gpuprof/stream.hpp"
 
 namespace gpuprof::nvtx {
+inline namespace GPUPROF_ABI {
 
 /// Gives ranges and timer scopes to NVTX from now on. It is off until then, because NVTX loads the
 /// tool that the environment names at its first call; with `GPUPROF_NVTX=1` in the environment it
@@ -21,4 +22,5 @@ void disable() noexcept;
 /// Names a stream in tools, while NVTX is on.
 void name_stream(Stream stream, std::string_view name);
 
+}  // namespace GPUPROF_ABI
 }  // namespace gpuprof::nvtx

@@ -9,7 +9,7 @@
 #include "gpuprof/stream.hpp"
 #include "gpuprof/timer.hpp"
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 
 /// Starts a timer if `enabled` and timing is on; else none, which finish_probe_timer() takes too.
 /// @throws Error if the driver refuses the record.
@@ -29,4 +29,4 @@ std::optional<double> finish_probe_timer(std::optional<Timer> probe, Stream stre
 std::optional<double> finish_probe_timer_traced(std::optional<Timer> probe, std::string_view name,
                                                 std::string_view category, unsigned tid = 0);
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

@@ -5,11 +5,13 @@
 #include <string>
 #include <utility>
 
+#include "gpuprof/version.hpp"
+
 namespace gpuprof::timing {
 struct Sample;
 }
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 
 /// One entry of a scope: its time, once it is known.
 ///
@@ -56,4 +58,4 @@ class Sample {
   timing::Sample* impl_ = nullptr;  // owns one reference
 };
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
-namespace gpuprof {
+#include "gpuprof/version.hpp"
+
+GPUPROF_BEGIN_NAMESPACE
 
 /// What a series of times adds up to, in milliseconds. With a count of 0 all is 0.
 ///
@@ -85,4 +87,4 @@ void flush();
 /// Forgets all samples, also those of scopes that were entered before the call and are left later.
 void reset() noexcept;
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "gpuprof/version.hpp"
+
 struct CUstream_st;  // what cudaStream_t and CUstream point to
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 
 /// A CUDA stream's handle. Does not own the stream; nothing here uses it, so any stream may be
 /// named.
@@ -47,4 +49,4 @@ class Stream {
   CUstream_st* stream_ = nullptr;
 };
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

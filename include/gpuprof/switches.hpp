@@ -2,7 +2,9 @@
 /// Timing on and off.
 #pragma once
 
-namespace gpuprof {
+#include "gpuprof/version.hpp"
+
+GPUPROF_BEGIN_NAMESPACE
 
 /// Scopes measure from now on, as they do from the start. Where the environment variable
 /// `GPUPROF_DISABLE` is set, timing stays off. Any thread.
@@ -12,4 +14,4 @@ void disable() noexcept;
 /// Whether scopes measure.
 [[nodiscard]] bool is_enabled() noexcept;
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

@@ -18,7 +18,7 @@ class ThreadNesting;
 class Timer;
 }  // namespace gpuprof::timing
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 
 /// Times the rest of a block.
 ///
@@ -51,7 +51,7 @@ class timer {
   timer(const timer&) = delete;
   timer& operator=(const timer&) = delete;
   /// Ends the scope, unless stop() has.
-  ~timer() {
+  GPUPROF_HIDDEN ~timer() {
     if (sample_ != nullptr) close();
   }
 
@@ -113,4 +113,4 @@ class Timer {
   Stream stream_;
 };
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

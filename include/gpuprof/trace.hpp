@@ -10,7 +10,9 @@
 #include <string_view>
 #include <type_traits>
 
-namespace gpuprof {
+#include "gpuprof/version.hpp"
+
+GPUPROF_BEGIN_NAMESPACE
 
 /// Named values beside an event or a run.
 class TraceArgs {
@@ -138,4 +140,4 @@ class TraceWriter {
 /// Gives the calling thread's track its name.
 void name_thread(std::string_view name);
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

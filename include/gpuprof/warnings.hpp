@@ -5,7 +5,9 @@
 #include <functional>
 #include <string>
 
-namespace gpuprof {
+#include "gpuprof/version.hpp"
+
+GPUPROF_BEGIN_NAMESPACE
 
 /// Takes one message. Called by the thread that leaves a scope, flushes or closes a trace, so that
 /// several threads may call it at once. What it throws is dropped.
@@ -15,4 +17,4 @@ using WarningHandler = std::function<void(const std::string& message)>;
 /// come once in a process. Any thread.
 void set_warning_handler(WarningHandler handler);
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

@@ -17,7 +17,7 @@
 #include "nvtx/attributes.hpp"
 #include "trace/recorder.hpp"
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 
 using api::nvtx_on;
 
@@ -212,9 +212,10 @@ const CatalogRange& RangeCatalog::operator[](std::string_view name) const {
   throw std::out_of_range(message);
 }
 
-// NVTX
+GPUPROF_END_NAMESPACE
 
-namespace nvtx {
+namespace gpuprof::nvtx {
+inline namespace GPUPROF_ABI {
 
 void enable() noexcept {
   nvtx_on.store(true, std::memory_order_relaxed);
@@ -239,5 +240,5 @@ void name_stream(Stream stream, std::string_view name) {
   if (is_enabled()) nvtx::name_stream(stream.handle(), std::string(name));
 }
 
-}  // namespace nvtx
-}  // namespace gpuprof
+}  // namespace GPUPROF_ABI
+}  // namespace gpuprof::nvtx

@@ -11,7 +11,7 @@
 #include "text/graph_text.hpp"
 #include "timing/thread_nesting.hpp"
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 namespace {
 
 constexpr int kLogsSince = 12090;  // the driver that keeps a log of what it refuses
@@ -183,4 +183,4 @@ CaptureStatus capture_status(Stream stream) { return graphs::status_of(stream.ha
 
 bool is_stream_capturing(Stream stream) { return capture_status(stream) == CaptureStatus::kActive; }
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

@@ -4,7 +4,7 @@
 
 #include "api/graph_state.hpp"
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 
 CapturePool::CapturePool() : pool_(std::make_shared<graphs::CapturePool>()) {}
 
@@ -23,4 +23,4 @@ void CapturePool::seal() noexcept { pool_->seal(); }
 void CapturePool::unseal() noexcept { pool_->unseal(); }
 bool CapturePool::is_sealed() const noexcept { return pool_->sealed(); }
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

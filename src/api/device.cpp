@@ -6,7 +6,7 @@
 #include "driver/devices.hpp"
 #include "timing/device.hpp"
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 
 bool cuda_available() noexcept {
   try {
@@ -33,4 +33,4 @@ Calibration calibrate(int device) {
   return {measured.device, measured.tick_ns, measured.idle_ns, measured.queued_ns, measured.pairs};
 }
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

@@ -5,7 +5,8 @@
 #include "api/graph_state.hpp"
 #include "timing/clock.hpp"
 
-namespace gpuprof::detail {
+GPUPROF_BEGIN_NAMESPACE
+namespace detail {
 
 // The memory of a default stream's scalar is that of the thread's context, else of device 0.
 ScalarMemory::ScalarMemory(std::size_t bytes, std::uint64_t bits, Stream stream)
@@ -28,4 +29,5 @@ std::uintptr_t ScalarMemory::address() const {
 
 int ScalarMemory::device() const { return scalar_->ordinal(); }
 
-}  // namespace gpuprof::detail
+}  // namespace detail
+GPUPROF_END_NAMESPACE

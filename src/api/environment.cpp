@@ -43,6 +43,10 @@ bool api::read_environment() noexcept {
   return read;
 }
 
+}  // namespace gpuprof
+
+GPUPROF_BEGIN_NAMESPACE
+
 void enable() noexcept {
   if (api::is_disabled_for_good()) return;
   timing::scope::enabled.store(true, std::memory_order_relaxed);
@@ -54,4 +58,4 @@ bool is_enabled() noexcept { return timing::scope::enabled.load(std::memory_orde
 
 const char* version() noexcept { return GPUPROF_VERSION_STRING; }
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

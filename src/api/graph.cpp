@@ -17,7 +17,7 @@
 #include "timing/thread_nesting.hpp"
 #include "trace/recorder.hpp"
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 namespace {
 
 constexpr std::uint16_t kDepthOfLaunch = 0xFFFF;  // annotations may be open around it
@@ -252,4 +252,4 @@ void CapturedGraph::close() noexcept {
 
 bool CapturedGraph::is_closed() const noexcept { return !state_ || state_->graph.closed(); }
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

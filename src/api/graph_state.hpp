@@ -16,7 +16,7 @@
 #include "graphs/device_scalar.hpp"
 #include "timing/path.hpp"
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 
 namespace detail {
 
@@ -68,4 +68,4 @@ struct CapturedGraph::State {
   timing::PathCache path;         // of a launch, below the scopes that are open
 };
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

@@ -10,7 +10,7 @@
 #include "text/graph_text.hpp"
 #include "text/kernel_name.hpp"
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 namespace {
 
 // The sum of the known values, and how many there are.
@@ -67,4 +67,4 @@ std::string GraphTimings::to_string() const {
   return graph_text::table(lines);
 }
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

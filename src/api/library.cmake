@@ -9,8 +9,9 @@ target_include_directories(
                  $<BUILD_INTERFACE:${CMAKE_CURRENT_BINARY_DIR}/include>)
 target_link_libraries(gpuprof PUBLIC Threads::Threads ${CMAKE_DL_LIBS}
                       PRIVATE $<BUILD_INTERFACE:gpuprof_settings>)
-# Each shared object has a copy of its own. Without this the inline functions of the first one that
-# is loaded serve all of them, so that a scope would begin in one copy and end in another.
+# Each shared object has a copy of its own. Without this what the standard library's templates make
+# of gpuprof's types, such as std::optional<gpuprof::timer>, would be the first one's for all that
+# have the same version. (Hidden types would do as well, but then GCC warns of each class with one.)
 set(_is_loaded "$<IN_LIST:$<TARGET_PROPERTY:TYPE>,SHARED_LIBRARY$<SEMICOLON>MODULE_LIBRARY>")
 target_link_options(
   gpuprof INTERFACE "$<$<AND:$<PLATFORM_ID:Linux>,${_is_loaded}>:LINKER:-Bsymbolic-functions>")

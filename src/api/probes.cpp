@@ -11,7 +11,7 @@
 #include "timing/timer.hpp"
 #include "trace/recorder.hpp"
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 namespace {
 
 timing::ClockId clock_of(Clock clock, bool has_stream) {
@@ -98,4 +98,4 @@ std::optional<double> finish_probe_timer_traced(std::optional<Timer> probe, std:
   return us;
 }
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

@@ -6,7 +6,7 @@
 #include "timing/device.hpp"
 #include "timing/sample.hpp"
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 
 using timing::SampleStatus;
 
@@ -93,4 +93,4 @@ bool Sample::dropped() const noexcept {
   return impl_ != nullptr && impl_->load_status() == SampleStatus::kDropped;
 }
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

@@ -11,7 +11,7 @@
 #include "timing/device.hpp"
 #include "timing/statistics.hpp"
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 namespace {
 
 constexpr timing::HostNanoseconds kWithoutLimit =
@@ -93,4 +93,4 @@ Stats stats(bool wait) {
 
 void reset() noexcept { timing::statistics::reset(); }
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

@@ -12,7 +12,7 @@
 #include "text/graph_text.hpp"
 #include "text/kernel_name.hpp"
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 namespace {
 
 using graph_text::characters;  // which terminals show in a column each: but for wide ones and marks
@@ -219,4 +219,4 @@ std::string Stats::table() const {
   return text;
 }
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

@@ -13,7 +13,7 @@
 #include "timing/thread_nesting.hpp"
 #include "trace/recorder.hpp"
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 namespace {
 
 constexpr std::uint16_t kUnknownDepth = 0xFFFF;  // annotations may be open around it
@@ -110,4 +110,4 @@ Sample timer::sample() const noexcept {
   return Sample(sample_);
 }
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

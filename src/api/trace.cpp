@@ -25,7 +25,7 @@
 #include "trace/recorder.hpp"
 #include "trace/writer.hpp"
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 
 using driver::HostNanoseconds;
 using trace::Event;
@@ -311,4 +311,4 @@ void name_thread(std::string_view name) {
   trace::name_thread(trace::thread_id(), std::string(name));
 }
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

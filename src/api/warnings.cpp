@@ -29,12 +29,6 @@ thread_local bool is_in_handler = false;
 
 }  // namespace
 
-void set_warning_handler(WarningHandler handler) {
-  Handler& h = warning_handler();
-  const std::lock_guard lock(h.mutex);
-  h.handler = std::move(handler);
-}
-
 void api::pass_on_warnings() noexcept {
   if (is_in_handler) return;
   is_in_handler = true;
@@ -54,3 +48,13 @@ void api::pass_on_warnings() noexcept {
 }
 
 }  // namespace gpuprof
+
+GPUPROF_BEGIN_NAMESPACE
+
+void set_warning_handler(WarningHandler handler) {
+  Handler& h = warning_handler();
+  const std::lock_guard lock(h.mutex);
+  h.handler = std::move(handler);
+}
+
+GPUPROF_END_NAMESPACE

@@ -8,7 +8,7 @@
 #include "text/graph_text.hpp"
 #include "text/kernel_name.hpp"
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 namespace {
 
 constexpr std::size_t kMaxTooltip = 500;
@@ -154,4 +154,4 @@ std::string to_dot(const std::vector<GraphNode>& nodes, const std::string& name)
   return dot.take();
 }
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

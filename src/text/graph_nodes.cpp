@@ -8,7 +8,7 @@
 #include "text/graph_text.hpp"
 #include "text/kernel_name.hpp"
 
-namespace gpuprof {
+GPUPROF_BEGIN_NAMESPACE
 namespace {
 
 constexpr std::array<const char*, 14> kTypeNames{
@@ -87,8 +87,9 @@ void add_kernel_names(const std::vector<GraphNode>& nodes, std::vector<std::stri
 }
 
 }  // namespace
+GPUPROF_END_NAMESPACE
 
-namespace graph_text {
+namespace gpuprof::graph_text {
 
 std::vector<std::string> names_of(const timing::Path& path) {
   std::vector<std::string> names;
@@ -112,7 +113,9 @@ std::optional<NodeType> node_type(std::string_view name) {
   return static_cast<NodeType>(number);
 }
 
-}  // namespace graph_text
+}  // namespace gpuprof::graph_text
+
+GPUPROF_BEGIN_NAMESPACE
 
 std::string node_type_name(NodeType type) {
   const int number = static_cast<int>(type);
@@ -134,4 +137,4 @@ std::vector<std::string> kernel_names(const std::vector<GraphNode>& nodes) {
   return names;
 }
 
-}  // namespace gpuprof
+GPUPROF_END_NAMESPACE

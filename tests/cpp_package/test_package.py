@@ -176,6 +176,25 @@ int main() {
 """
 
 
+def both(folder: Path, work: str, *flags: list[str]) -> Path:
+    """Build a program of two shared objects with these flags by hand, as without CMake."""
+    build = [compiler(), "-std=c++17", "-O0", "-fPIC"]
+    for name, text in {"work.cpp": work, "main.cpp": MAIN}.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    libraries = [folder / f"lib{name}.so" for name in ("one", "two")]
+    for name, library, of_name in zip(("one", "two"), libraries, flags, strict=True):
+        arguments = ["-shared", f"-DNAME={name}", folder / "work.cpp", "-o", library]
+        subprocess.run([*build, *arguments, *of_name], check=True)
+    program = folder / "both"
+    subprocess.run([*build, folder / "main.cpp", *libraries, "-o", program], check=True)
+    return program
+
+
+def without_link_options(prefix: Path) -> list[str]:
+    (library,) = prefix.rglob("libgpuprof.a")
+    return [f"-I{prefix / 'include'}", str(library), "-ldl", "-pthread"]
+
+
 def test_two_shared_objects_have_statistics_of_their_own(prefix: Path, tmp_path: Path) -> None:
     for name, text in {"CMakeLists.txt": TWO_LIBRARIES, "work.cpp": WORK, "main.cpp": MAIN}.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -195,16 +214,48 @@ def test_pkg_config_is_enough_for_two_shared_objects_that_keep_apart(
         text=True,
         check=True,
     )
-    build = [compiler(), "-std=c++17", "-O0", "-fPIC"]
-    for name, text in {"work.cpp": WORK, "main.cpp": MAIN}.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    libraries = [tmp_path / f"lib{name}.so" for name in ("one", "two")]
-    for name, library in zip(("one", "two"), libraries, strict=True):
-        arguments = ["-shared", f"-DNAME={name}", tmp_path / "work.cpp", "-o", library]
-        subprocess.run([*build, *arguments, *done.stdout.split()], check=True)
-    both = tmp_path / "both"
-    subprocess.run([*build, tmp_path / "main.cpp", *libraries, "-o", both], check=True)
-    assert run(both).splitlines() == ["one has one 100", "two has two 100"]
+    flags = done.stdout.split()
+    assert run(both(tmp_path, WORK, flags, flags)).splitlines() == [
+        "one has one 100",
+        "two has two 100",
+    ]
+
+
+def next_version(prefix: Path, folder: Path) -> Path:
+    """Copy the library as another version, in which one inline function does something else."""
+    shutil.copytree(prefix, folder)
+    major, minor, _ = gpuprof.__version__.split(".", 2)
+    now, then = f"v{major}_{minor}", f"v{major}_{int(minor) + 1}"
+    (library,) = folder.rglob("libgpuprof.a")  # the names of symbols are as long as before
+    library.write_bytes(library.read_bytes().replace(now.encode(), then.encode()))
+    bound = "return gpu.count > 0 && host.p50 >= 0.9 * gpu.p50"
+    for name, old, new in (("version", now, then), ("stats", bound, "return true")):
+        header = folder / "include" / "gpuprof" / f"{name}.hpp"
+        text = header.read_text(encoding="utf-8")
+        assert text.count(old) == 1
+        header.write_text(text.replace(old, new), encoding="utf-8")
+    return folder
+
+
+def test_two_versions_in_one_process_share_nothing(prefix: Path, tmp_path: Path) -> None:
+    other = next_version(prefix, tmp_path / "next")
+    work = WORK.replace("row.time().count", "row.time().count << row.host_bound()")
+    flags = [without_link_options(folder) for folder in (prefix, other)]
+    assert run(both(tmp_path, work, *flags)).splitlines() == [
+        "one has one 1000",
+        "two has two 1001",
+    ]
+
+
+def test_two_shared_objects_keep_their_scopes_apart_without_link_options(
+    prefix: Path, tmp_path: Path
+) -> None:
+    flags = without_link_options(prefix)
+    work = WORK.replace("std::optional<gpuprof::Timer> timer{std::in_place};", "")
+    assert run(both(tmp_path, work, flags, flags)).splitlines() == [
+        "one has one 100",
+        "two has two 100",
+    ]
 
 
 def test_python_makes_the_same_table() -> None:
