@@ -300,6 +300,24 @@ def test_memory_that_cannot_be_freed_raises_into_nobodys_code(world: StandIn) ->
     assert world.mode == 0
 
 
+def test_memory_is_freed_though_the_driver_refuses_the_relaxed_mode(
+    world: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture = CupyCapture(0x50)
+    capture.begin()
+    array = world.allocator(64)  # type: ignore[operator]
+    capture.abort()
+
+    def refuse(_mode: int) -> int:
+        raise gpuprof.errors.CudaError(
+            999, "CUDA_ERROR_UNKNOWN", "cuThreadExchangeStreamCaptureMode", ""
+        )
+
+    monkeypatch.setattr(_core, "_exchange_capture_mode", refuse)
+    del array
+    assert "freed in mode 0" in world.log
+
+
 def test_a_body_may_free_an_array_of_a_graph_that_is_closed(cupy: Any) -> None:
     given, other = cupy.array([1.0]), cupy.array([0.0])
     with gpuprof.capture() as first:

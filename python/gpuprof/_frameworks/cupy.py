@@ -127,7 +127,9 @@ class _Block:
 
     def __del__(self) -> None:
         if self.address and not self._is_finalizing():
-            with contextlib.suppress(Exception), relaxed():
+            with contextlib.suppress(Exception), contextlib.ExitStack() as mode:
+                with contextlib.suppress(CudaError):  # it is freed in the mode that there is
+                    mode.enter_context(relaxed())
                 self._runtime.free(self.address)
 
 
