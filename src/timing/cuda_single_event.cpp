@@ -27,14 +27,13 @@ void SingleEvent::refuse_after_fork() const {
       "cannot be used here");
 }
 
-void SingleEvent::record(std::uintptr_t stream, int ordinal) {
+bool SingleEvent::record(std::uintptr_t stream, int ordinal) {
   const driver::Table& table = driver::ready();
   const contexts::Found found = contexts::find(table, stream, ordinal);
+  const bool is_first = event_ == nullptr;
+  if (!is_first && (clock_ != found.clock || clock_->lost())) return false;
   const driver::CurrentContext current(table, found.to_push);
-  const bool reusable = event_ != nullptr && clock_ == found.clock && !clock_->lost() &&
-                        generation_ == driver::fork_generation();
-  if (!reusable) {
-    give_back();
+  if (is_first) {
     EventPair pair;
     if (!found.clock->take(pair)) {
       throw Error(ErrorKind::kInvalidState,
@@ -48,8 +47,9 @@ void SingleEvent::record(std::uintptr_t stream, int ordinal) {
   }
   const CUresult status = found.access.record(static_cast<CUevent>(event_), as_stream(stream));
   // An event from the pool still has the record of whoever had it before.
-  if (status != CUDA_SUCCESS && !reusable) give_back();
+  if (status != CUDA_SUCCESS && is_first) give_back();
   check(status, "cuEventRecord");
+  return true;
 }
 
 bool SingleEvent::is_reached() const {

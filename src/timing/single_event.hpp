@@ -1,9 +1,9 @@
 // One event that the caller records, waits for and compares with others.
 //
 // It borrows an event of the context's pool at its first record, so that a lost context, a forked
-// child and the end of the process are met as for every span. May move between threads; the caller
-// locks. Failures throw driver::Error; the destructor never throws. In a stream capture a record is
-// a dependency of the graph, as with cuEventRecord, and has no time.
+// child and the end of the process are met as for every span. Once it has been recorded, any thread
+// may use it. Failures throw driver::Error; the destructor never throws. In a stream capture a
+// record is a dependency of the graph, as with cuEventRecord, and has no time.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,9 @@ class SingleEvent {
   ~SingleEvent() { give_back(); }
 
   // Records it on `stream`; `ordinal` is the device of a default stream on a thread without a
-  // context. Recording twice moves it.
-  void record(std::uintptr_t stream, int ordinal);
+  // context. Recording twice moves it. False, and nothing done, where it has been recorded in
+  // another context: that takes another one.
+  bool record(std::uintptr_t stream, int ordinal);
 
   // Whether the GPU has reached it; true where it was never recorded. One driver call.
   [[nodiscard]] bool is_reached() const;

@@ -221,6 +221,35 @@ def test_an_event_of_a_lost_context_is_an_error_and_can_be_recorded_anew(fake_pa
     assert out.split()[1] == "True"
 
 
+def test_a_record_in_another_context_changes_no_event_under_other_threads(fake_path: Path) -> None:
+    out = check_cuda(
+        fake_path,
+        """
+        from gpuprof.compat import Event
+        other = fake.context_create()
+        there = fake.stream_create()
+        fake.set_current(context)
+        fake.configure(mode="manual")
+        event = Event()
+        event.record(stream)
+        first = event.cuda_event
+        fake.script("cuEventRecord@1=0:block")
+        thread = threading.Thread(target=lambda: (fake.set_current(other), event.record(there)))
+        thread.start()
+        while not fake.report()["blocked_calls"]:
+            time.sleep(0.001)
+        print(event.query(), event.cuda_event == first)
+        fake.release()
+        thread.join()
+        print(event.query(), event.cuda_event == first)
+        fake.complete(stream)
+        fake.complete(there)
+        """,
+        GPUPROF_RELEASE_GIL="1",
+    )
+    assert out.splitlines() == ["False True", "False False"]
+
+
 def test_an_event_does_not_pickle() -> None:
     with pytest.raises(TypeError, match="make a new one"):
         pickle.dumps(Event())

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "bindings/bind.hpp"
 #include "bindings/interop/streams.hpp"
@@ -34,56 +35,64 @@ bool uses_cuda() {
 class PyEvent {
  public:
   void record(py::handle stream) {
-    if (!event_.recorded() && !uses_cuda()) {
+    if (!event_->recorded() && !uses_cuda()) {
       recorded_at_ = timing::host_now();
       return;
     }
     const CurrentStream on = stream_of(stream);
+    // What other threads may be using meanwhile stays as it is.
+    auto event = event_->recorded() ? event_ : std::make_shared<timing::SingleEvent>();
+    queue_with_gil_policy({on.handle, on.ordinal, nullptr, /*no_mark=*/true}, 1, [&] {
+      if (event->record(on.handle, on.ordinal)) return;
+      event = std::make_shared<timing::SingleEvent>();
+      event->record(on.handle, on.ordinal);
+    });
+    event_ = std::move(event);
     recorded_at_ = 0;
-    queue_with_gil_policy({on.handle, on.ordinal, nullptr, /*no_mark=*/true}, 1,
-                          [&] { event_.record(on.handle, on.ordinal); });
   }
 
-  [[nodiscard]] bool query() const { return recorded_at_ != 0 || event_.is_reached(); }
+  [[nodiscard]] bool query() const { return recorded_at_ != 0 || event_->is_reached(); }
 
   void synchronize() const {
     if (recorded_at_ != 0) return;
-    wait_without_gil([&](timing::HostNanoseconds until) { return event_.wait(until); });
+    wait_without_gil(
+        [event = event_](timing::HostNanoseconds until) { return event->wait(until); });
   }
 
   void wait(py::handle stream) const {
-    if (recorded_at_ != 0 || !event_.recorded()) return;
+    if (recorded_at_ != 0 || !event_->recorded()) return;
     const CurrentStream on = stream_of(stream);
     queue_with_gil_policy({on.handle, on.ordinal}, 1,
-                          [&] { event_.let_wait(on.handle, on.ordinal); });
+                          [&, event = event_] { event->let_wait(on.handle, on.ordinal); });
   }
 
   [[nodiscard]] double elapsed_ms(const PyEvent& end) const {
     if (recorded_at_ != 0 && end.recorded_at_ != 0) {
       return timing::milliseconds(end.recorded_at_ - recorded_at_);
     }
-    const bool differ = (recorded_at_ != 0 && end.event_.recorded()) ||
-                        (end.recorded_at_ != 0 && event_.recorded());
+    const bool differ = (recorded_at_ != 0 && end.event_->recorded()) ||
+                        (end.recorded_at_ != 0 && event_->recorded());
     if (differ) {
       throw driver::Error(
           driver::ErrorKind::kInvalidState,
           "one event has the host's time and the other the GPU's, because CUDA came "
           "into use between them; record both again");
     }
-    return event_.elapsed_ms(end.event_);
+    return event_->elapsed_ms(*end.event_);
   }
 
   [[nodiscard]] std::uintptr_t handle() const noexcept {
-    return recorded_at_ != 0 ? 0 : event_.handle();
+    return recorded_at_ != 0 ? 0 : event_->handle();
   }
 
   [[nodiscard]] const char* clock() const noexcept {
     if (recorded_at_ != 0) return "cpu";
-    return event_.recorded() ? "cuda" : "";
+    return event_->recorded() ? "cuda" : "";
   }
 
  private:
-  timing::SingleEvent event_;
+  // Replaced with the interpreter lock; a call that lets that go uses the one that was there.
+  std::shared_ptr<timing::SingleEvent> event_ = std::make_shared<timing::SingleEvent>();
   timing::HostNanoseconds recorded_at_ = 0;  // on the host's clock; 0: not there
 };
 
