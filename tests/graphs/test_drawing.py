@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 import gpuprof
 from gpuprof import _core
+from gpuprof._common.outputs import write_whole
 from gpuprof._core import GraphNode
 from gpuprof._graphs import drawing
-from gpuprof._trace.files import write_whole
 from tests.support.graph_nodes import HOSTILE, Spec, chain, make
 
 # Four kernels: two wait for the first, and the last for both.

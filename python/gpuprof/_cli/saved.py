@@ -16,6 +16,7 @@ from typing import Any
 from gpuprof._cli.command import FAILED, Answer, Refused, complain, records_text
 from gpuprof._cli.compare import Source, load
 from gpuprof._common import outputs
+from gpuprof._common.outputs import write_whole
 from gpuprof._common.text import plain_data, shown_text, write_text
 from gpuprof._common.units import byte_size, duration
 from gpuprof._display.records import Cell, Records
@@ -25,7 +26,6 @@ from gpuprof._results.figures import FIGURES, figures
 from gpuprof._results.history import History
 from gpuprof._results.history import history as history_of
 from gpuprof._results.history_data import records
-from gpuprof._trace.files import write_whole
 from gpuprof.errors import BaselineError
 
 FORMAT = "gpuprof-list"

@@ -323,7 +323,7 @@ class CapturedGraph(_core.GraphBase):
         """
         text = _core._to_dot(self.nodes, self._name or "graph")
         if path is not None:
-            from gpuprof._trace.files import write_whole
+            from gpuprof._common.outputs import write_whole
 
             write_whole(path, text)
         return text
