@@ -51,7 +51,7 @@ RESULTS = [
     (bench(HOSTILE, wavering(2.0), warnings=(f"warning {HOSTILE}",)), SLOWER),
     bench(LONG, wavering(30.0), params={HOSTILE: HOSTILE}, machine={"gpu": HOSTILE}),
 ]
-COMPARED = CompareResult(
+COMPARED = CompareResult.of(
     [bench("base", wavering(1.0)), bench("same", wavering(1.0)), bench(HOSTILE, wavering(1.5))],
     warnings=[HOSTILE],
 )

@@ -17,7 +17,7 @@ HOSTILE = "b\x1b[31m\n\u202e|`<b>"
 
 def test_the_ratio_is_that_within_the_rounds_and_free_of_what_drifts() -> None:
     slow = [1.05 * ms for ms in wavering(1.0)]
-    row = CompareResult([bench("a", wavering(1.0)), bench("b", slow)])["b"]
+    row = CompareResult.of([bench("a", wavering(1.0)), bench("b", slow)])["b"]
     assert row.ratio == pytest.approx(1.05)
     assert row.interval == pytest.approx((1.05, 1.05))
     assert row.verdict is Verdict.SLOW
@@ -29,14 +29,14 @@ def test_the_ratio_is_that_within_the_rounds_and_free_of_what_drifts() -> None:
 )
 def test_the_verdict_is_against_the_first_function(factor: float, verdict: Verdict) -> None:
     new = [factor * ms for ms in wavering(1.0)]
-    found = CompareResult([bench("a", wavering(1.0)), bench("b", new)], threshold=0.01)
+    found = CompareResult.of([bench("a", wavering(1.0)), bench("b", new)], threshold=0.01)
     assert found["b"].verdict is verdict
     assert (found["a"].ratio, found["a"].verdict, found.base) == (1.0, None, "a")
 
 
 def test_an_interval_is_never_narrower_than_the_tick() -> None:
     base, new = (bench(name, [1.0] * 40, tick_ms=0.1) for name in "ab")
-    interval = CompareResult([base, new])["b"].interval
+    interval = CompareResult.of([base, new])["b"].interval
     assert interval is not None
     assert interval[0] <= 0.9
     assert interval[1] >= 1.1
@@ -44,18 +44,18 @@ def test_an_interval_is_never_narrower_than_the_tick() -> None:
 
 def test_several_ratios_hold_together_at_95_percent() -> None:
     results = [bench(name, wavering(1.0)) for name in "abcd"]
-    assert CompareResult(results[:2]).confidence == pytest.approx(0.95)
-    assert CompareResult(results).confidence == pytest.approx(1 - 0.05 / 3)
-    assert "hold at 95 % together" in str(CompareResult(results))
+    assert CompareResult.of(results[:2]).confidence == pytest.approx(0.95)
+    assert CompareResult.of(results).confidence == pytest.approx(1 - 0.05 / 3)
+    assert "hold at 95 % together" in str(CompareResult.of(results))
 
 
 def test_too_few_rounds_have_a_ratio_and_no_verdict() -> None:
-    row = CompareResult([bench("a", [1.0] * 5), bench("b", [2.0] * 5)])["b"]
+    row = CompareResult.of([bench("a", [1.0] * 5), bench("b", [2.0] * 5)])["b"]
     assert (row.ratio, row.interval, row.verdict) == (2.0, None, Verdict.NODATA)
 
 
 def test_a_time_that_is_not_above_0_gives_no_verdict() -> None:
-    row = CompareResult([bench("a", [0.0] * 40), bench("b", [1.0] * 40)])["b"]
+    row = CompareResult.of([bench("a", [0.0] * 40), bench("b", [1.0] * 40)])["b"]
     assert row.verdict is Verdict.NODATA
     assert row.to_dict()["ratio"] is None
 
@@ -65,14 +65,14 @@ def test_a_time_that_is_not_above_0_gives_no_verdict() -> None:
     [{"mode": "batched"}, {"clock": "cpu", "mode": "cpu", "l2": "n/a"}, {"l2": "flushed"}],
 )
 def test_what_was_measured_differently_is_incomparable(change: dict[str, str]) -> None:
-    found = CompareResult([bench("a", wavering(1.0)), bench("b", wavering(1.0), **change)])
+    found = CompareResult.of([bench("a", wavering(1.0)), bench("b", wavering(1.0), **change)])
     assert found["b"].verdict is Verdict.INCOMPARABLE
     what = next(iter(change))  # of several the first one is told
     assert f"b: {what} is {bench('a', [1.0]).to_dict()[what]!r} for 'a'" in str(found)
 
 
 def test_it_is_a_mapping_in_the_order_given() -> None:
-    found = CompareResult([bench(name, wavering(1.0)) for name in ("b", "a", "c")])
+    found = CompareResult.of([bench(name, wavering(1.0)) for name in ("b", "a", "c")])
     assert [*found] == ["b", "a", "c"]
     assert (len(found), "a" in found, "x" in found) == (3, True, False)
     with pytest.raises(KeyError, match="no function 'x'; there are 'b', 'a', 'c'"):
@@ -86,7 +86,7 @@ def test_a_row_is_shown_as_its_median_its_ratio_and_the_verdict() -> None:
     assert shown.endswith(str(COMPARED["new"].decision))
 
 
-COMPARED = CompareResult(
+COMPARED = CompareResult.of(
     [
         bench("old", wavering(1.0), warnings=("the clocks are not locked", "only old")),
         bench("new", [1.05 * ms for ms in wavering(1.0)], warnings=("the clocks are not locked",)),
@@ -123,7 +123,7 @@ def test_markdown_and_html_show_the_same_and_no_markup_of_names() -> None:
     assert COMPARED.to_markdown().splitlines()[3].endswith("| 1.050 (1.050 to 1.050) | SLOW |")
     assert "<td" in COMPARED._repr_html_()
     assert "SLOW" in COMPARED._repr_html_()
-    hostile = CompareResult([bench(HOSTILE, wavering(1.0)), bench("b", wavering(1.0))])
+    hostile = CompareResult.of([bench(HOSTILE, wavering(1.0)), bench("b", wavering(1.0))])
     for text in (str(hostile), hostile.to_markdown(), hostile._repr_html_()):
         assert not {"\x1b", "\u202e"} & set(text)
     assert "<b>" not in hostile.to_markdown() + hostile._repr_html_()

@@ -26,7 +26,7 @@ RESULT = bench(
     machine={"gpu": "NVIDIA H200"},
     warnings=("one", "two"),
 )
-COMPARED = CompareResult([bench("a", wavering(1.0)), bench("b", wavering(2.0))], seed=7)
+COMPARED = CompareResult.of([bench("a", wavering(1.0)), bench("b", wavering(2.0))], seed=7)
 
 
 def lines_of(text: str | None) -> list[dict[str, str]]:
@@ -55,7 +55,7 @@ def test_counts_are_columns_also_where_nothing_was_counted() -> None:
         instructions=Instructions((100.0, 300.0, 200.0)),
     )
     refused = bench("b", wavering(1.0), instructions=Instructions((), "not permitted"))
-    found = lines_of(CompareResult([counted, refused]).to_csv())
+    found = lines_of(CompareResult.of([counted, refused]).to_csv())
     names = ("kernels", "copies", "memsets", "instructions")
     assert [[line[name] for name in names] for line in found] == [
         ["3", "4", "0", "200.0"],
@@ -132,7 +132,7 @@ def test_a_comparison_comes_back_with_the_verdicts_that_it_held() -> None:
 
 
 def test_a_ratio_that_does_not_exist_stays_none() -> None:
-    compared = CompareResult([bench("a", [0.0] * 8), bench("b", [1.0] * 8)])
+    compared = CompareResult.of([bench("a", [0.0] * 8), bench("b", [1.0] * 8)])
     assert math.isnan(compared["b"].ratio)
     assert math.isnan(CompareResult.from_json(compared.to_json())["b"].ratio)
     assert lines_of(compared.to_csv())[1]["ratio"] == ""
@@ -141,12 +141,12 @@ def test_a_ratio_that_does_not_exist_stays_none() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"format": "other"}, "data has format and version .'other', 1.; expected 'gpuprof-comp"),
+        ({"format": "other"}, r"^CompareResult: expected .*gpuprof-comparison.* got .*'other'"),
         ({"version": 2}, "version"),
-        ({"rows": []}, "data has no rows; expected one for each function"),
-        ({"rows": [{}]}, "the comparison: 'ratio' is missing"),
-        ({"rows": 3}, "the comparison: damaged: "),
-        ({"warnings": None}, "the comparison: damaged: "),
+        ({"rows": []}, r"CompareResult\.rows: expected one for each function"),
+        ({"rows": [{}]}, r"CompareResult\.rows\[0\]: 'result' is missing"),
+        ({"rows": 3}, r"CompareResult\.rows: expected a list, got 3"),
+        ({"warnings": None}, r"CompareResult\.warnings: expected a list, got None"),
     ],
 )
 def test_what_is_no_comparison_is_refused(change: dict[str, Any], why: str) -> None:
@@ -157,5 +157,8 @@ def test_what_is_no_comparison_is_refused(change: dict[str, Any], why: str) -> N
 @pytest.mark.parametrize("text", ["", "[1]", "{}", "3"])
 @pytest.mark.parametrize("kind", [BenchResult, CompareResult])
 def test_other_text_is_refused(kind: type[BenchResult | CompareResult], text: str) -> None:
-    with pytest.raises(ValueError, match=r"^(text: expected (JSON|an object)|data has)"):
+    with pytest.raises(
+        ValueError,
+        match=r"^(text: expected (JSON|an object)|(Bench|Compare)Result: expected .*format)",
+    ):
         kind.from_json(text)

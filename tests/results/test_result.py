@@ -205,7 +205,7 @@ def test_every_field_has_a_value_that_is_refused() -> None:
 )
 def test_a_wrong_value_is_an_error_that_names_the_field(name: str, value: Any) -> None:
     data = {**result().to_dict(), name: value}
-    with pytest.raises(ValueError, match=rf"\b{name}.*: expected "):
+    with pytest.raises(ValueError, match=rf"^BenchResult\.{name}\b"):
         BenchResult.from_dict(data)
 
 
@@ -225,12 +225,12 @@ def test_an_older_result_without_a_newer_field_can_be_read(name: str) -> None:
 def test_a_missing_field_is_an_error_that_names_it(name: str) -> None:
     data = result().to_dict()
     del data[name]
-    with pytest.raises(ValueError, match=f"the result has no '{name}'"):
+    with pytest.raises(ValueError, match=f"^BenchResult: '{name}' is missing$"):
         BenchResult.from_dict(data)
 
 
 def test_an_unknown_field_is_an_error_that_names_it() -> None:
-    with pytest.raises(ValueError, match="unknown field 'median'"):
+    with pytest.raises(ValueError, match="'median' is unknown"):
         BenchResult.from_dict({**result().to_dict(), "median": 1.0})
 
 

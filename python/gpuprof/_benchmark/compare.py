@@ -145,7 +145,7 @@ def compare(
             )
             for name, each in prepared.items()
         ]
-    return CompareResult(results, threshold=threshold, warnings=warnings, seed=seed)
+    return CompareResult.of(results, threshold=threshold, warnings=warnings, seed=seed)
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from pathlib import Path
 from gpuprof._cli.command import Answer, Refused
 from gpuprof._cli.comparison import INCOMPARABLE, exit_code, text_of
 from gpuprof._common import machine
+from gpuprof._common.records import format_of
 from gpuprof._common.text import output_text
 from gpuprof._results.baselines import Baselines, Run, load_kind
-from gpuprof._results.result import FORMAT as RESULT_FORMAT
 from gpuprof._results.result import BenchResult
 from gpuprof._results.two_sides import Comparison, Line, Side
 from gpuprof._results.verdict import judge_all
@@ -83,7 +83,7 @@ def _from_file(path: Path) -> Source:
     runs: dict[str, list[Run]] = {}
     for run in found:
         runs.setdefault(machine.key(run.machine), []).append(run)
-    return Source(f"file {path}", runs, is_one_result=form == RESULT_FORMAT)
+    return Source(f"file {path}", runs, is_one_result=form == format_of(BenchResult))
 
 
 def compare(

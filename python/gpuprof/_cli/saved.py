@@ -25,7 +25,6 @@ from gpuprof._results.baselines import Baselines
 from gpuprof._results.figures import FIGURES, figures
 from gpuprof._results.history import History
 from gpuprof._results.history import history as history_of
-from gpuprof._results.history_data import records
 from gpuprof.errors import BaselineError
 
 FORMAT = "gpuprof-list"
@@ -178,7 +177,7 @@ def _text(found: History, options: argparse.Namespace) -> str:
         return found.to_json(indent=2) + "\n"
     if options.format == "text":
         return "" if options.svg is not None else f"{found}\n"
-    return records_text(records(found.series), options.format)
+    return records_text(found._records(), options.format)
 
 
 def report(options: argparse.Namespace) -> Answer:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
 
 from gpuprof._common import checks
 from gpuprof._common.quantiles import quantile
+from gpuprof._common.records import Record, each_of
 from gpuprof._common.units import percent
 
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
@@ -24,7 +25,7 @@ _MOST = 1e18
 
 
 @dataclass(frozen=True)
-class Instructions:
+class Instructions(Record):
     """The instructions that a call takes on the CPU.
 
     Attributes
@@ -40,14 +41,9 @@ class Instructions:
     per_call: tuple[float, ...] = ()
     reason: str = ""
 
-    def __post_init__(self) -> None:
-        given = checks.sequence("instructions.per_call", self.per_call)
-        values = tuple(
-            checks.number(f"instructions.per_call[{place}]", value, 0, _MOST)
-            for place, value in enumerate(given)
-        )
-        object.__setattr__(self, "per_call", values)
-        checks.text("instructions.reason", self.reason)
+    _CHECKS = MappingProxyType(
+        {"per_call": each_of(partial(checks.number, least=0, most=_MOST)), "reason": checks.text}
+    )
 
     @cached_property
     def median(self) -> float | None:
@@ -61,26 +57,6 @@ class Instructions:
             return None
         low, high = (quantile(self.per_call, share) for share in (0.25, 0.75))
         return (high - low) / 2 / self.median
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, ready for JSON."""
-        return {"per_call": list(self.per_call), "reason": self.reason}
-
-    @classmethod
-    @checks.damaged("the instruction count")
-    def from_dict(cls, data: object) -> Instructions:
-        """Build one from what `to_dict` returned.
-
-        Raises
-        ------
-        ValueError
-            If `data` is something else; it names the field that is wrong.
-        """
-        found = checks.mapping("instructions", data)
-        odd = sorted(found.keys() ^ {"per_call", "reason"})
-        if odd:
-            raise checks.value_error(odd[0], "instructions", "the fields per_call and reason")
-        return cls(**found)
 
     def __str__(self) -> str:
         if self.median is None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
 
 import gpuprof._core as _core
 from gpuprof._common import checks
+from gpuprof._common.records import Record, by_name
 from gpuprof._common.text import MAX_TEXT_BYTES, output_text
 
 UNNAMED = "(kernel without a name)"
@@ -25,8 +27,11 @@ Key = tuple[str, str]  # the kind, and the kernel's whole name
 _PLURALS = {COPY: "memory copies", MEMSET: "memsets", "kernel": "kernels"}
 
 
+_count_of = partial(checks.whole, least=0, most=_MOST)
+
+
 @dataclass(frozen=True)
-class Launches:
+class Launches(Record):
     """What one call, or one replay of a graph, launches on the GPU.
 
     Attributes
@@ -55,19 +60,16 @@ class Launches:
     varies: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        kernels = checks.mapping("launches.kernels", self.kernels)
-        for name, count in kernels.items():
-            checks.whole(f"launches.kernels[{name!r}]", count, 1, _MOST)
-        versions = checks.mapping("launches.versions", self.versions)
-        for name, value in versions.items():
-            checks.text(f"launches.versions[{name!r}]", value)
-        object.__setattr__(self, "kernels", kernels)
-        object.__setattr__(self, "versions", versions)
-        for name in ("copies", "memsets"):
-            checks.whole(f"launches.{name}", getattr(self, name), 0, _MOST)
-        for name in ("source", "varies"):
-            checks.text(f"launches.{name}", getattr(self, name))
+    _CHECKS = MappingProxyType(
+        {
+            "kernels": by_name(partial(checks.whole, least=1, most=_MOST)),
+            "copies": _count_of,
+            "memsets": _count_of,
+            "source": checks.text,
+            "varies": checks.text,
+            "versions": by_name(checks.text),
+        }
+    )
 
     @property
     def num_kernels(self) -> int:
@@ -116,28 +118,6 @@ class Launches:
         if len(ordered) > MAX_SHOWN:
             words.append(f"and {len(ordered) - MAX_SHOWN:,} more names")
         return ", ".join([*words, _totals(self, other)])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, ready for JSON."""
-        data = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {**data, "kernels": dict(self.kernels), "versions": dict(self.versions)}
-
-    @classmethod
-    @checks.damaged("the launch count")
-    def from_dict(cls, data: object) -> Launches:
-        """Build one from what `to_dict` returned.
-
-        Raises
-        ------
-        ValueError
-            If `data` is something else; it names the field that is wrong.
-        """
-        found = checks.mapping("launches", data)
-        known = {each.name for each in fields(cls)}
-        odd = sorted(map(str, found.keys() ^ known))
-        if odd:
-            raise checks.value_error(odd[0], "launches", f"the fields {', '.join(sorted(known))}")
-        return cls(**found)
 
     def __str__(self) -> str:
         parts = [_count(self.num_kernels, "kernel")]

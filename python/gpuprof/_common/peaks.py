@@ -12,12 +12,14 @@ import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from gpuprof._common import checks, machine
 from gpuprof._common.files import FileLock, open_regular, replace_file
+from gpuprof._common.records import Record, by_name, now, or_none
 from gpuprof._common.text import shown_text
 
 FORMAT = "gpuprof-peaks"
@@ -38,13 +40,14 @@ _ALIASES = {
     "half": "float16",
 }
 
+_rate = partial(checks.number, least=0, most=_MOST, above=True)
 _given: dict[int | None, Peaks] = {}  # by the index of the device; None is every device
 _read: dict[Path, tuple[tuple[int, ...], dict[str, Peaks]]] = {}  # by a file's stat
 _warned: set[Path] = set()
 
 
 @dataclass(frozen=True)
-class Peaks:
+class Peaks(Record):
     """The most that a device does.
 
     Attributes
@@ -73,17 +76,18 @@ class Peaks:
     device: str = ""
     key: str = ""
 
-    def __post_init__(self) -> None:
-        flops = {
-            dtype_name(name): _rate(f"flops[{name!r}]", value)
-            for name, value in checks.mapping("flops", self.flops).items()
+    _CHECKS = MappingProxyType(
+        {
+            "flops": lambda name, value: {
+                dtype_name(key): each for key, each in by_name(_rate)(name, value).items()
+            },
+            "bytes_per_s": or_none(_rate),
+            "source": lambda name, value: checks.choice(name, value, (MEASURED, GIVEN)),
+            "date": checks.text,
+            "device": checks.text,
+            "key": checks.text,
         }
-        object.__setattr__(self, "flops", flops)
-        if self.bytes_per_s is not None:
-            object.__setattr__(self, "bytes_per_s", _rate("bytes_per_s", self.bytes_per_s))
-        checks.choice("source", self.source, (MEASURED, GIVEN))
-        for name in ("date", "device", "key"):
-            checks.text(name, getattr(self, name))
+    )
 
     def flops_of(self, dtype: object = None) -> tuple[str, float] | None:
         """Return a data type and its FLOP/s, by default the fastest; None if it has none here."""
@@ -91,28 +95,6 @@ class Peaks:
             name = dtype_name(dtype)
             return (name, self.flops[name]) if name in self.flops else None
         return max(self.flops.items(), key=lambda each: each[1], default=None)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain form, for JSON."""
-        return {
-            "flops": dict(self.flops),
-            "bytes_per_s": self.bytes_per_s,
-            "source": self.source,
-            "date": self.date,
-            "device": self.device,
-            "key": self.key,
-        }
-
-    @classmethod
-    @checks.damaged("the peaks")
-    def from_dict(cls, data: object) -> Peaks:
-        """Build them from what `to_dict` returned; ValueError names what is wrong."""
-        found = checks.mapping("the peaks", data)
-        wrong = sorted(found.keys() ^ cls.__dataclass_fields__.keys())
-        if wrong:
-            message = f"the peaks lack {wrong[0]!r}, or it is unknown"
-            raise ValueError(message)
-        return cls(**found)
 
 
 def set_peaks(
@@ -145,8 +127,7 @@ def set_peaks(
     if not flops and bytes_per_s is None:
         _given.pop(device, None)
         return
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    _given[device] = Peaks(flops or {}, bytes_per_s, GIVEN, now)
+    _given[device] = Peaks(flops or {}, bytes_per_s, GIVEN, now())
 
 
 def device_peaks(device: int | None = None) -> Peaks | None:
@@ -260,10 +241,6 @@ def _given_for(device: int | None) -> Peaks | None:
 
         device = _core.cuda_device() if _core.cuda_in_use() else None
     return _given.get(device, _given.get(None))
-
-
-def _rate(name: str, value: object) -> float:
-    return checks.number(name, value, 0, _MOST, above=True)
 
 
 def _load(path: Path) -> dict[str, Peaks]:

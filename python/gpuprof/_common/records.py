@@ -127,9 +127,39 @@ def head(form: str, version: int = 1, **more: str) -> Mapping[str, Any]:
     return MappingProxyType({"format": form, "version": version, **more})
 
 
+def format_of(kind: type[Document]) -> str:
+    """Return the name of a document's format."""
+    return str(kind._HEAD["format"])
+
+
 def check_of(kind: type[Record]) -> Check:
     """Return the check that takes a record or its plain form."""
     return lambda name, value: value if isinstance(value, kind) else kind._read(name, value)
+
+
+def or_none(check: Check) -> Check:
+    """Return the check that lets None pass, too."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def each_of(check: Check) -> Check:
+    """Return the check of a list of which each item passes `check`; it returns a tuple."""
+
+    def check_all(name: str, value: Any) -> tuple[Any, ...]:
+        items = enumerate(checks.sequence(name, value))
+        return tuple(check(f"{name}[{place}]", item) for place, item in items)
+
+    return check_all
+
+
+def by_name(check: Check) -> Check:
+    """Return the check of a mapping from text, of which each value passes `check`."""
+
+    def check_all(name: str, value: Any) -> dict[str, Any]:
+        items = checks.mapping(name, value).items()
+        return {key: check(f"{name}[{key!r}]", item) for key, item in items}
+
+    return check_all
 
 
 def _built(kind: Any, where: str, data: object) -> Any:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpuprof._common.records import format_of
 from gpuprof._report import sections
-from gpuprof._results import comparison, history_data, two_sides
+from gpuprof._results import two_sides
 from gpuprof._results.baselines import load_data, load_kind
 from gpuprof._results.comparison import CompareResult
 from gpuprof._results.decision import Decision
@@ -51,9 +52,9 @@ def _add(found: Contents, path: Path) -> None:
             name = _name(path, found.stats)
             found.stats[name] = Stats.from_dict(data)
             repr(found.stats[name])  # which reads all of it: damage shows here
-        elif kind == history_data.FORMAT:
+        elif kind == format_of(History):
             found.history[_name(path, found.history)] = History.from_dict(data)
-        elif kind == comparison.FORMAT:
+        elif kind == format_of(CompareResult):
             found.results.append(CompareResult.from_dict(data))
         elif kind == two_sides.FORMAT:
             compared = Comparison.from_dict(data)

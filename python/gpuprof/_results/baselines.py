@@ -25,8 +25,8 @@ from typing import Any
 from gpuprof._common import machine
 from gpuprof._common.checks import damaged, mapping, sequence, shortened, text, value_error
 from gpuprof._common.files import TEMPORARY, FileLock, open_regular, replace_file
+from gpuprof._common.records import format_of
 from gpuprof._common.text import plain_data
-from gpuprof._results.result import FORMAT as RESULT_FORMAT
 from gpuprof._results.result import BenchResult
 from gpuprof._trace.path import output_path
 from gpuprof.errors import BaselineError
@@ -236,9 +236,9 @@ def load_kind(path: str | Path) -> tuple[str, list[Run]]:
         kind = data.get("format") if isinstance(data, dict) else None
         if kind == FORMAT:
             return FORMAT, _baseline(data)
-        if kind == RESULT_FORMAT:
+        if kind == format_of(BenchResult):
             result = _result(data, "the result")
-            return RESULT_FORMAT, [_run_of({result.name: result})]
+            return format_of(BenchResult), [_run_of({result.name: result})]
         if isinstance(data, dict) and isinstance(data.get("benchmarks"), list):
             return "pytest-benchmark", [_session(data)]
         if kind == _STATS_FORMAT:

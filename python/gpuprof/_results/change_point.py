@@ -22,6 +22,11 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+
+from gpuprof._common import checks
+from gpuprof._common.records import Record
 
 P_LIMIT = 0.01
 MIN_SEGMENT = 3  # runs before the change, and from it on
@@ -31,7 +36,7 @@ _SEED = 1
 
 
 @dataclass(frozen=True)
-class HistoryChange:
+class HistoryChange(Record):
     """Where a series changed.
 
     Attributes
@@ -46,6 +51,10 @@ class HistoryChange:
 
     index: int
     p: float
+
+    _CHECKS = MappingProxyType(
+        {"index": checks.whole, "p": partial(checks.number, least=0.0, most=1.0)}
+    )
 
 
 def change_point(values: Sequence[float]) -> HistoryChange | None:

@@ -7,26 +7,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from gpuprof._common.checks import damaged, shortened
+from gpuprof._common.records import Document, Record, head, now
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration, ratio_text
 from gpuprof._display.records import Cell, Records
+from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table
 from gpuprof._results import statistics
 from gpuprof._results.decision import Decision, Verdict
-from gpuprof._results.export import Exports, records_of
+from gpuprof._results.export import records_of
 from gpuprof._results.result import LEFT, BenchResult, cells, headline, how, warnings_of
 
-FORMAT = "gpuprof-comparison"
-VERSION = 1
 
-
-@dataclass(frozen=True)
-class CompareRow:
+@dataclass(frozen=True, repr=False)
+class CompareRow(Record):
     """One function of a comparison.
 
     Attributes
@@ -59,28 +57,9 @@ class CompareRow:
         said = "" if self.decision is None else f"; {_ratio(self)} {self.decision}"
         return shown_text(headline(self.result)) + said
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> CompareRow:
-        """Build one from what `to_dict` returned; ValueError says what is wrong."""
-        ratio, interval, decision = data["ratio"], data["interval"], data["decision"]
-        return cls(
-            BenchResult.from_dict(data["result"]),
-            math.nan if ratio is None else float(ratio),
-            None if interval is None else (float(interval[0]), float(interval[1])),
-            None if decision is None else Decision.from_dict(decision),
-        )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the row as plain data."""
-        return {
-            "result": self.result.to_dict(),
-            "ratio": self.ratio if math.isfinite(self.ratio) else None,
-            "interval": None if self.interval is None else [*self.interval],
-            "decision": None if self.decision is None else self.decision.to_dict(),
-        }
-
-
-class CompareResult(Exports, Mapping[str, CompareRow]):
+@dataclass(frozen=True, repr=False, eq=False)
+class CompareResult(Shown, Exported, Document, Mapping[str, CompareRow]):
     """What `compare` found: for each name its row, in the order given.
 
     The first function is what the others are compared with.
@@ -104,46 +83,47 @@ class CompareResult(Exports, Mapping[str, CompareRow]):
 
     __module__ = "gpuprof"
 
-    def __init__(
-        self,
+    rounds: int
+    seed: int | None
+    threshold: float
+    confidence: float
+    warnings: tuple[str, ...]
+    rows: tuple[CompareRow, ...]
+    created: str = field(default_factory=now)
+
+    _HEAD = head("gpuprof-comparison")
+    _MEMBERS = ("format", "version", "created", ...)
+
+    def __post_init__(self) -> None:
+        if not self.rows:
+            message = "rows: expected one for each function that was compared, got none"
+            raise ValueError(message)
+
+    @classmethod
+    def of(
+        cls,
         results: Sequence[BenchResult],
         *,
         threshold: float = 0.01,
         warnings: Sequence[str] = (),
         seed: int | None = None,
-        created: str | None = None,
-    ) -> None:
-        self.threshold = threshold
-        self.warnings = tuple(warnings)
-        self.seed = seed
-        self.created = created or datetime.now(timezone.utc).isoformat(timespec="seconds")
-        self.rounds = min(result.count for result in results)
-        self.confidence = joint_confidence(len(results) - 1)
+    ) -> CompareResult:
+        """Compare results with the first of them, which were measured in turns."""
         base, *others = results
-        self._rows = {base.name: CompareRow(base, 1.0)}
-        for result in others:
-            self._rows[result.name] = self._compared(base, result)
-
-    def _compared(self, base: BenchResult, new: BenchResult) -> CompareRow:
-        from gpuprof._results.verdict import judge_paired
-
-        decision = judge_paired(
-            base.samples_ms,
-            new.samples_ms,
-            threshold=self.threshold,
-            confidence=self.confidence,
-            tick=max(base.tick_ms, new.tick_ms),
+        confidence = joint_confidence(len(results) - 1)
+        rows = [_compared(base, each, threshold, confidence) for each in others]
+        return cls(
+            min(result.count for result in results),
+            seed,
+            threshold,
+            confidence,
+            tuple(warnings),
+            (CompareRow(base, 1.0), *rows),
         )
-        for what in ("clock", "mode", "l2"):
-            one, other = getattr(base, what), getattr(new, what)
-            if one != other:
-                rule = f"{what} is {one!r} for {base.name!r} and {other!r} for {new.name!r}"
-                decision = replace(decision, verdict=Verdict.INCOMPARABLE, rule=rule)
-                break  # what follows from it need not be said
-        ratio = decision.ratio
-        if ratio is None:
-            ratio = new.median_ms / base.median_ms if base.median_ms > 0 else math.nan
-        return CompareRow(new, ratio, decision.interval, decision)
+
+    @cached_property
+    def _rows(self) -> dict[str, CompareRow]:
+        return {row.result.name: row for row in self.rows}
 
     def __getitem__(self, name: str) -> CompareRow:
         if name not in self._rows:
@@ -160,61 +140,15 @@ class CompareResult(Exports, Mapping[str, CompareRow]):
     @property
     def results(self) -> list[BenchResult]:
         """The results alone."""
-        return [row.result for row in self._rows.values()]
+        return [row.result for row in self.rows]
 
     @property
     def base(self) -> str:
         """The name of the function that the others are compared with."""
         return next(iter(self._rows))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as dicts, lists, text, finite numbers and None."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "created": self.created,
-            "rounds": self.rounds,
-            "seed": self.seed,
-            "threshold": self.threshold,
-            "confidence": self.confidence,
-            "warnings": [*self.warnings],
-            "rows": [row.to_dict() for row in self._rows.values()],
-        }
-
-    @classmethod
-    def from_dict(cls, data: Any) -> CompareResult:
-        """Build one from what `to_dict` returned, with the verdicts that it holds.
-
-        Raises
-        ------
-        ValueError
-            If `data` is something else, or of a version that this one cannot read.
-        """
-        found = (data.get("format"), data.get("version")) if isinstance(data, Mapping) else data
-        if found != (FORMAT, VERSION):
-            message = (
-                f"data has format and version {shortened(found)}; expected {FORMAT!r} and "
-                f"{VERSION}: pass what CompareResult.to_dict() of a matching gpuprof returned"
-            )
-            raise ValueError(message)
-        if not data.get("rows"):
-            message = "data has no rows; expected one for each function that was compared"
-            raise ValueError(message)
-        self = cls.__new__(cls)
-        with damaged("the comparison"):
-            rows = [CompareRow.from_dict(row) for row in data["rows"]]
-            self.threshold, self.seed = data["threshold"], data["seed"]
-            self.warnings, self.created = tuple(data["warnings"]), str(data["created"])
-            self.rounds, self.confidence = data["rounds"], data["confidence"]
-        self._rows = {row.result.name: row for row in rows}
-        return self
-
     def _records(self, samples: bool = False) -> Records:
-        return records_of(self.results, samples, [_judged(row) for row in self._rows.values()])
-
-    def to_markdown(self) -> str:
-        """Return a Markdown table, a line for each function."""
-        return "\n".join(self._table().markdown()) + "\n"
+        return records_of(self.results, samples, [_judged(row) for row in self.rows])
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the median of each function as a bar, with its interval.
@@ -236,7 +170,7 @@ class CompareResult(Exports, Mapping[str, CompareRow]):
         """
         from gpuprof._display import plot as display_plot
 
-        base, *others = self._rows.values()
+        base, *others = self.rows
         return display_plot.bars(
             [
                 base.result.name,
@@ -281,11 +215,29 @@ class CompareResult(Exports, Mapping[str, CompareRow]):
                 notes += [f"{name}: {text}" for text in (row.decision.rule, *row.decision.warnings)]
         return notes + warnings_of(self.results, self.warnings)
 
-    def __repr__(self) -> str:
-        return "\n".join(self._table().plain())
 
-    def _repr_html_(self) -> str:
-        return self._table().html()
+def _compared(
+    base: BenchResult, new: BenchResult, threshold: float, confidence: float
+) -> CompareRow:
+    from gpuprof._results.verdict import judge_paired
+
+    decision = judge_paired(
+        base.samples_ms,
+        new.samples_ms,
+        threshold=threshold,
+        confidence=confidence,
+        tick=max(base.tick_ms, new.tick_ms),
+    )
+    for what in ("clock", "mode", "l2"):
+        one, other = getattr(base, what), getattr(new, what)
+        if one != other:
+            rule = f"{what} is {one!r} for {base.name!r} and {other!r} for {new.name!r}"
+            decision = replace(decision, verdict=Verdict.INCOMPARABLE, rule=rule)
+            break  # what follows from it need not be said
+    ratio = decision.ratio
+    if ratio is None:
+        ratio = new.median_ms / base.median_ms if base.median_ms > 0 else math.nan
+    return CompareRow(new, ratio, decision.interval, decision)
 
 
 def _ratio(row: CompareRow) -> str:

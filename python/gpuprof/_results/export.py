@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._common import machine
-from gpuprof._common.records import Document
 from gpuprof._display.records import Cell, Records
-from gpuprof._display.shown import Exported
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    pass
 
 # Attributes of a result that are columns under their own names, in two parts.
 _HOW = ("name", "mode", "requested_mode", "clock", "l2", "gate", "count", "calls_per_sample")
@@ -41,14 +39,6 @@ _FIGURES = (
     "created",
 )
 _SAMPLE_COLUMNS = ("name", "sample", "ms", "clock_mhz")
-
-
-class Exports(Exported, Document):
-    """What reads and writes itself."""
-
-    @classmethod
-    def _read(cls, _where: str, data: object) -> Self:
-        return cls.from_dict(data)
 
 
 def records_of(

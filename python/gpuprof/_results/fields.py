@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from gpuprof._common import checks
 from gpuprof._common.instructions import Instructions
 from gpuprof._common.launches import Launches
+from gpuprof._common.records import Check, by_name, check_of, each_of, or_none
 
 MODES = ("graph", "batched", "isolated", "synchronized", "cpu")
 REQUESTED_MODES = ("auto", "graph", "batched", "isolated")
@@ -19,22 +22,11 @@ PEAKS = ("bytes_per_s", "flops_per_s", "dtype", "source", "date")
 
 _MOST = 1e12  # of milliseconds: 30 years
 _MOST_A_SECOND = 1e21  # of bytes, or of operations
+_not_negative = partial(checks.number, least=0, most=_MOST)
 
 
 def _one_of(*known: str) -> Callable[[str, Any], str]:
     return lambda name, value: checks.choice(name, value, known)
-
-
-def _each(check: Callable[[str, Any], Any]) -> Callable[[str, Any], tuple[Any, ...]]:
-    def check_all(name: str, value: Any) -> tuple[Any, ...]:
-        items = enumerate(checks.sequence(name, value))
-        return tuple(check(f"{name}[{place}]", item) for place, item in items)
-
-    return check_all
-
-
-def _not_negative(name: str, value: Any) -> float:
-    return checks.number(name, value, 0, _MOST)
 
 
 def _amount(name: str, value: Any) -> int | None:
@@ -45,17 +37,12 @@ def _amount(name: str, value: Any) -> int | None:
     return value
 
 
-def _samples(name: str, value: Any) -> tuple[float, ...]:
+def _samples(name: str, value: Any) -> Any:
     # Slopes of two noisy times may be below 0.
-    samples = _each(lambda name, item: checks.number(name, item, -_MOST, _MOST))(name, value)
-    if not samples:
+    found = each_of(partial(checks.number, least=-_MOST, most=_MOST))(name, value)
+    if not found:
         raise checks.value_error(value, name, "at least one sample")
-    return samples
-
-
-def _noise(name: str, value: Any) -> dict[str, float]:
-    items = checks.mapping(name, value).items()
-    return {key: _not_negative(f"{name}[{key!r}]", item) for key, item in items}
+    return found
 
 
 def _memory(name: str, value: Any) -> dict[str, int]:
@@ -72,7 +59,7 @@ def _peaks(name: str, value: Any) -> dict[str, Any]:
     found = checks.mapping(name, value)
     for key, item in found.items():
         what = f"{name}[{key!r}]"
-        checks.choice(f"a key of {name}", key, PEAKS)
+        checks.choice(f"{name}: a key", key, PEAKS)
         if not key.endswith("_per_s"):
             checks.text(what, item)
         else:
@@ -80,39 +67,31 @@ def _peaks(name: str, value: Any) -> dict[str, Any]:
     return found
 
 
-def _launches(_name: str, value: Any) -> Launches | None:
-    if value is None or isinstance(value, Launches):
-        return value
-    return Launches.from_dict(value)
+def _time_or_nan(name: str, value: Any) -> float:
+    return math.nan if value is None else checks.number_or_nan(name, value)
 
 
-def _instructions(_name: str, value: Any) -> Instructions | None:
-    if value is None or isinstance(value, Instructions):
-        return value
-    return Instructions.from_dict(value)
-
-
-CHECKS: dict[str, Callable[[str, Any], Any]] = {
+CHECKS: dict[str, Check] = {
     "name": checks.text,
     "mode": _one_of(*MODES),
     "requested_mode": _one_of(*REQUESTED_MODES),
     "clock": _one_of(*CLOCKS),
     "l2": _one_of(*L2_STATES),
     "samples_ms": _samples,
-    "host_ms": checks.number_or_nan,  # NaN is a time that was not taken
+    "host_ms": _time_or_nan,  # NaN is a time that was not taken
     "tick_ms": _not_negative,
     "calls_per_sample": checks.whole,
     "gate": _one_of(*GATES),
-    "clock_mhz": _each(_not_negative),
-    "throttle_reasons": _each(checks.text),
-    "noise": _noise,
+    "clock_mhz": each_of(_not_negative),
+    "throttle_reasons": each_of(checks.text),
+    "noise": by_name(_not_negative),
     "nbytes": _amount,
     "flops": _amount,
     "memory": _memory,
     "peaks": _peaks,
-    "launches": _launches,
-    "instructions": _instructions,
-    "warnings": _each(checks.text),
+    "launches": or_none(check_of(Launches)),
+    "instructions": or_none(check_of(Instructions)),
+    "warnings": each_of(checks.text),
     "params": checks.mapping,
     "extra_info": checks.mapping,
     "machine": checks.mapping,

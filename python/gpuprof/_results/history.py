@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import html
-import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from os import PathLike, fspath
-from typing import Any
+from types import MappingProxyType
 
-from gpuprof._common.checks import json_object
-from gpuprof._common.outputs import text_or_file
-from gpuprof._common.text import plain_data, shown_text
+from gpuprof._common.records import Document, check_of, each_of, head
+from gpuprof._common.text import shown_text
 from gpuprof._display import series_plot
+from gpuprof._display.records import Cell, Records
+from gpuprof._display.shown import Exported
 from gpuprof._results.baselines import DEFAULT_ROOT, Baselines, Run
 from gpuprof._results.change_point import HistoryChange, change_point
 from gpuprof._results.decision import check_threshold
 from gpuprof._results.eligible import difference
-from gpuprof._results.history_data import FORMAT, VERSION, read, records
 from gpuprof._results.history_series import DIRTY, HistoryPoint, HistorySeries
 from gpuprof._results.result import BenchResult
 from gpuprof.errors import BaselineError
@@ -30,11 +29,25 @@ THRESHOLD = 0.01
 # be called so.
 AUTOSAVED = "@autosave"
 MOST_POINTS = 40  # of a series, so that its plot fits into a terminal
+# `changed` is true at the first run after a change.
+_COLUMNS = (
+    "benchmark",
+    "baseline",
+    "machine",
+    "time",
+    "value_ms",
+    "low_ms",
+    "high_ms",
+    "commit",
+    "compared",
+    "changed",
+)
 # Facts of the machine that are named where they changed together with the times.
 _FACTS = ("driver", "cuda", "torch", "cupy", "numpy", "python", "os", "gpuprof")
 
 
-class History:
+@dataclass(frozen=True, repr=False)
+class History(Exported, Document):
     """The series of benchmarks that were saved, with the run where each changed.
 
     Parameters
@@ -45,8 +58,10 @@ class History:
 
     __module__ = "gpuprof"
 
-    def __init__(self, series: Iterable[HistorySeries]) -> None:
-        self.series = tuple(series)
+    series: tuple[HistorySeries, ...]
+
+    _HEAD = head("gpuprof-history", unit="ms")
+    _CHECKS = MappingProxyType({"series": each_of(check_of(HistorySeries))})
 
     @property
     def names(self) -> list[str]:
@@ -56,53 +71,15 @@ class History:
     def __len__(self) -> int:
         return len(self.series)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as dicts, lists, text, finite numbers and None."""
-        series = [each.to_dict() for each in self.series]
-        return {"format": FORMAT, "version": VERSION, "unit": "ms", "series": plain_data(series)}
-
-    def to_json(self, indent: int | None = None) -> str:
-        """Return `to_dict` as strict JSON, in ASCII."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-
-    @classmethod
-    def from_dict(cls, data: Any) -> History:
-        """Build one from what `to_dict` returned.
-
-        Raises
-        ------
-        ValueError
-            If `data` is something else, or of a version that this one cannot read; it names the
-            field.
-        """
-        return cls(read(data))
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> History:
-        """Build one from what `to_json` returned; ValueError if `text` is something else."""
-        return cls.from_dict(json_object(text))
-
-    def to_csv(self, path: str | PathLike[str] | None = None) -> str | None:
-        """Return CSV (RFC 4180), a line for each run, or write it to a file.
-
-        Units are in the head: ``value_ms``. ``changed`` is true at the first run after a change.
-
-        Parameters
-        ----------
-        path : str or os.PathLike, optional
-            The file, in UTF-8, written whole or not at all. None returns the text.
-        """
-        return text_or_file(records(self.series).csv(), path)
-
-    def to_frame(self) -> Any:
-        """Return the columns of `to_csv` as a pandas DataFrame.
-
-        Raises
-        ------
-        ModuleNotFoundError
-            Without pandas.
-        """
-        return records(self.series).frame("History.to_frame()")
+    def _records(self) -> Records:
+        lines: list[list[Cell]] = []
+        for each in self.series:
+            for place, point in enumerate(each.points):
+                changed = each.change is not None and each.change.index == place
+                what = [each.benchmark, each.baseline, point.machine, point.time]
+                figures = [point.value, point.low, point.high]
+                lines.append([*what, *figures, point.commit, point.compared, changed])
+        return Records(_COLUMNS, lines)
 
     def to_svg(self, name: str | None = None) -> str:
         """Return the plots of a benchmark below each other, as one SVG document.
@@ -182,7 +159,7 @@ def history(
     named = [
         each if counts[each.benchmark] == 1 else replace(each, name=each.label) for each in series
     ]
-    return History(sorted(named, key=lambda each: each.benchmark))
+    return History(tuple(sorted(named, key=lambda each: each.benchmark)))
 
 
 def _stored(stored: Baselines, baseline: str | None) -> dict[tuple[str, str], list[Run]]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 
-from gpuprof._common.text import output_text, shown_text
+from gpuprof._common import checks
+from gpuprof._common.records import Record
+from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration, interval_text, percent_change
 from gpuprof._display import series_plot
 from gpuprof._display.series_plot import Mark
@@ -17,7 +20,7 @@ _COMMIT_CHARACTERS = 10
 
 
 @dataclass(frozen=True)
-class HistoryPoint:
+class HistoryPoint(Record):
     """One run of a benchmark.
 
     Attributes
@@ -47,21 +50,17 @@ class HistoryPoint:
     machine: str
     compared: bool = True
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain form, for JSON."""
-        return {
-            "time": output_text(self.time),
-            "value": self.value,
-            "low": self.low,
-            "high": self.high,
-            "commit": None if self.commit is None else output_text(self.commit),
-            "machine": output_text(self.machine),
-            "compared": self.compared,
+    _CHECKS = MappingProxyType(
+        {
+            "value": partial(checks.number, least=0.0),
+            "low": checks.number,
+            "high": checks.number,
         }
+    )
 
 
 @dataclass(frozen=True)
-class HistorySeries:
+class HistorySeries(Record):
     """The runs of one benchmark in one baseline on one kind of machine.
 
     Attributes
@@ -95,6 +94,24 @@ class HistorySeries:
     notes: tuple[str, ...] = ()
     unit: str = "ms"
 
+    _MEMBERS = (
+        *("name", "benchmark", "baseline", "machine", "unit", "points", "change", "ratio"),
+        "notes",
+    )
+
+    def __post_init__(self) -> None:
+        if not self.points:
+            message = "points: expected at least one run, got none"
+            raise ValueError(message)
+        if self.change is not None and not all(map(any, self._sides(self.change.index))):
+            message = "change: expected a compared run with a time on both of its sides"
+            raise ValueError(message)
+
+    def _sides(self, index: int) -> list[list[float]]:
+        """Return the times that are compared, before a point and from it on."""
+        sides = self.points[:index], self.points[index:]
+        return [[each.value for each in side if each.compared] for side in sides]
+
     @property
     def label(self) -> str:
         """The name, the baseline and the machine."""
@@ -105,23 +122,8 @@ class HistorySeries:
         """The median of the runs from the change on over that of those before; None without one."""
         if self.change is None:
             return None
-        before = [each.value for each in self.points[: self.change.index] if each.compared]
-        after = [each.value for each in self.points[self.change.index :] if each.compared]
+        before, after = self._sides(self.change.index)
         return statistics.median(after) / statistics.median(before)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain form, for JSON."""
-        return {
-            "name": output_text(self.name),
-            "benchmark": output_text(self.benchmark),
-            "baseline": self.baseline,
-            "machine": output_text(self.machine),
-            "unit": self.unit,
-            "points": [point.to_dict() for point in self.points],
-            "change": None if self.change is None else asdict(self.change),
-            "ratio": self.ratio,
-            "notes": [output_text(note) for note in self.notes],
-        }
 
     def facts(self) -> list[str]:
         """Return what is known of the series as sentences: first the change, then the notes."""

@@ -9,34 +9,30 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpuprof._common.checks import damaged, sequence, shortened, value_error, whole
+from gpuprof._common.checks import value_error, whole
 from gpuprof._common.instructions import Instructions
 from gpuprof._common.launches import Launches
-from gpuprof._common.text import plain_data, shown_text
+from gpuprof._common.records import Document, check_of, each_of, head
+from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration, interval_text
 from gpuprof._display import histogram
 from gpuprof._display.histogram import Bin
 from gpuprof._display.records import Records
+from gpuprof._display.shown import Exported, Shown
 from gpuprof._display.table import Table, aligned, html_list
 from gpuprof._results import statistics, texts
-from gpuprof._results.export import Exports, records_of
+from gpuprof._results.export import records_of
 from gpuprof._results.fields import CHECKS
 from gpuprof._results.sample_figures import SampleFigures
 
-FORMAT = "gpuprof-result"
-VERSION = 1
 LEFT = frozenset({"name", "mode", "clock", "L2", "verdict", "error"})
 
-_NEWER = frozenset(
-    {"noise", "memory", "peaks", "launches", "instructions", "ranks"}
-)  # fields that older results do not have
 
-
-@dataclass(frozen=True)
-class BenchResult(SampleFigures, Exports):
+@dataclass(frozen=True, repr=False)
+class BenchResult(SampleFigures, Shown, Exported, Document):
     """What `benchmark` measured: the time of one call, sample by sample.
 
     Attributes
@@ -140,10 +136,13 @@ class BenchResult(SampleFigures, Exports):
     duration_s: float = 0.0
     ranks: tuple[BenchResult, ...] = ()
 
+    _HEAD = head("gpuprof-result", unit="ms")
+    _MEMBERS = (..., "summary")
+    _NEWER = frozenset({"noise", "memory", "peaks", "launches", "instructions", "ranks"})
+    _CHECKS = CHECKS
+
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = CHECKS[each.name](each.name, getattr(self, each.name))
-            object.__setattr__(self, each.name, value)
+        super().__post_init__()
         if self.clock_mhz and len(self.clock_mhz) != len(self.samples_ms):
             expected = f"a value for each of {len(self.samples_ms)} samples, or none"
             raise value_error(self.clock_mhz, "clock_mhz", expected)
@@ -181,71 +180,17 @@ class BenchResult(SampleFigures, Exports):
             return None
         return amount / self.median_ms / per_ms
 
-    @classmethod
-    @damaged("the result")
-    def from_dict(cls, data: object) -> BenchResult:
-        """Build one from what `to_dict` returned.
-
-        Raises
-        ------
-        ValueError
-            If `data` is something else, or of a version that this one cannot read; it names the
-            field that is wrong.
-        """
-        if not isinstance(data, Mapping):
-            message = f"a result is a {type(data).__name__}; expected what to_dict() returns"
-            raise ValueError(message)
-        expected = {"format": FORMAT, "version": VERSION, "unit": "ms"}
-        found = {key: data.get(key) for key in expected}
-        if found != expected or isinstance(found["version"], bool):
-            message = (
-                f"data has {shortened(found)}; expected {expected}: pass what "
-                "BenchResult.to_dict() of a matching gpuprof returned"
-            )
-            raise ValueError(message)
-        values: dict[str, Any] = {}
-        for each in fields(cls):
-            if each.name in _NEWER and each.name not in data:
-                continue
-            if each.name not in data:
-                message = f"the result has no {each.name!r}"
-                raise ValueError(message)
-            value = data[each.name]
-            values[each.name] = math.nan if each.name == "host_ms" and value is None else value
-        unknown = [key for key in data if key not in values and key not in _DERIVED]
-        if unknown:
-            message = f"the result has an unknown field {shortened(unknown[0])}"
-            raise ValueError(message)
-        return cls(**values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as dicts, lists, text, finite numbers and None.
-
-        What `params`, `extra_info` and `machine` hold besides these becomes its text. ``summary``
-        repeats the figures that follow from the samples, for other readers.
-        """
-        names = [each.name for each in fields(self) if each.name != "ranks"]
-        plain = {name: plain_data(getattr(self, name)) for name in names}
-        for name in ("launches", "instructions"):
-            found = getattr(self, name)
-            plain[name] = found and plain_data(found.to_dict())
-        plain["ranks"] = [each.to_dict() for each in self.ranks]
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "unit": "ms",
-            **plain,
-            "summary": {name: plain_data(getattr(self, name)) for name in _SUMMARY},
-        }
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The figures that follow from the samples, as JSON repeats them for other readers."""
+        return {name: getattr(self, name) for name in _SUMMARY}
 
     def _records(self, samples: bool = False) -> Records:
         return records_of([self], samples)
 
-    def to_markdown(self) -> str:
-        """Return a Markdown table of the figures, with the warnings below."""
+    def _table(self) -> Table:
         line = {"name": self.name, **cells(self)}
-        table = Table([*line], [[*line.values()]], LEFT, notes=warnings_of([self]))
-        return "\n".join(table.without_empty().markdown()) + "\n"
+        return Table([*line], [[*line.values()]], LEFT, notes=warnings_of([self])).without_empty()
 
     def histogram(self, bins: int = 12) -> str:
         """Return a histogram of the samples as plain text, a line for each bin.
@@ -305,17 +250,7 @@ class BenchResult(SampleFigures, Exports):
         )
 
 
-def _ranks(name: str, value: Any) -> tuple[BenchResult, ...]:
-    results = []
-    for each in sequence(name, value):
-        try:
-            results.append(each if isinstance(each, BenchResult) else BenchResult.from_dict(each))
-        except ValueError as error:
-            raise value_error(each, f"{name}[{len(results)}]", "a result of one rank") from error
-    return tuple(results)
-
-
-CHECKS["ranks"] = _ranks
+CHECKS["ranks"] = each_of(check_of(BenchResult))
 
 
 def merged(ranks: Sequence[object]) -> BenchResult:
@@ -354,7 +289,6 @@ _SUMMARY = (
     "bytes_share",
     "flops_share",
 )
-_DERIVED = {"format", "version", "unit", "summary"}
 
 
 def cells(result: BenchResult) -> dict[str, str]:
