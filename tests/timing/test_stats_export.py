@@ -146,10 +146,10 @@ def test_statistics_come_back_from_json() -> None:
     [
         ("{", "text: expected JSON, got"),
         ("[]", r"text: expected an object, .*, got \[\]"),
-        ("{}", "data has format None"),
-        ('{"format": "gpuprof-stats", "version": 1}', "the statistics: 'rows' is missing"),
-        (json.dumps({**STATS.to_dict(), "rows": [{}]}), "the statistics: 'gpu' is missing"),
-        (json.dumps({**STATS.to_dict(), "rows": 3}), "the statistics: damaged: "),
+        ("{}", r"^Stats: expected .*gpuprof-stats"),
+        ('{"format": "gpuprof-stats", "version": 1, "unit": "ms"}', "^Stats: 'rows' is missing"),
+        (json.dumps({**STATS.to_dict(), "rows": [{}]}), r"^Stats\.rows\[0\]: 'path' is missing"),
+        (json.dumps({**STATS.to_dict(), "rows": 3}), r"^Stats\.rows: expected a list, got 3"),
     ],
 )
 def test_other_text_is_refused(text: str, why: str) -> None:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from gpuprof._common.files import open_regular
+from gpuprof._common.records import format_of
 from gpuprof._results.baselines import load_kind
 from gpuprof._results.eligible import difference
 from gpuprof._results.result import BenchResult
-from gpuprof._timing.stats import FORMAT as STATS_FORMAT
 from gpuprof._timing.stats import Stats
 from gpuprof.errors import BaselineError
 
@@ -105,7 +105,7 @@ def _stats_data(path: Path) -> dict[str, Any] | None:
         data = json.loads(raw) if len(raw) <= _MAX_BYTES else None
     except (OSError, ValueError, RecursionError):
         return None  # the reader of results says what is wrong
-    return data if isinstance(data, dict) and data.get("format") == STATS_FORMAT else None
+    return data if isinstance(data, dict) and data.get("format") == format_of(Stats) else None
 
 
 def _of_stats(data: Mapping[str, Any]) -> dict[str, Time]:

@@ -31,7 +31,7 @@ _MOST = 2**63  # of whole numbers
 
 
 class Plain:
-    """A dataclass with a plain form.
+    """A dataclass with a plain form, which also pickles as its fields.
 
     `_HEAD` are members that are always the same, such as format and version. `_MEMBERS` are the
     names of all members in their order: those of the head, of fields, and of properties, which are
@@ -51,6 +51,10 @@ class Plain:
             name: head[name] if name in head else _plain(getattr(self, name))
             for name in _members(kind)
         }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        me: Any = self
+        return type(me), tuple(getattr(me, each.name) for each in fields(me))
 
 
 class Record(Plain):
@@ -232,6 +236,9 @@ def _value(kind: Any, name: str, value: Any) -> Any:
     if outer in {Union, UnionType}:  # with None, always
         rest = [each for each in inner if each is not NoneType]
         return None if value is None else _value(rest[0], name, value)
+    if outer is list:
+        items = checks.sequence(name, value)
+        return [_value(inner[0], f"{name}[{at}]", item) for at, item in enumerate(items)]
     if outer is tuple:
         items = checks.sequence(name, value)
         kinds = [inner[0]] * len(items) if inner[-1] is Ellipsis else inner

@@ -19,7 +19,6 @@ from gpuprof._results.decision import Decision
 from gpuprof._results.history import History
 from gpuprof._results.result import BenchResult
 from gpuprof._results.two_sides import Comparison
-from gpuprof._timing import stats as timing_stats
 from gpuprof._timing.stats import Stats
 from gpuprof.errors import BaselineError
 
@@ -48,7 +47,7 @@ def _add(found: Contents, path: Path) -> None:
     data = load_data(path)
     kind = data.get("format") if isinstance(data, dict) else None
     try:
-        if kind == timing_stats.FORMAT:
+        if kind == format_of(Stats):
             name = _name(path, found.stats)
             found.stats[name] = Stats.from_dict(data)
             repr(found.stats[name])  # which reads all of it: damage shows here

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpuprof._common.records import Record
 from gpuprof._frameworks import memory as allocators
 
 # By `MemoryNote` of src/timing/work.hpp.
@@ -20,11 +21,10 @@ _NOTES = (
     "allocated by the capture; replays of the graph allocate nothing",
     "replays of a graph allocate nothing",
 )
-_FIGURES = ("peak", "absolute_peak", "change")
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryUse:
+class MemoryUse(Record):
     """What the allocators of torch and CuPy did in a scope, or in the scopes of a row.
 
     Attributes
@@ -50,13 +50,6 @@ class MemoryUse:
     note: str = ""
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> MemoryUse:
-        """Build one from its plain form; None stands for a figure that does not exist."""
-        figures = (data[name] for name in _FIGURES)
-        peak, absolute, change = (math.nan if each is None else each for each in figures)
-        return cls(int(data["count"]), peak, absolute, change, str(data["note"]))
-
-    @classmethod
     def from_sums(cls, sums: Mapping[str, Any]) -> MemoryUse:
         """Build a row's from what the core summed up."""
         count, note = int(sums["count"]), _NOTES[sums["note"]]
@@ -64,12 +57,6 @@ class MemoryUse:
             return cls(0, math.nan, math.nan, math.nan, note)
         change = sums["change"] / count
         return cls(count, _whole(sums["peak"]), _whole(sums["absolute"]), _whole(change), note)
-
-    def to_dict(self) -> dict[str, int | float | str | None]:
-        """Return the plain form, with None for what is not known."""
-        figures = {name: getattr(self, name) for name in _FIGURES}
-        known = {name: each if math.isfinite(each) else None for name, each in figures.items()}
-        return {"count": self.count, **known, "note": self.note}
 
 
 def use_of_sample(peak: float, absolute: float, change: float, note: int) -> MemoryUse:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gpuprof._common.text import output_text
+from gpuprof._common.records import Record
 
 if TYPE_CHECKING:
     from gpuprof._timing.memory import MemoryUse
@@ -22,7 +22,7 @@ Bins: TypeAlias = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Record):
     """What a series of times adds up to, in milliseconds.
 
     With a `count` of 0, `total` is 0 and the rest is NaN. `first` is the first sample, which
@@ -46,41 +46,37 @@ class Summary:
     first: float
     bins: Bins | None = field(default=None, repr=False)
 
+    _NEWER = frozenset({"bins"})
+
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Summary:
-        """Build one from its plain form; None stands for a figure that does not exist."""
-        count = int(data["count"])
-        if count == 0:
+    def _read(cls, where: str, data: object) -> Summary:
+        if data is None or (isinstance(data, Mapping) and data.get("count") == 0):
             return EMPTY
-        rest: list[Any] = [math.nan if data[name] is None else float(data[name]) for name in TIMES]
-        if data.get("bins") is not None:
-            rest.append(tuple((int(place), int(number)) for place, number in data["bins"]))
-        return cls(count, *rest)
+        return super(Summary, cls)._read(where, data)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plain form, with None for what is not a finite number."""
-        values = ((name, getattr(self, name)) for name in TIMES)
-        times = {name: value if math.isfinite(value) else None for name, value in values}
-        bins = {} if self.bins is None else {"bins": [[*each] for each in self.bins]}
-        return {"count": self.count, **times, **bins}
+        found = super(Summary, self).to_dict()
+        if self.bins is None:
+            del found["bins"]
+        return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        times = (getattr(self, name) for name in TIMES)
-        return _summary, (self.count, *times, *([] if self.bins is None else [self.bins]))
+        # One object for all that are empty: its NaNs are equal to nothing but themselves.
+        return super(Summary, self).__reduce__() if self.count else (_empty, ())
 
 
-def _summary(count: int, *rest: Any) -> Summary:
-    # One object for all that are empty: its NaNs are equal to nothing but themselves.
-    return Summary(count, *rest) if count else EMPTY
+def _empty() -> Summary:
+    return EMPTY
 
 
-_COUNTS = ("dropped", "pending", "failed", "skipped")
+COUNTS = ("dropped", "pending", "failed", "skipped")
 _NO_TIMES: list[Any] = [math.nan] * 7
 EMPTY = Summary(0, 0.0, *_NO_TIMES)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Row(Record):
     """The samples of one path on one clock.
 
     `names` are the scopes of the path, outermost first; `path` is for people and joins them by
@@ -151,56 +147,19 @@ class Row:
         """
         return self.host.p50 >= HOST_BOUND_RATIO * self.gpu.p50  # False beside a NaN
 
+    _MEMBERS = ("path", "names", "clock", *COUNTS, "host_bound", ...)
+    _NEWER = frozenset({"names", "work", "memory"})
+
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Row:
-        """Build one from its plain form."""
-        gpu, host = (
-            EMPTY if data[which] is None else Summary.from_dict(data[which])
-            for which in ("gpu", "host")
-        )
-        counts = {which: int(data[which]) for which in _COUNTS}
-        names = tuple(map(str, data.get("names", ())))
-        work, memory = _details(data.get("work"), data.get("memory"))
-        path, clock = str(data["path"]), str(data["clock"])
-        return cls(path, clock, gpu, host, **counts, names=names, work=work, memory=memory)
+    def _names(cls) -> dict[str, Any]:
+        # Imported where there are any: the first scope of a program imports this module.
+        from gpuprof._timing.memory import MemoryUse
+        from gpuprof._timing.work import Work
+
+        return {"MemoryUse": MemoryUse, "Work": Work}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plain form; None for a summary without samples."""
-        return {
-            "path": output_text(self.path),
-            "names": list(map(output_text, self.names)),
-            "clock": output_text(self.clock),
-            "dropped": self.dropped,
-            "pending": self.pending,
-            "failed": self.failed,
-            "skipped": self.skipped,
-            "host_bound": self.host_bound,
-            "gpu": self.gpu.to_dict() if self.gpu.count else None,
-            "host": self.host.to_dict() if self.host.count else None,
-            "work": self.work.to_dict() if self.work else None,
-            "memory": self.memory.to_dict() if self.memory else None,
-        }
-
-
-def _details(work: Any, memory: Any) -> tuple[Work | None, MemoryUse | None]:
-    """Build both from their plain forms. They are imported where there are any."""
-    if work is not None:
-        from gpuprof._timing.work import Work
-
-        work = Work.from_dict(work)
-    if memory is not None:
-        from gpuprof._timing.memory import MemoryUse
-
-        memory = MemoryUse.from_dict(memory)
-    return work, memory
-
-
-def _restore(self: Row, state: list[Any]) -> None:
-    """Fill a row from a pickle, which an older gpuprof may have made without the last fields."""
-    for index, each in enumerate(fields(Row)):
-        value = state[index] if index < len(state) else each.default
-        object.__setattr__(self, each.name, value)
-
-
-# A dataclass with slots makes its own, also over one in its body on Python 3.10.
-Row.__setstate__ = _restore  # type: ignore[attr-defined]
+        found = super(Row, self).to_dict()
+        empty = {which: None for which in ("gpu", "host") if not getattr(self, which).count}
+        return found | empty

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import gpuprof._core as _core
 from gpuprof._common.text import clean_text
+from gpuprof._frameworks.torch import note_reset, torch_memory
 from gpuprof._timing import backends
-from gpuprof._timing import stats as timing_stats
 from gpuprof._timing.decorate import decorate, name_of
+from gpuprof._timing.stats import Stats, counted_rows
 
 if TYPE_CHECKING:
     from gpuprof._timing.backends import BackendLike
@@ -104,7 +105,7 @@ def _check_options(
         raise ValueError(message)
 
 
-def stats(wait: bool = True, *, bins: bool = False) -> timing_stats.Stats:
+def stats(wait: bool = True, *, bins: bool = False) -> Stats:
     """Return what the scopes have measured, a row for each path and clock.
 
     Parameters
@@ -120,7 +121,9 @@ def stats(wait: bool = True, *, bins: bool = False) -> timing_stats.Stats:
     Stats
         A mapping from paths to rows; its ``repr`` is a table.
     """
-    return timing_stats.Stats.from_snapshot(_core.stats_snapshot(bool(wait), bool(bins)))
+    found = _core.stats_snapshot(bool(wait), bool(bins))
+    rows = tuple(counted_rows(found["rows"]))
+    return Stats(rows, dropped=int(found["dropped"]), memory=torch_memory())
 
 
 def flush() -> None:
@@ -131,7 +134,7 @@ def flush() -> None:
 def reset() -> None:
     """Forget all statistics; samples entered earlier never count after it."""
     _core.reset_stats()
-    timing_stats.note_reset()
+    note_reset()
 
 
 def enable() -> None:

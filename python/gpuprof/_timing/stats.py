@@ -7,31 +7,27 @@ be pickled, sent elsewhere and shown there. Times are milliseconds.
 from __future__ import annotations
 
 import difflib
-import json
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from datetime import datetime, timezone
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from gpuprof._frameworks.torch import note_reset, torch_memory
-from gpuprof._timing.rows import Names, Row, Summary
+from gpuprof._common.records import Document, head, now
+from gpuprof._display.shown import Exported, Shown
+from gpuprof._timing.rows import EMPTY, Names, Row, Summary
 
 if TYPE_CHECKING:
+    from gpuprof._display.records import Records
     from gpuprof._display.table import Table
     from gpuprof._frameworks.torch import TorchMemory
 
-__all__ = ["Row", "Stats", "Summary", "note_reset"]
-
-FORMAT = "gpuprof-stats"
-VERSION = 1
 Key: TypeAlias = "str | tuple[str, str] | tuple[Names, str]"
 Exact: TypeAlias = tuple[Names, str]
 
 
-class Stats(Mapping[Key, Row]):
+@dataclass(frozen=True, repr=False, eq=False)
+class Stats(Shown, Exported, Document, Mapping[Key, Row]):
     """All rows at one moment, by path.
 
     ``stats["step/fwd"]`` is the row of that path; where several clocks measured it, the GPU's
@@ -54,56 +50,35 @@ class Stats(Mapping[Key, Row]):
 
     __module__ = "gpuprof"
 
-    def __init__(
-        self,
-        rows: Iterable[Row],
-        *,
-        dropped: int = 0,
-        memory: Iterable[TorchMemory] = (),
-        created: str | None = None,
-    ) -> None:
-        self._rows = tuple(rows)
-        self.dropped = dropped
-        self.memory = list(memory)
-        self.created = created or datetime.now(timezone.utc).isoformat(timespec="seconds")
-        self._exact = {(row.names, row.clock): row for row in self._rows}
-        self._by_path: dict[str, list[Row]] = {}
+    rows: tuple[Row, ...]
+    dropped: int = 0
+    memory: list[TorchMemory] = field(default_factory=list)
+    created: str = field(default_factory=now)
+
+    _HEAD = head("gpuprof-stats", unit="ms")
+    _MEMBERS = ("format", "version", "created", "unit", "dropped", "memory", "rows")
+
+    def __post_init__(self) -> None:
+        rows = {(row.names, row.clock): row for row in self.rows}
+        object.__setattr__(self, "rows", tuple(rows.values()))
+        object.__setattr__(self, "memory", list(self.memory))
+
+    @cached_property
+    def _exact(self) -> dict[Exact, Row]:
+        return {(row.names, row.clock): row for row in self.rows}
+
+    @cached_property
+    def _by_path(self) -> dict[str, list[Row]]:
+        found: dict[str, list[Row]] = {}
         for row in self._exact.values():
-            self._by_path.setdefault(row.path, []).append(row)
-        for same_path in self._by_path.values():
+            found.setdefault(row.path, []).append(row)
+        for same_path in found.values():
             same_path.sort(key=lambda row: (not row.on_gpu, row.clock == "cpu"))
+        return found
 
     @classmethod
-    def from_snapshot(cls, snapshot: Mapping[str, Any]) -> Stats:
-        """Build one from what the core counted, adding the time and torch's memory."""
-        rows = _rows(snapshot["rows"])
-        return cls(rows, dropped=int(snapshot["dropped"]), memory=torch_memory())
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Stats:
-        """Build one from what `to_dict` returned.
-
-        Raises
-        ------
-        ValueError
-            If `data` is something else, or of a version that this one cannot read.
-        """
-        found = data.get("format"), data.get("version")
-        if found != (FORMAT, VERSION):
-            message = (
-                f"data has format {found[0]!r} and version {found[1]!r}; expected {FORMAT!r} and "
-                f"{VERSION}: pass what Stats.to_dict() of a matching gpuprof returned"
-            )
-            raise ValueError(message)
-        from gpuprof._common.checks import damaged
-
-        with damaged("the statistics"):
-            return cls(
-                [Row.from_dict(row) for row in data["rows"]],
-                dropped=int(data["dropped"]),
-                memory=data["memory"],
-                created=data["created"],
-            )
+    def _names(cls) -> dict[str, Any]:
+        return {"TorchMemory": dict[str, Any]}
 
     def __getitem__(self, key: Key) -> Row:
         row = self._find(key)
@@ -124,9 +99,6 @@ class Stats(Mapping[Key, Row]):
 
     def __len__(self) -> int:
         return len(self._exact)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._rows, self.dropped, self.memory, self.created)
 
     def _find(self, key: object) -> Row | None:
         if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str):
@@ -202,54 +174,10 @@ class Stats(Mapping[Key, Row]):
             return None
         return total / outer.time.total
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as dicts, lists, text, finite numbers and None."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "created": self.created,
-            "unit": "ms",
-            "dropped": self.dropped,
-            "memory": [dict(entry) for entry in self.memory],
-            "rows": [row.to_dict() for row in self.values()],
-        }
+    def _records(self) -> Records:
+        from gpuprof._timing.stats_table import records
 
-    def to_json(self, indent: int | None = None) -> str:
-        """Return `to_dict` as strict JSON, in ASCII."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Stats:
-        """Build one from what `to_json` returned; ValueError if `text` is something else."""
-        from gpuprof._common.checks import json_object
-
-        return cls.from_dict(json_object(text))
-
-    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
-        """Return all rows as CSV (RFC 4180), or write them to a file.
-
-        Units are in the head: ``gpu_mean_ms``. What was not measured is empty.
-
-        Parameters
-        ----------
-        path
-            The file, in UTF-8, written whole or not at all. None returns the text.
-        """
-        from gpuprof._timing.stats_export import to_csv
-
-        return to_csv(self, path)
-
-    def to_frame(self) -> Any:
-        """Return the columns of `to_csv` as a pandas DataFrame.
-
-        Raises
-        ------
-        ModuleNotFoundError
-            Without pandas.
-        """
-        from gpuprof._timing.stats_export import to_frame
-
-        return to_frame(self)
+        return records(self)
 
     def merge(self, *others: Stats) -> Stats:
         """Return the statistics of several processes, such as workers, as one.
@@ -280,7 +208,8 @@ class Stats(Mapping[Key, Row]):
         parts = (self, *others)
         dropped = sum(part.dropped for part in parts)
         created = max(part.created for part in parts)
-        return Stats(merged(part.values() for part in parts), dropped=dropped, created=created)
+        rows = tuple(merged(part.rows for part in parts))
+        return Stats(rows, dropped=dropped, created=created)
 
     def _table(self, sort: str | None = None, columns: str | Iterable[str] | None = None) -> Table:
         # Imported where something is shown: the first scope of a program imports this module.
@@ -289,13 +218,11 @@ class Stats(Mapping[Key, Row]):
         footers = stats_table.footers(self.dropped, self.memory)
         return stats_table.table(self, footers, sort=sort, columns=columns)
 
-    def to_markdown(
-        self, *, sort: str | None = None, columns: str | Iterable[str] | None = None
-    ) -> str:
-        """Return a Markdown table, a line for each row; `sort` and `columns` are as in `table`."""
+    def to_markdown(self, **options: Any) -> str:
+        """Return a Markdown table, a line for each row; the options are those of `table`."""
         from gpuprof._timing.stats_table import markdown
 
-        return markdown(self._table(sort, columns))
+        return markdown(self._table(**options))
 
     def tree(self) -> str:
         """Return the table as plain text, indented by nesting."""
@@ -323,30 +250,6 @@ class Stats(Mapping[Key, Row]):
         """
         return "\n".join(self._table(sort, columns).plain())
 
-    def print(
-        self,
-        file: TextIO | None = None,
-        *,
-        style: str = "auto",
-        sort: str | None = None,
-        columns: str | Iterable[str] | None = None,
-    ) -> None:
-        """Write the tree table.
-
-        Parameters
-        ----------
-        file
-            Where to; None is standard output.
-        style
-            ``"plain"``, ``"rich"``, or ``"auto"``: rich on a terminal. Where rich is not installed
-            the table is plain.
-        sort, columns
-            As in `table`.
-        """
-        from gpuprof._display.table import write
-
-        write(self._table(sort, columns), file, style)
-
     def plot(self, ax: Any = None) -> Any:
         """Draw the median of each row as a bar, with a whisker up to its 90th percentile.
 
@@ -369,40 +272,38 @@ class Stats(Mapping[Key, Row]):
 
         return plot(list(self.values()), ax)
 
-    def __repr__(self) -> str:
-        return self.tree()
 
-    def _repr_html_(self) -> str:
-        return self._table().html()
-
-    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
-        yield self._table()
-
-
-def _rows(counted: list[dict[str, Any]]) -> list[Row]:
+def counted_rows(counted: list[dict[str, Any]]) -> list[Row]:
     """Build rows from what the core counted, with their work and memory; few have any."""
-    if not any(row["work"] or row["memory"] for row in counted):
-        return [Row.from_dict(row) for row in counted]
-    from gpuprof._common.peaks import device_peaks
-    from gpuprof._timing.memory import MemoryUse
-    from gpuprof._timing.work import Work
+    work_of = memory_of = peaks = None
+    if any(row["work"] or row["memory"] for row in counted):
+        from gpuprof._common.peaks import device_peaks
+        from gpuprof._timing.memory import MemoryUse
+        from gpuprof._timing.work import Work
 
-    on_gpu = any(row["work"] and row["gpu"] for row in counted)
-    peaks = device_peaks() if on_gpu else None
+        work_of, memory_of = Work.from_sums, MemoryUse.from_sums
+        peaks = device_peaks() if any(row["work"] and row["gpu"] for row in counted) else None
     found = []
-    for data in counted:
-        row = Row.from_dict({**data, "work": None, "memory": None})
-        work, memory = data["work"], data["memory"]
-        if work:
-            work = Work.from_sums(work, peaks if row.on_gpu else None)
-        found.append(replace(row, work=work, memory=memory and MemoryUse.from_sums(memory)))
+    for row in counted:
+        on_gpu = row["clock"] == "cuda"
+        details = {
+            "gpu": _counted(row["gpu"]),
+            "host": _counted(row["host"]),
+            "work": row["work"] and work_of and work_of(row["work"], peaks if on_gpu else None),
+            "memory": row["memory"] and memory_of and memory_of(row["memory"]),
+        }
+        found.append(Row(**{**row, **details}))
     return found
+
+
+def _counted(summary: dict[str, Any] | None) -> Summary:
+    if summary is None:
+        return EMPTY
+    if "bins" in summary:
+        summary["bins"] = tuple(summary["bins"])
+    return Summary(**summary)
 
 
 def _read_the_same(rows: list[Row]) -> bool:
     """Whether rows of one text are of several paths."""
     return any(row.names != rows[0].names for row in rows)
-
-
-def _rebuild(rows: tuple[Row, ...], dropped: int, memory: list[TorchMemory], created: str) -> Stats:
-    return Stats(rows, dropped=dropped, memory=memory, created=created)

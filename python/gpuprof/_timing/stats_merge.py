@@ -12,13 +12,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gpuprof._common.quantiles import quantile_of_bins
-from gpuprof._timing.rows import EMPTY, Bins, Names, Row, Summary
+from gpuprof._timing.rows import COUNTS, EMPTY, Bins, Names, Row, Summary
 
 if TYPE_CHECKING:
     from gpuprof._timing.memory import MemoryUse
     from gpuprof._timing.work import Work
 
-_COUNTS = ("dropped", "pending", "failed", "skipped")
 # What a sample is told, the rate that follows from it, and the share of the device's peak.
 _RATES = {"flops": ("flops_per_s", "flops_share"), "nbytes": ("bytes_per_s", "bytes_share")}
 
@@ -39,7 +38,7 @@ def _row(rows: Sequence[Row]) -> Row:
         first.clock,
         _summary([row.gpu for row in rows]),
         _summary([row.host for row in rows]),
-        **{which: sum(getattr(row, which) for row in rows) for which in _COUNTS},
+        **{which: sum(getattr(row, which) for row in rows) for which in COUNTS},
         names=first.names,
         work=_work([row.work for row in rows if row.work]),
         memory=_memory([row.memory for row in rows if row.memory]),

@@ -1,7 +1,8 @@
-"""The tree table and the plot of rows."""
+"""The tree table, the plot and the records of rows."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -11,9 +12,10 @@ import gpuprof._core as _core
 from gpuprof._common.checks import choice
 from gpuprof._common.text import in_markdown, shown_text
 from gpuprof._common.units import NOTHING, byte_size, duration, rate
+from gpuprof._display.records import Cell, Records
 from gpuprof._display.table import Table
 from gpuprof._display.tree import tree_lines
-from gpuprof._timing.rows import Row
+from gpuprof._timing.rows import COUNTS, EMPTY, TIMES, Row, Summary
 
 if TYPE_CHECKING:
     from gpuprof._frameworks.torch import TorchMemory
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 MAX_BARS = 40
 
+
+_WORK = ("flops", "nbytes", "flops_per_s", "bytes_per_s", "flops_share", "bytes_share")
+_MEMORY = ("peak", "absolute_peak", "change")
 
 # The columns that are shown unless others are asked for.
 DEFAULT = (
@@ -189,7 +194,7 @@ def _signed_size(size: int) -> str:
 
 def notes_of(row: Row) -> str:
     """Return what else there is to say of a row."""
-    counts = {what: getattr(row, what) for what in ("dropped", "pending", "failed", "skipped")}
+    counts = {what: getattr(row, what) for what in COUNTS}
     notes = [f"{count:,} {what}" for what, count in counts.items() if count]
     notes += ["host-bound"] if row.host_bound else []
     notes += [f"memory: {row.memory.note}"] if row.memory and row.memory.note else []
@@ -258,3 +263,40 @@ def plot(rows: Sequence[Row], ax: Any) -> Any:
         title=title,
         x_label="time ({unit}): p50, whisker to p90",
     )
+
+
+def records(stats: Rows) -> Records:
+    """Return a record for each row, always with the same columns."""
+    lines = [_record(row, value(stats, row, "self"), stats.share(row)) for row in stats.values()]
+    head = _record(Row("-", "-", EMPTY, EMPTY), None, None)
+    return Records([*head], [[*line.values()] for line in lines])
+
+
+def _record(row: Row, self_ms: float | None, share: float | None) -> dict[str, Cell]:
+    work, memory = row.work, row.memory
+    return {
+        "path": row.path,
+        "name": row.name,
+        "depth": row.depth,
+        "clock": row.clock,
+        **_times_of("gpu", row.gpu),
+        **_times_of("host", row.host),
+        "self_ms": self_ms,
+        "share_of_parent": share,
+        **{which: getattr(row, which) for which in COUNTS},
+        "host_bound": row.host_bound,
+        "work_count": work.count if work else 0,
+        **{which: getattr(work, which, None) for which in _WORK},
+        "memory_count": memory.count if memory else 0,
+        **{f"memory_{which}_bytes": getattr(memory, which, None) for which in _MEMORY},
+        # A slash in a name is part of it, so the path alone does not say what the names are.
+        "names": json.dumps(row.names, ensure_ascii=False),
+    }
+
+
+def _times_of(clock: str, summary: Summary) -> dict[str, Cell]:
+    times = {
+        f"{clock}_{name}_ms": getattr(summary, name) if summary.count else math.nan
+        for name in TIMES
+    }
+    return {f"{clock}_count": summary.count, **times}

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from gpuprof._common.records import Record
 
 if TYPE_CHECKING:
     from gpuprof._common.peaks import Peaks
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Work(Record):
     """The work of a row's samples that were told it, and its rates.
 
     What was not told, and what cannot be said of it, is None. Rates are the work of those samples
@@ -60,15 +62,6 @@ class Work:
             bytes_share=_ratio(bytes_per_s, most_bytes or 0.0),
             peak_dtype=fastest[0] if fastest else "",
         )
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Work:
-        """Build one from its plain form."""
-        return cls(**{field.name: data[field.name] for field in fields(cls)})
-
-    def to_dict(self) -> dict[str, int | float | str | None]:
-        """Return the plain form."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def _ratio(amount: float | None, of: float) -> float | None:
