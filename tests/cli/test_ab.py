@@ -382,8 +382,8 @@ def test_a_file_of_one_side_only_is_not_ignored(call: Ab) -> None:
         ('{"format": "gpuprof-stats", "version": 9}', [], "statistics cannot be read"),
         ('{"format": "gpuprof-stats", "version": 1}', [], "statistics cannot be read"),
         (
-            '{"format": "gpuprof-stats", "version": 1, "unit": "ms", "created": "", "dropped": 0, "memory": [], '
-            '"rows": []}',
+            '{"format": "gpuprof-stats", "version": 1, "unit": "ms", "created": "", "dropped": 0, '
+            '"memory": [], "rows": []}',
             [],
             "nothing was measured",
         ),

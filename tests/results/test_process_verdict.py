@@ -16,9 +16,8 @@ from gpuprof._results.process_verdict import (
     MIN_PAIRS,
     judge_processes,
     judge_processes_all,
-    quantile,
-    two_sided,
 )
+from gpuprof._results.statistics import student_p, student_quantile
 
 Noise = Callable[[random.Random, int], list[float]]
 
@@ -222,5 +221,5 @@ def test_the_t_distribution_is_that_of_scipy() -> None:
     for freedom in range(1, 40):
         for value in (0.0, 0.3, 1.0, 2.5, 7.0, 30.0):
             expected = 2.0 * t.sf(value, freedom)
-            assert two_sided(value, freedom) == pytest.approx(expected, abs=1e-12)
-        assert quantile(freedom, 0.975) == pytest.approx(t.ppf(0.975, freedom), rel=1e-9)
+            assert student_p(value, freedom) == pytest.approx(expected, abs=1e-12)
+        assert student_quantile(freedom, 0.975) == pytest.approx(t.ppf(0.975, freedom), rel=1e-9)

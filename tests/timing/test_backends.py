@@ -178,12 +178,12 @@ def test_a_warning_that_is_an_error_does_not_reach_the_body(
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
-        ((3, wait_for_nothing), TypeError, "name: expected a str, got int"),
-        (("", wait_for_nothing), ValueError, "name: expected a non-empty str .*got ''"),
+        ((3, wait_for_nothing), TypeError, "name: expected a non-empty str, got 3"),
+        (("", wait_for_nothing), ValueError, "name: expected a non-empty str, got ''"),
         (("cuda", wait_for_nothing), ValueError, "name: .*got 'cuda'"),
         (("cpu", wait_for_nothing), ValueError, "name: .*got 'cpu'"),
         (("auto", wait_for_nothing), ValueError, "name: .*got 'auto'"),
-        (("tpu", None), TypeError, "synchronize: expected a function, got NoneType"),
+        (("tpu", None), TypeError, "synchronize: expected a callable, got None"),
     ],
     ids=short,
 )

@@ -28,7 +28,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from gpuprof._common.units import percent, percent_change, ratio_text
 from gpuprof._results import statistics
@@ -74,7 +73,7 @@ def judge_processes(
         rule = f"{count} {plural} of runs; a verdict needs {MIN_PAIRS}"
         return Decision(Verdict.NODATA, base, new, ratio, runs=count, rule=rule)
     middle, error, freedom = _trimmed(logs)
-    half = quantile(freedom, 0.5 + CONFIDENCE / 2) * error
+    half = statistics.student_quantile(freedom, 0.5 + CONFIDENCE / 2) * error
     # No pair of one run of each has a ratio outside of these.
     low = max(middle - half, math.log(min(new_ms)) - math.log(max(base_ms)))
     high = min(middle + half, math.log(max(new_ms)) - math.log(min(base_ms)))
@@ -87,7 +86,7 @@ def judge_processes(
         f"interval of the ratio, {ratio_text(*interval)}, is {how} "
         f"1 ± {percent(floor)}"
     )
-    p_value = two_sided(middle / error, freedom) if error > 0.0 else float(middle == 0.0)
+    p_value = statistics.student_p(middle / error, freedom) if error > 0.0 else float(middle == 0.0)
     decision = Decision(verdict, base, new, ratio, interval, floor, p_value, count, rule)
     return _significant(decision, p_value, 1)
 
@@ -129,36 +128,3 @@ def _trimmed(values: Sequence[float]) -> tuple[float, float, int]:
     share = len(kept) / count
     error = statistics.stddev(winsorised) / (share * math.sqrt(count))
     return math.fsum(kept) / len(kept), error, len(kept) - 1
-
-
-def two_sided(t: float, freedom: int) -> float:
-    """Return the two-sided p value of Student's t, for whole degrees of freedom.
-
-    The finite series of Abramowitz and Stegun, 26.7.3 and 26.7.4: no SciPy is needed for it. It is
-    exact to about 1e-15, so a smaller p value is 0.
-    """
-    angle = math.atan2(abs(t), math.sqrt(freedom))
-    sine, cosine = math.sin(angle), math.cos(angle)
-    odd = freedom % 2
-    term, total = (cosine, cosine) if odd else (1.0, 1.0)
-    for k in range(2 + odd, freedom - 1, 2):
-        term *= cosine * cosine * (k - 1) / k
-        total += term
-    if odd:
-        inside = 2.0 / math.pi * (angle + (sine * total if freedom > 1 else 0.0))
-    else:
-        inside = sine * total
-    return min(max(1.0 - inside, 0.0), 1.0)
-
-
-@lru_cache(maxsize=64)
-def quantile(freedom: int, probability: float) -> float:
-    """Return a quantile above the median of Student's t distribution, by bisection."""
-    tail = 2.0 * (1.0 - probability)
-    low, high = 0.0, 1.0
-    while two_sided(high, freedom) > tail:
-        high *= 2.0
-    for _ in range(80):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if two_sided(middle, freedom) > tail else (low, middle)
-    return (low + high) / 2.0

@@ -10,6 +10,8 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 import gpuprof._core as _core
+from gpuprof._common import checks
+from gpuprof._common.records import Record
 from gpuprof._common.text import clean_text
 from gpuprof._frameworks import loaded
 from gpuprof.errors import GpuprofError
@@ -19,7 +21,7 @@ _OTHER_WORDS = {"gpu": "cuda", "nvidia": "cuda", "host": "cpu", "mps": "metal", 
 
 
 @dataclass(frozen=True)
-class Backend:
+class Backend(Record):
     """Whether a clock can be used here.
 
     Attributes
@@ -33,10 +35,6 @@ class Backend:
 
     available: bool
     reason: str
-
-    def to_dict(self) -> dict[str, bool | str]:
-        """Return the plain form."""
-        return {"available": self.available, "reason": self.reason}
 
 
 class SyncBackend:
@@ -70,26 +68,13 @@ class SyncBackend:
     __module__ = "gpuprof"
 
     def __init__(self, name: str, synchronize: Callable[[], object]) -> None:
-        _check_backend(name, synchronize)
+        if checks.text("name", name, empty=False) in {"auto", "cuda", "cpu"}:
+            raise checks.value_error(name, "name", "a str other than 'auto', 'cuda' and 'cpu'")
         self.name = clean_text(name)
-        self.synchronize = synchronize
+        self.synchronize = checks.function("synchronize", synchronize)
 
     def __repr__(self) -> str:
         return f"SyncBackend({self.name!r}, {self.synchronize!r})"
-
-
-def _check_backend(name: object, synchronize: object) -> None:
-    if not isinstance(name, str):
-        message = f"name: expected a str, got {type(name).__name__}"
-        raise TypeError(message)
-    if not name or name in {"auto", "cuda", "cpu"}:
-        message = (
-            f"name: expected a non-empty str other than 'auto', 'cuda' and 'cpu', got {name!r}"
-        )
-        raise ValueError(message)
-    if not callable(synchronize):
-        message = f"synchronize: expected a function, got {type(synchronize).__name__}"
-        raise TypeError(message)
 
 
 BackendLike: TypeAlias = "str | SyncBackend"

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import gpuprof._core as _core
+from gpuprof._common import checks
+from gpuprof._common.records import Record
+from gpuprof._display.shown import Shown
+
+if TYPE_CHECKING:
+    from gpuprof._display.table import Table
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(Shown, Record):
     """What an empty interval reads on a device.
 
     Attributes
@@ -38,14 +44,11 @@ class Calibration:
     pairs: int
     method: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
+    def _table(self) -> Table:
+        from gpuprof._display.table import Table
 
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        return f"<code>{escape(repr(self))}</code>"
+        lines = [(name, str(value)) for name, value in self.to_dict().items()]
+        return Table(("figure", "value"), lines, {"figure", "value"})
 
 
 def calibrate(device: int | None = None) -> Calibration:
@@ -68,12 +71,8 @@ def calibrate(device: int | None = None) -> Calibration:
     CudaError
         The driver failed.
     """
-    if device is not None and (isinstance(device, bool) or not isinstance(device, int)):
-        message = f"device: expected an int or None, got {device!r}"
-        raise TypeError(message)
-    if device is not None and device < 0:
-        message = f"device: expected an index from 0, got {device}"
-        raise ValueError(message)
+    if device is not None:
+        device = checks.whole("device", device, least=0)
     found = _core.calibrate(max(_core.cuda_device(), 0) if device is None else device)
     queued = None if math.isnan(found["queued_ns"]) else found["queued_ns"]
     gate = "no gate on this device" if queued is None else "behind a closed cuStreamWaitValue32"

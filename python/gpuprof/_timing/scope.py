@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import gpuprof._core as _core
+from gpuprof._common import checks
 from gpuprof._common.text import clean_text
 from gpuprof._frameworks.torch import note_reset, torch_memory
 from gpuprof._timing import backends
@@ -92,17 +93,10 @@ def _check_options(
     enabled: object, verify_stream: object, in_capture: object, memory: object
 ) -> None:
     if enabled is not None and not isinstance(enabled, bool):
-        message = f"enabled: expected True, False or None, got {enabled!r}"
-        raise TypeError(message)
-    if not isinstance(verify_stream, bool):
-        message = f"verify_stream: expected True or False, got {verify_stream!r}"
-        raise TypeError(message)
-    if not isinstance(memory, bool):
-        message = f"memory: expected True or False, got {memory!r}"
-        raise TypeError(message)
-    if in_capture not in _IN_CAPTURE:
-        message = f"in_capture: expected one of {_IN_CAPTURE}, got {in_capture!r}"
-        raise ValueError(message)
+        raise checks.type_error(enabled, "enabled", "True, False or None")
+    checks.flag("verify_stream", verify_stream)
+    checks.flag("memory", memory)
+    checks.choice("in_capture", in_capture, _IN_CAPTURE)
 
 
 def stats(wait: bool = True, *, bins: bool = False) -> Stats:
