@@ -322,12 +322,16 @@ def test_the_mode_asked_for_stays_in_the_results(measurer: FakeMeasurer) -> None
 @pytest.mark.parametrize(
     ("functions", "error", "text"),
     [
-        ([noop, noop], TypeError, "functions is a list; expected a mapping of names to functions"),
-        (noop, TypeError, "functions is a function; expected a mapping"),
-        ({"a": noop, "b": 3.0}, TypeError, "'b' is a float; pass the function itself"),
-        ({"a": noop, 1: noop}, TypeError, "a name is 1; expected text"),
-        ({"a": noop}, ValueError, "functions has 1; expected two or more"),
-        ({"": noop, "b": noop}, ValueError, "a name is empty"),
+        ([noop, noop], TypeError, "functions: expected a mapping of names .* got a list"),
+        (noop, TypeError, "functions: expected a mapping of names .* got a function"),
+        ({"a": noop, "b": 3.0}, TypeError, r"functions\['b'\]: expected a callable, got 3.0"),
+        ({"a": noop, 1: noop}, TypeError, "a name of functions: expected a non-empty str, got 1"),
+        ({"a": noop}, ValueError, "functions: expected two or more, got 1"),
+        (
+            {"": noop, "b": noop},
+            ValueError,
+            "a name of functions: expected a non-empty str, got ''",
+        ),
     ],
 )
 def test_what_is_no_mapping_of_functions_is_an_error_that_says_so(

@@ -147,13 +147,18 @@ def test_any_iterable_is_an_axis() -> None:
     [
         (Body(1.0), {"x": [1]}, TypeError, "make cannot be called with x"),
         (by_size, {"m": [1]}, TypeError, "make cannot be called with m: "),
-        (3, {"n": [1]}, TypeError, "make is a int; expected a function"),
-        (by_size, [1, 2], TypeError, "axes is a list; expected a mapping"),
-        (by_size, {}, ValueError, "axes is empty"),
-        (by_size, {"n": []}, ValueError, "axis 'n' has no values"),
-        (by_size, {"n": "abc"}, TypeError, "axis 'n' is a str; expected a list of its values"),
-        (by_size, {"n": 3}, TypeError, "axis 'n' is a int; expected a list"),
-        (by_size, {1: [1]}, TypeError, "the name of an axis is 1; expected text"),
+        (3, {"n": [1]}, TypeError, "make: expected a callable, got 3"),
+        (by_size, [1, 2], TypeError, "axes: expected a mapping, as in"),
+        (by_size, {}, ValueError, "axes: expected at least one, as in"),
+        (by_size, {"n": []}, ValueError, r"axes\['n'\]: expected a value or more"),
+        (
+            by_size,
+            {"n": "abc"},
+            TypeError,
+            r"axes\['n'\]: expected a list of its values, got 'abc'",
+        ),
+        (by_size, {"n": 3}, TypeError, r"axes\['n'\]: expected a list of its values, got 3"),
+        (by_size, {1: [1]}, TypeError, "a name of axes: expected a str, got 1"),
     ],
 )
 def test_a_wrong_call_is_an_error_before_anything_is_measured(
@@ -253,7 +258,7 @@ def test_the_plot_of_a_sweep_without_results_is_empty() -> None:
 
 
 def test_an_axis_that_is_none_of_the_sweep_is_an_error_that_lists_those() -> None:
-    with pytest.raises(ValueError, match="x is 'm'; the axes are 'n', 'dtype'"):
+    with pytest.raises(ValueError, match="x: expected one of 'n', 'dtype', got 'm'"):
         sweep(by_size, {"n": [1], "dtype": ["f4"]}).plot("m")
 
 

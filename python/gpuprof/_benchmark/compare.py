@@ -165,25 +165,15 @@ def _check(
 ) -> None:
     if not isinstance(functions, Mapping):
         message = (
-            f"functions is a {type(functions).__name__}; expected a mapping of names to functions: "
-            'compare({"old": f, "new": g})'
+            "functions: expected a mapping of names to functions, as in "
+            f'compare({{"old": f, "new": g}}), got {checks.shortened(functions)}'
         )
         raise TypeError(message)
     for name, function in functions.items():
-        if not isinstance(name, str):
-            message = f"a name is {name!r}; expected text"
-            raise TypeError(message)
-        if not name:
-            message = "a name is empty; expected text"
-            raise ValueError(message)
-        if not callable(function):
-            message = (
-                f"{name!r} is a {type(function).__name__}; pass the function itself, "
-                "with what it is called with as args="
-            )
-            raise TypeError(message)
+        checks.text("a name of functions", name, empty=False)
+        checks.function(f"functions[{name!r}]", function)
     if len(functions) < 2:
-        message = f"functions has {len(functions)}; expected two or more"
+        message = f"functions: expected two or more, got {len(functions)}"
         raise ValueError(message)
     if rounds is not None:
         checks.whole("rounds", rounds)

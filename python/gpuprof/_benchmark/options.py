@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import operator
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
 from gpuprof._common import checks
 from gpuprof._common.peaks import dtype_name
+from gpuprof._common.records import Check, or_none
 from gpuprof._distributed.lockstep import CHOICES
 from gpuprof._results.fields import REQUESTED_MODES
-
-_AMOUNTS_BELOW = 2**63
 
 
 @dataclass(frozen=True)
@@ -40,20 +38,30 @@ class Options:
     ranks: str = "together"
 
 
-def _is_text_mapping(value: object) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+def _flag_or_none(name: str, value: Any) -> bool | None:
+    if value is not None and not isinstance(value, bool):
+        raise checks.type_error(value, name, "True, False or None")
+    return value
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and value != ""
-
-
-_TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "setup": (lambda value: value is None or callable(value), "a function or None"),
-    "scopes": (lambda value: isinstance(value, bool), "True or False"),
-    "launches": (lambda value: value is None or isinstance(value, bool), "True, False or None"),
-    "params": (_is_text_mapping, "a mapping of text to values, or None"),
-    "name": (lambda value: value is None or _is_text(value), "text that is not empty"),
+_amount = partial(checks.whole, least=0, most=2**63 - 1)
+_seconds = partial(checks.number, least=0)
+_CHECKS: dict[str, Check] = {
+    "mode": lambda name, value: checks.choice(name, value, REQUESTED_MODES),
+    "ranks": lambda name, value: checks.choice(name, value, CHOICES),
+    "setup": or_none(checks.function),
+    "scopes": checks.flag,
+    "launches": _flag_or_none,
+    "params": lambda name, value: {} if value is None else checks.mapping(name, value),
+    "name": or_none(partial(checks.text, empty=False)),
+    "min_samples": partial(checks.whole, most=2**63 - 1),
+    "nbytes": or_none(_amount),
+    "flops": or_none(_amount),
+    "flops_dtype": or_none(lambda _, value: dtype_name(value)),
+    "warmup_s": _seconds,
+    "min_time_s": _seconds,
+    "max_time_s": partial(checks.number, least=0, above=True),
+    "rel_precision": _seconds,
 }
 
 
@@ -64,50 +72,15 @@ def checked_options(**given: Any) -> Options:
     if unknown:
         message = f"there is no option {unknown[0]!r}; those of benchmark are {', '.join(known)}"
         raise TypeError(message)
-    if given.get("params") is None:
-        given.pop("params", None)
-    if "min_samples" in given:
-        given["min_samples"] = _whole("min_samples", given["min_samples"], least=1)
-    for name in ("nbytes", "flops"):
-        if given.get(name) is not None:
-            given[name] = _whole(name, given[name], least=0)
-    if given.get("flops_dtype") is not None:
-        given["flops_dtype"] = dtype_name(given["flops_dtype"])
-    options = Options(**given)
-    if options.mode not in REQUESTED_MODES:
-        message = f"mode: expected one of {REQUESTED_MODES}, got {options.mode!r}"
-        raise ValueError(message)
-    checks.choice("ranks", options.ranks, CHOICES)
-    for name, (is_valid, expected) in _TYPES.items():
-        if not is_valid(getattr(options, name)):
-            message = f"{name}: expected {expected}, got {getattr(options, name)!r}"
-            raise TypeError(message)
+    checked = {
+        name: _CHECKS[name](name, value) if name in _CHECKS else value
+        for name, value in given.items()
+    }
+    options = Options(**checked)
     if options.setup is not None and options.mode in {"graph", "batched"}:
         message = (
             f"setup: mode {options.mode!r} runs many calls at once and has no place for it; "
             'use mode="isolated"'
         )
         raise ValueError(message)
-    for name in ("warmup_s", "min_time_s", "max_time_s", "rel_precision"):
-        _number(name, getattr(options, name), above_0=name == "max_time_s")
     return options
-
-
-def _number(name: str, value: Any, *, above_0: bool) -> None:
-    expected = f"a finite number {'above' if above_0 else 'from'} 0"
-    message = f"{name}: expected {expected}, got {value!r}"
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(message)
-    if not 0.0 <= value <= sys.float_info.max or (above_0 and value == 0.0):
-        raise ValueError(message)
-
-
-def _whole(name: str, value: Any, *, least: int) -> int:
-    """Return `value` as an int; NumPy's integers are accepted."""
-    message = f"{name}: expected a whole number from {least} below 2**63, got {value!r}"
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(message)
-    number = operator.index(value)
-    if not least <= number < _AMOUNTS_BELOW:
-        raise ValueError(message)
-    return number

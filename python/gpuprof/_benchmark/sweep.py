@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, overload
 
 from gpuprof._benchmark.options import checked_options
+from gpuprof._common import checks
 from gpuprof._common.records import Document, Record, head, now
 from gpuprof._common.text import shown_text
 from gpuprof._common.units import duration
@@ -135,8 +136,7 @@ class SweepResult(Shown, Exported, Document, Sequence[SweepPoint]):
 
         along = next(iter(self.axes)) if x is None else x
         if along not in self.axes:
-            message = f"x is {x!r}; the axes are {', '.join(map(repr, self.axes))}"
-            raise ValueError(message)
+            raise checks.value_error(x, "x", f"one of {', '.join(map(repr, self.axes))}")
         series: dict[str, list[tuple[Any, float, tuple[float, float]]]] = {}
         for point in self:
             if point.result is not None:
@@ -255,32 +255,21 @@ def sweep(
     return SweepResult(title, values, tuple(points))
 
 
-def _values(make: object, axes: object) -> dict[str, tuple[Any, ...]]:
+def _values(make: Any, axes: Any) -> dict[str, tuple[Any, ...]]:
     """Return the values of each axis; raise if `make` cannot take them."""
-    if not callable(make):
-        message = (
-            f"make is a {type(make).__name__}; expected a function that takes the parameters of a "
-            "point and returns the function to time"
-        )
-        raise TypeError(message)
+    checks.function("make", make)
     if not isinstance(axes, Mapping):
-        message = f"axes is a {type(axes).__name__}; expected a mapping: {{'n': [1024, 2048]}}"
-        raise TypeError(message)
+        raise checks.type_error(axes, "axes", "a mapping, as in {'n': [1024, 2048]}")
     if not axes:
-        message = "axes is empty; expected at least one: {'n': [1024, 2048]}"
-        raise ValueError(message)
+        raise checks.value_error(axes, "axes", "at least one, as in {'n': [1024, 2048]}")
     values: dict[str, tuple[Any, ...]] = {}
     for axis, given in axes.items():
-        if not isinstance(axis, str):
-            message = f"the name of an axis is {axis!r}; expected text"
-            raise TypeError(message)
+        name = f"axes[{checks.text('a name of axes', axis)!r}]"
         if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
-            message = f"axis {axis!r} is a {type(given).__name__}; expected a list of its values"
-            raise TypeError(message)
+            raise checks.type_error(given, name, "a list of its values")
         values[axis] = tuple(given)
         if not values[axis]:
-            message = f"axis {axis!r} has no values"
-            raise ValueError(message)
+            raise checks.value_error(given, name, "a value or more")
     try:
         inspect.signature(make).bind(**values)
     except TypeError as error:

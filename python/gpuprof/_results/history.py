@@ -13,14 +13,16 @@ from types import MappingProxyType
 
 from gpuprof._common.records import Document, check_of, each_of, head
 from gpuprof._common.text import shown_text
+from gpuprof._common.units import duration, interval_text
 from gpuprof._display import series_plot
 from gpuprof._display.records import Cell, Records
-from gpuprof._display.shown import Exported
+from gpuprof._display.shown import Exported, Shown
+from gpuprof._display.table import Table
 from gpuprof._results.baselines import DEFAULT_ROOT, Baselines, Run
 from gpuprof._results.change_point import HistoryChange, change_point
 from gpuprof._results.decision import check_threshold
 from gpuprof._results.eligible import difference
-from gpuprof._results.history_series import DIRTY, HistoryPoint, HistorySeries
+from gpuprof._results.history_series import DIRTY, HistoryPoint, HistorySeries, short_commit
 from gpuprof._results.result import BenchResult
 from gpuprof.errors import BaselineError
 
@@ -47,7 +49,7 @@ _FACTS = ("driver", "cuda", "torch", "cupy", "numpy", "python", "os", "gpuprof")
 
 
 @dataclass(frozen=True, repr=False)
-class History(Exported, Document):
+class History(Shown, Exported, Document):
     """The series of benchmarks that were saved, with the run where each changed.
 
     Parameters
@@ -80,6 +82,24 @@ class History(Exported, Document):
                 figures = [point.value, point.low, point.high]
                 lines.append([*what, *figures, point.commit, point.compared, changed])
         return Records(_COLUMNS, lines)
+
+    def _table(self) -> Table:
+        lines, notes = [], []
+        for each in self.series:
+            notes += [f"{each.name}: {fact}" for fact in each.facts()]
+            for place, point in enumerate(each.points):
+                what = [each.benchmark, each.baseline, point.machine, point.time]
+                times = [duration(point.value), interval_text(point.low, point.high)]
+                changed = each.change is not None and each.change.index == place
+                said = "changed" if changed else "" if point.compared else "not compared"
+                lines.append([*what, short_commit(point.commit), *times, said])
+        columns = ["benchmark", "baseline", "machine", "time", "commit", "median"]
+        return Table(
+            [*columns, "95 % interval", "note"],
+            lines,
+            {*columns[:5], "note"},
+            notes=notes or ["no saved runs"],
+        ).without_empty()
 
     def to_svg(self, name: str | None = None) -> str:
         """Return the plots of a benchmark below each other, as one SVG document.
