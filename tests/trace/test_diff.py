@@ -407,9 +407,9 @@ def test_past_the_limits_kernels_are_counted_and_the_rest_is_said(
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"by": "name"}, "by is 'name'; expected one of 'scope', 'kernel', or None"),
-        ({"top": 0}, "top is 0"),
-        ({"per": "stop"}, r"per is 'stop', which is no scope of .*a\.json; its scopes are 'step'"),
+        ({"by": "name"}, "by: expected one of 'scope', 'kernel', got 'name'"),
+        ({"top": 0}, "top: expected a whole number of at least 1, got 0"),
+        ({"per": "stop"}, r"per: expected a scope of .*a\.json, such as 'step', got 'stop'"),
     ],
 )
 def test_a_wrong_call_says_what_is_expected(
@@ -449,7 +449,7 @@ def test_the_command_refuses_a_scope_that_is_not_there(
     pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["trace", "diff", *map(str, pair), "--per", "stop"]) == 2
-    assert "no scope of" in capsys.readouterr().err
+    assert "per: expected a scope of" in capsys.readouterr().err
 
 
 def test_names_out_of_files_are_no_markup(tmp_path: Path) -> None:

@@ -10,13 +10,12 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._common.checks import flag, level_outside, number
+from gpuprof._common import checks
 from gpuprof._distributed import clock
 from gpuprof._distributed.exchange import Exchange
 from gpuprof._distributed.files import FileState, RankMerge, merge_files
 from gpuprof._distributed.world import StoreError, distributed, find
 from gpuprof._trace import path as trace_path
-from gpuprof._trace.checks import checked_path
 from gpuprof._trace.writer import TraceWriter
 from gpuprof._trace_tools.clocks import CATEGORY, NAME, anchor_args
 from gpuprof.errors import InvalidStateError
@@ -100,11 +99,11 @@ def trace(
     ['run.json']
     >>> folder.cleanup()
     """
-    number("timeout", timeout, 0.0, MOST_TIMEOUT_S)
-    flag("merge", merge)
+    checks.number("timeout", timeout, 0.0, MOST_TIMEOUT_S)
+    checks.flag("merge", merge)
     options = {"args": args, "buffer_mib": buffer_mib}
     return RankTrace(
-        checked_path(path), options, merge=merge, timeout=timeout, store=store, group=group
+        checks.path("path", path), options, merge=merge, timeout=timeout, store=store, group=group
     )
 
 
@@ -300,4 +299,4 @@ def _has_closed(exchange: Exchange, rank: int) -> bool:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=level_outside())
+    warnings.warn(message, RuntimeWarning, stacklevel=checks.level_outside())

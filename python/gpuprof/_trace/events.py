@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gpuprof._core as _core
-from gpuprof._trace.checks import checked_text, pushed, series
+from gpuprof._common import checks
+from gpuprof._trace.checks import pushed, series
 
 
 class Counter:
@@ -18,7 +19,7 @@ class Counter:
     __module__ = "gpuprof"
 
     def __init__(self, name: str) -> None:
-        self._name = checked_text("name", name)
+        self._name = checks.text("name", name, empty=False)
 
     @property
     def name(self) -> str:
@@ -92,6 +93,6 @@ def name_stream(stream: object, name: str, device: int | None = None) -> None:
     """
     ordinal = max(_core.cuda_device(), 0) if device is None else device
     handle = _core.stream_handle(stream)
-    text = checked_text("name", name)
+    text = checks.text("name", name, empty=False)
     _core._trace_name_stream(ordinal, handle, text)
     _core.nvtx_name_stream(handle, text)

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._common.checks import level_outside
+from gpuprof._common import checks
 from gpuprof._common.interrupts import held_back
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry, settings
-from gpuprof._trace.checks import checked_path
 from gpuprof._trace.writer import TraceWriter, process_name
 from gpuprof.errors import TraceError
 
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _MOST_REASON = 500
+_KEEP_BYTES = 64 << 20
+_LEAST_BYTES, _MOST_BYTES = 64 << 10, 1 << 40
+_MAX_DUMPS = 10
 
 
 class FlightRecorder(TraceWriter):
@@ -100,15 +102,19 @@ class FlightRecorder(TraceWriter):
         if keep_last is None and keep_bytes is None:
             message = "keep_last: expected it, or keep_bytes=, for a trace that is kept in memory"
             raise TypeError(message)
+        keep_bytes = _KEEP_BYTES if keep_bytes is None else keep_bytes
+        max_dumps = _MAX_DUMPS if max_dumps is None else max_dumps
         self._keep = settings.checked_length(keep_last)
-        self._keep_bytes = settings.checked_bytes(keep_bytes)
+        self._keep_bytes = checks.whole(
+            "keep_bytes", keep_bytes, _LEAST_BYTES, _MOST_BYTES, unit="bytes"
+        )
         self._signals = settings.checked_signals(dump_on)
         self._limits = settings.checked_limits(when)
-        self._max_dumps = settings.checked_max_dumps(max_dumps)
+        self._max_dumps = checks.whole("max_dumps", max_dumps, 1, 2**31 - 1)
         super().__init__(path, collect=True, args=args, buffer_mib=buffer_mib)
 
     def _checked_pattern(self, path: str | os.PathLike[str]) -> str:
-        given = checked_path(path)
+        given = checks.path("path", path)
         if given.endswith(".gz"):
             message = (
                 f"path: a flight recorder writes no compressed files, got {given!r}; end it in "
@@ -171,7 +177,7 @@ class FlightRecorder(TraceWriter):
         TypeError, ValueError, TraceError
             `path` is none that a trace can have.
         """
-        wanted = None if path is None else trace_path.expand(checked_path(path))
+        wanted = None if path is None else trace_path.expand(checks.path("path", path))
         number = self._current()
         return self._dump(number, "a call of dump()", wanted)
 
@@ -207,7 +213,7 @@ class FlightRecorder(TraceWriter):
 
     def _warn_of(self, what: str) -> None:
         message = f"gpuprof: the flight recorder: {what}"
-        warnings.warn(message, RuntimeWarning, stacklevel=level_outside())
+        warnings.warn(message, RuntimeWarning, stacklevel=checks.level_outside())
 
     def flush(self) -> None:
         """Wait until all that was given so far is in the ring."""

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
+from gpuprof._common import checks
 from gpuprof._common.interrupts import held_back
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry, settings
 from gpuprof._trace.base import TraceBlock
-from gpuprof._trace.checks import checked_path
 from gpuprof._trace.writer import TraceWriter
 from gpuprof.errors import InvalidStateError, TraceError
 
@@ -119,7 +119,7 @@ class TraceWindows(TraceBlock):
         buffer_mib: int | None = None,
     ) -> None:
         self._schedule = settings.checked_schedule(schedule)
-        given = checked_path(path)
+        given = checks.path("path", path)
         trace_path.expand(trace_path.with_number(given, 1))  # which says what is wrong with it
         self._pattern = trace_path.absolute(given)
         super().__init__(given, args, buffer_mib)

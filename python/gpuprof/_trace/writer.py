@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import gpuprof._core as _core
-from gpuprof._common.checks import level_outside
+from gpuprof._common import checks
 from gpuprof._common.interrupts import held_back, wait
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry
@@ -18,8 +18,6 @@ from gpuprof._trace.base import TraceBlock
 from gpuprof._trace.checks import (
     checked_args,
     checked_category,
-    checked_path,
-    checked_text,
     checked_tid,
     moment,
     series,
@@ -112,7 +110,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
             self._say_unused.detach()
 
     def _checked_pattern(self, path: str | os.PathLike[str]) -> str:
-        pattern = checked_path(path)
+        pattern = checks.path("path", path)
         trace_path.expand(pattern)  # which says what is wrong with it
         return pattern
 
@@ -265,7 +263,8 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         args: Mapping[str, object] | None = None,
     ) -> None:
         """Write a moment; parameters as for `complete`, and `at_ns` None is now."""
-        event = (checked_text("name", name), checked_category(cat), moment(at_ns), checked_tid(tid))
+        text = checks.text("name", name, empty=False)
+        event = (text, checked_category(cat), moment(at_ns), checked_tid(tid))
         if number := self._current():
             _core._trace_instant(number, *event, checked_args(args))
 
@@ -276,7 +275,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
 
         A value that is not finite leaves a gap.
         """
-        event = (checked_text("name", name), moment(at_ns))
+        event = (checks.text("name", name, empty=False), moment(at_ns))
         finite = series(values)
         number = self._current()
         if number and finite:
@@ -303,13 +302,10 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
         name, cat, tid, at_ns
             As for `instant`; name and category must be the same at all ends.
         """
-        if phase not in {"start", "step", "end"}:
-            message = f"phase: expected 'start', 'step' or 'end', got {phase!r}"
-            raise ValueError(message)
-        if isinstance(id, bool) or not isinstance(id, int) or not 0 <= id < 2**40:
-            message = f"id: expected an int from 0 to 2**40 - 1, got {id!r}"
-            raise ValueError(message)
-        event = (checked_text("name", name), checked_category(cat), moment(at_ns), checked_tid(tid))
+        checks.choice("phase", phase, ("start", "step", "end"))
+        checks.whole("id", id, 0, 2**40 - 1)
+        text = checks.text("name", name, empty=False)
+        event = (text, checked_category(cat), moment(at_ns), checked_tid(tid))
         if number := self._current():
             _core._trace_flow(number, phase, id, *event)
 
@@ -420,7 +416,7 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=level_outside())
+    warnings.warn(message, RuntimeWarning, stacklevel=checks.level_outside())
 
 
 def _flush_scopes() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from gpuprof._common.checks import whole
+from gpuprof._common import checks
 from gpuprof._trace_tools.diff_results import DiffRow, IdleRow, LaunchDelay, TraceDiff, largest
 from gpuprof._trace_tools.diff_scan import KINDS, Contents, DiffScan, Figures
 from gpuprof._trace_tools.files import Damage, shown
@@ -58,12 +58,13 @@ def trace_diff(
     TraceError
         A file is no trace, or has neither scopes nor GPU work.
     ValueError
-        An argument is not what is listed above, or a trace has no scope `per`.
+        An argument has none of the values listed above, or a trace has no scope `per`.
+    TypeError
+        An argument is of a wrong type.
     """
-    if by is not None and by not in GROUPINGS:
-        message = f"by is {by!r}; expected one of {', '.join(map(repr, GROUPINGS))}, or None"
-        raise ValueError(message)
-    whole("top", top)
+    if by is not None:
+        checks.choice("by", by, GROUPINGS)
+    checks.whole("top", top)
     (name_a, before, cut_a), (name_b, after, cut_b) = _read(Path(a)), _read(Path(b))
     calls = None if per is None else (_calls(before, per, name_a), _calls(after, per, name_b))
     kinds = KINDS if by is None else GROUPINGS[by]
@@ -101,10 +102,9 @@ def _calls(found: Contents, per: str, name: str) -> int:
     for kind in ("host", "gpu"):
         if per in found.rows[kind]:
             return found.rows[kind][per].count
-    scopes = dict.fromkeys([*found.rows["host"], *found.rows["gpu"]])
-    shown_scopes = ", ".join(map(repr, list(scopes)[:MOST_NAMED])) or "none"
-    message = f"per is {per!r}, which is no scope of {name}; its scopes are {shown_scopes}"
-    raise ValueError(message)
+    scopes = list(dict.fromkeys([*found.rows["host"], *found.rows["gpu"]]))[:MOST_NAMED]
+    expected = f"a scope of {name}, such as {', '.join(map(repr, scopes)) or '(it has none)'}"
+    raise checks.value_error(per, "per", expected)
 
 
 def _rows(

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal
 
+from gpuprof._common import checks
 from gpuprof._common.outputs import STANDARD, TRACE, refuse_foreign, writing
 from gpuprof._trace_tools.batch import End
 from gpuprof._trace_tools.files import Damage, pieces, shown
@@ -59,12 +60,8 @@ def summary(
     `top` is how many groups of each kind to return. Events that cannot be used are left out; it is
     a `TraceError` if there are no others.
     """
-    if by not in GROUPINGS:
-        message = f"by is {by!r}; expected one of {', '.join(map(repr, GROUPINGS))}"
-        raise ValueError(message)
-    if top < 1:
-        message = f"top is {top!r}; expected a whole number from 1"
-        raise ValueError(message)
+    checks.choice("by", by, GROUPINGS)
+    checks.whole("top", top)
     file, damage = Path(path), Damage()
     found = Summary(by)
     with reading(file, damage) as contents:
@@ -136,8 +133,7 @@ def repair(
     """
     file, damage = Path(path), Damage()
     if output is None and str(file) == STANDARD:
-        message = "output is None; the standard input has no name to make one of"
-        raise ValueError(message)
+        raise checks.value_error(output, "output", "a file, as the standard input has no name")
     target = repaired_path(file) if output is None else Path(output)
     _refuse_same(file, target)
     refuse_foreign(target, TRACE)

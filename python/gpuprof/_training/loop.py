@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
-from gpuprof._common.checks import level_outside
+from gpuprof._common import checks
 from gpuprof._distributed.gather import gather_stats
 from gpuprof._distributed.trace import RankTrace
 from gpuprof._distributed.trace import trace as rank_trace
@@ -27,7 +27,6 @@ from gpuprof._run.torch_scopes import Parts, in_whole_program
 from gpuprof._timing import scope as timing
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry, settings
-from gpuprof._trace.checks import checked_path
 from gpuprof._trace.window import TraceWindows
 from gpuprof._trace.writer import TraceWriter
 from gpuprof.errors import GpuprofError
@@ -76,7 +75,7 @@ class TrainingLoop:
     ) -> None:
         self.what = what
         self.stats: Stats | RankStats | None = None
-        self._path = None if trace is None else checked_path(trace)
+        self._path = None if trace is None else checks.path("trace", trace)
         self._schedule = None if schedule is None else settings.checked_schedule(schedule)
         self._table = table
         self._open: dict[str, Any] = {}
@@ -275,7 +274,7 @@ class TrainingLoop:
 
     def _warn(self, text: str) -> None:
         try:
-            warnings.warn(f"gpuprof: {text}", RuntimeWarning, stacklevel=level_outside())
+            warnings.warn(f"gpuprof: {text}", RuntimeWarning, stacklevel=checks.level_outside())
         except RuntimeWarning:  # where warnings are errors, nobody's training ends by it
             return
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import gpuprof._core as _core
 import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
+from gpuprof._common import checks
 from gpuprof._common.imports import need
 from gpuprof._run import batches
 from gpuprof._trace import path as trace_path
 from gpuprof._trace import registry
-from gpuprof._trace.checks import checked_path
 from gpuprof._trace.writer import TraceWriter
 
 
@@ -54,7 +54,7 @@ class WorkerScopes:
     """
 
     def __init__(self, trace: str | os.PathLike[str], then: Any = None) -> None:
-        self._path = trace_path.absolute(checked_path(trace))
+        self._path = trace_path.absolute(checks.path("trace", trace))
         trace_path.expand(self._path)
         if not (then is None or callable(then)):
             message = f"then: expected a function of the worker's number, got {then!r}"

@@ -11,13 +11,11 @@ from typing import Any
 
 import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
 from gpuprof._common import checks
-from gpuprof._common.checks import level_outside
 from gpuprof._distributed import wire
 from gpuprof._distributed.files import FileState, RankMerge, begin_file, end_file, merge_files
 from gpuprof._distributed.ranks import RankStats
 from gpuprof._timing.scope import stats
 from gpuprof._trace import path as trace_path
-from gpuprof._trace.checks import checked_path
 
 
 def gather_stats(actors: Sequence[Any], timeout: float = 60.0) -> RankStats:
@@ -43,7 +41,7 @@ def trace(actors: Sequence[Any], path: Any, timeout: float = 60.0) -> Iterator[l
     missing, is in the block's list at its end. Get the results of the actors' calls before that.
     """
     _check(actors, timeout)
-    each, whole = map(trace_path.absolute, trace_path.of_ranks(checked_path(path)))
+    each, whole = map(trace_path.absolute, trace_path.of_ranks(checks.path("path", path)))
     trace_path.expand(whole)  # which says what is wrong with it
     begun = _ask(actors, timeout, _begin, each, len(actors))
     found: list[RankMerge] = []
@@ -57,7 +55,9 @@ def trace(actors: Sequence[Any], path: Any, timeout: float = 60.0) -> Iterator[l
         states = {n: s for part in both for n, s in part.items() if isinstance(s, FileState)}
         found.append(merge_files(states, range(len(actors)), trace_path.expand(whole)))
         if found[0].missing or found[0].cut:  # the second frame outside is contextlib's
-            warnings.warn(f"gpuprof: {found[0]}", RuntimeWarning, stacklevel=level_outside() + 1)
+            warnings.warn(
+                f"gpuprof: {found[0]}", RuntimeWarning, stacklevel=checks.level_outside() + 1
+            )
 
 
 def _check(actors: Any, timeout: float) -> None:
