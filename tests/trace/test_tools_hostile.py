@@ -397,7 +397,7 @@ def test_the_progress_bar_is_for_terminals_and_long_work_only(
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     tools.summary(path)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(files, "LONG_WORK", 10)
+    monkeypatch.setattr("gpuprof._display.progress.SHOWN_AFTER_S", -1)
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     tools.summary(path)
     assert "t.json" in capsys.readouterr().err

@@ -6,18 +6,16 @@ factor that no trace reaches. ``-`` is the standard input. What is wrong is a `T
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import os
 import stat
-import sys
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from gpuprof._common.outputs import STANDARD
+from gpuprof._display.progress import Progress
 from gpuprof.errors import TraceError
 
 PIECE = 1 << 16
@@ -27,7 +25,6 @@ GZIP_WBITS = 31
 # Traces shrink by 10 to 30, one kernel with a long name over and over by 135; bombs by 230 to 1030.
 MAX_RATIO = 200
 RATIO_COUNTS_FROM = 64 << 20
-LONG_WORK = 64 << 20
 
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
@@ -91,11 +88,8 @@ def pieces(path: Path, damage: Damage, *, twice: bool = False) -> Generator[byte
 
     A compressed file that is cut off or damaged ends early; `damage` then says why.
     """
-    with (
-        open_input(path, twice=twice) as file,
-        _progress(path, os.fstat(file.fileno()).st_size) as advance,
-    ):
-        raw = _raw_pieces(path, file, advance)
+    with open_input(path, twice=twice) as file, Progress(path.name, None) as progress:
+        raw = _raw_pieces(path, file, progress)
         first = next(raw, b"")
         if first.startswith(GZIP_MAGIC):
             yield from _inflated(path, first, raw, damage)
@@ -104,7 +98,8 @@ def pieces(path: Path, damage: Damage, *, twice: bool = False) -> Generator[byte
         yield from raw
 
 
-def _raw_pieces(path: Path, file: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]:
+def _raw_pieces(path: Path, file: BinaryIO, progress: Progress) -> Iterator[bytes]:
+    size, given = os.fstat(file.fileno()).st_size, 0
     while True:
         try:
             piece = file.read(PIECE)
@@ -113,7 +108,9 @@ def _raw_pieces(path: Path, file: BinaryIO, advance: Callable[[int], None]) -> I
             raise TraceError(message) from error
         if not piece:
             return
-        advance(len(piece))
+        if size:  # a pipe has none
+            given += len(piece)
+            progress.update(given / size)
         yield piece
 
 
@@ -170,30 +167,3 @@ def _check_ratio(path: Path, taken: int, given: int) -> None:
             f"does (at most {MAX_RATIO} times is read); uncompress it first if you trust it"
         )
         raise TraceError(message)
-
-
-@contextlib.contextmanager
-def _progress(path: Path, size: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar on a terminal's standard error while much is read, where rich is installed."""
-    if size < LONG_WORK or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    try:
-        progress = importlib.import_module("rich.progress")
-        console = importlib.import_module("rich.console").Console(stderr=True)
-    except ModuleNotFoundError:
-        yield lambda _: None
-        return
-    from gpuprof._common.text import shown_text
-
-    bar = progress.Progress(
-        progress.TextColumn("{task.description}", markup=False),
-        progress.BarColumn(),
-        progress.DownloadColumn(binary_units=True),
-        progress.TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task(shown_text(path.name), total=size)
-        yield lambda count: bar.advance(task, count)
