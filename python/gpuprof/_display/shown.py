@@ -57,6 +57,17 @@ class Shown:
         write(self._table(**options), file, style)
 
 
+class ShownAsCode:
+    """HTML that is the `repr`, for what has no table."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<code>{escape(repr(self))}</code>"
+
+
 class Exported:
     """CSV and data frames, both from `_records`."""
 

@@ -9,7 +9,7 @@ import html
 import importlib
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
@@ -48,6 +48,12 @@ class Table:
     notes: Sequence[str] = ()
     depths: Sequence[int] = ()
     paths: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, lines: Sequence[Mapping[str, str]], **options: Any) -> Table:
+        """Return the table of lines of cells by column, without empty columns."""
+        columns = [*lines[0]] if lines else []
+        return cls(columns, [[*line.values()] for line in lines], **options).without_empty()
 
     @property
     def titles(self) -> list[str]:

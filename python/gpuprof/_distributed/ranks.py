@@ -6,10 +6,11 @@ import json
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from gpuprof._common.text import output_text
 from gpuprof._common.units import duration
+from gpuprof._display.shown import Shown
 from gpuprof._distributed.ranks_table import ranges, table
 from gpuprof._distributed.rows import RankRow, Waiting
 from gpuprof._distributed.wire import Columns, Packed
@@ -25,7 +26,7 @@ SAME_WITHIN = 1.02  # below this imbalance no rank is called slow
 MOST_NAMED = 16
 
 
-class RankStats(Mapping[Any, RankRow]):
+class RankStats(Shown, Mapping[Any, RankRow]):
     """What the scopes of all ranks have measured, as `gather_stats` returns it on rank 0.
 
     ``ranks["step/forward"]`` is the row of that path; where several clocks measured it, the GPU's
@@ -185,34 +186,7 @@ class RankStats(Mapping[Any, RankRow]):
 
     def tree(self) -> str:
         """Return the table as plain text, indented by nesting."""
-        return "\n".join(self._table().plain())
-
-    def to_markdown(self) -> str:
-        """Return a Markdown table, a line for each row."""
-        return "\n".join(self._table().markdown()) + "\n"
-
-    def print(self, file: TextIO | None = None, *, style: str = "auto") -> None:
-        """Write the table.
-
-        Parameters
-        ----------
-        file
-            Where to; None is standard output.
-        style
-            ``"plain"``, ``"rich"``, or ``"auto"``: rich on a terminal, where it is installed.
-        """
-        from gpuprof._display.table import write
-
-        write(self._table(), file, style)
-
-    def __repr__(self) -> str:
-        return self.tree()
-
-    def _repr_html_(self) -> str:
-        return self._table().html()
-
-    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
-        yield self._table()
+        return repr(self)
 
 
 def named(ranks: Sequence[int]) -> str:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from gpuprof._common.units import duration
 from gpuprof._display.table import Table
 from gpuprof._display.tree import tree_lines
 from gpuprof._distributed.rows import RankRow
-
-if TYPE_CHECKING:
-    pass
 
 MOST_RANGES = 16
 
@@ -40,15 +36,14 @@ def table(rows: Sequence[RankRow], ranks: int, of: int, notes: Sequence[str]) ->
                 "ranks": "" if len(row) == everywhere == ranks else _ranks_of(row),
             }
         )
-    return Table(
-        [*cells[0]] if cells else [],
-        [[*line.values()] for line in cells],
+    return Table.of(
+        cells,
         left={"scope", "clock", "ranks"},
         title=_title(ranks, of, clocks),
         notes=notes,
         depths=[depth for _, depth, _ in tree],
         paths=[row.path for row, _, _ in tree],
-    ).without_empty()
+    )
 
 
 def _ranks_of(row: RankRow) -> str:

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gpuprof._common.text import plural, shown_text
+from gpuprof._display.shown import ShownAsCode
 from gpuprof._graphs.signature import FIELDS, Nodes, digits, facts, in_order
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ NO_DIFFERENCE = "no difference (kernel arguments, addresses and events are not c
 
 
 @dataclass(frozen=True, repr=False)
-class NodeChange:
+class NodeChange(ShownAsCode):
     """A node that both graphs have and that differs.
 
     Attributes
@@ -58,9 +59,6 @@ class NodeChange:
         lines = [*islice(self.lines(), 2)]
         more = ", and more" if len(lines) > 1 else ""
         return f"<gpuprof.NodeChange {lines[0] if lines else 'of nothing'}{more}>"
-
-    def _repr_html_(self) -> str:
-        return f"<code>{html.escape(repr(self))}</code>"
 
     def lines(self) -> Iterator[str]:
         """Yield what changed, one difference a line."""

@@ -6,8 +6,10 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
+from gpuprof._common.records import Plain
+from gpuprof._display.shown import Shown
 from gpuprof._display.table import Table
 
 Names: TypeAlias = tuple[str, ...]
@@ -15,7 +17,7 @@ _HEAD = ("count", "ms", "mean")
 
 
 @dataclass(frozen=True)
-class SpanTiming:
+class SpanTiming(Plain, Shown):
     """What the scopes of one path took in the last replay.
 
     Attributes
@@ -28,6 +30,7 @@ class SpanTiming:
     __module__ = "gpuprof"
 
     values: tuple[float | None, ...]
+    _MEMBERS: ClassVar = ("count", "ms", "mean", "values")
 
     @property
     def count(self) -> int:
@@ -49,24 +52,14 @@ class SpanTiming:
         """The mean of the known values in milliseconds; nan if none is known."""
         return statistics.fmean(self.known) if self.known else float("nan")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return count, sum, mean and values as plain data; None for what is not known."""
-        known = bool(self.known)
-        return {
-            "count": self.count,
-            "ms": self.ms if known else None,
-            "mean": self.mean if known else None,
-            "values": list(self.values),
-        }
-
-    def _repr_html_(self) -> str:
-        return Table(_HEAD, [self._cells()]).html()
+    def _table(self) -> Table:
+        return Table(_HEAD, [self._cells()])
 
     def _cells(self) -> tuple[str, ...]:
         return str(self.count), f"{self.ms:.4f}", f"{self.mean:.4f}"
 
 
-class GraphTimings(Mapping["str | Names", SpanTiming]):
+class GraphTimings(Shown, Mapping["str | Names", SpanTiming]):
     """The last replay's times by path, in the order in which the scopes were captured.
 
     A key is the names joined by ``/``. Where two paths read the same, because a name has a ``/``
@@ -112,12 +105,8 @@ class GraphTimings(Mapping["str | Names", SpanTiming]):
         }
 
     def __repr__(self) -> str:
-        if not self._rows:
-            return "<gpuprof.GraphTimings: no timer in the graph>"
-        return "\n".join(self._table().plain())
-
-    def _repr_html_(self) -> str:
-        return self._table().html()
+        empty = "<gpuprof.GraphTimings: no timer in the graph>"
+        return super().__repr__() if self._rows else empty
 
     def _table(self) -> Table:
         lines = [("/".join(names), *row._cells()) for names, row in self._rows.items()]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import IntEnum
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from gpuprof._common import checks
+from gpuprof._common.records import Plain
+from gpuprof._display.shown import ShownAsCode
 
 
 class CaptureMode(IntEnum):
@@ -55,7 +56,7 @@ _MODES = {mode.name.lower(): mode for mode in CaptureMode}
 
 
 @dataclass(frozen=True)
-class OpenCapture:
+class OpenCapture(ShownAsCode):
     """One open capture of this process that gpuprof began.
 
     Attributes
@@ -82,12 +83,9 @@ class OpenCapture:
         """Return the attributes as plain data."""
         return asdict(self) | {"mode": self.mode.name.lower()}
 
-    def _repr_html_(self) -> str:
-        return f"<code>{html.escape(repr(self))}</code>"
-
 
 @dataclass(frozen=True)
-class CaptureInfo:
+class CaptureInfo(ShownAsCode):
     """What `capture_info` knows of a stream.
 
     Attributes
@@ -117,12 +115,9 @@ class CaptureInfo:
             "open_captures": [capture.to_dict() for capture in self.open_captures],
         }
 
-    def _repr_html_(self) -> str:
-        return f"<code>{html.escape(repr(self))}</code>"
-
 
 @dataclass(frozen=True)
-class GraphMemory:
+class GraphMemory(Plain, ShownAsCode):
     """Device memory that a graph took, in bytes.
 
     Measured as the drop in the device's free memory. The driver allocates in chunks, so a small
@@ -141,19 +136,13 @@ class GraphMemory:
 
     instantiate: int | None
     upload: int | None
+    _MEMBERS: ClassVar = (..., "total")
 
     @property
     def total(self) -> int | None:
         """The sum of what is known; None if nothing is."""
         known = [size for size in (self.instantiate, self.upload) if size is not None]
         return sum(known) if known else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the attributes as plain data."""
-        return asdict(self) | {"total": self.total}
-
-    def _repr_html_(self) -> str:
-        return f"<code>{html.escape(repr(self))}</code>"
 
 
 def capture_mode(mode: object) -> CaptureMode:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
 from gpuprof._common.checks import whole
-from gpuprof._common.text import write_text
+from gpuprof._display.shown import Shown
 from gpuprof._kernels import sources, to_trace
 from gpuprof._kernels.attribution import attribute
 from gpuprof._kernels.captured import CapturedLabels
@@ -80,7 +81,7 @@ def kernels(*, max_records: int = MAX_RECORDS) -> Kernels:
     return Kernels(max_records)
 
 
-class Kernels:
+class Kernels(Shown):
     """What `kernels` collects. Its ``repr`` is a table with a row for each scope."""
 
     __module__ = "gpuprof"
@@ -274,14 +275,7 @@ class Kernels:
         InvalidStateError
             The block has not ended.
         """
-        self._check_ended()
         return "\n".join(self._table().plain())
-
-    def print(self, file: Any = None) -> None:
-        """Write the table to `file`; None is the standard output."""
-        import sys
-
-        write_text(sys.stdout if file is None else file, self.table() + "\n")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain data: rows, work by name, notes; not the records."""
@@ -298,18 +292,14 @@ class Kernels:
             "notes": self.notes,
         }
 
-    def __str__(self) -> str:
-        return repr(self)
-
     def __repr__(self) -> str:
-        if self._state != "ended":
-            return f"<gpuprof.Kernels, {self._state}>"
-        return self.table()
+        return super().__repr__() if self._state == "ended" else self._unread()
 
     def _repr_html_(self) -> str:
-        from html import escape
+        return super()._repr_html_() if self._state == "ended" else escape(self._unread())
 
-        return self._table().html() if self._state == "ended" else escape(repr(self))
+    def _unread(self) -> str:
+        return f"<gpuprof.Kernels, {self._state}>"
 
     def __reduce__(self) -> Any:
         message = "a Kernels cannot be pickled; keep its to_dict(), or a list of its records"
@@ -324,6 +314,7 @@ class Kernels:
             raise InvalidStateError(message)
 
     def _table(self) -> Table:
+        self._check_ended()
         not_kept = self._evaluated.found.not_kept() if self._evaluated else {}
         return table_of(self._rows, not_kept, self.source, self.seconds, self._notes)
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, overload
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, overload
 
+from gpuprof._common.records import Plain
 from gpuprof._common.units import NOTHING, byte_size, duration
+from gpuprof._display.shown import Shown
 from gpuprof._display.table import Table
 
 NO_SCOPE_TEXT = "(no scope)"
 
 
 @dataclass(frozen=True)
-class KernelRow:
+class KernelRow(Plain):
     """What one scope launched, with all that is inside it. Times are milliseconds.
 
     Attributes
@@ -48,6 +50,7 @@ class KernelRow:
     dependency_ms: float = 0.0
     launch_gap_ms: float = 0.0
     unknown_ms: float = 0.0
+    _MEMBERS: ClassVar = ("path", ..., "idle_ms")
 
     @property
     def path(self) -> str:
@@ -58,15 +61,6 @@ class KernelRow:
     def idle_ms(self) -> float:
         """How long streams had nothing to do before this scope's work: the sum of the causes."""
         return self.host_bound_ms + self.dependency_ms + self.launch_gap_ms + self.unknown_ms
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the attributes as plain data."""
-        return {
-            "path": self.path,
-            **asdict(self),
-            "names": list(self.names),
-            "idle_ms": self.idle_ms,
-        }
 
     def cells(self) -> dict[str, str]:
         """Return the texts of the table's line, without that of the scope."""
@@ -84,7 +78,7 @@ class KernelRow:
 
 
 @dataclass(frozen=True)
-class KernelTotal:
+class KernelTotal(Plain):
     """All work of one name.
 
     Attributes
@@ -112,18 +106,15 @@ class KernelTotal:
     max_ms: float
     share: float
     nbytes: int = 0
+    _MEMBERS: ClassVar = (..., "mean_ms")
 
     @property
     def mean_ms(self) -> float:
         """The mean of one."""
         return self.total_ms / self.count
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the attributes as plain data."""
-        return {**asdict(self), "mean_ms": self.mean_ms}
 
-
-class KernelTotals(Sequence[KernelTotal]):
+class KernelTotals(Shown, Sequence[KernelTotal]):
     """Work by name, the largest total first, as `Kernels.by_kernel` returns it."""
 
     __module__ = "gpuprof"
@@ -149,28 +140,21 @@ class KernelTotals(Sequence[KernelTotal]):
         """Return the totals as plain data."""
         return {"title": self._title, "kernels": [each.to_dict() for each in self._totals]}
 
-    def __repr__(self) -> str:
-        return "\n".join(self._table().plain())
-
-    def _repr_html_(self) -> str:
-        return self._table().html()
-
     def _table(self) -> Table:
         lines = [
-            [
-                each.name,
-                f"{each.count:,}",
-                duration(each.total_ms),
-                f"{100 * each.share:.1f}",
-                duration(each.mean_ms),
-                duration(each.min_ms) if each.min_ms else NOTHING,
-                duration(each.max_ms) if each.max_ms else NOTHING,
-                byte_size(each.nbytes) if each.nbytes else "",
-            ]
+            {
+                "name": each.name,
+                "count": f"{each.count:,}",
+                "total": duration(each.total_ms),
+                "%": f"{100 * each.share:.1f}",
+                "mean": duration(each.mean_ms),
+                "min": _time(each.min_ms),
+                "max": _time(each.max_ms),
+                "size": byte_size(each.nbytes) if each.nbytes else "",
+            }
             for each in self._totals
         ]
-        columns = ("name", "count", "total", "%", "mean", "min", "max", "size")
-        return Table(columns, lines, left={"name"}, title=self._title).without_empty()
+        return Table.of(lines, left={"name"}, title=self._title)
 
 
 class KernelRecord(NamedTuple):
@@ -249,15 +233,14 @@ def table_of(
         cells.append(_line_of_rest(rows, count, ns * 1e-6))
         depths.append(0)
         paths.append(cells[-1]["scope"])
-    return Table(
-        [*cells[0]] if cells else [],
-        [[*line.values()] for line in cells],
+    return Table.of(
+        cells,
         left={"scope"},
         title=_title(rows, source, seconds),
         notes=notes,
         depths=depths,
         paths=paths,
-    ).without_empty()
+    )
 
 
 def _label(row: KernelRow) -> str:

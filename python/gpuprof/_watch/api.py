@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._common.checks import shortened, whole
+from gpuprof._display.shown import Shown
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._timing import scope as timing
 from gpuprof._watch.hooks import Core
@@ -18,6 +19,7 @@ from gpuprof.errors import GpuprofError
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from gpuprof._display.table import Table
     from gpuprof._timing.rows import Row
 
 
@@ -122,7 +124,7 @@ def _hook(core: Core, module: Any, spots: list[Spot]) -> None:
     core.undo.append(around.remove_from(weakref.ref(module), type(module)))
 
 
-class ModuleWatch:
+class ModuleWatch(Shown):
     """A model that is being measured, as `watch` returns it.
 
     It does not keep the model alive. What it has measured can be read at any time, also after
@@ -184,8 +186,8 @@ class ModuleWatch:
     def __repr__(self) -> str:
         return repr(self.read(wait=False))
 
-    def _repr_html_(self) -> str:
-        return self.read()._repr_html_()
+    def _table(self) -> Table:
+        return self.read()._table()
 
     def __reduce__(self) -> Any:
         message = "a ModuleWatch cannot be pickled, as it hangs on its model: pickle .read()"

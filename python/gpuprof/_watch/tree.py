@@ -11,7 +11,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import gpuprof._core as _core
+from gpuprof._common.records import Plain
 from gpuprof._common.units import NOTHING, byte_size, duration
+from gpuprof._display.shown import Shown
 from gpuprof._display.table import Table
 from gpuprof._frameworks import loaded
 from gpuprof.errors import GpuprofError
@@ -139,7 +141,7 @@ def _add(ms: float, waiting: Waiting) -> None:
 
 
 @dataclass(frozen=True)
-class PassTimes:
+class PassTimes(Plain, Shown):
     """The passes of one module in one direction. Times are milliseconds.
 
     Attributes
@@ -184,16 +186,12 @@ class PassTimes:
         """The mean of one call inside a graph; None if none was replayed."""
         return self.graph_ms / self.graph_calls if self.graph_calls else None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the attributes as plain data."""
-        return asdict(self)
-
-    def _repr_html_(self) -> str:
-        return Table(("figure", "value"), [(k, str(v)) for k, v in asdict(self).items()]).html()
+    def _table(self) -> Table:
+        return Table(("figure", "value"), [(k, str(v)) for k, v in asdict(self).items()])
 
 
 @dataclass(frozen=True)
-class ModuleRow:
+class ModuleRow(Plain, Shown):
     """One module of a watched model.
 
     Attributes
@@ -240,12 +238,8 @@ class ModuleRow:
     def _passes(self) -> tuple[PassTimes, ...]:
         return self.forward, self.recomputed, self.backward
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the attributes as plain data."""
-        return {**asdict(self), "also": list(self.also)}
-
-    def _repr_html_(self) -> str:
-        return ModuleTimes([self])._repr_html_()
+    def _table(self) -> Table:
+        return ModuleTimes([self])._table()
 
     def _cells(self) -> dict[str, str]:
         forward, recomputed, backward = passes = self._passes()
@@ -278,7 +272,7 @@ class ModuleRow:
         return ", ".join(notes)
 
 
-class ModuleTimes(Mapping[str, ModuleRow]):
+class ModuleTimes(Shown, Mapping[str, ModuleRow]):
     """What a watch had measured when it was read: its rows by path, as a tree in a text.
 
     Parameters
@@ -317,23 +311,15 @@ class ModuleTimes(Mapping[str, ModuleRow]):
             "modules": {path: row.to_dict() for path, row in self._rows.items()},
         }
 
-    def __repr__(self) -> str:
-        return "\n".join(self._table().plain())
-
-    def _repr_html_(self) -> str:
-        return self._table().html()
-
     def _table(self) -> Table:
-        cells = [row._cells() for row in self._rows.values()]
-        return Table(
-            [*cells[0]] if cells else [],
-            [[*line.values()] for line in cells],
+        return Table.of(
+            [row._cells() for row in self._rows.values()],
             left={"module", "class", "notes"},
             title=_title(self.clocks),
             notes=self.notes,
             depths=[row.depth for row in self._rows.values()],
             paths=[row.path for row in self._rows.values()],
-        ).without_empty()
+        )
 
 
 def _or_nothing(write: Callable[[Any], str], value: float | None) -> str:
