@@ -95,11 +95,11 @@ class DdpWait:
                 tasks.clear()
             tasks.add(self._task)
             self._on_cpu = gradient.device.type == "cpu"
-            _leave(self._begin)
+            _queue(self._begin)
 
     def _begin(self) -> None:
         with self._state.passive():
-            _leave(self._end)
+            _queue(self._end)
             prefix = self._paths.prefix()
             own = scope_below(prefix, DDP_WAIT, self._on_cpu) if prefix else None
             self._opened = own or scope(DDP_WAIT, self._on_cpu)
@@ -112,6 +112,6 @@ class DdpWait:
             opened.__exit__(None, None, None)
 
 
-def _leave(callback: Callable[[], None]) -> None:
+def _queue(callback: Callable[[], None]) -> None:
     """Have autograd run a callback at the end of the backward pass that runs now."""
     loaded.torch().autograd.Variable._execution_engine.queue_callback(callback)

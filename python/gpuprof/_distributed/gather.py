@@ -79,7 +79,7 @@ def gather_stats(
     if collective and world.size > 1 and distributed() is None:
         message = f"{CALL}: collective=True needs a process group; call init_process_group() first"
         raise InvalidStateError(message)
-    packed = wire.pack(_settled(begun + timeout / 2))
+    packed = wire.pack(_measured(begun + timeout / 2))
     if world.size == 1:
         return _table(world, {0: packed})
     if collective:
@@ -87,7 +87,7 @@ def gather_stats(
         return None if found is None else _table(world, found)
     exchange = Exchange(world, "stats")
     if world.rank != 0:
-        _leave(exchange, packed)
+        _post(exchange, packed)
         return None
     others = exchange.collect(begun + timeout)
     result = _table(world, {0: packed, **others})
@@ -104,7 +104,7 @@ def gather_stats(
     return result
 
 
-def _settled(deadline: float) -> Stats:
+def _measured(deadline: float) -> Stats:
     """Return this process's statistics once no sample waits for the GPU, or at the deadline.
 
     The GPU may never come to them: in a collective whose other ranks are dead.
@@ -119,7 +119,7 @@ def _settled(deadline: float) -> Stats:
         pause = min(2.0 * pause, 0.05)
 
 
-def _leave(exchange: Exchange, packed: bytes) -> None:
+def _post(exchange: Exchange, packed: bytes) -> None:
     try:
         exchange.post(packed)
     except StoreError as error:  # its host, mostly rank 0, is gone: no reason to end this one

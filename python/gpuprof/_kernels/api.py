@@ -122,12 +122,12 @@ class Kernels(Shown):
         try:
             self._source = sources.choose(self._max_records)
             self._threads = python_threads()
-            self._listener = on_sample(self._take)
+            self._listener = on_sample(self._add_spans)
             self._labels = CapturedLabels().__enter__()
             self._source.start()
         except BaseException:
             self._source = None
-            self._let_go()
+            self._release()
             raise
         self._begin_ns = time.monotonic_ns()
         self._state = "open"
@@ -153,7 +153,7 @@ class Kernels(Shown):
             if error is None:
                 raise
         finally:
-            self._let_go()
+            self._release()
 
     def _finish(self, source: sources.Source) -> None:
         still_open = [
@@ -184,7 +184,7 @@ class Kernels(Shown):
         if writers:
             to_trace.write(evaluated, spans, writers)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         listener, self._listener = self._listener, None
         labels, self._labels = self._labels, None
         try:
@@ -201,7 +201,7 @@ class Kernels(Shown):
             if _open is self:
                 _open = None
 
-    def _take(self, samples: list[_core.Sample]) -> None:
+    def _add_spans(self, samples: list[_core.Sample]) -> None:
         room = self._max_records - len(self._spans)
         self._lost_spans += max(0, len(samples) - room)
         self._spans += [

@@ -1,6 +1,6 @@
 """A scope around each wait for the next batch of a torch DataLoader.
 
-The iterators of `DataLoader` have no hook, so a function stands around their ``__next__``. It is
+The iterators of `DataLoader` have no hook, so a function wraps their ``__next__``. It is
 there once in the process, however many ask for it, and goes with the last of them.
 """
 
@@ -49,7 +49,7 @@ class Hold:
     def __init__(self, before: Before | None = None) -> None:
         self.before = before
         if _restore is None:
-            _stand_around()
+            _wrap_next()
         _holds.append(self)
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class Hold:
         self.close()
 
 
-def _stand_around() -> None:
+def _wrap_next() -> None:
     global _restore  # noqa: PLW0603
     batches = loaded.torch_part("utils.data.dataloader")._BaseDataLoaderIter
     original = batches.__next__

@@ -2,7 +2,7 @@
 
 Calls of modules down to a depth, ``optimizer.step``, ``backward``, and ``dataloader``, which is the
 time that the program waits for its next batch. They come with torch's import, through torch's hooks
-for all modules and optimizers, and stand around two functions that have no hook. Nothing here
+for all modules and optimizers, and wrap two functions that have no hook. Nothing here
 imports torch. A failure ends the scopes, not the program.
 """
 
@@ -26,7 +26,7 @@ from gpuprof._frameworks.torch_modules import inside
 from gpuprof._run import batches
 
 _NO_ERROR = (None, None, None)
-_ENDED = (RuntimeError, None, None)  # what a scope is told that nobody has left
+_ENDED = (RuntimeError, None, None)  # how a scope that is still open is closed
 _IN_MODULE = ("DataParallel", "DistributedDataParallel")  # call the one in their `module`
 _CHECK_EVERY_NS = 10_000_000
 
@@ -40,7 +40,7 @@ class _Entry:
 
     def __init__(self, owner: Any, scope: Any, level: int, frame: Any, inner: Any) -> None:
         self.owner = owner
-        self.inner = inner  # the module that a wrapper stands around, else the owner
+        self.inner = inner  # the module that a wrapper holds, else the owner
         self.scope = scope
         self.level = level  # how many modules, with this one; 0 is an optimizer's step
         self.frame = frame
@@ -83,7 +83,7 @@ class TorchScopes:
             if self.depth:
                 self._hook_modules(loaded.torch())
             self._hook_optimizers()
-            self._stand_around_backward(loaded.torch())
+            self._wrap_backward(loaded.torch())
             if loaded.torch_part("utils.data.dataloader") is not None:
                 self._hook_loader()
             else:
@@ -239,7 +239,7 @@ class TorchScopes:
 
     # Functions without a hook
 
-    def _stand_around_backward(self, torch: Any) -> None:
+    def _wrap_backward(self, torch: Any) -> None:
         original = torch.autograd.backward
         is_compiling = torch.compiler.is_compiling
         scope = _core.timer("backward")
@@ -265,7 +265,7 @@ class TorchScopes:
 
 
 def _inside(module: Any) -> Any:
-    """Return the module that a wrapper of torch's stands around, else the same one."""
+    """Return the module that a wrapper of torch's holds, else the same one."""
     for _ in range(8):
         found = inside(module)
         if found is module and type(module).__name__ in _IN_MODULE:

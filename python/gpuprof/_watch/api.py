@@ -13,7 +13,7 @@ from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._timing import scope as timing
 from gpuprof._watch.hooks import Core
 from gpuprof._watch.module_hooks import After, Before, CompiledCall
-from gpuprof._watch.tree import ModuleRow, ModuleTimes, Pass, PassTimes, Spot, Waiting
+from gpuprof._watch.tree import ModuleEntry, ModuleRow, ModuleTimes, Pass, PassTimes, Waiting
 from gpuprof.errors import GpuprofError
 
 if TYPE_CHECKING:
@@ -85,23 +85,23 @@ def watch(model: Any, depth: int = 2) -> ModuleWatch:
 
 def _attach(core: Core, model: Any, depth: int) -> None:
     """Hook the modules down to `depth`, and give each of their places a row."""
-    of_module: dict[int, list[Spot]] = {}
+    of_module: dict[int, list[ModuleEntry]] = {}
     without_forward = loaded.torch().nn.Module.forward  # ModuleList and ModuleDict have no other
 
     def visit(
-        path: tuple[str, ...], module: Any, above: tuple[Any, ...], caller: Spot | None
-    ) -> Spot:
-        spot = Spot(".".join(path), module, caller)
-        core.spots.append(spot)
+        path: tuple[str, ...], module: Any, above: tuple[Any, ...], caller: ModuleEntry | None
+    ) -> ModuleEntry:
+        entry = ModuleEntry(".".join(path), module, caller)
+        core.entries.append(entry)
         known = of_module.setdefault(id(module), [])
-        known.append(spot)
+        known.append(entry)
         if len(known) == 1:
             _hook(core, module, known)
         if len(path) == depth:
-            return spot
+            return entry
         if getattr(type(module), "forward", None) is not without_forward:
-            caller = spot
-        children: dict[int, Spot] = {}
+            caller = entry
+        children: dict[int, ModuleEntry] = {}
         for name, child in module._modules.items():
             if child is None or child is module or any(child is each for each in above):
                 continue
@@ -109,17 +109,17 @@ def _attach(core: Core, model: Any, depth: int) -> None:
                 children[id(child)].also.append(".".join((*path, name)))
             else:
                 children[id(child)] = visit((*path, name), child, (*above, module), caller)
-        return spot
+        return entry
 
     visit((), model, (), None)
 
 
-def _hook(core: Core, module: Any, spots: list[Spot]) -> None:
+def _hook(core: Core, module: Any, entries: list[ModuleEntry]) -> None:
     before = module.__dict__.get("_compiled_call_impl")
     if before is None and not isinstance(module, loaded.torch().jit.ScriptModule):
-        core.undo.append(torch_hooks.add(module, Before(core, spots), After(core, spots)))
+        core.undo.append(torch_hooks.add(module, Before(core, entries), After(core, entries)))
         return
-    around = CompiledCall(core, spots, before)
+    around = CompiledCall(core, entries, before)
     module.__dict__["_compiled_call_impl"] = around
     core.undo.append(around.remove_from(weakref.ref(module), type(module)))
 
@@ -170,10 +170,10 @@ class ModuleWatch(Shown):
         core.sums.fold(wait)
         notes = [] if core.error is None else [f"stopped by {core.error}"]
         if loaded.torch_part("_dynamo") is not None and not any(
-            s.forward.calls for s in core.spots
+            s.forward.calls for s in core.entries
         ):
             notes.append("of a model that torch.compile compiled, watch what it returned")
-        collected = _collected(core.spots, wait)
+        collected = _collected(core.entries, wait)
         return ModuleTimes([*_rows(core, collected, wait)], tuple(core.sums.clocks), notes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -198,40 +198,40 @@ def _rows(core: Core, collected: Mapping[tuple[str, ...], Row], wait: bool) -> I
     pending: dict[int, int] = {}
     for each in tuple(core.sums.waiting):
         pending[id(each.times)] = pending.get(id(each.times), 0) + 1
-    called = {spot.path for spot in core.spots if spot.forward.calls or spot.backward.calls}
+    called = {entry.path for entry in core.entries if entry.forward.calls or entry.backward.calls}
     # Forward, backward, what of both was inside others, recomputed.
     totals: dict[str, list[float]] = {}
-    for spot in reversed(core.spots):
-        own = totals.setdefault(spot.path, [0.0] * 4)
-        if spot.path in called:
+    for entry in reversed(core.entries):
+        own = totals.setdefault(entry.path, [0.0] * 4)
+        if entry.path in called:
             own[:3] = [
-                spot.forward.outermost_ms,
-                spot.backward.outermost_ms,
-                spot.forward.inside_ms + spot.backward.inside_ms,
+                entry.forward.outermost_ms,
+                entry.backward.outermost_ms,
+                entry.forward.inside_ms + entry.backward.inside_ms,
             ]
-        own[3] += spot.recomputed.outermost_ms
-        if spot.path:
-            sums = totals.setdefault(spot.path.rpartition(".")[0], [0.0] * 4)
+        own[3] += entry.recomputed.outermost_ms
+        if entry.path:
+            sums = totals.setdefault(entry.path.rpartition(".")[0], [0.0] * 4)
             sums[:] = [mine + its for mine, its in zip(sums, own, strict=True)]
-            sums[3] -= spot.recomputed.inside_ms
-    for spot in core.spots:
-        spot.count_parameters()
-        forward, backward, inside, recomputed = totals[spot.path]
-        above = spot.path.rpartition(".")[0]
+            sums[3] -= entry.recomputed.inside_ms
+    for entry in core.entries:
+        entry.count_parameters()
+        forward, backward, inside, recomputed = totals[entry.path]
+        above = entry.path.rpartition(".")[0]
         above_ms = sum(totals[above]) - totals[above][2]
         part_ms = recomputed + (inside if above in called else forward + backward)
         yield ModuleRow(
-            path=spot.path,
-            class_name=spot.class_name,
-            depth=len(spot.path.split(".")) if spot.path else 0,
-            forward=_times(spot.forward, forward, pending, collected, wait),
-            recomputed=_times(spot.recomputed, recomputed, pending, collected, wait),
-            backward=_times(spot.backward, backward, pending, collected, wait),
-            share=part_ms / above_ms if spot.path and above_ms and part_ms else None,
-            parameters=spot.parameters,
-            parameter_bytes=spot.parameter_bytes,
-            activation_bytes=spot.activation_bytes,
-            also=tuple(spot.also),
+            path=entry.path,
+            class_name=entry.class_name,
+            depth=len(entry.path.split(".")) if entry.path else 0,
+            forward=_times(entry.forward, forward, pending, collected, wait),
+            recomputed=_times(entry.recomputed, recomputed, pending, collected, wait),
+            backward=_times(entry.backward, backward, pending, collected, wait),
+            share=part_ms / above_ms if entry.path and above_ms and part_ms else None,
+            parameters=entry.parameters,
+            parameter_bytes=entry.parameter_bytes,
+            activation_bytes=entry.activation_bytes,
+            also=tuple(entry.also),
         )
 
 
@@ -276,10 +276,10 @@ def _last_ms(captured: Waiting, wait: bool) -> float | None:
     return found[0] - sum(found[1:])
 
 
-def _collected(spots: list[Spot], wait: bool) -> dict[tuple[str, ...], Row]:
+def _collected(entries: list[ModuleEntry], wait: bool) -> dict[tuple[str, ...], Row]:
     """Return the rows of the statistics that replays of graphs with collected times have."""
     if not any(
-        of.captured for spot in spots for of in (spot.forward, spot.recomputed, spot.backward)
+        of.captured for entry in entries for of in (entry.forward, entry.recomputed, entry.backward)
     ):
         return {}
     return {row.names: row for row in timing.stats(wait).values() if row.gpu.count}

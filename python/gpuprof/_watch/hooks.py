@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import gpuprof._core as _core
 from gpuprof._frameworks import loaded, torch_hooks
 from gpuprof._graphs.types import CaptureStatus
-from gpuprof._watch.tree import Around, Pass, Spot, Sums, Waiting
+from gpuprof._watch.tree import Enclosing, ModuleEntry, Pass, Sums, Waiting
 
 _MEMORY_READS = 8  # of each module: torch takes tens of microseconds for one
 _MAX_VALUES = 10_000  # that are looked through for tensors in one result
@@ -47,6 +47,8 @@ class Call:
 
     __slots__ = (
         "core",
+        "entries",
+        "entry",
         "first",
         "frame",
         "handled",
@@ -57,15 +59,13 @@ class Call:
         "recomputed",
         "sample",
         "scope",
-        "spot",
-        "spots",
         "task",
     )
 
-    def __init__(self, core: Core, spots: Sequence[Spot], outer: Call | None) -> None:
+    def __init__(self, core: Core, entries: Sequence[ModuleEntry], outer: Call | None) -> None:
         self.core = core
-        self.spots = spots
-        self.spot = spots[0] if len(spots) == 1 else _spot_below(spots, outer)
+        self.entries = entries
+        self.entry = entries[0] if len(entries) == 1 else _entry_below(entries, outer)
         self.outer = outer
         self.inner: list[_Inner] = []
         self.task = core.task_number()
@@ -87,7 +87,7 @@ class Call:
             return
         while opened and not self.is_inside(opened[-1].call):
             self.core.close(opened)  # its last node was not needed, so did not run
-        scope = self.core.scope(self.spot, "backward")
+        scope = self.core.scope(self.entry, "backward")
         opened.append(_Opened(self, scope, scope.__enter__(), []))
 
     def end_backward(self, *_gradients: Any) -> None:
@@ -101,7 +101,7 @@ class Call:
     @property
     def times(self) -> Pass:
         """What its forward pass is added to."""
-        return self.spot.recomputed if self.recomputed else self.spot.forward
+        return self.entry.recomputed if self.recomputed else self.entry.forward
 
     def is_inside(self, other: Call) -> bool:
         """Whether its forward pass was inside that of another call."""
@@ -184,7 +184,7 @@ class Core:
         self.is_compiling = torch.compiler.is_compiling
         self.task_number = torch._C._current_graph_task_id
         self.node_number = getattr(torch._C._autograd, "_get_sequence_nr", None)
-        self.spots: list[Spot] = []
+        self.entries: list[ModuleEntry] = []
 
     def detach(self) -> None:
         """Take all hooks out of the model. Idempotent."""
@@ -206,12 +206,12 @@ class Core:
 
     # Scopes
 
-    def scope(self, spot: Spot, direction: str) -> Any:
+    def scope(self, entry: ModuleEntry, direction: str) -> Any:
         """Return a scope that is not open; in a capture of gpuprof's one with a name."""
         if _core._open_captures():
             handle, ordinal, _ = _core._current_stream()
             if _core._capture_status(handle, ordinal) == CaptureStatus.ACTIVE:
-                path = f".{spot.path}" if spot.path else ""
+                path = f".{entry.path}" if entry.path else ""
                 # With an option it is a scope of its own, which goes when it was left: one that is
                 # found by its name would hold the graph's events.
                 return _core.timer(f"{self.name}{path} {direction}", in_capture="skip")
@@ -220,34 +220,34 @@ class Core:
         except IndexError:
             return _core.timer()
 
-    def take_back(self, scope: Any) -> None:
+    def reuse(self, scope: Any) -> None:
         """Keep a scope that was left for the next time."""
         if scope.name is None:
             self.scopes.append(scope)
 
     # Forward
 
-    def enter(self, spots: Sequence[Spot], frame: Any) -> None:
+    def enter(self, entries: Sequence[ModuleEntry], frame: Any) -> None:
         """Open the scope of a module's forward pass."""
         calls = self.local.calls
         while calls and not torch_hooks.is_running(calls[-1].frame, frame):
             calls.pop()  # an interrupt ended it, of which torch tells no hook
-        call = Call(self, spots, calls[-1] if calls else None)
+        call = Call(self, entries, calls[-1] if calls else None)
         call.frame = frame
-        call.reads_memory = call.spot.memory_reads < _MEMORY_READS and not call.recomputed
+        call.reads_memory = call.entry.memory_reads < _MEMORY_READS and not call.recomputed
         if call.reads_memory:
             call.memory = _allocated()
         call.first = self.node_number() if self.node_number is not None else -1
         calls.append(call)
-        call.scope = self.scope(call.spot, "recomputed" if call.recomputed else "forward")
+        call.scope = self.scope(call.entry, "recomputed" if call.recomputed else "forward")
         call.sample = call.scope.__enter__()
 
-    def leave(self, spots: Sequence[Spot], module: Any, result: Any, error: Any) -> None:
+    def leave(self, entries: Sequence[ModuleEntry], module: Any, result: Any, error: Any) -> None:
         """Close the scope, and follow the results into the backward pass."""
         calls = self.local.calls
-        if not (calls and calls[-1].spots is spots) and not any(c.spots is spots for c in calls):
+        if not any(each.entries is entries for each in reversed(calls)):
             return  # the model was running when the watch began
-        while (call := calls.pop()).spots is not spots:
+        while (call := calls.pop()).entries is not entries:
             pass
         call.frame = None
         raised = (
@@ -258,24 +258,24 @@ class Core:
         if call.sample is None:
             return
         call.scope.__exit__(*(error if raised else _NO_ERROR))
-        spot, outer = call.spot, call.outer
-        nested = bool(calls) and any(each.spot is spot for each in calls)
+        entry, outer = call.entry, call.outer
+        nested = bool(calls) and any(each.entry is entry for each in calls)
         around = None
         if outer is not None and outer.recomputed == call.recomputed:
-            around = Around(outer.spot, outer.times)
+            around = Enclosing(outer.entry, outer.times)
         elif call.recomputed:
             for each in self.open_backwards():
                 each.recomputed.append(call.sample)
-        self.sums.take(Waiting(call.sample, call.times, around, spot, nested))
-        self.take_back(call.scope)
+        self.sums.take(Waiting(call.sample, call.times, around, entry, nested))
+        self.reuse(call.scope)
         call.scope = call.sample = None
         if call.reads_memory and not raised:
-            spot.memory_reads += 1
+            entry.memory_reads += 1
             after = _allocated()
             if after is not None and call.memory is not None:
-                spot.activation_bytes = after - call.memory
+                entry.activation_bytes = after - call.memory
         # The copies that DataParallel makes have nodes of several threads.
-        if not raised and call.first >= 0 and module is spot.module():
+        if not raised and call.first >= 0 and module is entry.module():
             self._follow(call, result)
         call.inner.clear()
 
@@ -321,11 +321,11 @@ class Core:
         """Close the innermost backward pass that is open."""
         call, scope, sample, recomputed = opened.pop()
         scope.__exit__(*_NO_ERROR)
-        outer = [each.call.spot for each in self.open_backwards()]
-        around = Around(outer[-1], outer[-1].backward) if outer else None
-        nested = call.spot in outer
-        self.sums.take(Waiting(sample, call.spot.backward, around, call.spot, nested, recomputed))
-        self.take_back(scope)
+        outer = [each.call.entry for each in self.open_backwards()]
+        around = Enclosing(outer[-1], outer[-1].backward) if outer else None
+        nested = call.entry in outer
+        self.sums.take(Waiting(sample, call.entry.backward, around, call.entry, nested, recomputed))
+        self.reuse(scope)
         return call
 
     def open_backwards(self) -> list[_Opened]:
@@ -388,10 +388,10 @@ def _nodes_of(result: Any, tensor_type: Any) -> list[Any]:
     return [*nodes]
 
 
-def _spot_below(spots: Sequence[Spot], outer: Call | None) -> Spot:
+def _entry_below(entries: Sequence[ModuleEntry], outer: Call | None) -> ModuleEntry:
     """Return the row of a module with several paths: the one below the module that calls it."""
-    caller = None if outer is None else outer.spot
-    return next((spot for spot in spots if spot.caller is caller), spots[0])
+    caller = None if outer is None else outer.entry
+    return next((entry for entry in entries if entry.caller is caller), entries[0])
 
 
 def _allocated() -> int | None:

@@ -34,10 +34,10 @@ class Pass:
         self.captured: list[Waiting] = []
 
 
-class Spot:
+class ModuleEntry:
     """One row: a place in the tree of modules."""
 
-    def __init__(self, path: str, module: Any, caller: Spot | None) -> None:
+    def __init__(self, path: str, module: Any, caller: ModuleEntry | None) -> None:
         self.path = path
         self.caller = caller  # the closest module above that can be called
         self.module: Callable[[], Any] = weakref.ref(module)
@@ -59,10 +59,10 @@ class Spot:
         self.parameter_bytes = sum(each.numel() * each.element_size() for each in known)
 
 
-class Around(NamedTuple):
+class Enclosing(NamedTuple):
     """A pass that is open around another one."""
 
-    spot: Spot
+    entry: ModuleEntry
     times: Pass
 
 
@@ -71,8 +71,8 @@ class Waiting(NamedTuple):
 
     sample: _core.Sample
     times: Pass  # that it belongs to
-    around: Around | None
-    spot: Spot
+    around: Enclosing | None
+    entry: ModuleEntry
     is_nested: bool  # in another pass of the same module
     without: Sequence[_core.Sample] = ()  # what ran inside and is another time
 
@@ -136,7 +136,7 @@ def _add(ms: float, waiting: Waiting) -> None:
         around.times.below_ms += ms
     if not waiting.is_nested:
         of.outermost_ms += ms
-        if around is not None and around.spot is waiting.spot.caller:
+        if around is not None and around.entry is waiting.entry.caller:
             of.inside_ms += ms
 
 
