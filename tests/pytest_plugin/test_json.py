@@ -236,7 +236,7 @@ def test_extra_info_takes_nothing_but_a_mapping(project: Project) -> None:
         def test_a(gpu_benchmark):
             gpu_benchmark(sum, [1])
             gpu_benchmark.extra_info = {"size": 1}
-            with pytest.raises(TypeError, match="extra_info is list; expected a dict"):
+            with pytest.raises(TypeError, match="extra_info: expected a dict, got"):
                 gpu_benchmark.extra_info = [1]
         """
     )

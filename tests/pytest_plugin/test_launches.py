@@ -158,7 +158,7 @@ def test_a_wrong_marker_fails_its_test(project: Project, value: str) -> None:
     project.pytester.makepyfile(test_it=f"import pytest\n{marked}")
     done = project.run()
     done.assert_outcomes(failed=2)
-    done.stdout.fnmatch_lines([f"*has launches={value}; expected True, False or None*"])
+    done.stdout.fnmatch_lines([f"*wrong argument: launches: expected True or False, got {value}*"])
 
 
 def test_the_file_has_the_launches_and_their_decision(stored: Project) -> None:

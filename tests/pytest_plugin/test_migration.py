@@ -16,9 +16,8 @@ from typing import Any
 
 import pytest
 
-from gpuprof._pytest.options import OPTIONS, REFUSED
-from gpuprof._pytest.view import COLUMNS as VIEW_COLUMNS
-from gpuprof._pytest.view import SORT
+from gpuprof._pytest.options import COLUMNS as VIEW_COLUMNS
+from gpuprof._pytest.options import OPTIONS, REFUSED, SORT
 from tests.support.processes import ROOT, environment
 
 TESTS = '''

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuprof._benchmark.options import Options
-from gpuprof._pytest.options import OPTIONS, REFUSED, WARM_UP_S
+from gpuprof._pytest.options import ALIASES, ARGUMENTS, OPTIONS, REFUSED, WARM_UP_S
 from tests.support.pytest_projects import Project
 
 TESTS = """
@@ -126,17 +126,19 @@ def test_min_rounds_are_taken_even_beyond_the_time(tmp_path: Path) -> None:
 
 
 WRONG = {
-    "min-rounds=0": "--gpu-benchmark-min-rounds is '0'; expected a whole number from 1",
-    "max-time=-1": "--gpu-benchmark-max-time is '-1'; expected seconds above 0",
-    "max-time=nan": "--gpu-benchmark-max-time is 'nan'; expected seconds above 0",
-    "precision=2": "--gpu-benchmark-precision is '2'; expected a fraction between 0 and 1",
-    "warmup=maybe": "--gpu-benchmark-warmup is 'maybe'; expected one of on, off, auto",
-    "sort=slowest": "--gpu-benchmark-sort is 'slowest'; expected one of min, max, mean,",
-    "columns=min,best": "--gpu-benchmark-columns is 'min,best'; expected some of min, max, mean,",
-    "columns=,": "--gpu-benchmark-columns is ','; expected some of min, max, mean,",
-    "group-by=param:": "--gpu-benchmark-group-by is 'param:'; expected some of group, name,",
-    "name=trial": "--gpu-benchmark-name is 'trial'; expected one of short, normal, long",
-    "time-unit=m": "--gpu-benchmark-time-unit is 'm'; expected one of ns, us, ms, s, auto",
+    "min-rounds=0": "expected a whole number of at least 1, got 0",
+    "min-rounds=1.5": "expected a whole number of at least 1, got '1.5'",
+    "max-time=-1": "expected a finite number above 0, got -1.0",
+    "max-time=nan": "expected a finite number above 0, got nan",
+    "precision=2": "expected a number above 0 and up to 1, got 2.0",
+    "memory-threshold=200%": "expected a number from 0 to 1, got 2.0",
+    "warmup=maybe": "expected one of 'on', 'off', 'auto', got 'maybe'",
+    "sort=slowest": "expected one of 'min', 'max', 'mean',",
+    "columns=min,best": "expected one of 'min', 'max', 'mean',",
+    "columns=,": "expected one of 'min', 'max', 'mean',",
+    "group-by=param:": "expected one of 'group', 'name',",
+    "name=trial": "expected one of 'short', 'normal', 'long', got 'trial'",
+    "time-unit=m": "expected one of 'ns', 'us', 'ms', 's', 'auto', got 'm'",
 }
 
 
@@ -150,7 +152,8 @@ def test_a_wrong_value_is_a_usage_error(project: Project, option: str, how: str)
         name, _, value = option.partition("=")
         done = project.run("-o", f"gpu_benchmark_{name.replace('-', '_')}={value}")
     assert done.ret == pytest.ExitCode.USAGE_ERROR
-    assert WRONG[option] in done.stderr.str()
+    name = option.partition("=")[0]
+    assert f"--gpu-benchmark-{name}: {WRONG[option]}" in done.stderr.str()
     assert project.calls() == []
 
 
@@ -167,13 +170,13 @@ def test_what_cannot_mean_the_same_is_refused_and_says_what_to_use(
 
 
 WRONG_MARKERS = {
-    "timer=len": "has the argument 'timer' of pytest-benchmark's marker",
-    "min_time=0.1": "has the argument 'min_time' of pytest-benchmark's marker",
-    "min_rounds=0": "has min_rounds=0; expected a whole number from 1",
-    "min_rounds=2.0": "has min_rounds=2.0; expected a whole number from 1",
-    "disable_gc=1": "has disable_gc=1; expected True or False",
-    "warmup='hot'": "has warmup='hot'; expected True, False, or one of 'on', 'off', 'auto'",
-    "max_time=1, max_time_s=2": "has 'max_time_s' under two names",
+    "timer=len": "argument 'timer' of pytest-benchmark's marker",
+    "min_time=0.1": "argument 'min_time' of pytest-benchmark's marker",
+    "min_rounds=0": "wrong argument: min_rounds: expected a whole number of at least 1, got 0",
+    "min_rounds=2.0": "wrong argument: min_rounds: expected a whole number of at least 1, got 2.0",
+    "disable_gc=1": "wrong argument: disable_gc: expected True or False, got 1",
+    "warmup='hot'": "wrong argument: warmup: expected one of 'on', 'off', 'auto', got 'hot'",
+    "max_time=1, max_time_s=2": "'max_time_s' under two names",
 }
 
 
@@ -184,7 +187,7 @@ def test_a_wrong_marker_says_what_is_expected(project: Project, arguments: str) 
     )
     done = project.run()
     done.assert_outcomes(failed=1)
-    assert f"the marker gpu_benchmark {WRONG_MARKERS[arguments]}" in done.stdout.str()
+    assert WRONG_MARKERS[arguments] in done.stdout.str()
 
 
 def test_compare_without_a_name_takes_what_was_saved_last(project: Project) -> None:
@@ -260,6 +263,13 @@ def test_every_option_has_an_ini_key_and_help(project: Project) -> None:
         assert option.flag in shown
         assert f"{option.key} " in shown
     assert "--gpu-benchmark-timer" not in shown
+
+
+def test_the_page_has_every_option_and_argument_of_the_marker() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "pytest.md").read_text(encoding="utf-8")
+    marker, _, options = page.partition("## The marker")[2].partition("## Options")
+    assert not [name for name in (*ARGUMENTS, *ALIASES) if f"`{name}" not in marker]
+    assert not [each.name for each in OPTIONS if f"-{each.name}" not in options]
 
 
 def test_workers_take_the_same_options(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

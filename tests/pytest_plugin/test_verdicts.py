@@ -290,9 +290,9 @@ def test_a_damaged_baseline_is_a_usage_error_and_stays_as_it_is(
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ("--gpu-benchmark-fail-on=slow,wrong", "*is 'slow,wrong'; expected never, or some of *"),
-        ("--gpu-benchmark-fail-on=slow,never", "*is 'slow,never'; expected never, or some of *"),
-        ("--gpu-benchmark-fail-on=,", "*is ','; expected never, or some of *"),
+        ("--gpu-benchmark-fail-on=slow,wrong", "*expected never, or some of * got 'slow,wrong'"),
+        ("--gpu-benchmark-fail-on=slow,never", "*expected never, or some of * got 'slow,never'"),
+        ("--gpu-benchmark-fail-on=,", "*expected never, or some of * got ''"),
         ("--gpu-benchmark-save=a/b", "*--gpu-benchmark-save: a baseline cannot be called 'a/b'*"),
         ("--gpu-benchmark-json=.", "*--gpu-benchmark-json: expected a file, got the folder*"),
     ],

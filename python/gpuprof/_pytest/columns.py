@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpuprof._common.quantiles import quantile
 from gpuprof._common.units import duration, interval_text, percent, rate
-from gpuprof._pytest.view import PARAMETER, UNITS, View
+from gpuprof._pytest.options import PARAMETER, UNITS
+from gpuprof._pytest.settings import View
 from gpuprof._results.figures import figures
 from gpuprof._results.result import cells
 

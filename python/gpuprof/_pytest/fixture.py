@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._core as _core
+from gpuprof._common import checks
 from gpuprof._pytest import device_lock, event_loop
 from gpuprof._pytest.launches import LaunchChecks
 from gpuprof._pytest.pedantic import DEFAULT_ROUNDS, Steps, checked_counts, measure_rounds
@@ -137,8 +138,7 @@ class GpuBenchmark(LaunchChecks):
     @extra_info.setter
     def extra_info(self, value: Any) -> None:
         if not isinstance(value, Mapping):
-            message = f"extra_info is {type(value).__name__}; expected a dict"
-            raise TypeError(message)
+            raise checks.type_error(value, "extra_info", "a dict")
         self._extra_info = dict(value)
 
     @property
@@ -148,10 +148,7 @@ class GpuBenchmark(LaunchChecks):
 
     @group.setter
     def group(self, value: Any) -> None:
-        if value is not None and not isinstance(value, str):
-            message = f"group is {value!r}; expected text or None"
-            raise TypeError(message)
-        self._group = value
+        self._group = None if value is None else checks.text("group", value)
 
     def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Measure ``fn(*args, **kwargs)`` and return what its first call returned.

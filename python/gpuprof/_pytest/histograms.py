@@ -17,7 +17,8 @@ from gpuprof._common.units import unit_of
 from gpuprof._display import boxes
 from gpuprof._display.boxes import Box
 from gpuprof._pytest.columns import grouped, names_of
-from gpuprof._pytest.view import UNITS, View
+from gpuprof._pytest.options import UNITS
+from gpuprof._pytest.settings import View
 from gpuprof._results.figures import figures
 
 if TYPE_CHECKING:

@@ -1,24 +1,23 @@
 """Options, ini keys and the marker's arguments: one table that says what each of them may be.
 
-Every start of pytest imports it, so it imports pytest and the standard library only. `settings`
-says what the values mean. Options that pytest-benchmark has are called as there, with ``gpu-``
-before; one that cannot mean the same here is refused with a text that says what to use.
+Every start of pytest imports it, so it imports little. `settings` says what the values mean.
+Options that pytest-benchmark has are called as there, with ``gpu-`` before; one that cannot mean
+the same here is refused with a text that says what to use.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuprof._pytest.view import AUTO, COLUMNS, GROUPS, NAMES, PARAMETER, SORT, UNITS
+from gpuprof._common import checks
 
 FAIL_ON = ("slow", "memory", "launches", "instructions", "ambiguous", "nodata", "incomparable")
 FAIL_ON_BY_DEFAULT = "slow,memory,launches"
@@ -29,45 +28,70 @@ LATEST = "@latest"
 WARM_UP = ("on", "off", "auto")
 WARM_UP_S = 0.2  # the least, as in `gpuprof.benchmark`
 
+# What pytest-benchmark has, then what only gpuprof has.
+COLUMNS = (
+    *("min", "max", "mean", "stddev", "median", "iqr", "outliers", "ops", "rounds", "iterations"),
+    *("interval", "precision", "p10", "p90", "p99", "host", "samples", "mode", "l2", "bytes"),
+    *("flops", "memory", "distribution", "baseline", "ratio", "floor", "verdict"),
+)
+SORT = (
+    *("min", "max", "mean", "stddev", "name", "fullname"),
+    *("median", "iqr", "ops", "rounds", "p10", "p90", "p99"),
+)
+GROUPS = ("group", "name", "func", "fullname", "fullfunc", "param")
+PARAMETER = "param:"
+NAMES = ("short", "normal", "long")
+# The length of each unit in milliseconds, and how it is written.
+UNITS = {"ns": (1e-6, "ns"), "us": (1e-3, "µs"), "ms": (1.0, "ms"), "s": (1e3, "s")}
+AUTO = "auto"
+
 
 def time_text() -> str:
     """Return the time in UTC as part of a name."""
     return f"{datetime.now(timezone.utc):%Y%m%d_%H%M%S}"
 
 
-@dataclass(frozen=True)
-class Check:
-    """What a value has to be."""
-
-    expected: str
-    holds: Callable[[Any], bool]
-
-
-def _number(expected: str, holds: Callable[[float], bool], kinds: Any = (int, float)) -> Check:
-    return Check(
-        expected,
-        lambda value: isinstance(value, kinds) and not isinstance(value, bool) and holds(value),
-    )
+# Takes what a value is called, and the value; raises TypeError or ValueError.
+Check = Callable[[str, Any], Any]
 
 
 def _one_of(*known: str) -> Check:
-    return Check(f"one of {', '.join(known)}", lambda value: value in known)
+    return partial(checks.choice, known=known)
 
 
-def _some_of(known: Sequence[str], more: str = "", prefix: str = ",") -> Check:
-    def is_known(word: str) -> bool:
-        return word in known or (word.startswith(prefix) and word != prefix)
+def _some_of(known: Sequence[str], prefix: str = ",") -> Check:
+    def check(name: str, words: Sequence[str]) -> None:
+        for word in words or [""]:
+            if not word.startswith(prefix) or word == prefix:
+                checks.choice(name, word, known)
 
-    expected = f"some of {', '.join(known)}{more}, separated by commas"
-    return Check(expected, lambda words: bool(words) and all(map(is_known, words)))
+    return check
 
 
-_TRUTH = Check("True or False", lambda value: isinstance(value, bool))
-# The marker's, which is a switch in pytest-benchmark.
-WARM_UP_CHECK = Check(
-    f"True, False, or one of {', '.join(map(repr, WARM_UP))}",
-    lambda value: isinstance(value, bool) or str(value).lower() in WARM_UP,
-)
+def _verdicts(name: str, given: Sequence[str]) -> None:
+    if given != (NEVER,) and not (given and {*given} <= {*FAIL_ON}):
+        expected = f"{NEVER}, or some of {', '.join(FAIL_ON)} separated by commas"
+        raise checks.value_error(",".join(given), name, expected)
+
+
+def _growth(name: str, value: Any) -> float:
+    try:
+        return checks.number(name, value, 0, 1)
+    except (TypeError, ValueError) as error:
+        message = f"{error}; 5 % are 0.05, in an option also 5%"
+        raise ValueError(message) from None
+
+
+_ABOVE_0 = partial(checks.number, least=0, above=True)
+_SHARE_ABOVE_0 = partial(checks.number, least=0, most=1, above=True)
+
+
+def warm_up(name: str, given: Any) -> float | None:
+    """Return how long to warm up at least, for pytest-benchmark's switch."""
+    if given is True or given is False or given is None:
+        return None if given is None else WARM_UP_S * given
+    checks.choice(name, given.lower() if isinstance(given, str) else given, WARM_UP)
+    return 0.0 if given.lower() == "off" else WARM_UP_S
 
 
 def _small(text: str) -> str:
@@ -172,17 +196,14 @@ DECLARED = (
         f"which verdicts fail a test that is compared: {', '.join(FAIL_ON)}, separated by commas, "
         f"or {NEVER}; default: {FAIL_ON_BY_DEFAULT}",
         "VERDICTS",
-        Check(
-            f"{NEVER}, or some of {', '.join(FAIL_ON)} separated by commas",
-            lambda names: names == (NEVER,) or (bool(names) and {*names} <= {*FAIL_ON}),
-        ),
+        _verdicts,
     ),
     Declared(
         "memory-threshold",
         _percent,
         "by how much a test's peak memory may grow; default: 5%, and always 1 MiB",
         "5%",
-        _number("a fraction from 0 up to 1, such as 0.05 for 5 %", lambda value: 0 <= value <= 1),
+        _growth,
         "memory_threshold",
     ),
     Declared(
@@ -206,7 +227,7 @@ DECLARED = (
         int,
         "samples to take at least, even if that takes longer than max-time",
         "NUM",
-        _number("a whole number from 1", lambda value: value >= 1, int),
+        checks.whole,
         "min_rounds",
     ),
     Declared(
@@ -214,7 +235,7 @@ DECLARED = (
         float,
         "seconds to take samples for at most; default: 10",
         "SECONDS",
-        _number("seconds above 0, such as 0.5", lambda value: 0 < value < math.inf),
+        _ABOVE_0,
         "max_time_s",
     ),
     Declared(
@@ -222,7 +243,7 @@ DECLARED = (
         float,
         "stop when the median is known to this fraction; default: 0.01",
         "FRACTION",
-        _number("a fraction between 0 and 1, such as 0.02", lambda value: 0 < value < 1),
+        _SHARE_ABOVE_0,
         "rel_precision",
     ),
     Declared(
@@ -237,7 +258,7 @@ DECLARED = (
         "disable-gc",
         bool,
         "keep the garbage collector off during the whole measurement",
-        check=_TRUTH,
+        check=checks.flag,
         argument="disable_gc",
     ),
     Declared(
@@ -253,7 +274,7 @@ DECLARED = (
         "a table for each group, name, func, fullname, fullfunc, param or param:NAME, several "
         "separated by commas; default: group",
         "LABEL",
-        _some_of(GROUPS, f" or {PARAMETER}NAME", PARAMETER),
+        _some_of((*GROUPS, f"{PARAMETER}NAME"), PARAMETER),
     ),
     Declared(
         "columns",
@@ -283,16 +304,13 @@ DECLARED = (
         "PREFIX",
         implied=f"benchmark_{time_text()}",
     ),
-    _argument(
-        "threshold",
-        _number("a fraction above 0 and up to 1, such as 0.05 for 5 %", lambda x: 0 < x <= 1),
-    ),
-    _argument("max_ms", _number("milliseconds above 0", lambda value: value > 0)),
-    _argument("group", Check("text", lambda value: isinstance(value, str))),
+    _argument("threshold", _SHARE_ABOVE_0),
+    _argument("max_ms", _ABOVE_0),
+    _argument("group", checks.text),
     _argument("mode", _one_of("auto", "graph", "batched", "isolated"), "auto"),
     _argument("cold_l2", default=False),
     _argument("scopes", default=False),
-    _argument("launches", Check("True, False or None", _TRUTH.holds)),
+    _argument("launches", checks.flag),
     _argument("warmup_s"),
     _argument("min_samples"),
     _argument("min_time_s"),
@@ -376,10 +394,13 @@ def value(config: pytest.Config, name: str) -> Any:
     if not given.strip():
         message = f"{what} is empty, as from an unset variable; give it a value or leave it out"
         raise pytest.UsageError(message)
-    found: Any = None
-    with suppress(ValueError):
-        found = option.read(given) if option.read else None
-    if option.check is not None and not option.check.holds(found):
-        message = f"{option.flag} is {given!r}; expected {option.check.expected}"
-        raise pytest.UsageError(message)
+    try:
+        found = option.read(given) if option.read else given
+    except ValueError:
+        found = given
+    try:
+        if option.check is not None:
+            option.check(option.flag, found)
+    except (TypeError, ValueError) as error:
+        raise pytest.UsageError(str(error)) from error
     return folder / found if option.read is Path else found

@@ -1,6 +1,6 @@
 """The settings: what options and ini keys say, and marker arguments; the package uses them.
 
-Every start of pytest imports it, so it imports pytest and the standard library only.
+Every start of pytest imports it, so it imports little.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ import pytest
 from gpuprof._pytest.options import (
     ALIASES,
     ARGUMENTS,
+    AUTO,
     DEFAULT_STORAGE,
     FAIL_ON_BY_DEFAULT,
     LATEST,
     NEVER,
     REFUSED,
-    WARM_UP_CHECK,
-    WARM_UP_S,
     refuse,
     value,
+    warm_up,
 )
-from gpuprof._pytest.view import AUTO, View
 
 if TYPE_CHECKING:
     from gpuprof._pytest.fail_expression import FailExpression
@@ -41,6 +40,22 @@ WORKER_STORAGE = "gpuprof_storage"
 WORKER_COMPARE = "gpuprof_compare"
 # What the marker takes, with the default of each.
 MARKER_ARGUMENTS: dict[str, Any] = {name: declared.default for name, declared in ARGUMENTS.items()}
+
+
+@dataclass(frozen=True)
+class View:
+    """What the tables at the end show.
+
+    Without `columns` there are the usual ones; without `sort` the tests are in their order. Without
+    `names` a test has its name, and its whole identity where two have the same name. `unit` is a
+    key of `UNITS`, or None for the one that suits each time.
+    """
+
+    columns: tuple[str, ...] = ()
+    sort: str | None = None
+    group_by: tuple[str, ...] = ("group",)
+    names: str | None = None
+    unit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -213,21 +228,18 @@ def _own_names(item: pytest.Item, given: Mapping[str, Any]) -> dict[str, Any]:
             raise _marker_error(item, f"{problem} the same here: {why}")
         if own not in ARGUMENTS:
             raise _marker_error(item, f"has the unknown argument {name!r}")
-        check = WARM_UP_CHECK if name == "warmup" else ARGUMENTS[own].check
-        if check is not None and each is not None and not check.holds(each):
-            raise _marker_error(item, f"has {name}={each!r}; expected {check.expected}")
         if own in found:
             raise _marker_error(item, f"has {own!r} under two names; give one of them")
-        found[own] = _warm_up_seconds(each) if name == "warmup" else each
+        found[own] = each
+        check = ARGUMENTS[own].check
+        try:
+            if name == "warmup":
+                found[own] = warm_up(name, each)
+            elif check is not None and each is not None:
+                check(name, each)
+        except (TypeError, ValueError) as error:
+            raise _marker_error(item, f"has a wrong argument: {error}") from error
     return found
-
-
-def _warm_up_seconds(given: Any) -> float | None:
-    """Return how long to warm up at least, for the switch that pytest-benchmark's marker has."""
-    if given is None:
-        return None
-    is_off = given is False or (isinstance(given, str) and given.lower() == "off")
-    return 0.0 if is_off else WARM_UP_S
 
 
 def _marker_error(item: pytest.Item, problem: str) -> MarkerError:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from gpuprof._pytest.json_file import Record
     from gpuprof._pytest.session import Results
-    from gpuprof._pytest.view import View
+    from gpuprof._pytest.settings import View
     from gpuprof._results.result import BenchResult
 
 _BARS = "▁▂▃▄▅▆▇█"
