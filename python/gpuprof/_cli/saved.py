@@ -158,7 +158,7 @@ def history(options: argparse.Namespace) -> Answer:
     if not found.series:
         raise Refused(_what_there_is(options), code=FAILED)
     if options.svg is not None:
-        write_whole(options.svg, found.to_svg())
+        outputs.write_whole(options.svg, found.to_svg())
         write_text(sys.stderr, f"wrote {options.svg}\n")
     return Answer(_text(found, options))
 
