@@ -1,6 +1,6 @@
 """What a token costs by batch size: a decode step run eagerly and behind graphs of fixed sizes.
 
-A decoder of four layers with a static cache. Beside `gpuprof.integrations.decode.DecodeGraphs` runs
+A decoder of four layers with a static cache. Beside `gpuprof.make_graphed_callable` runs
 the same with `torch.cuda.graph` by hand. A step is one token of each sequence of a batch; batches
 between two sizes are padded. Needs a GPU and torch.
 """

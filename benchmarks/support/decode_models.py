@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gpuprof.integrations.decode import DecodeGraphs
+import gpuprof
 from support.loops import BenchmarkError
 from support.transformer import TransformerBlock
 
@@ -136,8 +136,20 @@ def ways() -> dict[str, Callable[..., Any]]:
     return {
         EAGER: module,
         BY_HAND: ByHand(copy.deepcopy(module), samples),
-        OWN: DecodeGraphs(copy.deepcopy(module), samples, SIZES),
+        OWN: _decode_graphs(copy.deepcopy(module), samples),
     }
+
+
+def _decode_graphs(step: Callable[..., Any], samples: tuple[Any, ...]) -> Callable[..., Any]:
+    """Capture a graph for each size, as docs/integrations/decode.md does."""
+    settings: dict[str, Any] = {"max_graphs": 2 * len(SIZES), "verify": "off", "warmup": 1}
+    graphs = gpuprof.make_graphed_callable(step, buckets={0: SIZES}, **settings)
+    below = dict(zip(SIZES, (0, *SIZES), strict=False))
+    for size in reversed(SIZES):
+        for batch in (size, below[size] + 1):
+            for _ in range(4):
+                graphs(*(sample[:batch] for sample in samples))
+    return graphs
 
 
 def check(calls: dict[str, Callable[..., Any]], sets: tuple[Arguments, ...]) -> None:

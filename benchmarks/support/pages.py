@@ -222,10 +222,10 @@ PIVOTS: Mapping[str, tuple[Pivot, ...]] = {
             {
                 "eager, waited for": "batch {}: eager, latency",
                 "by hand": "batch {}: torch.cuda.graph by hand, latency",
-                "`DecodeGraphs`": "batch {}: gpuprof, latency",
+                "with gpuprof": "batch {}: gpuprof, latency",
                 "eager, in a loop": "batch {}: eager",
                 "by hand, in a loop": "batch {}: torch.cuda.graph by hand",
-                "`DecodeGraphs`, in a loop": "batch {}: gpuprof",
+                "with gpuprof, in a loop": "batch {}: gpuprof",
             },
         ),
     ),

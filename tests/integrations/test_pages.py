@@ -37,6 +37,6 @@ def test_each_page_has_a_script() -> None:
 def test_importing_an_integration_imports_no_library() -> None:
     check_python("""
 import sys
-import gpuprof.integrations.decode, gpuprof.integrations.jax, gpuprof.integrations.ray
+import gpuprof.integrations.jax, gpuprof.integrations.ray
 assert not {"cupy", "jax", "numba", "ray", "torch"} & {*sys.modules}
 """)

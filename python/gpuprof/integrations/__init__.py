@@ -2,7 +2,6 @@
 
 - `accelerate`: the parts of a loop with an `Accelerator`
 - `dataloader`: waits for batches of torch's `DataLoader`, and what its workers do
-- `decode`: a decode step behind a CUDA graph for each batch size
 - `jax`: clocks that wait for JAX's work
 - `lightning`: a callback for PyTorch Lightning
 - `ray`: the statistics of actors as one table, and their traces as one file

@@ -5,13 +5,11 @@ from __future__ import annotations
 import copy
 import re
 import runpy
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuprof.integrations.decode import DecodeGraphs
 from tests.gpu.support.frameworks import torch_or_skip
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::torch")]
@@ -31,14 +29,14 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return runpy.run_path(str(path))
 
 
-def decoders(page: dict[str, Any], **options: Any) -> tuple[Any, Any, DecodeGraphs]:
+def decoders(page: dict[str, Any], **options: Any) -> tuple[Any, Any, Any]:
     """Return torch, an eager decoder and the graphs of another one with the same weights."""
     import torch
 
     torch.manual_seed(0)
     eager = page["Decoder"](sequences=16).to("cuda").eval()
     zeros = torch.zeros(SIZES[-1], dtype=torch.long, device="cuda")
-    graphs = DecodeGraphs(copy.deepcopy(eager), (zeros, zeros, zeros), SIZES, **options)
+    graphs = page["decode_graphs"](copy.deepcopy(eager), (zeros,) * 3, SIZES, **options)
     return torch, eager, graphs
 
 
@@ -92,28 +90,12 @@ def test_padding_writes_to_row_0_of_the_cache_alone(page: dict[str, Any]) -> Non
 
     with torch.no_grad():
         torch, _, graphs = decoders(page)
-        model = graphs.callable.eager
+        model = graphs.eager
         model.cache.fill_(7.0)
         numbers = torch.tensor([1, 2, 3], device="cuda")
         graphs(numbers, numbers, numbers)
         changed = (model.cache != 7.0).flatten(3).any(3).any(0).nonzero().tolist()
     assert changed == [[0, 0], [1, 1], [2, 2], [3, 3]]
-
-
-def test_a_batch_larger_than_all_sizes_runs_the_step(page: dict[str, Any]) -> None:
-    import torch
-
-    with torch.no_grad():
-        torch, eager, graphs = decoders(page)
-        before = graphs.stats()
-        numbers = torch.arange(1, 13, device="cuda")
-        with pytest.warns(RuntimeWarning, match="a batch of 12 is larger than 8"):
-            found = graphs(numbers, numbers, numbers)
-        assert torch.equal(found, eager(numbers, numbers, numbers))
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            graphs(numbers, numbers, numbers)
-    assert graphs.stats().captures == before.captures
 
 
 def test_arguments_that_are_views_of_one_tensor(page: dict[str, Any]) -> None:
