@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import gpuprof._core as _core
 import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
-from gpuprof._common.checks import value_error, whole
+from gpuprof._common.checks import type_error, value_error, whole
 from gpuprof._common.imports import need
 from gpuprof._common.units import duration
 from gpuprof._timing.listeners import Listener, on_sample
@@ -323,8 +323,7 @@ class _Lines:
 
 def _require(given: Any, method: str, name: str, expected: str) -> None:
     if not callable(getattr(given, method, None)):
-        message = f"{name}: expected {expected}, got {type(given).__name__}"
-        raise TypeError(message)
+        raise type_error(given, name, expected)
 
 
 def _checked_buckets(buckets: object) -> tuple[float, ...]:

@@ -106,9 +106,7 @@ def test_without_timing_there_is_no_time(fake: FakeCuda, stream: int) -> None:
     end.synchronize()
     with pytest.raises(errors.InvalidStateError, match="enable_timing=True"):
         start.elapsed_time(end)
-    with pytest.raises(
-        TypeError, match=r"end_event: expected a gpuprof.compat.Event, got builtins.int"
-    ):
+    with pytest.raises(TypeError, match=r"end_event: expected a gpuprof.compat.Event, got 3"):
         end.elapsed_time(3)  # type: ignore[arg-type]
 
 

@@ -79,11 +79,11 @@ def test_gradients_are_none_in_every_measured_call(bench: Callable[..., Any]) ->
 
 
 WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"return_mode": "fastest"}, ValueError, "return_mode: expected one of min, max, mean"),
-    ({"rep": "100"}, TypeError, "warmup, rep: expected milliseconds, got str"),
-    ({"rep": -1}, ValueError, "warmup, rep: expected milliseconds from 0 on"),
-    ({"rep": float("nan")}, ValueError, "warmup, rep: expected milliseconds from 0 on"),
-    ({"quantiles": [50]}, ValueError, "quantiles: expected numbers from 0 to 1, got 50"),
+    ({"return_mode": "fastest"}, ValueError, "return_mode: expected one of 'min', 'max', 'mean'"),
+    ({"rep": "100"}, TypeError, "rep: expected a finite number from 0, got '100'"),
+    ({"rep": -1}, ValueError, "rep: expected a finite number from 0"),
+    ({"rep": float("nan")}, ValueError, "rep: expected a finite number from 0"),
+    ({"quantiles": [50]}, ValueError, "quantiles: expected a number from 0 to 1, got 50"),
 ]
 
 

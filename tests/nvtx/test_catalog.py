@@ -35,10 +35,10 @@ def test_a_label_is_the_name_in_utf8_with_a_final_nul() -> None:
         ("", "x", ValueError, "name: expected non-empty text without NUL, got ''"),
         ("a\0b", "x", ValueError, "name: expected non-empty text without NUL"),
         ("a\ud800", "x", ValueError, "name: .* has a lone surrogate"),
-        (b"a", "x", TypeError, "name: expected a str, got bytes"),
+        (b"a", "x", TypeError, "name: expected a str, got b'a'"),
         ("a", "", ValueError, "description: say what the range 'a' is"),
         ("a", "  ", ValueError, "description: say what"),
-        ("a", None, TypeError, "description: expected a str, got NoneType"),
+        ("a", None, TypeError, "description: expected a str, got None"),
     ],
 )
 def test_a_wrong_spec_is_an_error_when_it_is_made(
@@ -55,10 +55,10 @@ def test_a_wrong_spec_is_an_error_when_it_is_made(
         ("a", [RangeSpec("a.", "x")], ValueError, "'a.' is not in the namespace"),
         ("a", [RangeSpec("a.x", "x"), RangeSpec("a.x", "y")], ValueError, "'a.x' is there twice"),
         ("a", [], ValueError, "the catalog 'a' has no ranges"),
-        ("a", ["a.x"], TypeError, "specs: expected RangeSpec objects, got str"),
+        ("a", ["a.x"], TypeError, "specs: expected RangeSpec objects, got 'a.x'"),
         ("", [RangeSpec("a.x", "x")], ValueError, "namespace: expected text like 'engine', got ''"),
         ("a.", [RangeSpec("a.x", "x")], ValueError, "namespace: expected text like"),
-        (3, [RangeSpec("a.x", "x")], TypeError, "namespace: expected a str, got int"),
+        (3, [RangeSpec("a.x", "x")], TypeError, "namespace: expected a str, got 3"),
     ],
 )
 def test_a_wrong_catalog_is_an_error_when_it_is_made(

@@ -100,7 +100,7 @@ def test_pushed_ranges_are_in_traces(tmp_path: Path) -> None:
 def test_the_name_of_a_pushed_range_is_a_str(name: Any) -> None:
     with pytest.raises(TypeError, match="name: expected a str"):
         nvtx.push(name)
-    with pytest.raises(TypeError, match="name: expected a str"):
+    with pytest.raises(TypeError, match="name: expected a non-empty str"):
         nvtx.name_thread(name)
 
 

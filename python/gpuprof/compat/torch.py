@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import gpuprof._core as _core
+from gpuprof._common.checks import type_error
 from gpuprof._graphs.capture import capture
 from gpuprof._graphs.guard import CaptureSettings, GraphCaptureGuard
 from gpuprof._graphs.pool import (
@@ -38,9 +39,7 @@ def _refuse(argument: str, instead: str) -> None:
 
 def _check_type(argument: str, value: object, wanted: type) -> None:
     if not isinstance(value, wanted):
-        given = f"{type(value).__module__}.{type(value).__name__}"
-        message = f"{argument}: expected a gpuprof.compat.{wanted.__name__}, got {given}"
-        raise TypeError(message)
+        raise type_error(value, argument, f"a gpuprof.compat.{wanted.__name__}")
 
 
 class Event:
@@ -156,11 +155,8 @@ def _pool_of(pool: object) -> CapturePool:
     if pool is None:
         return CapturePool()
     if not isinstance(pool, tuple):
-        message = (
-            "pool: expected what graph_pool_handle() or CUDAGraph.pool() returned, or None; got "
-            f"{type(pool).__name__}"
-        )
-        raise TypeError(message)
+        expected = "what graph_pool_handle() or CUDAGraph.pool() returned, or None"
+        raise type_error(pool, "pool", expected)
     known = _pools.get(pool)
     if known is None:
         known = _pools[pool] = CapturePool()

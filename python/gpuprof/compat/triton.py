@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gpuprof._benchmark.api import benchmark
+from gpuprof._common import checks
 from gpuprof._common.quantiles import quantile
 
 __all__ = ["do_bench", "do_bench_cudagraph"]
@@ -61,7 +61,7 @@ def do_bench(
         An argument is not what is listed above.
     As `gpuprof.benchmark`.
     """
-    _check(return_mode, quantiles, rep, warmup)
+    _check(return_mode, quantiles, rep=rep, warmup=warmup)
     result = benchmark(
         fn,
         mode="isolated",
@@ -112,7 +112,7 @@ def do_bench_cudagraph(
         An argument is not what is listed above.
     As `gpuprof.benchmark`.
     """
-    _check(return_mode, quantiles, rep)
+    _check(return_mode, quantiles, rep=rep)
     forget = _forget_gradients(grad_to_none)
     measured = fn
     if forget is not None:
@@ -138,26 +138,16 @@ def _uses_cuda() -> bool:
     return _core.cuda_in_use()
 
 
-def _check(return_mode: object, quantiles: object, *milliseconds: object) -> None:
-    if return_mode not in _RETURN_MODES:
-        message = f"return_mode: expected one of {', '.join(_RETURN_MODES)}; got {return_mode!r}"
-        raise ValueError(message)
-    for given in milliseconds:
-        if isinstance(given, bool) or not isinstance(given, (int, float)):
-            message = f"warmup, rep: expected milliseconds, got {type(given).__name__}"
-            raise TypeError(message)
-        if not (math.isfinite(given) and given >= 0):
-            message = f"warmup, rep: expected milliseconds from 0 on, got {given}"
-            raise ValueError(message)
+def _check(return_mode: object, quantiles: object, **milliseconds: object) -> None:
+    checks.choice("return_mode", return_mode, _RETURN_MODES)
+    for name, given in milliseconds.items():
+        checks.number(name, given, 0)
     if quantiles is None:
         return
     if isinstance(quantiles, (str, bytes)) or not isinstance(quantiles, Iterable):
-        message = f"quantiles: expected a list of numbers from 0 to 1, got {quantiles!r}"
-        raise TypeError(message)
+        raise checks.type_error(quantiles, "quantiles", "a list of numbers from 0 to 1")
     for each in quantiles:
-        if not 0 <= each <= 1:
-            message = f"quantiles: expected numbers from 0 to 1, got {each}"
-            raise ValueError(message)
+        checks.number("quantiles", each, 0, 1)
 
 
 def _forget_gradients(tensors: Iterable[Any] | None) -> Callable[[], None] | None:

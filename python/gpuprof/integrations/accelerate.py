@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import gpuprof._startup  # noqa: F401 (a program may import nothing but this module)
-from gpuprof._common.checks import shortened
+from gpuprof._common.checks import type_error
 from gpuprof._training.loop import Schedule, TrainingLoop
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def measure(
         `accelerator` is no Accelerator; `trace` or `schedule` is not what `gpuprof.trace` accepts.
     """
     if not callable(getattr(accelerator, "prepare", None)):
-        message = f"accelerator: expected an accelerate.Accelerator, got {shortened(accelerator)}"
-        raise TypeError(message)
+        raise type_error(accelerator, "accelerator", "an accelerate.Accelerator")
     name = "gpuprof.integrations.accelerate"
     return Measurement(accelerator, TrainingLoop(name, trace=trace, schedule=schedule, table=table))
 

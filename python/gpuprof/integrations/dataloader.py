@@ -57,8 +57,7 @@ class WorkerScopes:
         self._path = trace_path.absolute(checks.path("trace", trace))
         trace_path.expand(self._path)
         if not (then is None or callable(then)):
-            message = f"then: expected a function of the worker's number, got {then!r}"
-            raise TypeError(message)
+            raise checks.type_error(then, "then", "a function of the worker's number")
         self._then = then
 
     def __call__(self, worker: int) -> None:

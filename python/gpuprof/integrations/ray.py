@@ -63,8 +63,7 @@ def trace(actors: Sequence[Any], path: Any, timeout: float = 60.0) -> Iterator[l
 def _check(actors: Any, timeout: float) -> None:
     is_list = isinstance(actors, Sequence) and len(actors) > 0
     if not is_list or not all(hasattr(actor, "__ray_call__") for actor in actors):
-        message = f"actors: expected a list with the handles of Ray actors, got {actors!r}"
-        raise TypeError(message)
+        raise checks.type_error(actors, "actors", "a list with the handles of Ray actors")
     checks.number("timeout", timeout, 0, math.inf)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import gpuprof._core as _core
+from gpuprof._common import checks
 from gpuprof._startup import enable_nvtx
 from gpuprof.nvtx.stack import name_thread, pop, push
 
@@ -91,8 +92,7 @@ def valid_label(label: bytes) -> bool:
 
 def _check_type(argument: str, value: object, wanted: type, expected: str) -> None:
     if not isinstance(value, wanted):
-        message = f"{argument}: expected {expected}, got {type(value).__name__}"
-        raise TypeError(message)
+        raise checks.type_error(value, argument, expected)
 
 
 @dataclass(frozen=True)
@@ -118,16 +118,15 @@ class RangeSpec:
     description: str
 
     def __post_init__(self) -> None:
-        _check_type("name", self.name, str, "a str")
-        _check_type("description", self.description, str, "a str")
+        checks.text("name", self.name)
+        checks.text("description", self.description)
         try:
             label = self.label
         except UnicodeEncodeError:
             message = f"name: {self.name!r} has a lone surrogate, which has no UTF-8 form"
             raise ValueError(message) from None
         if not valid_label(label):
-            message = f"name: expected non-empty text without NUL, got {self.name!r}"
-            raise ValueError(message)
+            raise checks.value_error(self.name, "name", "non-empty text without NUL")
         if not self.description.strip():
             message = f"description: say what the range {self.name!r} is, in a few words"
             raise ValueError(message)
@@ -139,10 +138,9 @@ class RangeSpec:
 
 
 def _check_namespace(namespace: str) -> None:
-    _check_type("namespace", namespace, str, "a str")
+    checks.text("namespace", namespace)
     if not namespace or namespace != namespace.strip("."):
-        message = f"namespace: expected text like 'engine', got {namespace!r}"
-        raise ValueError(message)
+        raise checks.value_error(namespace, "namespace", "text like 'engine'")
 
 
 class RangeCatalog(Mapping[str, _core.Annotation]):

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import gpuprof._core as _core
+from gpuprof._common import checks
 
 
 class _Pushed(threading.local):
@@ -60,7 +61,7 @@ def push(
         An argument is not what `gpuprof.annotate` takes.
     """
     if type(name) is not str:
-        _check_name(name)
+        checks.text("name", name)
     if color is None and category is None and payload is None and domain is None and args is None:
         annotation = _core.annotate(name)  # one object for each name
     else:
@@ -97,12 +98,6 @@ def pop(domain: str | None = None) -> int:
     return len(ranges)
 
 
-def _check_name(name: object) -> None:
-    if not isinstance(name, str):
-        message = f"name: expected a str, got {type(name).__name__}"
-        raise TypeError(message)
-
-
 def _warn_of_pop(domain: str | None) -> None:
     if _warnings:
         return
@@ -129,15 +124,7 @@ def name_thread(name: str, tid: int | None = None) -> None:
     TypeError, ValueError
         `name` is not a non-empty str, or `tid` no number of a thread.
     """
-    _check_name(name)
-    if not name:
-        message = "name: expected a non-empty str, got ''"
-        raise ValueError(message)
-    number: object = threading.get_native_id() if tid is None else tid
-    if not isinstance(number, int) or isinstance(number, bool):
-        message = f"tid: expected an int or None, got {type(number).__name__}"
-        raise TypeError(message)
-    if not 0 <= number < 1 << 32:
-        message = f"tid: expected the kernel's number of a thread, got {number}"
-        raise ValueError(message)
+    checks.text("name", name, empty=False)
+    number = threading.get_native_id() if tid is None else tid
+    checks.whole("tid", number, 0, (1 << 32) - 1)
     _core.nvtx_name_thread(number, name)
