@@ -203,6 +203,31 @@ def test_a_merge_that_cannot_be_written_is_a_warning(
     assert slices(tmp_path / "run.rank0.json") == ["step"]
 
 
+def test_ctrl_c_while_the_files_are_merged_leaves_those_of_the_ranks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    other = other_trace(tmp_path / "other.json")
+    Ranks(monkeypatch, 2).be(0)
+    store = MemoryStore()
+    trace = distributed.trace(tmp_path / "run.json", timeout=0.2, store=store).start()
+    step()
+    store.values[OTHER] = state(other)
+
+    replace = Path.replace
+
+    def interrupt(temporary: Path, target: Path) -> None:
+        if len(slices(temporary)) == 2:  # it is merged, and about to get its name
+            raise KeyboardInterrupt
+        replace(temporary, target)
+
+    monkeypatch.setattr(Path, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        trace.close()
+    assert {each.name for each in tmp_path.iterdir()} == {"other.json", Path(trace.path).name}
+    assert (trace.path.endswith("run.json"), slices(Path(trace.path))) == (False, ["step"])
+    assert trace.result is None
+
+
 def test_a_store_that_fails_leaves_the_rank_its_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
