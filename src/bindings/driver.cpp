@@ -7,6 +7,7 @@
 
 #include "bindings/bind.hpp"
 #include "bindings/python/errors.hpp"
+#include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
 #include "driver/cuda_table.hpp"
 #include "driver/library.hpp"
@@ -19,8 +20,8 @@ namespace py = pybind11;
 namespace {
 
 py::dict driver_info() {
+  const driver::DriverInfo info = initialising(driver::driver_info);
   py::dict result;
-  const driver::DriverInfo info = driver::driver_info();
   result["available"] = info.available;
   const auto text_or_none = [](const std::string& text) {
     return text.empty() ? py::object(py::none()) : py::object(from_utf8(text));

@@ -333,6 +333,8 @@ const Table& ready() {
   return s.table;
 }
 
+bool is_ready() noexcept { return state().is_ready.load(std::memory_order_acquire); }
+
 const Table* in_use_or_null() noexcept {
   auto& s = state();
   if (blocked.load(std::memory_order_relaxed) != 0) return nullptr;

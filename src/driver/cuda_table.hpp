@@ -60,6 +60,9 @@ const Table* loaded_or_null() noexcept;
 // throw_if_blocked() throws.
 const Table& ready();
 
+// Whether CUDA is initialised, and the call above returns at once.
+bool is_ready() noexcept;
+
 // The table if something in this process has initialised CUDA, else null. May open the library, but
 // initialises nothing. Never throws.
 const Table* in_use_or_null() noexcept;

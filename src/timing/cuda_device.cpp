@@ -245,6 +245,8 @@ bool poll(Sample& sample) noexcept {
 
 void require() { driver::ready(); }
 
+bool is_ready() noexcept { return driver::is_ready(); }
+
 bool current_on_this_thread() noexcept {
   const Table* table = driver::in_use_or_null();
   CUcontext context = nullptr;

@@ -17,6 +17,8 @@ namespace gpuprof::timing::device {
 
 // Initialises the driver. Throws driver::Error(kUnavailable) if there is no usable device.
 void require();
+// Whether it is initialised, and the call above returns at once.
+bool is_ready() noexcept;
 
 // Whether this process uses CUDA and this thread has a current context. Initialises nothing.
 bool current_on_this_thread() noexcept;

@@ -82,6 +82,38 @@ print(gpuprof.cuda_available(), gpuprof.backends()["cuda"].available)
     assert second == "True True"
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "_core.require_cuda()",
+        "_core.driver_info()",
+        "_core.devices()",
+        'gpuprof.timer("step", backend="cuda")',
+    ],
+)
+def test_no_thread_waits_for_the_initialisation_in_another_one(call: str, fake_path: Path) -> None:
+    out = check_python(
+        f"""
+        import os, signal, threading, time
+        import gpuprof
+        from gpuprof import _core
+        from tests.fake_driver.control import FakeCuda
+        signal.alarm(20)  # ends the process where the interpreter lock is kept
+        fake = FakeCuda(os.environ["GPUPROF_CUDA_DRIVER"])
+        fake.script("cuInit@1=0:block")
+        thread = threading.Thread(target=lambda: {call})
+        thread.start()
+        while not fake.report()["blocked_calls"]:
+            time.sleep(0.001)
+        fake.release()
+        thread.join()
+        print(_core.driver_info()["available"])
+        """,
+        driver=fake_path,
+    )
+    assert out == "True\n"
+
+
 def test_a_missing_entry_point_is_named_when_it_is_used_and_not_before(fake_path: Path) -> None:
     out = check_python(
         """

@@ -18,6 +18,7 @@
 
 #include "bindings/python/switches.hpp"
 #include "timing/clock.hpp"
+#include "timing/device.hpp"
 #include "timing/queues.hpp"
 
 namespace gpuprof::bindings {
@@ -60,6 +61,13 @@ template <typename Poll>
 void wait_without_gil(Poll&& poll) {
   if (poll(timing::monotonic_now())) return;
   keep_polling_without_gil(poll);
+}
+
+// Runs a call that initialises CUDA where that is still to be done: then without the lock, because
+// cuInit may take seconds.
+template <typename Work>
+std::invoke_result_t<Work&> initialising(Work&& work) {
+  return timing::device::is_ready() ? work() : without_gil(work);
 }
 
 // Runs a call that queues so many entries on a stream: with the lock where there is surely room in

@@ -158,8 +158,9 @@ void bind_gate(py::module_& module) {
 }  // namespace
 
 void bind_timing_device(py::module_& module) {
-  module.def("require_cuda", &timing::device::require,
-             "Initialise CUDA. Raises CudaUnavailableError where there is none.");
+  module.def(
+      "require_cuda", [] { initialising(timing::device::require); },
+      "Initialise CUDA. Raises CudaUnavailableError where there is none.");
   module.def(
       "cuda_in_use",
       [] { return timing::device::initialised_in_process() || timing::device::poisoned(); },
@@ -170,8 +171,9 @@ void bind_timing_device(py::module_& module) {
   module.def(
       "devices",
       [] {
+        const auto devices = initialising(driver::devices);
         py::list result;
-        for (const auto& device : driver::devices()) {
+        for (const auto& device : devices) {
           py::dict entry;
           entry["index"] = device.index;
           entry["name"] = from_utf8(device.name);

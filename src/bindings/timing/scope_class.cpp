@@ -11,6 +11,7 @@
 #include "bindings/python/callbacks.hpp"
 #include "bindings/python/context_manager.hpp"
 #include "bindings/python/errors.hpp"
+#include "bindings/python/gil.hpp"
 #include "bindings/python/objects.hpp"
 #include "bindings/python/switches.hpp"
 #include "bindings/timing/listeners.hpp"
@@ -104,13 +105,15 @@ bool is_usual(const TimerArguments& given) {
 // and its first entry says so.
 void require_cuda() {
   try {
-    timing::device::require();
+    initialising(timing::device::require);
   } catch (const driver::Error& error) {
     if (error.kind() == driver::ErrorKind::kUnavailable) throw;
   }
 }
 
 py::object make_usual(const TimerArguments& given) {
+  const bool is_auto = given.backend == nullptr || is_one_of(given.backend, {"auto"});
+  if (!is_auto && is_one_of(given.backend, {"cuda"})) require_cuda();  // with no object held yet
   ScopeOptions options;
   py::object name = py::none();
   if (given.name != Py_None) {
@@ -119,10 +122,8 @@ py::object make_usual(const TimerArguments& given) {
     options.name = without_nul(utf8(name.ptr()));
   }
   options.stream = py::reinterpret_borrow<py::object>(given.stream);
-  const bool is_auto = given.backend == nullptr || is_one_of(given.backend, {"auto"});
   options.backend =
       is_auto ? py::object(py::str("auto")) : py::reinterpret_borrow<py::object>(given.backend);
-  if (!is_auto && is_one_of(given.backend, {"cuda"})) require_cuda();
   if (given.enabled != Py_None) options.enabled = given.enabled == Py_True;
   options.verify_stream = given.verify_stream == Py_True;
   options.record_in_capture =
