@@ -103,6 +103,41 @@ def test_a_recurrent_layer_trains_whatever_memory_it_gives_its_weights(
     assert_same(module, eager, "the loss that was kept")
 
 
+class Hidden:
+    """What the function uses, and nothing but a run of it shows."""
+
+    net: Any = None
+    tensor: Any = None
+
+
+@pytest.mark.parametrize("warmup", [0, 2])
+def test_gradients_of_what_only_a_run_shows_are_those_of_the_last_call(
+    warmup: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = torch.nn.Linear(networks.WIDTH, 1)
+    eager = copy.deepcopy(net)
+    tensor = torch.ones(networks.WIDTH, requires_grad=True)
+    monkeypatch.setattr(Hidden, "net", net)
+    monkeypatch.setattr(Hidden, "tensor", tensor)
+
+    def step(values: Any) -> Any:
+        Hidden.net.zero_grad()
+        Hidden.net(values * Hidden.tensor.detach()).square().sum().backward()
+        (values * Hidden.tensor).sum().backward()
+        return values.sum()
+
+    fast = make(step, batch(0), warmup=warmup, verify="off")
+    assert net.weight.grad is None
+    assert tensor.grad is None
+    for number in (1, 2):
+        tensor.grad = None
+        fast(batch(number))
+        eager.zero_grad()
+        eager(batch(number)).square().sum().backward()
+        assert_same(net, eager, number)
+        assert torch.equal(tensor.grad, batch(number).sum(dim=0))
+
+
 def test_parameters_that_are_in_no_module_train() -> None:
     held = {"scale": torch.ones(networks.WIDTH, requires_grad=True)}
     weight = torch.nn.Parameter(torch.ones(networks.WIDTH))
@@ -216,8 +251,15 @@ def test_a_backward_pass_is_captured_when_it_comes_and_not_before() -> None:
     assert torch.equal(failing, given * 2)
     other.sum().backward()
     assert torch.equal(given.grad, torch.full_like(given, 3))
-    with pytest.raises(InvalidStateError, match=r"cannot be captured .*only in training mode"):
+    with pytest.raises(InvalidStateError, match=r"cannot be captured \(only in training mode\)$"):
         fast(given)[0].sum().backward()
+
+
+def test_an_eager_pass_is_named_where_it_may_share_nodes_with_a_refused_backward_pass() -> None:
+    other = torch.ones(networks.WIDTH, requires_grad=True)
+    fast = make(lambda values: Fails.apply(values * other), batch(0))
+    with pytest.raises(InvalidStateError, match="eager pass is alive .* that are in no module"):
+        fast(batch(1)).sum().backward()
 
 
 class CompiledFunction(torch.autograd.Function):  # type: ignore[misc]

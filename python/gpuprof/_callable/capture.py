@@ -127,7 +127,7 @@ class Recording:
             self._inputs = [self._input(leaf) for leaf in self._flat.leaves]
             if warmup > 0:
                 before = GradientFields(self.modules)
-                self._warm_up(warmup)
+                before.add(self._warm_up(warmup))
                 before.restore()
                 check_modules(self.modules)
             self._fill()
@@ -162,6 +162,7 @@ class Recording:
 
     def _leaves_backward(self, results: Sequence[Leaf]) -> bool:
         """Return whether the backward pass of these results is still to come."""
+        self._gradients.add(self._seen.gradients)
         uses_gradients = self._seen.optimizers or self._gradients.changed()
         uses_gradients = uses_gradients or self._gradients.guards(self._seen.externals)
         return not uses_gradients and any(requires_grad(leaf.array) for leaf in results)
@@ -252,7 +253,8 @@ class Recording:
             inside = inside.detach().requires_grad_()
         return _Input(leaf, arrays, static, inside)
 
-    def _warm_up(self, times: int) -> None:
+    def _warm_up(self, times: int) -> list[tuple[Any, Any]]:
+        """Run the function; return the tensors whose ``.grad`` it may have set."""
         arguments = [each.inside for each in self._inputs]
         seen = Observation(arguments)
         with kept_random_state(self._place.device), ExitStack() as after:
@@ -267,6 +269,7 @@ class Recording:
                     result = self._run(is_real=True)
                     backward_of([leaf.array for leaf in self._leaves_of(result)])
         self.modules += [each for each in seen.modules if each not in self.modules]
+        return seen.gradients
 
     def _fill(self) -> None:
         for each in self._inputs:

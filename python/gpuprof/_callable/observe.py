@@ -85,6 +85,12 @@ class Observation:
         self.modules: list[Any] = []
         self.optimizers: list[Any] = []
         self._read: dict[int, Any] = {}
+        self._gradients: dict[int, tuple[Any, Any]] = {}
+
+    @property
+    def gradients(self) -> list[tuple[Any, Any]]:
+        """The external tensors that gradients go to, with the ``.grad`` before their first use."""
+        return list(self._gradients.values())
 
     @property
     def modules_read(self) -> list[Any]:
@@ -212,7 +218,9 @@ class Observation:
 
     def _note_external(self, external: External, use: Use) -> None:
         tensor = use.tensor
-        if tensor.requires_grad and not tensor.is_leaf:
+        if tensor.requires_grad and tensor.is_leaf:
+            self._gradients.setdefault(id(tensor), (tensor, tensor.grad))
+        elif tensor.requires_grad:
             is_made_here = tensor._is_view() and tensor.grad_fn._sequence_nr() >= self._first
             self.made_outside = self.made_outside if is_made_here else tensor
         if _place_of(tensor) not in self._views:

@@ -184,7 +184,7 @@ def _all_require(tensors: list[Any]) -> bool:
 
 
 class GradientFields:
-    """The ``.grad`` of what modules and optimizers have of parameters.
+    """The ``.grad`` of what modules and optimizers have of parameters, and of what a run has shown.
 
     Made before the function is captured. It says what the capture found there, which a call must
     find as well, and what a call leaves there.
@@ -201,6 +201,11 @@ class GradientFields:
             )
             parameters |= {id(each): each for each in found}
         self._before = [(each, each.grad) for each in parameters.values()]
+
+    def add(self, found: Iterable[tuple[Any, Any]]) -> None:
+        """Add tensors that nothing but a run shows, with the ``.grad`` that they had before."""
+        known = {id(each) for each, _ in self._before}
+        self._before += [pair for pair in found if id(pair[0]) not in known]
 
     def changed(self) -> list[tuple[Any, Any]]:
         """Return the parameters whose ``.grad`` the function has set, with what it has set."""

@@ -121,6 +121,8 @@ class Training:
         self._leaves = [each for each in leaves if id(each) not in given]
         self._inputs = [*inputs, *self._leaves]
         self._externals = [owners.get(id(each), each) for each in self._leaves]
+        # Those have no nodes of the graph's own, so an eager pass may share them.
+        self._has_others = any(id(each) not in owners for each in self._leaves)
         self._accumulated: list[Any] = []
         if settings.param_grads == "accumulate":
             self._accumulated, self._externals = self._externals, []
@@ -153,11 +155,13 @@ class Training:
             except InvalidStateError:  # which says all
                 raise
             except Exception as error:
-                message = (
-                    f"{self._name}: the backward pass cannot be captured ({error}); possibly "
-                    "autograd's graph of an eager pass is alive that goes to the same tensors: "
-                    "delete its results and losses, or make the callable before that pass"
-                )
+                message = f"{self._name}: the backward pass cannot be captured ({error})"
+                if self._has_others:
+                    message += (
+                        "; possibly autograd's graph of an eager pass is alive that goes to the "
+                        "tensors that are in no module: delete its results and losses, or make the "
+                        "callable before that pass"
+                    )
                 raise InvalidStateError(message) from error
         return found
 
