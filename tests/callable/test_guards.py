@@ -355,6 +355,11 @@ CONTAINERS: dict[str, tuple[Any, Callable[[Any], Any], str]] = {
         "entry 'inner.held.1': 'x', captured with 'y'",
     ),
     "an item of a set": ({1, 2}, lambda each: each.add(3), "entry 'inner.held.3': added"),
+    "an equal item of a set": (
+        {1, "x"},
+        lambda each: (each.remove(1), each.add(True)),
+        "entry 'inner.held.1': True, captured with 1",
+    ),
 }
 
 

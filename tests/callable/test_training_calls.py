@@ -258,7 +258,7 @@ def test_a_backward_pass_is_captured_when_it_comes_and_not_before() -> None:
 def test_an_eager_pass_is_named_where_it_may_share_nodes_with_a_refused_backward_pass() -> None:
     other = torch.ones(networks.WIDTH, requires_grad=True)
     fast = make(lambda values: Fails.apply(values * other), batch(0))
-    with pytest.raises(InvalidStateError, match="eager pass is alive .* that are in no module"):
+    with pytest.raises(InvalidStateError, match=r"eager pass is alive .* that are in no module"):
         fast(batch(1)).sum().backward()
 
 

@@ -225,10 +225,11 @@ class ModuleGuards:
 
 
 def _contents(entries: Any) -> dict[Any, Any]:
-    """Return what is in a container, of a list by number, of a set as keys."""
+    """Return what is in a container, of a list by number, of a set by itself."""
     if isinstance(entries, dict):
         return dict(dict.items(entries))  # as C++ sees it: an `OrderedDict` may iterate otherwise
-    return dict(enumerate(entries)) if isinstance(entries, list) else dict.fromkeys(entries)
+    items = enumerate(entries) if isinstance(entries, list) else ((each, each) for each in entries)
+    return dict(items)
 
 
 def _is_plain(value: object) -> bool:

@@ -290,19 +290,37 @@ bool Guards::sequences_hold() const {
 
 bool Guards::is_same_sequence(const Container& each) const {
   PyObject* object = each.object.ptr();
-  const bool is_list = PyList_CheckExact(object) != 0;
-  const Py_ssize_t size = is_list ? PyList_GET_SIZE(object) : PySet_GET_SIZE(object);
+  if (PyList_CheckExact(object) == 0) return is_same_set(each);
+  const Py_ssize_t size = PyList_GET_SIZE(object);
   if (size != static_cast<Py_ssize_t>(each.last - each.first)) return false;
   for (Py_ssize_t i = 0; i < size; ++i) {
     const Entry& entry = entries_[each.first + static_cast<std::size_t>(i)];
-    if (is_list) {
-      if (!is_same_object(PyList_GET_ITEM(object, i), entry.expected.ptr())) return false;
-      continue;
-    }
-    const int contains = PySet_Contains(object, entry.key.ptr());
-    if (contains != 1) return contains < 0 ? ignore_exception() : false;
+    if (!is_same_object(PyList_GET_ITEM(object, i), entry.expected.ptr())) return false;
   }
   return true;
+}
+
+// By the values themselves: to a set, 1 and True are one.
+bool Guards::is_same_set(const Container& each) const {
+  if (PySet_GET_SIZE(each.object.ptr()) != static_cast<Py_ssize_t>(each.last - each.first)) {
+    return false;
+  }
+  PyObject* values = PyObject_GetIter(each.object.ptr());
+  if (values == nullptr) return ignore_exception();
+  bool is_same = true;
+  for (std::size_t i = each.first; is_same && i < each.last; ++i) {
+    PyObject* value = PyIter_Next(values);
+    const auto is_it = [value](const Entry& entry) {
+      return is_same_object(value, entry.key.ptr());
+    };
+    // Usually in the same order as before.
+    is_same = value != nullptr &&
+              (is_it(entries_[i]) ||
+               std::any_of(entries_.begin() + each.first, entries_.begin() + each.last, is_it));
+    Py_XDECREF(value);
+  }
+  Py_DECREF(values);
+  return is_same;
 }
 
 bool Guards::tensors_hold() {

@@ -87,6 +87,7 @@ class Guards {
   [[nodiscard]] bool sequences_hold() const;
   [[nodiscard]] bool is_same_dict(const Container& each) const;
   [[nodiscard]] bool is_same_sequence(const Container& each) const;
+  [[nodiscard]] bool is_same_set(const Container& each) const;
   bool tensors_hold();
   [[nodiscard]] bool is_same(const Tensor& each) const;
   [[nodiscard]] bool has_facts(const Tensor& each, const DlTensor& now) const;
