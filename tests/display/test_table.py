@@ -50,6 +50,13 @@ def test_html_is_the_table_alone_unless_there_is_more_to_show() -> None:
     assert text.endswith("</table><div>a note</div></div>")
 
 
+def test_lines_of_cells_by_column_make_a_table_without_empty_columns() -> None:
+    lines = [{"name": "a", "time": "1", "note": ""}, {"name": "b", "time": "", "note": ""}]
+    table = Table.of(lines, title="two")
+    assert (table.columns, table.lines) == (["name", "time"], [["a", "1"], ["b", ""]])
+    assert Table.of([], title="none").plain() == ["none"]
+
+
 def test_the_first_column_stays_and_without_lines_there_is_no_grid() -> None:
     assert Table(["a", "b"], [["", ""]]).without_empty().columns == ["a"]
     nothing = Table(["a"], [], title="nothing yet")

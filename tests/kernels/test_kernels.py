@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 import time
@@ -209,6 +210,17 @@ def test_by_kernel_of_a_scope_has_what_is_inside_it(gpu: Recording) -> None:
     assert [each.name for each in k.by_kernel("(no scope)")] == ["late"]
     with pytest.raises(KeyError, match="launched nothing; there are 'step', 'step/fwd'"):
         k.by_kernel("bwd")
+
+
+def test_its_tables_are_also_markdown_and_are_printed_to_a_file(gpu: Recording) -> None:
+    with gpuprof.kernels() as k, gpuprof.timer("step"):
+        gpu.run("gemm", 10_000)
+
+    for shown, name in ((k, "step"), (k.by_kernel(), "gemm")):
+        assert f"| {name} |" in shown.to_markdown()
+        out = io.StringIO()
+        shown.print(out, style="plain")
+        assert out.getvalue() == f"{shown!r}\n"
 
 
 def test_a_slash_in_a_name_makes_no_parent(gpu: Recording) -> None:
