@@ -330,9 +330,9 @@ class TraceWriter(TraceBlock, _core._TraceEvents):
             finally:
                 was_open, self._open, self._closed = self._open, False, True
                 if was_open:
-                    self._put_away(is_own)
+                    self._close_open(is_own)
 
-    def _put_away(self, is_own: bool) -> None:
+    def _close_open(self, is_own: bool) -> None:
         registry.forget(self)
         if is_own and self._number != 0:
             try:

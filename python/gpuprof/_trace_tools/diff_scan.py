@@ -137,7 +137,7 @@ class DiffScan(Scan):
             if isinstance(info, dict) and type(info.get("rank")) is int:
                 self._rank = info["rank"]
 
-    def take(self, event: Event) -> None:
+    def visit(self, event: Event) -> None:
         """Take one event that is of a scope, or of GPU work."""
         category, phase = event.get("cat"), event.get("ph")
         if phase == "X":

@@ -94,14 +94,14 @@ class FileScan(Scan):
         """Refuse the file: all of its events are to be merged."""
         raise self.located(error)
 
-    def take_ordinary(self, batch: Batch) -> Iterable[int]:
+    def visit_many(self, batch: Batch) -> Iterable[int]:
         """Pass over events of labels that were met."""
         with contextlib.suppress(KeyError, TypeError):
             if self._known.issuperset(map(_get_labels, batch.events)) and MARK not in batch.raw:
                 return ()
-        return super().take_ordinary(batch)
+        return super().visit_many(batch)
 
-    def take(self, event: Event) -> None:
+    def visit(self, event: Event) -> None:
         """Check one event, and take what it says of the file."""
         phase = phase_of(event)
         check_labels(event)

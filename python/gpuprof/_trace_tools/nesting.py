@@ -28,7 +28,7 @@ NEVER = -MOST_NS - 1  # before all times
 FLOAT_SLACK = 0.5
 # Instead of numbers:
 TOP = -1  # nothing is around a slice
-LOOSE = -2  # several slices that were put together
+LOOSE = -2  # several slices that were merged
 _EVER: Slice = (0, -math.inf, TOP)  # has no end, and is at the bottom of each stack
 _NEVER_ENDS = math.inf
 
@@ -54,14 +54,14 @@ class Track:
         self.open_ends = [_NEVER_ENDS, *(row[0] - row[1] for row in self.open[1:])]
 
     def widen(self, begin: float, end: float) -> None:
-        """Take a span into its own."""
+        """Extend the track's own span by another."""
         self.begin, self.end = min(self.begin, begin), max(self.end, end)
 
-    def take_back(self, begin: float) -> tuple[list[Slice], list[Slice], list[int]]:
-        """Give up what begins from `begin` on.
+    def reopen_from(self, begin: float) -> tuple[list[Slice], list[Slice], list[int]]:
+        """Remove what begins at or after `begin`, to place it anew.
 
-        Answer what reaches past `begin`, which stays, what was given up, and what was around it.
-        Nothing where all that is open stays so.
+        Return what reaches past `begin`, which stays, what was removed, and what was around it.
+        Nothing is removed if all open slices stay open.
         """
         place = bisect_left(self.kept, (begin,))
         if place == len(self.kept):
@@ -73,15 +73,15 @@ class Track:
         del self.kept[place:], self.around[place:], self.ends[place:]
         return reach, back, around
 
-    def forget_half(self) -> None:
-        """Let go the older half, open or not."""
+    def drop_older_half(self) -> None:
+        """Forget the older half, open or not."""
         half = len(self.kept) // 2
         del self.kept[:half], self.around[:half], self.ends[:half]
         oldest = self.kept[0] if self.kept else _EVER
         self.set_open([row for row in self.open[1:] if self.kept and row >= oldest])
 
-    def let_go(self) -> int:
-        """Let go what is inside of others and whose time is over, but for the newest quarter.
+    def drop_nested(self) -> int:
+        """Forget nested slices whose time is over, but for the newest quarter.
 
         Answer how many are left of those that are older.
         """
@@ -96,7 +96,7 @@ class Track:
         self.ends[:count] = compress(self.ends, stays)
         return sum(stays)
 
-    def put_together(self, group: int, count: int) -> None:
+    def merge_neighbours(self, group: int, count: int) -> None:
         """Make one of each group of neighbours that do not overlap, of the first `count`.
 
         What is around the newest is most likely still to come, and may begin between any two.
@@ -132,11 +132,11 @@ class Track:
 class Nesting:
     """Finds the slice directly around each one, for slices that come in any order.
 
-    Exact as long as at most `most` are kept. Then those are let go that are inside of others and
-    whose time is over. What is left at the top of a track is put together where it must be, and
-    `approximate` is True once something came too late to be placed. So traces in the order of
-    begins or of ends are exact at any length. A slice without length lies inside one that ends
-    there. `inside`, if given, sums up by number what is directly inside of a slice.
+    Exact as long as at most `most` are kept. Past that, nested slices whose time is over are
+    forgotten, and neighbours at the top of a track are merged if that is not enough. `approximate`
+    is True once a slice came too late to be placed. So traces in the order of begins or of ends are
+    exact at any length. A slice without length lies inside one that ends there. `inside`, if given,
+    sums up by number what is directly inside of a slice.
     """
 
     def __init__(
@@ -164,24 +164,24 @@ class Nesting:
         """Whether enough is waiting to be placed."""
         return self.waiting > min(TOGETHER, self._most // 4)
 
-    def settle(self) -> None:
+    def place_new(self) -> None:
         """Place what has come."""
         self.waiting = 0
         tracks = self.tracks.values()
         for track in tracks:
             if track.new:
-                self._settle(track)
+                self._nest(track)
         if self._kept() <= self._most:
             return
-        older = [track.let_go() for track in tracks]
+        older = [track.drop_nested() for track in tracks]
         if self._kept() > self._most * 3 // 4:
             group = self._kept() // (self._most // 16 + 1) + 1
             for track, count in zip(tracks, older, strict=True):
-                track.put_together(group, count)
+                track.merge_neighbours(group, count)
         if self._kept() > self._most * 3 // 4:  # so many are open at once
             self.approximate = True
             for track in tracks:
-                track.forget_half()
+                track.drop_older_half()
 
     def bare_points(self) -> list[int]:
         """Return the numbers of the slices without length that nothing is around."""
@@ -195,11 +195,11 @@ class Nesting:
     def _kept(self) -> int:
         return sum(len(track.kept) for track in self.tracks.values())
 
-    def _settle(self, track: Track) -> None:
+    def _nest(self, track: Track) -> None:
         rows = sorted(track.new)
         track.new.clear()
         last = track.ends[-1] if track.ends else NEVER
-        reach, back, was_around = track.take_back(rows[0][0])
+        reach, back, was_around = track.reopen_from(rows[0][0])
         if not back and last <= rows[0][0] and _follow_each_other(rows):
             track.set_open(rows[-1:])
             track.around += [TOP] * len(rows)

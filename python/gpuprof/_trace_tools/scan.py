@@ -24,7 +24,7 @@ MOST_OPEN = 100_000
 
 
 class Scan:
-    """Reads a file and hands its events to `take`, which a tool defines.
+    """Reads a file and hands its events to `visit`, which a tool defines.
 
     An event that cannot be used is left out and counted; it is a `ReadError` if there are no
     others. `batch` and `place` say where the event stands that is being taken.
@@ -45,10 +45,10 @@ class Scan:
         for batch in self.reader.batches():
             self.refuse_defects()
             self.batch = batch
-            for place in self.take_ordinary(batch):
+            for place in self.visit_many(batch):
                 self.place = place
                 try:
-                    self.take(self.usable(batch.events[place]))
+                    self.visit(self.usable(batch.events[place]))
                 except OddError as error:
                     self.leave_out(error)
             self.after_batch()
@@ -56,11 +56,11 @@ class Scan:
         if self.first_odd and self.left_out == self.end.events:
             raise self.first_odd
 
-    def take(self, event: Event) -> None:
+    def visit(self, event: Event) -> None:
         """Take one event; an `OddError` if it cannot be used."""
         raise NotImplementedError
 
-    def take_ordinary(self, batch: Batch) -> Iterable[int]:
+    def visit_many(self, batch: Batch) -> Iterable[int]:
         """Take what needs no second look; return the places of the other events."""
         return range(len(batch.events))
 

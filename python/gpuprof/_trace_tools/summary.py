@@ -1,7 +1,7 @@
 """What a trace holds: the ranges that took the most time, and when each GPU track was busy.
 
 Ranges of names that were met before are taken in one tight loop. Whatever is out of the ordinary
-goes through `take`; an event that cannot be used is left out and counted. Memory is bounded
+goes through `visit`; an event that cannot be used is left out and counted. Memory is bounded
 whatever the file: past the limits below, what comes is summed up under one name, left out and
 counted, or approximated, and the notes say so.
 """
@@ -70,7 +70,7 @@ class _Group:
         self.shortest = 1 << 64
         self.pending: list[float] = []  # durations
 
-    def settle(self) -> None:
+    def sum_up(self) -> None:
         times = self.pending
         total = sum(times)
         if abs(total - _whole(total)) > NEARLY_WHOLE:  # finer than nanoseconds
@@ -116,7 +116,7 @@ class Ranges:
         self.sinks: dict[Labels, Sink] = {}
         self.names: dict[tuple[Any, ...], str] = {}  # of (pid,) and of (pid, tid)
         self._by = by
-        self._inside: list[float] = []  # by group, since it was last settled
+        self._inside: list[float] = []  # by group, since it was last summed up
         self.nesting = Nesting(self._crossing, self._inside, most_slices)
         self.nesting.slack = FLOAT_SLACK
         self._groups: list[_Group] = []
@@ -170,11 +170,11 @@ class Ranges:
         number = self._numbers[kind, key, is_annotation] = len(self._groups) - 1
         return number
 
-    def settle(self) -> None:
+    def sum_up(self) -> None:
         """Place and sum up what has come."""
         for group in self._groups:
             if group.pending:
-                group.settle()
+                group.sum_up()
         kinds = [group.is_annotation if group.kind == "gpu" else None for group in self._groups]
         for place, work in self._gpu.items():
             rows = self.nesting.tracks[place].new
@@ -185,7 +185,7 @@ class Ranges:
         if new:
             self._nowhere.widen(min(new)[0], max(begin - size for begin, size, _ in new))
             new.clear()
-        self.nesting.settle()
+        self.nesting.place_new()
         for number, time in enumerate(self._inside):
             if time:
                 self._groups[number].inside += _whole(time)
@@ -313,7 +313,7 @@ class Summary(Scan):
     def read(self, pieces: Iterator[bytes]) -> None:
         """Read a whole file."""
         super().read(pieces)
-        self.ranges.settle()
+        self.ranges.sum_up()
         self.unmatched += self._halves.count + self._halves.without_room
 
     def after_batch(self) -> None:
@@ -321,9 +321,9 @@ class Summary(Scan):
         if self.reader.exact:
             self.ranges.nesting.slack = 0
         if self.ranges.nesting.is_due:
-            self.ranges.settle()
+            self.ranges.sum_up()
 
-    def take_ordinary(self, batch: Batch) -> Iterable[int]:
+    def visit_many(self, batch: Batch) -> Iterable[int]:
         """Take the ranges and what was met before; return the places of the other events."""
         events = batch.events
         if batch.is_exact:
@@ -360,7 +360,7 @@ class Summary(Scan):
             self.ranges.nesting.waiting += ranges
         return rest
 
-    def take(self, event: Event) -> None:
+    def visit(self, event: Event) -> None:
         """Take one event that is out of the ordinary."""
         phase = phase_of(event)
         check_labels(event)

@@ -158,9 +158,9 @@ class Validation(Scan):
         if self.reader.exact:
             self._nesting.slack = 0
         if self._nesting.is_due:
-            self._nesting.settle()
+            self._nesting.place_new()
 
-    def take_ordinary(self, batch: Batch) -> Iterable[int]:
+    def visit_many(self, batch: Batch) -> Iterable[int]:
         """Take sound slices and flows of labels that were met; return the places of the others."""
         for defect in batch.defects:
             self.findings.add_defect(defect, batch.first, batch.offset)
@@ -215,7 +215,7 @@ class Validation(Scan):
         """Add what stands in the place of an event."""
         self._fault("event", error.reason)
 
-    def take(self, event: Event) -> None:
+    def visit(self, event: Event) -> None:
         """Check one event."""
         phase = event.get("ph")
         if type(phase) is not str or len(phase) != 1:
@@ -406,7 +406,7 @@ class Validation(Scan):
         self.findings.add("faults", "overlap", f"{what}some readers drop it", later)
 
     def _check_open(self) -> None:
-        self._nesting.settle()
+        self._nesting.place_new()
         for number in self._nesting.bare_points():
             if number & POINT:
                 what = "a flow event that is in no slice of its track"
