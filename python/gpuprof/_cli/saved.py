@@ -16,7 +16,6 @@ from typing import Any
 from gpuprof._cli.command import FAILED, Answer, Refused, complain, records_text
 from gpuprof._cli.compare import Source, load
 from gpuprof._common import outputs
-from gpuprof._common.outputs import write_whole
 from gpuprof._common.text import plain_data, shown_text, write_text
 from gpuprof._common.units import byte_size, duration
 from gpuprof._display.records import Cell, Records
